@@ -1,0 +1,177 @@
+# shellcheck shell=bash
+# The control plane's binaries: found, or built once.
+#
+# - A binary is looked for in $KUBEBUILDER_ASSETS (if set; its kube-apiserver and etcd must be
+#   there), then in the cache folder; kubectl also on PATH. What is found nowhere is built.
+# - The cache folder's name is a hash of what pins the versions (go.mod, go.sum), so another
+#   version never meets old binaries, and a folder is never rewritten.
+# - A binary appears under its name only when it is complete: killed builds leave nothing that
+#   looks finished. Two builds at once do not collide; the second waits for the first.
+#
+# Needs: HACK_DIR, say.sh.
+
+readonly GO_MODULES="$HACK_DIR/controlplane"
+readonly GO_NEEDED=26 # Go 1.26, the `go` line of the modules
+
+# One row per binary: name, module below hack/controlplane, package.
+readonly RECIPES="
+kube-apiserver          kubernetes k8s.io/kubernetes/cmd/kube-apiserver
+kube-controller-manager kubernetes k8s.io/kubernetes/cmd/kube-controller-manager
+kube-scheduler          kubernetes k8s.io/kubernetes/cmd/kube-scheduler
+kubectl                 kubernetes k8s.io/kubernetes/cmd/kubectl
+etcd                    etcd       go.etcd.io/etcd/server/v3
+kwok                    kwok       sigs.k8s.io/kwok/cmd/kwok
+"
+
+# Files of the kwok module that make its nodes and pods Ready; without them it does nothing.
+readonly KWOK_STAGES="node/fast node/heartbeat-with-lease pod/fast"
+
+set_assets_dir() {
+  local cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}} key
+  [[ -n $cache ]] || die 3 "neither HOME nor XDG_CACHE_HOME is set; set XDG_CACHE_HOME to a folder for the built control plane"
+  [[ $cache == /* ]] || cache=$PWD/$cache
+  key=$(cd "$GO_MODULES" && { uname -sm; cat ./*/go.mod ./*/go.sum; } | sha256sum)
+  ASSETS_DIR=$cache/workload-operator/controlplane/${key:0:12}
+}
+
+# Sets FOUND to the path of binary $1; fails if it has to be built.
+find_binary() {
+  local name=$1
+  if [[ -n ${KUBEBUILDER_ASSETS:-} ]]; then
+    FOUND=$KUBEBUILDER_ASSETS/$name
+    [[ ! -x $FOUND ]] || return 0
+    if [[ $name == kube-apiserver || $name == etcd ]]; then
+      die 3 "KUBEBUILDER_ASSETS=$KUBEBUILDER_ASSETS holds no $name; point it to the folder that \`setup-envtest use -p path\` prints, or unset it"
+    fi
+  fi
+  FOUND=$ASSETS_DIR/$name
+  [[ ! -x $FOUND ]] || return 0
+  if [[ $name == kubectl ]] && FOUND=$(type -P kubectl); then
+    "$FOUND" version --client >/dev/null 2>&1 && return 0
+  fi
+  FOUND=
+  return 1
+}
+
+# Sets FOUND to the file of kwok's stages: beside the binaries of a folder like ours.
+find_kwok_stages() {
+  FOUND=${KUBEBUILDER_ASSETS:-$ASSETS_DIR}/kwok-stages.yaml
+  [[ -s $FOUND ]] || FOUND=$ASSETS_DIR/kwok-stages.yaml
+  [[ -s $FOUND ]]
+}
+
+# require_binaries NAME...: builds those that are missing.
+require_binaries() {
+  local name missing=()
+  for name in "$@"; do
+    find_binary "$name" || missing+=("$name")
+  done
+  if [[ " $* " == *" kwok "* ]] && ! find_kwok_stages; then missing+=(kwok-stages); fi
+  ((${#missing[@]} == 0)) || build_binaries "${missing[@]}"
+}
+
+build_binaries() {
+  local name module package lock started version
+  require_go "$@"
+  mkdir -p "$ASSETS_DIR"
+  exec {lock}<"$ASSETS_DIR"
+  if ! flock --nonblock "$lock"; then
+    say "another run builds the control plane in $ASSETS_DIR; waiting for it"
+    flock "$lock"
+  fi
+  rm -f "$ASSETS_DIR"/.building.*
+
+  started=$(now_us)
+  for name in "$@"; do
+    if [[ $name == kwok-stages ]]; then
+      copy_kwok_stages
+      continue
+    fi
+    ! find_binary "$name" || continue # the run we waited for has built it
+    read -r module package < <(awk -v name="$name" '$1 == name { print $2, $3 }' <<<"$RECIPES")
+    version=$(pinned_version "$GO_MODULES/$module/go.mod" "$package")
+    build_one "$name" "$module" "$package" "$version"
+  done
+  say "built in $(since "$started") s: $ASSETS_DIR"
+  exec {lock}<&-
+}
+
+# The version in the go.mod file $1 of the module that package $2 is in.
+pinned_version() {
+  awk -v package="$2/" '{ sub(/^require /, "") }
+    $2 ~ /^v[0-9]/ && index(package, $1 "/") == 1 { print $2; exit }' "$1"
+}
+
+build_one() {
+  local name=$1 module=$2 package=$3 version=$4
+  local temporary=$ASSETS_DIR/.building.$1.$$ log=$ASSETS_DIR/.building.$1.$$.log
+  local started flags="-s -w" minor
+  if [[ $module == kubernetes ]]; then
+    # Without a version the servers call themselves v0.0.0 and refuse each other.
+    minor=${version#v1.}
+    flags+=" -X k8s.io/component-base/version.gitVersion=$version"
+    flags+=" -X k8s.io/component-base/version.gitMajor=1"
+    flags+=" -X k8s.io/component-base/version.gitMinor=${minor%%.*}"
+  fi
+
+  started=$(now_us)
+  [[ -t 2 ]] || say "building $name $version ..."
+  in_module "$module" build -trimpath -ldflags "$flags" -o "$temporary" "$package" \
+    >"$log" 2>&1 &
+  BUILD_PID=$!
+  while kill -0 "$BUILD_PID" 2>/dev/null; do
+    [[ ! -t 2 ]] || printf '\r  building %-32s %4d s ' "$name $version" \
+      $((($(now_us) - started) / 1000000)) >&2
+    sleep 0.5
+  done
+  if ! wait "$BUILD_PID"; then
+    BUILD_PID=
+    [[ ! -t 2 ]] || say ""
+    grep -v '^go: downloading' "$log" | tail -n 15 >&2 || true
+    rm -f "$temporary" "$log"
+    die 1 "building $name failed, see the lines above (downloads come from GOPROXY=$(go env GOPROXY))"
+  fi
+  BUILD_PID=
+  rm -f "$log"
+  mv "$temporary" "$ASSETS_DIR/$name"
+  [[ ! -t 2 ]] || printf '\r' >&2
+  printf '  built    %-32s %4d s\n' "$name $version" \
+    $((($(now_us) - started) / 1000000)) >&2
+}
+
+copy_kwok_stages() {
+  local source stage file temporary=$ASSETS_DIR/.building.kwok-stages.$$
+  source=$(in_module kwok list -f '{{.Module.Dir}}' sigs.k8s.io/kwok/cmd/kwok)
+  for stage in $KWOK_STAGES; do
+    for file in "$source/kustomize/stage/$stage"/*.yaml; do
+      [[ ${file##*/} != kustomization.yaml ]] || continue
+      printf -- '---\n'
+      cat "$file"
+    done
+  done >"$temporary"
+  mv "$temporary" "$ASSETS_DIR/kwok-stages.yaml"
+}
+
+# Becomes go in a module of ours, untouched by a workspace, a vendor folder or a cross-compiling
+# environment around it. GOFLAGS, GOPROXY and the caches are the user's. To be called in $( )
+# or with &: then that process is go itself, and can be ended.
+in_module() {
+  local module=$1 verb=$2
+  shift 2
+  cd "$GO_MODULES/$module" || exit
+  CGO_ENABLED=0 GO111MODULE=on GOWORK=off GOOS='' GOARCH='' exec go "$verb" -mod=readonly "$@"
+}
+
+require_go() {
+  local version minor names="$*"
+  names=${names% kwok-stages}
+  local otherwise="or set KUBEBUILDER_ASSETS to a folder that has it, or use a cluster you have (--kubeconfig)"
+  type -P go >/dev/null ||
+    die 3 "no Go to build $names: install Go >= 1.$GO_NEEDED from https://go.dev/dl, $otherwise"
+  # Asked inside the module: since 1.21, go fetches the toolchain that go.mod names by itself.
+  version=$(cd "$GO_MODULES/kubernetes" && GOWORK=off go env GOVERSION 2>/dev/null) || version=
+  minor=${version#go1.}
+  minor=${minor%%[!0-9]*}
+  ((${minor:-0} >= GO_NEEDED)) ||
+    die 3 "Go >= 1.$GO_NEEDED is needed to build $names, this is $(GOTOOLCHAIN=local go env GOVERSION 2>/dev/null || go version): install it from https://go.dev/dl, $otherwise"
+}

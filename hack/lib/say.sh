@@ -1,0 +1,26 @@
+# shellcheck shell=bash
+# What the scripts in hack/ say, and how they give up. Everything goes to stderr: stdout is
+# for results that another program reads.
+
+say() { printf '%s\n' "$*" >&2; }
+
+# die STATUS MESSAGE: one line that says what to do, then the exit status
+# (1 something failed, 2 wrong usage, 3 something has to be installed or set).
+die() {
+  local status=$1
+  shift
+  say "${0##*/}: $*"
+  exit "$status"
+}
+
+# Microseconds of a clock for durations; no process is started for it.
+now_us() {
+  local clock=${EPOCHREALTIME/[.,]/}
+  printf '%s' "$clock"
+}
+
+# since START_US: seconds with one decimal.
+since() {
+  local tenths=$((($(now_us) - $1) / 100000))
+  printf '%d.%d' $((tenths / 10)) $((tenths % 10))
+}
