@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// api speaks to the API server with as little work of its own as possible, because it shares
+// the machine with what is measured: JSON over a few HTTP/1.1 connections.
+type api struct {
+	ctx    context.Context
+	config *rest.Config
+	http   *http.Client
+}
+
+func newAPI(ctx context.Context, kubeconfig string) (*api, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(config.CAData) {
+		return nil, fmt.Errorf("%s holds no certificate authority", kubeconfig)
+	}
+	transport := &http.Transport{
+		TLSClientConfig:     &tls.Config{RootCAs: roots},
+		MaxIdleConnsPerHost: 256,
+		DisableCompression:  true,
+	}
+	return &api{ctx, config, &http.Client{Transport: transport}}, nil
+}
+
+type statusError struct {
+	code int
+	text string
+}
+
+func (e *statusError) Error() string { return e.text }
+
+func (a *api) open(ctx context.Context, method, path, contentType string, body []byte) (io.ReadCloser, error) {
+	request, err := http.NewRequestWithContext(ctx, method, a.config.Host+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+a.config.BearerToken)
+	request.Header.Set("User-Agent", "measure")
+	if contentType != "" {
+		request.Header.Set("Content-Type", contentType)
+	}
+	response, err := a.http.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode >= 300 {
+		defer response.Body.Close()
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 2000))
+		return nil, &statusError{response.StatusCode, fmt.Sprintf("%s %s: %s: %s", method, path, response.Status, text)}
+	}
+	return response.Body, nil
+}
+
+func (a *api) call(method, path, contentType string, body []byte) ([]byte, error) {
+	reply, err := a.open(a.ctx, method, path, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	defer reply.Close()
+	return io.ReadAll(reply)
+}
+
+func (a *api) post(path string, object any) ([]byte, error) {
+	body, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	return a.call(http.MethodPost, path, "application/json", body)
+}
+
+// size is the length of the JSON of everything in a collection, as a client without pages gets it.
+func (a *api) size(path string) (int64, error) {
+	reply, err := a.open(a.ctx, http.MethodGet, path, "", nil)
+	if err != nil {
+		return 0, err
+	}
+	defer reply.Close()
+	return io.Copy(io.Discard, reply)
+}
+
+// version of a collection now, to watch from.
+func (a *api) version(path string) (string, error) {
+	reply, err := a.call(http.MethodGet, path+"?limit=1", "", nil)
+	if err != nil {
+		return "", err
+	}
+	var list struct {
+		Metadata struct {
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	err = json.Unmarshal(reply, &list)
+	return list.Metadata.ResourceVersion, err
+}
+
+// seen is the part of a watch event that is looked at.
+type seen struct {
+	Object struct {
+		Metadata struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+		Status struct {
+			AvailableReplicas *int32 `json:"availableReplicas"`
+		} `json:"status"`
+	} `json:"object"`
+}
+
+// watch calls handle for each event until the context ends or the connection does.
+func (a *api) watch(ctx context.Context, path, from string, handle func(*seen)) error {
+	stream, err := a.open(ctx, http.MethodGet, path+"?watch=1&timeoutSeconds=3600&resourceVersion="+from, "", nil)
+	if err != nil {
+		return err
+	}
+	go func() {
+		defer stream.Close()
+		lines := bufio.NewReaderSize(stream, 1<<16)
+		for {
+			line, err := lines.ReadBytes('\n')
+			if err != nil {
+				return
+			}
+			var event seen
+			if json.Unmarshal(line, &event) == nil {
+				handle(&event)
+			}
+		}
+	}()
+	return nil
+}

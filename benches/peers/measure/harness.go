@@ -1,0 +1,320 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// sizes are the numbers that decide how long all of it takes.
+type sizes struct {
+	runs int // of each row of the table
+
+	converge        int   // Foos created at once
+	rate, perSecond int   // Foos created at a rate
+	coldStart       int   // Foos in place in the table's row
+	growth          []int // Foos in place, each with a Deployment: half the objects
+	workers         []int
+	workersFoos     int
+	delays          []int // of the API server, in milliseconds
+	delayFoos       int
+	sampleFoos      int
+	sampleLimit     time.Duration
+	queueTime       string // per row, as go test -benchtime takes it
+}
+
+// full takes under 20 minutes on 2 cores, without building.
+var full = sizes{
+	runs: 3, converge: 4000, rate: 2000, perSecond: 100, coldStart: 20000,
+	growth: []int{500, 2500, 10000, 20000, 25000}, workers: []int{1, 4, 16}, workersFoos: 600,
+	delays: []int{0, 10, 50}, delayFoos: 400, sampleFoos: 2000, sampleLimit: 45 * time.Second,
+	queueTime: "1s",
+}
+
+// small takes under 5 minutes. Its numbers show that everything works, not who is faster.
+var small = sizes{
+	runs: 1, converge: 200, rate: 200, perSecond: 100, coldStart: 1000,
+	growth: []int{500, 1000}, workers: []int{1, 8}, workersFoos: 100,
+	delays: []int{0, 20}, delayFoos: 50, sampleFoos: 200, sampleLimit: 10 * time.Second,
+	queueTime: "0.2s",
+}
+
+const (
+	// convergeLimit ends a run that would never converge.
+	convergeLimit = 5 * time.Minute
+	// How long a contender must be silent and idle to count as done: longer at its start, when
+	// it may be waiting for the API server to put a list together.
+	quietStart, quietAfterWork = 2 * time.Second, time.Second
+	// quietLimit ends the wait for a contender that never rests.
+	quietLimit = 5 * time.Minute
+	// busy is the CPU time within one look that counts as being at work; one tick is noise.
+	busy = 2 * tick
+	look = 100 * time.Millisecond
+)
+
+type harness struct {
+	ctx                    context.Context
+	contenders             []contender
+	sample                 contender
+	bins, script, crd, out string
+	// ourQueue is the built benches/workqueue.rs, or empty.
+	ourQueue string
+	workers  int
+	results  results
+	sizes    sizes
+	started  time.Time
+	// shared is the control plane of the part under way, if its steps use one together.
+	shared *sharedPlane
+}
+
+// A step measures one thing and says in a few words what came out.
+type step struct {
+	title string
+	run   func() (string, error)
+}
+
+var parts = []struct {
+	name  string
+	steps func(*harness) []step
+}{
+	{"converge", (*harness).convergeSteps},
+	{"rate", (*harness).rateSteps},
+	{"coldstart", (*harness).coldStartSteps},
+	{"workers", (*harness).workersSteps},
+	{"latency", (*harness).latencySteps},
+	{"sample", (*harness).sampleSteps},
+	{"queue", (*harness).queueSteps},
+}
+
+func partNames() []string {
+	var names []string
+	for _, part := range parts {
+		names = append(names, part.name)
+	}
+	return names
+}
+
+func (h *harness) runParts(only string) error {
+	wanted := strings.FieldsFunc(only, func(r rune) bool { return r == ',' })
+	for _, name := range wanted {
+		if !slices.Contains(partNames(), name) {
+			return fmt.Errorf("there is no part %q, but: %s", name, strings.Join(partNames(), " "))
+		}
+	}
+	var plan []step
+	for _, part := range parts {
+		if len(wanted) == 0 || slices.Contains(wanted, part.name) {
+			plan = append(plan, part.steps(h)...)
+		}
+	}
+	defer func() {
+		if h.shared != nil {
+			h.shared.stop()
+		}
+	}()
+	for i, step := range plan {
+		if h.ctx.Err() != nil {
+			return h.ctx.Err()
+		}
+		outcome, err := step.run()
+		if err != nil {
+			return fmt.Errorf("%s: %w", step.title, err)
+		}
+		log.Printf("[%*d/%d, %3.0f s] %-50s %s", len(fmt.Sprint(len(plan))), i+1, len(plan),
+			time.Since(h.started).Seconds(), step.title, outcome)
+	}
+	return nil
+}
+
+// interleaved is a step per run and contender, all contenders before the next run.
+func (h *harness) interleaved(runs int, title string, run func(c contender, run int) (string, error)) []step {
+	var steps []step
+	for n := 1; n <= runs; n++ {
+		for _, c := range h.contenders {
+			name := fmt.Sprintf("%s · %s", title, c.name)
+			if runs > 1 {
+				name += fmt.Sprintf(" · run %d", n)
+			}
+			steps = append(steps, step{name, func() (string, error) { return run(c, n) }})
+		}
+	}
+	return steps
+}
+
+// A sharedPlane is a control plane that the steps of one part use one after the other.
+type sharedPlane struct {
+	*controlPlane
+	// filled: Foos 0..filled-1, their Deployments and statuses are in place, in total jsonMB
+	// as JSON.
+	filled int
+	jsonMB float64
+}
+
+// sharing puts the start and the stop of a control plane around the steps of a part.
+func (h *harness) sharing(steps []step) []step {
+	begin := step{"start a control plane", func() (string, error) {
+		cp, err := h.freshControlPlane()
+		if err == nil {
+			h.shared = &sharedPlane{controlPlane: cp}
+		}
+		return "", err
+	}}
+	end := step{"stop it", func() (string, error) {
+		h.shared.stop()
+		h.shared = nil
+		return "", nil
+	}}
+	return append(append([]step{begin}, steps...), end)
+}
+
+func (h *harness) freshControlPlane() (*controlPlane, error) {
+	return startControlPlane(h.ctx, h.script, h.crd, filepath.Join(h.out, "controlplane"))
+}
+
+// A session is one contender at work on one control plane.
+type session struct {
+	*process
+	cp   *controlPlane
+	user string
+	// before is what it, the servers and this program had used when the work began.
+	before struct {
+		own, servers, load time.Duration
+		requests           map[string]int
+	}
+}
+
+type setting struct {
+	workers       int
+	delay         time.Duration
+	skipUnchanged bool
+}
+
+func (h *harness) begin(cp *controlPlane, c contender, s setting, logName string) (*session, error) {
+	kubeconfig, user, err := cp.identity(c.name, s.delay)
+	if err != nil {
+		return nil, err
+	}
+	ses := &session{cp: cp, user: user}
+	if err := ses.mark(); err != nil {
+		return nil, err
+	}
+	logFile := filepath.Join(h.out, "log", logName+"-"+c.name+".log")
+	ses.process, err = start(c.command(kubeconfig, s.workers, s.skipUnchanged), logFile)
+	return ses, err
+}
+
+// mark: what is used from here on counts.
+func (s *session) mark() (err error) {
+	if s.process != nil {
+		u, err := s.usage()
+		if err != nil {
+			return err
+		}
+		s.before.own = u.cpu
+	}
+	if s.before.servers, err = s.cp.cpu(); err != nil {
+		return err
+	}
+	load, err := usageOf(os.Getpid())
+	if err != nil {
+		return err
+	}
+	s.before.load = load.cpu
+	s.before.requests, err = s.cp.audit.of(s.user)
+	return err
+}
+
+// warmUp has the contender do one Foo, so that the work finds it with filled caches and open
+// connections.
+func (s *session) warmUp() error {
+	admin := s.cp.admin
+	const name = "warm-up"
+	if _, err := admin.post(foosPath, newFoo(name)); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := s.usage(); err != nil {
+			return err
+		}
+		_, err := admin.call("GET", deploymentsPath+"/"+name, "", nil)
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("no Deployment for the first Foo within 60 s; see %s", s.log.Name())
+		}
+	}
+	if _, err := s.untilQuiet(quietAfterWork); err != nil {
+		return err
+	}
+	return s.mark()
+}
+
+// untilQuiet waits until the contender has been silent and idle for so long, and returns when
+// it was last at work.
+func (s *session) untilQuiet(quiet time.Duration) (time.Time, error) {
+	last, lastCPU, lastRequests := time.Now(), time.Duration(-1), -1
+	for begin := time.Now(); time.Since(begin) < quietLimit; time.Sleep(look) {
+		u, err := s.usage()
+		if err != nil {
+			return last, err
+		}
+		counts, err := s.cp.audit.of(s.user)
+		if err != nil {
+			return last, err
+		}
+		requests := total(counts)
+		if lastCPU < 0 || u.cpu-lastCPU >= busy || requests != lastRequests {
+			last = time.Now()
+		}
+		lastCPU, lastRequests = u.cpu, requests
+		// Before it has asked for both kinds it is not quiet, only slow to start.
+		if counts["watch foos"] > 0 && counts["watch deployments"] > 0 && time.Since(last) >= quiet {
+			return last, nil
+		}
+		if s.cp.admin.ctx.Err() != nil {
+			return last, s.cp.admin.ctx.Err()
+		}
+	}
+	return last, nil
+}
+
+// measured is what it used since mark, its memory now and its peak.
+func (s *session) measured() (map[string]float64, map[string]int, error) {
+	u, err := s.usage()
+	if err != nil {
+		return nil, nil, err
+	}
+	servers, err := s.cp.cpu()
+	if err != nil {
+		return nil, nil, err
+	}
+	counts, err := s.cp.audit.of(s.user)
+	if err != nil {
+		return nil, nil, err
+	}
+	load, err := usageOf(os.Getpid())
+	if err != nil {
+		return nil, nil, err
+	}
+	metrics := map[string]float64{
+		"load_cpu_s":    (load.cpu - s.before.load).Seconds(),
+		"cpu_s":         (u.cpu - s.before.own).Seconds(),
+		"servers_cpu_s": (servers - s.before.servers).Seconds(),
+		"resident_mb":   float64(u.resident) / 1e6,
+		"peak_mb":       float64(u.peak) / 1e6,
+	}
+	return metrics, minus(counts, s.before.requests), nil
+}
+
+func removeAll(path string) error {
+	if err := os.RemoveAll(path); err != nil {
+		return err
+	}
+	return os.MkdirAll(path, 0o755)
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func auditLine(user, stage, verb, resource, subresource string, code int) string {
+	return fmt.Sprintf(`{"stage":%q,"verb":%q,"user":{"username":"system:serviceaccount:contenders:%s"},`+
+		`"objectRef":{"resource":%q,"subresource":%q},"responseStatus":{"code":%d}}`+"\n",
+		stage, verb, user, resource, subresource, code)
+}
+
+func TestRequestsAreCountedOnceByUserVerbAndResource(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	first := auditLine("a", "ResponseComplete", "create", "deployments", "", 201) +
+		auditLine("a", "ResponseComplete", "create", "deployments", "", 409) +
+		auditLine("b", "ResponseComplete", "create", "deployments", "", 201) +
+		auditLine("a", "ResponseStarted", "watch", "foos", "", 200)
+	later := auditLine("a", "ResponseComplete", "update", "foos", "status", 200) +
+		auditLine("a", "ResponseComplete", "watch", "foos", "", 200)
+	cut := len(first) + 20 // the server is in the middle of a line
+	all := first + later
+	if err := os.WriteFile(path, []byte(all[:cut]), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	log, err := openAuditLog(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const user = "system:serviceaccount:contenders:a"
+	if counts, err := log.of(user); err != nil || counts["update foos/status"] != 0 || counts["create deployments"] != 2 {
+		t.Fatalf("after the first part: %v %v", counts, err)
+	}
+	if err := os.WriteFile(path, []byte(all), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	counts, err := log.of(user)
+	want := map[string]int{"create deployments": 2, "watch foos": 1, "update foos/status": 1, "refused": 1}
+	if err != nil || !maps.Equal(counts, want) {
+		t.Fatalf("got %v %v, want %v", counts, err, want)
+	}
+	if n := total(counts); n != 4 {
+		t.Errorf("%d requests in total, want 4", n)
+	}
+	if n := writes(counts); n != 3 {
+		t.Errorf("%d writes, want 3", n)
+	}
+}
+
+func TestTheRatioIsAgainstTheBestPeersMedian(t *testing.T) {
+	var all []result
+	add := func(contender string, seconds ...float64) {
+		for i, s := range seconds {
+			all = append(all, result{Scenario: "converge", Contender: contender, Run: i + 1,
+				Parameters: map[string]int{"foos": 4000}, Metrics: map[string]float64{"cpu_s": s}})
+		}
+	}
+	add("ours", 1, 9, 2)
+	add("client-go", 5, 5, 5)
+	add("kube-runtime", 3, 4, 100)
+	for line := range strings.Lines(table(all)) {
+		if strings.HasPrefix(line, "| converge 4,000 Foos: CPU s ") {
+			const want = "| **0.50** | ≤ 0.33 | 2.00 (1.00–9.00) | 5.00 | – | 4.00 (3.00–100.00) |\n"
+			if !strings.HasSuffix(line, want) {
+				t.Errorf("got %s want … %s", line, want)
+			}
+			return
+		}
+	}
+	t.Error("the table has no such row")
+}
+
+func TestTheProxyDelaysAnswersAndLosesNothing(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	go func() {
+		connection, err := server.Accept()
+		if err == nil {
+			io.Copy(connection, connection)
+			connection.Close()
+		}
+	}()
+	const delay = 30 * time.Millisecond
+	proxy, err := startDelayProxy(server.Addr().String(), delay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.close()
+	client, err := net.Dial("tcp", proxy.address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	sent := strings.Repeat("0123456789", 100_000)
+	begin := time.Now()
+	go func() {
+		io.WriteString(client, sent)
+	}()
+	got := make([]byte, len(sent))
+	if _, err := io.ReadFull(client, got[:1]); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begin); took < delay {
+		t.Errorf("answered after %s, want at least %s", took, delay)
+	}
+	if _, err := io.ReadFull(client, got[1:]); err != nil || string(got) != sent {
+		t.Errorf("what came back is not what was sent (%v)", err)
+	}
+}
+
+func TestOnlyWhatIsBetweenTheMarksIsReplaced(t *testing.T) {
+	document := filepath.Join(t.TempDir(), "doc.md")
+	text := "before\n" + beginMark + "\nold\n" + endMark + "\nafter\n"
+	if err := os.WriteFile(document, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := replaceBetweenMarks(document, "new\n"); err != nil {
+		t.Fatal(err)
+	}
+	got, _ := os.ReadFile(document)
+	if want := strings.Replace(text, "old", "new", 1); string(got) != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

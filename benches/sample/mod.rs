@@ -1,0 +1,132 @@
+//! A Deployment as an API server sends it, and a view of it.
+
+#![allow(dead_code)] // Each benchmark uses a part.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use kube::client::Body;
+use serde::Deserialize;
+use tower::service_fn;
+use workload_operator::client::{Client, Options};
+use workload_operator::object::{Keep, Kind, Labels, Meta, Object, Resource, Text};
+
+/// Keeps what a controller compares: the labels, no annotation.
+#[derive(Debug)]
+pub(crate) enum Kept {}
+
+impl Keep for Kept {
+    fn label(_: &str) -> bool {
+        true
+    }
+    fn annotation(_: &str) -> bool {
+        false
+    }
+}
+
+/// About what a controller reads of a Deployment.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Deployment {
+    metadata: Meta<Kept>,
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Debug, Deserialize)]
+struct Spec {
+    replicas: Option<i32>,
+    selector: Selector,
+    template: Template,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Selector {
+    match_labels: Labels,
+}
+
+#[derive(Debug, Deserialize)]
+struct Template {
+    spec: PodSpec,
+}
+
+#[derive(Debug, Deserialize)]
+struct PodSpec {
+    containers: Box<[Container]>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Container {
+    name: Text,
+    image: Text,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    observed_generation: i64,
+    replicas: i32,
+    available_replicas: i32,
+}
+
+impl Object for Deployment {
+    type Keep = Kept;
+    fn meta(&self) -> &Meta<Kept> {
+        &self.metadata
+    }
+}
+
+impl Resource for Deployment {
+    const KIND: Kind = Kind {
+        group: "apps",
+        version: "v1",
+        kind: "Deployment",
+        plural: "deployments",
+        namespaced: true,
+    };
+}
+
+/// The JSON of the `i`th Deployment, as kube-apiserver 1.36 sends one that sample-controller made:
+/// two managers, conditions, everything defaulted.
+pub(crate) fn json(i: usize, version: u64) -> String {
+    const TEMPLATE: &str = include_str!("deployment.json");
+    TEMPLATE
+        .replace("@NAME", &format!("deployment-{i:05}"))
+        .replace("@UID", &format!("{i:08x}-0000-4000-8000-000000000000"))
+        .replace("@VERSION", &version.to_string())
+        .replace('\n', "")
+}
+
+/// The JSON of a list of `count`.
+pub(crate) fn list(count: usize) -> Bytes {
+    let items: Vec<String> = (0..count).map(|i| json(i, 1 + i as u64)).collect();
+    let head = r#"{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{"resourceVersion":"#;
+    format!(r#"{head}"{}"}},"items":[{}]}}"#, count + 1, items.join(",")).into()
+}
+
+/// The frames of a watch that shows `count` changes, at versions from `first` on.
+pub(crate) fn watch(count: usize, first: u64) -> Bytes {
+    let frame =
+        |i: usize| format!("{{\"type\":\"MODIFIED\",\"object\":{}}}\n", json(i, first + i as u64));
+    (0..count).map(frame).collect::<String>().into()
+}
+
+/// A client whose server answers everything with `body`, in pieces of `piece` bytes.
+pub(crate) fn client(body: &Bytes, piece: usize) -> Client {
+    let pieces: Vec<Bytes> = (0..body.len())
+        .step_by(piece)
+        .map(|at| body.slice(at..body.len().min(at + piece)))
+        .collect();
+    let service = service_fn(move |_: Request<Body>| {
+        let pieces = pieces.clone();
+        async move {
+            let frames = pieces.into_iter().map(|piece| Ok::<_, Infallible>(Frame::data(piece)));
+            Ok::<_, Infallible>(Response::new(StreamBody::new(futures::stream::iter(frames))))
+        }
+    });
+    Client::from_service(service, Options::default())
+}

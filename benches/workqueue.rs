@@ -1,0 +1,213 @@
+//! The work queue in numbers: `cargo bench --bench workqueue`.
+//!
+//! - `add_get_done/WORKERS/BACKLOG`: one key through add, get and done while so many others wait,
+//!   with bands and tenants (`observed`: and an
+//!   observer). Workers are tasks on a runtime of two threads.
+//! - `bytes` and `allocations`: what a parked key costs beyond itself, counted, not timed; printed
+//!   before the timings.
+#![allow(missing_docs)]
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use criterion::{BenchmarkId, Criterion, criterion_group};
+use rustix::time::{ClockId, clock_gettime};
+use workload_operator::object::ObjectKey;
+use workload_operator::workqueue::{Band, Key, Limits, Observer, WorkQueue};
+
+#[global_allocator]
+static ALLOCATOR: dhat::Alloc = dhat::Alloc;
+
+/// A key of 8 bytes: what is measured is the queue, not the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Small {
+    tenant: NonZeroU32,
+    name: u32,
+}
+
+impl Key for Small {
+    type Tenant = NonZeroU32;
+    fn tenant(&self) -> &NonZeroU32 {
+        &self.tenant
+    }
+}
+
+/// Counts, as metrics would.
+#[derive(Default)]
+struct Counts {
+    taken: [AtomicU64; 3],
+    done: AtomicU64,
+}
+
+impl Observer for Counts {
+    fn taken(&self, band: Band, waited: Duration) {
+        self.taken[band as usize].fetch_add(waited.as_nanos() as u64, Relaxed);
+    }
+    fn done(&self, worked: Duration) {
+        self.done.fetch_add(worked.as_nanos() as u64, Relaxed);
+    }
+}
+
+const TENANTS: u32 = 100;
+
+fn small(name: u32) -> Small {
+    Small { tenant: NonZeroU32::MIN.saturating_add(name % TENANTS), name }
+}
+
+fn object(name: u32) -> ObjectKey {
+    ObjectKey::new(format!("namespace-{}", name % TENANTS), format!("object-{name}"))
+}
+
+/// A tenth of the keys are changes, the rest an initial list.
+fn filled<K: Key>(backlog: u32, key: fn(u32) -> K, observer: impl Observer) -> WorkQueue<K> {
+    let queue = WorkQueue::with(Limits::default(), observer);
+    for name in 0..backlog {
+        let band = if name % 10 == 0 { Band::People } else { Band::Initial };
+        queue.add_with(key(name), band);
+    }
+    queue
+}
+
+/// So many rounds of get, done and add, shared by so many workers.
+fn rounds<K: Key>(queue: &WorkQueue<K>, workers: u64, rounds: u64) -> Duration {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build();
+    let runtime = runtime.expect("the system gives two threads");
+    let left = Arc::new(AtomicU64::new(rounds));
+    let start = now();
+    let tasks: Vec<_> = (0..workers)
+        .map(|_| {
+            let (queue, left) = (queue.clone(), left.clone());
+            runtime.spawn(async move {
+                // Takes its share in batches, so that the counter is not what is measured.
+                while left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(100)).is_ok() {
+                    let mut next = queue.get().await;
+                    for _ in 1..100 {
+                        let Some(taken) = next else { return };
+                        let (key, band) = (taken.key().clone(), taken.band());
+                        next = queue.done_and_get(taken).await;
+                        queue.add_with(key, band);
+                    }
+                    let Some(taken) = next else { return };
+                    let (key, band) = (taken.key().clone(), taken.band());
+                    drop(taken);
+                    queue.add_with(key, band);
+                    tokio::task::consume_budget().await;
+                }
+            })
+        })
+        .collect();
+    runtime.block_on(async {
+        for task in tasks {
+            task.await.expect("workers do not panic");
+        }
+    });
+    now() - start
+}
+
+/// Wall time, or, on a machine that has other things to do, `BENCH_CLOCK=cpu`: the time that all
+/// threads of this process had a CPU, spinning for locks included.
+fn now() -> Duration {
+    let clock = match std::env::var_os("BENCH_CLOCK") {
+        Some(clock) if clock == "cpu" => ClockId::ProcessCPUTime,
+        _ => ClockId::Monotonic,
+    };
+    let now = clock_gettime(clock);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+fn add_get_done(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("add_get_done");
+    for backlog in [10_000, 100_000, 1_000_000] {
+        let queue = filled(backlog, small, ());
+        for workers in [1, 4, 16] {
+            let id = BenchmarkId::new(format!("{workers}"), backlog);
+            group.bench_function(id, |bencher| {
+                bencher.iter_custom(|count| {
+                    let batches = count.div_ceil(100) * 100;
+                    rounds(&queue, workers, batches).mul_f64(count as f64 / batches as f64)
+                });
+            });
+        }
+    }
+    let queue = filled(10_000, small, Counts::default());
+    group.bench_function(BenchmarkId::new("1/observed", 10_000), |bencher| {
+        bencher.iter_custom(|count| {
+            let batches = count.div_ceil(100) * 100;
+            rounds(&queue, 1, batches).mul_f64(count as f64 / batches as f64)
+        });
+    });
+    for backlog in [10_000, 100_000] {
+        let queue = filled(backlog, object, ());
+        for workers in [1, 4, 16] {
+            let id = BenchmarkId::new(format!("{workers}/object_keys"), backlog);
+            group.bench_function(id, |bencher| {
+                bencher.iter_custom(|count| {
+                    let batches = count.div_ceil(100) * 100;
+                    rounds(&queue, workers, batches).mul_f64(count as f64 / batches as f64)
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+fn readd(criterion: &mut Criterion) {
+    let queue = filled(100_000, small, ());
+    let mut name = 0;
+    criterion.bench_function("add_known", |bencher| {
+        bencher.iter_custom(|count| {
+            let start = now();
+            for _ in 0..count {
+                name = (name + 7919) % 100_000;
+                queue.add_with(small(name), Band::Initial);
+            }
+            now() - start
+        });
+    });
+}
+
+/// What keys cost: not timed, so that the counting allocator may be slow.
+fn costs() {
+    let _profiler = dhat::Profiler::builder().testing().build();
+    for keys in [10_000u32, 100_000, 1_000_000] {
+        let before = dhat::HeapStats::get().curr_bytes;
+        let queue: WorkQueue<Small> = WorkQueue::new();
+        (0..keys).for_each(|name| queue.add(small(name)));
+        let held = dhat::HeapStats::get().curr_bytes - before;
+        let beyond = held as f64 / f64::from(keys) - size_of::<Small>() as f64;
+        println!("bytes per queued key beyond itself, {keys} keys: {beyond:.1}");
+        let queue: WorkQueue<Small> = {
+            drop(queue);
+            WorkQueue::new()
+        };
+        let before = dhat::HeapStats::get().curr_bytes;
+        (0..keys).for_each(|name| queue.add_after(small(name), Duration::from_secs(3600)));
+        let held = dhat::HeapStats::get().curr_bytes - before;
+        let beyond = held as f64 / f64::from(keys) - size_of::<Small>() as f64;
+        println!("bytes per delayed key beyond itself, {keys} keys: {beyond:.1}");
+    }
+    let queue = filled(100_000, small, ());
+    let before = dhat::HeapStats::get().total_blocks;
+    (0..100_000).for_each(|name| queue.add(small(name)));
+    (0..100_000).for_each(|name| queue.add(small(name)));
+    let during = dhat::HeapStats::get().total_blocks - before;
+    println!("allocations on adding 100,000 known keys twice, raising them once: {during}");
+}
+
+criterion_group! {
+    name = timings;
+    config = Criterion::default()
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2))
+        .sample_size(20);
+    targets = add_get_done, readd
+}
+
+fn main() {
+    costs();
+    timings();
+    Criterion::default().configure_from_args().final_summary();
+}

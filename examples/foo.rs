@@ -1,0 +1,226 @@
+//! Kubernetes' sample-controller on this library: for each Foo a Deployment of nginx, and in the
+//! Foo's status how many of its pods are available. docs/YOUR_OWN_CONTROLLER.md walks through it.
+//!
+//! `kubectl apply -f artifacts/examples/foo-crd.yaml`, then `cargo run --example foo`
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use clap::Parser;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use workload_operator::client::{self, Client, Deletion, Preconditions};
+use workload_operator::controller::{Action, Class, Controller, Failure, Options, Program};
+use workload_operator::controller::{Reconciler, enqueue};
+use workload_operator::events::{self, Recorder, Regarding, Type};
+use workload_operator::informer::Informer;
+use workload_operator::object::{Kind, Meta, Object, ObjectKey, Resource, Text};
+use workload_operator::shutdown::Shutdown;
+use workload_operator::store::{Index, Store};
+use workload_operator::view;
+
+// === What is read of a Foo and of a Deployment; everything else is skipped while parsing. ===
+
+#[derive(Debug, Deserialize)]
+struct Foo {
+    metadata: Meta,
+    #[serde(default)]
+    spec: FooSpec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct FooSpec {
+    deployment_name: Text,
+    replicas: Option<i32>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Deployment {
+    metadata: Meta,
+    spec: DeploymentSpec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Debug, Deserialize)]
+struct DeploymentSpec {
+    replicas: Option<i32>,
+}
+
+/// A Deployment without available pods leaves the field out; so does a Foo never looked at.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    available_replicas: Option<i32>,
+}
+
+view!(Foo: Kind::namespaced("samplecontroller.k8s.io", "v1alpha1", "Foo", "foos"));
+view!(Deployment: Kind::namespaced("apps", "v1", "Deployment", "deployments"));
+
+// === What can go wrong, and what follows. ===
+
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("spec.deploymentName is empty: name the Deployment that this Foo is to have")]
+    Unnamed,
+    #[error("Resource {0:?} already exists and is not managed by Foo")]
+    Exists(Text),
+    #[error(transparent)]
+    Api(#[from] client::Error),
+}
+
+impl Failure for Error {
+    fn class(&self) -> Class {
+        match self {
+            Error::Unnamed => Class::Terminal,
+            Error::Exists(_) => Class::Forbidden,
+            Error::Api(error) => error.class(),
+        }
+    }
+    fn retry_after(&self) -> Option<Duration> {
+        if let Error::Api(error) = self { error.retry_after() } else { None }
+    }
+}
+
+// === One pass. ===
+
+struct FooReconciler {
+    client: Client,
+    recorder: Recorder,
+    foos: Store<Foo>,
+    deployments: Store<Deployment>,
+}
+
+impl Reconciler for FooReconciler {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Error> {
+        // Of a Foo that is gone, the garbage collector removes the Deployment.
+        let Some(foo) = self.foos.get(key).filter(|foo| !foo.metadata.deleting) else {
+            return Ok(Action::Done);
+        };
+        self.sync(&foo).await.map(|()| Action::Done).inspect_err(|error| {
+            let reason = match error {
+                Error::Unnamed => "ErrUnnamed",
+                Error::Exists(_) => "ErrResourceExists",
+                // Somebody was faster, or the API server was away: nobody has to know.
+                Error::Api(error) if error.class() != Class::Forbidden => return,
+                Error::Api(_) => "ErrRefused",
+            };
+            let (foo, note) = (Regarding::object(&*foo), error.to_string());
+            self.recorder.publish(&foo, Type::Warning, reason, "Sync", &note);
+        })
+    }
+}
+
+impl FooReconciler {
+    async fn sync(&self, foo: &Foo) -> Result<(), Error> {
+        let FooSpec { deployment_name: name, replicas } = &foo.spec;
+        if name.is_empty() {
+            return Err(Error::Unnamed);
+        }
+        let key = foo.key().sibling(name.clone());
+        let deployment = match self.deployments.get(&key) {
+            None => self.deployments.wrote(self.client.create(&key, &new_deployment(foo)).await?),
+            Some(there) if !there.metadata.is_controlled_by(foo.uid()) => {
+                return Err(Error::Exists(name.clone()));
+            }
+            Some(there) if replicas.is_some() && *replicas != there.spec.replicas => {
+                let uid = json!({ "uid": there.uid() }); // This one, not a namesake.
+                let patch = json!({ "metadata": uid, "spec": { "replicas": replicas } });
+                self.deployments.wrote(self.client.merge_patch(&key, &patch).await?)
+            }
+            Some(there) => there,
+        };
+        self.remove_former(foo).await?;
+        let available = Some(deployment.status.available_replicas.unwrap_or(0));
+        if foo.status.available_replicas != available {
+            let patch = json!({ "status": { "availableReplicas": available } });
+            self.foos.wrote(self.client.patch_status(foo.key(), &patch).await?);
+        }
+        Ok(())
+    }
+
+    /// Deletes what the Foo had under the names it gave before.
+    async fn remove_former(&self, foo: &Foo) -> Result<(), Error> {
+        for former in self.deployments.controlled_by(foo) {
+            let Meta { key, uid, version, deleting, .. } = &former.metadata;
+            if *deleting || *key.name() == foo.spec.deployment_name {
+                continue;
+            }
+            let only = Preconditions { uid: *uid, version: *version };
+            if self.client.delete::<Deployment>(key, only).await? == Deletion::Final {
+                self.deployments.removed(key, *uid);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn new_deployment(foo: &Foo) -> Value {
+    let labels = json!({ "app": "nginx", "controller": foo.key().name() });
+    let mut metadata: Meta = Meta::named(foo.key().sibling(foo.spec.deployment_name.clone()));
+    metadata.owner = Some(foo.as_owner());
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {
+            "replicas": foo.spec.replicas,
+            "selector": { "matchLabels": labels },
+            "template": {
+                "metadata": { "labels": labels },
+                "spec": { "containers": [{ "name": "nginx", "image": "nginx:latest" }] },
+            },
+        },
+    })
+}
+
+// === Who tells whom. ===
+
+/// Runs a Deployment of nginx for each Foo.
+#[derive(Parser)]
+struct Args {
+    /// Where the API server is; else KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount.
+    #[arg(long)]
+    kubeconfig: Option<PathBuf>,
+    /// How many Foos are worked on at a time.
+    #[arg(long, default_value_t = 2)]
+    workers: usize,
+    /// Work in this namespace only (may be repeated).
+    #[arg(long = "namespace")]
+    namespaces: Vec<String>,
+}
+
+// One thread does it: a pass computes for microseconds and waits for milliseconds.
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let Args { kubeconfig, workers, namespaces } = Args::parse();
+    let config = client::config(kubeconfig.as_deref(), None).await?;
+    let client = Client::new(config, client::Options::default())?;
+    let (recorder, sink) = events::new("foo", "foo", Arc::new(events::Unobserved));
+
+    let foos = Informer::<Foo>::builder(client.clone()).namespaces(&namespaces).build();
+    let deployments = Informer::<Deployment>::builder(client.clone()).namespaces(&namespaces);
+    let deployments = deployments.index(Index::by_controller::<Foo>()).build();
+    let reconciler = FooReconciler {
+        client: client.clone(),
+        recorder,
+        foos: foos.store(),
+        deployments: deployments.store(),
+    };
+    let controller = Controller::new("foo", reconciler, Options { workers, ..Options::default() });
+
+    let queue = controller.handle().queue().clone();
+    foos.handle(enqueue::for_object(queue.clone()));
+    deployments.handle(enqueue::for_owner(queue, Foo::KIND));
+    deployments.handle(enqueue::forbidden_when_freed(controller.handle()));
+
+    let program = Program::new().informer(&foos).informer(&deployments).controller(controller);
+    let program = program.beside("the sink of Events", |stop| async move {
+        sink.run(client, stop.requested()).await;
+    });
+    Ok(program.run(Shutdown::from_signals()?).await?)
+}

@@ -1,0 +1,28 @@
+//! The informer alone: prints what happens to the pods of a cluster, or of one namespace.
+//!
+//! `cargo run --example watch_pods -- kube-system`
+use workload_operator::client::{self, Client, Options};
+use workload_operator::informer::Informer;
+use workload_operator::object::{Kind, Meta, Object};
+use workload_operator::{shutdown::Shutdown, store::Delta};
+
+/// A pod of which only metadata is wanted.
+#[derive(Debug, serde::Deserialize)]
+struct Pod {
+    metadata: Meta,
+}
+
+workload_operator::view!(Pod: Kind::namespaced("", "v1", "Pod", "pods"));
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let client = Client::new(client::config(None, None).await?, Options::default())?;
+    let pods = Informer::<Pod>::builder(client).namespaces(std::env::args().skip(1));
+    let pods = pods.metadata_only().build();
+    pods.handle(|delta, _| match delta {
+        Delta::Added(pod, _) => println!("+ {}", pod.key()),
+        Delta::Updated { new: pod, .. } => println!("~ {}", pod.key()),
+        Delta::Deleted(pod, _) => println!("- {}", pod.key()),
+    });
+    Ok(pods.run(Shutdown::from_signals()?).await?)
+}

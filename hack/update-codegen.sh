@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Writes the generated files: artifacts/crds/ from the types in src/api/, docs/REASONS.md from the
+# reasons in src/reconcilers/, docs/CHECKS.md from the table of checks.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+UPDATE_ARTIFACTS=1 cargo test --quiet --test artifacts
+UPDATE_ARTIFACTS=1 cargo test --quiet --lib operator::check

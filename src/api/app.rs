@@ -1,0 +1,227 @@
+//! App.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::{CustomResource, KubeSchema};
+use serde::{Deserialize, Serialize};
+
+use super::Condition;
+use super::schema;
+
+/// A program, how many of it, and how it is reached.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[kube(
+    group = "app.example.com",
+    version = "v1",
+    kind = "App",
+    plural = "apps",
+    namespaced,
+    status = "AppStatus",
+    category = "workloads",
+    doc = "A program that runs in a number of pods and, if it has ports, a Service of the same name.",
+    derive = "PartialEq",
+    printcolumn(name = "Replicas", type_ = "integer", json_path = ".spec.replicas", description = "How many pods are wanted."),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status", description = "Whether everything is as the spec says."),
+    printcolumn(name = "Available", type_ = "integer", json_path = ".status.availableReplicas", description = "How many pods can be used."),
+    printcolumn(name = "Image", type_ = "string", json_path = ".spec.image", priority = 1, description = "What runs."),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = schema::dns_label_name("the Service and the container"),
+)]
+#[serde(rename_all = "camelCase")]
+pub struct AppSpec {
+    /// How many pods run.
+    #[serde(default = "one")]
+    #[schemars(range(min = 0))]
+    pub replicas: i32,
+    /// The image that runs, for example 'nginx:1.27'.
+    #[schemars(length(max = 512))]
+    #[x_kube(validation = schema::image())]
+    pub image: String,
+    /// What each pod may use, and what is kept free for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<Resources>,
+    /// Environment variables of the container. Their order counts only where one refers to
+    /// another with $(NAME).
+    #[serde(default)]
+    #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub envs: Vec<EnvVar>,
+    /// Ports of the Service. Without any there is no Service.
+    #[serde(default)]
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["port", "protocol"]))]
+    #[x_kube(validation = schema::port_names(), validation = schema::target_port_names())]
+    pub ports: Vec<ServicePort>,
+}
+
+/// Compute resources of a container.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[x_kube(validation = schema::requests_within_limits(), validation = schema::whole_resources())]
+pub struct Resources {
+    /// The most that may be used, by resource name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "schema::quantities")]
+    pub limits: BTreeMap<String, Quantity>,
+    /// What is kept free, by resource name. Where absent, the limit.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "schema::quantities")]
+    pub requests: BTreeMap<String, Quantity>,
+}
+
+/// An environment variable.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = schema::one_value())]
+pub struct EnvVar {
+    /// Its name: printable ASCII without '='.
+    #[schemars(length(max = 256))]
+    #[x_kube(validation = schema::env_name())]
+    pub name: String,
+    /// Its value. $(NAME) is replaced by the value of an earlier variable.
+    // Linux takes no longer one (MAX_ARG_STRLEN, 32 pages).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 131072))]
+    pub value: Option<String>,
+    /// Where its value comes from, instead of `value`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value_from: Option<EnvVarSource>,
+}
+
+/// Where a value comes from: one of these.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = schema::one_source())]
+pub struct EnvVarSource {
+    /// A key of a ConfigMap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_map_key_ref: Option<KeySelector>,
+    /// A key of a Secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_key_ref: Option<KeySelector>,
+    /// A field of the pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field_ref: Option<FieldSelector>,
+    /// A resource of the container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_field_ref: Option<ResourceFieldSelector>,
+}
+
+/// A key of a ConfigMap or a Secret.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct KeySelector {
+    /// The object's name.
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = schema::object_name())]
+    pub name: String,
+    /// The key in it.
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = schema::config_key())]
+    pub key: String,
+    /// Whether a pod may start without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub optional: Option<bool>,
+}
+
+/// A field of the pod.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct FieldSelector {
+    /// Always 'v1'.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::field_api_version")]
+    pub api_version: Option<String>,
+    /// Which field, for example 'metadata.name'.
+    #[schemars(length(max = 512))]
+    #[x_kube(validation = schema::field_path())]
+    pub field_path: String,
+}
+
+/// A resource of the container.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = schema::divisor())]
+pub struct ResourceFieldSelector {
+    /// Which container; the App's own if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub container_name: Option<String>,
+    /// The unit in which it is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::quantity")]
+    pub divisor: Option<Quantity>,
+    /// Which, for example 'limits.cpu'.
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = schema::resource_field())]
+    pub resource: String,
+}
+
+/// A port of the Service.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ServicePort {
+    /// The port that clients use.
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: i32,
+    /// The transport.
+    #[serde(default = "tcp")]
+    #[schemars(schema_with = "schema::protocol")]
+    pub protocol: String,
+    /// Its name. One is made where the Service needs it: when there are several ports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    #[x_kube(validation = schema::service_port_name())]
+    pub name: Option<String>,
+    /// The port on which the container listens: a number, or a name for it; the port itself if
+    /// absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::target_port")]
+    pub target_port: Option<IntOrString>,
+    /// The port on every node. It makes the Service one of type NodePort.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub node_port: Option<i32>,
+    /// The protocol above the transport, for example 'kubernetes.io/h2c'.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 317))]
+    #[x_kube(validation = schema::app_protocol())]
+    pub app_protocol: Option<String>,
+}
+
+/// The status of the Deployment, and what the operator says of it.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct AppStatus {
+    /// The metadata.generation that this status speaks of; -1 while no controller has seen the
+    /// object.
+    #[serde(default = "super::unseen")]
+    #[schemars(range(min = -1))]
+    pub observed_generation: i64,
+    /// How many pods there are.
+    #[serde(default)]
+    pub replicas: i32,
+    /// How many of them are of the newest template.
+    #[serde(default)]
+    pub updated_replicas: i32,
+    /// How many of them are ready.
+    #[serde(default)]
+    pub ready_replicas: i32,
+    /// How many of them can be used.
+    #[serde(default)]
+    pub available_replicas: i32,
+    /// How many are missing.
+    #[serde(default)]
+    pub unavailable_replicas: i32,
+    /// Ready, Reconciling, Stalled and Degraded sum up; the others are the Deployment's.
+    #[serde(default)]
+    #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+fn one() -> i32 {
+    1
+}
+
+fn tcp() -> String {
+    "TCP".to_owned()
+}

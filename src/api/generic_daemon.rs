@@ -1,0 +1,62 @@
+//! GenericDaemon.
+
+use kube::{CustomResource, KubeSchema};
+use serde::{Deserialize, Serialize};
+
+use super::Condition;
+
+/// Which image runs, and on which nodes.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[kube(
+    group = "mydomain.com",
+    version = "v1beta1",
+    kind = "GenericDaemon",
+    plural = "genericdaemons",
+    namespaced,
+    status = "GenericDaemonStatus",
+    shortname = "gd",
+    category = "workloads",
+    doc = "An image that runs once on every node that bears a label.",
+    derive = "PartialEq",
+    printcolumn(name = "Desired", type_ = "integer", json_path = ".status.desired", description = "On how many nodes the daemon belongs."),
+    printcolumn(name = "Installed", type_ = "integer", json_path = ".status.installed", description = "On how many nodes the daemon is up to date and ready."),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status", description = "Whether everything is as the spec says."),
+    printcolumn(name = "Image", type_ = "string", json_path = ".spec.image", priority = 1, description = "What runs."),
+    printcolumn(name = "Label", type_ = "string", json_path = ".spec.label", priority = 1, description = "On which nodes; on every node if empty."),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = super::schema::daemon_name(),
+)]
+#[serde(rename_all = "camelCase")]
+pub struct GenericDaemonSpec {
+    /// The image that runs, for example 'mbessler/syslogdocker'.
+    #[schemars(length(max = 512))]
+    #[x_kube(validation = super::schema::image())]
+    pub image: String,
+    /// The nodes on which it runs: 'key' (they have that label, whatever its value) or
+    /// 'key=value'. Without it, every node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 381))]
+    #[x_kube(validation = super::schema::node_label(), validation = super::schema::node_label_prefix())]
+    pub label: Option<String>,
+}
+
+/// What is there.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct GenericDaemonStatus {
+    /// The metadata.generation that this status speaks of; -1 while no controller has seen the
+    /// object.
+    #[serde(default = "super::unseen")]
+    #[schemars(range(min = -1))]
+    pub observed_generation: i64,
+    /// On how many nodes the daemon belongs.
+    #[serde(default)]
+    pub desired: i32,
+    /// On how many nodes the daemon is up to date and ready.
+    #[serde(default)]
+    pub installed: i32,
+    /// Ready, Reconciling and Stalled sum up; Available, Progressing and Degraded say more.
+    #[serde(default)]
+    #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}

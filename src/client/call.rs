@@ -1,0 +1,237 @@
+//! One request and its answer.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout, timeout_at};
+use tower::{BoxError, Service, ServiceExt};
+
+use super::options::Options;
+use super::query::Url;
+use super::transport::{self, Answer, Wire};
+use super::warnings::Warnings;
+use super::{Error, MAX_OBJECT, status};
+use crate::object::{Kind, ObjectKey, Resource};
+
+/// So much of an error's body is read. A Status that names every invalid field is a few kB.
+const MAX_ERROR: usize = 256 << 10;
+
+/// Speaks to one API server. Cheap to clone.
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    wire: Wire,
+    options: Options,
+    warnings: Warnings,
+}
+
+/// A request under way. Dropped, it tells the observer.
+pub(super) struct Told<'a> {
+    options: &'a Options,
+    verb: &'static str,
+    kind: &'a Kind,
+    /// 0 until a whole answer has come.
+    pub(super) code: u16,
+    began: Instant,
+}
+
+// === impl Client ===
+
+impl Client {
+    /// A client for the API server that `config` names. Nothing is connected yet. kube's own
+    /// retries (`config.default_retry`) are not used.
+    ///
+    /// # Errors
+    /// [`Error::Config`]: certificates or credentials that cannot be used, or a proxy.
+    #[allow(clippy::needless_pass_by_value)] // It holds credentials: whoever gives it up is done.
+    pub fn new(config: kube::Config, options: Options) -> Result<Client, Error> {
+        let wire = transport::connect(&config)?;
+        Ok(Client::over(wire, options))
+    }
+
+    /// A client over any service that answers requests, whose URLs are paths only: an API server
+    /// in memory.
+    pub fn from_service<S, B>(service: S, options: Options) -> Client
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send + 'static,
+        B: hyper::body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Client::over(transport::wire(service), options)
+    }
+
+    fn over(wire: Wire, options: Options) -> Client {
+        Client { shared: Arc::new(Shared { wire, options, warnings: Warnings::default() }) }
+    }
+
+    /// Reads one object from the API server itself: a quorum read.
+    ///
+    /// # Errors
+    /// [`Error::is_not_found`] if there is none; all that can go wrong with a call.
+    pub async fn get<V: Resource>(&self, key: &ObjectKey) -> Result<V, Error> {
+        let url = Url::object(&V::KIND, key, None)?;
+        let body = self.call("get", &V::KIND, request("GET", url)?.empty()).await?;
+        decode(&body)
+    }
+
+    pub(super) fn options(&self) -> &Options {
+        &self.shared.options
+    }
+
+    pub(super) fn told<'a>(&'a self, verb: &'static str, kind: &'a Kind) -> Told<'a> {
+        Told { options: self.options(), verb, kind, code: 0, began: Instant::now() }
+    }
+
+    /// A whole exchange: the body of the answer, or the error it is.
+    pub(super) async fn call(
+        &self,
+        verb: &'static str,
+        kind: &Kind,
+        request: Request<Body>,
+    ) -> Result<Bytes, Error> {
+        let mut told = self.told(verb, kind);
+        let by = told.began + self.options().deadline;
+        let answer = self.open(request, &mut told).await?;
+        let code = answer.status().as_u16();
+        let body = self.by(by, read(answer.into_body(), MAX_OBJECT)).await??;
+        told.code = code;
+        body.ok_or(Error::TooLarge { what: "an answer", limit: MAX_OBJECT })
+    }
+
+    /// Sends `request` and waits for the head of the answer. A refusal is an error, with its body
+    /// read: then `told` knows the code.
+    pub(super) async fn open(
+        &self,
+        request: Request<Body>,
+        told: &mut Told<'_>,
+    ) -> Result<Response<Answer>, Error> {
+        let by = told.began + self.options().deadline;
+        let answer = self
+            .by(by, self.shared.wire.clone().oneshot(request))
+            .await?
+            .map_err(Error::transport)?;
+        self.shared.warnings.log(answer.headers());
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        let code = answer.status().as_u16();
+        let asked = status::retry_after(answer.headers());
+        let body = self.by(by, read(answer.into_body(), MAX_ERROR)).await??;
+        told.code = code;
+        Err(status::error(code, asked, &body.unwrap_or_default()))
+    }
+
+    async fn by<T>(&self, by: Instant, future: impl Future<Output = T>) -> Result<T, Error> {
+        timeout_at(by, future).await.map_err(|_| Error::Deadline(self.options().deadline))
+    }
+
+    /// The next piece of a body, if it comes within the deadline.
+    pub(super) async fn piece(&self, body: &mut Answer) -> Result<Option<Bytes>, Error> {
+        let deadline = self.options().deadline;
+        timeout(deadline, piece(body)).await.map_err(|_| Error::Deadline(deadline))?
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("options", self.options()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        let took: Duration = self.began.elapsed();
+        self.options.observer.request(self.verb, self.kind, self.code, took);
+    }
+}
+
+/// The next piece of a body; none at its end. Cancel-safe.
+pub(super) async fn piece(body: &mut Answer) -> Result<Option<Bytes>, Error> {
+    while let Some(frame) = body.frame().await {
+        match frame.map_err(Error::transport)?.into_data() {
+            Ok(piece) if piece.is_empty() => {}
+            Ok(piece) => return Ok(Some(piece)),
+            // Trailers: nobody sends any.
+            Err(_) => {}
+        }
+    }
+    Ok(None)
+}
+
+/// A whole body; none if it is larger than `most`.
+async fn read(mut body: Answer, most: usize) -> Result<Option<Bytes>, Error> {
+    let Some(first) = piece(&mut body).await? else { return Ok(Some(Bytes::new())) };
+    let Some(mut next) = piece(&mut body).await? else {
+        return Ok((first.len() <= most).then_some(first));
+    };
+    let mut all = BytesMut::from(first);
+    loop {
+        if all.len() + next.len() > most {
+            return Ok(None);
+        }
+        all.extend_from_slice(&next);
+        match piece(&mut body).await? {
+            Some(more) => next = more,
+            None => return Ok(Some(all.freeze())),
+        }
+    }
+}
+
+/// An object, out of an answer.
+pub(super) fn decode<V: DeserializeOwned>(body: &[u8]) -> Result<V, Error> {
+    serde_json::from_slice(body).map_err(|error| Error::decode(&error, body))
+}
+
+/// A request to be completed.
+pub(super) struct Draft(http::request::Builder);
+
+/// Begins a request.
+pub(super) fn request(method: &str, url: Url) -> Result<Draft, Error> {
+    let uri = http::Uri::try_from(url.into_string())
+        .map_err(|error| Error::Request(error.to_string()))?;
+    Ok(Draft(Request::builder().method(method).uri(uri).header(http::header::ACCEPT, JSON)))
+}
+
+pub(super) const JSON: &str = "application/json";
+
+impl Draft {
+    /// Asks for another representation than JSON as it is.
+    pub(super) fn accept(mut self, kind: &'static str) -> Draft {
+        if let Some(headers) = self.0.headers_mut() {
+            headers.insert(http::header::ACCEPT, http::HeaderValue::from_static(kind));
+        }
+        self
+    }
+
+    /// Without a body.
+    pub(super) fn empty(self) -> Request<Body> {
+        self.finish(Body::empty())
+    }
+
+    /// With a body of type `kind`.
+    pub(super) fn body(self, kind: &'static str, body: Vec<u8>) -> Request<Body> {
+        Draft(self.0.header(http::header::CONTENT_TYPE, kind)).finish(Body::from(body))
+    }
+
+    pub(super) fn header(self, name: http::HeaderName, value: &'static str) -> Draft {
+        Draft(self.0.header(name, value))
+    }
+
+    fn finish(self, body: Body) -> Request<Body> {
+        self.0.body(body).expect("method, URI and headers were valid when they were set")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! Where the API server is, and who we are there.
+
+use std::path::{Path, PathBuf};
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+use super::Error;
+
+/// Where to look.
+#[derive(Debug, PartialEq, Eq)]
+enum Source {
+    /// This file, because it was named.
+    File(PathBuf),
+    /// What KUBECONFIG names, or `~/.kube/config`.
+    Default,
+    /// The ServiceAccount of the pod.
+    InCluster,
+}
+
+/// Finds the API server: the kubeconfig at `kubeconfig`, else the one that KUBECONFIG names, else
+/// `~/.kube/config`, else the cluster in whose pod this runs. `context` chooses one of a
+/// kubeconfig's contexts.
+///
+/// # Errors
+/// [`Error::Config`] with a sentence that says what was looked for and what to do.
+pub async fn config(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+) -> Result<kube::Config, Error> {
+    let named = std::env::var_os("KUBECONFIG").is_some_and(|paths| !paths.is_empty());
+    let home = std::env::home_dir().map(|home| home.join(".kube/config"));
+    let home = home.is_some_and(|path| path.is_file());
+    let options =
+        KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    match source(kubeconfig, named || home, context)? {
+        Source::File(path) => {
+            let unusable = |why| unusable(&format!("the kubeconfig {}", path.display()), why);
+            let file = Kubeconfig::read_from(&path).map_err(unusable)?;
+            kube::Config::from_custom_kubeconfig(file, &options).await.map_err(unusable)
+        }
+        Source::Default => kube::Config::from_kubeconfig(&options).await.map_err(|why| {
+            let which =
+                if named { "the kubeconfig that KUBECONFIG names" } else { "~/.kube/config" };
+            unusable(which, why)
+        }),
+        Source::InCluster => kube::Config::incluster().map_err(|why| {
+            Error::Config(format!(
+                "no API server is known: there is neither --kubeconfig nor KUBECONFIG nor \
+                 ~/.kube/config, and this is not a pod with a ServiceAccount ({why}); name a \
+                 kubeconfig"
+            ))
+        }),
+    }
+}
+
+fn source(
+    explicit: Option<&Path>,
+    default_exists: bool,
+    context: Option<&str>,
+) -> Result<Source, Error> {
+    match (explicit, default_exists, context) {
+        (Some(path), _, _) => Ok(Source::File(path.to_owned())),
+        (None, true, _) => Ok(Source::Default),
+        (None, false, None) => Ok(Source::InCluster),
+        (None, false, Some(context)) => Err(Error::Config(format!(
+            "there is no kubeconfig in which to look for the context {context}: set KUBECONFIG or \
+             --kubeconfig"
+        ))),
+    }
+}
+
+#[allow(clippy::needless_pass_by_value)] // It is mapped over errors.
+fn unusable(which: &str, why: kube::config::KubeconfigError) -> Error {
+    Error::Config(format!("{which} cannot be used: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_file_comes_before_the_default_and_the_default_before_the_cluster() {
+        let file = Path::new("/x");
+        assert_eq!(source(Some(file), true, None).unwrap(), Source::File(file.to_owned()));
+        assert_eq!(source(None, true, Some("c")).unwrap(), Source::Default);
+        assert_eq!(source(None, false, None).unwrap(), Source::InCluster);
+    }
+
+    #[test]
+    fn a_context_without_a_kubeconfig_is_not_ignored() {
+        let error = source(None, false, Some("prod")).unwrap_err().to_string();
+        assert!(error.contains("prod") && error.contains("KUBECONFIG"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_not_there_is_named() {
+        let error = config(Some(Path::new("/no/such/file")), None).await.unwrap_err().to_string();
+        assert!(error.contains("/no/such/file"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn the_context_that_was_asked_for_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config");
+        let text = "apiVersion: v1\nkind: Config\ncurrent-context: a\nusers: [{name: u, user: {}}]\n\
+            clusters: [{name: a, cluster: {server: 'http://a:1'}}, {name: b, cluster: {server: 'http://b:2'}}]\n\
+            contexts: [{name: a, context: {cluster: a, user: u}}, {name: b, context: {cluster: b, user: u}}]\n";
+        std::fs::write(&path, text).unwrap();
+        let config = config(Some(&path), Some("b")).await.unwrap();
+        assert_eq!(config.cluster_url.to_string(), "http://b:2/");
+        let error = super::config(Some(&path), Some("c")).await.unwrap_err().to_string();
+        assert!(error.contains('c'), "{error}");
+    }
+}

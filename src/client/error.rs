@@ -1,0 +1,270 @@
+//! Why a call failed.
+
+use std::time::Duration;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The API server said no.
+    #[error("{message}")]
+    Api {
+        /// HTTP code.
+        code: u16,
+        /// metav1.StatusReason; empty if none was given.
+        reason: String,
+        /// For people.
+        message: String,
+        /// Reasons of `details.causes` (metav1.CauseType).
+        causes: Vec<String>,
+        /// Retry-After header or details.retryAfterSeconds.
+        retry_after: Option<Duration>,
+    },
+    /// No answer in time. A write may have been carried out nevertheless.
+    #[error("the API server did not answer within {0:?}")]
+    Deadline(Duration),
+    /// This process may not write now.
+    #[error("not written: {0}")]
+    NotPermitted(String),
+    /// The connection, TLS or authentication failed; `root` is the innermost cause. A write may
+    /// have been carried out nevertheless.
+    #[error("the request to the API server failed: {root}")]
+    Transport {
+        /// Why, in the words of whoever noticed.
+        root: String,
+        /// All of it.
+        #[source]
+        source: BoxError,
+    },
+    /// The answer broke off in the middle of an object.
+    #[error("the connection broke off in the middle of {0}")]
+    Cut(&'static str),
+    /// An answer larger than the bound.
+    #[error("{what} is larger than {limit} bytes")]
+    TooLarge {
+        /// Of what.
+        what: &'static str,
+        /// The bound.
+        limit: usize,
+    },
+    /// The answer is not what the API promises.
+    #[error("the answer of the API server is not understood: {why} in: {excerpt}")]
+    Decode {
+        /// What did not fit.
+        why: String,
+        /// Where, at most 200 bytes.
+        excerpt: String,
+    },
+    /// What was to be sent cannot be.
+    #[error("the request cannot be made: {0}")]
+    Request(String),
+    /// There is no way to an API server.
+    #[error("{0}")]
+    Config(String),
+}
+
+// === impl Error ===
+
+impl Error {
+    /// An answer of the API server, for tests of those who handle errors.
+    pub fn api(code: u16, reason: impl Into<String>, message: impl Into<String>) -> Error {
+        Error::Api {
+            code,
+            reason: reason.into(),
+            message: message.into(),
+            causes: Vec::new(),
+            retry_after: None,
+        }
+    }
+
+    pub(super) fn transport(source: BoxError) -> Error {
+        let mut innermost: &(dyn std::error::Error + 'static) = &*source;
+        while let Some(inner) = innermost.source() {
+            innermost = inner;
+        }
+        // The output of a failed credential plugin may hold the credential, so nothing of such an
+        // error is kept but its name.
+        let plugin = source.downcast_ref::<kube::client::AuthError>().and_then(plugin_failure);
+        match plugin {
+            Some(root) => Error::Transport { root: root.clone(), source: root.into() },
+            None => Error::Transport { root: innermost.to_string(), source },
+        }
+    }
+
+    pub(super) fn decode(error: &serde_json::Error, text: &[u8]) -> Error {
+        Error::Decode { why: error.to_string(), excerpt: excerpt(text) }
+    }
+
+    /// The HTTP code, if there was an answer.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Error::Api { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// metav1.StatusReason; empty without one.
+    pub fn reason(&self) -> &str {
+        match self {
+            Error::Api { reason, .. } => reason,
+            _ => "",
+        }
+    }
+
+    /// For how long the server asks to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Error::Api { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
+    /// There is no such object, or no such kind.
+    pub fn is_not_found(&self) -> bool {
+        self.code() == Some(404)
+    }
+
+    /// Somebody was faster: a precondition did not hold, or a name is taken.
+    pub fn is_conflict(&self) -> bool {
+        self.code() == Some(409)
+    }
+
+    /// The name is taken.
+    pub fn is_already_exists(&self) -> bool {
+        self.is_conflict() && self.reason() == "AlreadyExists"
+    }
+
+    /// The version or the continue token that was asked for is compacted away.
+    pub fn is_expired(&self) -> bool {
+        self.code() == Some(410) || matches!(self.reason(), "Expired" | "Gone")
+    }
+
+    /// This API server has not yet seen the version that was asked for: it lags
+    /// (storage.NewTooLargeResourceVersionError).
+    pub fn is_too_large_version(&self) -> bool {
+        matches!(self, Error::Api { code: 500 | 504, message, causes, .. }
+            if causes.iter().any(|cause| cause == "ResourceVersionTooLarge")
+                || message.contains("Too large resource version"))
+    }
+
+    /// RBAC, admission or quota forbids it.
+    pub fn is_forbidden(&self) -> bool {
+        self.code() == Some(403)
+    }
+
+    /// The credentials are not accepted.
+    pub fn is_unauthorized(&self) -> bool {
+        self.code() == Some(401)
+    }
+
+    /// The object is not valid.
+    pub fn is_invalid(&self) -> bool {
+        self.code() == Some(422)
+    }
+
+    /// A ResourceQuota is used up. The API server has no reason of its own for it, only the words
+    /// (k8s.io/apiserver/pkg/admission/plugin/resourcequota).
+    pub fn is_quota_exceeded(&self) -> bool {
+        matches!(self, Error::Api { code: 403, message, .. } if message.contains("exceeded quota"))
+    }
+
+    /// Nothing can be created, because the namespace is being deleted.
+    pub fn is_namespace_terminating(&self) -> bool {
+        matches!(self, Error::Api { code: 403, causes, .. }
+            if causes.iter().any(|cause| cause == "NamespaceTerminating"))
+    }
+}
+
+/// What may be said of a credential plugin that failed: not what it printed.
+fn plugin_failure(error: &kube::client::AuthError) -> Option<String> {
+    use kube::client::AuthError;
+    match error {
+        AuthError::AuthExecRun { cmd, out } => {
+            let command = cmd.split(' ').next().unwrap_or_default();
+            Some(format!("the credential plugin {command} failed: {}", out.status))
+        }
+        AuthError::AuthExecParse(_) | AuthError::ParseTokenKey(_) => {
+            Some("the output of the credential plugin is not understood".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// What kube's configuration or client says, without what a credential plugin printed.
+pub(super) fn config_failure(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Auth(auth) => plugin_failure(auth).unwrap_or_else(|| auth.to_string()),
+        other => other.to_string(),
+    }
+}
+
+/// The beginning of `text`, for people: at most 200 bytes, printable, on one line.
+pub(super) fn excerpt(text: &[u8]) -> String {
+    const MOST: usize = 200;
+    let start = text.get(..MOST).unwrap_or(text);
+    let mut line: String = String::from_utf8_lossy(start)
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    if text.len() > MOST {
+        line.push('…');
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lagging_server_is_known_by_cause_or_by_words() {
+        let said = Error::api(504, "Timeout", "Too large resource version: 9, current: 7");
+        let mut caused = Error::api(504, "Timeout", "x");
+        if let Error::Api { causes, .. } = &mut caused {
+            causes.push("ResourceVersionTooLarge".to_owned());
+        }
+        assert!(said.is_too_large_version() && caused.is_too_large_version());
+        assert!(!Error::api(504, "Timeout", "upstream").is_too_large_version());
+    }
+
+    #[test]
+    fn expiry_is_known_by_code_or_by_reason() {
+        assert!(Error::api(410, "", "").is_expired());
+        assert!(Error::api(400, "Expired", "").is_expired());
+        assert!(!Error::api(404, "NotFound", "").is_expired());
+    }
+
+    #[test]
+    fn the_cause_of_a_broken_connection_is_in_the_sentence() {
+        let refused = std::io::Error::other(std::io::Error::other("connection refused"));
+        let error = Error::transport(Box::new(refused));
+        assert_eq!(error.to_string(), "the request to the API server failed: connection refused");
+    }
+
+    #[test]
+    fn an_excerpt_is_short_and_on_one_line() {
+        let text = "é\n".repeat(500);
+        let short = excerpt(text.as_bytes());
+        assert!(short.len() < 300 && !short.contains('\n'), "{short}");
+    }
+
+    #[test]
+    fn what_a_credential_plugin_printed_is_never_shown() {
+        use std::os::unix::process::ExitStatusExt;
+        let out = std::process::Output {
+            status: std::process::ExitStatus::from_raw(256),
+            stdout: b"hunter2".to_vec(),
+            stderr: b"hunter2".to_vec(),
+        };
+        let auth = kube::client::AuthError::AuthExecRun {
+            cmd: "aws eks --password=hunter2".to_owned(),
+            out: Box::new(out),
+        };
+        let error = Error::transport(Box::new(auth));
+        let all = format!("{error} {error:?} {:?}", std::error::Error::source(&error));
+        assert!(!all.contains("hunter2"), "{all}");
+        assert!(all.contains("aws"), "{all}");
+    }
+}

@@ -1,0 +1,181 @@
+//! Cuts the body of a watch into frames, one to a line: pure.
+
+use bytes::{Buf, Bytes};
+
+use super::{Error, MAX_OBJECT};
+
+/// The body of a watch as far as it has arrived.
+///
+/// A frame that arrived in one piece is lent out of that piece; only one that did not is put
+/// together in `begun`.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    /// The piece that arrived last, as far as it was not lent yet.
+    piece: Bytes,
+    /// The beginning of a frame whose end has not arrived: never a whole frame, and only non-empty
+    /// with a `piece` that has not been looked at.
+    begun: Vec<u8>,
+    /// The frame that was lent last was in `begun`, which has to be cleared.
+    lent: bool,
+}
+
+// === impl Frames ===
+
+impl Frames {
+    /// Takes the next piece of the body. Only when [`Frames::next`] has returned none.
+    pub(super) fn arrived(&mut self, piece: Bytes) {
+        debug_assert!(self.piece.is_empty(), "the piece before was not used up");
+        self.piece = piece;
+    }
+
+    /// The next whole frame, without its newline; none if the rest has yet to arrive. Empty lines
+    /// are skipped.
+    ///
+    /// # Errors
+    /// A frame that is larger than [`MAX_OBJECT`].
+    pub(super) fn next(&mut self) -> Result<Option<Lent<'_>>, Error> {
+        if std::mem::take(&mut self.lent) {
+            self.begun.clear();
+            self.begun.shrink_to(KEPT);
+        }
+        loop {
+            let Some(end) = newline(&self.piece) else {
+                let rest = std::mem::take(&mut self.piece);
+                bounded(self.begun.len() + rest.len())?;
+                self.begun.extend_from_slice(&rest);
+                return Ok(None);
+            };
+            bounded(self.begun.len() + end)?;
+            let line = self.piece.split_to(end);
+            self.piece.advance(1);
+            if self.begun.is_empty() {
+                if !blank(&line) {
+                    return Ok(Some(Lent::Whole(line)));
+                }
+                continue;
+            }
+            self.begun.extend_from_slice(&line);
+            self.lent = true;
+            if blank(&self.begun) {
+                self.begun.clear();
+                continue;
+            }
+            return Ok(Some(Lent::Joined(&self.begun)));
+        }
+    }
+
+    /// Whether the body may end here: nothing of another frame has arrived.
+    pub(super) fn is_between(&self) -> bool {
+        self.lent || blank(&self.begun)
+    }
+}
+
+/// So much of the buffer for joined frames is kept for the next one.
+const KEPT: usize = 16 << 10;
+
+/// A frame.
+pub(super) enum Lent<'a> {
+    /// In the buffer it was read into.
+    Whole(Bytes),
+    /// Put together of pieces.
+    Joined(&'a [u8]),
+}
+
+impl std::ops::Deref for Lent<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Lent::Whole(bytes) => bytes,
+            Lent::Joined(bytes) => bytes,
+        }
+    }
+}
+
+fn bounded(length: usize) -> Result<(), Error> {
+    if length > MAX_OBJECT {
+        return Err(Error::TooLarge { what: "an event of a watch", limit: MAX_OBJECT });
+    }
+    Ok(())
+}
+
+fn blank(line: &[u8]) -> bool {
+    line.iter().all(u8::is_ascii_whitespace)
+}
+
+/// Where the first newline is. Blocks are tested as a whole first, which compiles to vector
+/// instructions.
+fn newline(bytes: &[u8]) -> Option<usize> {
+    const BLOCK: usize = 64;
+    let mut at = 0;
+    for block in bytes.chunks_exact(BLOCK) {
+        if block.iter().fold(false, |found, &byte| found | (byte == b'\n')) {
+            break;
+        }
+        at += BLOCK;
+    }
+    let rest = bytes.get(at..)?;
+    Some(at + rest.iter().position(|&byte| byte == b'\n')?)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The frames of `pieces`, and whether the end was between two of them.
+    fn frames(pieces: &[&[u8]]) -> Result<(Vec<Vec<u8>>, bool), Error> {
+        let (mut frames, mut out) = (Frames::default(), Vec::new());
+        for piece in pieces {
+            frames.arrived(Bytes::copy_from_slice(piece));
+            while let Some(frame) = frames.next()? {
+                out.push(frame.to_vec());
+            }
+        }
+        Ok((out, frames.is_between()))
+    }
+
+    #[test]
+    fn frames_are_lines() {
+        let (all, between) = frames(&[b"{1}\n\n{2}\r\n \n{3}"]).unwrap();
+        assert_eq!(all, [b"{1}".to_vec(), b"{2}\r".to_vec()]);
+        assert!(!between, "the third was cut");
+    }
+
+    #[test]
+    fn a_frame_without_end_is_refused_and_not_kept_for_ever() {
+        let (mut frames, piece) = (Frames::default(), Bytes::from(vec![b'x'; 1 << 20]));
+        let refused = (0..64).find_map(|_| {
+            frames.arrived(piece.clone());
+            frames.next().err()
+        });
+        assert!(matches!(refused, Some(Error::TooLarge { .. })));
+        assert!(frames.begun.capacity() <= 2 * MAX_OBJECT);
+    }
+
+    #[test]
+    fn a_frame_in_one_piece_is_not_copied() {
+        let piece = Bytes::from_static(b"{1}\n{2}\n");
+        let mut frames = Frames::default();
+        frames.arrived(piece.clone());
+        match frames.next().unwrap() {
+            Some(Lent::Whole(frame)) => assert_eq!(frame.as_ptr(), piece.as_ptr()),
+            _ => panic!("it was joined"),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_way_to_cut_the_body_gives_the_same_frames(
+            lines in prop::collection::vec("[a-c{} ]{0,90}", 0..12),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+        ) {
+            let body = lines.join("\n").into_bytes();
+            let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(body.len() + 1)).collect();
+            at.extend([0, body.len()]);
+            at.sort_unstable();
+            let pieces: Vec<&[u8]> = at.windows(2).map(|pair| &body[pair[0]..pair[1]]).collect();
+            prop_assert_eq!(frames(&pieces).unwrap(), frames(&[&body]).unwrap());
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Lists, item by item.
+
+use std::marker::PhantomData;
+
+use bytes::{Bytes, BytesMut};
+use serde::Deserialize;
+
+use super::call::{Client, request};
+use super::query::Url;
+use super::splitter::{Part, Splitter, Take};
+use super::transport::Answer;
+use super::types::{Page, PageEnd, Scope, Undecodable};
+use super::{Error, MAX_OBJECT, status, undecodable};
+use crate::object::Resource;
+
+/// What a list of metadata only is asked for with.
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// Pieces are gathered up to about this size before they are looked at. The API server writes a list
+/// in pieces of a few kB, smaller than its objects; to copy them is cheaper than to put every object
+/// together.
+const GATHERED: usize = 64 << 10;
+
+/// metav1.ListMeta.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMeta {
+    resource_version: String,
+    #[serde(default)]
+    r#continue: Option<String>,
+}
+
+/// What of a list has been read.
+struct Reading<E, V> {
+    each: E,
+    meta: Option<ListMeta>,
+    /// This is no list but a metav1.Status.
+    refused: bool,
+    view: PhantomData<fn() -> V>,
+}
+
+// === impl Client ===
+
+impl Client {
+    /// Lists one page; items are handed on as they arrive, before it is known whether the page is
+    /// whole: on an error, what was handed on is not to be used.
+    ///
+    /// The deadline is counted from the last piece of the body that arrived, not from the
+    /// beginning; the time that `each` takes does not count.
+    ///
+    /// # Errors
+    /// All that can go wrong with a call; [`Error::Cut`] if the list breaks off.
+    pub async fn list<V: Resource>(
+        &self,
+        scope: &Scope,
+        page: &Page,
+        each: impl FnMut(Result<V, Undecodable>) + Send,
+    ) -> Result<PageEnd, Error> {
+        self.list_as(super::call::JSON, scope, page, each).await
+    }
+
+    /// As [`Client::list`], of metadata only (PartialObjectMetadata): `V` is decoded from
+    /// `metadata`, `kind` and `apiVersion`.
+    ///
+    /// # Errors
+    /// As [`Client::list`].
+    pub async fn list_metadata<V: Resource>(
+        &self,
+        scope: &Scope,
+        page: &Page,
+        each: impl FnMut(Result<V, Undecodable>) + Send,
+    ) -> Result<PageEnd, Error> {
+        self.list_as(METADATA, scope, page, each).await
+    }
+
+    async fn list_as<V: Resource>(
+        &self,
+        accept: &'static str,
+        scope: &Scope,
+        page: &Page,
+        each: impl FnMut(Result<V, Undecodable>) + Send,
+    ) -> Result<PageEnd, Error> {
+        let url = Url::list(&V::KIND, scope, page)?;
+        let kind = V::KIND;
+        let mut told = self.told("list", &kind);
+        let answer = self.open(request("GET", url)?.accept(accept).empty(), &mut told).await?;
+        let code = answer.status().as_u16();
+        let mut body = answer.into_body();
+        let mut splitter = Splitter::new();
+        let mut reading = Reading { each, meta: None, refused: false, view: PhantomData };
+        let mut gathered = BytesMut::new();
+        loop {
+            let piece = self.piece(&mut body).await?;
+            let last = piece.is_none();
+            gathered.extend_from_slice(&piece.unwrap_or_default());
+            if gathered.len() < GATHERED && !last {
+                continue;
+            }
+            splitter.arrived(&gathered, &mut reading)?;
+            if reading.refused {
+                let status = self.rest(gathered, &mut body).await?;
+                told.code = code;
+                return Err(status::error(code, None, &status));
+            }
+            gathered.clear();
+            if last {
+                break;
+            }
+        }
+        splitter.end()?;
+        told.code = code;
+        reading.end()
+    }
+
+    /// The rest of a small body that began with `all`.
+    async fn rest(&self, mut all: BytesMut, body: &mut Answer) -> Result<Bytes, Error> {
+        while let Some(piece) = self.piece(body).await? {
+            if all.len() + piece.len() > MAX_OBJECT {
+                break;
+            }
+            all.extend_from_slice(&piece);
+        }
+        Ok(all.freeze())
+    }
+}
+
+// === impl Reading ===
+
+impl<E: FnMut(Result<V, Undecodable>), V: Resource> Take for Reading<E, V> {
+    fn item(&mut self, rest: &[u8]) -> Option<usize> {
+        let mut items = serde_json::Deserializer::from_slice(rest).into_iter::<V>();
+        // Not whole, or it does not fit: what it is shows when its end is known.
+        let item = items.next()?.ok()?;
+        let length = items.byte_offset();
+        (self.each)(Ok(item));
+        Some(length)
+    }
+
+    fn part(&mut self, part: Part, bytes: &[u8]) -> Result<(), Error> {
+        match part {
+            Part::Item => match serde_json::from_slice::<V>(bytes) {
+                Ok(item) => (self.each)(Ok(item)),
+                Err(why) => (self.each)(Err(undecodable::name(bytes, false, &why)?)),
+            },
+            Part::Metadata if self.refused => {}
+            Part::Metadata => self.meta = Some(super::call::decode(bytes)?),
+            Part::Kind => self.refused = bytes == br#""Status""#,
+        }
+        Ok(())
+    }
+}
+
+impl<E, V> Reading<E, V> {
+    fn end(self) -> Result<PageEnd, Error> {
+        let meta = self.meta.ok_or_else(|| Error::Decode {
+            why: "a list without metadata".to_owned(),
+            excerpt: String::new(),
+        })?;
+        let continue_token = meta.r#continue.filter(|token| !token.is_empty());
+        Ok(PageEnd { version: meta.resource_version, continue_token })
+    }
+}

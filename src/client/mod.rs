@@ -1,0 +1,52 @@
+//! 1. The wire. No other room performs HTTP.
+//!
+//! Guarantees
+//! - Every call ends: an answer, body included, is there within [`Options::deadline`], or the call
+//!   is [`Error::Deadline`]. In a list the deadline is counted anew from each piece of the body
+//!   that arrives, so that a long list may take its time but a silent server may not. A watch has
+//!   it only until the server has answered; who watches must bound the silence after that.
+//! - Nothing is retried here. Whoever calls knows what may be repeated, and has the backoff.
+//! - A dead connection (packets vanish, no FIN) is found within 45 s, by TCP keepalive or by data
+//!   that is not acknowledged.
+//! - Every write first asks [`Options::gate`], and carries [`Options::field_manager`].
+//! - A list is decoded item by item while it arrives: beside what `each` keeps, memory is bounded by
+//!   the largest item. A watch is decoded from the buffer it was read into. A body or an object
+//!   larger than [`MAX_OBJECT`] bytes is an error.
+//! - An object that does not fit its view is [`Undecodable`], and its neighbours are unharmed.
+//! - A call that is dropped is cancelled. [`Watch::next`] can be dropped and called again without
+//!   losing an event.
+//! - No error, log line or `Debug` output contains a token.
+//!
+//! Caveats
+//! - HTTP/1.1, one connection for each watch and for each call under way; connections are reused.
+//! - A kubeconfig with a proxy is refused: the client has none.
+
+mod error;
+mod status;
+mod options;
+mod config;
+mod transport;
+mod query;
+mod types;
+mod undecodable;
+mod splitter;
+mod frames;
+mod event;
+mod warnings;
+mod call;
+mod list;
+mod watch;
+mod write;
+mod plain;
+
+pub use call::Client;
+pub use config::config;
+pub use error::Error;
+pub use options::{Observer, Options, WriteGate};
+pub use types::{Deletion, Event, Page, PageEnd, Preconditions, Scope, Undecodable, WatchFrom};
+pub use watch::Watch;
+
+/// The largest object or answer that is accepted, in bytes. etcd takes 1.5 MiB by default
+/// (`--max-request-bytes`) and the API server 3 MiB (`maxRequestBodyBytes`); JSON may be larger than
+/// what is stored, so this is more than twice that.
+pub const MAX_OBJECT: usize = 8 << 20;

@@ -1,0 +1,71 @@
+//! How a client behaves, and who is asked and told.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::object::Kind;
+
+/// How a client behaves.
+#[derive(Clone)]
+pub struct Options {
+    /// An API call that has not ended by then is an error (default 10 s). Watches have none once
+    /// they are open; in a list it is counted from the last piece that arrived.
+    pub deadline: Duration,
+    /// `fieldManager` of every write (default `workload-operator`).
+    pub field_manager: String,
+    /// Asked before every write. The default permits all.
+    pub gate: Arc<dyn WriteGate>,
+    /// Told of every finished request. The default does nothing.
+    pub observer: Arc<dyn Observer>,
+}
+
+/// Says whether this process may write now; leader election implements it.
+pub trait WriteGate: Send + Sync + 'static {
+    /// `Err` carries why not, as a sentence.
+    fn may_write(&self) -> Result<(), String>;
+}
+
+/// Watches requests; metrics implement it. Every method has an empty default.
+pub trait Observer: Send + Sync + 'static {
+    /// A request ended: `verb` as RBAC names it (`list`, `watch`, `patch`, …), `code` 0 when no
+    /// whole answer came, be it for an error, a deadline or because the call was dropped. A watch
+    /// is told when it was opened, not when it ends.
+    fn request(&self, verb: &'static str, kind: &Kind, code: u16, took: Duration) {
+        let _ = (verb, kind, code, took);
+    }
+}
+
+/// Permits every write.
+struct Always;
+
+/// Tells nobody.
+struct Nobody;
+
+impl WriteGate for Always {
+    fn may_write(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+impl Observer for Nobody {}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            deadline: Duration::from_secs(10),
+            field_manager: "workload-operator".to_owned(),
+            gate: Arc::new(Always),
+            observer: Arc::new(Nobody),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("deadline", &self.deadline)
+            .field("field_manager", &self.field_manager)
+            .finish_non_exhaustive()
+    }
+}

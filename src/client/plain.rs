@@ -1,0 +1,89 @@
+//! What commands of a person ask: any kind, as JSON, and nothing that stays.
+
+use serde_json::Value;
+
+use super::Error;
+use super::call::{Client, JSON, decode, request};
+use super::query::Url;
+use super::types::{Page, Scope};
+use crate::object::{Kind, ObjectKey};
+
+/// So many objects are asked for at a time: their JSON is held as a whole.
+const PAGE: u32 = 100;
+/// What the observer is told of a path that belongs to no kind.
+const NO_KIND: Kind = Kind { group: "", version: "", kind: "", plural: "", namespaced: false };
+
+// === impl Client ===
+
+impl Client {
+    /// GET of a path that belongs to no kind, such as `/version`.
+    ///
+    /// # Errors
+    /// All that can go wrong with a call.
+    pub async fn read_path(&self, path: &str) -> Result<Value, Error> {
+        let body = self.call("get", &NO_KIND, request("GET", Url::plain(path))?.empty()).await?;
+        decode(&body)
+    }
+
+    /// Reads one object of any kind as JSON.
+    ///
+    /// # Errors
+    /// [`Error::is_not_found`] if there is none; all that can go wrong with a call.
+    pub async fn read(&self, kind: &Kind, key: &ObjectKey) -> Result<Value, Error> {
+        let url = Url::object(kind, key, None)?;
+        decode(&self.call("get", kind, request("GET", url)?.empty()).await?)
+    }
+
+    /// Reads all objects of any kind as JSON, page by page.
+    ///
+    /// # Errors
+    /// All that can go wrong with a call.
+    pub async fn read_all(&self, kind: &Kind, scope: &Scope) -> Result<Vec<Value>, Error> {
+        let mut all = Vec::new();
+        let mut page = Page { limit: Some(PAGE), ..Page::default() };
+        loop {
+            let url = Url::list(kind, scope, &page)?;
+            let body = self.call("list", kind, request("GET", url)?.empty()).await?;
+            let mut list: Value = decode(&body)?;
+            if let Some(Value::Array(items)) = list.get_mut("items").map(Value::take) {
+                all.extend(items);
+            }
+            match list["metadata"]["continue"].as_str() {
+                Some(token) if !token.is_empty() => page.continue_token = Some(token.to_owned()),
+                _ => return Ok(all),
+            }
+        }
+    }
+
+    /// Posts a review (`SelfSubjectAccessReview` and the like) and returns its answer. It asks no
+    /// gate: nothing is stored.
+    ///
+    /// # Errors
+    /// All that can go wrong with a call.
+    pub async fn review(&self, kind: &Kind, body: &Value) -> Result<Value, Error> {
+        let url = Url::collection(kind, None)?;
+        self.post(kind, url, body).await
+    }
+
+    /// What the API server would answer to a create: a dry run, with all of its validation and
+    /// admission. It asks no gate: nothing is stored.
+    ///
+    /// # Errors
+    /// What a create would answer; all that can go wrong with a call.
+    pub async fn try_create(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        body: &Value,
+    ) -> Result<Value, Error> {
+        let url = Url::collection(kind, Some(namespace))?
+            .with("dryRun", "All")
+            .with("fieldManager", &self.options().field_manager);
+        self.post(kind, url, body).await
+    }
+
+    async fn post(&self, kind: &Kind, url: Url, body: &Value) -> Result<Value, Error> {
+        let request = request("POST", url)?.body(JSON, body.to_string().into_bytes());
+        decode(&self.call("create", kind, request).await?)
+    }
+}

@@ -1,0 +1,211 @@
+//! URLs: pure.
+
+use std::fmt::Write;
+
+use super::Error;
+use super::types::{Page, Scope, WatchFrom};
+use crate::object::{Kind, ObjectKey};
+
+/// A path and its query.
+#[derive(Debug)]
+pub(super) struct Url {
+    text: String,
+    separator: char,
+}
+
+// === impl Url ===
+
+impl Url {
+    /// The collection.
+    pub(super) fn collection(kind: &Kind, namespace: Option<&str>) -> Result<Url, Error> {
+        match namespace {
+            Some(namespace) if kind.namespaced => segment("namespace", namespace)?,
+            _ => {}
+        }
+        Ok(Url { text: kind.path(namespace), separator: '?' })
+    }
+
+    /// One object, or its `subresource`.
+    pub(super) fn object(
+        kind: &Kind,
+        key: &ObjectKey,
+        subresource: Option<&str>,
+    ) -> Result<Url, Error> {
+        if kind.namespaced {
+            segment("namespace", key.namespace())?;
+        }
+        segment("name", key.name())?;
+        let mut text = kind.object_path(key);
+        if let Some(subresource) = subresource {
+            text.push('/');
+            text.push_str(subresource);
+        }
+        Ok(Url { text, separator: '?' })
+    }
+
+    /// A path as it is.
+    pub(super) fn plain(path: &str) -> Url {
+        Url { text: path.to_owned(), separator: '?' }
+    }
+
+    /// With a parameter more.
+    pub(super) fn with(mut self, name: &str, value: &str) -> Url {
+        self.text.push(self.separator);
+        self.separator = '&';
+        self.text.push_str(name);
+        self.text.push('=');
+        for byte in value.bytes() {
+            match byte {
+                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                    self.text.push(byte as char);
+                }
+                other => {
+                    write!(self.text, "%{other:02X}").expect("a String takes all that is written");
+                }
+            }
+        }
+        self
+    }
+
+    fn with_some(self, name: &str, value: Option<&str>) -> Url {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+
+    /// The parameters of a list.
+    pub(super) fn list(kind: &Kind, scope: &Scope, page: &Page) -> Result<Url, Error> {
+        let url = Url::scoped(kind, scope)?;
+        let limit = page.limit.map(|limit| limit.to_string());
+        if let Some(token) = &page.continue_token {
+            return Ok(url.with_some("limit", limit.as_deref()).with("continue", token));
+        }
+        let Some(version) = &page.not_older_than else {
+            return Ok(url.with_some("limit", limit.as_deref()));
+        };
+        let limit = limit.filter(|_| version != "0");
+        Ok(url
+            .with_some("limit", limit.as_deref())
+            .with("resourceVersion", version)
+            .with("resourceVersionMatch", "NotOlderThan"))
+    }
+
+    /// The parameters of a watch.
+    pub(super) fn watch(kind: &Kind, scope: &Scope, from: &WatchFrom) -> Result<Url, Error> {
+        let seconds = from.timeout.as_secs().max(1).to_string();
+        let mut url = Url::scoped(kind, scope)?
+            .with("watch", "true")
+            .with("allowWatchBookmarks", "true")
+            .with("timeoutSeconds", &seconds)
+            .with_some("resourceVersion", from.version.as_deref());
+        if from.initial_events {
+            url =
+                url.with("sendInitialEvents", "true").with("resourceVersionMatch", "NotOlderThan");
+        } else if from.version.is_none() {
+            // Without one the API server would send all objects first, as if they were news.
+            return Err(Error::Request("a watch without initial events needs a version".into()));
+        }
+        Ok(url)
+    }
+
+    fn scoped(kind: &Kind, scope: &Scope) -> Result<Url, Error> {
+        Ok(Url::collection(kind, scope.namespace.as_deref())?
+            .with_some("labelSelector", scope.labels.as_deref())
+            .with_some("fieldSelector", scope.fields.as_deref()))
+    }
+
+    pub(super) fn into_string(self) -> String {
+        self.text
+    }
+}
+
+/// Refuses what would change the meaning of a path. The API server accepts no such name either
+/// (k8s.io/apimachinery/pkg/api/validation/path).
+fn segment(what: &str, name: &str) -> Result<(), Error> {
+    let fine = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:@~!$&'()*+,;=".contains(&byte);
+    if name.is_empty() || name == "." || name == ".." || !name.bytes().all(fine) {
+        return Err(Error::Request(format!("{name:?} is no {what}")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const PODS: Kind =
+        Kind { group: "", version: "v1", kind: "Pod", plural: "pods", namespaced: true };
+
+    fn listed(page: &Page) -> String {
+        Url::list(&PODS, &Scope::default(), page).unwrap().into_string()
+    }
+
+    #[test]
+    fn a_page_asks_for_a_limit_and_the_token_stands_for_the_version() {
+        let page = Page {
+            limit: Some(500),
+            continue_token: Some("a/b=".into()),
+            not_older_than: Some("7".into()),
+        };
+        assert_eq!(listed(&page), "/api/v1/pods?limit=500&continue=a%2Fb%3D");
+    }
+
+    #[test]
+    fn a_list_from_the_cache_has_no_limit() {
+        let page = |version: &str| Page {
+            limit: Some(500),
+            continue_token: None,
+            not_older_than: Some(version.into()),
+        };
+        let rest = "resourceVersionMatch=NotOlderThan";
+        assert_eq!(listed(&page("0")), format!("/api/v1/pods?resourceVersion=0&{rest}"));
+        assert_eq!(listed(&page("7")), format!("/api/v1/pods?limit=500&resourceVersion=7&{rest}"));
+        assert_eq!(listed(&Page::default()), "/api/v1/pods");
+    }
+
+    #[test]
+    fn selectors_are_escaped() {
+        let scope = Scope {
+            namespace: Some("shop".into()),
+            labels: Some("app=web,tier in (a, b)".into()),
+            fields: None,
+        };
+        let from = WatchFrom {
+            version: Some("5".into()),
+            initial_events: true,
+            timeout: Duration::from_millis(10),
+            metadata_only: false,
+        };
+        assert_eq!(
+            Url::watch(&PODS, &scope, &from).unwrap().into_string(),
+            "/api/v1/namespaces/shop/pods?labelSelector=app%3Dweb%2Ctier%20in%20%28a%2C%20b%29\
+             &watch=true&allowWatchBookmarks=true&timeoutSeconds=1&resourceVersion=5\
+             &sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+        );
+    }
+
+    #[test]
+    fn a_watch_from_nowhere_is_refused() {
+        let from = WatchFrom {
+            version: None,
+            initial_events: false,
+            timeout: Duration::from_secs(9),
+            metadata_only: false,
+        };
+        assert!(Url::watch(&PODS, &Scope::default(), &from).is_err());
+    }
+
+    #[test]
+    fn a_name_that_would_lead_elsewhere_is_refused() {
+        for name in ["", "..", "a/b", "a?x", "a%2f", "é"] {
+            let key = ObjectKey::new("ns", name);
+            assert!(Url::object(&PODS, &key, None).is_err(), "{name:?}");
+        }
+        assert!(Url::object(&PODS, &ObjectKey::new("", "a"), None).is_err(), "no namespace");
+        let url = Url::object(&PODS, &ObjectKey::new("ns", "a"), Some("status")).unwrap();
+        assert_eq!(url.into_string(), "/api/v1/namespaces/ns/pods/a/status");
+    }
+}

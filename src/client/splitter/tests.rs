@@ -1,0 +1,178 @@
+use proptest::prelude::*;
+use serde::de::IgnoredAny;
+
+use super::*;
+
+const LIST: &str = r#" {"kind":"PodList", "apiVersion":"v1","metadata":{"resourceVersion":"7","continue":"x\"}"},
+ "extra":[1,{"items":[{"no":1}]},"]}"],"more":-1.5e3 ,"items":[ {"a":"}]\\"},{"b":[{},[]],"c":"é\u00e9\""} ,
+{}],"last":null}
+"#;
+
+type Parts = Vec<(Part, Vec<u8>)>;
+
+/// Notes the parts. If `eager`, items are decoded where they stand.
+#[derive(Default)]
+struct Notes {
+    parts: Parts,
+    eager: bool,
+}
+
+impl Take for Notes {
+    fn item(&mut self, rest: &[u8]) -> Option<usize> {
+        if !self.eager {
+            return None;
+        }
+        let mut items = serde_json::Deserializer::from_slice(rest).into_iter::<IgnoredAny>();
+        items.next()?.ok()?;
+        let length = items.byte_offset();
+        self.parts.push((Part::Item, rest[..length].to_vec()));
+        Some(length)
+    }
+
+    fn part(&mut self, part: Part, bytes: &[u8]) -> Result<(), Error> {
+        self.parts.push((part, bytes.to_vec()));
+        Ok(())
+    }
+}
+
+/// The parts, found in both ways.
+fn split(pieces: &[&[u8]]) -> Result<Parts, Error> {
+    let split = |eager| {
+        let (mut splitter, mut notes) = (Splitter::new(), Notes { eager, ..Notes::default() });
+        for piece in pieces {
+            splitter.arrived(piece, &mut notes)?;
+        }
+        splitter.end().map(|()| notes.parts)
+    };
+    let (followed, decoded) = (split(false), split(true));
+    assert_eq!(followed.as_ref().ok(), decoded.as_ref().ok());
+    followed
+}
+
+fn items(list: &str) -> Result<Vec<String>, Error> {
+    let parts = split(&[list.as_bytes()])?;
+    Ok(parts
+        .into_iter()
+        .filter(|(part, _)| *part == Part::Item)
+        .map(|(_, bytes)| String::from_utf8(bytes).unwrap())
+        .collect())
+}
+
+#[test]
+fn items_metadata_and_kind_are_found_whatever_is_around_them() {
+    assert_eq!(items(LIST).unwrap(), [r#"{"a":"}]\\"}"#, r#"{"b":[{},[]],"c":"é\u00e9\""}"#, "{}"]);
+    let parts = split(&[LIST.as_bytes()]).unwrap();
+    assert_eq!(parts[0], (Part::Kind, br#""PodList""#.to_vec()));
+    assert_eq!(parts[1].0, Part::Metadata);
+    assert_eq!(parts[1].1, br#"{"resourceVersion":"7","continue":"x\"}"}"#);
+}
+
+#[test]
+fn null_items_are_none() {
+    assert!(items(r#"{"items":null,"metadata":{}}"#).unwrap().is_empty());
+    assert!(items(r#"{"items":[]}"#).unwrap().is_empty());
+    assert!(items("{}").unwrap().is_empty());
+}
+
+#[test]
+fn a_list_that_breaks_off_anywhere_is_cut() {
+    let body = LIST.trim_end().as_bytes();
+    for end in 0..body.len() {
+        let cut = split(&[&body[..end]]);
+        assert!(matches!(cut, Err(Error::Cut(_))), "at {end}: {cut:?}");
+    }
+}
+
+#[test]
+fn what_is_no_list_is_refused() {
+    for text in ["[]", "<html>", r#"{"items":{}}"#, r#"{"items":[1]}"#, r#"{"a":}"#, "{}{}", "{,}"]
+    {
+        assert!(matches!(items(text), Err(Error::Decode { .. })), "{text}");
+    }
+}
+
+#[test]
+fn every_two_pieces_give_the_same_parts_as_one() {
+    let body = LIST.as_bytes();
+    let whole = split(&[body]).unwrap();
+    for first in 0..body.len() {
+        for second in first..body.len() {
+            let pieces = [&body[..first], &body[first..second], &body[second..]];
+            assert_eq!(split(&pieces).unwrap(), whole, "cut at {first} and {second}");
+        }
+    }
+    let bytes: Vec<&[u8]> = body.chunks(1).collect();
+    assert_eq!(split(&bytes).unwrap(), whole);
+}
+
+#[test]
+fn an_item_without_end_is_refused_and_not_kept_for_ever() {
+    let mut splitter = Splitter::new();
+    let mut none = Notes::default();
+    splitter.arrived(br#"{"items":[{"a":""#, &mut none).unwrap();
+    let piece = vec![b'x'; 1 << 20];
+    let refused = (0..64).find_map(|_| splitter.arrived(&piece, &mut none).err());
+    assert!(matches!(refused, Some(Error::TooLarge { .. })));
+    assert!(splitter.begun.capacity() <= 2 * MAX_OBJECT);
+}
+
+#[test]
+fn what_is_skipped_is_not_kept() {
+    let mut splitter = Splitter::new();
+    let mut none = Notes::default();
+    splitter.arrived(br#"{"other":[""#, &mut none).unwrap();
+    for _ in 0..64 {
+        splitter.arrived(&vec![b'x'; 1 << 20], &mut none).unwrap();
+    }
+    assert_eq!(splitter.begun.capacity(), 0);
+}
+
+fn json() -> impl Strategy<Value = serde_json::Value> {
+    let leaf = prop_oneof![
+        Just(serde_json::Value::Null),
+        any::<bool>().prop_map(Into::into),
+        any::<i64>().prop_map(Into::into),
+        ".{0,8}".prop_map(Into::into),
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Into::into),
+            prop::collection::btree_map(".{0,6}", inner, 0..4)
+                .prop_map(|map| serde_json::Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_items_are_those_that_a_json_parser_finds(
+        objects in prop::collection::vec(prop::collection::btree_map(".{0,6}", json(), 0..4), 0..5),
+        other in json(),
+        pretty: bool,
+        cut in 1usize..40,
+    ) {
+        let list = serde_json::json!({ "a": other, "items": objects, "metadata": {}, "z": other });
+        let text =
+            if pretty { serde_json::to_string_pretty(&list) } else { serde_json::to_string(&list) };
+        let text = text.unwrap();
+        let pieces: Vec<&[u8]> = text.as_bytes().chunks(cut).collect();
+        let found: Vec<serde_json::Value> = split(&pieces)
+            .unwrap()
+            .into_iter()
+            .filter(|(part, _)| *part == Part::Item)
+            .map(|(_, bytes)| serde_json::from_slice(&bytes).unwrap())
+            .collect();
+        prop_assert_eq!(serde_json::Value::from(found), list["items"].clone());
+    }
+
+    #[test]
+    fn no_bytes_make_the_splitter_panic_and_the_pieces_do_not_matter(
+        bytes in prop::collection::vec(
+            prop_oneof![prop::sample::select(br#"{}[]":,\ items"#.to_vec()), any::<u8>()], 0..120),
+        cut in 1usize..20,
+    ) {
+        let pieces: Vec<&[u8]> = bytes.chunks(cut).collect();
+        let (apart, whole) = (split(&pieces), split(&[&bytes]));
+        prop_assert_eq!(apart.ok(), whole.ok());
+    }
+}

@@ -1,0 +1,145 @@
+//! metav1.Status and its relatives: how an API server says no.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::error::{Error, excerpt};
+
+/// metav1.Status. All fields are optional on the wire, and `null` is as good as absent.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Status {
+    kind: Option<String>,
+    pub(super) status: Option<String>,
+    code: Option<u16>,
+    reason: Option<String>,
+    message: Option<String>,
+    details: Option<Details>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Details {
+    causes: Option<Vec<Cause>>,
+    retry_after_seconds: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Cause {
+    reason: Option<String>,
+}
+
+// === impl Status ===
+
+impl Status {
+    pub(super) fn is_status(&self) -> bool {
+        self.kind.as_deref() == Some("Status")
+    }
+
+    /// As an error. `http` is the code of the answer that carried it, `asked` its Retry-After.
+    pub(super) fn into_error(self, http: u16, asked: Option<Duration>) -> Error {
+        let details = self.details.unwrap_or_default();
+        let reason = self.reason.unwrap_or_default();
+        let code = self.code.filter(|code| *code != 0).unwrap_or(http);
+        let message = match self.message {
+            Some(message) if !message.is_empty() => message,
+            _ => format!("the API server answered {code} {reason}").trim_end().to_owned(),
+        };
+        Error::Api {
+            code,
+            reason,
+            message,
+            causes: details.causes.into_iter().flatten().filter_map(|cause| cause.reason).collect(),
+            // Zero is "none" in Go, where it is left out.
+            retry_after: asked.or(details
+                .retry_after_seconds
+                .filter(|seconds| *seconds > 0)
+                .map(Duration::from_secs)),
+        }
+    }
+}
+
+/// The error in a body that came with `code`. Not everything that answers is an API server: a proxy
+/// answers with HTML, or with nothing.
+pub(super) fn error(code: u16, asked: Option<Duration>, body: &[u8]) -> Error {
+    match serde_json::from_slice::<Status>(body) {
+        Ok(status) if status.is_status() => status.into_error(code, asked),
+        _ => {
+            let said = excerpt(body);
+            let message = if said.trim().is_empty() {
+                format!("the API server, or a proxy before it, answered {code}")
+            } else {
+                format!("the API server, or a proxy before it, answered {code}: {said}")
+            };
+            Error::Api {
+                code,
+                reason: String::new(),
+                message,
+                causes: Vec::new(),
+                retry_after: asked,
+            }
+        }
+    }
+}
+
+/// Retry-After in seconds. The other form, a date, needs a clock that agrees with the server's; the
+/// API server never sends it, so it is ignored.
+pub(super) fn retry_after(headers: &http::HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(http::header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_says_all_that_is_needed_to_decide() {
+        let body = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",
+            "message":"slow down","reason":"TooManyRequests","code":429,
+            "details":{"name":"x","causes":[{"reason":"A","message":"m"},{"field":"f"}],"retryAfterSeconds":7}}"#;
+        match error(500, None, body) {
+            Error::Api { code, reason, message, causes, retry_after } => {
+                assert_eq!((code, &*reason, &*message), (429, "TooManyRequests", "slow down"));
+                assert_eq!(causes, ["A"]);
+                assert_eq!(retry_after, Some(Duration::from_secs(7)));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_header_counts_before_the_body() {
+        let body = br#"{"kind":"Status","code":429,"details":{"retryAfterSeconds":7}}"#;
+        let asked = Some(Duration::from_secs(1));
+        assert_eq!(error(429, asked, body).retry_after(), asked);
+    }
+
+    #[test]
+    fn a_proxy_that_answers_html_makes_a_readable_error() {
+        let page = format!("<html>\n<h1>502 Bad Gateway</h1>{}</html>", "x".repeat(9999));
+        let error = error(502, None, page.as_bytes());
+        assert_eq!(error.code(), Some(502));
+        let text = error.to_string();
+        assert!(text.contains("502 Bad Gateway") && text.len() < 400, "{text}");
+    }
+
+    #[test]
+    fn nulls_and_an_empty_body_are_no_reason_to_fail() {
+        let body = br#"{"kind":"Status","code":404,"reason":null,"message":null,"details":null}"#;
+        assert_eq!(error(404, None, body).to_string(), "the API server answered 404");
+        assert_eq!(error(503, None, b"").code(), Some(503));
+    }
+
+    #[test]
+    fn retry_after_is_read_in_seconds_and_a_date_is_ignored() {
+        let mut headers = http::HeaderMap::new();
+        assert_eq!(retry_after(&headers), None);
+        headers.insert("retry-after", "12".parse().unwrap());
+        assert_eq!(retry_after(&headers), Some(Duration::from_secs(12)));
+        headers.insert("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT".parse().unwrap());
+        assert_eq!(retry_after(&headers), None);
+    }
+}

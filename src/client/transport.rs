@@ -1,0 +1,104 @@
+//! The connection: sockets, TLS, authentication.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::USER_AGENT;
+use http::{HeaderValue, Request, Response};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::client::{Body, ConfigExt};
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
+
+use super::Error;
+use super::error::config_failure;
+
+/// An answer's body.
+pub(super) type Answer = UnsyncBoxBody<Bytes, BoxError>;
+/// Whatever takes requests to an API server. kube's `Client` is a buffer with a task around such a
+/// service; without it a request takes one hop between tasks less.
+pub(super) type Wire = BoxCloneSyncService<Request<Body>, Response<Answer>, BoxError>;
+
+/// TCP and TLS have to be there by then.
+const CONNECT: Duration = Duration::from_secs(5);
+/// A connection on which nothing moves is probed after KEEPALIVE_IDLE, then every
+/// KEEPALIVE_INTERVAL, and is dead after KEEPALIVE_PROBES without answer: after 30 s.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const KEEPALIVE_PROBES: u32 = 3;
+/// Data that is not acknowledged for so long means a dead connection; without it the kernel tries
+/// for a quarter of an hour (tcp_retries2).
+const USER_TIMEOUT: Duration = Duration::from_secs(30);
+/// The API server closes connections that are idle for 90 s; to be first spares requests that meet
+/// the closing.
+const POOL_IDLE: Duration = Duration::from_secs(60);
+/// Idle connections that are kept.
+const POOL_SIZE: usize = 16;
+/// A read buffer: HTTP heads must fit, and bodies come in pieces up to this size. hyper's own bound
+/// of about 400 kB would be memory for every connection.
+const READ_BUFFER: usize = 64 << 10;
+
+const AGENT: &str = concat!("workload-operator/", env!("CARGO_PKG_VERSION"));
+
+/// The way to the API server that `config` names. Nothing is connected yet.
+pub(super) fn connect(config: &kube::Config) -> Result<Wire, Error> {
+    let unusable = |error: kube::Error| Error::Config(config_failure(&error));
+    if let Some(proxy) = &config.proxy_url {
+        return Err(Error::Config(format!(
+            "the kubeconfig asks for the proxy {}, and proxies are not supported",
+            proxy.host().unwrap_or_default()
+        )));
+    }
+    let https = config.rustls_https_connector_with_connector(connector()).map_err(unusable)?;
+    let http: hyper_util::client::legacy::Client<_, Body> =
+        hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(POOL_IDLE)
+            .pool_max_idle_per_host(POOL_SIZE)
+            .http1_max_buf_size(READ_BUFFER)
+            .build(https);
+    let stack = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(unusable)?)
+        .layer(config.extra_headers_layer().map_err(unusable)?)
+        .map_err(BoxError::from)
+        .service(http);
+    Ok(wire(stack))
+}
+
+fn connector() -> HttpConnector {
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(CONNECT));
+    connector.set_keepalive(Some(KEEPALIVE_IDLE));
+    connector.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
+    connector.set_keepalive_retries(Some(KEEPALIVE_PROBES));
+    #[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia"))]
+    connector.set_tcp_user_timeout(Some(USER_TIMEOUT));
+    connector
+}
+
+/// Hides the types of a service.
+pub(super) fn wire<S, B>(service: S) -> Wire
+where
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+    B: hyper::body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let service = service
+        .map_request(|mut request: Request<Body>| {
+            request.headers_mut().insert(USER_AGENT, HeaderValue::from_static(AGENT));
+            request
+        })
+        .map_response(|response: Response<B>| {
+            response.map(|body| body.map_err(Into::into).boxed_unsync())
+        })
+        .map_err(Into::into);
+    BoxCloneSyncService::new(service)
+}

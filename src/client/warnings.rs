@@ -1,0 +1,93 @@
+//! `Warning:` headers: what the API server wants people to know.
+
+use std::collections::HashSet;
+
+use http::HeaderMap;
+use parking_lot::Mutex;
+
+/// So many different warnings are remembered; then all are forgotten, and may be logged again.
+const REMEMBERED: usize = 128;
+/// So much of a warning is logged.
+const LONGEST: usize = 300;
+
+/// Logs each warning once.
+#[derive(Debug, Default)]
+pub(super) struct Warnings(Mutex<HashSet<Box<str>>>);
+
+// === impl Warnings ===
+
+impl Warnings {
+    pub(super) fn log(&self, headers: &HeaderMap) {
+        for header in headers.get_all(http::header::WARNING) {
+            if let Some(text) = self.fresh(header.as_bytes()) {
+                tracing::warn!("the API server warns: {text}");
+            }
+        }
+    }
+
+    /// The text of a header, the first time.
+    fn fresh(&self, header: &[u8]) -> Option<Box<str>> {
+        let text = text(header)?;
+        let mut known = self.0.lock();
+        if known.contains(&text) {
+            return None;
+        }
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(text.clone());
+        Some(text)
+    }
+}
+
+/// The text of `299 - "text"` (RFC 9111 has dropped the header, Kubernetes has not); none if it is
+/// something else.
+fn text(header: &[u8]) -> Option<Box<str>> {
+    let header = String::from_utf8_lossy(header);
+    let (_, quoted) = header.strip_prefix("299 ")?.split_once(" \"")?;
+    let mut text = String::new();
+    let mut characters = quoted.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '"' => break,
+            '\\' => text.extend(characters.next()),
+            other if other.is_control() => text.push(' '),
+            other => text.push(other),
+        }
+        if text.len() >= LONGEST {
+            text.push('…');
+            break;
+        }
+    }
+    Some(text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_is_told_once() {
+        let warnings = Warnings::default();
+        let header = br#"299 - "v1 Foo is \"old\"""#;
+        assert_eq!(warnings.fresh(header).as_deref(), Some(r#"v1 Foo is "old""#));
+        assert_eq!(warnings.fresh(header), None);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let warnings = Warnings::default();
+        for i in 0..10 * REMEMBERED {
+            warnings.fresh(format!("299 - \"{i}\"").as_bytes());
+        }
+        assert!(warnings.0.lock().len() <= REMEMBERED);
+    }
+
+    #[test]
+    fn a_long_warning_is_cut_and_another_code_is_ignored() {
+        let long = format!("299 kube \"{}\"", "x".repeat(5000));
+        assert!(text(long.as_bytes()).unwrap().len() < 2 * LONGEST);
+        assert_eq!(text(b"199 - \"x\""), None);
+        assert_eq!(text(b"299"), None);
+    }
+}

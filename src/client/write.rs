@@ -1,0 +1,167 @@
+//! Writes: each asks the gate first.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Error;
+use super::call::{Client, JSON, decode, request};
+use super::query::Url;
+use super::status::Status;
+use super::types::{Deletion, Preconditions};
+use crate::object::{ObjectKey, Resource};
+
+const APPLY: &str = "application/apply-patch+yaml";
+const MERGE: &str = "application/merge-patch+json";
+const JSON_PATCH: &str = "application/json-patch+json";
+
+// === impl Client ===
+
+impl Client {
+    /// POST. The answer to a create is the object as it was stored.
+    ///
+    /// # Errors
+    /// [`Error::is_already_exists`] if the name is taken; all that can go wrong with a write.
+    pub async fn create<V: Resource>(
+        &self,
+        key: &ObjectKey,
+        body: &(impl Serialize + Sync),
+    ) -> Result<V, Error> {
+        let url = Url::collection(&V::KIND, Some(key.namespace()))?;
+        self.write("create", "POST", url, JSON, bytes(body)?).await
+    }
+
+    /// Server-side apply, forced, of the whole of what we own. `body` carries its own apiVersion
+    /// and kind. A `metadata.uid` in it is a precondition.
+    ///
+    /// # Errors
+    /// [`Error::is_conflict`] if a precondition does not hold; all that can go wrong with a write.
+    pub async fn apply<V: Resource>(
+        &self,
+        key: &ObjectKey,
+        body: &(impl Serialize + Sync),
+    ) -> Result<V, Error> {
+        let url = Url::object(&V::KIND, key, None)?.with("force", "true");
+        self.write("patch", "PATCH", url, APPLY, bytes(body)?).await
+    }
+
+    /// Server-side apply that only creates: a name that is taken answers 409 whoever has it.
+    /// (resourceVersion "1" is older than any object, so an existing one is a conflict. A UID would
+    /// make an absent one a conflict too, so it is left out.)
+    ///
+    /// # Errors
+    /// [`Error::is_conflict`] if the name is taken; all that can go wrong with a write.
+    pub async fn apply_new<V: Resource>(
+        &self,
+        key: &ObjectKey,
+        body: &(impl Serialize + Sync),
+    ) -> Result<V, Error> {
+        let mut body = serde_json::to_value(body).map_err(unsendable)?;
+        let Some(Value::Object(meta)) = body.get_mut("metadata") else {
+            return Err(Error::Request("what is to be applied has no metadata".to_owned()));
+        };
+        meta.remove("uid");
+        meta.insert("resourceVersion".to_owned(), "1".into());
+        let url = Url::object(&V::KIND, key, None)?.with("force", "true");
+        self.write("patch", "PATCH", url, APPLY, bytes(&body)?).await
+    }
+
+    /// JSON merge patch.
+    ///
+    /// # Errors
+    /// All that can go wrong with a write.
+    pub async fn merge_patch<V: Resource>(
+        &self,
+        key: &ObjectKey,
+        body: &(impl Serialize + Sync),
+    ) -> Result<V, Error> {
+        let url = Url::object(&V::KIND, key, None)?;
+        self.write("patch", "PATCH", url, MERGE, bytes(body)?).await
+    }
+
+    /// JSON merge patch of the status subresource.
+    ///
+    /// # Errors
+    /// All that can go wrong with a write.
+    pub async fn patch_status<V: Resource>(
+        &self,
+        key: &ObjectKey,
+        body: &(impl Serialize + Sync),
+    ) -> Result<V, Error> {
+        let url = Url::object(&V::KIND, key, Some("status"))?;
+        self.write("patch", "PATCH", url, MERGE, bytes(body)?).await
+    }
+
+    /// RFC 6902 patch, for finalizers: `test`, then `add` or `remove`.
+    ///
+    /// # Errors
+    /// [`Error::is_invalid`] if a `test` fails; all that can go wrong with a write.
+    pub async fn json_patch<V: Resource>(
+        &self,
+        key: &ObjectKey,
+        operations: &Value,
+    ) -> Result<V, Error> {
+        let url = Url::object(&V::KIND, key, None)?;
+        self.write("patch", "PATCH", url, JSON_PATCH, bytes(operations)?).await
+    }
+
+    /// Deletes, in the background, the one object that the preconditions mean.
+    ///
+    /// # Errors
+    /// [`Error::is_conflict`] if a precondition does not hold, [`Error::is_not_found`] if there is
+    /// no such object; all that can go wrong with a write.
+    pub async fn delete<V: Resource>(
+        &self,
+        key: &ObjectKey,
+        preconditions: Preconditions,
+    ) -> Result<Deletion, Error> {
+        let mut only = serde_json::Map::new();
+        if preconditions.uid.is_some() {
+            only.insert("uid".to_owned(), preconditions.uid.to_string().into());
+        }
+        if preconditions.version.is_known() {
+            only.insert("resourceVersion".to_owned(), preconditions.version.to_string().into());
+        }
+        let body = json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": "Background",
+            "preconditions": only,
+        });
+        let url = Url::object(&V::KIND, key, None)?;
+        self.permitted()?;
+        let request = request("DELETE", url)?.body(JSON, bytes(&body)?);
+        let answer = self.call("delete", &V::KIND, request).await?;
+        // What is gone is answered with a Status, what has yet to go with the object itself.
+        let status = serde_json::from_slice::<Status>(&answer);
+        let gone = status
+            .is_ok_and(|status| status.is_status() && status.status.as_deref() == Some("Success"));
+        Ok(if gone { Deletion::Final } else { Deletion::Started })
+    }
+
+    async fn write<V: for<'de> Deserialize<'de> + Resource>(
+        &self,
+        verb: &'static str,
+        method: &str,
+        url: Url,
+        kind: &'static str,
+        body: Vec<u8>,
+    ) -> Result<V, Error> {
+        let url = url.with("fieldManager", &self.options().field_manager);
+        self.permitted()?;
+        let request = request(method, url)?.body(kind, body);
+        decode(&self.call(verb, &V::KIND, request).await?)
+    }
+
+    fn permitted(&self) -> Result<(), Error> {
+        self.options().gate.may_write().map_err(Error::NotPermitted)
+    }
+}
+
+fn bytes(body: &impl Serialize) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(body).map_err(unsendable)
+}
+
+#[allow(clippy::needless_pass_by_value)] // It is mapped over errors.
+fn unsendable(error: serde_json::Error) -> Error {
+    Error::Request(format!("the body cannot be serialized: {error}"))
+}

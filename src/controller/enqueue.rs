@@ -1,0 +1,232 @@
+//! From what changed in a store to the keys that are to be looked at.
+//!
+//! Each function makes a handler of deltas. `initial` says that the delta comes from the first
+//! list: nobody waits for it in particular, so it goes to [`Band::Initial`].
+
+use super::Handle;
+use crate::object::{Kind, Object, ObjectKey, Owner};
+use crate::store::{Delta, Origin};
+use crate::workqueue::{Band, Key, WorkQueue};
+
+impl Key for ObjectKey {
+    type Tenant = crate::object::Text;
+
+    /// The namespace. Cluster-scoped objects are one tenant.
+    fn tenant(&self) -> &crate::object::Text {
+        self.namespace()
+    }
+}
+
+/// Enqueues the object itself, for the kind that a controller is for. Its own writes (status,
+/// finalizers) do not wake it.
+pub fn for_object<V: Object>(
+    queue: WorkQueue<ObjectKey>,
+) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
+    move |delta, initial| {
+        let (_, new, origin) = sides(delta);
+        if origin == Origin::Server {
+            queue.add_with(new.key().clone(), band(initial));
+        }
+    }
+}
+
+/// Enqueues the controller of the object, if it is of this kind (same group, any version). Of an
+/// object that changed hands, both. A controller's own writes to its children do not wake it.
+pub fn for_owner<V: Object>(
+    queue: WorkQueue<ObjectKey>,
+    kind: Kind,
+) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
+    move |delta, initial| {
+        let (old, new, origin) = sides(delta);
+        if origin == Origin::Own {
+            return;
+        }
+        let before = old.and_then(|old| owner(&kind, old));
+        let now = owner(&kind, new);
+        if before != now {
+            before.into_iter().for_each(|key| queue.add_with(key, band(initial)));
+        }
+        now.into_iter().for_each(|key| queue.add_with(key, band(initial)));
+    }
+}
+
+/// Enqueues what `keys` says of the object, and of what it was before. A controller's own writes
+/// count here: made for one key, they may concern another.
+pub fn for_mapped<V: Object>(
+    queue: WorkQueue<ObjectKey>,
+    keys: fn(&V) -> Vec<ObjectKey>,
+) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
+    move |delta, initial| {
+        let (old, new, _) = sides(delta);
+        for side in old.into_iter().chain([new]) {
+            // A key that both sides name is one piece of work.
+            keys(side).into_iter().for_each(|key| queue.add_with(key, band(initial)));
+        }
+    }
+}
+
+/// Wakes every key whose last pass was [`Class::Forbidden`](super::Class::Forbidden), when an object
+/// goes or changes hands: one of them may have waited for its name.
+pub fn forbidden_when_freed<V: Object>(
+    handle: Handle,
+) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
+    move |delta, _| {
+        let freed = match delta {
+            Delta::Added(..) => false,
+            Delta::Updated { old, new, .. } => old.meta().owner != new.meta().owner,
+            Delta::Deleted(..) => true,
+        };
+        if freed {
+            handle.wake_forbidden();
+        }
+    }
+}
+
+fn band(initial: bool) -> Band {
+    if initial { Band::Initial } else { Band::People }
+}
+
+/// What the object was, what it is or last was, and who changed it.
+fn sides<V>(delta: &Delta<V>) -> (Option<&V>, &V, Origin) {
+    match delta {
+        Delta::Added(new, origin) | Delta::Deleted(new, origin) => (None, new, *origin),
+        Delta::Updated { old, new, origin } => (Some(old), new, *origin),
+    }
+}
+
+/// The key of the object's controller, if that is of this kind.
+fn owner<V: Object>(kind: &Kind, object: &V) -> Option<ObjectKey> {
+    let meta = object.meta();
+    let Owner { api_version, kind: name_of_kind, name, .. } = meta.owner.as_ref()?;
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    if group != kind.group || *name_of_kind != *kind.kind {
+        return None;
+    }
+    Some(match kind.namespaced {
+        true => meta.key.sibling(name.clone()),
+        false => ObjectKey::new("", name.clone()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::object::{Meta, Uid};
+
+    #[derive(Debug)]
+    struct Thing(Meta);
+
+    impl Object for Thing {
+        type Keep = crate::object::Nothing;
+        fn meta(&self) -> &Meta {
+            &self.0
+        }
+    }
+
+    const APP: Kind = Kind {
+        group: "app.example.com",
+        version: "v1",
+        kind: "App",
+        plural: "apps",
+        namespaced: true,
+    };
+
+    /// `ns/child`, controlled by an object of this apiVersion, kind and name.
+    fn child(owner: Option<(&str, &str, &str)>) -> Arc<Thing> {
+        let owner = owner.map(|(api_version, kind, name)| Owner {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            name: name.into(),
+            uid: Uid::NONE,
+        });
+        let mut meta = Meta::named(ObjectKey::new("ns", "child"));
+        meta.owner = owner;
+        Arc::new(Thing(meta))
+    }
+
+    /// What a handler of this kind enqueues.
+    async fn enqueued<H: Fn(&Delta<Thing>, bool)>(
+        handler: impl Fn(WorkQueue<ObjectKey>) -> H,
+        delta: Delta<Thing>,
+        initial: bool,
+    ) -> Vec<(String, Band)> {
+        let queue = WorkQueue::new();
+        handler(queue.clone())(&delta, initial);
+        queue.shut_down();
+        let mut keys = Vec::new();
+        while let Some(taken) = queue.get().await {
+            keys.push((taken.key().to_string(), taken.band()));
+        }
+        keys
+    }
+
+    fn people(keys: &[&str]) -> Vec<(String, Band)> {
+        keys.iter().map(|key| ((*key).to_owned(), Band::People)).collect()
+    }
+
+    #[tokio::test]
+    async fn an_object_is_enqueued_in_the_band_of_its_delta_unless_we_changed_it_ourselves() {
+        let added = |origin| Delta::Added(child(None), origin);
+        assert_eq!(enqueued(for_object, added(Origin::Server), false).await, people(&["ns/child"]));
+        let initial = enqueued(for_object, added(Origin::Server), true).await;
+        assert_eq!(initial, [("ns/child".to_owned(), Band::Initial)]);
+        assert!(enqueued(for_object, added(Origin::Own), false).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_controller_of_a_child_is_enqueued_by_group_and_kind_whatever_the_version() {
+        let owned = |queue| for_owner(queue, APP);
+        for (owner, expected) in [
+            (Some(("app.example.com/v1", "App", "web")), people(&["ns/web"])),
+            (Some(("app.example.com/v2", "App", "web")), people(&["ns/web"])),
+            (Some(("other.example.com/v1", "App", "web")), people(&[])),
+            (Some(("app.example.com/v1", "Foo", "web")), people(&[])),
+            (None, people(&[])),
+        ] {
+            let delta = Delta::Deleted(child(owner), Origin::Server);
+            assert_eq!(enqueued(owned, delta, false).await, expected, "{owner:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn of_a_child_that_changes_hands_both_controllers_are_enqueued() {
+        let delta = Delta::Updated {
+            old: child(Some(("app.example.com/v1", "App", "before"))),
+            new: child(Some(("app.example.com/v1", "App", "after"))),
+            origin: Origin::Server,
+        };
+        let keys = enqueued(|queue| for_owner(queue, APP), delta, false).await;
+        assert_eq!(keys, people(&["ns/before", "ns/after"]));
+    }
+
+    #[tokio::test]
+    async fn a_controllers_own_write_to_a_child_does_not_wake_it() {
+        let app = Some(("app.example.com/v1", "App", "web"));
+        let delta = Delta::Updated { old: child(app), new: child(app), origin: Origin::Own };
+        assert!(enqueued(|queue| for_owner(queue, APP), delta, false).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_owner_of_a_child_may_be_cluster_scoped() {
+        let kind = Kind { namespaced: false, ..APP };
+        let delta = Delta::Added(child(Some(("app.example.com/v1", "App", "web"))), Origin::Server);
+        assert_eq!(enqueued(|queue| for_owner(queue, kind), delta, false).await, people(&["web"]));
+    }
+
+    #[tokio::test]
+    async fn mapped_keys_of_both_sides_are_enqueued_once_each() {
+        let keys = |thing: &Thing| {
+            let owner = thing.0.owner.as_ref().map(|owner| thing.0.key.sibling(owner.name.clone()));
+            owner.into_iter().chain([thing.0.key.clone()]).collect()
+        };
+        let delta = Delta::Updated {
+            old: child(Some(("v1", "Node", "before"))),
+            new: child(Some(("v1", "Node", "after"))),
+            origin: Origin::Own,
+        };
+        let keys = enqueued(|queue| for_mapped(queue, keys), delta, false).await;
+        assert_eq!(keys, people(&["ns/before", "ns/child", "ns/after"]));
+    }
+}

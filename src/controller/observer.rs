@@ -1,0 +1,65 @@
+//! A controller as seen from outside.
+
+use std::time::Duration;
+
+use super::Class;
+
+/// How a pass ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// All is well.
+    Success,
+    /// All is well, and it looks again later.
+    RequeueAfter,
+    /// An error.
+    Failed(Class),
+    /// A bug: it panicked. Retried as a transient error.
+    Panicked,
+    /// It missed its deadline and was dropped. Retried as a transient error.
+    TimedOut,
+    /// Shutdown did not wait for it any longer.
+    Dropped,
+}
+
+/// Told what a controller does; metrics implement it. Every method has an empty default and must
+/// neither block nor panic. The names of controller-runtime's metrics are given.
+pub trait Observer: Send + Sync + 'static {
+    /// A controller starts (`controller_runtime_max_concurrent_reconciles`).
+    fn running(&self, controller: &'static str, workers: usize) {
+        let _ = (controller, workers);
+    }
+
+    /// A pass begins (`controller_runtime_active_workers` rises).
+    fn started(&self, controller: &'static str) {
+        let _ = controller;
+    }
+
+    /// A pass ended (`active_workers` falls; `reconcile_total{result}`, `reconcile_time_seconds`,
+    /// `reconcile_errors_total`, `terminal_reconcile_errors_total`, `reconcile_panics_total`,
+    /// `reconcile_timeouts_total`). Every `started` is followed by one of these.
+    fn finished(&self, controller: &'static str, outcome: Outcome, took: Duration) {
+        let _ = (controller, outcome, took);
+    }
+
+    /// A pass has blocked its thread for too long and still does. Told once a pass, from the
+    /// watchdog's thread.
+    fn blocked(&self, controller: &'static str) {
+        let _ = controller;
+    }
+}
+
+/// Observes nothing.
+impl Observer for () {}
+
+impl Outcome {
+    /// The label `result` of `controller_runtime_reconcile_total`.
+    pub fn result(self) -> &'static str {
+        match self {
+            Outcome::Success => "success",
+            Outcome::RequeueAfter => "requeue_after",
+            Outcome::Failed(_) | Outcome::Panicked | Outcome::TimedOut | Outcome::Dropped => {
+                "error"
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What follows from a failure: how long to wait, and how loud to be.
+
+use std::time::Duration;
+
+use tracing::Level;
+
+use super::Class;
+use crate::workqueue::{Backoff, Retry};
+
+/// How failures are retried, by class. [`Class::Terminal`] is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retries {
+    /// Default 5 ms to 1000 s, as client-go. Also for passes that panic or miss their deadline.
+    pub transient: Backoff,
+    /// Default 5 ms to 1 s: the next pass reads what was written in between, so there is no
+    /// reason to wait longer than the store needs to see it.
+    pub conflict: Backoff,
+    /// Default 1 s to 120 s: nothing gets better in milliseconds, yet once a person has given
+    /// the rights, two minutes is as long as they should wait. See
+    /// [`Handle::wake_forbidden`](super::Handle::wake_forbidden) for sooner.
+    pub forbidden: Backoff,
+    /// A server's Retry-After counts up to this long. Default 300 s: it holds off changes by
+    /// people too, and a wrong value must not do that for a day.
+    pub retry_after_max: Duration,
+}
+
+impl Default for Retries {
+    fn default() -> Retries {
+        let law = |base, max| Backoff { base, max: Duration::from_secs(max) };
+        Retries {
+            transient: Backoff::DEFAULT,
+            conflict: law(Duration::from_millis(5), 1),
+            forbidden: law(Duration::from_secs(1), 120),
+            retry_after_max: Duration::from_secs(300),
+        }
+    }
+}
+
+impl Retries {
+    /// The retry that a failure asks for, if any.
+    pub(super) fn of(&self, class: Class, retry_after: Option<Duration>) -> Option<Retry> {
+        let backoff = match class {
+            Class::Transient => self.transient,
+            Class::Conflict => self.conflict,
+            Class::Forbidden => self.forbidden,
+            Class::Terminal => return None,
+        };
+        let at_least = retry_after.unwrap_or_default().min(self.retry_after_max);
+        Some(Retry { backoff, at_least })
+    }
+}
+
+/// How loud a failure is. ERROR is for what an administrator must act on, once per row of
+/// failures; a terminal error is told to the owner of the object, in its status.
+pub(super) fn level(class: Class, failures_before: u32) -> Level {
+    match class {
+        Class::Forbidden if failures_before == 0 => Level::ERROR,
+        Class::Transient | Class::Terminal => Level::WARN,
+        Class::Forbidden | Class::Conflict => Level::DEBUG,
+    }
+}

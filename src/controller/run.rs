@@ -1,0 +1,181 @@
+//! A controller: its settings, its workers, its end.
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::policy::Retries;
+use super::watchdog::{Post, Watchdog};
+use super::worker::Core;
+use super::{Observer, Reconciler};
+use crate::object::ObjectKey;
+use crate::workqueue::{Limits, WorkQueue};
+
+/// How long passes that shutdown has dropped get to come to an await point. One that blocks its
+/// thread never does, and is left behind.
+const LET_GO: Duration = Duration::from_secs(1);
+
+/// How a controller works.
+#[derive(Clone)]
+pub struct Options {
+    /// Passes at a time. Default 4.
+    pub workers: usize,
+    /// A pass that has not ended by then is dropped. Default 60 s.
+    pub deadline: Duration,
+    /// How long shutdown waits for passes under way. Default 25 s: with what else has to end, it
+    /// fits into the 30 s that a kubelet gives.
+    pub drain: Duration,
+    /// A pass that keeps its thread for longer, without awaiting, is named. Default 5 s.
+    pub blocked: Duration,
+    /// How failures are retried.
+    pub retries: Retries,
+    /// Told what the controller does.
+    pub observer: Arc<dyn Observer>,
+    /// The overall limits of retries.
+    pub limits: Limits,
+    /// Told what the queue does.
+    pub queue_observer: Arc<dyn crate::workqueue::Observer>,
+}
+
+/// Runs a reconciler over the keys of a queue.
+pub struct Controller<R> {
+    core: Core<R>,
+    options: Options,
+}
+
+/// What others may do with a controller. Cheap to clone.
+#[derive(Clone)]
+pub struct Handle {
+    queue: WorkQueue<ObjectKey>,
+    forbidden: Arc<Mutex<HashSet<ObjectKey>>>,
+}
+
+/// How a controller ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Summary {
+    /// Passes that ended.
+    pub passes: u64,
+    /// Passes that shutdown did not wait for any longer. What they left half done, the first
+    /// pass after a restart finishes.
+    pub dropped: u64,
+    /// Passes that could not even be dropped, because they block their threads.
+    pub stuck: usize,
+}
+
+// === impl Options ===
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            workers: 4,
+            deadline: Duration::from_secs(60),
+            drain: Duration::from_secs(25),
+            blocked: Duration::from_secs(5),
+            retries: Retries::default(),
+            observer: Arc::new(()),
+            limits: Limits::default(),
+            queue_observer: Arc::new(()),
+        }
+    }
+}
+
+// === impl Controller ===
+
+impl<R: Reconciler> Controller<R> {
+    /// A controller that does not run yet; its queue takes keys already. `name` is a label of its
+    /// metrics and logs.
+    pub fn new(name: &'static str, reconciler: R, options: Options) -> Controller<R> {
+        let core = Core {
+            name,
+            reconciler,
+            queue: WorkQueue::with(options.limits, options.queue_observer.clone()),
+            deadline: options.deadline,
+            retries: options.retries,
+            observer: options.observer.clone(),
+            forbidden: Arc::default(),
+            passes: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+        };
+        Controller { core, options }
+    }
+
+    /// Its name in metrics and logs.
+    pub fn name(&self) -> &'static str {
+        self.core.name
+    }
+
+    /// What others may do with it.
+    pub fn handle(&self) -> Handle {
+        Handle { queue: self.core.queue.clone(), forbidden: self.core.forbidden.clone() }
+    }
+
+    /// Works until `shutdown` is ready: then no pass begins, those under way have
+    /// [`Options::drain`] to end, and the rest are dropped. Dropping the future drops all passes.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Summary {
+        let (name, options) = (self.core.name, self.options);
+        let core = Arc::new(self.core);
+        let posts: Vec<Arc<Post>> = (0..options.workers.max(1)).map(|_| Arc::default()).collect();
+        options.observer.running(name, posts.len());
+        let _watchdog =
+            Watchdog::start(name, posts.clone(), options.blocked, options.observer.clone());
+        let mut workers = JoinSet::new();
+        for post in posts {
+            workers.spawn(Arc::clone(&core).work(post));
+        }
+        let mut shutdown = pin!(shutdown);
+        loop {
+            let ended = tokio::select! {
+                () = &mut shutdown => break,
+                Some(ended) = workers.join_next() => ended,
+            };
+            // A pass cannot do this, whatever it does; an observer or an error's own methods can.
+            if let Err(error) = ended {
+                tracing::error!(controller = name, %error, "a worker died and is replaced");
+                workers.spawn(Arc::clone(&core).work(Arc::default()));
+            }
+        }
+        core.queue.shut_down_now();
+        if timeout(options.drain, ended(&mut workers)).await.is_err() {
+            workers.abort_all();
+            // Those that are left are told in the summary.
+            let _ = timeout(LET_GO, ended(&mut workers)).await;
+        }
+        let summary = Summary {
+            passes: core.passes.load(Ordering::Relaxed),
+            dropped: core.dropped.load(Ordering::Relaxed),
+            stuck: workers.len(),
+        };
+        workers.detach_all();
+        tracing::info!(controller = name, ?summary, "controller stopped");
+        summary
+    }
+}
+
+async fn ended(workers: &mut JoinSet<()>) {
+    while workers.join_next().await.is_some() {}
+}
+
+// === impl Handle ===
+
+impl Handle {
+    /// The queue, to put keys into.
+    pub fn queue(&self) -> &WorkQueue<ObjectKey> {
+        &self.queue
+    }
+
+    /// Rights, a quota or a policy may have changed: every key whose last pass was forbidden runs
+    /// again now. Its failures still count, so a needless call costs one pass per key.
+    pub fn wake_forbidden(&self) {
+        let keys: Vec<ObjectKey> = self.forbidden.lock().iter().cloned().collect();
+        for key in keys {
+            self.queue.add_with(key, crate::workqueue::Band::Initial);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Passes that panic, hang or block, and those beside them.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    Class, Controller, Does, MS, ObjectKey, Observer, Options, Outcome, SECOND, Script, Summary,
+    Told, start, start_with,
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_that_panics_is_counted_and_retried_and_its_worker_lives() {
+    let running = start(1, &[("p", Does::Panic)]);
+    running.add("p");
+    running.add("good");
+    sleep(MS).await;
+    assert_eq!(running.told.ended.lock().as_slice(), ["good"]);
+    sleep(100 * MS).await;
+    assert!(running.told.passes("p") >= 4);
+    assert_eq!(running.told.outcomes.lock().first(), Some(&Outcome::Panicked));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_that_hangs_is_dropped_at_its_deadline_and_frees_its_only_worker() {
+    for does in [Does::Hang, Does::PanicWhenDropped] {
+        let running = start(1, &[("h", does)]);
+        running.add("h");
+        sleep(MS).await;
+        running.add("good");
+        sleep(58 * SECOND).await;
+        assert!(running.told.ended.lock().is_empty());
+        sleep(2 * SECOND).await;
+        assert_eq!(running.told.ended.lock().as_slice(), ["good"], "{does:?}");
+        sleep(60 * SECOND).await;
+        assert!(running.told.passes("h") >= 2, "{does:?} was not retried");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_keys_keep_their_speed_beside_keys_that_hang_panic_and_fail() {
+    let bad = [Does::Hang, Does::Panic, Does::Fail(Class::Transient), Does::Fail(Class::Conflict)];
+    let names: Vec<String> = (0..bad.len()).map(|at| format!("bad-{at}")).collect();
+    let script: Vec<(&str, Does)> = names.iter().map(String::as_str).zip(bad).collect();
+    let running = start(4, &script);
+    names.iter().for_each(|name| running.add(name));
+    sleep(MS).await;
+    let start = Instant::now();
+    for round in 0..100 {
+        running.told.tell(&format!("good-{round}"), Does::Take(10 * MS));
+        running.add(&format!("good-{round}"));
+    }
+    while running.told.ended.lock().len() < 100 {
+        sleep(MS).await;
+    }
+    // Three workers are left: 100 passes of 10 ms take 340 ms.
+    assert!(start.elapsed() < 400 * MS, "{:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pass_that_blocks_its_thread_is_named_once() {
+    let options = Options { workers: 1, blocked: 40 * MS, ..Options::default() };
+    let running = start_with(options, &[("b", Does::Block)]);
+    running.add("b");
+    while *running.told.blocked.lock() == 0 {
+        sleep(MS).await;
+    }
+    // The watchdog looks every 10 ms; that it does not speak again is no event.
+    sleep(100 * MS).await;
+    assert_eq!(*running.told.blocked.lock(), 1);
+    running.told.release();
+    assert_eq!(running.stop().await, Summary { passes: 1, dropped: 0, stuck: 0 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_dies_of_its_observer_is_replaced_and_its_key_retried() {
+    struct Bad(Mutex<bool>);
+    impl Observer for Bad {
+        fn started(&self, _: &'static str) {
+            if !std::mem::replace(&mut *self.0.lock(), true) {
+                panic!("an observer must not");
+            }
+        }
+    }
+    let told = Arc::new(Told::default());
+    let observer = Arc::new(Bad(Mutex::new(false)));
+    let options = Options { workers: 1, observer, ..Options::default() };
+    let controller = Controller::new("test", Script(told.clone()), options);
+    controller.handle().queue().add(ObjectKey::new("ns", "a"));
+    tokio::spawn(controller.run(std::future::pending()));
+    sleep(SECOND).await;
+    assert_eq!(told.ended.lock().as_slice(), ["a"]);
+}

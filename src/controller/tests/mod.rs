@@ -1,0 +1,173 @@
+//! A controller over a reconciler that does as it is told.
+
+mod retries;
+mod isolation;
+mod shutdown;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    Action, Class, Controller, Failure, Handle, Observer, Options, Outcome, Reconciler, Summary,
+};
+use crate::object::ObjectKey;
+use crate::workqueue::Limits;
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+#[derive(Debug, thiserror::Error)]
+#[error("as the test wants it")]
+struct Wrong(Class, Option<Duration>);
+
+impl Failure for Wrong {
+    fn class(&self) -> Class {
+        self.0
+    }
+    fn retry_after(&self) -> Option<Duration> {
+        self.1
+    }
+}
+
+/// What the passes over a key do.
+#[derive(Debug, Clone, Copy)]
+enum Does {
+    Succeed,
+    Again(Duration),
+    Fail(Class),
+    Refuse(Duration),
+    Panic,
+    PanicWhenDropped,
+    Hang,
+    Take(Duration),
+    /// Blocks its thread until released.
+    Block,
+}
+
+/// Does as the script says and notes when each pass began.
+#[derive(Default)]
+struct Told {
+    script: Mutex<HashMap<String, Does>>,
+    began: Mutex<Vec<(String, Instant)>>,
+    ended: Mutex<Vec<String>>,
+    outcomes: Mutex<Vec<Outcome>>,
+    blocked: Mutex<usize>,
+    released: (Mutex<bool>, Condvar),
+}
+
+struct Script(Arc<Told>);
+
+impl Reconciler for Script {
+    type Error = Wrong;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Wrong> {
+        let name = key.name().to_string();
+        self.0.began.lock().push((name.clone(), Instant::now()));
+        let does = self.0.script.lock().get(&name).copied().unwrap_or(Does::Succeed);
+        match does {
+            Does::Succeed => {}
+            Does::Again(after) => return Ok(Action::RequeueAfter(after)),
+            Does::Fail(class) => return Err(Wrong(class, None)),
+            Does::Refuse(after) => return Err(Wrong(Class::Transient, Some(after))),
+            Does::Panic => panic!("as the test wants it"),
+            Does::PanicWhenDropped => {
+                struct Bomb;
+                impl Drop for Bomb {
+                    fn drop(&mut self) {
+                        panic!("while dropped");
+                    }
+                }
+                let _bomb = Bomb;
+                std::future::pending::<()>().await;
+            }
+            Does::Hang => std::future::pending().await,
+            Does::Take(time) => sleep(time).await,
+            Does::Block => self.0.block(),
+        }
+        self.0.ended.lock().push(name);
+        Ok(Action::Done)
+    }
+}
+
+impl Observer for Told {
+    fn finished(&self, _: &'static str, outcome: Outcome, _: Duration) {
+        self.outcomes.lock().push(outcome);
+    }
+    fn blocked(&self, _: &'static str) {
+        *self.blocked.lock() += 1;
+    }
+}
+
+impl Told {
+    /// Bounded, so that a test that fails before it releases anything ends.
+    fn block(&self) {
+        let (released, changed) = &self.released;
+        let mut released = released.lock();
+        changed.wait_while_for(&mut released, |released| !*released, 60 * SECOND);
+    }
+
+    fn release(&self) {
+        *self.released.0.lock() = true;
+        self.released.1.notify_all();
+    }
+
+    fn tell(&self, name: &str, does: Does) {
+        self.script.lock().insert(name.to_owned(), does);
+    }
+
+    /// How often passes over `name` began.
+    fn passes(&self, name: &str) -> usize {
+        self.began.lock().iter().filter(|(began, _)| began == name).count()
+    }
+
+    /// Milliseconds between the passes over `name`.
+    fn gaps(&self, name: &str) -> Vec<u128> {
+        let began = self.began.lock();
+        let times: Vec<Instant> =
+            began.iter().filter(|(began, _)| began == name).map(|(_, at)| *at).collect();
+        times.windows(2).map(|pair| (pair[1] - pair[0]).as_millis()).collect()
+    }
+}
+
+struct Running {
+    told: Arc<Told>,
+    handle: Handle,
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<Summary>,
+}
+
+impl Running {
+    fn add(&self, name: &str) {
+        self.handle.queue().add(ObjectKey::new("ns", name));
+    }
+
+    async fn stop(self) -> Summary {
+        self.stop.send(()).unwrap();
+        self.ended.await.unwrap()
+    }
+}
+
+/// A controller with exact backoffs and so many workers, whose keys do as `script` says.
+fn start(workers: usize, script: &[(&str, Does)]) -> Running {
+    start_with(Options { workers, ..Options::default() }, script)
+}
+
+fn start_with(options: Options, script: &[(&str, Does)]) -> Running {
+    let told = Arc::new(Told::default());
+    script.iter().for_each(|(name, does)| told.tell(name, *does));
+    let limits = Limits { jitter: 0.0, ..Limits::default() };
+    let options = Options { observer: told.clone(), limits, ..options };
+    let controller = Controller::new("test", Script(told.clone()), options);
+    let handle = controller.handle();
+    let (stop, stopped) = oneshot::channel();
+    let ended = tokio::spawn(controller.run(async {
+        let _ = stopped.await;
+    }));
+    Running { told, handle, stop, ended }
+}

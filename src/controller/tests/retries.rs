@@ -1,0 +1,108 @@
+//! What follows from how a pass ended.
+
+use tokio::time::sleep;
+
+use super::{Class, Does, MS, SECOND, start};
+
+#[tokio::test(start_paused = true)]
+async fn a_transient_failure_is_retried_with_doubling_delays() {
+    let running = start(1, &[("bad", Does::Fail(Class::Transient))]);
+    running.add("bad");
+    sleep(700 * MS).await;
+    // tokio's timers round up to the millisecond.
+    let expected = [5, 10, 20, 40, 80, 160, 320];
+    for (gap, expected) in running.told.gaps("bad").into_iter().zip(expected) {
+        assert!((expected..=expected + 2).contains(&gap), "{gap} instead of {expected}");
+    }
+    assert_eq!(running.told.passes("bad"), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn success_ends_a_row_of_failures_and_cancels_the_pending_retry() {
+    let running = start(1, &[("a", Does::Fail(Class::Transient))]);
+    running.add("a");
+    sleep(200 * MS).await;
+    let before = running.told.passes("a");
+    running.told.tell("a", Does::Succeed);
+    running.add("a");
+    sleep(10 * SECOND).await;
+    assert_eq!(running.told.passes("a"), before + 1, "the retry was not cancelled");
+    assert_eq!(running.handle.queue().snapshot().known, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_is_retried_soon_however_often() {
+    let running = start(1, &[("c", Does::Fail(Class::Conflict))]);
+    running.add("c");
+    sleep(60 * SECOND).await;
+    assert!(running.told.gaps("c").iter().all(|gap| *gap <= 1002));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forbidden_key_is_retried_slowly_and_heals_within_two_minutes() {
+    let running = start(1, &[("f", Does::Fail(Class::Forbidden))]);
+    running.add("f");
+    sleep(3600 * SECOND).await;
+    let gaps = running.told.gaps("f");
+    assert!(gaps[0] >= 1000, "the first retry came after {} ms", gaps[0]);
+    assert!(gaps.iter().all(|gap| *gap <= 120_002));
+}
+
+#[tokio::test(start_paused = true)]
+async fn forbidden_keys_can_be_woken_when_rights_were_given() {
+    let running = start(1, &[("f", Does::Fail(Class::Forbidden))]);
+    running.add("f");
+    sleep(600 * SECOND).await;
+    running.told.tell("f", Does::Succeed);
+    running.handle.wake_forbidden();
+    sleep(MS).await;
+    assert_eq!(running.told.ended.lock().as_slice(), ["f"]);
+    running.handle.wake_forbidden();
+    sleep(MS).await;
+    assert_eq!(running.told.ended.lock().len(), 1, "a key that is well was woken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminal_error_is_not_retried_until_the_object_changes() {
+    let running = start(1, &[("t", Does::Fail(Class::Terminal))]);
+    running.add("t");
+    sleep(3600 * SECOND).await;
+    assert_eq!(running.told.passes("t"), 1);
+    running.add("t");
+    sleep(SECOND).await;
+    assert_eq!(running.told.passes("t"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_after_is_kept_even_when_the_object_changes() {
+    let running = start(1, &[("r", Does::Refuse(30 * SECOND))]);
+    running.add("r");
+    sleep(SECOND).await;
+    running.add("r");
+    sleep(28 * SECOND).await;
+    assert_eq!(running.told.passes("r"), 1);
+    sleep(2 * SECOND).await;
+    assert_eq!(running.told.passes("r"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_pass_decides_when_to_look_again() {
+    let running = start(1, &[("a", Does::Again(100 * SECOND))]);
+    running.add("a");
+    sleep(SECOND).await;
+    assert_eq!(running.told.passes("a"), 1);
+    running.told.tell("a", Does::Succeed);
+    running.add("a");
+    sleep(1000 * SECOND).await;
+    assert_eq!(running.told.passes("a"), 2, "the timer of the pass before was not cancelled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requeue_after_looks_again_with_at_most_a_tenth_of_jitter() {
+    let running = start(1, &[("a", Does::Again(100 * SECOND))]);
+    running.add("a");
+    sleep(1000 * SECOND).await;
+    let gaps = running.told.gaps("a");
+    assert!(gaps.len() >= 9 && gaps.iter().all(|gap| (100_000..=110_001).contains(gap)));
+    assert!(gaps.iter().any(|gap| *gap > 100_001), "no jitter in {gaps:?}");
+}

@@ -1,0 +1,119 @@
+//! Notices a pass that blocks its thread.
+//!
+//! A deadline drops a pass only where it awaits. One that computes or blocks without awaiting
+//! keeps its thread, and with it every other task on that thread, including timers. Only another
+//! thread can see that, on a clock of its own: tokio's may be standing still.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::Observer;
+use crate::object::ObjectKey;
+
+/// What a worker shows of itself.
+#[derive(Default)]
+pub(super) struct Post {
+    /// Milliseconds on CLOCK_MONOTONIC when the poll under way began; 0 between polls.
+    polling_since: AtomicU64,
+    /// Whose pass it is.
+    key: Mutex<Option<ObjectKey>>,
+}
+
+/// Watches posts until it is dropped.
+pub(super) struct Watchdog {
+    _stop: Sender<()>,
+}
+
+/// A future whose polls show at a post.
+pub(super) struct Watched<F> {
+    pub(super) pass: Pin<Box<F>>,
+    pub(super) post: Arc<Post>,
+}
+
+/// Takes the mark off the post however a poll ends.
+struct Polling<'a>(&'a Post);
+
+// === impl Post ===
+
+impl Post {
+    /// The next pass is over `key`.
+    pub(super) fn over(&self, key: &ObjectKey) {
+        *self.key.lock() = Some(key.clone());
+    }
+}
+
+// === impl Watchdog ===
+
+impl Watchdog {
+    /// Starts to watch. A poll longer than `limit` is told once. If the system gives no thread
+    /// there is no watchdog, which is worth a warning and no more.
+    pub(super) fn start(
+        controller: &'static str,
+        posts: Vec<Arc<Post>>,
+        limit: Duration,
+        observer: Arc<dyn Observer>,
+    ) -> Watchdog {
+        let (stop, stopped) = channel::<()>();
+        let watch = move || {
+            let mut told = vec![0; posts.len()];
+            // Dropping the watchdog ends this; nothing is ever sent.
+            while stopped.recv_timeout(limit / 4) == Err(RecvTimeoutError::Timeout) {
+                for (post, told) in posts.iter().zip(&mut told) {
+                    let since = post.polling_since.load(Ordering::Relaxed);
+                    let for_so_long = Duration::from_millis(now().saturating_sub(since));
+                    if since == 0 || since == *told || for_so_long < limit {
+                        continue;
+                    }
+                    *told = since;
+                    let key = post.key.lock().clone().unwrap_or_default();
+                    tracing::error!(
+                        controller,
+                        namespace = %key.namespace(),
+                        name = %key.name(),
+                        seconds = for_so_long.as_secs(),
+                        "a pass blocks its thread: it neither awaits nor ends",
+                    );
+                    observer.blocked(controller);
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name(format!("watch-{controller}"));
+        if let Err(error) = thread.spawn(watch) {
+            tracing::warn!(controller, %error, "no watchdog: blocked passes will not be named");
+        }
+        Watchdog { _stop: stop }
+    }
+}
+
+// === impl Watched ===
+
+impl<F: Future> Future for Watched<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let Watched { pass, post } = &mut *self;
+        post.polling_since.store(now(), Ordering::Relaxed);
+        let _polling = Polling(post);
+        pass.as_mut().poll(context)
+    }
+}
+
+impl Drop for Polling<'_> {
+    fn drop(&mut self) {
+        self.0.polling_since.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Milliseconds on CLOCK_MONOTONIC, never 0.
+fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    (now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000).max(1)
+}

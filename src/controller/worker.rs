@@ -1,0 +1,212 @@
+//! One pass over one key.
+
+use std::any::Any;
+use std::collections::HashSet;
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tracing::{Instrument, Level};
+
+use super::policy::{Retries, level};
+use super::watchdog::{Post, Watched};
+use super::{Action, Class, Failure, Observer, Outcome, Reconciler};
+use crate::object::ObjectKey;
+use crate::workqueue::{Taken, WorkQueue};
+
+/// Up to this part of a RequeueAfter is added at random, so that objects that were made together
+/// are not looked at together for ever.
+const REQUEUE_JITTER: f64 = 0.1;
+
+/// What the workers of a controller share.
+pub(super) struct Core<R> {
+    pub(super) name: &'static str,
+    pub(super) reconciler: R,
+    pub(super) queue: WorkQueue<ObjectKey>,
+    pub(super) deadline: Duration,
+    pub(super) retries: Retries,
+    pub(super) observer: Arc<dyn Observer>,
+    /// Keys whose last pass was forbidden.
+    pub(super) forbidden: Arc<Mutex<HashSet<ObjectKey>>>,
+    pub(super) passes: AtomicU64,
+    pub(super) dropped: AtomicU64,
+}
+
+/// How a pass came out, before anything follows from it.
+enum Ended<E> {
+    Returned(Result<Action, E>),
+    Panicked(String),
+    TimedOut,
+}
+
+/// A pass under way. Dropping it tells the observer, so that no `started` stays alone, and sees
+/// to the retry of a pass that came to no conclusion.
+struct Pass<'a, R: Reconciler> {
+    core: &'a Core<R>,
+    key: &'a ObjectKey,
+    began: Instant,
+    outcome: Outcome,
+}
+
+// === impl Core ===
+
+impl<R: Reconciler> Core<R> {
+    /// Works until the queue is shut down.
+    pub(super) async fn work(self: Arc<Self>, post: Arc<Post>) {
+        let mut next = self.queue.get().await;
+        while let Some(taken) = next {
+            let key = taken.key();
+            let span = tracing::info_span!(
+                "reconcile",
+                controller = self.name,
+                namespace = %key.namespace(),
+                name = %key.name(),
+                id = %format_args!("{:016x}", fastrand::u64(..)),
+            );
+            self.pass(&taken, &post).instrument(span).await;
+            // A pass that never has to wait would otherwise keep the thread from other tasks.
+            tokio::task::consume_budget().await;
+            next = self.queue.done_and_get(taken).await;
+        }
+    }
+
+    async fn pass(&self, taken: &Taken<ObjectKey>, post: &Arc<Post>) {
+        let key = taken.key();
+        let mut pass = Pass { core: self, key, began: Instant::now(), outcome: Outcome::Dropped };
+        self.observer.started(self.name);
+        post.over(key);
+        let ended = self.reconcile(key, post).await;
+        pass.outcome = self.conclude(key, ended);
+    }
+
+    async fn reconcile(&self, key: &ObjectKey, post: &Arc<Post>) -> Ended<R::Error> {
+        let bounded = async {
+            let pass = async { self.reconciler.reconcile(key).await };
+            let watched = Watched { pass: Box::pin(pass), post: Arc::clone(post) };
+            tokio::time::timeout(self.deadline, watched).await
+        };
+        // Around the timeout, because a pass may also panic while it is dropped. Nothing of the
+        // pass is looked at after a panic but the message.
+        match AssertUnwindSafe(bounded).catch_unwind().await {
+            Ok(Ok(returned)) => Ended::Returned(returned),
+            Ok(Err(_)) => Ended::TimedOut,
+            Err(panic) => Ended::Panicked(message(&*panic)),
+        }
+    }
+
+    /// Forgets the key or sees to its retry, while the key is still in process.
+    fn conclude(&self, key: &ObjectKey, ended: Ended<R::Error>) -> Outcome {
+        match ended {
+            Ended::Returned(Ok(action)) => self.succeeded(key, action),
+            Ended::Returned(Err(error)) => {
+                let class = error.class();
+                self.failed(key, class, error.retry_after(), None, &Chain(&error));
+                Outcome::Failed(class)
+            }
+            Ended::Panicked(message) => {
+                let why = format_args!("a pass panicked, which is a bug: {message}");
+                self.failed(key, Class::Transient, None, Some(Level::ERROR), &why);
+                Outcome::Panicked
+            }
+            Ended::TimedOut => {
+                let why = format_args!("a pass did not end within {:?}", self.deadline);
+                self.failed(key, Class::Transient, None, None, &why);
+                Outcome::TimedOut
+            }
+        }
+    }
+
+    fn succeeded(&self, key: &ObjectKey, action: Action) -> Outcome {
+        self.settle(key);
+        match action {
+            Action::Done => Outcome::Success,
+            Action::RequeueAfter(delay) => {
+                let jitter = 1.0 + REQUEUE_JITTER * fastrand::f64();
+                // Durations too long to stretch are as good as for ever.
+                let delay = Duration::try_from_secs_f64(delay.as_secs_f64() * jitter);
+                self.queue.add_after(key.clone(), delay.unwrap_or(Duration::MAX));
+                Outcome::RequeueAfter
+            }
+        }
+    }
+
+    fn failed(
+        &self,
+        key: &ObjectKey,
+        class: Class,
+        retry_after: Option<Duration>,
+        loudness: Option<Level>,
+        error: &dyn fmt::Display,
+    ) {
+        let failures = self.queue.requeues(key);
+        let retry_in = match self.retries.of(class, retry_after) {
+            Some(retry) => Some(self.queue.add_rate_limited_with(key.clone(), retry)),
+            None => {
+                self.settle(key);
+                None
+            }
+        };
+        if class == Class::Forbidden {
+            self.forbidden.lock().insert(key.clone());
+        } else {
+            self.forbidden.lock().remove(key);
+        }
+        let loudness = loudness.unwrap_or_else(|| level(class, failures));
+        let class = class.as_str();
+        match loudness {
+            Level::ERROR => tracing::error!(%error, class, failures, ?retry_in, "pass failed"),
+            Level::WARN => tracing::warn!(%error, class, failures, ?retry_in, "pass failed"),
+            _ => tracing::debug!(%error, class, failures, ?retry_in, "pass failed"),
+        }
+    }
+
+    /// The last pass has the last word: no retry and no timer of an earlier one stays.
+    fn settle(&self, key: &ObjectKey) {
+        self.queue.forget(key);
+        self.queue.cancel(key);
+        self.forbidden.lock().remove(key);
+    }
+}
+
+// === impl Pass ===
+
+impl<R: Reconciler> Drop for Pass<'_, R> {
+    fn drop(&mut self) {
+        let counter = match self.outcome {
+            Outcome::Dropped => {
+                // After shutdown the queue does not listen; otherwise the worker itself died.
+                self.core.queue.add_rate_limited(self.key.clone());
+                &self.core.dropped
+            }
+            _ => &self.core.passes,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        self.core.observer.finished(self.core.name, self.outcome, self.began.elapsed());
+    }
+}
+
+/// An error and what it comes from.
+struct Chain<'a>(&'a dyn std::error::Error);
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut source = self.0.source();
+        while let Some(error) = source {
+            write!(f, ": {error}")?;
+            source = error.source();
+        }
+        Ok(())
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("no message").to_owned()
+}

@@ -1,0 +1,332 @@
+//! Which Events are written, and when. Pure: time comes as an argument.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::recent::Recent;
+use super::{
+    BURST, DISTINCT_NOTES, Dropped, MEMORY, QUEUE, REFILL, RESERVE, Regarding, Type, WINDOW, text,
+};
+
+/// Begins the note of an Event that stands for several (as in client-go).
+const COMBINED: &str = "(combined from similar events): ";
+
+/// What makes two occurrences similar: all but the note.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Group {
+    pub(super) controller: &'static str,
+    pub(super) regarding: Regarding,
+    pub(super) kind: Type,
+    pub(super) reason: &'static str,
+    pub(super) action: &'static str,
+}
+
+/// What makes two occurrences the same: they share one Event object.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Series {
+    pub(super) group: Group,
+    pub(super) note: Arc<str>,
+}
+
+/// What became of an occurrence.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// A new Event waits to be written.
+    New,
+    /// It was added to an Event that is known: to its count.
+    Repeated,
+    /// It shares an Event with others of its reason.
+    Combined,
+    /// It is lost.
+    Dropped(Dropped),
+}
+
+/// One write to do.
+#[derive(Debug, Clone)]
+pub(super) struct Job {
+    pub(super) series: Arc<Series>,
+    /// metadata.name.
+    pub(super) name: String,
+    /// The first occurrence.
+    pub(super) first: Timestamp,
+    /// The last one.
+    pub(super) last: Timestamp,
+    /// How many there were.
+    pub(super) count: u32,
+    /// The API server has it: count it up instead of creating it.
+    pub(super) exists: bool,
+}
+
+/// How a write ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The API server has it.
+    Written,
+    /// It was there and has expired.
+    Expired,
+    /// Given up.
+    Failed,
+}
+
+/// Decides what is written. Its three memories are bounded, and so is its queue.
+pub(super) struct Correlator {
+    /// Every key of `queue` is in `series`, in state `Queued`, once; and no other is in that
+    /// state. Entries that are not `Idle` are never forgotten.
+    queue: VecDeque<Arc<Series>>,
+    series: Recent<Arc<Series>, Entry>,
+    groups: Recent<Group, Notes>,
+    budgets: Recent<(Regarding, Type), Budget>,
+    names: Names,
+    /// Entries that are not `Idle`.
+    busy: usize,
+}
+
+struct Names {
+    /// Tells this process's names from those of others.
+    instance: u32,
+    /// Of the last name given: strictly growing, so that no two Events get the same name.
+    stamp: u64,
+}
+
+struct Entry {
+    name: String,
+    first: Timestamp,
+    last: Timestamp,
+    count: u32,
+    /// The count that the API server has; 0 if it has no such Event.
+    written: u32,
+    /// The count in the write under way.
+    sent: u32,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing to do, though `count` may be ahead of `written`.
+    Idle,
+    /// In the queue.
+    Queued,
+    /// A write is under way.
+    Writing,
+    /// The same, and another is due after it.
+    WritingAgain,
+}
+
+/// The distinct notes of one group.
+struct Notes {
+    distinct: u32,
+    last_new: Instant,
+    /// The Event that the surplus shares, and since when.
+    combined: Option<(Arc<str>, Instant)>,
+}
+
+/// A token bucket.
+struct Budget {
+    tokens: f64,
+    at: Instant,
+}
+
+// === impl Correlator ===
+
+impl Correlator {
+    /// `instance` tells the names of this process's Events from those of others.
+    pub(super) fn new(instance: u32) -> Correlator {
+        Correlator {
+            queue: VecDeque::new(),
+            series: Recent::new(MEMORY),
+            groups: Recent::new(MEMORY),
+            budgets: Recent::new(MEMORY),
+            names: Names { instance, stamp: 0 },
+            busy: 0,
+        }
+    }
+
+    /// Something happened, at `now` and on the calendar at `wall`. `note` is clean already.
+    pub(super) fn observe(
+        &mut self,
+        group: Group,
+        note: &str,
+        now: Instant,
+        wall: Timestamp,
+    ) -> Verdict {
+        let series = Arc::new(Series { group, note: note.into() });
+        if self.series.get_mut(&series).is_some() {
+            self.repeat(&series, now, wall);
+            return Verdict::Repeated;
+        }
+        let Some(shared) = self.surplus(&series, now) else {
+            return self.create(&series, now, wall);
+        };
+        let series = Arc::new(Series { group: series.group.clone(), note: shared });
+        if self.series.get_mut(&series).is_some() {
+            self.repeat(&series, now, wall);
+            return Verdict::Combined;
+        }
+        match self.create(&series, now, wall) {
+            Verdict::New => Verdict::Combined,
+            dropped => dropped,
+        }
+    }
+
+    /// The next write. Its end must be told to [`Correlator::finish`].
+    pub(super) fn take(&mut self) -> Option<Job> {
+        let series = self.queue.pop_front()?;
+        let entry = self.series.get_mut(&series)?;
+        entry.state = State::Writing;
+        entry.sent = entry.count;
+        Some(Job {
+            name: entry.name.clone(),
+            first: entry.first,
+            last: entry.last,
+            count: entry.count,
+            exists: entry.written > 0,
+            series,
+        })
+    }
+
+    /// A write has ended.
+    pub(super) fn finish(&mut self, series: &Arc<Series>, outcome: Outcome) {
+        let Some(entry) = self.series.get_mut(series) else { return };
+        let again = entry.state == State::WritingAgain;
+        entry.state = State::Idle;
+        self.busy -= 1;
+        match outcome {
+            Outcome::Written => entry.written = entry.sent,
+            Outcome::Expired => {
+                // What the expired one told has been told.
+                entry.count = (entry.count - entry.written).max(1);
+                entry.written = 0;
+                entry.first = entry.last;
+                entry.name = self.names.next(series, entry.last);
+            }
+            // The count stays and goes out with the next occurrence.
+            Outcome::Failed => {}
+        }
+        if again || outcome == Outcome::Expired {
+            self.enqueue(series);
+        }
+    }
+
+    /// How many writes wait or are under way.
+    pub(super) fn busy(&self) -> usize {
+        self.busy
+    }
+
+    /// What waits, without taking it.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Arc<Series>> {
+        self.queue.iter()
+    }
+
+    fn repeat(&mut self, series: &Arc<Series>, now: Instant, wall: Timestamp) {
+        let Some(entry) = self.series.get_mut(series) else { return };
+        entry.count = entry.count.saturating_add(1);
+        // A wall clock may go back; the series must not.
+        entry.last = entry.last.max(wall);
+        match entry.state {
+            State::Queued | State::WritingAgain => {}
+            State::Idle | State::Writing => {
+                let idle = entry.state == State::Idle;
+                let least = if entry.written == 0 { 1 } else { RESERVE + 1 };
+                if (idle && self.busy >= QUEUE) || !self.pay(&series.group, least, now) {
+                    // The count goes out with the next write that is allowed.
+                } else if idle {
+                    self.enqueue(series);
+                } else if let Some(entry) = self.series.get_mut(series) {
+                    entry.state = State::WritingAgain;
+                }
+            }
+        }
+    }
+
+    /// The note to share, if `series` has a new note and its group has had enough of them.
+    fn surplus(&mut self, series: &Series, now: Instant) -> Option<Arc<str>> {
+        let fresh = || Notes { distinct: 0, last_new: now, combined: None };
+        if self.groups.get_mut(&series.group).is_none() {
+            self.groups.insert(series.group.clone(), fresh(), |_| false);
+        }
+        let notes = self.groups.get_mut(&series.group)?;
+        if now.duration_since(notes.last_new) > WINDOW {
+            *notes = fresh();
+        }
+        notes.last_new = now;
+        if notes.distinct < DISTINCT_NOTES {
+            notes.distinct += 1;
+            return None;
+        }
+        let current =
+            notes.combined.as_ref().filter(|(_, since)| now.duration_since(*since) <= WINDOW);
+        if current.is_none() {
+            let note = text::note(&format!("{COMBINED}{}", series.note));
+            notes.combined = Some((note.into(), now));
+        }
+        notes.combined.as_ref().map(|(note, _)| note.clone())
+    }
+
+    fn create(&mut self, series: &Arc<Series>, now: Instant, wall: Timestamp) -> Verdict {
+        if self.busy >= QUEUE {
+            return Verdict::Dropped(Dropped::QueueFull);
+        }
+        if !self.pay(&series.group, 1, now) {
+            return Verdict::Dropped(Dropped::Spam);
+        }
+        let entry = Entry {
+            name: self.names.next(series, wall),
+            first: wall,
+            last: wall,
+            count: 1,
+            written: 0,
+            sent: 0,
+            state: State::Idle,
+        };
+        self.series.insert(series.clone(), entry, |entry| entry.state != State::Idle);
+        self.enqueue(series);
+        Verdict::New
+    }
+
+    fn enqueue(&mut self, series: &Arc<Series>) {
+        if let Some(entry) = self.series.get_mut(series) {
+            entry.state = State::Queued;
+            self.busy += 1;
+            self.queue.push_back(series.clone());
+        }
+    }
+
+    /// Takes one token, if at least `least` are there.
+    fn pay(&mut self, group: &Group, least: u32, now: Instant) -> bool {
+        let key = (group.regarding.clone(), group.kind);
+        if self.budgets.get_mut(&key).is_none() {
+            let full = Budget { tokens: f64::from(BURST), at: now };
+            self.budgets.insert(key.clone(), full, |_| false);
+        }
+        self.budgets.get_mut(&key).is_some_and(|budget| budget.take(least, now))
+    }
+}
+
+impl Names {
+    /// A name no other Event has. It is the same for every try to write it.
+    fn next(&mut self, series: &Series, wall: Timestamp) -> String {
+        // Microseconds since 1970, or one more than last time.
+        let micros = u64::try_from(wall.as_microsecond()).unwrap_or_default();
+        self.stamp = micros.max(self.stamp + 1);
+        text::name(series.group.regarding.key.name(), self.instance, self.stamp)
+    }
+}
+
+impl Budget {
+    fn take(&mut self, least: u32, now: Instant) -> bool {
+        let earned = now.duration_since(self.at).as_secs_f64() / REFILL.as_secs_f64();
+        self.tokens = (self.tokens + earned).min(f64::from(BURST));
+        self.at = now;
+        let enough = self.tokens >= f64::from(least);
+        if enough {
+            self.tokens -= 1.0;
+        }
+        enough
+    }
+}
+
+#[cfg(test)]
+mod tests;

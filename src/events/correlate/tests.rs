@@ -1,0 +1,214 @@
+use std::time::Duration;
+
+use super::*;
+use crate::object::ObjectKey;
+
+/// A correlator and a clock.
+struct Bench {
+    correlator: Correlator,
+    now: Instant,
+    wall: Timestamp,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let wall = "2026-01-01T00:00:00Z".parse().unwrap();
+        Bench { correlator: Correlator::new(7), now: Instant::now(), wall }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+        self.wall += jiff::SignedDuration::try_from(time).unwrap();
+    }
+
+    fn observe(&mut self, object: &str, note: &str) -> Verdict {
+        self.correlator.observe(group(object), note, self.now, self.wall)
+    }
+
+    /// Takes and completes all writes that wait.
+    fn write(&mut self) -> Vec<Job> {
+        let jobs: Vec<Job> = std::iter::from_fn(|| self.correlator.take()).collect();
+        for job in &jobs {
+            self.correlator.finish(&job.series, Outcome::Written);
+        }
+        jobs
+    }
+}
+
+fn group(object: &str) -> Group {
+    let regarding = Regarding {
+        api_version: "apps/v1".into(),
+        kind: "Deployment".into(),
+        key: ObjectKey::new("ns", object),
+        uid: "01234567-89ab-cdef-0123-456789abcdef".parse().unwrap(),
+    };
+    let (kind, reason) = (Type::Warning, "FailedCreate");
+    Group { controller: "memcached", regarding, kind, reason, action: "Create" }
+}
+
+#[tokio::test]
+async fn repetitions_that_wait_are_one_write_with_a_count() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.observe("a", "no quota"), Verdict::New);
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.observe("a", "no quota"), Verdict::Repeated);
+    let jobs = bench.write();
+    assert_eq!(jobs.len(), 1);
+    assert_eq!((jobs[0].count, jobs[0].exists), (2, false));
+    assert_eq!(jobs[0].last.duration_since(jobs[0].first).as_secs(), 1);
+}
+
+#[tokio::test]
+async fn a_repetition_of_a_written_event_counts_it_up_under_the_same_name() {
+    let mut bench = Bench::new();
+    bench.observe("a", "no quota");
+    let first = bench.write().remove(0);
+    bench.observe("a", "no quota");
+    let again = bench.write().remove(0);
+    assert_eq!((again.name, again.count, again.exists), (first.name, 2, true));
+}
+
+#[tokio::test]
+async fn another_note_is_another_event_at_once() {
+    let mut bench = Bench::new();
+    bench.observe("a", "no quota");
+    assert_eq!(bench.observe("a", "no node"), Verdict::New);
+    let jobs = bench.write();
+    assert_eq!(jobs.len(), 2);
+    assert_ne!(jobs[0].name, jobs[1].name);
+}
+
+#[tokio::test]
+async fn after_ten_distinct_notes_the_rest_share_one_event() {
+    let mut bench = Bench::new();
+    for i in 0..10 {
+        assert_eq!(bench.observe("a", &format!("note {i}")), Verdict::New);
+    }
+    for i in 10..30 {
+        assert_eq!(bench.observe("a", &format!("note {i}")), Verdict::Combined);
+    }
+    assert_eq!(bench.observe("a", "note 3"), Verdict::Repeated, "a known note stays itself");
+    let jobs = bench.write();
+    assert_eq!(jobs.len(), 11);
+    assert_eq!(&*jobs[10].series.note, "(combined from similar events): note 10");
+    assert_eq!(jobs[10].count, 20);
+    bench.pass(WINDOW + Duration::from_secs(1));
+    assert_eq!(bench.observe("a", "note 30"), Verdict::New, "a quiet window ends it");
+}
+
+#[tokio::test]
+async fn an_endless_stream_of_notes_shows_a_recent_one_at_least_every_ten_minutes() {
+    let mut bench = Bench::new();
+    let mut shown = Vec::new();
+    for second in 0..3_600 {
+        bench.observe("a", &format!("at {second}"));
+        shown.extend(bench.write().into_iter().filter(|job| !job.exists).map(|_| second));
+        bench.pass(Duration::from_secs(1));
+    }
+    assert!(shown.windows(2).all(|w| w[1] - w[0] <= 602), "{shown:?}");
+    assert!(*shown.last().unwrap() >= 3_000 && shown.len() < 20, "{shown:?}");
+}
+
+#[tokio::test]
+async fn repetitions_leave_the_reserve_to_what_is_new() {
+    let mut bench = Bench::new();
+    let mut writes = 0;
+    for _ in 0..1_000 {
+        bench.observe("a", "no quota");
+        writes += bench.write().len();
+    }
+    assert_eq!(writes as u32, BURST - RESERVE);
+    assert_eq!(bench.observe("a", "no node"), Verdict::New);
+    assert_eq!(bench.write().len(), 1);
+    bench.pass(REFILL * 2);
+    bench.observe("a", "no quota");
+    assert_eq!(bench.write()[0].count, 1_001, "what was not written was counted");
+}
+
+#[tokio::test]
+async fn one_object_may_not_flood_but_another_is_not_hurt_by_it() {
+    let mut bench = Bench::new();
+    let mut group = group("a");
+    let reasons: Vec<&'static str> =
+        (0..40).map(|i| &*String::leak(format!("Reason{i}"))).collect();
+    let verdicts: Vec<Verdict> = reasons
+        .iter()
+        .map(|reason| {
+            group.reason = reason;
+            bench.correlator.observe(group.clone(), "x", bench.now, bench.wall)
+        })
+        .collect();
+    let accepted = verdicts.iter().filter(|v| **v == Verdict::New).count();
+    assert_eq!(accepted as u32, BURST);
+    assert_eq!(verdicts[30], Verdict::Dropped(Dropped::Spam));
+    assert_eq!(bench.observe("b", "x"), Verdict::New);
+}
+
+#[tokio::test]
+async fn the_queue_is_bounded_and_so_is_the_memory() {
+    let mut bench = Bench::new();
+    for i in 0..QUEUE {
+        assert_eq!(bench.observe(&format!("o{i}"), "x"), Verdict::New);
+    }
+    assert_eq!(bench.observe("more", "x"), Verdict::Dropped(Dropped::QueueFull));
+    assert_eq!(bench.observe("o1", "x"), Verdict::Repeated, "what waits needs no room");
+    for i in 0..20_000 {
+        bench.write();
+        bench.observe(&format!("p{i}"), "x");
+    }
+    let Correlator { series, groups, budgets, .. } = &bench.correlator;
+    assert!(series.len() <= MEMORY && groups.len() <= MEMORY && budgets.len() <= MEMORY);
+}
+
+#[tokio::test]
+async fn an_expired_event_is_made_anew_with_what_was_not_told_yet() {
+    let mut bench = Bench::new();
+    bench.observe("a", "x");
+    let old = bench.write().remove(0);
+    bench.observe("a", "x");
+    bench.observe("a", "x");
+    let patch = bench.correlator.take().unwrap();
+    bench.correlator.finish(&patch.series, Outcome::Expired);
+    let new = bench.write().remove(0);
+    assert_eq!((new.exists, new.count), (false, 2));
+    assert_ne!(new.name, old.name);
+}
+
+#[tokio::test]
+async fn what_happens_during_a_write_is_written_after_it() {
+    let mut bench = Bench::new();
+    bench.observe("a", "x");
+    let job = bench.correlator.take().unwrap();
+    bench.observe("a", "x");
+    assert!(bench.correlator.take().is_none(), "never two writes of one Event at a time");
+    bench.correlator.finish(&job.series, Outcome::Written);
+    let job = bench.write().remove(0);
+    assert_eq!((job.exists, job.count), (true, 2));
+}
+
+#[tokio::test]
+async fn a_failed_write_is_made_up_for_by_the_next_occurrence() {
+    let mut bench = Bench::new();
+    bench.observe("a", "x");
+    let job = bench.correlator.take().unwrap();
+    bench.correlator.finish(&job.series, Outcome::Failed);
+    assert_eq!(bench.correlator.busy(), 0);
+    bench.observe("a", "x");
+    let job = bench.write().remove(0);
+    assert_eq!((job.exists, job.count), (false, 2));
+}
+
+#[tokio::test]
+async fn names_never_repeat_even_when_the_wall_clock_goes_back() {
+    let mut bench = Bench::new();
+    let mut names = std::collections::HashSet::new();
+    for i in 0..2_000 {
+        bench.wall -= jiff::SignedDuration::from_secs(1);
+        bench.observe(&format!("same-{}", i % 3), &format!("{i}"));
+        bench.pass(REFILL);
+        for job in bench.write().into_iter().filter(|job| !job.exists) {
+            assert!(names.insert(job.name.clone()), "{} twice", job.name);
+        }
+    }
+    assert!(names.len() > 10);
+}

@@ -1,0 +1,135 @@
+//! Text that the API server accepts and a terminal survives. Pure.
+
+/// `note` in bytes (k8s.io/kubernetes/pkg/apis/core/validation/events.go: NoteLengthLimit).
+const NOTE: usize = 1_024;
+/// `reportingInstance` in bytes (ibid.: ReportingInstanceLengthLimit).
+const INSTANCE: usize = 128;
+/// A DNS subdomain, and so an Event's name, in bytes.
+const NAME: usize = 253;
+/// `.`, 8 digits of the instance, 16 of the stamp.
+const SUFFIX: usize = 25;
+/// Ends a text that was cut.
+const CUT: &str = "…";
+
+/// `text` as a note: at most 1,024 bytes, cut between characters, nothing in it that moves a
+/// terminal's cursor, begins a new line or turns the reading direction.
+pub(super) fn note(text: &str) -> String {
+    harmless(text, NOTE)
+}
+
+/// `text` as a reportingInstance; never empty, because the API server wants one.
+pub(super) fn instance(text: &str) -> String {
+    let instance = harmless(text, INSTANCE);
+    if instance.is_empty() { "unknown".into() } else { instance }
+}
+
+fn harmless(text: &str, limit: usize) -> String {
+    let mut kept = String::with_capacity(text.len().min(limit));
+    for character in text.chars() {
+        let character = if harms(character) { ' ' } else { character };
+        if kept.len() + character.len_utf8() > limit {
+            while kept.len() + CUT.len() > limit {
+                kept.pop();
+            }
+            kept.push_str(CUT);
+            break;
+        }
+        kept.push(character);
+    }
+    kept
+}
+
+/// Control characters (C0, DEL, C1), line and paragraph separators, and the characters of
+/// Unicode's bidirectional algorithm that make text look like other text.
+fn harms(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// The name of an Event about an object called `regarding`. `stamp` must be new in this process;
+/// `instance` tells processes apart. The same arguments give the same name, so a create may be
+/// repeated.
+pub(super) fn name(regarding: &str, instance: u32, stamp: u64) -> String {
+    // An object's own name may be no subdomain: `system:node`, `Upper`.
+    let mut name: String = regarding
+        .chars()
+        .take(NAME - SUFFIX)
+        .map(|c| match c.to_ascii_lowercase() {
+            c @ ('a'..='z' | '0'..='9' | '-' | '.') => c,
+            _ => '-',
+        })
+        .collect();
+    while name.ends_with(['-', '.']) {
+        name.pop();
+    }
+    // An empty part between two dots is no subdomain either; nor is one that begins or ends
+    // with a dash.
+    let mut name = name
+        .split('.')
+        .map(|part| part.trim_matches('-'))
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(".");
+    if name.is_empty() {
+        name.push_str("event");
+    }
+    format!("{name}.{instance:08x}{stamp:016x}")
+}
+
+/// A 32-bit number for `text`: FNV-1a, so that it is the same in every build.
+pub(super) fn fingerprint(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_note_fits_and_cannot_steer_a_terminal(text in any::<String>(), times in 1usize..200) {
+            let note = note(&text.repeat(times));
+            prop_assert!(note.len() <= 1024);
+            prop_assert!(!note.chars().any(char::is_control));
+        }
+
+        #[test]
+        fn every_event_name_is_a_dns_subdomain(object in any::<String>(), stamp: u64) {
+            let name = name(&object, 7, stamp);
+            prop_assert!(name.len() <= 253, "{name}");
+            for part in name.split('.') {
+                let alphanumeric = |c: Option<char>| {
+                    c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
+                };
+                prop_assert!(alphanumeric(part.chars().next()), "{name}");
+                prop_assert!(alphanumeric(part.chars().last()), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_note_is_cut_between_characters_and_says_so() {
+        let cut = note(&"é".repeat(600));
+        assert!(cut.ends_with("é…") && cut.len() > 1_020 && cut.len() <= 1_024, "{}", cut.len());
+        assert_eq!(note(&"x".repeat(1_024)).len(), 1_024, "what fits is not cut");
+    }
+
+    #[test]
+    fn a_forged_line_stays_on_its_line() {
+        assert_eq!(note("a\nWarning  Forged\x1b[2J\u{202e}b"), "a Warning  Forged [2J b");
+    }
+
+    #[test]
+    fn an_empty_instance_is_named_all_the_same() {
+        assert_eq!(instance(""), "unknown");
+        assert!(instance(&"h".repeat(300)).len() <= 128);
+    }
+
+    #[test]
+    fn a_name_keeps_the_objects_name_in_front() {
+        assert_eq!(name("web", 0xab, 0x10), "web.000000ab0000000000000010");
+        assert_eq!(name("system:node", 1, 1), "system-node.000000010000000000000001");
+    }
+}

@@ -1,0 +1,218 @@
+//! Handlers: told in the reflector's task, or at their own pace.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use futures::FutureExt;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::pending::Pending;
+use crate::object::Object;
+use crate::store::Delta;
+
+type Inline<V> = Box<dyn FnMut(&Delta<V>, bool) + Send>;
+
+/// All handlers of one informer.
+pub(super) struct Handlers<V> {
+    slots: Mutex<Vec<Slot<V>>>,
+    panics: Arc<AtomicU64>,
+}
+
+enum Slot<V> {
+    /// Called at once.
+    Inline(Inline<V>),
+    /// Told by its own task; gone when its [`Subscription`] is.
+    Queued(Weak<Queue<V>>),
+}
+
+/// What one subscriber has still to be told.
+struct Queue<V> {
+    pending: Mutex<Pending<V>>,
+    /// Rung when `pending` has grown, and when the initial list is complete.
+    bell: Notify,
+    synced: AtomicBool,
+    told_initial: Notify,
+}
+
+/// A handler with a task of its own. Dropping it ends the handler.
+#[must_use = "dropping a subscription ends it"]
+pub struct Subscription<V> {
+    queue: Arc<Queue<V>>,
+    _stop: DropGuard,
+}
+
+// === impl Handlers ===
+
+impl<V: Object> Handlers<V> {
+    pub(super) fn new() -> Handlers<V> {
+        Handlers { slots: Mutex::default(), panics: Arc::default() }
+    }
+
+    /// Panics of handlers so far.
+    pub(super) fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
+    }
+
+    /// Tells all handlers.
+    pub(super) fn tell(&self, delta: &Delta<V>, initial: bool) {
+        self.slots.lock().retain_mut(|slot| slot.tell(delta, initial, &self.panics));
+    }
+
+    /// The initial list was told.
+    pub(super) fn synced(&self) {
+        for slot in &*self.slots.lock() {
+            if let Slot::Queued(queue) = slot
+                && let Some(queue) = queue.upgrade()
+            {
+                queue.mark_initial();
+            }
+        }
+    }
+
+    /// Adds a handler that is called at once; first for `present`.
+    pub(super) fn inline(
+        &self,
+        handler: impl FnMut(&Delta<V>, bool) + Send + 'static,
+        present: impl Iterator<Item = Delta<V>>,
+    ) {
+        let mut slot = Slot::Inline(Box::new(handler));
+        for delta in present {
+            slot.tell(&delta, true, &self.panics);
+        }
+        self.slots.lock().push(slot);
+    }
+
+    /// Adds a handler with its own task; it is first told of `present`.
+    pub(super) fn subscribe<F, D>(
+        &self,
+        handler: F,
+        present: impl Iterator<Item = Delta<V>>,
+        synced: bool,
+    ) -> Subscription<V>
+    where
+        F: FnMut(Delta<V>, bool) -> D + Send + 'static,
+        D: Future<Output = ()> + Send,
+    {
+        let mut pending = Pending::default();
+        present.for_each(|delta| pending.push(&delta, true));
+        let queue = Arc::new(Queue {
+            pending: Mutex::new(pending),
+            bell: Notify::new(),
+            synced: AtomicBool::new(false),
+            told_initial: Notify::new(),
+        });
+        if synced {
+            queue.mark_initial();
+        }
+        self.slots.lock().push(Slot::Queued(Arc::downgrade(&queue)));
+        let stop = CancellationToken::new();
+        let stopped = stop.clone().cancelled_owned();
+        let (told, panics) = (queue.clone(), self.panics.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = stopped => {}
+                () = told.tell_on(handler, &panics) => {}
+            }
+        });
+        Subscription { queue, _stop: stop.drop_guard() }
+    }
+}
+
+impl<V: Object> Slot<V> {
+    /// Whether the handler is still there.
+    fn tell(&mut self, delta: &Delta<V>, initial: bool, panics: &AtomicU64) -> bool {
+        match self {
+            Slot::Inline(handler) => {
+                // A handler that panicked is called again for the next change: what it holds may
+                // be wrong, but others must not go without for that.
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| handler(delta, initial))) {
+                    count(&*panic, panics);
+                }
+                true
+            }
+            Slot::Queued(queue) => {
+                let Some(queue) = queue.upgrade() else { return false };
+                queue.pending.lock().push(delta, initial);
+                queue.bell.notify_one();
+                true
+            }
+        }
+    }
+}
+
+/// Counts a panic and puts it into the log.
+fn count(panic: &(dyn Any + Send), panics: &AtomicU64) {
+    panics.fetch_add(1, Ordering::Relaxed);
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message");
+    tracing::error!("a handler panicked: {text}");
+}
+
+// === impl Queue ===
+
+impl<V: Object> Queue<V> {
+    fn mark_initial(&self) {
+        self.pending.lock().mark_initial();
+        self.bell.notify_one();
+    }
+
+    /// Tells the handler, for ever.
+    async fn tell_on<F, D>(&self, mut handler: F, panics: &AtomicU64)
+    where
+        F: FnMut(Delta<V>, bool) -> D,
+        D: Future<Output = ()>,
+    {
+        loop {
+            if !self.synced.load(Ordering::Acquire) && self.pending.lock().is_initial_told() {
+                self.synced.store(true, Ordering::Release);
+                self.told_initial.notify_waiters();
+            }
+            let next = self.pending.lock().pop();
+            let Some((first, second, initial)) = next else {
+                self.bell.notified().await;
+                continue;
+            };
+            for delta in std::iter::once(first).chain(second) {
+                let told = AssertUnwindSafe(async { handler(delta, initial).await });
+                if let Err(panic) = told.catch_unwind().await {
+                    count(&*panic, panics);
+                }
+            }
+        }
+    }
+}
+
+// === impl Subscription ===
+
+impl<V: Object> Subscription<V> {
+    /// Whether the handler was told of everything that was there when it was added, or of the
+    /// whole initial list.
+    pub fn has_synced(&self) -> bool {
+        self.queue.synced.load(Ordering::Acquire)
+    }
+
+    /// Returns when [`Subscription::has_synced`].
+    pub async fn synced(&self) {
+        loop {
+            // Registered before the look, so that nothing is missed between.
+            let told = self.queue.told_initial.notified();
+            if self.has_synced() {
+                return;
+            }
+            told.await;
+        }
+    }
+
+    /// Changes still to be told; never more than objects live or believed to live.
+    pub fn backlog(&self) -> usize {
+        self.queue.pending.lock().len()
+    }
+}

@@ -1,0 +1,275 @@
+//! What a slow handler has still to be told, coalesced by key.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::object::{Object, ObjectKey};
+use crate::store::{Delta, Origin};
+
+/// What one handler has not been told yet. However slow it is, one entry per key: at most the
+/// objects that live and those it still believes to live.
+#[derive(Debug)]
+pub(super) struct Pending<V> {
+    /// By key: its place in `order`, and the change.
+    changes: HashMap<ObjectKey, (u64, Change<V>)>,
+    /// The keys of `changes`, in the order in which they first changed.
+    order: BTreeMap<u64, ObjectKey>,
+    next: u64,
+    /// Once the initial list is complete: the place of its last change.
+    initial_until: Option<u64>,
+}
+
+/// All changes of one key since the handler was last told of it, as one.
+#[derive(Debug)]
+enum Change<V> {
+    Added {
+        new: Arc<V>,
+        origin: Origin,
+        initial: bool,
+    },
+    Updated {
+        old: Arc<V>,
+        new: Arc<V>,
+        origin: Origin,
+    },
+    Deleted {
+        old: Arc<V>,
+        origin: Origin,
+    },
+    /// Another object under the same name: a delete and an add.
+    Replaced {
+        gone: Arc<V>,
+        new: Arc<V>,
+        origin: Origin,
+    },
+}
+
+impl<V> Default for Pending<V> {
+    fn default() -> Pending<V> {
+        Pending { changes: HashMap::new(), order: BTreeMap::new(), next: 0, initial_until: None }
+    }
+}
+
+impl<V: Object> Pending<V> {
+    /// Adds a change to what is to be told.
+    pub(super) fn push(&mut self, delta: &Delta<V>, initial: bool) {
+        let (Delta::Added(object, _)
+        | Delta::Updated { new: object, .. }
+        | Delta::Deleted(object, _)) = delta;
+        let key = object.key();
+        let (place, before) = match self.changes.remove(key) {
+            Some((place, before)) => (place, Some(before)),
+            None => {
+                self.next += 1;
+                (self.next, None)
+            }
+        };
+        match combine(before, delta, initial) {
+            Some(change) => {
+                self.order.entry(place).or_insert_with(|| key.clone());
+                self.changes.insert(key.clone(), (place, change));
+            }
+            None => drop(self.order.remove(&place)),
+        }
+    }
+
+    /// What to tell next: one delta, or a delete and an add. The flag is `initial`.
+    pub(super) fn pop(&mut self) -> Option<(Delta<V>, Option<Delta<V>>, bool)> {
+        let (_, key) = self.order.pop_first()?;
+        let (_, change) = self.changes.remove(&key)?;
+        if self.changes.is_empty() {
+            // A burst does not leave its room behind.
+            self.changes = HashMap::new();
+        }
+        Some(match change {
+            Change::Added { new, origin, initial } => (Delta::Added(new, origin), None, initial),
+            Change::Updated { old, new, origin } => {
+                (Delta::Updated { old, new, origin }, None, false)
+            }
+            Change::Deleted { old, origin } => (Delta::Deleted(old, origin), None, false),
+            Change::Replaced { gone, new, origin } => {
+                (Delta::Deleted(gone, origin), Some(Delta::Added(new, origin)), false)
+            }
+        })
+    }
+
+    /// The initial list is complete.
+    pub(super) fn mark_initial(&mut self) {
+        self.initial_until.get_or_insert(self.next);
+    }
+
+    /// Whether the initial list is complete and all of it was taken.
+    pub(super) fn is_initial_told(&self) -> bool {
+        let first = self.order.first_key_value().map(|(place, _)| *place);
+        self.initial_until.is_some_and(|until| first.is_none_or(|first| first > until))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.changes.len()
+    }
+}
+
+/// Ours only if all of it was.
+fn both(a: Origin, b: Origin) -> Origin {
+    if a == Origin::Own && b == Origin::Own { Origin::Own } else { Origin::Server }
+}
+
+/// One change instead of two; none if together they are nothing.
+fn combine<V>(before: Option<Change<V>>, delta: &Delta<V>, initial: bool) -> Option<Change<V>> {
+    let first = before.is_none();
+    let merged = |was: Origin, is: Origin| if first { is } else { both(was, is) };
+    Some(match (before, delta) {
+        (None, Delta::Added(new, origin)) => {
+            Change::Added { new: new.clone(), origin: *origin, initial }
+        }
+        (None, Delta::Updated { old, new, origin }) => {
+            Change::Updated { old: old.clone(), new: new.clone(), origin: *origin }
+        }
+        (None, Delta::Deleted(old, origin)) => {
+            Change::Deleted { old: old.clone(), origin: *origin }
+        }
+        // The handler never heard of it.
+        (Some(Change::Added { .. }), Delta::Deleted(..)) => return None,
+        (Some(Change::Added { origin: was, initial, .. }), Delta::Added(new, is))
+        | (
+            Some(Change::Added { origin: was, initial, .. }),
+            Delta::Updated { new, origin: is, .. },
+        ) => Change::Added { new: new.clone(), origin: merged(was, *is), initial },
+        (Some(Change::Updated { old, origin: was, .. }), Delta::Added(new, is))
+        | (
+            Some(Change::Updated { old, origin: was, .. }),
+            Delta::Updated { new, origin: is, .. },
+        ) => Change::Updated { old, new: new.clone(), origin: merged(was, *is) },
+        (Some(Change::Updated { origin: was, .. }), Delta::Deleted(old, is)) => {
+            Change::Deleted { old: old.clone(), origin: merged(was, *is) }
+        }
+        (Some(Change::Deleted { old, origin: was }), Delta::Deleted(_, is)) => {
+            Change::Deleted { old, origin: merged(was, *is) }
+        }
+        (Some(Change::Deleted { old: gone, origin: was }), Delta::Added(new, is))
+        | (
+            Some(Change::Deleted { old: gone, origin: was }),
+            Delta::Updated { new, origin: is, .. },
+        )
+        | (Some(Change::Replaced { gone, origin: was, .. }), Delta::Added(new, is))
+        | (
+            Some(Change::Replaced { gone, origin: was, .. }),
+            Delta::Updated { new, origin: is, .. },
+        ) => Change::Replaced { gone, new: new.clone(), origin: merged(was, *is) },
+        (Some(Change::Replaced { gone, origin: was, .. }), Delta::Deleted(_, is)) => {
+            Change::Deleted { old: gone, origin: merged(was, *is) }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Meta, Nothing, ResourceVersion, Uid};
+    use proptest::prelude::*;
+
+    #[derive(Debug)]
+    struct Thing(Meta);
+
+    impl Object for Thing {
+        type Keep = Nothing;
+        fn meta(&self) -> &Meta {
+            &self.0
+        }
+    }
+
+    fn thing(name: u8, uid: u64, version: u64) -> Arc<Thing> {
+        let mut meta = Meta::named(ObjectKey::new("ns", format!("t{name}")));
+        meta.uid = format!("00000000-0000-4000-8000-{uid:012x}").parse().unwrap();
+        meta.version = ResourceVersion::new(version);
+        Arc::new(Thing(meta))
+    }
+
+    /// What a handler believes; panics on a delta that does not follow from it.
+    #[derive(Default)]
+    struct Believes(HashMap<ObjectKey, (Uid, ResourceVersion)>);
+
+    impl Believes {
+        fn told(&mut self, delta: &Delta<Thing>) {
+            match delta {
+                Delta::Added(new, _) => {
+                    let before = self.0.insert(new.0.key.clone(), (new.0.uid, new.0.version));
+                    assert_eq!(before, None, "added twice");
+                }
+                Delta::Updated { old, new, .. } => {
+                    let before = self.0.insert(new.0.key.clone(), (new.0.uid, new.0.version));
+                    assert_eq!(before, Some((old.0.uid, old.0.version)));
+                    assert_eq!(old.0.uid, new.0.uid);
+                }
+                Delta::Deleted(old, _) => {
+                    let before = self.0.remove(&old.0.key).expect("deleted, and not known");
+                    assert_eq!(before.0, old.0.uid, "another was deleted");
+                }
+            }
+        }
+    }
+
+    fn tell(pending: &mut Pending<Thing>, believes: &mut Believes) -> bool {
+        let Some((first, second, _)) = pending.pop() else { return false };
+        believes.told(&first);
+        second.iter().for_each(|second| believes.told(second));
+        true
+    }
+
+    proptest! {
+        #[test]
+        fn a_handler_however_slow_is_told_a_true_story_with_the_same_end(
+            steps in proptest::collection::vec((0u8..4, 0u8..4, any::<bool>()), 0..200)
+        ) {
+            let mut live: HashMap<u8, Arc<Thing>> = HashMap::new();
+            let (mut pending, mut believes) = (Pending::default(), Believes::default());
+            let mut truth = Believes::default();
+            let mut clock = 0;
+            for (name, what, tells) in steps {
+                clock += 1;
+                let mut push = |delta: Delta<Thing>| {
+                    truth.told(&delta);
+                    pending.push(&delta, false);
+                };
+                match (what, live.remove(&name)) {
+                    (0, Some(old)) => push(Delta::Deleted(old, Origin::Server)),
+                    (1, Some(old)) => {
+                        push(Delta::Deleted(old, Origin::Server));
+                        let new = thing(name, clock, clock);
+                        live.insert(name, new.clone());
+                        push(Delta::Added(new, Origin::Server));
+                    }
+                    (_, Some(old)) => {
+                        let mut meta = old.0.clone();
+                        meta.version = ResourceVersion::new(clock);
+                        let new = Arc::new(Thing(meta));
+                        live.insert(name, new.clone());
+                        push(Delta::Updated { old, new, origin: Origin::Server });
+                    }
+                    (_, None) => {
+                        let new = thing(name, clock, clock);
+                        live.insert(name, new.clone());
+                        push(Delta::Added(new, Origin::Own));
+                    }
+                }
+                prop_assert!(pending.len() <= 4);
+                prop_assert_eq!(pending.len(), pending.order.len());
+                if tells {
+                    tell(&mut pending, &mut believes);
+                }
+            }
+            while tell(&mut pending, &mut believes) {}
+            prop_assert_eq!(believes.0, truth.0);
+        }
+    }
+
+    #[test]
+    fn a_mixed_origin_is_not_ours() {
+        let mut pending = Pending::default();
+        let (a, b, c) = (thing(0, 1, 1), thing(0, 1, 2), thing(0, 1, 3));
+        pending.push(&Delta::Updated { old: a, new: b.clone(), origin: Origin::Own }, false);
+        pending.push(&Delta::Updated { old: b, new: c, origin: Origin::Server }, false);
+        let (told, _, _) = pending.pop().unwrap();
+        assert!(matches!(told, Delta::Updated { origin: Origin::Server, .. }));
+    }
+}

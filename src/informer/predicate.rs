@@ -1,0 +1,89 @@
+//! Which changes are worth a handler's time.
+
+use crate::object::Object;
+use crate::store::{Delta, Origin};
+
+/// Everything but changes that leave `metadata.generation` as it was: status and metadata writes.
+/// Kinds for which the API server keeps no generation (it stays 0) pass always.
+pub fn generation_changed<V: Object>(delta: &Delta<V>) -> bool {
+    match delta {
+        Delta::Updated { old, new, .. } => {
+            let (old, new) = (old.meta(), new.meta());
+            new.generation == 0
+                || old.generation != new.generation
+                // Deletion counts as a change of generation on most kinds, not on all.
+                || old.deleting != new.deleting
+        }
+        Delta::Added(..) | Delta::Deleted(..) => true,
+    }
+}
+
+/// Everything but changes that leave the labels that the view keeps as they were.
+pub fn labels_changed<V: Object>(delta: &Delta<V>) -> bool {
+    match delta {
+        Delta::Updated { old, new, .. } => old.meta().labels != new.meta().labels,
+        Delta::Added(..) | Delta::Deleted(..) => true,
+    }
+}
+
+/// Everything but changes that leave the annotations that the view keeps as they were.
+pub fn annotations_changed<V: Object>(delta: &Delta<V>) -> bool {
+    match delta {
+        Delta::Updated { old, new, .. } => old.meta().annotations != new.meta().annotations,
+        Delta::Added(..) | Delta::Deleted(..) => true,
+    }
+}
+
+/// Everything but the echo of our own writes.
+pub fn not_own_write<V>(delta: &Delta<V>) -> bool {
+    let (Delta::Added(_, origin) | Delta::Updated { origin, .. } | Delta::Deleted(_, origin)) =
+        delta;
+    *origin != Origin::Own
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::object::{Meta, Nothing};
+
+    #[derive(Debug)]
+    struct Thing(Meta);
+
+    impl Object for Thing {
+        type Keep = Nothing;
+        fn meta(&self) -> &Meta {
+            &self.0
+        }
+    }
+
+    fn update(change: impl Fn(&mut Meta)) -> Delta<Thing> {
+        let (mut old, mut new) = (Meta::default(), Meta::default());
+        (old.generation, new.generation) = (1, 1);
+        change(&mut new);
+        let (old, new) = (Arc::new(Thing(old)), Arc::new(Thing(new)));
+        Delta::Updated { old, new, origin: Origin::Server }
+    }
+
+    #[test]
+    fn a_status_write_is_no_change_of_generation_and_a_deletion_is() {
+        assert!(!generation_changed(&update(|_| {})));
+        assert!(generation_changed(&update(|new| new.generation = 2)));
+        assert!(generation_changed(&update(|new| new.deleting = true)));
+        assert!(generation_changed(&update(|new| new.generation = 0)));
+    }
+
+    #[test]
+    fn labels_and_annotations_are_told_apart() {
+        let labelled = update(|new| new.labels = [("a", "b")].into_iter().collect());
+        assert!(labels_changed(&labelled) && !annotations_changed(&labelled));
+    }
+
+    #[test]
+    fn only_the_echo_of_an_own_write_is_left_out() {
+        let thing = Arc::new(Thing(Meta::default()));
+        assert!(!not_own_write(&Delta::Added(thing.clone(), Origin::Own)));
+        assert!(not_own_write(&Delta::Deleted(thing, Origin::Server)));
+    }
+}

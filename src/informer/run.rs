@@ -1,0 +1,245 @@
+//! The informer: a store, the reflectors that fill it, and the handlers they tell.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::builder::Builder;
+use super::handlers::{Handlers, Subscription};
+use crate::client::Client;
+use crate::object::{Resource, Text};
+use crate::reflector::{Health, HealthHandle, Reflector, Sink};
+use crate::shutdown::Shutdown;
+use crate::store::{self, Delta, Index, Origin, Store, Writer};
+
+/// Why an informer ended before the shutdown.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A task of it panicked. What it holds grows stale; the process should end.
+    #[error("the informer of {resource} died: {source}")]
+    Died {
+        /// `deployments.apps`.
+        resource: String,
+        /// How.
+        source: tokio::task::JoinError,
+    },
+    /// It can run once.
+    #[error("the informer of {resource} has run already")]
+    HasRun {
+        /// `deployments.apps`.
+        resource: String,
+    },
+}
+
+/// Keeps a local copy of one kind and tells handlers what changes. Cheap to clone; all clones are
+/// the same informer.
+pub struct Informer<V>(Arc<Shared<V>>);
+
+struct Shared<V> {
+    store: Store<V>,
+    /// One per scope. Held by its reflector from a change of the store until all handlers are told
+    /// of it, and all of them while a handler is added: it sees each object once.
+    writers: Vec<Arc<Mutex<Writer<V>>>>,
+    handlers: Arc<Handlers<V>>,
+    /// Until [`Informer::run`] takes them.
+    reflectors: Mutex<Vec<Reflector<V, Told<V>>>>,
+    health: Vec<(Option<Text>, HealthHandle)>,
+    /// First lists still to come.
+    unsynced: watch::Receiver<usize>,
+    resync: Option<Duration>,
+}
+
+/// Tells the handlers what a reflector changed.
+pub(super) struct Told<V> {
+    handlers: Arc<Handlers<V>>,
+    unsynced: Arc<watch::Sender<usize>>,
+}
+
+impl<V: Resource> Sink<V> for Told<V> {
+    fn told(&mut self, delta: Delta<V>, initial: bool) {
+        self.handlers.tell(&delta, initial);
+    }
+
+    fn synced(&mut self) {
+        self.unsynced.send_modify(|left| {
+            *left -= 1;
+            if *left == 0 {
+                self.handlers.synced();
+            }
+        });
+    }
+}
+
+impl<V> Clone for Informer<V> {
+    fn clone(&self) -> Self {
+        Informer(self.0.clone())
+    }
+}
+
+impl<V: Resource> From<Builder<V>> for Informer<V> {
+    fn from(builder: Builder<V>) -> Informer<V> {
+        let handlers = Arc::new(Handlers::new());
+        let scopes = builder.scopes();
+        let (sender, unsynced) = watch::channel(scopes.len());
+        let sender = Arc::new(sender);
+        let (mut stores, mut writers) = (Vec::new(), Vec::new());
+        let (mut reflectors, mut health) = (Vec::new(), Vec::new());
+        for scope in scopes {
+            let index = |index: &Index<V>| Index { name: index.name, values: index.values };
+            let (writer, store) = store::new(builder.indexes.iter().map(index).collect());
+            let writer = Arc::new(Mutex::new(writer));
+            let namespace = scope.namespace.clone();
+            let told = Told { handlers: handlers.clone(), unsynced: sender.clone() };
+            let reflector = Reflector::new(
+                builder.client.clone(),
+                scope,
+                builder.metadata_only,
+                writer.clone(),
+                told,
+                builder.observer.clone(),
+            );
+            writers.push(writer);
+            stores.push((namespace.clone(), store));
+            health.push((namespace, reflector.health()));
+            reflectors.push(reflector);
+        }
+        let (reflectors, resync) = (Mutex::new(reflectors), builder.resync);
+        let store = as_one(stores);
+        Informer(Arc::new(Shared {
+            store,
+            writers,
+            handlers,
+            reflectors,
+            health,
+            unsynced,
+            resync,
+        }))
+    }
+}
+
+/// One store of all namespaces, or one out of several.
+fn as_one<V: Resource>(stores: Vec<(Option<Text>, Store<V>)>) -> Store<V> {
+    match stores.as_slice() {
+        [(None, store)] => store.clone(),
+        _ => {
+            let parts =
+                stores.into_iter().filter_map(|(namespace, store)| Some((namespace?, store)));
+            Store::of_namespaces(parts).expect("there is at least one scope")
+        }
+    }
+}
+
+impl<V: Resource> Informer<V> {
+    /// Begins an informer of `V`.
+    pub fn builder(client: Client) -> Builder<V> {
+        Builder::new(client)
+    }
+
+    /// Reads what is held.
+    pub fn store(&self) -> Store<V> {
+        self.0.store.clone()
+    }
+
+    /// Adds a handler that is called in the reflector's task, in order, before anything else goes
+    /// on: it must not block, nor add handlers. Controllers put keys into their queue here. The
+    /// flag is true for what was there before: the initial list, or, for a handler added late, the
+    /// objects that are held. A panic of it is caught and counted.
+    pub fn handle(&self, handler: impl FnMut(&Delta<V>, bool) + Send + 'static) {
+        let _still = self.still();
+        self.0.handlers.inline(handler, self.present());
+    }
+
+    /// Adds a handler with a task of its own, which may take its time: meanwhile changes of one
+    /// object become one. The flag is as in [`Informer::handle`]; so are panics. Must be called
+    /// within a tokio runtime.
+    pub fn subscribe<F, D>(&self, handler: F) -> Subscription<V>
+    where
+        F: FnMut(Delta<V>, bool) -> D + Send + 'static,
+        D: Future<Output = ()> + Send,
+    {
+        let _still = self.still();
+        self.0.handlers.subscribe(handler, self.present(), self.has_synced())
+    }
+
+    /// While this is held, nothing is written or told. Writers are locked in one order.
+    fn still(&self) -> Vec<MutexGuard<'_, Writer<V>>> {
+        self.0.writers.iter().map(|writer| writer.lock()).collect()
+    }
+
+    /// Everything that is held, as adds.
+    fn present(&self) -> impl Iterator<Item = Delta<V>> + use<V> {
+        self.0.store.list().into_iter().map(|object| Delta::Added(object, Origin::Server))
+    }
+
+    /// Whether there was a first complete list of every scope, and every [`Informer::handle`]r was
+    /// told all of it. Once true it stays.
+    pub fn has_synced(&self) -> bool {
+        *self.0.unsynced.borrow() == 0
+    }
+
+    /// Returns when [`Informer::has_synced`], or never if the informer ends before.
+    pub async fn synced(&self) {
+        if self.0.unsynced.clone().wait_for(|left| *left == 0).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// How its reflectors are, by namespace (none: all).
+    pub fn health(&self) -> Vec<(Option<Text>, Health)> {
+        self.0.health.iter().map(|(namespace, handle)| (namespace.clone(), handle.get())).collect()
+    }
+
+    /// Panics of its handlers so far.
+    pub fn handler_panics(&self) -> u64 {
+        self.0.handlers.panics()
+    }
+
+    /// Lists and watches until the shutdown. Dropping the future stops everything.
+    ///
+    /// # Errors
+    /// When a task of it panicked ([`State::Dead`](crate::reflector::State::Dead)), after the
+    /// others were stopped; when it has run before.
+    pub async fn run(&self, shutdown: Shutdown) -> Result<(), Error> {
+        let resource = || V::KIND.resource();
+        let reflectors = std::mem::take(&mut *self.0.reflectors.lock());
+        if reflectors.is_empty() {
+            return Err(Error::HasRun { resource: resource() });
+        }
+        let stop = shutdown.child();
+        let mut tasks = JoinSet::new();
+        for reflector in reflectors {
+            tasks.spawn(reflector.run(stop.clone()));
+        }
+        let mut died = Ok(());
+        loop {
+            tokio::select! {
+                ended = tasks.join_next() => match ended {
+                    None => return died,
+                    Some(Ok(())) => {}
+                    Some(Err(source)) => {
+                        stop.request();
+                        died = Err(Error::Died { resource: resource(), source });
+                    }
+                },
+                () = self.resync() => {}
+            }
+        }
+    }
+
+    /// One resync, when it is due.
+    async fn resync(&self) {
+        let Some(every) = self.0.resync else { return std::future::pending().await };
+        // Replicas and kinds drift apart.
+        tokio::time::sleep(every + every.mul_f64(fastrand::f64() / 10.0)).await;
+        let _still = self.still();
+        for object in self.0.store.list() {
+            let (old, new) = (object.clone(), object);
+            self.0.handlers.tell(&Delta::Updated { old, new, origin: Origin::Server }, false);
+        }
+    }
+}

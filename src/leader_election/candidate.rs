@@ -1,0 +1,272 @@
+//! What a process that wants the lease does next. Pure: clock readings and answers come as
+//! arguments, and the only randomness is the jitter of its own generator.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use jiff::Timestamp;
+
+use super::config::Config;
+use super::record::{Claim, Record, decide};
+use crate::object::{ResourceVersion, Uid};
+
+/// A look at somebody else's lease is put off by up to so much of `retry`, so that candidates do
+/// not move in step (client-go adds up to 1.2; a takeover is to be quicker than that).
+const JITTER: f64 = 0.2;
+/// After an error the next try comes after so much of `retry`: the lease is running out.
+const HASTE: f64 = 0.25;
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Step {
+    /// Nothing, for so long.
+    Wait(Duration),
+    /// Read the Lease, as it is at the API server now.
+    Read,
+    /// Create it.
+    Create(Record),
+    /// Write it, if it still has this version.
+    Update(Record, ResourceVersion),
+    /// Nothing any more: the lease was given up, or was not held.
+    Done,
+}
+
+/// What the API server said.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Answer {
+    /// The Lease, as read or as written. A Lease that was deleted and made anew has another UID.
+    Lease(Record, ResourceVersion, Uid),
+    /// There is none.
+    Absent,
+    /// Somebody else was faster.
+    Conflict,
+    /// No answer, or one that says nothing about the Lease. The request may have been carried
+    /// out all the same, now or later.
+    Failed {
+        /// The server asked to be left alone for so long.
+        retry_after: Duration,
+    },
+}
+
+/// One process that wants the lease.
+pub(super) struct Candidate {
+    config: Config,
+    me: String,
+    seen: Seen,
+    /// The request under way, and when it was sent.
+    asked: Option<(Asked, Duration)>,
+    /// Permission ends then. Set only by an acknowledged write; taken away at once when the
+    /// lease is seen to be somebody else's, gone or given up.
+    until: Option<Duration>,
+    /// The Lease that was seen last. Another one may have had a holder of whom this one says
+    /// nothing, so no permission is taken from it before `not_before`.
+    known: Option<Uid>,
+    not_before: Duration,
+    /// Nothing is to be done before.
+    due: Duration,
+    giving_up: bool,
+    rng: Rng,
+}
+
+/// What the API server was last known to have.
+#[derive(Debug)]
+enum Seen {
+    /// Not known.
+    Nothing,
+    /// This Lease, at this version since then at the latest.
+    Lease { record: Record, version: ResourceVersion, since: Duration },
+    /// No Lease.
+    Absent,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Read,
+    Write,
+}
+
+// === impl Candidate ===
+
+impl Candidate {
+    pub(super) fn new(config: Config, me: String, rng: Rng) -> Candidate {
+        Candidate {
+            config,
+            me,
+            seen: Seen::Nothing,
+            asked: None,
+            until: None,
+            known: None,
+            not_before: Duration::ZERO,
+            due: Duration::ZERO,
+            giving_up: false,
+            rng,
+        }
+    }
+
+    /// Until when this process may write, if it may.
+    pub(super) fn permitted_until(&self) -> Option<Duration> {
+        self.until
+    }
+
+    /// Whether the lease was last seen to be this process's, permission or not.
+    pub(super) fn holds(&self) -> bool {
+        matches!(&self.seen, Seen::Lease { record, .. } if record.holder() == Some(&self.me))
+    }
+
+    /// Who was last seen to hold it.
+    pub(super) fn holder(&self) -> Option<&str> {
+        match &self.seen {
+            Seen::Lease { record, .. } => record.holder(),
+            Seen::Nothing | Seen::Absent => None,
+        }
+    }
+
+    /// From here on the only aim is to give the lease up. Permission ends with this call.
+    pub(super) fn give_up(&mut self, now: Duration) {
+        self.giving_up = true;
+        self.until = None;
+        self.due = now;
+    }
+
+    /// What to do at `now`. A request is sent after this call, so `now` is not later than that.
+    /// `wall` is written into the Lease for people to read.
+    pub(super) fn next(&mut self, now: Duration, wall: Timestamp) -> Step {
+        if now < self.due {
+            return Step::Wait(self.due - now);
+        }
+        let step = self.choose(now, wall);
+        match step {
+            Step::Read => self.asked = Some((Asked::Read, now)),
+            Step::Create(_) | Step::Update(..) => self.asked = Some((Asked::Write, now)),
+            Step::Wait(_) | Step::Done => {}
+        }
+        step
+    }
+
+    fn choose(&self, now: Duration, wall: Timestamp) -> Step {
+        let Config { lease, .. } = self.config;
+        match &self.seen {
+            Seen::Nothing => Step::Read,
+            Seen::Lease { version, .. } if !version.is_known() => Step::Read,
+            Seen::Lease { record, version, since } => {
+                let claim = decide(record, &self.me, *since, now, lease);
+                match (claim, self.giving_up) {
+                    (Claim::Mine, true) => Step::Update(record.given_up(wall), *version),
+                    (_, true) => Step::Done,
+                    (Claim::Mine | Claim::Free, false) => {
+                        Step::Update(record.held_by(&self.me, lease, wall), *version)
+                    }
+                    (Claim::TakenUntil(_), false) => Step::Read,
+                }
+            }
+            Seen::Absent if self.giving_up => Step::Done,
+            Seen::Absent => Step::Create(Record::default().held_by(&self.me, lease, wall)),
+        }
+    }
+
+    /// The request of the last [`Candidate::next`] has ended at `now`. True if this was the
+    /// holder's way to a renewal and it has to look at the Lease again.
+    pub(super) fn answered(&mut self, now: Duration, answer: Answer) -> bool {
+        let Some((asked, sent)) = self.asked.take() else { return false };
+        let held = self.holds();
+        match answer {
+            Answer::Lease(record, version, uid) if version.is_known() => {
+                let renewed = asked == Asked::Write && !self.has_seen(version);
+                self.meet(uid, now);
+                self.see(record, version, now);
+                let permitted = now >= self.not_before && !self.giving_up;
+                if renewed && permitted && self.holds() {
+                    self.until = Some(sent + self.config.validity());
+                }
+                self.due = self.when(now, asked);
+            }
+            Answer::Absent => {
+                self.until = None;
+                self.seen = Seen::Absent;
+                self.due = self.when(now, asked);
+            }
+            Answer::Conflict => {
+                // Who was faster must be looked at; till then the last renewal counts: a rival
+                // could not take the lease before it has run out.
+                self.forget_version();
+                // A pause, lest something that writes all the time makes this a race.
+                self.due = if self.giving_up { now } else { now + self.jittered(HASTE) };
+                return held;
+            }
+            Answer::Lease(..) => self.due = now + self.config.retry,
+            // Tried again as it was: if the first was carried out, the second is a conflict.
+            Answer::Failed { retry_after } => {
+                self.due = now + retry_after.max(self.jittered(HASTE)).min(self.config.retry);
+            }
+        }
+        false
+    }
+
+    /// When to act again, knowing what is known now.
+    fn when(&mut self, now: Duration, asked: Asked) -> Duration {
+        let look = now + self.jittered(1.0);
+        match &self.seen {
+            _ if self.giving_up => now,
+            Seen::Nothing => now,
+            Seen::Lease { record, since, .. } => {
+                match decide(record, &self.me, *since, now, self.config.lease) {
+                    // Just renewed. The pause is not jittered: it was set to fit the validity.
+                    Claim::Mine if asked == Asked::Write => now + self.config.retry,
+                    Claim::Mine | Claim::Free => now,
+                    Claim::TakenUntil(until) => until.min(look),
+                }
+            }
+            // A create that finds nothing to create it in: the namespace is missing.
+            Seen::Absent if asked == Asked::Write => look,
+            Seen::Absent => now,
+        }
+    }
+
+    fn see(&mut self, record: Record, version: ResourceVersion, now: Duration) {
+        let since = match &self.seen {
+            Seen::Lease { version: known, since, .. } if known.is_same_as(version) => *since,
+            _ => now,
+        };
+        if record.holder() != Some(&self.me) {
+            self.until = None;
+        }
+        self.seen = Seen::Lease { record, version, since };
+    }
+
+    /// A Lease in place of another: whoever held that one may not know yet that it is gone. It
+    /// was gone by now at the latest, so nobody can write after its duration from now.
+    fn meet(&mut self, uid: Uid, now: Duration) {
+        let theirs = match &self.seen {
+            Seen::Lease { record, .. } => record.duration(self.config.lease),
+            Seen::Nothing | Seen::Absent => self.config.lease,
+        };
+        if self.known.is_some_and(|known| known != uid) {
+            self.not_before = now + theirs.max(self.config.lease);
+        }
+        self.known = Some(uid);
+    }
+
+    /// A conflict has shown that what is known is outdated. That there was a Lease is kept: its
+    /// holder may be writing.
+    fn forget_version(&mut self) {
+        match &mut self.seen {
+            Seen::Lease { version, .. } => *version = ResourceVersion::UNKNOWN,
+            // Somebody created it first.
+            Seen::Nothing | Seen::Absent => self.seen = Seen::Nothing,
+        }
+    }
+
+    fn has_seen(&self, version: ResourceVersion) -> bool {
+        matches!(&self.seen, Seen::Lease { version: known, .. } if known.is_same_as(version))
+    }
+
+    /// `share` of the retry period, and up to a fifth more.
+    fn jittered(&mut self, share: f64) -> Duration {
+        self.config.retry.mul_f64(share * (1.0 + JITTER * self.rng.f64()))
+    }
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod simulation;

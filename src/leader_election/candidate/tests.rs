@@ -1,0 +1,213 @@
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// The clock does not begin at 0.
+const START: Duration = Duration::from_secs(1_000);
+
+fn candidate() -> Candidate {
+    Candidate::new(Config::default(), "me".into(), Rng::with_seed(1))
+}
+
+fn wall() -> Timestamp {
+    Timestamp::UNIX_EPOCH
+}
+
+fn held_by(who: &str) -> Record {
+    Record::default().held_by(who, 15 * SECOND, wall())
+}
+
+fn version(number: u64) -> ResourceVersion {
+    ResourceVersion::new(number)
+}
+
+fn uid(number: u8) -> Uid {
+    format!("00000000-0000-0000-0000-0000000000{number:02x}").parse().unwrap()
+}
+
+/// The one Lease of most tests.
+fn answer(record: Record, number: u64) -> Answer {
+    Answer::Lease(record, version(number), uid(1))
+}
+
+/// A candidate that has just read a Lease, at [`START`].
+fn having_read(record: Record) -> Candidate {
+    let mut candidate = candidate();
+    assert_eq!(candidate.next(START, wall()), Step::Read);
+    candidate.answered(START, answer(record, 1));
+    candidate
+}
+
+/// One that leads: its renewal was sent at [`START`] and answered a second later.
+fn leading() -> Candidate {
+    let mut candidate = having_read(Record::default());
+    let Step::Update(record, _) = candidate.next(START, wall()) else { panic!("a free lease") };
+    candidate.answered(START + SECOND, answer(record, 2));
+    candidate
+}
+
+#[test]
+fn permission_counts_from_when_the_renewal_was_sent() {
+    assert_eq!(leading().permitted_until(), Some(START + Config::default().validity()));
+}
+
+#[test]
+fn a_rivals_lease_counts_from_when_the_answer_came() {
+    let mut candidate = candidate();
+    candidate.next(START, wall());
+    let arrival = START + 2 * SECOND;
+    candidate.answered(arrival, answer(held_by("rival"), 1));
+    let mut now = arrival;
+    let taken = loop {
+        match candidate.next(now, wall()) {
+            Step::Wait(time) => now += time,
+            Step::Read => {
+                candidate.answered(now, answer(held_by("rival"), 1));
+            }
+            step => break step,
+        }
+    };
+    assert_eq!(now, arrival + 15 * SECOND);
+    assert!(
+        matches!(taken, Step::Update(record, v) if record.holder() == Some("me") && v == version(1))
+    );
+}
+
+#[test]
+fn a_rival_that_renews_is_never_disturbed() {
+    let mut candidate = having_read(held_by("rival"));
+    let (mut now, mut number) = (START, 1);
+    while now < START + 600 * SECOND {
+        match candidate.next(now, wall()) {
+            Step::Wait(time) => now += time,
+            Step::Read => {
+                number += 1;
+                candidate.answered(now, answer(held_by("rival"), number));
+            }
+            step => panic!("{step:?}"),
+        }
+    }
+    assert!(number > 200, "it looks about every two seconds: {number}");
+}
+
+#[test]
+fn a_lease_that_was_given_up_is_taken_in_less_than_three_seconds() {
+    let mut candidate = having_read(held_by("rival"));
+    let Step::Wait(pause) = candidate.next(START, wall()) else { panic!("somebody else's") };
+    assert!(pause < 3 * SECOND, "{pause:?}");
+    let now = START + pause;
+    assert_eq!(candidate.next(now, wall()), Step::Read);
+    candidate.answered(now, answer(held_by("rival").given_up(wall()), 2));
+    assert!(matches!(candidate.next(now, wall()), Step::Update(..)), "at once");
+}
+
+#[test]
+fn a_renewal_without_an_answer_gives_no_permission_even_if_it_is_seen_to_be_written() {
+    let mut candidate = leading();
+    let had = candidate.permitted_until();
+    let now = START + 3 * SECOND;
+    let Step::Update(record, _) = candidate.next(now, wall()) else { panic!("a renewal is due") };
+    candidate.answered(now + SECOND, Answer::Failed { retry_after: Duration::ZERO });
+    assert_eq!(candidate.permitted_until(), had);
+    let mut now = now + 2 * SECOND;
+    assert_eq!(candidate.next(now, wall()), Step::Update(record.clone(), version(2)), "as it was");
+    assert!(candidate.answered(now, Answer::Conflict), "the holder must look: the slow path");
+    now += SECOND;
+    assert_eq!(candidate.next(now, wall()), Step::Read);
+    candidate.answered(now, answer(record, 3));
+    assert_eq!(candidate.permitted_until(), had, "seen is not acknowledged");
+    let Step::Update(record, v) = candidate.next(now, wall()) else { panic!("renew") };
+    assert_eq!(v, version(3));
+    candidate.answered(now, answer(record, 4));
+    assert_eq!(candidate.permitted_until(), Some(now + Config::default().validity()));
+}
+
+#[test]
+fn an_answer_with_the_old_version_renews_nothing() {
+    let mut candidate = leading();
+    let had = candidate.permitted_until();
+    let now = START + 3 * SECOND;
+    let Step::Update(record, _) = candidate.next(now, wall()) else { panic!("a renewal is due") };
+    candidate.answered(now, answer(record, 2));
+    assert_eq!(candidate.permitted_until(), had);
+}
+
+#[test]
+fn permission_ends_at_once_when_the_lease_is_seen_to_be_anothers_or_gone() {
+    for answer in [answer(held_by("rival"), 9), Answer::Absent] {
+        let mut candidate = leading();
+        let mut now = START + 3 * SECOND;
+        candidate.next(now, wall());
+        candidate.answered(now, Answer::Conflict);
+        assert!(candidate.permitted_until().is_some(), "a conflict alone does not say who");
+        now += SECOND;
+        assert_eq!(candidate.next(now, wall()), Step::Read);
+        candidate.answered(now, answer);
+        assert_eq!(candidate.permitted_until(), None);
+        assert!(!candidate.holds());
+    }
+}
+
+#[test]
+fn a_lease_in_place_of_another_gives_no_permission_until_the_others_holder_must_have_stopped() {
+    let mut candidate = having_read(held_by("rival"));
+    let mut now = START + 3 * SECOND;
+    assert_eq!(candidate.next(now, wall()), Step::Read);
+    candidate.answered(now, Answer::Absent);
+    let Step::Create(mut record) = candidate.next(now, wall()) else { panic!("create") };
+    let created = now;
+    let mut number = 2;
+    while candidate.permitted_until().is_none() {
+        candidate.answered(now, Answer::Lease(record.clone(), version(number), uid(2)));
+        let Step::Wait(time) = candidate.next(now, wall()) else { panic!("wait") };
+        if candidate.permitted_until().is_none() {
+            now += time;
+            number += 1;
+            let Step::Update(next, _) = candidate.next(now, wall()) else { panic!("renew") };
+            record = next;
+        }
+    }
+    assert!(now >= created + 15 * SECOND && now < created + 18 * SECOND, "{now:?}");
+}
+
+#[test]
+fn a_lease_that_never_was_is_created_at_once() {
+    let mut candidate = candidate();
+    candidate.next(START, wall());
+    candidate.answered(START, Answer::Absent);
+    let Step::Create(record) = candidate.next(START, wall()) else { panic!("create") };
+    assert_eq!(record.lease_transitions, Some(0));
+    candidate.answered(START, Answer::Conflict);
+    assert_eq!(candidate.permitted_until(), None, "somebody else created it");
+    assert_eq!(candidate.next(START + SECOND, wall()), Step::Read);
+}
+
+#[test]
+fn giving_up_ends_permission_first_and_leaves_the_lease_free() {
+    let mut candidate = leading();
+    candidate.give_up(START + 2 * SECOND);
+    assert_eq!(candidate.permitted_until(), None);
+    let Step::Update(record, _) = candidate.next(START + 2 * SECOND, wall()) else {
+        panic!("give it up")
+    };
+    assert_eq!(record.holder_identity.as_deref(), Some(""));
+    assert_eq!(record.lease_duration_seconds, Some(1));
+    candidate.answered(START + 2 * SECOND, answer(record, 3));
+    assert_eq!(candidate.next(START + 2 * SECOND, wall()), Step::Done);
+}
+
+#[test]
+fn who_does_not_hold_the_lease_gives_nothing_up() {
+    let mut candidate = having_read(held_by("rival"));
+    candidate.give_up(START);
+    assert_eq!(candidate.next(START, wall()), Step::Done);
+}
+
+#[test]
+fn a_leader_that_could_not_renew_resumes_with_the_next_acknowledged_renewal() {
+    let mut candidate = leading();
+    let late = START + 60 * SECOND;
+    let Step::Update(record, v) = candidate.next(late, wall()) else { panic!("try to renew") };
+    assert_eq!(v, version(2), "only if nobody took the lease");
+    candidate.answered(late, answer(record, 3));
+    assert_eq!(candidate.permitted_until(), Some(late + Config::default().validity()));
+}

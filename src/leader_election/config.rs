@@ -1,0 +1,148 @@
+//! Durations and what must hold between them.
+
+use std::time::Duration;
+
+/// How a lease is held.
+///
+/// The first three have the names and defaults of Kubernetes' own components
+/// (k8s.io/component-base/config: LeaderElectionConfiguration).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Whoever does not hold the lease may take it when it has not changed for so long.
+    /// In whole seconds, as the API has it. Default 15 s.
+    pub lease: Duration,
+    /// The holder writes for so long after a renewal at most. Default 10 s; what is in force is
+    /// [`Config::validity`], which is shorter with the other defaults.
+    pub renew: Duration,
+    /// Pause between two renewals, and between two looks at somebody else's lease. Default 2 s.
+    pub retry: Duration,
+    /// The API call that has not ended by then is given up. Default 2 s.
+    pub request: Duration,
+    /// A write may take so long after permission was asked, and still ends before anybody else
+    /// may write. Default 2 s.
+    pub in_flight: Duration,
+    /// How many times as fast as another's a clock may run. Default 2: one clock at double rate.
+    /// Clocks kept by NTP differ by less than 1.001; with 1.02 the holder of a lease of 15 s may
+    /// write for 10 s (`renew`) instead of 5.5 s without an answer from the API server.
+    pub clock_ratio: f64,
+}
+
+/// Durations that do not fit together.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The API keeps whole seconds.
+    #[error("the lease duration must be between 1 s and 1 day in whole seconds, not {0:?}")]
+    Lease(Duration),
+    /// As client-go demands.
+    #[error("the lease duration ({lease:?}) must be longer than the renew deadline ({renew:?})")]
+    Renew {
+        /// Lease duration.
+        lease: Duration,
+        /// Renew deadline.
+        renew: Duration,
+    },
+    /// It is a ratio of the faster to the slower.
+    #[error("the clock ratio must be between 1 and 10, not {0}")]
+    ClockRatio(f64),
+    /// Permission would end before the next renewal.
+    #[error(
+        "a renewal every {retry:?} that may take {request:?} does not fit into {validity:?}, for \
+         which the lease is valid; make the lease longer or the others shorter"
+    )]
+    Retry {
+        /// Retry period.
+        retry: Duration,
+        /// Request deadline.
+        request: Duration,
+        /// What is left of the lease after the margins.
+        validity: Duration,
+    },
+}
+
+// === impl Config ===
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            lease: Duration::from_secs(15),
+            renew: Duration::from_secs(10),
+            retry: Duration::from_secs(2),
+            request: Duration::from_secs(2),
+            in_flight: Duration::from_secs(2),
+            clock_ratio: 2.0,
+        }
+    }
+}
+
+impl Config {
+    /// For how long after a renewal was sent its holder may write:
+    /// `min(renew, lease / clock_ratio - in_flight)`; 5.5 s with the defaults.
+    pub fn validity(&self) -> Duration {
+        let ratio = if self.clock_ratio >= 1.0 { self.clock_ratio } else { 1.0 };
+        self.lease.div_f64(ratio).saturating_sub(self.in_flight).min(self.renew)
+    }
+
+    /// Whether the durations fit together.
+    ///
+    /// # Errors
+    /// Says which do not.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let Config { lease, renew, retry, request, clock_ratio, .. } = *self;
+        if lease.subsec_nanos() != 0 || !(1..=86_400).contains(&lease.as_secs()) {
+            return Err(ConfigError::Lease(lease));
+        }
+        if lease <= renew {
+            return Err(ConfigError::Renew { lease, renew });
+        }
+        if !(1.0..=10.0).contains(&clock_ratio) {
+            return Err(ConfigError::ClockRatio(clock_ratio));
+        }
+        // One renewal on time must be acknowledged before the one before it runs out.
+        let validity = self.validity();
+        if retry.is_zero() || request.is_zero() || retry + request > validity {
+            return Err(ConfigError::Retry { retry, request, validity });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_defaults_fit_and_tolerate_a_clock_at_double_rate() {
+        let config = Config::default();
+        assert_eq!(config.validate(), Ok(()));
+        assert_eq!(config.validity(), Duration::from_millis(5_500));
+        assert!((config.validity() + config.in_flight).mul_f64(2.0) <= config.lease);
+    }
+
+    #[test]
+    fn with_clocks_within_one_percent_a_lease_of_ten_seconds_is_valid_for_almost_eight() {
+        let config = Config {
+            lease: 10 * SECOND,
+            renew: Duration::from_millis(9_900),
+            clock_ratio: 1.0 / 0.99,
+            ..Config::default()
+        };
+        assert_eq!(config.validity().as_millis(), 7_900);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_the_reason() {
+        let bad = |change: fn(&mut Config)| {
+            let mut config = Config::default();
+            change(&mut config);
+            config.validate().unwrap_err().to_string()
+        };
+        assert!(bad(|c| c.lease = Duration::from_millis(1_500)).contains("whole seconds"));
+        assert!(bad(|c| c.renew = 15 * SECOND).contains("renew deadline"));
+        assert!(bad(|c| c.retry = 4 * SECOND).contains("make the lease longer"));
+        assert!(bad(|c| c.retry = Duration::ZERO).contains("make the lease longer"));
+        assert!(bad(|c| c.clock_ratio = f64::NAN).contains("clock ratio"));
+    }
+}

@@ -1,0 +1,192 @@
+//! Carries out what the candidate decides.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use jiff::Timestamp;
+use tokio::time::{sleep, timeout};
+
+use super::candidate::{Answer, Candidate, Step};
+use super::clock::Clock;
+use super::config::{Config, ConfigError};
+use super::leadership::{Leadership, Observer, Phase, Status};
+use super::wire::Api;
+use crate::client::{Client, Error};
+use crate::object::ObjectKey;
+
+/// How many request deadlines giving the lease up may take. It is one request as a rule; when
+/// time runs out the lease expires by itself.
+const GIVE_UP: u32 = 2;
+
+/// Takes part in the election while it runs.
+#[must_use = "nobody takes part in the election until the elector runs"]
+pub struct Elector {
+    lease: ObjectKey,
+    config: Config,
+    identity: String,
+    candidate: Candidate,
+    clock: Arc<dyn Clock>,
+    observer: Arc<dyn Observer>,
+    leadership: Leadership,
+    /// What the last request met, for people.
+    problem: Option<String>,
+}
+
+/// A leadership and the elector that must run for it ever to be gained.
+///
+/// `lease` names the Lease. `host` is this process's host or pod: its identity is `host` and a
+/// random part, so that a process that was restarted is never taken for the one before.
+///
+/// # Errors
+/// When the durations of `config` do not fit together.
+pub fn new(
+    lease: ObjectKey,
+    host: &str,
+    config: Config,
+    clock: Arc<dyn Clock>,
+    observer: Arc<dyn Observer>,
+) -> Result<(Leadership, Elector), ConfigError> {
+    config.validate()?;
+    let identity = format!("{host}_{:032x}", fastrand::u128(..));
+    let candidate = Candidate::new(config.clone(), identity.clone(), Rng::new());
+    let leadership = Leadership::new(clock.clone());
+    let elector = Elector {
+        lease,
+        config,
+        identity,
+        candidate,
+        clock,
+        observer,
+        leadership: leadership.clone(),
+        problem: None,
+    };
+    Ok((leadership, elector))
+}
+
+// === impl Elector ===
+
+impl Elector {
+    /// `holderIdentity` of this process.
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// Takes part until `stop`, then gives the lease up, if it is held. `stop` should come when
+    /// the workers have drained: from then on nothing may be written.
+    ///
+    /// `client` must be one of its own, which asks no gate: the lease comes before the permission.
+    pub async fn run(self, client: Client, stop: impl Future<Output = ()> + Send) {
+        self.run_with(&client, stop).await;
+    }
+
+    pub(super) async fn run_with(mut self, api: &impl Api, stop: impl Future<Output = ()> + Send) {
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            match self.candidate.next(self.clock.now(), Timestamp::now()) {
+                Step::Done => break,
+                Step::Wait(time) => tokio::select! {
+                    () = sleep(time.min(self.rest())) => {}
+                    () = &mut stop => break,
+                },
+                step => {
+                    let (answer, error) = tokio::select! {
+                        answered = self.ask(api, &step) => answered,
+                        () = &mut stop => break,
+                    };
+                    self.answered(answer, error);
+                }
+            }
+            self.tell();
+        }
+        self.give_up(api).await;
+    }
+
+    /// A request with its deadline. Permission may run out while it is under way; that is told.
+    async fn ask(&self, api: &impl Api, step: &Step) -> (Answer, Option<Error>) {
+        let deadline = self.config.request;
+        let mut request = std::pin::pin!(timeout(deadline, api.ask(&self.lease, step)));
+        let answered = tokio::select! {
+            answered = &mut request => answered,
+            () = sleep(self.rest()) => {
+                self.tell();
+                request.await
+            }
+        };
+        answered.unwrap_or_else(|_| {
+            let failed = Answer::Failed { retry_after: Duration::ZERO };
+            (failed, Some(Error::Deadline(deadline)))
+        })
+    }
+
+    fn answered(&mut self, answer: Answer, error: Option<Error>) {
+        let failed = matches!(answer, Answer::Failed { .. });
+        if self.candidate.answered(self.clock.now(), answer) {
+            self.observer.slow_path(self.lease.name());
+        }
+        self.leadership.permit_until(self.candidate.permitted_until());
+        let problem = error.filter(|_| failed).map(|error| error.to_string());
+        if let Some(problem) = &problem
+            && self.problem.as_ref() != Some(problem)
+        {
+            tracing::debug!(lease = %self.lease, problem, "Could not reach the lease");
+        }
+        self.problem = problem;
+    }
+
+    /// How long permission still lasts; for ever, if there is none to lose.
+    fn rest(&self) -> Duration {
+        let now = self.clock.now();
+        match self.candidate.permitted_until() {
+            Some(until) if until > now => until - now,
+            _ => Duration::from_secs(3_600),
+        }
+    }
+
+    /// Makes known how things stand.
+    fn tell(&self) {
+        let permitted = self.leadership.is_permitted();
+        let phase = match (permitted, self.candidate.holds()) {
+            (true, _) => Phase::Leading,
+            (false, true) => Phase::Suspended,
+            (false, false) => Phase::Standby,
+        };
+        let holder = self.candidate.holder().map(str::to_owned);
+        let status = Status { phase, holder, problem: self.problem.clone() };
+        let before = self.leadership.tell(status);
+        if before != phase {
+            tracing::debug!(lease = %self.lease, ?before, now = ?phase, "Leadership changed");
+        }
+        if (before == Phase::Leading) != permitted {
+            self.observer.leading(self.lease.name(), permitted);
+        }
+    }
+
+    /// Withdraws permission, then frees the lease for others.
+    async fn give_up(mut self, api: &impl Api) {
+        self.candidate.give_up(self.clock.now());
+        self.leadership.permit_until(None);
+        self.tell();
+        let limit = self.config.request * GIVE_UP;
+        let giving_up = async {
+            loop {
+                match self.candidate.next(self.clock.now(), Timestamp::now()) {
+                    Step::Done => break,
+                    Step::Wait(time) => sleep(time).await,
+                    step => {
+                        let (answer, error) = self.ask(api, &step).await;
+                        self.answered(answer, error);
+                    }
+                }
+            }
+        };
+        if timeout(limit, giving_up).await.is_err() {
+            tracing::debug!(lease = %self.lease, "Could not give the lease up; it will expire");
+        }
+        self.tell();
+    }
+}
+
+#[cfg(test)]
+mod tests;

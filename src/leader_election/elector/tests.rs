@@ -1,0 +1,195 @@
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::*;
+use crate::client::WriteGate;
+use crate::leader_election::record::Record;
+use crate::object::{ResourceVersion, Uid};
+
+/// tokio's virtual time, and what a test adds to it.
+struct Virtual {
+    begin: Instant,
+    suspended: Mutex<Duration>,
+}
+
+impl Virtual {
+    fn new() -> Arc<Virtual> {
+        Arc::new(Virtual { begin: Instant::now(), suspended: Mutex::default() })
+    }
+}
+
+impl Clock for Virtual {
+    fn now(&self) -> Duration {
+        Duration::from_secs(100) + self.begin.elapsed() + *self.suspended.lock()
+    }
+}
+
+/// One Lease.
+#[derive(Default)]
+struct Server {
+    lease: Mutex<Option<(Record, u64)>>,
+    /// Answers given instead of the true ones.
+    instead: Mutex<VecDeque<Answer>>,
+    unreachable: Mutex<bool>,
+}
+
+impl Api for Arc<Server> {
+    async fn ask(&self, _: &ObjectKey, step: &Step) -> (Answer, Option<Error>) {
+        sleep(Duration::from_millis(5)).await;
+        if *self.unreachable.lock() {
+            std::future::pending::<()>().await;
+        }
+        if let Some(answer) = self.instead.lock().pop_front() {
+            return (answer, None);
+        }
+        let mut lease = self.lease.lock();
+        let next = lease.as_ref().map_or(1, |(_, version)| version + 1);
+        let answer = match (step, &*lease) {
+            (Step::Read, Some((record, version))) => {
+                Answer::Lease(record.clone(), ResourceVersion::new(*version), Uid::NONE)
+            }
+            (Step::Update(record, at), Some((_, v))) if at.number() == Some(*v) => {
+                *lease = Some((record.clone(), next));
+                Answer::Lease(record.clone(), ResourceVersion::new(next), Uid::NONE)
+            }
+            (Step::Create(record), None) => {
+                *lease = Some((record.clone(), next));
+                Answer::Lease(record.clone(), ResourceVersion::new(next), Uid::NONE)
+            }
+            (_, None) => Answer::Absent,
+            _ => Answer::Conflict,
+        };
+        (answer, None)
+    }
+}
+
+#[derive(Default)]
+struct Seen(Mutex<Vec<bool>>);
+
+impl Observer for Seen {
+    fn leading(&self, lease: &str, leads: bool) {
+        assert_eq!(lease, "workload-operator");
+        self.0.lock().push(leads);
+    }
+}
+
+struct Running {
+    leadership: Leadership,
+    stop: tokio::sync::oneshot::Sender<()>,
+    task: tokio::task::JoinHandle<()>,
+    seen: Arc<Seen>,
+}
+
+impl Running {
+    /// Returns when `phase` is reached; fails instead of waiting for ever.
+    async fn reached(&self, phase: Phase) {
+        let limit = Duration::from_secs(600);
+        timeout(limit, self.leadership.reached(phase)).await.expect("the phase is reached");
+    }
+}
+
+fn start(server: &Arc<Server>, clock: &Arc<Virtual>, host: &str) -> Running {
+    let key = ObjectKey::new("ns", "workload-operator");
+    let seen = Arc::new(Seen::default());
+    let config = Config::default();
+    let (leadership, elector) = new(key, host, config, clock.clone(), seen.clone()).unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let server = server.clone();
+    let task = tokio::spawn(async move {
+        elector.run_with(&server, async { drop(stopped.await) }).await;
+    });
+    Running { leadership, stop, task, seen }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_takes_over_in_less_than_three_seconds_when_the_leader_stops() {
+    let (server, clock) = (Arc::new(Server::default()), Virtual::new());
+    let first = start(&server, &clock, "a");
+    first.reached(Phase::Leading).await;
+    let second = start(&server, &clock, "b");
+    sleep(Duration::from_secs(60)).await;
+    assert!(first.leadership.may_write().is_ok());
+    let refused = second.leadership.may_write().unwrap_err();
+    assert!(refused.starts_with("a_") && refused.ends_with(" leads"), "{refused}");
+    let told = Instant::now();
+    drop(first.stop);
+    first.task.await.unwrap();
+    assert!(first.leadership.may_write().is_err());
+    second.reached(Phase::Leading).await;
+    assert!(told.elapsed() < Duration::from_secs(3), "{:?}", told.elapsed());
+    assert_eq!(*first.seen.0.lock(), [true, false]);
+    assert_eq!(server.lease.lock().as_ref().unwrap().0.lease_transitions, Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_leader_is_replaced_when_its_lease_has_run_out_and_not_before() {
+    let (server, clock) = (Arc::new(Server::default()), Virtual::new());
+    let first = start(&server, &clock, "a");
+    first.reached(Phase::Leading).await;
+    let second = start(&server, &clock, "b");
+    sleep(Duration::from_secs(60)).await;
+    first.task.abort();
+    let killed = Instant::now();
+    second.reached(Phase::Leading).await;
+    let took = killed.elapsed();
+    assert!(took > Duration::from_secs(12) && took < Duration::from_secs(17), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_wakes_up_from_suspension_may_not_write() {
+    let (server, clock) = (Arc::new(Server::default()), Virtual::new());
+    let process = start(&server, &clock, "a");
+    process.reached(Phase::Leading).await;
+    *clock.suspended.lock() += Duration::from_secs(30);
+    // No task has run since: the gate knows by itself.
+    assert!(process.leadership.may_write().is_err());
+    process.reached(Phase::Suspended).await;
+    process.reached(Phase::Leading).await;
+    assert!(process.leadership.may_write().is_ok(), "nobody had taken it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_out_of_reach_suspends_permission_and_its_return_gives_it_back() {
+    let (server, clock) = (Arc::new(Server::default()), Virtual::new());
+    let process = start(&server, &clock, "a");
+    process.reached(Phase::Leading).await;
+    *server.unreachable.lock() = true;
+    let begin = Instant::now();
+    process.reached(Phase::Suspended).await;
+    assert!(process.leadership.may_write().unwrap_err().contains("not renewed"));
+    let lasted = begin.elapsed();
+    assert!(lasted <= Config::default().validity(), "{lasted:?}");
+    sleep(Duration::from_secs(5)).await;
+    assert!(process.leadership.status().problem.unwrap().contains("did not answer"));
+    *server.unreachable.lock() = false;
+    let back = Instant::now();
+    process.reached(Phase::Leading).await;
+    assert!(back.elapsed() < Duration::from_secs(4), "{:?}", back.elapsed());
+    assert_eq!(process.leadership.status().problem, None);
+    assert_eq!(*process.seen.0.lock(), [true, false, true]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_never_answers_does_not_hold_up_the_end() {
+    let (server, clock) = (Arc::new(Server::default()), Virtual::new());
+    let process = start(&server, &clock, "a");
+    process.reached(Phase::Leading).await;
+    *server.unreachable.lock() = true;
+    let begin = Instant::now();
+    drop(process.stop);
+    process.task.await.unwrap();
+    assert!(begin.elapsed() <= Config::default().request * GIVE_UP);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_always_answers_conflict_is_not_asked_in_a_hot_loop() {
+    let (server, clock) = (Arc::new(Server::default()), Virtual::new());
+    server.instead.lock().extend(std::iter::repeat_n(Answer::Conflict, 1_000));
+    let process = start(&server, &clock, "a");
+    sleep(Duration::from_secs(10)).await;
+    let asked = 1_000 - server.instead.lock().len();
+    assert!(asked < 25, "{asked} requests in ten seconds");
+    assert_eq!(process.leadership.status().phase, Phase::Standby);
+}

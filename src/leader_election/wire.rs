@@ -1,0 +1,84 @@
+//! The Lease as the API has it: coordination.k8s.io/v1.
+
+use std::future::Future;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::candidate::{Answer, Step};
+use super::record::Record;
+use crate::client::{Client, Error};
+use crate::object::{Kind, Meta, Nothing, Object, ObjectKey, Resource};
+
+/// A Lease.
+#[derive(Debug, serde::Deserialize)]
+pub(super) struct Lease {
+    metadata: Meta,
+    #[serde(default)]
+    spec: Record,
+}
+
+impl Object for Lease {
+    type Keep = Nothing;
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+}
+
+impl Resource for Lease {
+    const KIND: Kind = Kind {
+        group: "coordination.k8s.io",
+        version: "v1",
+        kind: "Lease",
+        plural: "leases",
+        namespaced: true,
+    };
+}
+
+/// What an elector needs of a client.
+pub(super) trait Api: Send + Sync {
+    /// Carries out `step`, a request. The error is for people; the answer says what follows.
+    fn ask(
+        &self,
+        key: &ObjectKey,
+        step: &Step,
+    ) -> impl Future<Output = (Answer, Option<Error>)> + Send;
+}
+
+impl Api for Client {
+    async fn ask(&self, key: &ObjectKey, step: &Step) -> (Answer, Option<Error>) {
+        let result = match step {
+            Step::Create(record) => {
+                let metadata = Meta::<Nothing>::named(key.clone());
+                let body = json!({"apiVersion": Lease::KIND.api_version(), "kind": "Lease",
+                    "metadata": metadata, "spec": record});
+                self.create::<Lease>(key, &body).await
+            }
+            // The version in the patch is a precondition: another one is a 409.
+            Step::Update(record, version) => {
+                let body = json!({"metadata": {"resourceVersion": version}, "spec": record});
+                self.merge_patch::<Lease>(key, &body).await
+            }
+            Step::Read | Step::Wait(_) | Step::Done => self.get::<Lease>(key).await,
+        };
+        match result {
+            Ok(Lease { metadata, spec }) => {
+                (Answer::Lease(spec, metadata.version, metadata.uid), None)
+            }
+            Err(error) => (answer(&error), Some(error)),
+        }
+    }
+}
+
+fn answer(error: &Error) -> Answer {
+    match error {
+        // Not "namespaces not found", which a create in a missing namespace answers: nothing can
+        // be concluded from that either, and waiting is right for both.
+        Error::Api { code: 404, .. } => Answer::Absent,
+        Error::Api { code: 409, .. } => Answer::Conflict,
+        Error::Api { retry_after, .. } => {
+            Answer::Failed { retry_after: retry_after.unwrap_or_default() }
+        }
+        _ => Answer::Failed { retry_after: Duration::ZERO },
+    }
+}

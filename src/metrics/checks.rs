@@ -1,0 +1,160 @@
+//! Named checks of health.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Looks at one thing: `Ok` with a word on how it is (may be empty), or what is wrong. It must
+/// not block: it is called at every probe.
+pub type Check = Box<dyn Fn() -> Result<String, String> + Send + Sync>;
+
+/// Checks by name, in the order in which they were added. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Checks(Arc<Mutex<Vec<Entry>>>);
+
+struct Entry {
+    name: String,
+    check: Check,
+    /// Since it was first seen to be wrong without having been right in between.
+    wrong_since: Option<Instant>,
+}
+
+/// What the checks said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// None was wrong, those that were excluded apart.
+    pub ok: bool,
+    /// One line for each check, as Kubernetes' own `?verbose` has them.
+    pub text: String,
+}
+
+// === impl Checks ===
+
+impl Checks {
+    /// Adds a check. The name is part of a path: letters, digits, `-`, `.` and `_`.
+    pub fn add(
+        &self,
+        name: impl Into<String>,
+        check: impl Fn() -> Result<String, String> + Send + Sync + 'static,
+    ) {
+        let entry = Entry { name: name.into(), check: Box::new(check), wrong_since: None };
+        self.0.lock().push(entry);
+    }
+
+    /// Asks all checks. `title` ends the report (`readyz check passed`).
+    pub fn report(&self, title: &str, exclude: &[&str]) -> Report {
+        let now = Instant::now();
+        let (mut ok, mut text) = (true, String::new());
+        for entry in self.0.lock().iter_mut() {
+            if exclude.contains(&entry.name.as_str()) {
+                let _ = writeln!(text, "[+]{} excluded: ok", entry.name);
+                continue;
+            }
+            match entry.ask(now) {
+                Ok(how) if how.is_empty() => drop(writeln!(text, "[+]{} ok", entry.name)),
+                Ok(how) => drop(writeln!(text, "[+]{} ok: {}", entry.name, line(&how))),
+                Err(what) => {
+                    ok = false;
+                    let _ = writeln!(text, "[-]{} failed: {}", entry.name, line(&what));
+                }
+            }
+        }
+        let verdict = if ok { "passed" } else { "failed" };
+        let _ = writeln!(text, "{title} check {verdict}");
+        Report { ok, text }
+    }
+
+    /// Asks the check of this name; none, if there is no such check.
+    pub fn one(&self, name: &str) -> Option<Report> {
+        let mut entries = self.0.lock();
+        let entry = entries.iter_mut().find(|entry| entry.name == name)?;
+        Some(match entry.ask(Instant::now()) {
+            Ok(_) => Report { ok: true, text: "ok".into() },
+            Err(what) => Report { ok: false, text: format!("failed: {}\n", line(&what)) },
+        })
+    }
+}
+
+impl Entry {
+    fn ask(&mut self, now: Instant) -> Result<String, String> {
+        let said = (self.check)();
+        match said {
+            Ok(how) => {
+                self.wrong_since = None;
+                Ok(how)
+            }
+            Err(what) => {
+                let since = *self.wrong_since.get_or_insert(now);
+                let seconds = now.duration_since(since).as_secs();
+                Err(if seconds == 0 { what } else { format!("{what} (for {seconds} s)") })
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Checks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.lock().iter().map(|entry| &entry.name)).finish()
+    }
+}
+
+/// What a check says may quote an API server; it stays on its line.
+fn line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn checks() -> (Checks, Arc<Mutex<bool>>) {
+        let (checks, broken) = (Checks::default(), Arc::new(Mutex::new(true)));
+        let seen = broken.clone();
+        checks.add("ping", || Ok(String::new()));
+        checks.add("informer-deployments.apps", move || match *seen.lock() {
+            true => Err("Forbidden: cannot list\n[+]forged".into()),
+            false => Ok("Live".into()),
+        });
+        (checks, broken)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_names_what_is_wrong_and_since_when() {
+        let (checks, broken) = checks();
+        checks.report("readyz", &[]);
+        tokio::time::advance(Duration::from_secs(34)).await;
+        let report = checks.report("readyz", &[]);
+        assert!(!report.ok);
+        assert_eq!(
+            report.text,
+            "[+]ping ok\n\
+             [-]informer-deployments.apps failed: Forbidden: cannot list [+]forged (for 34 s)\n\
+             readyz check failed\n"
+        );
+        *broken.lock() = false;
+        assert!(
+            checks.report("readyz", &[]).text.contains("[+]informer-deployments.apps ok: Live")
+        );
+        *broken.lock() = true;
+        assert!(!checks.report("readyz", &[]).text.contains("(for"), "counted anew");
+    }
+
+    #[test]
+    fn an_excluded_check_is_not_asked() {
+        let (checks, _) = checks();
+        let report = checks.report("readyz", &["informer-deployments.apps"]);
+        assert!(report.ok);
+        assert!(report.text.contains("[+]informer-deployments.apps excluded: ok"));
+    }
+
+    #[test]
+    fn one_check_can_be_asked_alone() {
+        let (checks, _) = checks();
+        assert_eq!(checks.one("ping"), Some(Report { ok: true, text: "ok".into() }));
+        assert!(!checks.one("informer-deployments.apps").unwrap().ok);
+        assert_eq!(checks.one("nothing"), None);
+    }
+}

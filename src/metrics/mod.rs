@@ -1,0 +1,40 @@
+//! What the operator shows of itself: numbers for Prometheus, health for the kubelet and people.
+//!
+//! Guarantees
+//! - Names, labels and meanings are those that dashboards of client-go and controller-runtime know
+//!   (`workqueue_*`, `controller_runtime_*`, `rest_client_*`, `leader_election_*`), and those that
+//!   client-go defines and never fills (`reflector_*`). What is only ours is `workload_operator_*`.
+//! - Prometheus text 0.0.4 and OpenMetrics 1.0.0 say the same; which is sent is the client's choice.
+//! - No object's name and no namespace is a label: the number of series does not grow with the
+//!   objects, and a scrape tells nobody what runs in the cluster.
+//! - Observing costs a short lock or an atomic and allocates at most a label; what has a present
+//!   value is read at the scrape instead.
+//! - The server answers GET and HEAD only, reads no body, and bounds headers, connections and the
+//!   life of each. A scrape that hangs holds up nobody else.
+//! - On request metrics go out over TLS 1.3 alone, with certificates that may be renewed while they
+//!   are used, and only to those whom the API server admits ([`Reviews`]); tokens are not kept.
+//! - [`Checks`] say of each check by name what is wrong and since when.
+
+mod text;
+mod labels;
+mod requests;
+mod queues;
+mod passes;
+mod watches;
+mod beside;
+mod process;
+mod registry;
+mod checks;
+mod guard;
+mod review;
+mod tls;
+mod server;
+
+pub use checks::{Check, Checks, Report};
+pub use guard::{Guard, Open, Refusal};
+pub use queues::QueueObserver;
+pub use registry::{Build, Metrics};
+pub use review::Reviews;
+pub use server::{Limits, Routes, Server};
+pub use text::Format;
+pub use tls::{Tls, TlsError};

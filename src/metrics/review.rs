@@ -1,0 +1,226 @@
+//! Asks the API server who may read the metrics, as controller-runtime's metrics server does:
+//! a TokenReview says who bears a token, a SubjectAccessReview whether they may.
+
+use std::collections::hash_map::RandomState;
+use std::future::Future;
+use std::hash::BuildHasher;
+use std::pin::Pin;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use super::guard::{Guard, Refusal};
+use crate::client::{Client, Error};
+use crate::object::{Kind, Meta, Nothing, Object, ObjectKey, Resource};
+
+/// For how long an answer is believed. A token that is revoked works for so much longer.
+const BELIEVED: Duration = Duration::from_secs(60);
+/// Answers that are remembered.
+const REMEMBERED: usize = 128;
+/// Questions under way at a time: whoever sends bad tokens has the API server asked no faster.
+const ASKING: usize = 2;
+
+/// Admits whoever the API server says may `get` the path `/metrics`.
+///
+/// Needs the rights to create `tokenreviews.authentication.k8s.io` and
+/// `subjectaccessreviews.authorization.k8s.io`. Answers are believed for a minute.
+pub struct Reviews {
+    client: Client,
+    /// By the hash of token and question: no token is kept. Two hashes with random keys, so that
+    /// nobody can find a second token for one.
+    known: Mutex<HashMap<(u64, u64), Answer>>,
+    hashers: [RandomState; 2],
+    asking: Semaphore,
+}
+
+/// When it was given, and what it was.
+type Answer = (Instant, Result<(), Refusal>);
+
+#[derive(Debug, Deserialize)]
+struct TokenReview {
+    #[serde(default)]
+    metadata: Meta,
+    #[serde(default)]
+    status: Identity,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Identity {
+    authenticated: bool,
+    user: User,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct User {
+    username: String,
+    uid: String,
+    groups: Vec<String>,
+    extra: Value,
+}
+
+#[derive(Debug, Deserialize)]
+struct AccessReview {
+    #[serde(default)]
+    metadata: Meta,
+    #[serde(default)]
+    status: Access,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Access {
+    allowed: bool,
+}
+
+impl Object for TokenReview {
+    type Keep = Nothing;
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+}
+
+impl Resource for TokenReview {
+    const KIND: Kind = Kind {
+        group: "authentication.k8s.io",
+        version: "v1",
+        kind: "TokenReview",
+        plural: "tokenreviews",
+        namespaced: false,
+    };
+}
+
+impl Object for AccessReview {
+    type Keep = Nothing;
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+}
+
+impl Resource for AccessReview {
+    const KIND: Kind = Kind {
+        group: "authorization.k8s.io",
+        version: "v1",
+        kind: "SubjectAccessReview",
+        plural: "subjectaccessreviews",
+        namespaced: false,
+    };
+}
+
+// === impl Reviews ===
+
+impl Reviews {
+    /// `client` must be one that asks no gate: a standby's metrics are read too.
+    pub fn new(client: Client) -> Reviews {
+        Reviews {
+            client,
+            known: Mutex::default(),
+            hashers: [RandomState::new(), RandomState::new()],
+            asking: Semaphore::new(ASKING),
+        }
+    }
+
+    async fn decide(&self, token: &str, verb: &str, path: &str) -> Result<(), Refusal> {
+        let question = (token, verb, path);
+        let key = (self.hashers[0].hash_one(question), self.hashers[1].hash_one(question));
+        if let Some(answer) = self.recall(key) {
+            return answer;
+        }
+        // Never closed.
+        let _turn = self.asking.acquire().await;
+        if let Some(answer) = self.recall(key) {
+            return answer;
+        }
+        let answer = self.ask(token, verb, path).await;
+        // What is not known now may be known in a moment.
+        if answer != Err(Refusal::Unknown) {
+            self.remember(key, answer);
+        }
+        answer
+    }
+
+    async fn ask(&self, token: &str, verb: &str, path: &str) -> Result<(), Refusal> {
+        let body = json!({"apiVersion": TokenReview::KIND.api_version(), "kind": "TokenReview",
+            "spec": {"token": token}});
+        let review: TokenReview = self.create(&body).await?;
+        let Identity { authenticated, user } = review.status;
+        if !authenticated || user.username.is_empty() {
+            return Err(Refusal::Unauthenticated);
+        }
+        let attributes = json!({"path": path, "verb": verb});
+        let body = json!({"apiVersion": AccessReview::KIND.api_version(),
+            "kind": "SubjectAccessReview", "spec": {"user": user.username, "uid": user.uid,
+            "groups": user.groups, "extra": user.extra, "nonResourceAttributes": attributes}});
+        let review: AccessReview = self.create(&body).await?;
+        if review.status.allowed { Ok(()) } else { Err(Refusal::Forbidden) }
+    }
+
+    async fn create<V: Resource>(&self, body: &Value) -> Result<V, Refusal> {
+        self.client.create(&ObjectKey::default(), body).await.map_err(|error| {
+            // Not the error itself: the API server's answer quotes the token.
+            let resource = V::KIND.resource();
+            match error {
+                Error::Api { code: 403, .. } => {
+                    tracing::error!(
+                        resource,
+                        "Cannot ask who may read metrics: apply artifacts/rbac/"
+                    );
+                }
+                _ => tracing::debug!(
+                    resource,
+                    code = error.code(),
+                    "Could not ask who may read metrics"
+                ),
+            }
+            Refusal::Unknown
+        })
+    }
+
+    fn recall(&self, key: (u64, u64)) -> Option<Result<(), Refusal>> {
+        let known = self.known.lock();
+        let (at, answer) = known.get(&key)?;
+        (at.elapsed() < BELIEVED).then_some(*answer)
+    }
+
+    fn remember(&self, key: (u64, u64), answer: Result<(), Refusal>) {
+        let mut known = self.known.lock();
+        if known.len() >= REMEMBERED {
+            known.retain(|_, (at, _)| at.elapsed() < BELIEVED);
+        }
+        // Still full of fresh ones: somebody tries tokens. They are asked about each time.
+        if known.len() < REMEMBERED {
+            known.insert(key, (Instant::now(), answer));
+        }
+    }
+}
+
+impl Guard for Reviews {
+    fn admit<'a>(
+        &'a self,
+        bearer: Option<&'a str>,
+        verb: &'a str,
+        path: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send + 'a>> {
+        Box::pin(async move {
+            match bearer {
+                Some(token) if !token.is_empty() => self.decide(token, verb, path).await,
+                _ => Err(Refusal::Unauthenticated),
+            }
+        })
+    }
+}
+
+impl std::fmt::Debug for Reviews {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reviews").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::client::Options;
+
+/// What the API server was asked.
+#[derive(Default)]
+struct Asked {
+    paths: Mutex<Vec<String>>,
+    broken: Mutex<bool>,
+}
+
+impl Asked {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let path = request.uri().path().to_owned();
+        let body = request.into_body().collect().await.unwrap().to_bytes();
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        self.paths.lock().push(path.clone());
+        let mut answer = body.clone();
+        answer["status"] = match path.as_str() {
+            "/apis/authentication.k8s.io/v1/tokenreviews" => match body["spec"]["token"].as_str() {
+                Some(name @ ("prometheus" | "stranger")) => json!({"authenticated": true,
+                    "user": {"username": name, "groups": ["g"], "extra": {"k": ["v"]}}}),
+                _ => json!({"error": "invalid bearer token"}),
+            },
+            _ => {
+                assert_eq!(body["spec"]["groups"], json!(["g"]));
+                assert_eq!(body["spec"]["extra"], json!({"k": ["v"]}));
+                let wanted = json!({"path": "/metrics", "verb": "get"});
+                assert_eq!(body["spec"]["nonResourceAttributes"], wanted);
+                json!({"allowed": body["spec"]["user"] == "prometheus"})
+            }
+        };
+        let mut response = Response::new(Full::new(answer.to_string().into()));
+        if *self.broken.lock() {
+            *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        }
+        response
+    }
+}
+
+async fn reviews() -> (Reviews, Arc<Asked>) {
+    let asked = Arc::new(Asked::default());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = asked.clone();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let server = server.clone();
+            let service = service_fn(move |request| {
+                let server = server.clone();
+                async move { Ok::<_, std::convert::Infallible>(server.answer(request).await) }
+            });
+            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+        }
+    });
+    let config = kube::Config::new(format!("http://{address}").parse().unwrap());
+    (Reviews::new(Client::new(config, Options::default()).unwrap()), asked)
+}
+
+#[tokio::test]
+async fn the_api_server_says_who_may_and_is_not_asked_again_at_once() {
+    let (reviews, asked) = reviews().await;
+    for (token, expected) in [
+        (Some("prometheus"), Ok(())),
+        (Some("stranger"), Err(Refusal::Forbidden)),
+        (Some("nonsense"), Err(Refusal::Unauthenticated)),
+        (Some(""), Err(Refusal::Unauthenticated)),
+        (None, Err(Refusal::Unauthenticated)),
+    ] {
+        for _ in 0..3 {
+            assert_eq!(reviews.admit(token, "get", "/metrics").await, expected, "{token:?}");
+        }
+    }
+    assert_eq!(asked.paths.lock().len(), 2 + 2 + 1, "each question once");
+}
+
+#[tokio::test]
+async fn an_answer_is_forgotten_after_a_minute() {
+    let (reviews, asked) = reviews().await;
+    reviews.admit(Some("prometheus"), "get", "/metrics").await.unwrap();
+    tokio::time::pause();
+    tokio::time::advance(BELIEVED).await;
+    tokio::time::resume();
+    reviews.admit(Some("prometheus"), "get", "/metrics").await.unwrap();
+    assert_eq!(asked.paths.lock().len(), 4);
+}
+
+#[tokio::test]
+async fn when_the_api_server_cannot_say_nobody_is_admitted_and_nothing_is_remembered() {
+    let (reviews, asked) = reviews().await;
+    *asked.broken.lock() = true;
+    let refused = reviews.admit(Some("prometheus"), "get", "/metrics").await;
+    assert_eq!(refused, Err(Refusal::Unknown));
+    *asked.broken.lock() = false;
+    assert_eq!(reviews.admit(Some("prometheus"), "get", "/metrics").await, Ok(()));
+}
+
+#[tokio::test]
+async fn no_token_is_kept_and_the_memory_is_bounded() {
+    let (reviews, _) = reviews().await;
+    for i in 0..2 * REMEMBERED {
+        let _ = reviews.admit(Some(&format!("guess-{i}")), "get", "/metrics").await;
+    }
+    assert_eq!(reviews.known.lock().len(), REMEMBERED);
+}

@@ -1,0 +1,275 @@
+//! HTTP for probes and scrapes.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue,
+    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Body;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::checks::{Checks, Report};
+use super::guard::{Guard, Refusal};
+use super::registry::Metrics;
+use super::text::Format;
+use super::tls::Tls;
+
+/// Time for the answer under way when a connection has lived long enough, or at the end.
+const LAST_ANSWER: Duration = Duration::from_secs(2);
+/// Pause after accepting failed: out of file descriptors, as a rule.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a server serves; what is absent is a 404.
+#[derive(Clone, Default)]
+pub struct Routes {
+    /// `/healthz`, `/livez`: whether the process should be restarted.
+    pub health: Option<Checks>,
+    /// `/readyz`: whether it does its work.
+    pub ready: Option<Checks>,
+    /// `/metrics`, and who may read them.
+    pub metrics: Option<(Arc<Metrics>, Arc<dyn Guard>)>,
+}
+
+/// Bounds of a server.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Connections at a time; more are closed at once. Default 32.
+    pub connections: usize,
+    /// Bytes of a request's line and headers, at least 8192. Default 8192.
+    pub header_bytes: usize,
+    /// Headers of a request. Default 64.
+    pub headers: usize,
+    /// Time for a request's headers, and for a connection to be idle. Default 10 s.
+    pub header_time: Duration,
+    /// Life of a connection. Default 60 s; a Prometheus that scrapes more often than that uses
+    /// one connection several times.
+    pub life: Duration,
+}
+
+/// Listens. One for health and one for metrics, so that scrapes cannot crowd out probes; or one
+/// for both.
+#[must_use = "nobody is answered until the server runs"]
+pub struct Server {
+    listener: TcpListener,
+    routes: Arc<Routes>,
+    limits: Limits,
+    tls: Option<Arc<Tls>>,
+}
+
+type Answer = Response<Full<Bytes>>;
+
+// === impl Limits ===
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 32,
+            header_bytes: 8192,
+            headers: 64,
+            header_time: Duration::from_secs(10),
+            life: Duration::from_secs(60),
+        }
+    }
+}
+
+// === impl Server ===
+
+impl Server {
+    /// Listens on `address`; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// When the address cannot be listened on: taken, or not of this host.
+    pub async fn bind(address: SocketAddr, routes: Routes, limits: Limits) -> io::Result<Server> {
+        let listener = TcpListener::bind(address).await?;
+        Ok(Server { listener, routes: Arc::new(routes), limits, tls: None })
+    }
+
+    /// The same, over TLS alone.
+    pub fn with_tls(self, tls: Tls) -> Server {
+        Server { tls: Some(Arc::new(tls)), ..self }
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// When the socket is broken.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers until `stop`. Readiness should be seen to end, so let it be one of the last to
+    /// stop.
+    pub async fn run(self, stop: impl Future<Output = ()> + Send) {
+        let Server { listener, routes, limits, tls } = self;
+        let permits = Arc::new(Semaphore::new(limits.connections));
+        let mut connections = JoinSet::new();
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                Some(_) = connections.join_next() => continue,
+                () = &mut stop => break,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    // Without a permit the stream is dropped, which closes it.
+                    let Ok(permit) = permits.clone().try_acquire_owned() else { continue };
+                    let (routes, limits, tls) = (routes.clone(), limits.clone(), tls.clone());
+                    connections.spawn(async move {
+                        match tls {
+                            None => serve(stream, routes, &limits).await,
+                            Some(tls) => {
+                                let hands = timeout(limits.header_time, tls.accept(stream));
+                                if let Ok(Ok(stream)) = hands.await {
+                                    serve(stream, routes, &limits).await;
+                                }
+                            }
+                        }
+                        drop(permit);
+                    });
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "Could not accept a connection");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        drop(listener);
+        let ended = async { while connections.join_next().await.is_some() {} };
+        // Dropping the set ends what is left.
+        drop(timeout(LAST_ANSWER, ended).await);
+    }
+}
+
+/// One connection, from its first byte to its end.
+async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+    routes: Arc<Routes>,
+    limits: &Limits,
+) {
+    let service = service_fn(move |request| {
+        let routes = routes.clone();
+        async move { Ok::<Answer, Infallible>(routes.answer(&request).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_time)
+        .max_headers(limits.headers)
+        .max_buf_size(limits.header_bytes.max(8192))
+        .half_close(false)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let result = tokio::select! {
+        result = &mut connection => result,
+        () = sleep(limits.life) => {
+            connection.as_mut().graceful_shutdown();
+            timeout(LAST_ANSWER, connection).await.unwrap_or(Ok(()))
+        }
+    };
+    if let Err(error) = result {
+        tracing::debug!(%error, "A connection for health or metrics broke");
+    }
+}
+
+// === impl Routes ===
+
+impl Routes {
+    async fn answer(&self, request: &Request<impl Body>) -> Answer {
+        // What is not read would be taken for the next request.
+        if !request.body().is_end_stream() {
+            let mut answer = plain(StatusCode::PAYLOAD_TOO_LARGE, "no body is accepted\n".into());
+            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            return answer;
+        }
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "GET or HEAD\n".into());
+            answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return answer;
+        }
+        let path = request.uri().path().trim_start_matches('/');
+        let (first, rest) = path.split_once('/').unwrap_or((path, ""));
+        let query = request.uri().query().unwrap_or_default();
+        let found = match (first, &self.health, &self.ready, &self.metrics) {
+            ("healthz" | "livez", Some(checks), ..) | ("readyz", _, Some(checks), _) => {
+                health(checks, first, rest, query)
+            }
+            ("metrics", _, _, Some((metrics, guard))) if rest.is_empty() => {
+                Some(scrape(metrics, &**guard, request).await)
+            }
+            _ => None,
+        };
+        found.unwrap_or_else(|| plain(StatusCode::NOT_FOUND, "not found\n".into()))
+    }
+}
+
+/// The answer of a probe: `ok`, or with `?verbose` or when something is wrong, all there is to
+/// say. `?exclude=NAME` may be repeated.
+fn health(checks: &Checks, title: &str, one: &str, query: &str) -> Option<Answer> {
+    let parameters = query.split('&').filter(|part| !part.is_empty());
+    let parameters = parameters.map(|part| part.split_once('=').unwrap_or((part, "")));
+    let exclude: Vec<&str> =
+        parameters.clone().filter(|(key, _)| *key == "exclude").map(|(_, name)| name).collect();
+    let verbose = parameters.clone().any(|(key, _)| key == "verbose");
+    let Report { ok, text } = match one {
+        "" => checks.report(title, &exclude),
+        name => checks.one(name)?,
+    };
+    Some(match (ok, verbose) {
+        (true, false) => plain(StatusCode::OK, "ok".into()),
+        (true, true) => plain(StatusCode::OK, text),
+        (false, _) => plain(StatusCode::SERVICE_UNAVAILABLE, text),
+    })
+}
+
+async fn scrape(metrics: &Metrics, guard: &dyn Guard, request: &Request<impl Body>) -> Answer {
+    let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let bearer = header(AUTHORIZATION).and_then(|value| value.split_once(' '));
+    let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let admitted = guard.admit(bearer.map(|(_, token)| token.trim()), "get", "/metrics").await;
+    if let Err(refusal) = admitted {
+        let code = match refusal {
+            Refusal::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Refusal::Forbidden => StatusCode::FORBIDDEN,
+            Refusal::Unknown => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        let mut answer = plain(code, format!("{refusal}\n"));
+        if code == StatusCode::UNAUTHORIZED {
+            answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        return answer;
+    }
+    let format = Format::accepted(header(ACCEPT).unwrap_or_default());
+    let mut answer = plain(StatusCode::OK, metrics.encode(format));
+    let kind = HeaderValue::from_static(format.content_type());
+    answer.headers_mut().insert(CONTENT_TYPE, kind);
+    answer
+}
+
+fn plain(code: StatusCode, text: String) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from(text)));
+    *answer.status_mut() = code;
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! TLS for the metrics.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{self, ServerConfig};
+use tokio_rustls::server::TlsStream;
+
+/// How often the files may be looked at. A certificate is renewed weeks before it ends.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// A certificate and its key, from files that may be renewed while they are used.
+pub struct Tls {
+    certificate: PathBuf,
+    key: PathBuf,
+    loaded: Mutex<Loaded>,
+}
+
+/// Why there is no TLS.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A file cannot be read.
+    #[error("{path} cannot be read")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// A file holds something else.
+    #[error("{path} holds no {what} in PEM")]
+    Pem {
+        /// Which.
+        path: PathBuf,
+        /// What it should hold.
+        what: &'static str,
+    },
+    /// The two do not go together, or are of an unknown sort.
+    #[error("the certificate and the key cannot be used")]
+    Unusable(#[from] rustls::Error),
+}
+
+struct Loaded {
+    acceptor: TlsAcceptor,
+    /// When the files were changed that `acceptor` was made of.
+    changed: [Option<SystemTime>; 2],
+    looked: Instant,
+}
+
+// === impl Tls ===
+
+impl Tls {
+    /// Reads a chain of certificates and a private key, both PEM.
+    ///
+    /// # Errors
+    /// When they cannot be read or do not go together.
+    pub fn load(certificate: &Path, key: &Path) -> Result<Tls, TlsError> {
+        let loaded = Loaded {
+            changed: [changed(certificate), changed(key)],
+            acceptor: acceptor(certificate, key)?,
+            looked: Instant::now(),
+        };
+        let loaded = Mutex::new(loaded);
+        Ok(Tls { certificate: certificate.to_owned(), key: key.to_owned(), loaded })
+    }
+
+    /// Shakes hands.
+    pub(super) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let acceptor = self.current();
+        acceptor.accept(stream).await
+    }
+
+    /// With what the files hold now. While they are not usable, as between the writing of one and
+    /// of the other, what was there before goes on.
+    fn current(&self) -> TlsAcceptor {
+        let mut loaded = self.loaded.lock();
+        if loaded.looked.elapsed() >= LOOK {
+            loaded.looked = Instant::now();
+            let now = [changed(&self.certificate), changed(&self.key)];
+            if now != loaded.changed {
+                match acceptor(&self.certificate, &self.key) {
+                    Ok(acceptor) => {
+                        (loaded.acceptor, loaded.changed) = (acceptor, now);
+                        tracing::debug!("The certificate of the metrics was renewed");
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "Could not load the renewed certificate");
+                    }
+                }
+            }
+        }
+        loaded.acceptor.clone()
+    }
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").field("certificate", &self.certificate).finish_non_exhaustive()
+    }
+}
+
+fn changed(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
+}
+
+fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
+    let read = |path: &Path| {
+        fs::read(path).map_err(|source| TlsError::File { path: path.to_owned(), source })
+    };
+    let pem = |path: &Path, what| TlsError::Pem { path: path.to_owned(), what };
+    let chain = CertificateDer::pem_slice_iter(&read(certificate)?)
+        .collect::<Result<Vec<_>, _>>()
+        .ok()
+        .filter(|chain| !chain.is_empty())
+        .ok_or_else(|| pem(certificate, "certificate"))?;
+    let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|_| pem(key, "private key"))?;
+    // TLS 1.3 alone: every Prometheus that is maintained speaks it.
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CERTIFICATE: &str = include_str!("tls/test-cert.pem");
+    const KEY: &str = include_str!("tls/test-key.pem");
+
+    fn files(certificate: &str, key: &str) -> (tempfile::TempDir, PathBuf, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
+        fs::write(&a, certificate).unwrap();
+        fs::write(&b, key).unwrap();
+        (folder, a, b)
+    }
+
+    fn refusal(certificate: &str, key: &str) -> String {
+        let (_folder, certificate, key) = files(certificate, key);
+        Tls::load(&certificate, &key).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_no_certificate_or_key_is_named() {
+        assert!(refusal("", KEY).ends_with("tls.crt holds no certificate in PEM"));
+        assert!(refusal(CERTIFICATE, CERTIFICATE).ends_with("tls.key holds no private key in PEM"));
+        let missing = Tls::load(Path::new("/no/such"), Path::new("/no/such")).unwrap_err();
+        assert_eq!(missing.to_string(), "/no/such cannot be read");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_renewed_certificate_is_used_and_a_broken_one_is_not() {
+        let (_folder, certificate, key) = files(CERTIFICATE, KEY);
+        let tls = Tls::load(&certificate, &key).unwrap();
+        let old = Arc::as_ptr(tls.current().config());
+        let modify = |text: &str, hours: u64| {
+            fs::write(&certificate, text).unwrap();
+            let time = SystemTime::now() + Duration::from_secs(3_600 * hours);
+            fs::File::open(&certificate).unwrap().set_modified(time).unwrap();
+        };
+        modify("broken", 1);
+        tokio::time::advance(LOOK).await;
+        assert_eq!(Arc::as_ptr(tls.current().config()), old, "a broken file changes nothing");
+        modify(CERTIFICATE, 2);
+        assert_eq!(Arc::as_ptr(tls.current().config()), old, "not looked at all the time");
+        tokio::time::advance(LOOK).await;
+        assert_ne!(Arc::as_ptr(tls.current().config()), old);
+    }
+}

@@ -1,0 +1,156 @@
+//! Labels and annotations.
+
+use std::fmt;
+
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::Text;
+
+/// A small sorted map of strings: labels, annotations, a selector. 16 bytes when empty, one
+/// allocation otherwise (a `BTreeMap` with one entry takes 544).
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Labels(Box<[(Text, Text)]>);
+
+impl Labels {
+    /// The value under `key`.
+    pub fn get(&self, key: &str) -> Option<&Text> {
+        let at = self.0.binary_search_by(|(k, _)| k.as_str().cmp(key)).ok()?;
+        Some(&self.0[at].1)
+    }
+
+    /// All pairs, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&Text, &Text)> {
+        self.0.iter().map(|(key, value)| (key, value))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether every pair of `self` is in `other`.
+    pub fn is_subset_of(&self, other: &Labels) -> bool {
+        self.iter().all(|(key, value)| other.get(key) == Some(value))
+    }
+
+    /// Decodes a JSON object, keeping the keys that `keep` accepts. `null` is empty.
+    pub(super) fn deserialize_kept<'de, D: Deserializer<'de>>(
+        deserializer: D,
+        keep: fn(&str) -> bool,
+    ) -> Result<Labels, D::Error> {
+        deserializer.deserialize_option(Kept(keep))
+    }
+}
+
+impl<K: Into<Text>, V: Into<Text>> FromIterator<(K, V)> for Labels {
+    /// Of equal keys the last one counts.
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Labels {
+        let mut pairs: Vec<(Text, Text)> =
+            pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+        pairs.reverse();
+        pairs.sort_by(|a, b| a.0.cmp(&b.0));
+        pairs.dedup_by(|later, earlier| later.0 == earlier.0);
+        Labels(pairs.into_boxed_slice())
+    }
+}
+
+impl Serialize for Labels {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (key, value) in self.iter() {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Labels {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Labels, D::Error> {
+        Labels::deserialize_kept(deserializer, |_| true)
+    }
+}
+
+/// Visits the map, and interns a key only if it is kept.
+#[derive(Clone, Copy)]
+struct Kept(fn(&str) -> bool);
+
+impl<'de> Visitor<'de> for Kept {
+    type Value = Labels;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of strings")
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Labels, E> {
+        Ok(Labels::default())
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Labels, E> {
+        Ok(Labels::default())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Labels, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
+        let mut kept: Vec<(Text, Text)> = Vec::new();
+        while let Some(key) = map.next_key_seed(self)? {
+            match key {
+                Some(key) => kept.push((key, map.next_value()?)),
+                None => drop(map.next_value::<serde::de::IgnoredAny>()?),
+            }
+        }
+        Ok(kept.into_iter().collect())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Kept {
+    type Value = Option<Text>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<Text>, D::Error> {
+        struct Key(fn(&str) -> bool);
+
+        impl Visitor<'_> for Key {
+            type Value = Option<Text>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_str<E: Error>(self, key: &str) -> Result<Option<Text>, E> {
+                Ok((self.0)(key).then(|| Text::new(key)))
+            }
+        }
+        deserializer.deserialize_str(Key(self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_equal_keys_the_last_one_counts() {
+        let labels: Labels = [("a", "1"), ("b", "2"), ("a", "3")].into_iter().collect();
+        assert_eq!(labels.get("a").unwrap(), "3");
+        assert_eq!(labels.len(), 2);
+    }
+
+    #[test]
+    fn null_is_an_empty_map() {
+        assert!(serde_json::from_str::<Labels>("null").unwrap().is_empty());
+    }
+
+    #[test]
+    fn labels_survive_the_wire() {
+        let labels: Labels = [("b", "2"), ("a", "1")].into_iter().collect();
+        let json = serde_json::to_string(&labels).unwrap();
+        assert_eq!(json, r#"{"a":"1","b":"2"}"#);
+        assert_eq!(serde_json::from_str::<Labels>(&json).unwrap(), labels);
+    }
+}

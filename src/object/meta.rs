@@ -1,0 +1,333 @@
+//! Object metadata.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::{Labels, ObjectKey, ResourceVersion, Text, Uid};
+
+/// Which labels and annotations a view keeps. The others are skipped while parsing.
+pub trait Keep: 'static {
+    /// Whether the label under `key` is kept.
+    fn label(key: &str) -> bool;
+    /// Whether the annotation under `key` is kept.
+    fn annotation(key: &str) -> bool;
+}
+
+/// Keeps no label and no annotation.
+#[derive(Debug, Clone, Copy)]
+pub enum Nothing {}
+
+/// Keeps every label and annotation.
+#[derive(Debug, Clone, Copy)]
+pub enum Everything {}
+
+/// The controller of an object: the one entry of `ownerReferences` with `controller: true`
+/// (metav1.GetControllerOf). Other owners are of no concern to a controller and are skipped.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Owner {
+    /// `group/version` of the owner.
+    pub api_version: Text,
+    /// Kind of the owner.
+    pub kind: Text,
+    /// Name of the owner, in the object's own namespace or cluster-scoped.
+    pub name: Text,
+    /// UID of the owner. A namesake with another UID is somebody else.
+    pub uid: Uid,
+}
+
+/// `metadata`, reduced to what controllers use.
+///
+/// An object that was read has a UID and a version. One that is to be created has neither, and
+/// they are left out when it is sent; set, they are preconditions of the write.
+pub struct Meta<K = Nothing> {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// Identity; [`Uid::NONE`] for an object not yet created.
+    pub uid: Uid,
+    /// Age; [`ResourceVersion::UNKNOWN`] for an object not yet created.
+    pub version: ResourceVersion,
+    /// Counts changes of the spec. 0 where the API server keeps none.
+    pub generation: i64,
+    /// Whether `deletionTimestamp` is set.
+    pub deleting: bool,
+    /// The controller, if there is one.
+    pub owner: Option<Owner>,
+    /// The labels that `K` keeps.
+    pub labels: Labels,
+    /// The annotations that `K` keeps.
+    pub annotations: Labels,
+    /// All finalizers, in order.
+    pub finalizers: Box<[Text]>,
+    keep: PhantomData<fn() -> K>,
+}
+
+// === impl Keep ===
+
+impl Keep for Nothing {
+    fn label(_: &str) -> bool {
+        false
+    }
+    fn annotation(_: &str) -> bool {
+        false
+    }
+}
+
+impl Keep for Everything {
+    fn label(_: &str) -> bool {
+        true
+    }
+    fn annotation(_: &str) -> bool {
+        true
+    }
+}
+
+// === impl Meta ===
+
+impl<K> Meta<K> {
+    /// Metadata of an object that is to be created under `key`.
+    pub fn named(key: ObjectKey) -> Meta<K> {
+        Meta {
+            key,
+            uid: Uid::NONE,
+            version: ResourceVersion::UNKNOWN,
+            generation: 0,
+            deleting: false,
+            owner: None,
+            labels: Labels::default(),
+            annotations: Labels::default(),
+            finalizers: Box::default(),
+            keep: PhantomData,
+        }
+    }
+
+    /// Whether the object is controlled by the one with this UID.
+    pub fn is_controlled_by(&self, uid: Uid) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.uid == uid)
+    }
+}
+
+impl<K> Default for Meta<K> {
+    fn default() -> Meta<K> {
+        Meta::named(ObjectKey::default())
+    }
+}
+
+impl<K> Clone for Meta<K> {
+    fn clone(&self) -> Meta<K> {
+        Meta {
+            key: self.key.clone(),
+            uid: self.uid,
+            version: self.version,
+            generation: self.generation,
+            deleting: self.deleting,
+            owner: self.owner.clone(),
+            labels: self.labels.clone(),
+            annotations: self.annotations.clone(),
+            finalizers: self.finalizers.clone(),
+            keep: PhantomData,
+        }
+    }
+}
+
+impl<K> fmt::Debug for Meta<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Meta")
+            .field("key", &self.key)
+            .field("uid", &self.uid)
+            .field("version", &self.version)
+            .field("generation", &self.generation)
+            .field("deleting", &self.deleting)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K> Serialize for Meta<K> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("name", self.key.name())?;
+        if !self.key.namespace().is_empty() {
+            map.serialize_entry("namespace", self.key.namespace())?;
+        }
+        if self.uid.is_some() {
+            map.serialize_entry("uid", &self.uid)?;
+        }
+        if self.version.is_known() {
+            map.serialize_entry("resourceVersion", &self.version)?;
+        }
+        if !self.labels.is_empty() {
+            map.serialize_entry("labels", &self.labels)?;
+        }
+        if !self.annotations.is_empty() {
+            map.serialize_entry("annotations", &self.annotations)?;
+        }
+        if let Some(owner) = &self.owner {
+            map.serialize_entry("ownerReferences", &[owner])?;
+        }
+        if !self.finalizers.is_empty() {
+            map.serialize_entry("finalizers", &self.finalizers)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de, K: Keep> Deserialize<'de> for Meta<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Meta<K>, D::Error> {
+        deserializer.deserialize_map(MetaVisitor(PhantomData))
+    }
+}
+
+#[derive(serde::Deserialize)]
+#[serde(field_identifier, rename_all = "camelCase")]
+enum Field {
+    Name,
+    Namespace,
+    Uid,
+    ResourceVersion,
+    Generation,
+    DeletionTimestamp,
+    OwnerReferences,
+    Labels,
+    Annotations,
+    Finalizers,
+    #[serde(other)]
+    Other,
+}
+
+struct MetaVisitor<K>(PhantomData<fn() -> K>);
+
+impl<'de, K: Keep> Visitor<'de> for MetaVisitor<K> {
+    type Value = Meta<K>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("object metadata")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Meta<K>, A::Error> {
+        let (mut name, mut namespace) = (None, None);
+        let mut meta = Meta::default();
+        while let Some(field) = map.next_key()? {
+            match field {
+                Field::Name => name = Some(map.next_value::<Text>()?),
+                Field::Namespace => namespace = Some(map.next_value::<Text>()?),
+                Field::Uid => meta.uid = map.next_value()?,
+                Field::ResourceVersion => meta.version = map.next_value()?,
+                Field::Generation => meta.generation = map.next_value()?,
+                Field::DeletionTimestamp => {
+                    meta.deleting = map.next_value::<Option<IgnoredAny>>()?.is_some();
+                }
+                Field::OwnerReferences => meta.owner = map.next_value::<Controller>()?.0,
+                Field::Labels => meta.labels = map.next_value_seed(Filtered(K::label))?,
+                Field::Annotations => {
+                    meta.annotations = map.next_value_seed(Filtered(K::annotation))?;
+                }
+                Field::Finalizers => {
+                    meta.finalizers = map.next_value::<Option<_>>()?.unwrap_or_default();
+                }
+                Field::Other => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        // A pod template or a list has metadata without a name; so the name may be empty here.
+        meta.key = ObjectKey::new(namespace.unwrap_or_default(), name.unwrap_or_default());
+        Ok(meta)
+    }
+}
+
+/// Labels of which some are kept.
+struct Filtered(fn(&str) -> bool);
+
+impl<'de> serde::de::DeserializeSeed<'de> for Filtered {
+    type Value = Labels;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Labels, D::Error> {
+        Labels::deserialize_kept(deserializer, self.0)
+    }
+}
+
+// === impl Owner ===
+
+impl Serialize for Owner {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(6))?;
+        map.serialize_entry("apiVersion", &self.api_version)?;
+        map.serialize_entry("kind", &self.kind)?;
+        map.serialize_entry("name", &self.name)?;
+        map.serialize_entry("uid", &self.uid)?;
+        // As metav1.NewControllerRef.
+        map.serialize_entry("controller", &true)?;
+        map.serialize_entry("blockOwnerDeletion", &true)?;
+        map.end()
+    }
+}
+
+/// The controller among the `ownerReferences`.
+struct Controller(Option<Owner>);
+
+impl<'de> Deserialize<'de> for Controller {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Controller, D::Error> {
+        #[derive(serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Reference {
+            api_version: Text,
+            kind: Text,
+            name: Text,
+            uid: Uid,
+            controller: Option<bool>,
+        }
+        let references = Option::<Vec<Reference>>::deserialize(deserializer)?.unwrap_or_default();
+        let controller = references.into_iter().find(|r| r.controller == Some(true));
+        Ok(Controller(controller.map(|Reference { api_version, kind, name, uid, .. }| Owner {
+            api_version,
+            kind,
+            name,
+            uid,
+        })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FULL: &str = r#"{
+        "name": "web", "namespace": "shop", "uid": "01234567-89ab-cdef-0123-456789abcdef",
+        "resourceVersion": "42", "generation": 3, "creationTimestamp": "2026-01-01T00:00:00Z",
+        "labels": {"app": "web", "tier": "x"}, "annotations": null,
+        "ownerReferences": [
+            {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "11111111-1111-1111-1111-111111111111"},
+            {"apiVersion": "g/v1", "kind": "App", "name": "web", "uid": "22222222-2222-2222-2222-222222222222",
+             "controller": true, "blockOwnerDeletion": true}],
+        "managedFields": [{"manager": "x", "fieldsV1": {"f:spec": {}}}], "finalizers": ["a/b"]}"#;
+
+    #[test]
+    fn metadata_is_reduced_to_what_controllers_use() {
+        let meta: Meta<Everything> = serde_json::from_str(FULL).unwrap();
+        assert_eq!(meta.key, ObjectKey::new("shop", "web"));
+        assert_eq!(meta.version, ResourceVersion::new(42));
+        assert_eq!((meta.generation, meta.deleting), (3, false));
+        assert_eq!(meta.labels.len(), 2);
+        assert_eq!(meta.owner.as_ref().unwrap().kind, "App", "only the controller is kept");
+        assert_eq!(&*meta.finalizers, [Text::new("a/b")]);
+    }
+
+    #[test]
+    fn a_view_keeps_only_the_labels_its_type_asks_for() {
+        let meta: Meta<Nothing> = serde_json::from_str(FULL).unwrap();
+        assert!(meta.labels.is_empty());
+    }
+
+    #[test]
+    fn an_object_to_be_created_is_sent_without_uid_and_version() {
+        let meta: Meta = Meta::named(ObjectKey::new("ns", "a"));
+        assert_eq!(serde_json::to_string(&meta).unwrap(), r#"{"name":"a","namespace":"ns"}"#);
+    }
+
+    #[test]
+    fn a_deletion_timestamp_of_null_is_none() {
+        let meta: Meta = serde_json::from_str(r#"{"name":"a","deletionTimestamp":null}"#).unwrap();
+        assert!(!meta.deleting);
+        let meta: Meta = serde_json::from_str(r#"{"name":"a","deletionTimestamp":"t"}"#).unwrap();
+        assert!(meta.deleting);
+    }
+}

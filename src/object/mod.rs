@@ -1,0 +1,31 @@
+//! What every Kubernetes object has, held in as few bytes as will do.
+//!
+//! Guarantees
+//! - [`Text`] is interned: equal strings share one allocation for as long as anybody holds one, so
+//!   the ten thousandth `app.kubernetes.io/name` costs a pointer.
+//! - [`Meta`] decodes `metadata` in one pass and never allocates for a field it does not keep;
+//!   `managedFields`, often the largest part of an object, is skipped while parsing.
+//! - Which labels and annotations stay is said by a type ([`Keep`]), once per view.
+//! - [`ResourceVersion`]s are ordered only when both are numbers (KEP-5504) and only within one
+//!   resource type; otherwise they compare as "cannot tell", never as a guess.
+//! - Nothing here panics on data from the API server: what cannot be represented is a decode error
+//!   that names the field.
+//!
+//! A *view* is a small struct with a [`Meta`] and just the fields its user reads or owns. It
+//! implements [`Object`] and, to be listed and watched, [`Resource`].
+
+mod text;
+mod uid;
+mod version;
+mod key;
+mod labels;
+mod meta;
+mod resource;
+
+pub use key::ObjectKey;
+pub use labels::Labels;
+pub use meta::{Everything, Keep, Meta, Nothing, Owner};
+pub use resource::{Kind, Object, Resource};
+pub use text::Text;
+pub use uid::{ParseUidError, Uid};
+pub use version::ResourceVersion;

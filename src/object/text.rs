@@ -1,0 +1,209 @@
+//! Interned strings.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock};
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use parking_lot::Mutex;
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::ser::{Serialize, Serializer};
+
+/// The table is swept of strings nobody holds when it has grown to this many, then whenever it
+/// has doubled since the last sweep: interning stays amortized O(1) and the table stays within
+/// twice what is alive.
+const FIRST_SWEEP: usize = 1024;
+
+static INTERNED: LazyLock<Mutex<Interner>> = LazyLock::new(Mutex::default);
+
+/// A string of which equal copies share one allocation.
+///
+/// Cloning costs a reference count. Two `Text`s are equal if their bytes are; because of the
+/// sharing that is nearly always one pointer comparison.
+#[derive(Clone, PartialOrd, Ord)]
+pub struct Text(Arc<str>);
+
+#[derive(Default)]
+struct Interner {
+    table: HashTable<Arc<str>>,
+    hasher: DefaultHashBuilder,
+    /// `table.len()` at which the next sweep is due.
+    sweep_at: usize,
+}
+
+// === impl Text ===
+
+impl Text {
+    /// The interned copy of `text`.
+    pub fn new(text: &str) -> Text {
+        Text(INTERNED.lock().intern(text))
+    }
+
+    /// The characters.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Deref for Text {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Text {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl AsRef<str> for Text {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for Text {
+    fn default() -> Text {
+        Text::new("")
+    }
+}
+
+impl PartialEq for Text {
+    fn eq(&self, other: &Text) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || *self.0 == *other.0
+    }
+}
+
+impl Eq for Text {}
+
+impl PartialEq<str> for Text {
+    fn eq(&self, other: &str) -> bool {
+        *self.0 == *other
+    }
+}
+
+impl PartialEq<&str> for Text {
+    fn eq(&self, other: &&str) -> bool {
+        *self.0 == **other
+    }
+}
+
+impl Hash for Text {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // As `str`, so that `Borrow<str>` holds.
+        self.0.hash(state);
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Text {
+        Text::new(text)
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Text {
+        Text::new(&text)
+    }
+}
+
+impl From<&String> for Text {
+    fn from(text: &String) -> Text {
+        Text::new(text)
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}
+
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
+        struct Interning;
+
+        impl Visitor<'_> for Interning {
+            type Value = Text;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            // Borrowed or not, the parser's own buffer is read: nothing is allocated for a
+            // string that is interned already.
+            fn visit_str<E: Error>(self, text: &str) -> Result<Text, E> {
+                Ok(Text::new(text))
+            }
+        }
+        deserializer.deserialize_str(Interning)
+    }
+}
+
+// === impl Interner ===
+
+impl Interner {
+    fn intern(&mut self, text: &str) -> Arc<str> {
+        let hash = self.hasher.hash_one(text);
+        if let Some(known) = self.table.find(hash, |known| **known == *text) {
+            return known.clone();
+        }
+        if self.table.len() >= self.sweep_at.max(FIRST_SWEEP) {
+            self.sweep();
+        }
+        let new: Arc<str> = Arc::from(text);
+        let hasher = &self.hasher;
+        self.table.insert_unique(hash, new.clone(), |known| hasher.hash_one(&**known));
+        new
+    }
+
+    /// Drops the strings that only the table holds. Nobody can take one meanwhile: the table is
+    /// the only way to one, and it is locked.
+    fn sweep(&mut self) {
+        self.table.retain(|known| Arc::strong_count(known) > 1);
+        self.sweep_at = 2 * self.table.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_strings_share_one_allocation() {
+        let (a, b) = (Text::new("memcached-sample"), Text::from(String::from("memcached-sample")));
+        assert!(Arc::ptr_eq(&a.0, &b.0));
+        assert_eq!(a, b);
+    }
+
+    #[test]
+    fn a_string_nobody_holds_leaves_the_table_at_the_next_sweep() {
+        let mut interner = Interner::default();
+        let kept = interner.intern("kept");
+        for i in 0..4 * FIRST_SWEEP {
+            drop(interner.intern(&format!("gone-{i}")));
+        }
+        assert!(interner.table.len() <= FIRST_SWEEP + 1, "{} strings left", interner.table.len());
+        assert!(Arc::ptr_eq(&kept, &interner.intern("kept")), "a held string was swept");
+    }
+
+    #[test]
+    fn escaped_json_decodes_to_the_text_it_means() {
+        let text: Text = serde_json::from_str(r#""a\nbé""#).unwrap();
+        assert_eq!(text, "a\nb\u{e9}");
+    }
+}

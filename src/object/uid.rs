@@ -1,0 +1,124 @@
+//! Object UIDs.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::ser::{Serialize, Serializer};
+
+/// An object's UID: a UUID in 16 bytes instead of a string of 36.
+///
+/// [`Uid::NONE`], all zero, is "not known yet": an object that was never at the API server.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Uid([u8; 16]);
+
+/// A UID that is no UUID. The API server makes every UID with `uuid.NewRandom`
+/// (k8s.io/apimachinery/pkg/util/uuid), so this means that something else answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a UID must be a UUID of the form 01234567-89ab-cdef-0123-456789abcdef")]
+pub struct ParseUidError;
+
+// === impl Uid ===
+
+impl Uid {
+    /// No UID: the object has not been created.
+    pub const NONE: Uid = Uid([0; 16]);
+
+    /// Whether this is a UID that the API server gave out.
+    pub fn is_some(self) -> bool {
+        self != Uid::NONE
+    }
+}
+
+impl FromStr for Uid {
+    type Err = ParseUidError;
+
+    fn from_str(text: &str) -> Result<Uid, ParseUidError> {
+        let bytes = text.as_bytes();
+        if bytes.len() != 36 {
+            return Err(ParseUidError);
+        }
+        let (mut uid, mut nibbles) = ([0u8; 16], 0);
+        for (at, &byte) in bytes.iter().enumerate() {
+            if matches!(at, 8 | 13 | 18 | 23) {
+                if byte != b'-' {
+                    return Err(ParseUidError);
+                }
+                continue;
+            }
+            let nibble = (byte as char).to_digit(16).ok_or(ParseUidError)? as u8;
+            uid[nibbles / 2] = uid[nibbles / 2] << 4 | nibble;
+            nibbles += 1;
+        }
+        Ok(Uid(uid))
+    }
+}
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, byte) in self.0.iter().enumerate() {
+            if matches!(at, 4 | 6 | 8 | 10) {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Uid {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Uid {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Uid, D::Error> {
+        struct Parsing;
+
+        impl Visitor<'_> for Parsing {
+            type Value = Uid;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a UUID")
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<Uid, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_str(Parsing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_printed_parses_to_the_same_uid(bytes: [u8; 16]) {
+            let uid = Uid(bytes);
+            prop_assert_eq!(uid.to_string().parse(), Ok(uid));
+        }
+
+        #[test]
+        fn no_string_makes_the_parser_panic(text in ".{0,40}") {
+            let _ = text.parse::<Uid>();
+        }
+    }
+
+    #[test]
+    fn a_uid_that_is_no_uuid_is_refused() {
+        for bad in
+            ["", "x", "01234567-89ab-cdef-0123-456789abcdeg", "0123456789abcdef0123456789abcdef"]
+        {
+            assert_eq!(bad.parse::<Uid>(), Err(ParseUidError), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Resource versions.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::num::NonZeroU64;
+
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::ser::{Serialize, Serializer};
+
+/// A resourceVersion as a number, or [`ResourceVersion::UNKNOWN`] where the server's is none.
+///
+/// KEP-5504 (stable in Kubernetes 1.35) makes them comparable as integers within one resource
+/// type, for built-in kinds and CRDs; etcd made it so before. They must never be compared across
+/// types: there is no order between them, which is why this type is not `Ord`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct ResourceVersion(Option<NonZeroU64>);
+
+impl ResourceVersion {
+    /// Not known, or not a number: nothing can be said of its age.
+    pub const UNKNOWN: ResourceVersion = ResourceVersion(None);
+
+    /// The version with this number; 0 is [`ResourceVersion::UNKNOWN`], as no object has it.
+    pub fn new(number: u64) -> ResourceVersion {
+        ResourceVersion(NonZeroU64::new(number))
+    }
+
+    /// Reads the API server's string. What is no positive integer is `UNKNOWN`, not an error:
+    /// the API says that clients must treat the string as opaque, so we do where we cannot order.
+    pub fn parse(text: &str) -> ResourceVersion {
+        ResourceVersion(text.parse().ok())
+    }
+
+    /// The number, if there is one.
+    pub fn number(self) -> Option<u64> {
+        self.0.map(NonZeroU64::get)
+    }
+
+    /// Whether `self` is surely newer than `other`. False when either is unknown.
+    pub fn is_newer_than(self, other: ResourceVersion) -> bool {
+        self.order(other) == Some(Ordering::Greater)
+    }
+
+    /// Whether `self` is surely older than `other`. False when either is unknown.
+    pub fn is_older_than(self, other: ResourceVersion) -> bool {
+        self.order(other) == Some(Ordering::Less)
+    }
+
+    /// Whether both are known and the same.
+    pub fn is_same_as(self, other: ResourceVersion) -> bool {
+        self.order(other) == Some(Ordering::Equal)
+    }
+
+    /// How the two are ordered, where both are known.
+    pub fn order(self, other: ResourceVersion) -> Option<Ordering> {
+        Some(self.0?.cmp(&other.0?))
+    }
+
+    /// Whether there is a number.
+    pub fn is_known(self) -> bool {
+        self.0.is_some()
+    }
+}
+
+impl fmt::Display for ResourceVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(number) => fmt::Display::fmt(&number, f),
+            None => f.write_str("unknown"),
+        }
+    }
+}
+
+impl fmt::Debug for ResourceVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for ResourceVersion {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Some(number) => serializer.collect_str(&number),
+            None => serializer.serialize_none(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ResourceVersion {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ResourceVersion, D::Error> {
+        struct Parsing;
+
+        impl Visitor<'_> for Parsing {
+            type Value = ResourceVersion;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a resourceVersion string")
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<ResourceVersion, E> {
+                Ok(ResourceVersion::parse(text))
+            }
+        }
+        deserializer.deserialize_str(Parsing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_ordered_as_integers_not_as_strings() {
+        assert!(ResourceVersion::parse("10").is_newer_than(ResourceVersion::parse("9")));
+    }
+
+    #[test]
+    fn what_is_not_a_number_is_neither_newer_nor_older_nor_the_same() {
+        let (opaque, known) = (ResourceVersion::parse("v1-abc"), ResourceVersion::new(7));
+        for (a, b) in [(opaque, known), (known, opaque), (opaque, opaque)] {
+            assert!(!a.is_newer_than(b) && !a.is_older_than(b) && !a.is_same_as(b));
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What is checked, and what was found.
+
+/// How a check came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Outcome {
+    Ok,
+    /// Works, but somebody should know.
+    Warn,
+    Fail,
+    /// Could not be looked at; the detail says why.
+    Skip,
+}
+
+/// A check with its result.
+#[derive(Debug)]
+pub(super) struct Finding {
+    pub(super) check: &'static Check,
+    pub(super) outcome: Outcome,
+    pub(super) detail: String,
+}
+
+/// A check. Its ID never changes its meaning.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Check {
+    pub(super) id: &'static str,
+    pub(super) title: &'static str,
+    /// What to do when it does not pass.
+    pub(super) hint: &'static str,
+    /// What happens otherwise.
+    pub(super) why: &'static str,
+}
+
+macro_rules! checks {
+    ($($id:ident: $title:literal, $hint:literal, $why:literal;)*) => {
+        $(pub(super) static $id: Check =
+            Check { id: stringify!($id), title: $title, hint: $hint, why: $why };)*
+        #[cfg(test)]
+        static ALL: &[&Check] = &[$(&$id),*];
+    };
+}
+
+checks! {
+    K001: "API server reachable",
+        "name a kubeconfig (--kubeconfig), and look whether kubectl version reaches the server",
+        "nothing else can be asked";
+    K002: "Kubernetes version supported (1.30 or newer)",
+        "upgrade the cluster",
+        "validation and watches rely on what older API servers do not have";
+    C001: "CRDs installed",
+        "workload-operator crds | kubectl apply --server-side -f -",
+        "without its CRD a kind does not exist";
+    C002: "CRDs are those of this binary",
+        "workload-operator crds | kubectl apply --server-side -f -",
+        "new fields would be dropped silently, and bounds not be enforced";
+    C003: "plural and short names are ours alone",
+        "write the name in full, for example kubectl get apps.app.example.com",
+        "kubectl takes one of the kinds that bear a name, and not always the same";
+    R001: "account has every right it needs",
+        "kubectl apply -k artifacts/rbac, and bind the role to the account in its namespaces",
+        "what is forbidden is not done, and the objects stay as they are";
+    R002: "account holds nothing dangerous beyond",
+        "take the right away from whichever role grants it",
+        "whoever takes the operator over could use it";
+    D001: "a valid object of each kind is accepted",
+        "look at the admission policies and webhooks that the message names",
+        "nobody can create that kind";
+    D002: "an invalid object of each kind is refused",
+        "apply the CRDs of this binary, and look for admission policies that change objects",
+        "what cannot work is told at once or never";
+    P001: "operator pods ready",
+        "kubectl describe pods -l app.kubernetes.io/name=workload-operator in its namespace",
+        "nobody works";
+    P002: "leader lease fresh",
+        "look at the operator's log: it cannot reach the API server, or no replica runs",
+        "without a leader nobody writes";
+    P003: "operator's namespace enforces Pod Security restricted",
+        "kubectl label namespace NAME pod-security.kubernetes.io/enforce=restricted",
+        "whoever may create pods there may use more than the operator needs";
+}
+
+impl Check {
+    pub(super) fn ok(&'static self, detail: impl Into<String>) -> Finding {
+        self.finding(Outcome::Ok, detail)
+    }
+
+    pub(super) fn warn(&'static self, detail: impl Into<String>) -> Finding {
+        self.finding(Outcome::Warn, detail)
+    }
+
+    pub(super) fn fail(&'static self, detail: impl Into<String>) -> Finding {
+        self.finding(Outcome::Fail, detail)
+    }
+
+    pub(super) fn skip(&'static self, detail: impl Into<String>) -> Finding {
+        self.finding(Outcome::Skip, detail)
+    }
+
+    /// What could not be asked: skipped if it is not allowed, else failed.
+    pub(super) fn unasked(&'static self, error: &crate::client::Error) -> Finding {
+        if error.is_forbidden() {
+            self.skip(format!("this account may not look: {error}"))
+        } else {
+            self.fail(error.to_string())
+        }
+    }
+
+    fn finding(&'static self, outcome: Outcome, detail: impl Into<String>) -> Finding {
+        Finding { check: self, outcome, detail: detail.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With `UPDATE_ARTIFACTS=1` the file is written instead.
+    #[test]
+    fn the_documentation_has_a_section_for_each() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/CHECKS.md");
+        let mut text = String::from(
+            "# What `workload-operator check` checks\n\n\
+             It changes nothing. Exit code 0: nothing failed; 1: a check failed; 2: the API server \
+             could not be\nasked. A check that the account may not carry out is skipped. Run as an \
+             administrator it sees all but\nthe operator's own rights; under the operator's \
+             ServiceAccount it sees those.\n",
+        );
+        for Check { id, title, hint, why } in ALL {
+            text.push_str(&format!("\n## {id}\n\n{title}. Otherwise {why}.\n\nTo fix: {hint}.\n"));
+        }
+        if std::env::var_os("UPDATE_ARTIFACTS").is_some() {
+            std::fs::write(file, &text).unwrap();
+        }
+        let there = std::fs::read_to_string(file).unwrap_or_default();
+        assert!(there == text, "docs/CHECKS.md is out of date: run hack/update-codegen.sh");
+    }
+
+    #[test]
+    fn every_check_has_an_id_of_its_own_and_says_what_to_do_and_why() {
+        let ids: std::collections::BTreeSet<_> = ALL.iter().map(|check| check.id).collect();
+        assert_eq!(ids.len(), ALL.len());
+        for check in ALL {
+            assert!(!check.hint.is_empty() && !check.why.is_empty(), "{}", check.id);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! R: what the account may do.
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use super::args::CheckArgs;
+use super::finding::{Finding, R001, R002};
+use crate::client::{Client, Error};
+use crate::object::Kind;
+
+const REVIEW: Kind = Kind {
+    group: "authorization.k8s.io",
+    version: "v1",
+    kind: "SelfSubjectAccessReview",
+    plural: "selfsubjectaccessreviews",
+    namespaced: false,
+};
+
+/// Verbs on one resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Right {
+    /// API group; empty for the core group.
+    pub group: &'static str,
+    /// Resource, with its subresource after a slash.
+    pub resource: &'static str,
+    /// What may be done.
+    pub verbs: &'static [&'static str],
+}
+
+/// What the operator needs wherever it works.
+pub const RIGHTS: &[Right] = &[
+    right("cache.example.com", "memcacheds", &["list", "watch", "patch"]),
+    right("mydomain.com", "genericdaemons", &["list", "watch"]),
+    right("app.example.com", "apps", &["list", "watch"]),
+    right("cache.example.com", "memcacheds/status", &["patch"]),
+    right("mydomain.com", "genericdaemons/status", &["patch"]),
+    right("app.example.com", "apps/status", &["patch"]),
+    right("cache.example.com", "memcacheds/finalizers", &["update"]),
+    right("mydomain.com", "genericdaemons/finalizers", &["update"]),
+    right("app.example.com", "apps/finalizers", &["update"]),
+    right("apps", "deployments", &["get", "list", "watch", "create", "patch"]),
+    right("apps", "daemonsets", &["get", "list", "watch", "create", "patch"]),
+    right("", "services", &["get", "list", "watch", "create", "patch", "delete"]),
+    right("", "pods", &["list", "watch"]),
+    right("events.k8s.io", "events", &["create", "patch"]),
+];
+
+/// What it needs of the Lease, in the namespace where it runs; `create` of any, the others of
+/// its own alone.
+pub const LEASE_RIGHTS: Right = right("coordination.k8s.io", "leases", &["create", "get", "patch"]);
+
+/// What gives power over a cluster, and what an operator that has it does not need.
+const DANGEROUS: &[Right] = &[
+    right("*", "*", &["*"]),
+    right("", "secrets", &["get", "list", "watch", "create", "update", "patch"]),
+    right("", "pods", &["create", "delete"]),
+    right("", "pods/exec", &["create"]),
+    right("", "serviceaccounts/token", &["create"]),
+    right("", "nodes", &["update", "patch", "delete"]),
+    right("", "nodes/proxy", &["get", "create"]),
+    right("", "users", &["impersonate"]),
+    right("", "groups", &["impersonate"]),
+    right("", "serviceaccounts", &["impersonate"]),
+    right("apps", "deployments", &["delete"]),
+    right("apps", "daemonsets", &["delete"]),
+    right("rbac.authorization.k8s.io", "clusterroles", &["escalate", "bind", "create", "patch"]),
+    right("rbac.authorization.k8s.io", "roles", &["escalate", "bind", "create", "patch"]),
+    right("rbac.authorization.k8s.io", "clusterrolebindings", &["create", "patch"]),
+    right("rbac.authorization.k8s.io", "rolebindings", &["create", "patch"]),
+    right("apiextensions.k8s.io", "customresourcedefinitions", &["create", "patch", "delete"]),
+    right("admissionregistration.k8s.io", "mutatingwebhookconfigurations", &["create", "patch"]),
+];
+
+const fn right(
+    group: &'static str,
+    resource: &'static str,
+    verbs: &'static [&'static str],
+) -> Right {
+    Right { group, resource, verbs }
+}
+
+pub(super) async fn findings(client: &Client, args: &CheckArgs) -> Vec<Finding> {
+    // An empty namespace means all of them.
+    let everywhere = [String::new()];
+    let namespaces =
+        if args.namespaces.is_empty() { &everywhere[..] } else { &args.namespaces[..] };
+    match administrator(client).await {
+        Err(error) => return vec![R001.fail(error.to_string()), R002.fail(error.to_string())],
+        Ok(true) => {
+            let who = "this account may do everything; run it under the operator's ServiceAccount";
+            return vec![R001.skip(who), R002.skip(who)];
+        }
+        Ok(false) => {}
+    }
+    let (mut missing, mut asked) = (Vec::new(), 0);
+    let needed = namespaces.iter().map(|namespace| (namespace, RIGHTS));
+    let lease = [LEASE_RIGHTS];
+    let lease = (&args.operator_namespace, &lease[..]);
+    for (namespace, rights) in needed.chain(std::iter::once(lease)) {
+        for (what, answer) in ask(client, namespace, rights).await {
+            asked += 1;
+            match answer {
+                Ok(true) => {}
+                Ok(false) => missing.push(what),
+                Err(error) => return vec![R001.unasked(&error), R002.unasked(&error)],
+            }
+        }
+    }
+    let mut beyond = Vec::new();
+    for namespace in namespaces {
+        let answers = ask(client, namespace, DANGEROUS).await;
+        beyond.extend(
+            answers.into_iter().filter(|(_, may)| matches!(may, Ok(true))).map(|(what, _)| what),
+        );
+    }
+    vec![
+        if missing.is_empty() {
+            R001.ok(format!("all {asked}"))
+        } else {
+            R001.fail(format!("may not {}", missing.join("; ")))
+        },
+        if beyond.is_empty() {
+            R002.ok("")
+        } else {
+            R002.fail(format!("may {}", beyond.join("; ")))
+        },
+    ]
+}
+
+async fn administrator(client: &Client) -> Result<bool, Error> {
+    may(client, "", &right("*", "*", &["*"]), "*").await
+}
+
+async fn ask(
+    client: &Client,
+    namespace: &str,
+    rights: &[Right],
+) -> Vec<(String, Result<bool, Error>)> {
+    let questions =
+        rights.iter().flat_map(|right| right.verbs.iter().map(move |verb| (right, verb)));
+    join_all(questions.map(|(right, verb)| async move {
+        let (group, dot) = (right.group, if right.group.is_empty() { "" } else { "." });
+        let place = if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
+        let what = format!("{verb} {}{dot}{group}{place}", right.resource);
+        (what, may(client, namespace, right, verb).await)
+    }))
+    .await
+}
+
+/// Whether this account may do `verb` in `namespace`, or everywhere without one.
+pub(super) async fn may(
+    client: &Client,
+    namespace: &str,
+    right: &Right,
+    verb: &str,
+) -> Result<bool, Error> {
+    let (resource, subresource) = right.resource.split_once('/').unwrap_or((right.resource, ""));
+    let named = *right == LEASE_RIGHTS && verb != "create";
+    let mut attributes = json!({
+        "namespace": namespace, "group": right.group, "resource": resource,
+        "subresource": subresource, "verb": verb,
+    });
+    if named {
+        attributes["name"] = "workload-operator".into();
+    }
+    let body = json!({
+        "apiVersion": REVIEW.api_version(), "kind": REVIEW.kind,
+        "spec": {"resourceAttributes": attributes},
+    });
+    let answer = client.review(&REVIEW, &body).await?;
+    Ok(answer["status"]["allowed"] == Value::Bool(true))
+}

@@ -1,0 +1,52 @@
+//! Why the operator did not run, or stopped.
+
+use crate::client;
+use crate::leader_election::ConfigError;
+use crate::metrics::TlsError;
+
+/// Why the operator did not run, or stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The log level is not understood.
+    #[error("{0}")]
+    Logs(String),
+    /// The threads could not be started.
+    #[error("cannot start: {0}")]
+    Runtime(#[source] std::io::Error),
+    /// The signal handlers could not be installed.
+    #[error("cannot listen to signals: {0}")]
+    Signals(#[source] std::io::Error),
+    /// No way to the API server.
+    #[error("{0}")]
+    Client(#[from] client::Error),
+    /// The durations of the leader election do not fit together.
+    #[error("the flags --leader-elect-… do not fit together: {0}")]
+    LeaderElection(#[from] ConfigError),
+    /// An address cannot be listened on.
+    #[error(
+        "cannot serve {what} on {address}: {source}; choose another --…-bind-address, or 0 for none"
+    )]
+    Listen {
+        /// Metrics or health.
+        what: &'static str,
+        /// Where.
+        address: std::net::SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The certificate of the metrics cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// Nothing could be printed.
+    #[error("cannot print: {0}")]
+    Print(#[source] std::io::Error),
+    /// A task that everything leans on died.
+    #[error("{name} died: {why}")]
+    Died {
+        /// Which.
+        name: String,
+        /// How.
+        why: String,
+    },
+}

@@ -1,0 +1,74 @@
+//! The only wiring: arguments, and who is connected to whom.
+//!
+//! Guarantees
+//! - Without a flag it finds its API server: a kubeconfig on a workstation, the ServiceAccount in
+//!   a pod.
+//! - Every kind waits for its own informers only: one that may not be listed, or whose CRD is
+//!   missing, keeps nobody else from working, and heals.
+//! - Nothing is reconciled before the initial lists are known, nor while another process leads.
+//! - SIGTERM and SIGINT end it in order: no pass begins, those under way end (bounded), Events are
+//!   sent, the lease is released, informers stop. A second signal ends it at once.
+//! - A task that everything leans on and that dies ends the process: better restarted than deaf.
+//!
+//! Exit codes of `run`: 0 ended in order; 1 could not start, or a task died (the last line says what);
+//! 2 wrong arguments; 130 and 143 a second SIGINT or SIGTERM.
+
+mod error;
+mod args;
+mod logs;
+mod crds;
+mod run;
+mod leading;
+mod tasks;
+mod servers;
+mod wiring;
+// Beside running it.
+pub mod check;
+pub mod status;
+mod manifests;
+
+pub use args::{BindAddress, Cli, Command, ControllerName, LogFormat, RunArgs};
+pub use error::Error;
+pub use run::run;
+
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+
+/// Everything the binary does.
+pub fn main(cli: Cli) -> ExitCode {
+    let outcome = match cli.command {
+        Some(Command::Crds) => crds::print().map(|()| ExitCode::SUCCESS),
+        Some(Command::Manifests { image }) => {
+            manifests::print(image.as_deref()).map(|()| ExitCode::SUCCESS)
+        }
+        Some(Command::Completions { shell }) => Ok(completions(shell)),
+        Some(Command::Status(args)) => asked(status::run(&args)),
+        Some(Command::Check(args)) => asked(check::run(&args)),
+        Some(Command::Run(args)) => start(*args).map(|()| ExitCode::SUCCESS),
+        None => start(cli.run).map(|()| ExitCode::SUCCESS),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("workload-operator: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Prints what a shell sources to complete our command line.
+fn completions(shell: clap_complete::Shell) -> ExitCode {
+    let name = "workload-operator";
+    clap_complete::generate(shell, &mut Cli::command(), name, &mut std::io::stdout());
+    ExitCode::SUCCESS
+}
+
+/// What a person asked once: no log lines beside the answer.
+fn asked(answer: impl Future<Output = Result<ExitCode, Error>>) -> Result<ExitCode, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(Error::Runtime)?.block_on(answer)
+}
+
+fn start(args: RunArgs) -> Result<(), Error> {
+    logs::init(&args.log_level, args.log_format).map_err(Error::Logs)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.map_err(Error::Runtime)?.block_on(run(args))
+}

@@ -1,0 +1,102 @@
+//! What the operator shows over HTTP: metrics, health, readiness.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::args::RunArgs;
+use super::error::Error;
+use super::tasks::Tasks;
+use crate::client::Client;
+use crate::informer::Informer;
+use crate::leader_election::{Leadership, Phase};
+use crate::metrics::{Checks, Guard, Limits, Metrics, Open, Reviews, Routes, Server, Tls};
+use crate::object::Resource;
+use crate::reflector::State;
+use crate::shutdown::Shutdown;
+
+/// Starts the servers that were asked for, each on its address; both on one if that is the same.
+/// They run until `stop`.
+pub(super) async fn start(
+    args: &RunArgs,
+    client: &Client,
+    (metrics, ready): (Arc<Metrics>, Checks),
+    tasks: &mut Tasks,
+    stop: &Shutdown,
+) -> Result<(), Error> {
+    let (scraped, probed) = (args.metrics_bind_address.0, args.health_probe_bind_address.0);
+    let health = Checks::default();
+    health.add("ping", || Ok(String::new()));
+    let tls = tls(args)?;
+    let guard: Arc<dyn Guard> =
+        if tls.is_some() { Arc::new(Reviews::new(client.clone())) } else { Arc::new(Open) };
+    let mut metrics = Routes { metrics: Some((metrics, guard)), ..Routes::default() };
+    let probes = Routes { health: Some(health), ready: Some(ready), metrics: None };
+    if scraped.is_some() && scraped == probed && scraped.is_some_and(|at| at.port() != 0) {
+        (metrics.health, metrics.ready) = (probes.health, probes.ready);
+    } else if let Some(address) = probed {
+        serve("health", address, probes, None, tasks, stop).await?;
+    }
+    if let Some(address) = scraped {
+        serve("metrics", address, metrics, tls, tasks, stop).await?;
+    }
+    Ok(())
+}
+
+fn tls(args: &RunArgs) -> Result<Option<Tls>, Error> {
+    match (&args.metrics_certificate, &args.metrics_key) {
+        (Some(certificate), Some(key)) => Ok(Some(Tls::load(certificate, key)?)),
+        _ => Ok(None),
+    }
+}
+
+async fn serve(
+    what: &'static str,
+    address: SocketAddr,
+    routes: Routes,
+    tls: Option<Tls>,
+    tasks: &mut Tasks,
+    stop: &Shutdown,
+) -> Result<(), Error> {
+    let refused = |source| Error::Listen { what, address, source };
+    let mut server = Server::bind(address, routes, Limits::default()).await.map_err(refused)?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    if let Some(tls) = tls {
+        server = server.with_tls(tls);
+    }
+    let address = server.address().map_err(refused)?;
+    tracing::info!("Serving {what} on {scheme}://{address}");
+    let stop = stop.requested();
+    tasks.start(format!("the {what} server"), async move {
+        server.run(stop).await;
+        Ok(())
+    });
+    Ok(())
+}
+
+/// Ready is who knows what there is: an informer that is not live is named, with the reason.
+pub(super) fn check_informer<V: Resource>(ready: &Checks, informer: &Informer<V>) {
+    let informer = informer.clone();
+    ready.add(format!("informer-{}", V::KIND.resource()), move || {
+        for (namespace, health) in informer.health() {
+            if health.state != State::Live {
+                let here = namespace.map(|name| format!(" in {name}")).unwrap_or_default();
+                let why = health.why.map(|why| format!(": {why}")).unwrap_or_default();
+                return Err(format!("{}{here}{why}", health.state.as_str()));
+            }
+        }
+        Ok(String::new())
+    });
+}
+
+/// A standby is ready: it takes over at once. That it does not lead is told, not held against it.
+pub(super) fn check_lease(ready: &Checks, leadership: &Leadership) {
+    let leadership = leadership.clone();
+    ready.add("lease", move || {
+        let status = leadership.status();
+        match (status.phase, status.problem) {
+            (_, Some(problem)) => Err(problem),
+            (Phase::Leading, None) => Ok("leading".to_owned()),
+            (_, None) => Ok(format!("standby of {}", status.holder.unwrap_or_default())),
+        }
+    });
+}

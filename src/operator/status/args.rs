@@ -1,0 +1,57 @@
+//! Flags of `status`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::object::{Kind, Resource};
+use crate::reconcilers::app::App;
+use crate::reconcilers::generic_daemon::GenericDaemon;
+use crate::reconcilers::memcached::Memcached;
+
+/// Whose status.
+#[derive(Debug, Clone, Args)]
+pub struct StatusArgs {
+    /// The kind.
+    pub kind: KindName,
+
+    /// The name.
+    pub name: String,
+
+    /// Its namespace.
+    #[arg(short, long, env = "NAMESPACE", value_name = "NAME", default_value = "default")]
+    pub namespace: String,
+
+    /// Where the API server is and who we are there; found as `run` finds it.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// The kubeconfig's context to use instead of its current one.
+    #[arg(long, env = "KUBE_CONTEXT", value_name = "NAME")]
+    pub context: Option<String>,
+}
+
+/// A kind, as kubectl's users name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lower")]
+pub enum KindName {
+    /// Memcached.
+    #[value(alias = "memcacheds", alias = "mc")]
+    Memcached,
+    /// GenericDaemon.
+    #[value(alias = "genericdaemons", alias = "gd")]
+    GenericDaemon,
+    /// App.
+    #[value(alias = "apps")]
+    App,
+}
+
+impl KindName {
+    pub(super) fn kind(self) -> Kind {
+        match self {
+            KindName::Memcached => Memcached::KIND,
+            KindName::GenericDaemon => GenericDaemon::KIND,
+            KindName::App => App::KIND,
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What an App needs. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::view::App;
+use crate::object::Text;
+use crate::reconcilers::child::Made;
+use crate::reconcilers::identity::Identity;
+use crate::reconcilers::service::{ServicePort, ServiceSpec, TargetPort};
+use crate::reconcilers::workload::{
+    Container, ContainerPort, DeploymentSpec, PodMeta, PodSpec, PodTemplate, Selector,
+};
+
+/// The children of an App.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Children {
+    /// Its pods.
+    pub deployment: Made<DeploymentSpec>,
+    /// How they are reached; none without ports.
+    pub service: Option<Made<ServiceSpec>>,
+}
+
+/// The children of `app`.
+pub fn desired(app: &App) -> Children {
+    let name = app.meta.key.name();
+    let image = &app.spec.image;
+    let identity = Identity { kind: "app", name, image: Some(image), more: Vec::new() };
+    let (labels, selector) = (identity.labels(), identity.selector());
+    let container = Container {
+        name: name.clone(),
+        image: image.clone(),
+        image_pull_policy: Text::new("IfNotPresent"),
+        ports: container_ports(&app.spec.ports),
+        env: app.spec.envs.clone(),
+        resources: app.spec.resources.clone(),
+        ..Container::default()
+    };
+    let deployment = DeploymentSpec {
+        replicas: app.spec.replicas,
+        selector: Selector { match_labels: selector.clone() },
+        strategy: None,
+        template: PodTemplate {
+            metadata: PodMeta { labels: labels.clone() },
+            spec: PodSpec { containers: [container].into(), ..PodSpec::default() },
+        },
+    };
+    let service = (!app.spec.ports.is_empty()).then(|| Made {
+        labels: labels.clone(),
+        spec: ServiceSpec {
+            // Somebody may make it another type by hand, and that stays; but a node port that the
+            // App asks for needs this one.
+            kind: Text::new(if app.spec.ports.iter().any(|p| p.node_port != 0) {
+                "NodePort"
+            } else {
+                ""
+            }),
+            cluster_ip: Text::default(),
+            selector,
+            ports: service_ports(&app.spec.ports),
+        },
+    });
+    Children { deployment: Made { labels, spec: deployment }, service }
+}
+
+/// The ports as the API wants them: with their protocol and, where there are several, a name.
+fn service_ports(ports: &[ServicePort]) -> Box<[ServicePort]> {
+    let taken: BTreeSet<&str> = ports.iter().map(|port| port.name.as_str()).collect();
+    let named = ports.iter().map(|port| {
+        let mut port = ServicePort { protocol: protocol(port), ..port.clone() };
+        if ports.len() > 1 && port.name.is_empty() {
+            port.name = free_name(&port, &taken);
+        }
+        port
+    });
+    named.collect()
+}
+
+/// `tcp-8080`, or if another port was given that name `tcp-8080-2`, and so on. Number and protocol
+/// are the port's own, so no two get the same, and no order of ports makes another name.
+fn free_name(port: &ServicePort, taken: &BTreeSet<&str>) -> Text {
+    let name = format!("{}-{}", port.protocol.to_lowercase(), port.port);
+    let candidates = std::iter::once(name.clone()).chain((2..).map(|n| format!("{name}-{n}")));
+    let free = candidates.into_iter().find(|name| !taken.contains(name.as_str())).map(Text::from);
+    free.expect("of infinitely many names one is not taken")
+}
+
+/// Where the container listens, by number and protocol. A target that is a name becomes the name
+/// of a port with the number of the Service's port; if several ports have that target, of the
+/// lowest.
+fn container_ports(ports: &[ServicePort]) -> Box<[ContainerPort]> {
+    let mut by_number: BTreeMap<(i32, Text), Text> = BTreeMap::new();
+    let mut named = BTreeSet::new();
+    let mut sorted: Vec<_> = ports.iter().collect();
+    sorted.sort_by_key(|port| (port.port, protocol(port)));
+    for port in sorted {
+        let (number, name) = match &port.target_port {
+            Some(TargetPort::Number(number)) => (*number, Text::default()),
+            Some(TargetPort::Name(name)) if !named.insert(name.clone()) => continue,
+            Some(TargetPort::Name(name)) => (port.port, name.clone()),
+            None => (port.port, Text::default()),
+        };
+        let known = by_number.entry((number, protocol(port))).or_default();
+        if !name.is_empty() {
+            *known = name;
+        }
+    }
+    let ports = by_number.into_iter();
+    ports
+        .map(|((container_port, protocol), name)| ContainerPort { container_port, protocol, name })
+        .collect()
+}
+
+/// The default of the schema where there is none.
+fn protocol(port: &ServicePort) -> Text {
+    if port.protocol.is_empty() { Text::new("TCP") } else { port.protocol.clone() }
+}

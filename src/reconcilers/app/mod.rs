@@ -1,0 +1,130 @@
+//! App: a Deployment and, while there are ports, a Service, both named as it.
+//!
+//! To be wired to
+//! - informer of [`App`]: enqueue the object itself;
+//! - informer of `Deployment`, of all that there are (a foreign one may have the name): enqueue
+//!   the controlling App (`enqueue::for_owner`), and what [`freed_name`] says, whoever made the
+//!   change;
+//! - informer of `Service`: the same.
+//!
+//! [`freed_name`]: super::freed_name
+
+mod view;
+mod desired;
+mod status;
+
+pub use desired::{Children, desired};
+pub use status::{of_deployment, status};
+pub use view::{App, Spec, Status};
+
+use super::condition::Time;
+use super::custom::{is_paused, is_told};
+use super::error::{Diagnosis, Error, diagnose};
+use super::hands::{Hands, Outcome, Parent, sooner};
+use super::reason::Reason;
+use super::service::{Service, ServiceSpec};
+use super::situation::Situation;
+use super::workload::Deployment;
+use crate::controller::{Action, Reconciler};
+use crate::object::ObjectKey;
+use crate::store::Store;
+
+/// The stores that the reconciler reads.
+#[derive(Clone)]
+pub struct Stores {
+    /// Apps.
+    pub apps: Store<App>,
+    /// Deployments.
+    pub deployments: Store<Deployment>,
+    /// Services.
+    pub services: Store<Service>,
+}
+
+/// Reconciles Apps.
+#[derive(Clone)]
+pub struct AppReconciler {
+    stores: Stores,
+    hands: Hands,
+}
+
+impl Reconciler for AppReconciler {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Error> {
+        let Some(app) = self.stores.apps.get(key) else { return Ok(Action::Done) };
+        let pass = if app.meta.deleting {
+            // The garbage collector does the rest.
+            Ok(Action::Done)
+        } else if is_paused(&app.meta) {
+            let Status { observed_generation, conditions, .. } = &app.status;
+            if is_told(&app.meta, *observed_generation, conditions) {
+                return Ok(Action::Done);
+            }
+            let parent = Parent::new(&*app);
+            let deployment = parent.own(&self.stores.deployments);
+            self.tell(&app, &parent, deployment.as_deref(), Situation::Paused)
+                .await
+                .map(|()| Action::Done)
+        } else {
+            self.bring_about(&app).await
+        };
+        match pass {
+            Err(error) if diagnose(&error.source) == Diagnosis::NamespaceGoing => Ok(Action::Done),
+            Err(error) => Err(error),
+            Ok(action) => Ok(action),
+        }
+    }
+}
+
+impl AppReconciler {
+    /// A reconciler over these stores.
+    pub fn new(stores: Stores, hands: Hands) -> AppReconciler {
+        AppReconciler { stores, hands }
+    }
+
+    async fn bring_about(&self, app: &App) -> Result<Action, Error> {
+        let parent = Parent::new(app);
+        let (hands, stores, children) = (&self.hands, &self.stores, desired(app));
+        let told = app.status.observed_generation == app.meta.generation;
+        let gone = stores.deployments.get(&parent.key).is_none()
+            || children.service.is_some() && stores.services.get(&parent.key).is_none();
+        if told && gone && !hands.is_still(&stores.apps, app, &app.status).await? {
+            return Ok(Action::Done);
+        }
+        let deployment = hands.settle(&parent, &stores.deployments, &children.deployment).await?;
+        let service: Option<Outcome<ServiceSpec>> = match &children.service {
+            Some(service) => Some(hands.settle(&parent, &stores.services, service).await?),
+            None => {
+                hands.remove(&parent, &stores.services, Reason::ServiceDeleted).await?;
+                None
+            }
+        };
+        let done = || Situation::Done(Reason::AsExpected, String::new());
+        let situation = deployment.situation(&parent, |child| of_deployment(app, child)).and(
+            service.as_ref().map_or_else(done, |service| service.situation(&parent, |_| done())),
+        );
+        let child = deployment.child(&parent, &stores.deployments);
+        self.tell(app, &parent, child.as_deref(), situation).await?;
+        let next = deployment.into_result()?;
+        Ok(sooner(next, service.map_or(Ok(Action::Done), Outcome::into_result)?))
+    }
+
+    /// Says how things stand now, if that is not what was said last.
+    async fn tell(
+        &self,
+        app: &App,
+        parent: &Parent,
+        deployment: Option<&Deployment>,
+        situation: Situation,
+    ) -> Result<(), Error> {
+        let now = status(app, deployment, &situation, Time::now());
+        if now != app.status {
+            self.hands.write_status(&self.stores.apps, app, &now).await?;
+        }
+        self.hands.tell_trouble(parent, &app.status.conditions, &situation);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

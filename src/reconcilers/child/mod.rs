@@ -1,0 +1,246 @@
+//! What a custom resource makes: children, as they are and as they ought to be.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use serde::de::{Deserialize, DeserializeOwned, Deserializer};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::applied::{self, APPLIED};
+use super::identity;
+use super::interned::{Interned, Interner};
+use super::reason::Reason;
+use crate::object::{Keep, Kind, Labels, Meta, Object, ObjectKey, Owner, Resource, Text, Uid};
+
+/// Stands for the object's own name in a [`Child`]'s labels and containers. So the children of
+/// all custom resources with the same spec share one copy. No name or label value can be this.
+const OWN_NAME: &str = "\0";
+
+/// The part of a child's `spec` that the operator sets and compares. Decoded from the wire it
+/// skips all else.
+pub trait ChildSpec:
+    Clone + Debug + Default + Eq + Hash + Serialize + DeserializeOwned + Send + Sync + 'static
+{
+    /// The kind of child.
+    const KIND: Kind;
+
+    /// Reasons of the Events that tell of a creation, a change, and a repair.
+    const REASONS: [Reason; 3];
+
+    /// What the operator reads of `status`.
+    type Status: Clone + Debug + Default + DeserializeOwned + Send + Sync + 'static;
+
+    /// Where equal ones are shared.
+    fn interner() -> &'static Interner<Made<Self>>;
+
+    /// The first field that `self` sets and `there` has otherwise. Lists with keys are compared by
+    /// key, quantities by value; what `self` does not set is of no account.
+    fn difference(&self, there: &Self) -> Option<&'static str>;
+
+    /// The first such field that cannot be changed on an object that exists.
+    fn immutable_difference(&self, there: &Self) -> Option<&'static str>;
+
+    /// JSON pointers, the last one first, to what `there` has and may not have beside what `self`
+    /// sets. Somebody else set it, so applying would leave it.
+    fn in_the_way(&self, there: &Self) -> Vec<String> {
+        let _ = there;
+        Vec::new()
+    }
+
+    /// With `from` replaced by `to` wherever the object's own name may stand.
+    fn renamed(self, from: &str, to: &str) -> Self;
+
+    /// Such that two which mean the same are equal.
+    fn normalised(self) -> Self {
+        self
+    }
+}
+
+/// All of a child that the operator sets.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Made<S> {
+    /// Labels of the child itself.
+    pub labels: Labels,
+    /// Its spec.
+    pub spec: S,
+}
+
+/// A child that exists, as far as the operator cares.
+#[derive(Debug, Clone)]
+pub struct Child<S: ChildSpec> {
+    /// Metadata; its labels are in `made`.
+    pub meta: Meta<Applied>,
+    /// What may have been set by the operator, with [`OWN_NAME`] for the child's name.
+    made: Interned<Made<S>>,
+    /// What Kubernetes says of it.
+    pub status: S::Status,
+}
+
+/// Keeps the labels that the operator sets, and the hash of what was applied.
+#[derive(Debug, Clone, Copy)]
+pub enum Applied {}
+
+/// What is to be done about a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// It is as desired.
+    Nothing,
+    /// There is none.
+    Create,
+    /// It is to be applied: another spec is wanted than last time.
+    Apply,
+    /// It is to be applied: somebody changed this field.
+    Restore(&'static str),
+    /// It is being deleted, or was made for a former custom resource of this name and will be.
+    Wait,
+    /// Somebody else's object has the name.
+    Taken,
+    /// This field is otherwise, and cannot be changed.
+    Immutable(&'static str),
+}
+
+/// Decides, without looking at anything else.
+pub fn decide<S: ChildSpec>(
+    owner: &Owner,
+    desired: &Made<S>,
+    there: Option<&Child<S>>,
+) -> Decision {
+    let Some(there) = there else { return Decision::Create };
+    if !there.meta.is_controlled_by(owner.uid) {
+        let of_a_namesake = there.meta.owner.as_ref().is_some_and(|other| {
+            (&other.api_version, &other.kind, &other.name)
+                == (&owner.api_version, &owner.kind, &owner.name)
+        });
+        return if of_a_namesake { Decision::Wait } else { Decision::Taken };
+    }
+    if there.meta.deleting {
+        return Decision::Wait;
+    }
+    let hash = desired.hash();
+    let desired = desired.clone().renamed(there.key().name(), OWN_NAME);
+    if let Some(field) = desired.spec.immutable_difference(&there.made.spec) {
+        return Decision::Immutable(field);
+    }
+    if there.meta.annotations.get(APPLIED).map(Text::as_str) != Some(&hash) {
+        return Decision::Apply;
+    }
+    match desired.difference(&there.made) {
+        Some(field) => Decision::Restore(field),
+        None => Decision::Nothing,
+    }
+}
+
+// === impl Made ===
+
+impl<S: ChildSpec> Made<S> {
+    /// What to send. With a UID, only to the object that has it.
+    pub fn to_apply(&self, key: &ObjectKey, owner: Owner, uid: Uid) -> impl Serialize + Sync {
+        let mut meta = Meta::named(key.clone());
+        meta.labels = self.labels.clone();
+        meta.annotations = [(APPLIED, self.hash())].into_iter().collect();
+        meta.owner = Some(owner);
+        meta.uid = uid;
+        Apply { meta, spec: self.spec.clone() }
+    }
+
+    /// JSON pointers to what is in the way in `there`; see [`ChildSpec::in_the_way`].
+    pub fn in_the_way(&self, there: &Child<S>) -> Vec<String> {
+        let desired = self.clone().renamed(there.key().name(), OWN_NAME);
+        desired.spec.in_the_way(&there.made.spec)
+    }
+
+    fn hash(&self) -> String {
+        applied::hash(&(&self.labels, self.spec.clone().normalised()))
+    }
+
+    fn difference(&self, there: &Made<S>) -> Option<&'static str> {
+        if !self.labels.is_subset_of(&there.labels) {
+            return Some("metadata.labels");
+        }
+        self.spec.difference(&there.spec)
+    }
+
+    fn renamed(self, from: &str, to: &str) -> Made<S> {
+        Made { labels: renamed(&self.labels, from, to), spec: self.spec.renamed(from, to) }
+    }
+}
+
+/// `labels` with the value `from` replaced by `to`.
+pub(super) fn renamed(labels: &Labels, from: &str, to: &str) -> Labels {
+    let to = Text::new(to);
+    let renamed = |value: &Text| if value == from { to.clone() } else { value.clone() };
+    labels.iter().map(|(key, value)| (key.clone(), renamed(value))).collect()
+}
+
+/// An object to be applied.
+#[derive(Debug)]
+struct Apply<S> {
+    meta: Meta<Applied>,
+    spec: S,
+}
+
+impl<S: ChildSpec> Serialize for Apply<S> {
+    fn serialize<Z: Serializer>(&self, serializer: Z) -> Result<Z::Ok, Z::Error> {
+        let mut map = serializer.serialize_map(Some(4))?;
+        map.serialize_entry("apiVersion", &S::KIND.api_version())?;
+        map.serialize_entry("kind", S::KIND.kind)?;
+        map.serialize_entry("metadata", &self.meta)?;
+        map.serialize_entry("spec", &self.spec)?;
+        map.end()
+    }
+}
+
+// === impl Child ===
+
+impl<S: ChildSpec> Child<S> {
+    /// Its spec, with [`OWN_NAME`] for the child's name.
+    pub(super) fn spec(&self) -> &S {
+        &self.made.spec
+    }
+
+    /// What may have been set by the operator, as it is on the wire.
+    pub fn made(&self) -> Made<S> {
+        Made::clone(&self.made).renamed(OWN_NAME, self.key().name())
+    }
+}
+
+impl<S: ChildSpec> Object for Child<S> {
+    type Keep = Applied;
+    fn meta(&self) -> &Meta<Applied> {
+        &self.meta
+    }
+}
+
+impl<S: ChildSpec> Resource for Child<S> {
+    const KIND: Kind = S::KIND;
+}
+
+impl<'de, S: ChildSpec> Deserialize<'de> for Child<S> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Child<S>, D::Error> {
+        #[derive(serde::Deserialize)]
+        struct Wire<S, T> {
+            metadata: Meta<Applied>,
+            #[serde(default)]
+            spec: S,
+            #[serde(default)]
+            status: T,
+        }
+        let Wire { metadata: mut meta, spec, status } =
+            Wire::<S, Option<S::Status>>::deserialize(deserializer)?;
+        let made = Made { labels: std::mem::take(&mut meta.labels), spec };
+        let made = S::interner().intern(made.renamed(meta.key.name(), OWN_NAME));
+        Ok(Child { meta, made, status: status.unwrap_or_default() })
+    }
+}
+
+impl Keep for Applied {
+    fn label(key: &str) -> bool {
+        identity::is_ours(key)
+    }
+    fn annotation(key: &str) -> bool {
+        key == APPLIED
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! Why a pass failed.
+
+use std::time::Duration;
+
+use super::reason::Reason;
+use crate::client;
+use crate::controller::{Class, Failure};
+use crate::object::ObjectKey;
+
+/// Why a pass failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {verb} {kind} {key}: {source}")]
+pub struct Error {
+    /// What was tried: `create`, `update`, …
+    pub verb: &'static str,
+    /// On which kind of object.
+    pub kind: &'static str,
+    /// On which object.
+    pub key: ObjectKey,
+    /// What the API server, or the way to it, said.
+    #[source]
+    pub source: Box<client::Error>,
+}
+
+/// What an error of the API server means here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Diagnosis {
+    /// There is no such object.
+    Gone,
+    /// The object is another one, or not as it was when this pass read it.
+    Conflict,
+    /// The namespace is being deleted: nothing can be made in it, and nothing has to be.
+    NamespaceGoing,
+    /// A person has to help: with a quota, rights, a policy, or the spec.
+    Refused(Reason),
+    /// The API server failed, and said so.
+    Failed,
+    /// No answer, or this process may not write.
+    Unknown,
+}
+
+/// What `error` means.
+pub fn diagnose(error: &client::Error) -> Diagnosis {
+    match error.code() {
+        None => Diagnosis::Unknown,
+        Some(404) => Diagnosis::Gone,
+        Some(409) => Diagnosis::Conflict,
+        Some(403) if error.is_namespace_terminating() => Diagnosis::NamespaceGoing,
+        Some(403) if error.is_quota_exceeded() => Diagnosis::Refused(Reason::QuotaExceeded),
+        Some(403) => Diagnosis::Refused(Reason::Forbidden),
+        Some(400 | 422) => Diagnosis::Refused(Reason::Invalid),
+        // 401 among them: the token was not renewed in time, which heals by itself.
+        Some(_) => Diagnosis::Failed,
+    }
+}
+
+impl Failure for Error {
+    fn class(&self) -> Class {
+        self.source.class()
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        self.source.retry_after()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(code: u16, reason: &str, message: &str) -> Class {
+        let source = client::Error::api(code, reason, message);
+        let source = Box::new(source);
+        Error { verb: "create", kind: "Deployment", key: ObjectKey::new("ns", "a"), source }.class()
+    }
+
+    #[test]
+    fn each_answer_has_the_class_that_helps() {
+        for (code, reason, message, expected) in [
+            (409, "Conflict", "", Class::Conflict),
+            (409, "AlreadyExists", "", Class::Conflict),
+            (404, "NotFound", "", Class::Conflict),
+            (403, "Forbidden", "exceeded quota: q", Class::Forbidden),
+            (403, "Forbidden", "cannot create resource", Class::Forbidden),
+            (422, "Invalid", "denied by policy", Class::Forbidden),
+            (401, "Unauthorized", "", Class::Transient),
+            (429, "TooManyRequests", "", Class::Transient),
+            (500, "InternalError", "failed calling webhook", Class::Transient),
+        ] {
+            assert_eq!(class(code, reason, message), expected, "{code} {reason} {message}");
+        }
+    }
+
+    #[test]
+    fn an_error_says_what_was_tried_and_what_the_server_said() {
+        let source = Box::new(client::Error::api(403, "Forbidden", "exceeded quota: q"));
+        let key = ObjectKey::new("ns", "a");
+        let error = Error { verb: "create", kind: "Deployment", key, source };
+        assert_eq!(error.to_string(), "cannot create Deployment ns/a: exceeded quota: q");
+        assert_eq!(diagnose(&error.source), Diagnosis::Refused(Reason::QuotaExceeded));
+    }
+}

@@ -1,0 +1,78 @@
+//! Objects for tests, by sentence.
+
+use serde_json::{Value, json};
+
+use super::child::{Child, ChildSpec, Made};
+use super::condition::{Condition, Status, Type};
+use crate::object::{ObjectKey, Owner, Resource, Uid};
+
+/// A UID that ends in `n`.
+pub(super) fn uid(n: u8) -> Uid {
+    format!("00000000-0000-4000-8000-0000000000{n:02x}").parse().unwrap()
+}
+
+/// A custom resource as the API server would give it, from a sample or any YAML.
+pub(super) fn custom<V: Resource>(yaml: &str) -> V {
+    let mut object: Value = serde_yaml_ng::from_str(yaml).unwrap();
+    let meta = object["metadata"].as_object_mut().unwrap();
+    for (key, value) in [
+        ("namespace", json!("default")),
+        ("uid", json!(uid(1))),
+        ("resourceVersion", json!("10")),
+        ("generation", json!(1)),
+    ] {
+        meta.entry(key).or_insert(value);
+    }
+    serde_json::from_value(object).unwrap()
+}
+
+/// What the API server sends of a child to which exactly `made` was applied for `parent`.
+pub(super) fn wire<S: ChildSpec, V: Resource>(parent: &V, made: &Made<S>) -> Value {
+    wire_owned(parent.key(), parent.as_owner(), made)
+}
+
+pub(super) fn wire_owned<S: ChildSpec>(key: &ObjectKey, owner: Owner, made: &Made<S>) -> Value {
+    let mut object = serde_json::to_value(made.to_apply(key, owner, uid(99))).unwrap();
+    object["metadata"]["resourceVersion"] = json!("20");
+    object["metadata"]["generation"] = json!(1);
+    object
+}
+
+/// `object` as the store holds it.
+pub(super) fn child<S: ChildSpec>(object: &Value) -> Child<S> {
+    serde_json::from_value(object.clone()).unwrap()
+}
+
+/// The status of a Deployment of which `n` replicas are there, up to date and available.
+pub(super) fn rolled_out(n: i32) -> Value {
+    let condition = |kind: &str, reason: &str| {
+        json!({ "type": kind, "status": "True", "reason": reason, "message": "m",
+                "lastTransitionTime": "2026-01-01T00:00:00Z" })
+    };
+    json!({
+        "observedGeneration": 1, "replicas": n, "updatedReplicas": n, "readyReplicas": n,
+        "availableReplicas": n,
+        "conditions": [
+            condition("Available", "MinimumReplicasAvailable"),
+            condition("Progressing", "NewReplicaSetAvailable"),
+        ],
+    })
+}
+
+/// Status, reason and message of the condition of this type.
+pub(super) fn condition(conditions: &[Condition], kind: Type) -> Option<(Status, &str, &str)> {
+    let condition = conditions.iter().find(|condition| condition.is(kind))?;
+    Some((condition.status, &condition.reason, &condition.message))
+}
+
+/// Compares with a file that is kept in the repository; `UPDATE_GOLDEN=1` writes it instead. A
+/// difference in a pod template means that a new release restarts pods.
+pub(super) fn assert_golden(file: &str, value: &Value) {
+    let path = format!("{}/src/reconcilers/golden/{file}", env!("CARGO_MANIFEST_DIR"));
+    let text = format!("{}\n", serde_json::to_string_pretty(value).unwrap());
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(kept == text, "{file} changed: pods would be restarted. Now:\n{text}");
+}

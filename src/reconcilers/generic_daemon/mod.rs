@@ -1,0 +1,118 @@
+//! GenericDaemon: a DaemonSet named as it.
+//!
+//! To be wired to
+//! - informer of [`GenericDaemon`]: enqueue the object itself;
+//! - informer of `DaemonSet`, of all that there are (a foreign one may have the name): enqueue
+//!   the controlling GenericDaemon (`enqueue::for_owner`), and what [`freed_name`] says, whoever
+//!   made the change.
+//!
+//! Nodes are not watched: the DaemonSet controller follows their labels, and its status tells.
+//!
+//! [`freed_name`]: super::freed_name
+
+mod view;
+mod desired;
+mod status;
+
+pub use desired::desired;
+pub use status::{of_daemon_set, status};
+pub use view::{GenericDaemon, Spec, Status};
+
+use super::condition::Time;
+use super::custom::{is_paused, is_told};
+use super::error::{Diagnosis, Error, diagnose};
+use super::hands::{Hands, Parent};
+use super::situation::Situation;
+use super::workload::DaemonSet;
+use crate::controller::{Action, Reconciler};
+use crate::object::ObjectKey;
+use crate::store::Store;
+
+/// The stores that the reconciler reads.
+#[derive(Clone)]
+pub struct Stores {
+    /// GenericDaemons.
+    pub daemons: Store<GenericDaemon>,
+    /// DaemonSets.
+    pub daemon_sets: Store<DaemonSet>,
+}
+
+/// Reconciles GenericDaemons.
+#[derive(Clone)]
+pub struct GenericDaemonReconciler {
+    stores: Stores,
+    hands: Hands,
+}
+
+impl Reconciler for GenericDaemonReconciler {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Error> {
+        let Some(daemon) = self.stores.daemons.get(key) else { return Ok(Action::Done) };
+        let pass = if daemon.meta.deleting {
+            // The garbage collector does the rest.
+            Ok(Action::Done)
+        } else if is_paused(&daemon.meta) {
+            let Status { observed_generation, conditions, .. } = &daemon.status;
+            if is_told(&daemon.meta, *observed_generation, conditions) {
+                return Ok(Action::Done);
+            }
+            let parent = Parent::new(&*daemon);
+            let daemon_set = parent.own(&self.stores.daemon_sets);
+            self.tell(&daemon, &parent, daemon_set.as_deref(), Situation::Paused)
+                .await
+                .map(|()| Action::Done)
+        } else {
+            self.bring_about(&daemon).await
+        };
+        match pass {
+            Err(error) if diagnose(&error.source) == Diagnosis::NamespaceGoing => Ok(Action::Done),
+            Err(error) => Err(error),
+            Ok(action) => Ok(action),
+        }
+    }
+}
+
+impl GenericDaemonReconciler {
+    /// A reconciler over these stores.
+    pub fn new(stores: Stores, hands: Hands) -> GenericDaemonReconciler {
+        GenericDaemonReconciler { stores, hands }
+    }
+
+    async fn bring_about(&self, daemon: &GenericDaemon) -> Result<Action, Error> {
+        let parent = Parent::new(daemon);
+        let told = daemon.status.observed_generation == daemon.meta.generation;
+        let gone = self.stores.daemon_sets.get(&parent.key).is_none();
+        if told
+            && gone
+            && !self.hands.is_still(&self.stores.daemons, daemon, &daemon.status).await?
+        {
+            return Ok(Action::Done);
+        }
+        let outcome =
+            self.hands.settle(&parent, &self.stores.daemon_sets, &desired(daemon)).await?;
+        let situation = outcome.situation(&parent, |child| of_daemon_set(daemon, child));
+        let child = outcome.child(&parent, &self.stores.daemon_sets);
+        self.tell(daemon, &parent, child.as_deref(), situation).await?;
+        outcome.into_result()
+    }
+
+    /// Says how things stand now, if that is not what was said last.
+    async fn tell(
+        &self,
+        daemon: &GenericDaemon,
+        parent: &Parent,
+        daemon_set: Option<&DaemonSet>,
+        situation: Situation,
+    ) -> Result<(), Error> {
+        let now = status(daemon, daemon_set, &situation, Time::now());
+        if now != daemon.status {
+            self.hands.write_status(&self.stores.daemons, daemon, &now).await?;
+        }
+        self.hands.tell_trouble(parent, &daemon.status.conditions, &situation);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,258 @@
+//! What carries out a decision: the only writer of children and status.
+//!
+//! Guarantees
+//! - A create makes nothing over what is there: a name that is taken is a conflict, and then the
+//!   API server itself is asked whose it is.
+//! - A change, a delete and a status mean the one object they were decided for; a namesake is a
+//!   conflict.
+//! - An Event is published after the write it tells of was acknowledged, once per write.
+//! - With somebody who undoes whatever it does the operator does not race: it restores a child a
+//!   few times a minute, and says so.
+//! - Trouble is published when it begins, not each time it is met again.
+
+mod contest;
+mod settling;
+mod outcome;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::json;
+
+use contest::Contests;
+pub use outcome::Outcome;
+pub(super) use outcome::sooner;
+use settling::Settling;
+
+use crate::client::{self, Client, Deletion, Preconditions};
+use crate::events::{self, Recorder, Regarding};
+use crate::object::{Meta, ObjectKey, Owner, Resource, Uid};
+use crate::reconcilers::child::{Child, ChildSpec, Made};
+use crate::reconcilers::condition::{Condition, Status, Type};
+use crate::reconcilers::error::{Diagnosis, Error, diagnose};
+use crate::reconcilers::reason::{Action, Reason};
+use crate::reconcilers::situation::Situation;
+use crate::store::Store;
+
+/// Writes for one controller. Cheap to clone.
+#[derive(Clone)]
+pub struct Hands {
+    client: Client,
+    recorder: Recorder,
+    contests: Arc<Contests>,
+}
+
+/// The custom resource in whose name something is written.
+#[derive(Debug, Clone)]
+pub struct Parent {
+    /// Its name, which its children bear too.
+    pub key: ObjectKey,
+    owner: Owner,
+    regarding: Regarding,
+}
+
+// === impl Parent ===
+
+impl Parent {
+    /// `object` as a parent.
+    pub fn new<V: Resource>(object: &V) -> Parent {
+        Parent {
+            key: object.key().clone(),
+            owner: object.as_owner(),
+            regarding: Regarding::object(object),
+        }
+    }
+
+    /// Its UID.
+    pub fn uid(&self) -> Uid {
+        self.owner.uid
+    }
+
+    /// Its child in `store`, if there is one that is its own.
+    pub fn own<S: ChildSpec>(&self, store: &Store<Child<S>>) -> Option<Arc<Child<S>>> {
+        store.get(&self.key).filter(|child| child.meta.is_controlled_by(self.uid()))
+    }
+}
+
+// === impl Hands ===
+
+impl Hands {
+    /// Hands that write with `client` and tell `recorder`.
+    pub fn new(client: Client, recorder: Recorder) -> Hands {
+        Hands { client, recorder, contests: Arc::default() }
+    }
+
+    /// Makes the child as `desired`, with at most the writes that takes.
+    ///
+    /// # Errors
+    /// When the pass cannot go on: somebody was faster, or the API server does not answer. What
+    /// the API server refuses is an [`Outcome`], as a person wants to know.
+    pub async fn settle<S: ChildSpec>(
+        &self,
+        parent: &Parent,
+        store: &Store<Child<S>>,
+        desired: &Made<S>,
+    ) -> Result<Outcome<S>, Error> {
+        match (Settling { hands: self, parent, store, desired }).settle().await {
+            Ok(outcome) => Ok(outcome),
+            Err(error) => match diagnose(&error.source) {
+                Diagnosis::Refused(_) | Diagnosis::Failed => Ok(Outcome::Failed(error)),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Deletes the child if it is the parent's.
+    ///
+    /// # Errors
+    /// When it is not gone and could not be deleted.
+    pub async fn remove<S: ChildSpec>(
+        &self,
+        parent: &Parent,
+        store: &Store<Child<S>>,
+        reason: Reason,
+    ) -> Result<(), Error> {
+        let Some(there) = store.get(&parent.key) else { return Ok(()) };
+        if !there.meta.is_controlled_by(parent.uid()) || there.meta.deleting {
+            return Ok(());
+        }
+        let Meta { uid, version, .. } = there.meta;
+        match self.client.delete::<Child<S>>(&parent.key, Preconditions { uid, version }).await {
+            Ok(Deletion::Final) => store.removed(&parent.key, uid),
+            Ok(Deletion::Started) => {}
+            Err(error) if diagnose(&error) == Diagnosis::Gone => {}
+            Err(source) => return Err(failed("delete", S::KIND.kind, &parent.key, source)),
+        }
+        let note = format!("Deleted {} {}", S::KIND.kind, parent.key.name());
+        self.tell(parent, events::Type::Normal, reason, Action::Delete, &note);
+        Ok(())
+    }
+
+    /// Writes the status. None if the object is gone.
+    ///
+    /// # Errors
+    /// When it could not be written.
+    pub async fn write_status<V: Resource>(
+        &self,
+        store: &Store<V>,
+        object: &V,
+        status: &(impl Serialize + Sync),
+    ) -> Result<Option<Arc<V>>, Error> {
+        // The version keeps the status of an object that is gone from its namesake: in a patch of
+        // the status the API server ignores a UID. It also keeps what was decided of an outdated
+        // spec from being said of the new one.
+        let version = object.meta().version;
+        let mut body = json!({ "status": status });
+        if version.is_known() {
+            body["metadata"] = json!({ "resourceVersion": version });
+        }
+        match self.client.patch_status::<V>(object.key(), &body).await {
+            Ok(object) => Ok(Some(store.wrote(object))),
+            Err(error) if diagnose(&error) == Diagnosis::Gone => Ok(None),
+            Err(source) => Err(failed("update the status of", V::KIND.kind, object.key(), source)),
+        }
+    }
+
+    /// Whether `object` is still there, as it was read: to be asked before a child that had been
+    /// there is made anew. The child may be gone because `object` is, which another watch tells,
+    /// perhaps later. `status` is the one it has, so that the API server has nothing to write: the
+    /// question is the version that goes with it.
+    ///
+    /// # Errors
+    /// A conflict if it was changed meanwhile, be it that its deletion began.
+    pub async fn is_still<V: Resource>(
+        &self,
+        store: &Store<V>,
+        object: &V,
+        status: &(impl Serialize + Sync),
+    ) -> Result<bool, Error> {
+        Ok(self.write_status(store, object, status).await?.is_some())
+    }
+
+    /// Carries out an RFC 6902 patch of `object`, if it is as it was read.
+    ///
+    /// # Errors
+    /// A conflict when it is not.
+    pub async fn patch_exactly<V: Resource>(
+        &self,
+        object: &V,
+        mut operations: Vec<serde_json::Value>,
+    ) -> Result<V, Error> {
+        let Meta { uid, version, .. } = object.meta();
+        let test = |path: &str, value| json!({ "op": "test", "path": path, "value": value });
+        if version.is_known() {
+            operations.insert(0, test("/metadata/resourceVersion", json!(version)));
+        }
+        operations.insert(0, test("/metadata/uid", json!(uid)));
+        let answer = self.client.json_patch(object.key(), &json!(operations)).await;
+        answer.map_err(|error| {
+            failed("update", V::KIND.kind, object.key(), conflict_if_test_failed(error))
+        })
+    }
+
+    /// Publishes an Event on the parent.
+    pub fn tell(
+        &self,
+        parent: &Parent,
+        kind: events::Type,
+        reason: Reason,
+        action: Action,
+        note: &str,
+    ) {
+        self.recorder.publish(&parent.regarding, kind, reason.as_str(), action.as_str(), note);
+    }
+
+    /// Publishes what is wrong, once: not if the conditions already said so.
+    pub fn tell_trouble(&self, parent: &Parent, before: &[Condition], situation: &Situation) {
+        let Some((reason, message)) = situation.trouble() else { return };
+        let known = before.iter().any(|condition| {
+            condition.is(Type::Degraded)
+                && condition.status == Status::True
+                && condition.reason == reason.as_str()
+        });
+        if !known {
+            self.tell(parent, events::Type::Warning, reason, Action::Reconcile, message);
+        }
+    }
+}
+
+fn failed(verb: &'static str, kind: &'static str, key: &ObjectKey, source: client::Error) -> Error {
+    Error { verb, kind, key: key.clone(), source: Box::new(source) }
+}
+
+/// A JSON patch whose `test` fails is answered with 422 (k8s.io/apiserver, endpoints/handlers), and
+/// so is one that would make the object invalid. Only the latter names fields.
+fn conflict_if_test_failed(error: client::Error) -> client::Error {
+    let names_a_field = matches!(&error, client::Error::Api { causes, .. }
+        if causes.iter().any(|cause| cause.starts_with("FieldValue")));
+    if error.is_invalid() && !names_a_field { as_conflict(error) } else { error }
+}
+
+fn as_conflict(error: client::Error) -> client::Error {
+    match error {
+        client::Error::Api { reason, message, causes, retry_after, .. } => {
+            client::Error::Api { code: 409, reason, message, causes, retry_after }
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_patch_that_would_be_invalid_is_refused_and_one_that_came_late_a_conflict() {
+        let invalid = |causes: &[&str]| client::Error::Api {
+            code: 422,
+            reason: "Invalid".to_owned(),
+            message: String::new(),
+            causes: causes.iter().map(|&cause| cause.to_owned()).collect(),
+            retry_after: None,
+        };
+        let late = conflict_if_test_failed(invalid(&[]));
+        assert_eq!(diagnose(&late), Diagnosis::Conflict);
+        let refused = conflict_if_test_failed(invalid(&["FieldValueRequired"]));
+        assert_eq!(diagnose(&refused), Diagnosis::Refused(Reason::Invalid));
+    }
+}

@@ -1,0 +1,109 @@
+//! What became of a child, and how things stand with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Parent;
+use crate::controller::Action;
+use crate::reconcilers::child::{Child, ChildSpec};
+use crate::reconcilers::error::{Diagnosis, Error, diagnose};
+use crate::reconcilers::reason::Reason;
+use crate::reconcilers::situation::Situation;
+use crate::store::Store;
+
+/// What became of a child.
+#[derive(Debug)]
+pub enum Outcome<S: ChildSpec> {
+    /// It is as desired.
+    Settled(Arc<Child<S>>),
+    /// A former one has to go first.
+    Waiting,
+    /// Somebody else's object has the name.
+    Taken,
+    /// It differs in this field, which cannot be changed.
+    Immutable(&'static str),
+    /// Somebody keeps changing this field; it is left as it is for so long.
+    Contested(&'static str, Duration),
+    /// The API server said no.
+    Failed(Error),
+}
+
+// === impl Outcome ===
+
+impl<S: ChildSpec> Outcome<S> {
+    /// How things stand with the child; `settled` says so of one that is as desired.
+    pub fn situation(
+        &self,
+        parent: &Parent,
+        settled: impl FnOnce(&Child<S>) -> Situation,
+    ) -> Situation {
+        let (kind, name) = (S::KIND.kind, parent.key.name());
+        let owner = &parent.owner;
+        match self {
+            Outcome::Settled(child) => settled(child),
+            Outcome::Waiting => Situation::Underway(
+                Reason::AwaitingDeletion,
+                format!("Waiting until the former {kind} {name} is deleted"),
+            ),
+            Outcome::Taken => Situation::Stalled(
+                Reason::ErrResourceExists,
+                format!(
+                    "{kind} {name} already exists and is not controlled by {} {}; delete or rename one of them",
+                    owner.kind, owner.name
+                ),
+            ),
+            Outcome::Immutable(field) => Situation::Stalled(
+                Reason::FieldImmutable,
+                format!(
+                    "{field} of {kind} {name} cannot be changed; delete the {kind} to have it made anew"
+                ),
+            ),
+            Outcome::Contested(field, _) => Situation::Troubled(
+                Reason::Contested,
+                format!(
+                    "Somebody keeps changing {field} of {kind} {name}; it is restored a few times a \
+                     minute only. kubectl get {} {name} -o yaml --show-managed-fields tells who it is",
+                    S::KIND.plural
+                ),
+            ),
+            Outcome::Failed(error) => match diagnose(&error.source) {
+                Diagnosis::Refused(reason) => Situation::Stalled(reason, error.to_string()),
+                _ => Situation::Troubled(Reason::ApiError, error.to_string()),
+            },
+        }
+    }
+
+    /// Why the child is not as desired, if the API server said so or the name is taken.
+    pub fn failure(&self, parent: &Parent) -> Option<String> {
+        let done = |_: &Child<S>| Situation::Done(Reason::AsExpected, String::new());
+        self.situation(parent, done).trouble().map(|(_, message)| message.to_owned())
+    }
+
+    /// The child as this pass saw it last, if it is the parent's own.
+    pub fn child(&self, parent: &Parent, store: &Store<Child<S>>) -> Option<Arc<Child<S>>> {
+        match self {
+            Outcome::Settled(child) => Some(child.clone()),
+            _ => parent.own(store),
+        }
+    }
+
+    /// What to do next; an error is to be retried by its class.
+    ///
+    /// # Errors
+    /// What the API server said.
+    pub fn into_result(self) -> Result<Action, Error> {
+        match self {
+            Outcome::Failed(error) => Err(error),
+            Outcome::Contested(_, wait) => Ok(Action::RequeueAfter(wait)),
+            _ => Ok(Action::Done),
+        }
+    }
+}
+
+/// The one of two that comes first.
+pub(in crate::reconcilers) fn sooner(one: Action, other: Action) -> Action {
+    match (one, other) {
+        (Action::RequeueAfter(a), Action::RequeueAfter(b)) => Action::RequeueAfter(a.min(b)),
+        (Action::Done, action) | (action, Action::Done) => action,
+    }
+}

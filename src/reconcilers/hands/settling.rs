@@ -1,0 +1,129 @@
+//! Making one child as desired.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{Hands, Outcome, Parent, as_conflict, failed};
+use crate::client;
+use crate::events;
+use crate::object::Uid;
+use crate::reconcilers::child::{Child, ChildSpec, Decision, Made, decide};
+use crate::reconcilers::error::{Diagnosis, Error, diagnose};
+use crate::reconcilers::reason::{Action, Reason};
+use crate::store::Store;
+
+/// Making one child as desired.
+pub(super) struct Settling<'a, S: ChildSpec> {
+    pub(super) hands: &'a Hands,
+    pub(super) parent: &'a Parent,
+    pub(super) store: &'a Store<Child<S>>,
+    pub(super) desired: &'a Made<S>,
+}
+
+impl<S: ChildSpec> Settling<'_, S> {
+    pub(super) async fn settle(&self) -> Result<Outcome<S>, Error> {
+        match self.store.get(&self.parent.key) {
+            None => self.create().await,
+            Some(there) => self.bring_about(there).await,
+        }
+    }
+
+    /// Creates it. If the name is taken, the store was behind: the API server itself is asked.
+    async fn create(&self) -> Result<Outcome<S>, Error> {
+        let (client, key) = (&self.hands.client, &self.parent.key);
+        let body = self.desired.to_apply(key, self.parent.owner.clone(), Uid::NONE);
+        match client.apply_new::<Child<S>>(key, &body).await {
+            Ok(child) => {
+                self.tell(S::REASONS[0], Action::Create, &format!("Created {}", self.name()));
+                Ok(Outcome::Settled(self.store.wrote(child)))
+            }
+            Err(error) if diagnose(&error) == Diagnosis::Conflict => {
+                let live = client.get::<Child<S>>(key).await;
+                let live = live.map_err(|error| failed("get", S::KIND.kind, key, error))?;
+                // Somebody else's is told by the watch, and is not for us to show before that.
+                let live = if live.meta.is_controlled_by(self.parent.uid()) {
+                    self.store.read(live)
+                } else {
+                    Arc::new(live)
+                };
+                self.bring_about(live).await
+            }
+            Err(error) => Err(failed("create", S::KIND.kind, key, error)),
+        }
+    }
+
+    /// Makes one that is there as desired.
+    async fn bring_about(&self, there: Arc<Child<S>>) -> Result<Outcome<S>, Error> {
+        match decide(&self.parent.owner, self.desired, Some(&there)) {
+            Decision::Nothing => Ok(Outcome::Settled(there)),
+            Decision::Wait => Ok(Outcome::Waiting),
+            Decision::Taken => Ok(Outcome::Taken),
+            Decision::Immutable(field) => Ok(Outcome::Immutable(field)),
+            // `decide` creates only where there is none.
+            Decision::Apply | Decision::Create => {
+                let child = self.apply(&there).await?;
+                self.tell(S::REASONS[1], Action::Update, &format!("Updated {}", self.name()));
+                Ok(child)
+            }
+            Decision::Restore(field) => {
+                let (contests, now) = (&self.hands.contests, Instant::now());
+                if let Err(wait) = contests.restore(S::KIND.kind, &self.parent.key, now) {
+                    return Ok(Outcome::Contested(field, wait));
+                }
+                let child = self.apply(&there).await?;
+                let note = format!("Restored {field} of {}, which was changed", self.name());
+                self.tell(S::REASONS[2], Action::Update, &note);
+                Ok(child)
+            }
+        }
+    }
+
+    async fn apply(&self, there: &Child<S>) -> Result<Outcome<S>, Error> {
+        let (client, key) = (&self.hands.client, &self.parent.key);
+        let body = self.desired.to_apply(key, self.parent.owner.clone(), there.meta.uid);
+        let mut answer = client.apply::<Child<S>>(key, &body).await.map_err(conflict_if_another);
+        let invalid = Diagnosis::Refused(Reason::Invalid);
+        if answer.as_ref().is_err_and(|error| diagnose(error) == invalid) {
+            match self.clear_the_way(there).await {
+                Ok(None) => {}
+                Ok(Some(_)) => {
+                    answer = client.apply(key, &body).await.map_err(conflict_if_another);
+                }
+                // Without what is in the way it would be invalid too: the first answer tells why
+                // what is wanted is.
+                Err(error) if diagnose(&error.source) == invalid => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let child = answer.map_err(|error| failed("update", S::KIND.kind, key, error))?;
+        let child = self.clear_the_way(&child).await?.unwrap_or(child);
+        Ok(Outcome::Settled(self.store.wrote(child)))
+    }
+
+    /// Removes what somebody else set and may not stay; none if there is nothing.
+    async fn clear_the_way(&self, there: &Child<S>) -> Result<Option<Child<S>>, Error> {
+        let pointers = self.desired.in_the_way(there);
+        if pointers.is_empty() {
+            return Ok(None);
+        }
+        let remove = |path: &String| json!({ "op": "remove", "path": path });
+        let operations = pointers.iter().map(remove).collect();
+        self.hands.patch_exactly(there, operations).await.map(Some)
+    }
+
+    fn tell(&self, reason: Reason, action: Action, note: &str) {
+        self.hands.tell(self.parent, events::Type::Normal, reason, action, note);
+    }
+
+    fn name(&self) -> String {
+        format!("{} {}", S::KIND.kind, self.parent.key.name())
+    }
+}
+
+/// Applying with the UID of another object is answered with 422, as a UID cannot be changed.
+fn conflict_if_another(error: client::Error) -> client::Error {
+    let another = error.is_invalid() && error.to_string().contains("metadata.uid: Invalid value");
+    if another { as_conflict(error) } else { error }
+}

@@ -1,0 +1,118 @@
+//! What a Memcached needs. Pure.
+
+use super::view::{DEFAULT_PORT, Memcached};
+use crate::object::{Labels, Text};
+use crate::reconcilers::child::Made;
+use crate::reconcilers::identity::{APP, Identity, MEMCACHED_CR};
+use crate::reconcilers::service::{ServicePort, ServiceSpec, TargetPort};
+use crate::reconcilers::workload::{
+    Amount, Capabilities, Container, ContainerPort, ContainerSecurity, DeploymentSpec, PodMeta,
+    PodSecurity, PodSpec, PodTemplate, RollingUpdate, Seccomp, Selector, Strategy,
+};
+
+/// `app.kubernetes.io/name`, the value of `app`, and the names of container and port.
+const MEMCACHED: &str = "memcached";
+/// Any user that is not root will do; this one is what its users know.
+const USER: i64 = 1001;
+
+/// The children of a Memcached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Children {
+    /// The instances.
+    pub deployment: Made<DeploymentSpec>,
+    /// By which clients find them.
+    pub service: Made<ServiceSpec>,
+}
+
+/// The children of `memcached` with this image.
+pub fn desired(memcached: &Memcached, image: &Text) -> Children {
+    let identity = identity(memcached, Some(image));
+    let labels = identity.labels();
+    let deployment = DeploymentSpec {
+        replicas: memcached.spec.size,
+        selector: Selector { match_labels: identity.selector() },
+        // Never more than asked for, not even between two templates.
+        strategy: Some(Strategy {
+            kind: Text::new("RollingUpdate"),
+            rolling_update: Some(RollingUpdate {
+                max_surge: Amount::Number(0),
+                max_unavailable: Amount::Number(1),
+            }),
+        }),
+        template: PodTemplate {
+            metadata: PodMeta { labels: labels.clone() },
+            spec: pod(memcached.spec.container_port, image),
+        },
+    };
+    Children {
+        deployment: Made { labels: labels.clone(), spec: deployment },
+        service: Made { labels, spec: service(memcached) },
+    }
+}
+
+/// The labels that select the pods.
+pub(super) fn selector(memcached: &Memcached) -> Labels {
+    identity(memcached, None).selector()
+}
+
+fn identity<'a>(memcached: &'a Memcached, image: Option<&'a Text>) -> Identity<'a> {
+    let name = memcached.meta.key.name();
+    // Its users know the pods by these two labels.
+    let more = vec![(APP, MEMCACHED), (MEMCACHED_CR, name.as_str())];
+    Identity { kind: MEMCACHED, name, image: image.map(Text::as_str), more }
+}
+
+/// One that Pod Security `restricted` admits.
+fn pod(port: i32, image: &Text) -> PodSpec {
+    let texts = |words: &[&str]| words.iter().map(|word| Text::new(word)).collect::<Vec<_>>();
+    let mut command = texts(&["memcached", "-m=64", "-o", "modern", "-v"]);
+    if port != DEFAULT_PORT {
+        command.extend([Text::new("-p"), Text::from(port.to_string())]);
+    }
+    let container = Container {
+        name: Text::new(MEMCACHED),
+        image: image.clone(),
+        image_pull_policy: Text::new("IfNotPresent"),
+        command: command.into(),
+        ports: [ContainerPort {
+            container_port: port,
+            protocol: Text::new("TCP"),
+            name: Text::new(MEMCACHED),
+        }]
+        .into(),
+        security_context: Some(Box::new(ContainerSecurity {
+            run_as_non_root: Some(true),
+            run_as_user: Some(USER),
+            allow_privilege_escalation: Some(false),
+            capabilities: Some(Capabilities { drop: texts(&["ALL"]).into() }),
+            ..ContainerSecurity::default()
+        })),
+        ..Container::default()
+    };
+    PodSpec {
+        containers: [container].into(),
+        security_context: Some(PodSecurity {
+            run_as_non_root: Some(true),
+            seccomp_profile: Some(Seccomp { kind: Text::new("RuntimeDefault") }),
+        }),
+        // memcached does not speak to the API server.
+        automount_service_account_token: Some(false),
+        ..PodSpec::default()
+    }
+}
+
+fn service(memcached: &Memcached) -> ServiceSpec {
+    ServiceSpec {
+        kind: Text::default(),
+        cluster_ip: Text::new("None"),
+        selector: selector(memcached),
+        ports: [ServicePort {
+            port: memcached.spec.container_port,
+            protocol: Text::new("TCP"),
+            name: Text::new(MEMCACHED),
+            target_port: Some(TargetPort::Name(Text::new(MEMCACHED))),
+            ..ServicePort::default()
+        }]
+        .into(),
+    }
+}

@@ -1,0 +1,234 @@
+//! Memcached: a Deployment and a headless Service, both named as it.
+//!
+//! To be wired to
+//! - informer of [`Memcached`]: enqueue the object itself;
+//! - informer of `Deployment`, of all that there are (a foreign one may have the name): enqueue
+//!   the controlling Memcached (`enqueue::for_owner`), and what [`freed_name`] says, whoever made
+//!   the change;
+//! - informer of `Service`: the same;
+//! - informer of [`Pod`], metadata only, with [`Pod::scope`] and [`Pod::index`]: enqueue
+//!   [`Pod::memcached`] (`enqueue::for_mapped`).
+//!
+//! [`freed_name`]: super::freed_name
+
+mod view;
+mod desired;
+mod status;
+
+pub use desired::{Children, desired};
+pub use status::{Found, finalizing, of_deployment, status};
+pub use view::{Memcached, Spec, Status};
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::Settings;
+use super::condition::Time;
+use super::custom::{is_paused, is_told};
+use super::error::{Diagnosis, Error, diagnose};
+use super::hands::{Hands, Parent, sooner};
+use super::pod::{BY_MEMCACHED, Pod};
+use super::reason::{Action as Act, Reason};
+use super::service::Service;
+use super::situation::Situation;
+use super::workload::Deployment;
+use crate::controller::{Action, Reconciler};
+use crate::events;
+use crate::object::{Object, ObjectKey, Text};
+use crate::store::Store;
+
+/// Removed by the operator once it has told that a Memcached is going.
+pub const FINALIZER: &str = "cache.example.com/finalizer";
+
+/// What is said when `MEMCACHED_IMAGE` is not set.
+const NO_IMAGE: &str = "Unable to find MEMCACHED_IMAGE environment variable with the image";
+
+/// The stores that the reconciler reads.
+#[derive(Clone)]
+pub struct Stores {
+    /// Memcacheds.
+    pub memcacheds: Store<Memcached>,
+    /// Deployments.
+    pub deployments: Store<Deployment>,
+    /// Services.
+    pub services: Store<Service>,
+    /// Pods of Memcacheds, with the index [`BY_MEMCACHED`].
+    pub pods: Store<Pod>,
+}
+
+/// Reconciles Memcacheds.
+#[derive(Clone)]
+pub struct MemcachedReconciler {
+    stores: Stores,
+    hands: Hands,
+    settings: Settings,
+}
+
+// === impl MemcachedReconciler ===
+
+impl Reconciler for MemcachedReconciler {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Error> {
+        let Some(memcached) = self.stores.memcacheds.get(key) else { return Ok(Action::Done) };
+        let pass = if memcached.meta.deleting {
+            self.finalize(&memcached).await.map(|()| Action::Done)
+        } else if is_paused(&memcached.meta) {
+            let Status { observed_generation, conditions, .. } = &memcached.status;
+            if is_told(&memcached.meta, *observed_generation, conditions) {
+                return Ok(Action::Done);
+            }
+            self.tell_only(&memcached, Situation::Paused, None).await.map(|()| Action::Done)
+        } else {
+            self.bring_about(&memcached).await
+        };
+        match pass {
+            Err(error) if diagnose(&error.source) == Diagnosis::NamespaceGoing => Ok(Action::Done),
+            Err(error) => Err(error),
+            Ok(action) => Ok(action),
+        }
+    }
+}
+
+impl MemcachedReconciler {
+    /// A reconciler over these stores.
+    pub fn new(stores: Stores, hands: Hands, settings: Settings) -> MemcachedReconciler {
+        MemcachedReconciler { stores, hands, settings }
+    }
+
+    async fn bring_about(&self, memcached: &Memcached) -> Result<Action, Error> {
+        let image = self.settings.memcached_image.as_ref().filter(|image| !image.is_empty());
+        let Some(image) = image else {
+            let situation = Situation::Stalled(Reason::ImageMissing, NO_IMAGE.to_owned());
+            self.tell_only(memcached, situation, Some(NO_IMAGE.to_owned())).await?;
+            return Ok(Action::Done);
+        };
+        let with_finalizer;
+        let memcached = if memcached.meta.finalizers.iter().any(|name| name == FINALIZER) {
+            memcached
+        } else {
+            with_finalizer = self.add_finalizer(memcached).await?;
+            &*with_finalizer
+        };
+        let (parent, children) = (Parent::new(memcached), desired(memcached, image));
+        let (hands, stores) = (&self.hands, &self.stores);
+        let told = memcached.status.observed_generation == memcached.meta.generation;
+        let gone = stores.deployments.get(&parent.key).is_none()
+            || stores.services.get(&parent.key).is_none();
+        if told && gone && !hands.is_still(&stores.memcacheds, memcached, &memcached.status).await?
+        {
+            return Ok(Action::Done);
+        }
+        let deployment = hands.settle(&parent, &stores.deployments, &children.deployment).await?;
+        let service = hands.settle(&parent, &stores.services, &children.service).await?;
+        let nodes = self.nodes(memcached);
+        let situation = deployment
+            .situation(&parent, |child| of_deployment(memcached, child, nodes.len()))
+            .and(
+                service.situation(&parent, |_| Situation::Done(Reason::AsExpected, String::new())),
+            );
+        let failure = deployment.failure(&parent);
+        let child = deployment.child(&parent, &stores.deployments);
+        let found = Found { deployment: child.as_deref(), nodes, situation, failure };
+        self.tell(memcached, &parent, found).await?;
+        Ok(sooner(deployment.into_result()?, service.into_result()?))
+    }
+
+    /// Tells that the Memcached is going, then lets it go. Its children are left to the garbage
+    /// collector. Paused or not: a deletion is never held up.
+    async fn finalize(&self, memcached: &Memcached) -> Result<(), Error> {
+        let Some(at) = memcached.meta.finalizers.iter().position(|name| name == FINALIZER) else {
+            return Ok(());
+        };
+        let store = &self.stores.memcacheds;
+        let mut told = None;
+        if finalizing(memcached, true, Time::now()) != memcached.status {
+            let begun = finalizing(memcached, false, Time::now());
+            let Some(begun) = self.hands.write_status(store, memcached, &begun).await? else {
+                return Ok(());
+            };
+            let key = memcached.key();
+            let note = format!(
+                "Custom Resource {} is being deleted from the namespace {}",
+                key.name(),
+                key.namespace()
+            );
+            let (parent, warning) = (Parent::new(memcached), events::Type::Warning);
+            self.hands.tell(&parent, warning, Reason::Deleting, Act::Finalize, &note);
+            let accomplished = finalizing(&begun, true, Time::now());
+            told = self.hands.write_status(store, &*begun, &accomplished).await?;
+            if told.is_none() {
+                return Ok(());
+            }
+        }
+        let memcached = told.as_deref().unwrap_or(memcached);
+        let path = format!("/metadata/finalizers/{at}");
+        let operations = vec![
+            json!({ "op": "test", "path": path, "value": FINALIZER }),
+            json!({ "op": "remove", "path": path }),
+        ];
+        match self.hands.patch_exactly(memcached, operations).await {
+            Ok(left) if left.meta.finalizers.is_empty() => {
+                store.removed(left.key(), left.uid());
+                Ok(())
+            }
+            Ok(left) => {
+                store.wrote(left);
+                Ok(())
+            }
+            Err(error) if diagnose(&error.source) == Diagnosis::Gone => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn add_finalizer(&self, memcached: &Memcached) -> Result<Arc<Memcached>, Error> {
+        let operation = if memcached.meta.finalizers.is_empty() {
+            json!({ "op": "add", "path": "/metadata/finalizers", "value": [FINALIZER] })
+        } else {
+            json!({ "op": "add", "path": "/metadata/finalizers/-", "value": FINALIZER })
+        };
+        let answer = self.hands.patch_exactly(memcached, vec![operation]).await?;
+        Ok(self.stores.memcacheds.wrote(answer))
+    }
+
+    /// Says how things stand now, if that is not what was said last.
+    async fn tell(
+        &self,
+        memcached: &Memcached,
+        parent: &Parent,
+        found: Found<'_>,
+    ) -> Result<(), Error> {
+        let situation = found.situation.clone();
+        let now = status(memcached, found, Time::now());
+        if now != memcached.status {
+            self.hands.write_status(&self.stores.memcacheds, memcached, &now).await?;
+        }
+        self.hands.tell_trouble(parent, &memcached.status.conditions, &situation);
+        Ok(())
+    }
+
+    /// Says so of a Memcached for which nothing else is written.
+    async fn tell_only(
+        &self,
+        memcached: &Memcached,
+        situation: Situation,
+        failure: Option<String>,
+    ) -> Result<(), Error> {
+        let parent = Parent::new(memcached);
+        let deployment = parent.own(&self.stores.deployments);
+        let nodes = self.nodes(memcached);
+        let found = Found { deployment: deployment.as_deref(), nodes, situation, failure };
+        self.tell(memcached, &parent, found).await
+    }
+
+    fn nodes(&self, memcached: &Memcached) -> Vec<Text> {
+        let key = memcached.key();
+        let pods = self.stores.pods.by_index(BY_MEMCACHED, &key.to_string());
+        let serving = pods.iter().filter(|pod| pod.serves(key.name()));
+        serving.map(|pod| pod.key().name().clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! What to say of a Memcached. Pure.
+
+use super::desired::selector;
+use super::view::{Memcached, Status};
+use crate::object::Text;
+use crate::reconcilers::condition::{self, Time, Type, Wanted, settle};
+use crate::reconcilers::identity::selector_text;
+use crate::reconcilers::reason::Reason;
+use crate::reconcilers::situation::Situation;
+use crate::reconcilers::workload::Deployment;
+
+/// So many pods are named at most: as many as the schema takes, five times what a Memcached may
+/// have.
+const MAX_NODES: usize = 16;
+
+/// What a pass found.
+#[derive(Debug)]
+pub struct Found<'a> {
+    /// The Deployment, if it is the Memcached's own.
+    pub deployment: Option<&'a Deployment>,
+    /// The names of its pods.
+    pub nodes: Vec<Text>,
+    /// How things stand.
+    pub situation: Situation,
+    /// Why the Deployment is not as desired, if so.
+    pub failure: Option<String>,
+}
+
+/// How things stand with a Deployment that is as desired.
+pub fn of_deployment(memcached: &Memcached, deployment: &Deployment, nodes: usize) -> Situation {
+    let size = memcached.spec.size;
+    let rollout = crate::reconcilers::workload::Rollout::of_deployment(deployment);
+    let done = if usize::try_from(size).is_ok_and(|size| nodes != size) {
+        // Ready promises that `nodes` is complete, and that no more run than asked for; the pods
+        // are told apart from the Deployment, whose counts lag.
+        let message = format!("{nodes} of {size} pods are listed in nodes");
+        Situation::Underway(Reason::RollingOut, message)
+    } else if size == 0 {
+        Situation::Done(Reason::ScaledToZero, "No replica is wanted".to_owned())
+    } else {
+        Situation::Done(Reason::AllReplicasReady, format!("All {size} replicas are ready"))
+    };
+    Situation::of_rollout(rollout, done)
+}
+
+/// The status to store.
+pub fn status(memcached: &Memcached, found: Found<'_>, now: Time) -> Status {
+    let generation = memcached.meta.generation;
+    let mut wanted = found.situation.summary();
+    wanted.push(available(memcached, &found));
+    wanted.push(found.situation.progressing());
+    wanted.push(found.situation.degraded());
+    let counts = found.deployment.map(|deployment| &deployment.status);
+    let mut nodes = found.nodes;
+    nodes.sort();
+    nodes.truncate(MAX_NODES);
+    Status {
+        observed_generation: generation,
+        size: counts.map_or(0, |counts| counts.replicas),
+        ready_replicas: counts.map_or(0, |counts| counts.ready_replicas),
+        selector: Text::from(selector_text(&selector(memcached))),
+        nodes: nodes.into(),
+        conditions: settle(&memcached.status.conditions, wanted, generation, now),
+    }
+}
+
+/// The status while the finalizer works (`done`: has worked). Nothing else is looked at any more.
+pub fn finalizing(memcached: &Memcached, done: bool, now: Time) -> Status {
+    let generation = memcached.meta.generation;
+    let name = memcached.meta.key.name();
+    let (degraded, message) = if done {
+        let message = format!(
+            "Finalizer operations for custom resource {name} name were successfully accomplished"
+        );
+        (condition::Status::True, message)
+    } else {
+        let message = format!("Performing finalizer operations for the custom resource: {name}");
+        (condition::Status::Unknown, message)
+    };
+    let no = condition::Status::False;
+    let mut wanted = vec![Type::Ready.is(no, Reason::Finalizing, Reason::Finalizing.meaning())];
+    for kind in [Type::Available, Type::Progressing] {
+        wanted.push(kind.is(no, Reason::Finalizing, Reason::Finalizing.meaning()));
+    }
+    wanted.push(Type::Degraded.is(degraded, Reason::Finalizing, message));
+    Status {
+        observed_generation: generation,
+        conditions: settle(&memcached.status.conditions, wanted, generation, now),
+        ..memcached.status.clone()
+    }
+}
+
+/// Available: whether as many replicas as wanted can be used.
+fn available(memcached: &Memcached, found: &Found<'_>) -> Wanted {
+    let name = memcached.meta.key.name();
+    let size = memcached.spec.size;
+    let no = condition::Status::False;
+    let Some(deployment) = found.deployment else {
+        let Some(why) = &found.failure else {
+            let message = found.situation.message();
+            return Type::Available.is(no, Reason::Reconciling, message);
+        };
+        let message =
+            format!("Failed to create Deployment for the custom resource ({name}): ({why})");
+        return Type::Available.is(no, Reason::Reconciling, message);
+    };
+    if let Some(why) = &found.failure {
+        let message =
+            format!("Failed to update the size for the custom resource ({name}): ({why})");
+        return Type::Available.is(no, Reason::Resizing, message);
+    }
+    let status = &deployment.status;
+    let fresh = status.observed_generation >= deployment.meta.generation;
+    let count = status.available_replicas;
+    if fresh && count >= size {
+        let message = format!(
+            "Deployment for custom resource ({name}) with {size} replicas created successfully"
+        );
+        return Type::Available.is(condition::Status::True, Reason::Reconciling, message);
+    }
+    let message = format!("{count} of {size} replicas are available");
+    Type::Available.is(no, Reason::Reconciling, message)
+}

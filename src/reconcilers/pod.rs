@@ -1,0 +1,87 @@
+//! Pods, by their metadata alone.
+
+use serde::Deserialize;
+
+use super::identity::{INSTANCE, MEMCACHED_CR};
+use crate::client::Scope;
+use crate::object::{Keep, Kind, Meta, Object, ObjectKey, Resource, Text};
+use crate::store::Index;
+
+/// What the ReplicaSet that made a pod appends to the Deployment's name.
+const TEMPLATE_HASH: &str = "pod-template-hash";
+
+/// The index of [`Pod`]s by the Memcached they serve: `namespace/name`.
+pub const BY_MEMCACHED: &str = "memcached";
+
+/// A pod's metadata.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Pod {
+    /// Metadata.
+    #[serde(rename = "metadata")]
+    pub meta: Meta<PodLabels>,
+}
+
+/// Keeps the labels that tell whose a pod is.
+#[derive(Debug, Clone, Copy)]
+pub enum PodLabels {}
+
+// === impl Pod ===
+
+impl Pod {
+    /// The pods of all Memcacheds.
+    pub fn scope(namespace: Option<Text>) -> Scope {
+        Scope { namespace, labels: Some(MEMCACHED_CR.to_owned()), fields: None }
+    }
+
+    /// The Memcached that the pod says it serves.
+    pub fn memcached(&self) -> Option<ObjectKey> {
+        self.meta.labels.get(MEMCACHED_CR).map(|name| self.meta.key.sibling(name.clone()))
+    }
+
+    /// [`BY_MEMCACHED`].
+    pub fn index() -> Index<Pod> {
+        Index {
+            name: BY_MEMCACHED,
+            values: |pod, found| {
+                if let Some(key) = pod.memcached() {
+                    found(Text::from(key.to_string()));
+                }
+            },
+        }
+    }
+
+    /// Whether a ReplicaSet of the Deployment `name` controls the pod, and it is to stay.
+    pub fn serves(&self, name: &str) -> bool {
+        let labels = &self.meta.labels;
+        let of_deployment = self.meta.owner.as_ref().is_some_and(|owner| {
+            let suffix = owner.name.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
+            owner.kind == "ReplicaSet"
+                && suffix.is_some()
+                && suffix == labels.get(TEMPLATE_HASH).map(Text::as_str)
+        });
+        let labelled =
+            [MEMCACHED_CR, INSTANCE].iter().all(|key| labels.get(key).is_some_and(|v| v == name));
+        of_deployment && labelled && !self.meta.deleting
+    }
+}
+
+impl Object for Pod {
+    type Keep = PodLabels;
+    fn meta(&self) -> &Meta<PodLabels> {
+        &self.meta
+    }
+}
+
+impl Resource for Pod {
+    const KIND: Kind =
+        Kind { group: "", version: "v1", kind: "Pod", plural: "pods", namespaced: true };
+}
+
+impl Keep for PodLabels {
+    fn label(key: &str) -> bool {
+        matches!(key, MEMCACHED_CR | INSTANCE | TEMPLATE_HASH)
+    }
+    fn annotation(_: &str) -> bool {
+        false
+    }
+}

@@ -1,0 +1,145 @@
+//! Services, as far as the operator sets them.
+
+use serde::{Deserialize, Serialize};
+
+use super::child::{Child, ChildSpec, Made, renamed};
+use super::interned::Interner;
+use super::reason::Reason;
+use crate::object::{Kind, Labels, Text};
+
+/// A Service that exists.
+pub type Service = Child<ServiceSpec>;
+
+/// What the operator sets in a Service. Its ports are exactly these; clusterIP, unless it is
+/// `None`, and nodePorts, unless they are wanted, are left to Kubernetes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ServiceSpec {
+    /// `NodePort`, or empty: whatever it is.
+    #[serde(rename = "type", skip_serializing_if = "str::is_empty")]
+    pub kind: Text,
+    /// `None` for a headless Service, or empty: whatever it is. Immutable. Of a Service that
+    /// exists only `None` is kept.
+    #[serde(
+        rename = "clusterIP",
+        skip_serializing_if = "str::is_empty",
+        deserialize_with = "headless"
+    )]
+    pub cluster_ip: Text,
+    /// Which pods it leads to.
+    pub selector: Labels,
+    /// Ports, by number and protocol.
+    pub ports: Box<[ServicePort]>,
+}
+
+/// A port of a Service.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ServicePort {
+    /// The number that clients use.
+    pub port: i32,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: Text,
+    /// Its name; needed where there are several.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub name: Text,
+    /// Where the container listens; the API server fills in the port itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_port: Option<TargetPort>,
+    /// The port on every node; 0: whatever it is.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub node_port: i32,
+    /// The protocol above.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub app_protocol: Text,
+}
+
+/// A container's port, by number or name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum TargetPort {
+    /// The number.
+    Number(i32),
+    /// The name of the container's port.
+    Name(Text),
+}
+
+/// Nothing of a Service's status is read.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+pub struct Unread {}
+
+// === impl ServiceSpec ===
+
+impl ChildSpec for ServiceSpec {
+    const KIND: Kind =
+        Kind { group: "", version: "v1", kind: "Service", plural: "services", namespaced: true };
+    const REASONS: [Reason; 3] =
+        [Reason::ServiceCreated, Reason::ServiceUpdated, Reason::ServiceRestored];
+    type Status = Unread;
+
+    fn interner() -> &'static Interner<Made<ServiceSpec>> {
+        static INTERNER: Interner<Made<ServiceSpec>> = Interner::new();
+        &INTERNER
+    }
+
+    fn difference(&self, there: &ServiceSpec) -> Option<&'static str> {
+        if !self.kind.is_empty() && self.kind != there.kind {
+            return Some("spec.type");
+        }
+        if self.selector != there.selector {
+            return Some("spec.selector");
+        }
+        let covered = |port: &ServicePort| there.ports.iter().any(|p| port.is_covered_by(p));
+        if self.ports.len() != there.ports.len() || !self.ports.iter().all(covered) {
+            return Some("spec.ports");
+        }
+        None
+    }
+
+    fn immutable_difference(&self, there: &ServiceSpec) -> Option<&'static str> {
+        (!self.cluster_ip.is_empty() && self.cluster_ip != there.cluster_ip)
+            .then_some("spec.clusterIP")
+    }
+
+    /// Ports that are not wanted.
+    fn in_the_way(&self, there: &ServiceSpec) -> Vec<String> {
+        let wanted = |port: &ServicePort| {
+            self.ports.iter().any(|p| (p.port, &p.protocol) == (port.port, &port.protocol))
+        };
+        let ports = there.ports.iter().enumerate().rev().filter(|(_, port)| !wanted(port));
+        ports.map(|(at, _)| format!("/spec/ports/{at}")).collect()
+    }
+
+    fn renamed(mut self, from: &str, to: &str) -> ServiceSpec {
+        self.selector = renamed(&self.selector, from, to);
+        self
+    }
+
+    fn normalised(mut self) -> ServiceSpec {
+        self.ports.sort_by(|a, b| (a.port, &a.protocol).cmp(&(b.port, &b.protocol)));
+        self
+    }
+}
+
+// === impl ServicePort ===
+
+impl ServicePort {
+    fn is_covered_by(&self, there: &ServicePort) -> bool {
+        (self.port, &self.protocol, &self.name) == (there.port, &there.protocol, &there.name)
+            && (self.target_port.is_none() || self.target_port == there.target_port)
+            && (self.node_port == 0 || self.node_port == there.node_port)
+            && (self.app_protocol.is_empty() || self.app_protocol == there.app_protocol)
+    }
+}
+
+/// `serde` gives a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &i32) -> bool {
+    *number == 0
+}
+
+/// An address that was given out is of no account, and would be another for each Service.
+fn headless<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
+    let address = Option::<Text>::deserialize(deserializer)?.unwrap_or_default();
+    Ok(if address == "None" { address } else { Text::default() })
+}

@@ -1,0 +1,162 @@
+//! Deployments.
+
+use serde::{Deserialize, Serialize};
+
+use super::template::{PodTemplate, Selector};
+use crate::object::{Kind, Text};
+use crate::reconcilers::child::{Child, ChildSpec, Made, renamed};
+use crate::reconcilers::condition::{Status, Time};
+use crate::reconcilers::interned::Interner;
+use crate::reconcilers::reason::Reason;
+
+/// A Deployment that exists.
+pub type Deployment = Child<DeploymentSpec>;
+
+/// What the operator sets in a Deployment.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeploymentSpec {
+    /// How many pods.
+    pub replicas: i32,
+    /// Which pods are its own. Immutable.
+    pub selector: Selector,
+    /// How it goes from one template to the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<Strategy>,
+    /// What each pod is.
+    pub template: PodTemplate,
+}
+
+/// How a Deployment goes from one template to the next.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Strategy {
+    /// `RollingUpdate` or `Recreate`.
+    #[serde(rename = "type")]
+    pub kind: Text,
+    /// For a rolling update.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rolling_update: Option<RollingUpdate>,
+}
+
+/// The pace of a rolling update. Numbers or percentages.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct RollingUpdate {
+    /// How many pods may be there beyond the number wanted.
+    pub max_surge: Amount,
+    /// How many pods may be missing.
+    pub max_unavailable: Amount,
+}
+
+/// A number or a percentage.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Amount {
+    /// So many.
+    Number(i32),
+    /// Such a part.
+    Percentage(Text),
+}
+
+impl Default for Amount {
+    fn default() -> Amount {
+        Amount::Number(0)
+    }
+}
+
+/// What the Deployment controller says.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct DeploymentStatus {
+    /// The generation that it speaks of.
+    pub observed_generation: i64,
+    /// Pods there are.
+    pub replicas: i32,
+    /// Of the newest template.
+    pub updated_replicas: i32,
+    /// Ready.
+    pub ready_replicas: i32,
+    /// Ready for long enough.
+    pub available_replicas: i32,
+    /// Missing.
+    pub unavailable_replicas: i32,
+    /// `Available`, `Progressing`, `ReplicaFailure`.
+    pub conditions: Box<[ChildCondition]>,
+}
+
+/// A condition of a child.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChildCondition {
+    /// Of what.
+    #[serde(rename = "type")]
+    pub kind: Text,
+    /// Whether it is so.
+    pub status: Status,
+    /// Why, one word.
+    #[serde(default)]
+    pub reason: Text,
+    /// Why, a sentence.
+    #[serde(default)]
+    pub message: Text,
+    /// Since when.
+    #[serde(default)]
+    pub last_transition_time: Option<Time>,
+}
+
+// === impl DeploymentSpec ===
+
+impl ChildSpec for DeploymentSpec {
+    const KIND: Kind = Kind {
+        group: "apps",
+        version: "v1",
+        kind: "Deployment",
+        plural: "deployments",
+        namespaced: true,
+    };
+    const REASONS: [Reason; 3] =
+        [Reason::DeploymentCreated, Reason::DeploymentUpdated, Reason::DeploymentRestored];
+    type Status = DeploymentStatus;
+
+    fn interner() -> &'static Interner<Made<DeploymentSpec>> {
+        static INTERNER: Interner<Made<DeploymentSpec>> = Interner::new();
+        &INTERNER
+    }
+
+    fn difference(&self, there: &DeploymentSpec) -> Option<&'static str> {
+        if self.replicas != there.replicas {
+            return Some("spec.replicas");
+        }
+        if self.strategy.is_some() && self.strategy != there.strategy {
+            return Some("spec.strategy");
+        }
+        self.template.difference(&there.template)
+    }
+
+    fn immutable_difference(&self, there: &DeploymentSpec) -> Option<&'static str> {
+        (self.selector != there.selector).then_some("spec.selector")
+    }
+
+    fn in_the_way(&self, there: &DeploymentSpec) -> Vec<String> {
+        self.template.in_the_way(&there.template)
+    }
+
+    fn renamed(mut self, from: &str, to: &str) -> DeploymentSpec {
+        self.selector.match_labels = renamed(&self.selector.match_labels, from, to);
+        self.template = self.template.renamed(from, to);
+        self
+    }
+
+    fn normalised(mut self) -> DeploymentSpec {
+        self.template = self.template.normalised();
+        self
+    }
+}
+
+impl DeploymentStatus {
+    /// The condition of this type.
+    pub fn condition(&self, kind: &str) -> Option<&ChildCondition> {
+        self.conditions.iter().find(|condition| condition.kind == kind)
+    }
+}

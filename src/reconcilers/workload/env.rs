@@ -1,0 +1,139 @@
+//! Environment variables.
+
+use serde::{Deserialize, Serialize};
+
+use super::template::is_set;
+use crate::object::Text;
+use crate::reconcilers::quantity::Quantity;
+
+/// An environment variable.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct EnvVar {
+    /// Its key.
+    pub name: Text,
+    /// Its value, empty if it comes from elsewhere.
+    pub value: Text,
+    /// Where its value comes from.
+    pub value_from: Option<Box<ValueSource>>,
+}
+
+/// Where the value of a variable comes from: one of these.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ValueSource {
+    /// A ConfigMap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_map_key_ref: Option<KeyRef>,
+    /// A Secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret_key_ref: Option<KeyRef>,
+    /// The pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field_ref: Option<FieldRef>,
+    /// The container's resources.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_field_ref: Option<ResourceRef>,
+}
+
+/// A key of a ConfigMap or Secret.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KeyRef {
+    /// Which object.
+    pub name: Text,
+    /// Which key.
+    pub key: Text,
+    /// Whether a pod may start without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub optional: Option<bool>,
+}
+
+/// A field of the pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct FieldRef {
+    /// Of which version of the API; the API server fills in `v1`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<Text>,
+    /// Which field.
+    pub field_path: Text,
+}
+
+/// A resource of a container.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ResourceRef {
+    /// Which container, this one if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container_name: Option<Text>,
+    /// In which unit; the API server fills in `0`, which means 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub divisor: Option<Quantity>,
+    /// Which resource.
+    pub resource: Text,
+}
+
+// === impl EnvVar ===
+
+impl EnvVar {
+    pub(super) fn is_covered_by(&self, there: &EnvVar) -> bool {
+        match (&self.value_from, &there.value_from) {
+            (None, None) => self.value == there.value,
+            (Some(wanted), Some(there)) => wanted.is_covered_by(there),
+            _ => false,
+        }
+    }
+}
+
+impl Serialize for EnvVar {
+    /// A value is sent even if it is empty: what somebody else puts there has to go.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeMap;
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("name", &self.name)?;
+        match &self.value_from {
+            Some(source) => map.serialize_entry("valueFrom", source)?,
+            None => map.serialize_entry("value", &self.value)?,
+        }
+        map.end()
+    }
+}
+
+// === impl ValueSource ===
+
+impl ValueSource {
+    pub(super) fn is_covered_by(&self, there: &ValueSource) -> bool {
+        let key = |wanted: &Option<KeyRef>, there: &Option<KeyRef>| match (wanted, there) {
+            (None, None) => true,
+            (Some(wanted), Some(there)) => {
+                (&wanted.name, &wanted.key) == (&there.name, &there.key)
+                    && is_set(&wanted.optional, &there.optional)
+            }
+            _ => false,
+        };
+        let field = match (&self.field_ref, &there.field_ref) {
+            (None, None) => true,
+            (Some(wanted), Some(there)) => {
+                wanted.field_path == there.field_path
+                    && is_set(&wanted.api_version, &there.api_version)
+            }
+            _ => false,
+        };
+        let resource = match (&self.resource_field_ref, &there.resource_field_ref) {
+            (None, None) => true,
+            (Some(wanted), Some(there)) => {
+                wanted.resource == there.resource
+                    && is_set(&wanted.container_name, &there.container_name)
+                    && wanted.divisor.as_ref().is_none_or(|wanted| {
+                        there.divisor.as_ref().is_some_and(|there| wanted.is_same_as(there))
+                    })
+            }
+            _ => false,
+        };
+        field
+            && resource
+            && key(&self.config_map_key_ref, &there.config_map_key_ref)
+            && key(&self.secret_key_ref, &there.secret_key_ref)
+    }
+}

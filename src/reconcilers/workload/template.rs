@@ -1,0 +1,198 @@
+//! Pod templates.
+
+use serde::{Deserialize, Serialize};
+
+use super::container::Container;
+use crate::object::{Labels, Text};
+use crate::reconcilers::child::renamed;
+
+/// `spec.template`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodTemplate {
+    /// Metadata of each pod.
+    pub metadata: PodMeta,
+    /// What each pod is.
+    pub spec: PodSpec,
+}
+
+/// Metadata of a pod template.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodMeta {
+    /// Labels of each pod.
+    pub labels: Labels,
+}
+
+/// What a pod is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PodSpec {
+    /// Its containers, by name.
+    pub containers: Box<[Container]>,
+    /// Security of all containers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub security_context: Option<PodSecurity>,
+    /// Whether its ServiceAccount's token is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub automount_service_account_token: Option<bool>,
+    /// Labels that its node has to bear.
+    #[serde(skip_serializing_if = "Labels::is_empty")]
+    pub node_selector: Labels,
+    /// Further wishes about its node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<Affinity>,
+}
+
+/// Security of a pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PodSecurity {
+    /// Whether the kubelet refuses to run anything as root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_as_non_root: Option<bool>,
+    /// Which system calls are allowed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seccomp_profile: Option<Seccomp>,
+}
+
+/// A seccomp profile.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Seccomp {
+    /// `RuntimeDefault`, or another that somebody set.
+    #[serde(rename = "type", default)]
+    pub kind: Text,
+}
+
+/// `spec.affinity`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Affinity {
+    /// About nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_affinity: Option<NodeAffinity>,
+}
+
+/// Wishes about a pod's node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeAffinity {
+    /// What the node must have.
+    #[serde(
+        rename = "requiredDuringSchedulingIgnoredDuringExecution",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub required: Option<NodeSelector>,
+}
+
+/// Terms of which one must hold. One owner sets all (the API says that the list is atomic).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct NodeSelector {
+    /// The terms.
+    pub node_selector_terms: Box<[NodeSelectorTerm]>,
+}
+
+/// Expressions of which all must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct NodeSelectorTerm {
+    /// About labels.
+    pub match_expressions: Box<[MatchExpression]>,
+}
+
+/// What is asked of a node's label.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MatchExpression {
+    /// The label.
+    pub key: Text,
+    /// `Exists`, `In`, …
+    pub operator: Text,
+    /// The values, where the operator has some.
+    #[serde(skip_serializing_if = "<[Text]>::is_empty")]
+    pub values: Box<[Text]>,
+}
+
+/// `spec.selector`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Selector {
+    /// Labels that a pod has to bear.
+    pub match_labels: Labels,
+}
+
+// === impl PodTemplate ===
+
+impl PodTemplate {
+    pub(super) fn difference(&self, there: &PodTemplate) -> Option<&'static str> {
+        let (spec, other) = (&self.spec, &there.spec);
+        if !self.metadata.labels.is_subset_of(&there.metadata.labels) {
+            return Some("spec.template.metadata.labels");
+        }
+        for container in &spec.containers {
+            match other.containers.iter().find(|c| c.name == container.name) {
+                None => return Some("spec.template.spec.containers"),
+                Some(there) => match container.difference(there) {
+                    None => {}
+                    field => return field,
+                },
+            }
+        }
+        if !is_set(&spec.automount_service_account_token, &other.automount_service_account_token) {
+            return Some("spec.template.spec.automountServiceAccountToken");
+        }
+        // One owner sets all of it (the API says that the map is atomic).
+        if !spec.node_selector.is_empty() && spec.node_selector != other.node_selector {
+            return Some("spec.template.spec.nodeSelector");
+        }
+        // The default is what an absent one means.
+        let default = PodSecurity::default();
+        let security = other.security_context.as_ref().unwrap_or(&default);
+        let kept = spec.security_context.as_ref().is_none_or(|wanted| {
+            is_set(&wanted.run_as_non_root, &security.run_as_non_root)
+                && is_set(&wanted.seccomp_profile, &security.seccomp_profile)
+        });
+        if !kept {
+            return Some("spec.template.spec.securityContext");
+        }
+        let required = |pod: &PodSpec| pod.affinity.clone()?.node_affinity?.required;
+        if !is_set(&required(spec), &required(other)) {
+            return Some("spec.template.spec.affinity");
+        }
+        None
+    }
+
+    /// JSON pointers into the template, last first.
+    pub(super) fn in_the_way(&self, there: &PodTemplate) -> Vec<String> {
+        let mut pointers = Vec::new();
+        for container in &self.spec.containers {
+            let at = there.spec.containers.iter().position(|c| c.name == container.name);
+            if let Some(at) = at {
+                let root = format!("/spec/template/spec/containers/{at}");
+                pointers.extend(container.in_the_way(&there.spec.containers[at], &root));
+            }
+        }
+        pointers
+    }
+
+    pub(super) fn renamed(mut self, from: &str, to: &str) -> PodTemplate {
+        self.metadata.labels = renamed(&self.metadata.labels, from, to);
+        for container in &mut self.spec.containers {
+            if container.name == from {
+                container.name = Text::new(to);
+            }
+        }
+        self
+    }
+
+    pub(super) fn normalised(mut self) -> PodTemplate {
+        self.spec.containers.iter_mut().for_each(Container::normalise);
+        self
+    }
+}
+
+/// Whether what is wanted, if anything, is there.
+pub(super) fn is_set<T: PartialEq>(wanted: &Option<T>, there: &Option<T>) -> bool {
+    wanted.is_none() || wanted == there
+}

@@ -1,0 +1,104 @@
+//! What a failed list or watch means for the reflector.
+
+use std::time::Duration;
+
+use crate::client;
+
+/// A failure, reduced to what decides the next step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) class: Class,
+    /// How long the server asks to be left alone.
+    pub(super) retry_after: Option<Duration>,
+    /// One sentence for people.
+    pub(super) why: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    /// The version asked for is compacted away: list again.
+    Expired,
+    /// The version asked for is newer than this server has seen: it lags.
+    TooLarge,
+    /// The request was understood and refused: 400, 422 and the rest of 4xx. The same request will
+    /// be refused again; a streaming list is refused so by a server that has none.
+    Refused,
+    /// No right to this kind.
+    Forbidden,
+    /// The kind is not served.
+    NotServed,
+    /// The server failed to answer this very request, or the answer is not understood. It may be
+    /// so for ever, if what is stumbled over is in the history after our version.
+    Internal,
+    /// Connection, deadline, 401, 429, 5xx: it will pass.
+    Transient,
+}
+
+impl Failure {
+    pub(super) fn transient(why: impl Into<String>) -> Failure {
+        Failure { class: Class::Transient, retry_after: None, why: why.into() }
+    }
+}
+
+impl From<&client::Error> for Failure {
+    fn from(error: &client::Error) -> Failure {
+        let (class, retry_after) = (classify(error), error.retry_after());
+        Failure { class, retry_after, why: error.to_string() }
+    }
+}
+
+fn classify(error: &client::Error) -> Class {
+    if error.is_expired() {
+        return Class::Expired;
+    }
+    if error.is_too_large_version() {
+        return Class::TooLarge;
+    }
+    match error.code() {
+        Some(403) => Class::Forbidden,
+        Some(404) => Class::NotServed,
+        // A lapsed token is renewed by the client; 408 and 429 are the server's load.
+        Some(401 | 408 | 429) => Class::Transient,
+        Some(400..=499) => Class::Refused,
+        Some(500) => Class::Internal,
+        Some(_) => Class::Transient,
+        None => match error {
+            client::Error::Decode { .. } | client::Error::TooLarge { .. } => Class::Internal,
+            _ => Class::Transient,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(code: u16) -> Class {
+        classify(&client::Error::api(code, "", ""))
+    }
+
+    #[test]
+    fn rights_and_kinds_are_told_from_load() {
+        assert_eq!(class(403), Class::Forbidden);
+        assert_eq!(class(404), Class::NotServed);
+        for code in [401, 429, 502, 503, 504] {
+            assert_eq!(class(code), Class::Transient, "{code}");
+        }
+        assert_eq!(class(422), Class::Refused);
+        assert_eq!((class(500), class(410)), (Class::Internal, Class::Expired));
+    }
+
+    #[test]
+    fn a_lagging_server_is_not_taken_for_a_slow_one() {
+        let lags = client::Error::api(504, "Timeout", "Too large resource version: 9, current: 7");
+        assert_eq!(classify(&lags), Class::TooLarge);
+    }
+
+    #[test]
+    fn an_answer_that_is_not_understood_is_not_asked_for_for_ever() {
+        let text = || String::new();
+        let error = client::Error::Decode { why: text(), excerpt: text() };
+        assert_eq!(classify(&error), Class::Internal);
+        assert_eq!(classify(&client::Error::Cut("an event")), Class::Transient);
+    }
+}

@@ -1,0 +1,173 @@
+//! The way from the wire into the store.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::action::Reason;
+use super::observer::Observer;
+use super::quarantine::Quarantine;
+use super::sink::Sink;
+use super::state::HealthHandle;
+use crate::client::{Event, Undecodable};
+use crate::object::{ObjectKey, Resource, ResourceVersion};
+use crate::store::Writer;
+
+/// Puts what is read into the store, staged or at once, and hands on what that changed.
+pub(super) struct Inlet<V, S> {
+    /// Held while the sink is told, so that whoever holds it sees no change half told.
+    writer: Arc<Mutex<Writer<V>>>,
+    sink: S,
+    quarantine: Quarantine,
+    observer: Arc<dyn Observer>,
+    health: HealthHandle,
+    /// Objects staged since `began`.
+    items: usize,
+    began: Instant,
+    /// Whether there was a commit: what comes before is initial.
+    synced: bool,
+}
+
+impl<V: Resource, S: Sink<V>> Inlet<V, S> {
+    pub(super) fn new(
+        writer: Arc<Mutex<Writer<V>>>,
+        sink: S,
+        observer: Arc<dyn Observer>,
+        health: HealthHandle,
+    ) -> Inlet<V, S> {
+        Inlet {
+            writer,
+            sink,
+            quarantine: Quarantine::default(),
+            observer,
+            health,
+            items: 0,
+            began: Instant::now(),
+            synced: false,
+        }
+    }
+
+    /// A list begins; what an unfinished one has staged is forgotten.
+    pub(super) fn begin(&mut self, reason: Reason) {
+        self.items = 0;
+        self.began = Instant::now();
+        self.quarantine.begin();
+        self.writer.lock().begin();
+        self.observer.list_began(&V::KIND, reason);
+    }
+
+    /// An item of a list.
+    pub(super) fn listed(&mut self, item: Result<V, Undecodable>) {
+        self.items += 1;
+        match item {
+            Ok(object) => self.writer.lock().listed(object),
+            Err(bad) => {
+                // What it was when it could be decoded stays.
+                self.writer.lock().keep(&bad.key, bad.uid);
+                self.quarantine(bad, true);
+            }
+        }
+    }
+
+    /// An event of a streaming list, before its end.
+    pub(super) fn stage(&mut self, event: Event<V>) {
+        match event {
+            Event::Added(object) | Event::Modified(object) => {
+                self.quarantine.remove(object.key(), true);
+                self.listed(Ok(object));
+            }
+            Event::Deleted(object) => {
+                self.unlisted(object.key());
+            }
+            Event::Undecodable(bad) if bad.deleted => {
+                self.unlisted(&bad.key);
+            }
+            Event::Undecodable(bad) => self.listed(Err(bad)),
+            Event::Bookmark { .. } => {}
+        }
+    }
+
+    fn unlisted(&mut self, key: &ObjectKey) {
+        self.quarantine.remove(key, true);
+        self.writer.lock().unlisted(key);
+    }
+
+    /// An event of a watch.
+    pub(super) fn apply(&mut self, event: Event<V>) {
+        let sink = &mut self.sink;
+        let tell = |delta| sink.told(delta, false);
+        match event {
+            Event::Added(object) | Event::Modified(object) => {
+                let key = object.key().clone();
+                self.writer.lock().apply(object, tell);
+                self.heal(&key);
+            }
+            Event::Deleted(object) => {
+                let key = object.key().clone();
+                self.writer.lock().deleted(object, tell);
+                self.heal(&key);
+            }
+            Event::Undecodable(bad) if bad.deleted => {
+                self.writer.lock().removed(&bad.key, bad.version, tell);
+                self.heal(&bad.key);
+            }
+            Event::Undecodable(bad) => {
+                // A namesake is another object: the one that is held is gone.
+                self.writer.lock().displaced(&bad.key, bad.uid, tell);
+                self.quarantine(bad, false);
+            }
+            Event::Bookmark { version, .. } => {
+                self.writer.lock().bookmark(ResourceVersion::parse(&version), tell);
+            }
+        }
+    }
+
+    /// The list is whole: readers see it, and the sink is told what it changed.
+    pub(super) fn commit(&mut self, at: ResourceVersion) {
+        let initial = !self.synced;
+        let sink = &mut self.sink;
+        let taken = self.writer.lock().commit(at, |delta| sink.told(delta, initial));
+        if !taken {
+            // The state machine refuses such a list before it comes here.
+            tracing::error!("the list of {} at {at} was not taken", V::KIND.resource());
+            return;
+        }
+        self.quarantine.commit();
+        self.health.update(|health| {
+            health.synced = true;
+            health.quarantined = self.quarantine.len();
+        });
+        self.observer.listed(&V::KIND, self.items, self.began.elapsed());
+        if initial {
+            self.synced = true;
+            self.sink.synced();
+        }
+    }
+
+    /// The list is not used.
+    pub(super) fn abandon(&mut self) {
+        self.quarantine.begin();
+        self.writer.lock().abandon();
+        self.observer.list_failed(&V::KIND);
+    }
+
+    fn heal(&mut self, key: &ObjectKey) {
+        if self.quarantine.remove(key, false) {
+            tracing::info!("{} {key} can be decoded again, or is gone", V::KIND.resource());
+            let held = self.quarantine.len();
+            self.health.update(|health| health.quarantined = held);
+        }
+    }
+
+    fn quarantine(&mut self, bad: Undecodable, staging: bool) {
+        let Undecodable { key, version, why, .. } = bad;
+        if self.quarantine.put(key.clone(), version, staging) {
+            let resource = V::KIND.resource();
+            tracing::warn!("{resource} {key} cannot be decoded and stays as it was: {why}");
+            self.observer.decode_error(&V::KIND, &key, &why);
+        }
+        let held = self.quarantine.len();
+        self.health.update(|health| health.quarantined = held);
+    }
+}

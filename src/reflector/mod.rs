@@ -1,0 +1,45 @@
+//! 2. List, then watch, for ever.
+//!
+//! Guarantees
+//! - After any faults the store equals the server at some version, and that version only grows:
+//!   every list asks for nothing older than what is held, and an answer that is older all the same
+//!   is refused. Events from before the held version are dropped.
+//! - A list is shown whole or not at all. Until it is complete, and if it never is, readers see
+//!   what was there before; unchanged objects are neither replaced nor told.
+//! - What harms the view does not happen by an error: 403 and 404 are states ([`State::Forbidden`],
+//!   [`State::NotServed`]) with the old view kept, never an empty list. They heal by themselves.
+//! - A streaming list is preferred, and given up for pages where the server has none, or its end
+//!   does not come in time; that is remembered for an hour. An expired continue token leads to one
+//!   list in a single page, not to page one for ever.
+//! - A broken or ended watch goes on from its version; only 410, or a version the server cannot get
+//!   past, lists anew. A watch that is silent for 150 s, when a bookmark comes once a minute, is
+//!   dead and replaced; one that is not accepted within 30 s too.
+//! - Failures wait 800 ms, doubling to 30 s with jitter, started over by two minutes of health.
+//!   `Retry-After` is a lower bound. `timeoutSeconds` is drawn from 120 to 230 s, so that replicas
+//!   do not move in lockstep.
+//! - An object that cannot be decoded is left as it last was and counted; its neighbours are
+//!   unharmed, and its next version or its deletion heals it.
+//! - How it is can be read at any time ([`HealthHandle`]), the end by a panic included; what a
+//!   person must mend is one line in the log when it begins and one when it is over.
+//!
+//! Assumptions: resourceVersions of one kind are numbers that grow (KEP-5504). Where they are not,
+//! nothing can be refused for its age, and the server is trusted.
+
+mod position;
+mod backoff;
+mod failure;
+mod state;
+mod action;
+mod step;
+mod quarantine;
+mod observer;
+mod sink;
+mod inlet;
+mod report;
+mod run;
+
+pub use action::Reason;
+pub use observer::{Observer, Unobserved};
+pub use run::Reflector;
+pub use sink::Sink;
+pub use state::{Health, HealthHandle, State};

@@ -1,0 +1,59 @@
+//! What others may want to count.
+
+use std::time::Duration;
+
+use super::action::Reason;
+use super::state::State;
+
+use crate::object::{Kind, ObjectKey};
+
+/// Watches reflectors; metrics implement it. Every method has an empty default, is called in the
+/// reflector's task and must not block. What has a present value (version, staleness,
+/// quarantined) is read from the [`HealthHandle`](super::HealthHandle) instead.
+pub trait Observer: Send + Sync + 'static {
+    /// A list begins.
+    fn list_began(&self, kind: &Kind, reason: Reason) {
+        let _ = (kind, reason);
+    }
+
+    /// A list of so many items was taken over, `took` after it began.
+    fn listed(&self, kind: &Kind, items: usize, took: Duration) {
+        let _ = (kind, items, took);
+    }
+
+    /// A list was given up or refused.
+    fn list_failed(&self, kind: &Kind) {
+        let _ = kind;
+    }
+
+    /// The server accepted a watch.
+    fn watch_opened(&self, kind: &Kind) {
+        let _ = kind;
+    }
+
+    /// A watch ended early without getting anywhere.
+    fn short_watch(&self, kind: &Kind) {
+        let _ = kind;
+    }
+
+    /// An object came over a watch.
+    fn event(&self, kind: &Kind) {
+        let _ = kind;
+    }
+
+    /// An object could not be decoded; told once per version of it.
+    fn decode_error(&self, kind: &Kind, key: &ObjectKey, why: &str) {
+        let _ = (kind, key, why);
+    }
+
+    /// The state has changed.
+    fn state(&self, kind: &Kind, state: State) {
+        let _ = (kind, state);
+    }
+}
+
+/// Observes nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Unobserved;
+
+impl Observer for Unobserved {}

@@ -1,0 +1,48 @@
+//! A place in the history of one kind.
+
+use std::fmt;
+
+use crate::object::ResourceVersion;
+
+/// A resourceVersion as a list or a bookmark gives it: sent back as it came, ordered where it is a
+/// number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Position {
+    /// What every API server sends that keeps to KEP-5504.
+    Number(ResourceVersion),
+    /// Anything else. Nothing can be said of its age.
+    Opaque(String),
+}
+
+impl Position {
+    /// None for what is no place at all: nothing, or `0`, which as a request means "any".
+    pub(super) fn parse(text: String) -> Option<Position> {
+        match ResourceVersion::parse(&text) {
+            number if number.is_known() => Some(Position::Number(number)),
+            _ if text.is_empty() || text == "0" => None,
+            _ => Some(Position::Opaque(text)),
+        }
+    }
+
+    /// The number, or [`ResourceVersion::UNKNOWN`].
+    pub(super) fn number(&self) -> ResourceVersion {
+        match self {
+            Position::Number(number) => *number,
+            Position::Opaque(_) => ResourceVersion::UNKNOWN,
+        }
+    }
+
+    /// Whether `self` is surely older than `other`.
+    pub(super) fn is_older_than(&self, other: &Position) -> bool {
+        self.number().is_older_than(other.number())
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Position::Number(number) => fmt::Display::fmt(number, f),
+            Position::Opaque(text) => f.write_str(text),
+        }
+    }
+}

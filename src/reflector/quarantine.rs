@@ -1,0 +1,84 @@
+//! Objects that cannot be decoded.
+
+use std::collections::HashMap;
+
+use crate::object::{ObjectKey, ResourceVersion};
+
+/// The keys of objects whose last version could not be decoded. Bounded by the live objects: a key
+/// leaves with a version that can be decoded, with the object's end, or with a list without it.
+#[derive(Debug, Default)]
+pub(super) struct Quarantine {
+    held: HashMap<ObjectKey, ResourceVersion>,
+    /// What the list under way has shown so far; takes the place of `held` when it is whole.
+    listing: HashMap<ObjectKey, ResourceVersion>,
+}
+
+impl Quarantine {
+    /// Puts in an object; whether this version of it is new here, and so worth a line in the log.
+    pub(super) fn put(&mut self, key: ObjectKey, version: ResourceVersion, staging: bool) -> bool {
+        let known = self.held.get(&key) == Some(&version);
+        if staging {
+            return self.listing.insert(key, version) != Some(version) && !known;
+        }
+        self.held.insert(key, version);
+        !known
+    }
+
+    /// The object can be decoded again, or is gone; whether it was here.
+    pub(super) fn remove(&mut self, key: &ObjectKey, staging: bool) -> bool {
+        let set = if staging { &mut self.listing } else { &mut self.held };
+        // Nearly always empty, and this is asked for every event.
+        !set.is_empty() && set.remove(key).is_some()
+    }
+
+    /// A list begins, or was given up.
+    pub(super) fn begin(&mut self) {
+        self.listing = HashMap::new();
+    }
+
+    /// The list is whole.
+    pub(super) fn commit(&mut self) {
+        self.held = std::mem::take(&mut self.listing);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey::new("ns", name)
+    }
+
+    fn version(number: u64) -> ResourceVersion {
+        ResourceVersion::new(number)
+    }
+
+    #[test]
+    fn one_version_is_news_once_however_often_it_is_listed() {
+        let mut quarantine = Quarantine::default();
+        assert!(quarantine.put(key("a"), version(1), false));
+        assert!(!quarantine.put(key("a"), version(1), false));
+        for _ in 0..3 {
+            quarantine.begin();
+            assert!(!quarantine.put(key("a"), version(1), true));
+            quarantine.commit();
+        }
+        assert!(quarantine.put(key("a"), version(2), false));
+    }
+
+    #[test]
+    fn a_list_without_it_lets_a_key_go_and_a_list_given_up_does_not() {
+        let mut quarantine = Quarantine::default();
+        quarantine.put(key("a"), version(1), false);
+        quarantine.begin();
+        quarantine.begin();
+        assert_eq!(quarantine.len(), 1);
+        quarantine.commit();
+        assert_eq!(quarantine.len(), 0);
+    }
+}

@@ -1,0 +1,220 @@
+//! The loop: does what the machine says and tells it what happened.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::action::{Action, Input};
+use super::failure::Failure;
+use super::inlet::Inlet;
+use super::observer::Observer;
+use super::report::Report;
+use super::sink::Sink;
+use super::state::HealthHandle;
+use super::step::Machine;
+use crate::client::{Client, Error, Event, Page, PageEnd, Scope, Watch, WatchFrom};
+use crate::object::Resource;
+use crate::shutdown::Shutdown;
+use crate::store::Writer;
+
+type Pending<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
+
+/// Keeps one scope of one kind in the store as it is on the server.
+pub struct Reflector<V, S> {
+    client: Client,
+    scope: Scope,
+    metadata_only: bool,
+    machine: Machine,
+    /// Shared with the list that is under way, which puts in its items as they are decoded.
+    inlet: Arc<Mutex<Inlet<V, S>>>,
+    report: Report,
+    observer: Arc<dyn Observer>,
+}
+
+/// What is under way.
+enum Doing<V> {
+    Nothing,
+    Listing(Pending<PageEnd>),
+    Opening(Pending<Watch<V>>),
+    Watching(Watch<V>),
+}
+
+/// What came of it.
+enum Came<V> {
+    Page(PageEnd),
+    Open(Watch<V>),
+    Event(Event<V>),
+    Ended,
+    Failed(Error),
+}
+
+impl<V: Resource, S: Sink<V>> Reflector<V, S> {
+    /// A reflector that has not begun. `metadata_only` asks the server for metadata alone; `V` is
+    /// then a view that needs no more.
+    pub fn new(
+        client: Client,
+        scope: Scope,
+        metadata_only: bool,
+        writer: Arc<Mutex<Writer<V>>>,
+        sink: S,
+        observer: Arc<dyn Observer>,
+    ) -> Reflector<V, S> {
+        let now = Instant::now();
+        let health = HealthHandle::new(now);
+        let inlet = Inlet::new(writer, sink, observer.clone(), health.clone());
+        let report = Report::new(V::KIND, scope.namespace.clone(), health, observer.clone());
+        Reflector {
+            client,
+            scope,
+            metadata_only,
+            machine: Machine::new(metadata_only, fastrand::Rng::new(), now),
+            inlet: Arc::new(Mutex::new(inlet)),
+            report,
+            observer,
+        }
+    }
+
+    /// Reads how it is, at any time.
+    pub fn health(&self) -> HealthHandle {
+        self.report.handle()
+    }
+
+    /// Lists and watches until the shutdown.
+    pub async fn run(mut self, shutdown: Shutdown) {
+        let mut doing = Doing::Nothing;
+        let requested = shutdown.requested();
+        tokio::pin!(requested);
+        let timer = tokio::time::sleep(std::time::Duration::ZERO);
+        tokio::pin!(timer);
+        self.step(Input::Start, &mut doing);
+        loop {
+            // The deadline moves with every event; the timer is moved only when it must ring
+            // earlier, and asked again when it rings.
+            let deadline = self.machine.deadline();
+            if deadline.is_some_and(|deadline| deadline < timer.deadline() || timer.is_elapsed()) {
+                timer.as_mut().reset(deadline.unwrap_or_else(Instant::now));
+            }
+            tokio::select! {
+                biased;
+                () = &mut requested => return,
+                () = &mut timer, if deadline.is_some() => {
+                    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                        self.step(Input::Deadline, &mut doing);
+                    }
+                }
+                came = doing.next() => self.came(came, &mut doing),
+            }
+            // A stream that always has something ready must not keep the thread.
+            tokio::task::coop::consume_budget().await;
+        }
+    }
+
+    fn came(&mut self, came: Came<V>, doing: &mut Doing<V>) {
+        if !matches!(came, Came::Event(_)) {
+            // What is over must not be asked again, whatever comes next.
+            *doing = Doing::Nothing;
+        }
+        let input = match came {
+            Came::Event(event) => return self.event(event, doing),
+            Came::Page(PageEnd { version, continue_token }) => {
+                Input::Page { version, continue_token }
+            }
+            Came::Open(watch) => {
+                *doing = Doing::Watching(watch);
+                self.observer.watch_opened(&V::KIND);
+                Input::Opened
+            }
+            Came::Ended => Input::Ended,
+            Came::Failed(error) => Input::Failed(Failure::from(&error)),
+        };
+        self.step(input, doing);
+    }
+
+    fn event(&mut self, event: Event<V>, doing: &mut Doing<V>) {
+        let version = match &event {
+            Event::Added(object) | Event::Modified(object) | Event::Deleted(object) => {
+                object.meta().version
+            }
+            Event::Undecodable(bad) => bad.version,
+            Event::Bookmark { version, initial_events_end } => {
+                let (version, initial_events_end) = (version.clone(), *initial_events_end);
+                if !self.machine.is_staging() {
+                    self.inlet.lock().apply(event);
+                }
+                return self.step(Input::Bookmark { version, initial_events_end }, doing);
+            }
+        };
+        self.observer.event(&V::KIND);
+        if self.machine.is_staging() {
+            self.inlet.lock().stage(event);
+        } else if self.machine.is_news(version) {
+            self.inlet.lock().apply(event);
+        }
+        self.step(Input::Event(version), doing);
+    }
+
+    fn step(&mut self, input: Input, doing: &mut Doing<V>) {
+        let now = Instant::now();
+        for action in self.machine.step(input, now) {
+            self.perform(action, doing);
+        }
+        self.report.heard(self.machine.heard(), self.machine.held());
+    }
+
+    fn perform(&mut self, action: Action, doing: &mut Doing<V>) {
+        match action {
+            Action::Begin(reason) => {
+                // A list under way would go on to stage its items.
+                *doing = Doing::Nothing;
+                self.inlet.lock().begin(reason);
+            }
+            Action::List(page) => *doing = Doing::Listing(self.list(page)),
+            Action::Watch(from) => *doing = Doing::Opening(self.watch(from)),
+            Action::Wait => *doing = Doing::Nothing,
+            Action::Commit(at) => self.inlet.lock().commit(at.number()),
+            Action::Abandon => {
+                *doing = Doing::Nothing;
+                self.inlet.lock().abandon();
+            }
+            Action::State { state, since, why } => self.report.state(state, since, why),
+            Action::ShortWatch => self.observer.short_watch(&V::KIND),
+        }
+    }
+
+    fn list(&self, page: Page) -> Pending<PageEnd> {
+        let (client, scope) = (self.client.clone(), self.scope.clone());
+        let (inlet, metadata_only) = (self.inlet.clone(), self.metadata_only);
+        Box::pin(async move {
+            let each = |item| inlet.lock().listed(item);
+            if metadata_only {
+                client.list_metadata::<V>(&scope, &page, each).await
+            } else {
+                client.list::<V>(&scope, &page, each).await
+            }
+        })
+    }
+
+    fn watch(&self, from: WatchFrom) -> Pending<Watch<V>> {
+        let (client, scope) = (self.client.clone(), self.scope.clone());
+        Box::pin(async move { client.watch::<V>(&scope, &from).await })
+    }
+}
+
+impl<V: Resource> Doing<V> {
+    /// What comes of it. Cancel-safe, as its parts are.
+    async fn next(&mut self) -> Came<V> {
+        match self {
+            Doing::Nothing => std::future::pending().await,
+            Doing::Listing(page) => page.await.map_or_else(Came::Failed, Came::Page),
+            Doing::Opening(watch) => watch.await.map_or_else(Came::Failed, Came::Open),
+            Doing::Watching(watch) => match watch.next().await {
+                Some(Ok(event)) => Came::Event(event),
+                Some(Err(error)) => Came::Failed(error),
+                None => Came::Ended,
+            },
+        }
+    }
+}

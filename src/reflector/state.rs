@@ -1,0 +1,114 @@
+//! How a reflector is, for everybody to read.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::object::ResourceVersion;
+
+/// What a reflector does, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Not begun.
+    Starting,
+    /// The first list is under way; nothing can be read yet.
+    Listing,
+    /// The view follows the server.
+    Live,
+    /// There is a view, and the server has not been heard since [`Health::since`].
+    Stale,
+    /// Listing or watching is forbidden. What was read before is still held.
+    Forbidden,
+    /// The API server does not serve the kind. What was read before is still held.
+    NotServed,
+    /// The reflector's task has died, or was stopped.
+    Dead,
+}
+
+/// How a reflector is.
+#[derive(Debug, Clone)]
+pub struct Health {
+    /// What it does.
+    pub state: State,
+    /// Since when. [`State::Stale`] counts from when the server was last heard.
+    pub since: Instant,
+    /// The last error, as a sentence; none while [`State::Live`].
+    pub why: Option<String>,
+    /// The view is complete up to here.
+    pub version: ResourceVersion,
+    /// When the last list, event or bookmark came.
+    pub heard: Instant,
+    /// Whether there was a complete list. Once true it stays.
+    pub synced: bool,
+    /// Objects that cannot be decoded and are held as they last could be, or not at all.
+    pub quarantined: usize,
+}
+
+/// Reads the [`Health`] of one reflector at any time. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct HealthHandle(Arc<Mutex<Health>>);
+
+// === impl State ===
+
+impl State {
+    /// One word: metric label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            State::Starting => "Starting",
+            State::Listing => "Listing",
+            State::Live => "Live",
+            State::Stale => "Stale",
+            State::Forbidden => "Forbidden",
+            State::NotServed => "NotServed",
+            State::Dead => "Dead",
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+// === impl Health ===
+
+impl Health {
+    /// How old the view may be: zero-ish while live, else the time since the server was heard.
+    pub fn staleness(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.heard)
+    }
+}
+
+// === impl HealthHandle ===
+
+impl HealthHandle {
+    pub(super) fn new(now: Instant) -> HealthHandle {
+        HealthHandle(Arc::new(Mutex::new(Health {
+            state: State::Starting,
+            since: now,
+            why: None,
+            version: ResourceVersion::UNKNOWN,
+            heard: now,
+            synced: false,
+            quarantined: 0,
+        })))
+    }
+
+    /// As it is now.
+    pub fn get(&self) -> Health {
+        self.0.lock().clone()
+    }
+
+    /// Whether there was a complete list.
+    pub fn has_synced(&self) -> bool {
+        self.0.lock().synced
+    }
+
+    pub(super) fn update(&self, change: impl FnOnce(&mut Health)) {
+        change(&mut self.0.lock());
+    }
+}

@@ -1,0 +1,267 @@
+//! The state machine: what to do next, decided without I/O and without a clock of its own.
+
+mod limits;
+mod begin;
+mod trouble;
+#[cfg(test)]
+mod tests;
+
+use tokio::time::Instant;
+
+use self::limits::{IDLE, PAGE, STREAM_PER_OBJECT, STREAM_PROGRESS};
+use super::action::{Action, Input, Reason};
+use super::backoff::Backoff;
+use super::failure::Failure;
+use super::position::Position;
+use super::state::State;
+use crate::client::Page;
+use crate::object::ResourceVersion;
+
+/// Where the reflector is.
+#[derive(Debug)]
+enum Phase {
+    /// A streaming list: objects come as events, the bookmark that ends them is still to come.
+    /// `opened` as in `Watching`.
+    Streaming { opened: bool, progress_by: Instant, end_by: Instant },
+    /// Pages are asked for. The list has the version of its first page (`first`, as sent); `token`
+    /// leads to the page under way; `whole`, after a token had expired, is all in one page.
+    Paging { first: Option<String>, token: Option<String>, whole: bool },
+    /// The view is complete up to `held`, and what comes over the watch follows it. `opened` is
+    /// none until the server has accepted; `progressed` once the watch got us anywhere.
+    Watching { began: Instant, opened: bool, progressed: bool, heard_by: Instant },
+    /// After a failure: nothing until then, then what `next` says.
+    Waiting { until: Instant, next: Next },
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Next {
+    List(Reason),
+    Watch,
+}
+
+/// Decides everything a reflector does.
+#[derive(Debug)]
+pub(super) struct Machine {
+    phase: Phase,
+    /// The committed view is complete up to here; it only ever grows. None before the first
+    /// commit.
+    held: Option<Position>,
+    /// When the view was last known to be current.
+    heard: Instant,
+    state: State,
+    /// Until then the server is taken to have no streaming lists.
+    no_streaming_until: Option<Instant>,
+    /// The next list carries no lower bound: the server would not have it. Its answer is still
+    /// refused if it is older than `held`.
+    unbounded: bool,
+    /// Streaming lists in a row that broke off.
+    streams_cut: u32,
+    /// "Too large resource version" in a row.
+    too_large: u32,
+    /// Internal errors of the watch in a row, since `held` last moved.
+    stuck: u32,
+    metadata_only: bool,
+    backoff: Backoff,
+    rng: fastrand::Rng,
+}
+
+impl Machine {
+    pub(super) fn new(metadata_only: bool, mut rng: fastrand::Rng, now: Instant) -> Machine {
+        Machine {
+            phase: Phase::Waiting { until: now, next: Next::List(Reason::Start) },
+            held: None,
+            heard: now,
+            state: State::Starting,
+            no_streaming_until: None,
+            unbounded: false,
+            streams_cut: 0,
+            too_large: 0,
+            stuck: 0,
+            metadata_only,
+            backoff: Backoff::new(rng.fork()),
+            rng,
+        }
+    }
+
+    /// When [`Input::Deadline`] is due, if nothing happens before.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Streaming { progress_by, end_by, .. } => Some(*progress_by.min(end_by)),
+            // The client gives a list its deadline.
+            Phase::Paging { .. } => None,
+            Phase::Watching { heard_by, .. } => Some(*heard_by),
+            Phase::Waiting { until, .. } => Some(*until),
+        }
+    }
+
+    /// The version up to which the view is complete.
+    pub(super) fn held(&self) -> ResourceVersion {
+        self.held.as_ref().map_or(ResourceVersion::UNKNOWN, Position::number)
+    }
+
+    /// When the view was last known to be current.
+    pub(super) fn heard(&self) -> Instant {
+        self.heard
+    }
+
+    /// Whether events are staged (true) or shown at once.
+    pub(super) fn is_staging(&self) -> bool {
+        matches!(self.phase, Phase::Streaming { .. } | Phase::Paging { .. })
+    }
+
+    /// One step.
+    pub(super) fn step(&mut self, input: Input, now: Instant) -> Vec<Action> {
+        match input {
+            Input::Start => self.list(Reason::Start, now),
+            Input::Page { version, continue_token } => self.page(version, continue_token, now),
+            Input::Opened => self.opened(now),
+            Input::Event(version) => self.event(version, now),
+            Input::Bookmark { version, initial_events_end } => {
+                self.bookmark(Position::parse(version), initial_events_end, now)
+            }
+            Input::Ended => self.ended(now),
+            Input::Failed(failure) => self.failed(&failure, now),
+            Input::Deadline => self.deadline_passed(now),
+        }
+    }
+
+    // === What is under way goes well ===
+
+    fn page(&mut self, version: String, next: Option<String>, now: Instant) -> Vec<Action> {
+        let Phase::Paging { first, token, .. } = &mut self.phase else { return Vec::new() };
+        let first = first.get_or_insert(version).clone();
+        *token = next.clone();
+        match next {
+            Some(_) => {
+                // A continue token carries its version and refuses another.
+                let page = Page { limit: Some(PAGE), continue_token: next, not_older_than: None };
+                vec![Action::List(page)]
+            }
+            None => match self.commit(Position::parse(first), now) {
+                Ok(mut actions) => {
+                    actions.extend(self.watch(now));
+                    actions
+                }
+                Err(refused) => refused,
+            },
+        }
+    }
+
+    fn opened(&mut self, now: Instant) -> Vec<Action> {
+        match &mut self.phase {
+            Phase::Streaming { opened, progress_by, .. } => {
+                *opened = true;
+                *progress_by = now + STREAM_PROGRESS;
+                Vec::new()
+            }
+            Phase::Watching { opened, heard_by, .. } => {
+                *opened = true;
+                *heard_by = now + IDLE;
+                self.enter(State::Live, now, None)
+            }
+            Phase::Paging { .. } | Phase::Waiting { .. } => Vec::new(),
+        }
+    }
+
+    fn event(&mut self, version: ResourceVersion, now: Instant) -> Vec<Action> {
+        match &mut self.phase {
+            Phase::Streaming { progress_by, end_by, .. } => {
+                *progress_by = now + STREAM_PROGRESS;
+                *end_by += STREAM_PER_OBJECT;
+            }
+            Phase::Watching { heard_by, .. } => {
+                *heard_by = now + IDLE;
+                self.heard = now;
+                // An object whose version is no number leads nowhere that could be asked for, but
+                // is not nothing either.
+                let moved =
+                    if version.is_known() { self.advance(Position::Number(version)) } else { true };
+                self.progress(moved);
+            }
+            Phase::Paging { .. } | Phase::Waiting { .. } => {}
+        }
+        Vec::new()
+    }
+
+    /// Whether an event at this version is new. Watches send events in order, so one that is not
+    /// after `held` was sent before: it must not be applied, or an object deleted since would
+    /// rise again.
+    pub(super) fn is_news(&self, version: ResourceVersion) -> bool {
+        !version.is_known() || !self.held().is_known() || version.is_newer_than(self.held())
+    }
+
+    fn bookmark(&mut self, at: Option<Position>, end: bool, now: Instant) -> Vec<Action> {
+        match &mut self.phase {
+            Phase::Streaming { .. } if end => match self.commit(at, now) {
+                Ok(actions) => {
+                    // The same stream goes on with changes.
+                    self.phase = Phase::Watching {
+                        began: now,
+                        opened: true,
+                        progressed: true,
+                        heard_by: now + IDLE,
+                    };
+                    let live = self.enter(State::Live, now, None);
+                    actions.into_iter().chain(live).collect()
+                }
+                Err(refused) => refused,
+            },
+            Phase::Watching { heard_by, .. } => {
+                *heard_by = now + IDLE;
+                self.heard = now;
+                let moved = at.is_some_and(|at| self.advance(at));
+                self.progress(moved);
+                Vec::new()
+            }
+            // To a streaming list any other bookmark is no progress: it carries no object.
+            Phase::Streaming { .. } | Phase::Paging { .. } | Phase::Waiting { .. } => Vec::new(),
+        }
+    }
+
+    /// Moves `held` on to `at`, never back; whether it moved.
+    fn advance(&mut self, at: Position) -> bool {
+        let moved = match &self.held {
+            Some(held) if held.number().is_known() && at.number().is_known() => {
+                held.is_older_than(&at)
+            }
+            Some(held) => *held != at,
+            None => true,
+        };
+        if moved {
+            self.held = Some(at);
+        }
+        moved
+    }
+
+    /// The watch got us somewhere, if it did.
+    fn progress(&mut self, moved: bool) {
+        if let (true, Phase::Watching { progressed, .. }) = (moved, &mut self.phase) {
+            *progressed = true;
+            self.stuck = 0;
+            self.too_large = 0;
+        }
+    }
+
+    /// The list is complete at `at`; `Err` are the actions after it had to be refused.
+    fn commit(&mut self, at: Option<Position>, now: Instant) -> Result<Vec<Action>, Vec<Action>> {
+        let held = self.held.clone();
+        let why = match (at, held) {
+            (None, _) => "the API server sent a list without a resourceVersion".to_owned(),
+            (Some(at), Some(held)) if at.is_older_than(&held) => format!(
+                "the API server answered with version {at}, older than {held} which is held; \
+                 if its data was restored from a backup, restart the operator"
+            ),
+            (Some(at), _) => {
+                self.held = Some(at.clone());
+                self.heard = now;
+                self.unbounded = false;
+                self.too_large = 0;
+                self.stuck = 0;
+                self.streams_cut = 0;
+                return Ok(vec![Action::Commit(at)]);
+            }
+        };
+        let wait = self.back_off(&Failure::transient(why), Next::List(self.retry()), now);
+        Err(std::iter::once(Action::Abandon).chain(wait).collect())
+    }
+}

@@ -1,0 +1,147 @@
+//! What is under way ends, well or not.
+
+use tokio::time::Instant;
+
+use super::limits::{IDLE, OPEN, SHORT, STREAMS_CUT, STUCK, TOO_LARGE};
+use super::{Machine, Next, Phase};
+use crate::reflector::action::{Action, Reason};
+use crate::reflector::failure::{Class, Failure};
+use crate::reflector::state::State;
+
+impl Machine {
+    pub(super) fn ended(&mut self, now: Instant) -> Vec<Action> {
+        match &self.phase {
+            Phase::Streaming { .. } => self.fall_back(now),
+            Phase::Watching { began, progressed, .. } => {
+                if *progressed || now.saturating_duration_since(*began) >= SHORT {
+                    return self.watch(now);
+                }
+                let failure = Failure::transient("the API server ends every watch at once");
+                let wait = self.back_off(&failure, Next::Watch, now);
+                std::iter::once(Action::ShortWatch).chain(wait).collect()
+            }
+            Phase::Paging { .. } | Phase::Waiting { .. } => Vec::new(),
+        }
+    }
+
+    pub(super) fn failed(&mut self, failure: &Failure, now: Instant) -> Vec<Action> {
+        match &self.phase {
+            Phase::Streaming { opened, .. } => {
+                if *opened && failure.class == Class::Transient {
+                    self.streams_cut += 1;
+                }
+                if failure.class == Class::Refused || self.streams_cut >= STREAMS_CUT {
+                    return self.fall_back(now);
+                }
+                self.list_failed(failure, now)
+            }
+            Phase::Paging { token, whole, .. } => {
+                let mid_list = token.is_some() && !whole;
+                if mid_list && failure.class == Class::Expired {
+                    // Page 1 again might expire again, for ever: everything in one answer.
+                    return self.page_from_start(true, Reason::Expired);
+                }
+                self.list_failed(failure, now)
+            }
+            Phase::Watching { .. } => self.watch_failed(failure, now),
+            Phase::Waiting { .. } => Vec::new(),
+        }
+    }
+
+    fn list_failed(&mut self, failure: &Failure, now: Instant) -> Vec<Action> {
+        let reason = match failure.class {
+            Class::Forbidden | Class::NotServed if self.held.is_some() => Reason::Healed,
+            _ => self.retry(),
+        };
+        match failure.class {
+            Class::Expired | Class::Refused => self.unbounded = true,
+            Class::TooLarge => drop(self.lagging()),
+            Class::Forbidden | Class::NotServed | Class::Internal | Class::Transient => {}
+        }
+        let wait = self.back_off(failure, Next::List(reason), now);
+        std::iter::once(Action::Abandon).chain(wait).collect()
+    }
+
+    pub(super) fn retry(&self) -> Reason {
+        if self.held.is_some() { Reason::Retry } else { Reason::Start }
+    }
+
+    fn watch_failed(&mut self, failure: &Failure, now: Instant) -> Vec<Action> {
+        let Phase::Watching { began, progressed, .. } = &self.phase else { return Vec::new() };
+        let healthy = *progressed || now.saturating_duration_since(*began) >= SHORT;
+        let next = match failure.class {
+            // A watch that lived has shown that listing helps; else there is a loop to slow down.
+            Class::Expired if healthy => return self.stale_then_list(failure, now),
+            Class::Expired => Next::List(Reason::Expired),
+            Class::Refused => {
+                self.unbounded = true;
+                Next::List(Reason::Refused)
+            }
+            Class::Forbidden | Class::NotServed => Next::List(Reason::Healed),
+            Class::TooLarge if self.lagging() => Next::List(Reason::Refused),
+            Class::Internal => {
+                self.stuck += 1;
+                if self.stuck >= STUCK { Next::List(Reason::Stuck) } else { Next::Watch }
+            }
+            Class::TooLarge | Class::Transient => Next::Watch,
+        };
+        self.back_off(failure, next, now)
+    }
+
+    /// Counts one more "too large resource version"; whether it is time to drop the bound.
+    fn lagging(&mut self) -> bool {
+        self.too_large += 1;
+        self.unbounded |= self.too_large >= TOO_LARGE;
+        self.unbounded
+    }
+
+    pub(super) fn deadline_passed(&mut self, now: Instant) -> Vec<Action> {
+        let unanswered = || Failure::transient(format!("no answer to a watch within {OPEN:?}"));
+        match &self.phase {
+            Phase::Streaming { opened: false, .. } => self.list_failed(&unanswered(), now),
+            Phase::Streaming { .. } => self.fall_back(now),
+            Phase::Watching { opened: false, .. } => self.back_off(&unanswered(), Next::Watch, now),
+            Phase::Watching { .. } => {
+                let why = format!("neither event nor bookmark for {IDLE:?}");
+                let mut actions = self.enter(State::Stale, now, Some(why));
+                actions.extend(self.watch(now));
+                actions
+            }
+            Phase::Waiting { next: Next::List(reason), .. } => self.list(*reason, now),
+            Phase::Waiting { next: Next::Watch, .. } => self.watch(now),
+            Phase::Paging { .. } => Vec::new(),
+        }
+    }
+
+    pub(super) fn stale_then_list(&mut self, failure: &Failure, now: Instant) -> Vec<Action> {
+        let mut actions = self.enter(State::Stale, now, Some(failure.why.clone()));
+        actions.extend(self.list(Reason::Expired, now));
+        actions
+    }
+
+    pub(super) fn back_off(&mut self, failure: &Failure, next: Next, now: Instant) -> Vec<Action> {
+        let until = self.backoff.after_failure(now, failure.retry_after);
+        self.phase = Phase::Waiting { until, next };
+        let state = match (failure.class, self.state) {
+            (Class::Forbidden, _) => State::Forbidden,
+            (Class::NotServed, _) => State::NotServed,
+            // What a person must mend is not hidden by the failures that come between.
+            (_, State::Forbidden | State::NotServed) => self.state,
+            _ if self.held.is_some() => State::Stale,
+            _ => State::Listing,
+        };
+        let mut actions = self.enter(state, now, Some(failure.why.clone()));
+        actions.push(Action::Wait);
+        actions
+    }
+
+    /// The state that is now true. What is stale is so since the server was last heard.
+    pub(super) fn enter(&mut self, state: State, now: Instant, why: Option<String>) -> Vec<Action> {
+        if self.state == state && why.is_none() {
+            return Vec::new();
+        }
+        self.state = state;
+        let since = if state == State::Stale { self.heard } else { now };
+        vec![Action::State { state, since, why }]
+    }
+}

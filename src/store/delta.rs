@@ -1,0 +1,78 @@
+//! What changed.
+
+use std::sync::Arc;
+
+use crate::object::Object;
+
+/// Who made a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Somebody else, or it cannot be told.
+    Server,
+    /// Surely only ourselves: the echo of a write that [`Store::wrote`](super::Store::wrote) or
+    /// [`Store::removed`](super::Store::removed) was told of.
+    Own,
+}
+
+/// What changed in the store.
+#[derive(Debug)]
+pub enum Delta<V> {
+    /// A new object.
+    Added(Arc<V>, Origin),
+    /// The same object (same UID), changed.
+    Updated {
+        /// As it was when last told.
+        old: Arc<V>,
+        /// As it is. After a write of our own that was not confirmed yet it may be the same as
+        /// `old`, or already newer than the change that is told.
+        new: Arc<V>,
+        /// Who did it.
+        origin: Origin,
+    },
+    /// Gone; its last known state.
+    Deleted(Arc<V>, Origin),
+}
+
+// === impl Delta ===
+
+impl<V> Delta<V> {
+    /// The object, as it is or as it was last.
+    pub fn object(&self) -> &Arc<V> {
+        match self {
+            Delta::Added(object, _)
+            | Delta::Updated { new: object, .. }
+            | Delta::Deleted(object, _) => object,
+        }
+    }
+
+    /// Who did it.
+    pub fn origin(&self) -> Origin {
+        match self {
+            Delta::Added(_, origin) | Delta::Updated { origin, .. } | Delta::Deleted(_, origin) => {
+                *origin
+            }
+        }
+    }
+}
+
+/// What takes handlers from `told` to `new`.
+pub(super) fn step<V: Object>(
+    told: Option<Arc<V>>,
+    new: Option<Arc<V>>,
+    origin: Origin,
+    out: &mut Vec<Delta<V>>,
+) {
+    match (told, new) {
+        (None, None) => {}
+        (None, Some(new)) => out.push(Delta::Added(new, origin)),
+        (Some(old), None) => out.push(Delta::Deleted(old, origin)),
+        (Some(old), Some(new)) if old.uid() == new.uid() => {
+            out.push(Delta::Updated { old, new, origin });
+        }
+        (Some(old), Some(new)) => {
+            // Whoever made the new one, that the old one went was not told yet.
+            out.push(Delta::Deleted(old, Origin::Server));
+            out.push(Delta::Added(new, origin));
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What is remembered of our own writes until the watch has passed them.
+
+use std::sync::Arc;
+
+use crate::object::{Object, ResourceVersion, Uid};
+
+/// So many unconfirmed writes to one object are remembered. The echo of a forgotten one is told as
+/// somebody else's, which wakes a reconciler for nothing.
+const WRITES: usize = 16;
+/// So many unconfirmed deletes under one name are remembered; a forgotten object may be seen once
+/// more, until its deletion comes over the watch.
+const DELETES: usize = 16;
+/// An unconfirmed delete is forgotten after so many bookmarks, which come about once a minute: it was
+/// of an object that this watch does not show.
+const BOOKMARKS: u8 = 3;
+
+/// What we did to the objects under one key that the watch has not passed yet.
+#[derive(Debug)]
+pub(super) struct Memory<V> {
+    /// What handlers were told last; what is held may be newer. None: that there is no object.
+    told: Option<Arc<V>>,
+    /// The version at which the API server has last shown the object to handlers. What they were
+    /// told then may have been newer, if we had written since.
+    shown: ResourceVersion,
+    /// The writes, oldest first, all newer than what the watch has shown.
+    writes: Vec<Write>,
+    /// The newest version that was ever among `writes`.
+    newest: ResourceVersion,
+    /// UIDs of objects that we deleted for good. None of them is held.
+    removed: Vec<Uid>,
+    /// Something happened to an object of which handlers were not told: what they are told next is
+    /// not only ours.
+    pub(super) foreign: bool,
+    /// The list that is being settled was told.
+    pub(super) settled: bool,
+    bookmarks: u8,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Write {
+    version: ResourceVersion,
+    /// Surely ours; else only known.
+    ours: bool,
+}
+
+// === impl Memory ===
+
+impl<V: Object> Memory<V> {
+    pub(super) fn new(told: Option<Arc<V>>) -> Memory<V> {
+        Memory {
+            shown: told.as_ref().map_or(ResourceVersion::UNKNOWN, |told| told.meta().version),
+            told,
+            writes: Vec::new(),
+            newest: ResourceVersion::UNKNOWN,
+            removed: Vec::new(),
+            foreign: false,
+            settled: false,
+            bookmarks: 0,
+        }
+    }
+
+    /// What handlers were told last.
+    pub(super) fn told(&self) -> Option<&Arc<V>> {
+        self.told.as_ref()
+    }
+
+    /// Handlers are told `new`, as the API server has shown it at `version`; what they were told
+    /// before.
+    pub(super) fn tell(&mut self, new: Arc<V>, version: ResourceVersion) -> Option<Arc<V>> {
+        self.shown = version;
+        self.foreign = false;
+        self.told.replace(new)
+    }
+
+    /// Handlers are told that there is nothing; what they were told before.
+    pub(super) fn untell(&mut self) -> Option<Arc<V>> {
+        self.told.take()
+    }
+
+    /// Whether the API server shows `object` as it has shown it before.
+    pub(super) fn is_old_news(&self, object: &Arc<V>) -> bool {
+        let same = |told: &Arc<V>| told.uid() == object.uid();
+        self.told.as_ref().is_some_and(same) && self.shown.is_same_as(object.meta().version)
+    }
+
+    pub(super) fn wrote(&mut self, version: ResourceVersion, ours: bool) {
+        if self.writes.iter().any(|write| write.version == version) {
+            return;
+        }
+        let at = self.writes.partition_point(|write| write.version.is_older_than(version));
+        self.writes.insert(at, Write { version, ours });
+        if !self.newest.is_newer_than(version) {
+            self.newest = version;
+        }
+        if self.writes.len() > WRITES {
+            self.writes.remove(0);
+        }
+    }
+
+    pub(super) fn removed(&mut self, uid: Uid) {
+        if self.has_removed(uid) {
+            return;
+        }
+        if self.removed.len() == DELETES {
+            self.removed.remove(0);
+        }
+        self.removed.push(uid);
+        self.bookmarks = 0;
+    }
+
+    pub(super) fn has_removed(&self, uid: Uid) -> bool {
+        self.removed.contains(&uid)
+    }
+
+    /// Whether an object at `version` may not be seen any more: we have deleted it, or what we wrote
+    /// under its name later.
+    pub(super) fn is_past(&self, uid: Uid, version: ResourceVersion) -> bool {
+        self.has_removed(uid) || version.is_older_than(self.newest)
+    }
+
+    pub(super) fn removed_uids(&self) -> &[Uid] {
+        &self.removed
+    }
+
+    /// The watch shows a change at `version`: whether it is one of our writes. All up to it have
+    /// passed.
+    pub(super) fn pass(&mut self, version: ResourceVersion) -> bool {
+        let ours = self.writes.iter().any(|write| write.ours && write.version.is_same_as(version));
+        self.forget_writes(version);
+        ours
+    }
+
+    /// Forgets the writes up to `version`; whether there were any.
+    pub(super) fn forget_writes(&mut self, version: ResourceVersion) -> bool {
+        let before = self.writes.len();
+        self.writes.retain(|write| write.version.is_newer_than(version));
+        self.writes.len() < before
+    }
+
+    /// Forgets a delete; whether it was known.
+    pub(super) fn forget_removed(&mut self, uid: Uid) -> bool {
+        let before = self.removed.len();
+        self.removed.retain(|removed| *removed != uid);
+        self.removed.len() < before
+    }
+
+    /// A bookmark came: forgets deletes that are too old.
+    pub(super) fn age(&mut self) {
+        self.bookmarks = self.bookmarks.saturating_add(1);
+        if self.bookmarks >= BOOKMARKS {
+            self.removed.clear();
+        }
+    }
+
+    /// Whether there is nothing left that the watch has to show.
+    pub(super) fn is_idle(&self) -> bool {
+        self.writes.is_empty() && self.removed.is_empty()
+    }
+}

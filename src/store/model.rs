@@ -1,0 +1,410 @@
+//! A store against a server, in random interleavings: writes of others and of our own; answers that
+//! come late, in any order; a watch that is late and repeats itself; lists that lag.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::tests::{Thing, thing, uid};
+use super::{Delta, Origin, Store, Writer, new};
+use crate::object::{Object, ObjectKey, ResourceVersion};
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// Somebody creates or changes an object.
+    Write(usize),
+    /// Somebody deletes it.
+    Delete(usize),
+    /// We create or change it; the answer is on its way.
+    OwnWrite(usize),
+    /// We delete it; the answer is on its way.
+    OwnDelete(usize),
+    /// We read it, or write what changes nothing; the answer is on its way.
+    Get(usize),
+    /// One of the answers under way arrives.
+    Answer(prop::sample::Index),
+    /// The next event of the watch arrives.
+    Event,
+    /// An event that came before comes again.
+    Repeat(prop::sample::Index),
+    /// A bookmark for all that came.
+    Bookmark,
+    /// A list begins; it will show the server as it was at a version since the last event.
+    Begin(prop::sample::Index),
+    /// Half of the list under way arrives.
+    Half,
+    /// It is whole.
+    Commit,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Live {
+    uid: u64,
+    version: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Change {
+    version: u64,
+    name: usize,
+    uid: u64,
+    deleted: bool,
+    own: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Answer {
+    Wrote(usize, Live),
+    Removed(usize, u64),
+    Got(usize, Live),
+}
+
+struct World {
+    writer: Writer<Thing>,
+    store: Store<Thing>,
+    /// What the server did, in order; versions are 1, 2, 3, …
+    log: Vec<Change>,
+    uids: u64,
+    answers: Vec<Answer>,
+    /// The watch, or the last list, has shown the log up to here.
+    shown: u64,
+    /// The version of the list under way, and which of its items arrived.
+    list: Option<(u64, usize)>,
+    /// What handlers believe: the deltas applied to an empty map.
+    told: HashMap<usize, Arc<Thing>>,
+    /// Changes of others that handlers must be woken for.
+    owed: Vec<Change>,
+    /// Whether an own answer may come as somebody else's change: it came after its event, or a list.
+    blurred: HashSet<usize>,
+    foreign: HashSet<usize>,
+}
+
+fn name_of(key: &ObjectKey) -> usize {
+    NAMES.iter().position(|name| key.name() == name).unwrap()
+}
+
+fn key(name: usize) -> ObjectKey {
+    ObjectKey::new("ns", NAMES[name])
+}
+
+impl World {
+    fn new() -> World {
+        let (writer, store) = new(Vec::new());
+        World {
+            writer,
+            store,
+            log: Vec::new(),
+            uids: 0,
+            answers: Vec::new(),
+            shown: 0,
+            list: None,
+            told: HashMap::new(),
+            owed: Vec::new(),
+            blurred: HashSet::new(),
+            foreign: HashSet::new(),
+        }
+    }
+
+    /// The server's objects at a version.
+    fn at(&self, version: u64) -> BTreeMap<usize, Live> {
+        let mut objects = BTreeMap::new();
+        for change in self.log.iter().take_while(|change| change.version <= version) {
+            if change.deleted {
+                objects.remove(&change.name);
+            } else {
+                objects.insert(change.name, Live { uid: change.uid, version: change.version });
+            }
+        }
+        objects
+    }
+
+    fn now(&self) -> u64 {
+        self.log.len() as u64
+    }
+
+    fn change(&mut self, name: usize, deleted: bool, own: bool) -> Option<Live> {
+        let live = self.at(self.now()).get(&name).copied();
+        if deleted && live.is_none() {
+            return None;
+        }
+        let uid = live.map_or_else(
+            || {
+                self.uids += 1;
+                self.uids
+            },
+            |live| live.uid,
+        );
+        let version = self.now() + 1;
+        let change = Change { version, name, uid, deleted, own };
+        self.log.push(change);
+        if !own {
+            self.foreign.insert(name);
+            self.owed.push(change);
+        }
+        Some(Live { uid, version })
+    }
+
+    /// Takes an answer out. Those to writes of one object may change places, but who deletes an
+    /// object has seen the answers to what he did before.
+    fn pick(&mut self, at: usize) -> Answer {
+        let name = |answer: &Answer| match answer {
+            Answer::Wrote(name, _) | Answer::Removed(name, _) | Answer::Got(name, _) => *name,
+        };
+        let picked = name(&self.answers[at]);
+        let first = self.answers.iter().position(|answer| name(answer) == picked).unwrap();
+        let deletes = self.answers[first..=at]
+            .iter()
+            .any(|answer| matches!(answer, Answer::Removed(other, _) if *other == picked));
+        self.answers.remove(if deletes { first } else { at })
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        match answer {
+            Answer::Wrote(name, live) => {
+                if live.version <= self.shown || self.list.is_some() {
+                    self.blurred.insert(name);
+                }
+                self.store.wrote(thing(NAMES[name], live.uid, live.version));
+            }
+            Answer::Got(name, live) => {
+                self.blurred.insert(name);
+                self.store.read(thing(NAMES[name], live.uid, live.version));
+            }
+            Answer::Removed(name, number) => {
+                self.store.removed(&key(name), uid(number));
+            }
+        }
+    }
+
+    fn event(&mut self, change: Change) {
+        let object = thing(NAMES[change.name], change.uid, change.version);
+        let mut deltas = Vec::new();
+        if change.deleted {
+            self.writer.deleted(object, |delta| deltas.push(delta));
+        } else {
+            self.writer.apply(object, |delta| deltas.push(delta));
+        }
+        self.tell(deltas);
+    }
+
+    /// Handlers are told: the story must be consistent.
+    fn tell(&mut self, deltas: Vec<Delta<Thing>>) {
+        for delta in deltas {
+            let name = name_of(delta.object().key());
+            let believed = self.told.get(&name).cloned();
+            match &delta {
+                Delta::Added(new, _) => {
+                    assert!(believed.is_none(), "added twice: {believed:?}, {new:?}");
+                    self.told.insert(name, new.clone());
+                }
+                Delta::Updated { old, new, .. } => {
+                    let believed = believed.expect("updated before it was added");
+                    assert!(Arc::ptr_eq(&believed, old), "{old:?} was never told");
+                    assert_eq!(old.uid(), new.uid());
+                    self.told.insert(name, new.clone());
+                }
+                Delta::Deleted(last, _) => {
+                    let believed = believed.expect("deleted before it was added");
+                    assert_eq!(believed.uid(), last.uid());
+                    self.told.remove(&name);
+                }
+            }
+            match delta.origin() {
+                Origin::Server => {
+                    // Whoever is woken now sees all that is visible now.
+                    let held = self.store.get(&key(name));
+                    let sees = held.map_or(u64::MAX, |held| held.meta().version.number().unwrap());
+                    self.owed.retain(|change| change.name != name || change.version > sees);
+                    assert!(
+                        self.foreign.contains(&name) || self.blurred.contains(&name),
+                        "nobody but us touched it: {delta:?}"
+                    );
+                }
+                Origin::Own => {}
+            }
+        }
+    }
+
+    fn begin(&mut self, pick: &prop::sample::Index) {
+        // Sometimes a list that lags behind the watch.
+        let from = self.shown.saturating_sub(1);
+        let version = from + pick.index((self.now() - from + 1) as usize) as u64;
+        if version == 0 {
+            return;
+        }
+        self.writer.begin();
+        self.list = Some((version, 0));
+        self.blurred.extend(0..NAMES.len());
+    }
+
+    fn half(&mut self) {
+        let Some((version, from)) = self.list else { return };
+        let until = (from + 2).min(NAMES.len());
+        for (name, live) in self.at(version) {
+            if (from..until).contains(&name) {
+                self.writer.listed(thing(NAMES[name], live.uid, live.version));
+            }
+        }
+        self.list = Some((version, until));
+    }
+
+    fn commit(&mut self) {
+        self.half();
+        self.half();
+        let Some((version, _)) = self.list.take() else { return };
+        let before = self.store.list();
+        let mut deltas = Vec::new();
+        let taken = self.writer.commit(ResourceVersion::new(version), |delta| deltas.push(delta));
+        assert_eq!(taken, version >= self.shown);
+        let objects = self.at(version);
+        if taken {
+            // What came and went between two looks is owed to nobody.
+            let told = &self.told;
+            self.owed.retain(|change| {
+                change.version > version
+                    || objects.contains_key(&change.name)
+                    || told.contains_key(&change.name)
+            });
+            self.shown = version.max(self.shown);
+        }
+        self.tell(deltas);
+        for old in before {
+            let now = self.store.get(old.key());
+            let same = now.is_some_and(|now| Arc::ptr_eq(&now, &old));
+            let listed = objects.get(&name_of(old.key()));
+            let unchanged =
+                listed.is_some_and(|live| Some(live.version) == old.meta().version.number());
+            assert!(same || !unchanged || !taken, "{old:?} was replaced by itself");
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Write(name) => drop(self.change(*name, false, false)),
+            Step::Delete(name) => drop(self.change(*name, true, false)),
+            Step::OwnWrite(name) => {
+                let live = self.change(*name, false, true);
+                self.answers.extend(live.map(|live| Answer::Wrote(*name, live)));
+            }
+            Step::OwnDelete(name) => {
+                let live = self.change(*name, true, true);
+                self.answers.extend(live.map(|live| Answer::Removed(*name, live.uid)));
+            }
+            Step::Get(name) => {
+                let live = self.at(self.now()).get(name).copied();
+                self.answers.extend(live.map(|live| Answer::Got(*name, live)));
+            }
+            Step::Answer(pick) if !self.answers.is_empty() => {
+                let answer = self.pick(pick.index(self.answers.len()));
+                self.answer(answer);
+            }
+            Step::Event if self.list.is_none() => {
+                if let Some(change) = self.log.get(self.shown as usize).copied() {
+                    self.shown = change.version;
+                    let under_way = |answer: &Answer| match answer {
+                        Answer::Wrote(_, live) => live.version == change.version,
+                        Answer::Removed(name, uid) => *name == change.name && *uid == change.uid,
+                        Answer::Got(..) => false,
+                    };
+                    if change.own && self.answers.iter().any(under_way) {
+                        self.blurred.insert(change.name);
+                    }
+                    self.event(change);
+                }
+            }
+            Step::Repeat(pick) if self.list.is_none() && self.shown > 0 => {
+                let change = self.log[pick.index(self.shown as usize)];
+                self.event(change);
+            }
+            Step::Bookmark if self.list.is_none() && self.shown > 0 => {
+                let mut deltas = Vec::new();
+                let version = ResourceVersion::new(self.shown);
+                self.writer.bookmark(version, |delta| deltas.push(delta));
+                self.tell(deltas);
+            }
+            Step::Begin(pick) if self.list.is_none() => self.begin(pick),
+            Step::Half => self.half(),
+            Step::Commit => self.commit(),
+            _ => {}
+        }
+    }
+
+    /// Readers never see an object older than one they saw before.
+    fn check_monotonic(&self, before: &HashMap<usize, u64>) -> HashMap<usize, u64> {
+        let mut now = before.clone();
+        for object in self.store.list() {
+            let version = object.meta().version.number().unwrap();
+            let name = name_of(object.key());
+            assert!(now.get(&name).is_none_or(|seen| *seen <= version), "{object:?} went back");
+            now.insert(name, version);
+        }
+        now
+    }
+
+    /// All that is under way arrives.
+    fn finish(&mut self) {
+        self.commit();
+        for answer in std::mem::take(&mut self.answers) {
+            self.answer(answer);
+        }
+        while self.shown < self.now() {
+            self.step(&Step::Event);
+        }
+        let held: BTreeMap<usize, Live> = self
+            .store
+            .list()
+            .iter()
+            .map(|object| {
+                let version = object.meta().version.number().unwrap();
+                let text = object.uid().to_string();
+                let uid = u64::from_str_radix(text.rsplit('-').next().unwrap(), 16).unwrap();
+                (name_of(object.key()), Live { uid, version })
+            })
+            .collect();
+        assert_eq!(held, self.at(self.now()), "the store is not what the server has");
+        assert_eq!(self.store.unconfirmed(), 0, "something is remembered for ever");
+        assert_eq!(self.told.len(), held.len());
+        for object in self.told.values() {
+            let now = self.store.get(object.key()).unwrap();
+            assert!(Arc::ptr_eq(object, &now), "handlers believe {object:?}, but it is {now:?}");
+        }
+        assert!(self.owed.is_empty(), "nobody was woken for {:?}", self.owed);
+    }
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let name = || 0..NAMES.len();
+    let step = prop_oneof![
+        4 => name().prop_map(Step::Write),
+        2 => name().prop_map(Step::Delete),
+        5 => name().prop_map(Step::OwnWrite),
+        2 => name().prop_map(Step::OwnDelete),
+        2 => name().prop_map(Step::Get),
+        8 => any::<prop::sample::Index>().prop_map(Step::Answer),
+        8 => Just(Step::Event),
+        1 => any::<prop::sample::Index>().prop_map(Step::Repeat),
+        1 => Just(Step::Bookmark),
+        1 => any::<prop::sample::Index>().prop_map(Step::Begin),
+        1 => Just(Step::Half),
+        1 => Just(Step::Commit),
+    ];
+    prop::collection::vec(step, 0..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn the_store_becomes_what_the_server_has_and_no_change_of_others_is_hidden(steps in steps()) {
+        let mut world = World::new();
+        let mut seen = HashMap::new();
+        for step in &steps {
+            world.step(step);
+            seen = world.check_monotonic(&seen);
+        }
+        world.finish();
+        world.check_monotonic(&seen);
+    }
+}

@@ -1,0 +1,185 @@
+//! The readers' side.
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use super::index::{BY_CONTROLLER, Index, Indexes};
+use super::state::State;
+use super::table::Hashing;
+use crate::object::{Object, ObjectKey, Resource, Text, Uid};
+
+/// Reads the local copy. Cheap to clone.
+pub struct Store<V> {
+    /// All there is, unless there are parts.
+    shared: Arc<Shared<V>>,
+    /// By namespace, sorted: each with a writer of its own, which knows nothing of the others.
+    parts: Arc<[(Text, Arc<Shared<V>>)]>,
+}
+
+pub(super) struct Shared<V> {
+    /// Held for a lookup, one change, or one batch of a relist.
+    pub(super) state: RwLock<State<V>>,
+    pub(super) hashing: Hashing,
+    pub(super) indexes: Arc<Indexes<V>>,
+}
+
+// === impl Store ===
+
+impl<V> Clone for Store<V> {
+    fn clone(&self) -> Self {
+        Store { shared: self.shared.clone(), parts: self.parts.clone() }
+    }
+}
+
+impl<V> fmt::Debug for Store<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").finish_non_exhaustive()
+    }
+}
+
+impl<V: Object> Store<V> {
+    pub(super) fn new(indexes: Vec<Index<V>>) -> Store<V> {
+        let (hashing, indexes) = (Hashing::default(), Arc::new(Indexes::new(indexes)));
+        let state = RwLock::new(State::new(&hashing, &indexes));
+        let shared = Arc::new(Shared { state, hashing, indexes });
+        Store { shared, parts: Arc::default() }
+    }
+
+    /// Reads several stores as one; each holds the objects of one namespace, and objects of other
+    /// namespaces are in none. What "at one instant" is promised for, is so for each namespace. None
+    /// if there are no stores.
+    pub fn of_namespaces(stores: impl IntoIterator<Item = (Text, Store<V>)>) -> Option<Store<V>> {
+        let mut parts: Vec<_> =
+            stores.into_iter().map(|(namespace, store)| (namespace, store.shared)).collect();
+        parts.sort_by(|a, b| a.0.cmp(&b.0));
+        let shared = parts.first()?.1.clone();
+        Some(Store { shared, parts: parts.into() })
+    }
+
+    pub(super) fn shared(&self) -> &Shared<V> {
+        &self.shared
+    }
+
+    /// The part in which `key` has its place, and its hash there.
+    fn part(&self, key: &ObjectKey) -> Option<(&Shared<V>, u64)> {
+        let part = if self.parts.is_empty() {
+            &self.shared
+        } else {
+            let at = self.parts.binary_search_by(|(namespace, _)| namespace.cmp(key.namespace()));
+            &self.parts[at.ok()?].1
+        };
+        Some((part, part.hashing.hash(key)))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Shared<V>> {
+        let one = self.parts.is_empty().then_some(&*self.shared);
+        one.into_iter().chain(self.parts.iter().map(|(_, part)| &**part))
+    }
+
+    /// The object under `key`.
+    pub fn get(&self, key: &ObjectKey) -> Option<Arc<V>> {
+        let (part, hash) = self.part(key)?;
+        part.state.read().visible(hash, key).cloned()
+    }
+
+    /// Whether there is an object under `key`.
+    pub fn contains(&self, key: &ObjectKey) -> bool {
+        self.part(key).is_some_and(|(part, hash)| part.state.read().visible(hash, key).is_some())
+    }
+
+    /// All objects, in no order, as they are at one instant.
+    pub fn list(&self) -> Vec<Arc<V>> {
+        let mut all = Vec::new();
+        for part in self.all() {
+            let state = part.state.read();
+            all.reserve(state.len());
+            state.for_each(&part.hashing, &mut |object| all.push(object.clone()));
+        }
+        all
+    }
+
+    /// Shows all objects, in no order, as they are at one instant. Nothing can be written meanwhile,
+    /// and `each` must not use this store.
+    pub fn for_each(&self, mut each: impl FnMut(&Arc<V>)) {
+        for part in self.all() {
+            part.state.read().for_each(&part.hashing, &mut each);
+        }
+    }
+
+    /// The objects that index `name` has under `value`, in no order. None if there is no such index.
+    pub fn by_index(&self, name: &str, value: &str) -> Vec<Arc<V>> {
+        let mut found = Vec::new();
+        for part in self.all() {
+            let state = part.state.read();
+            state.under(&part.hashing, name, value, &mut |object| found.push(object.clone()));
+        }
+        found
+    }
+
+    /// The objects that `owner`, and no namesake of it, controls, in no order. None without
+    /// [`Index::by_controller`] for its kind.
+    pub fn controlled_by<P: Resource>(&self, owner: &P) -> Vec<Arc<V>> {
+        let mut found = Vec::new();
+        for part in self.all() {
+            let state = part.state.read();
+            state.under(&part.hashing, BY_CONTROLLER, owner.key().name(), &mut |object| {
+                if object.meta().is_controlled_by(owner.uid()) {
+                    found.push(object.clone());
+                }
+            });
+        }
+        found
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.all().map(|part| part.state.read().len()).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Write-through: the API server's answer to our own write. Newest wins: what is to be used from
+    /// here on is returned. Visible at once; told to handlers when the watch confirms it.
+    ///
+    /// An answer whose version is unknown, or that the watch has overtaken, changes nothing.
+    pub fn wrote(&self, object: V) -> Arc<V> {
+        self.answered(object, true)
+    }
+
+    /// As [`Store::wrote`], of an object that may be somebody else's work: an answer to a read, or
+    /// to a write that may have changed nothing. It will be told as such.
+    pub fn read(&self, object: V) -> Arc<V> {
+        self.answered(object, false)
+    }
+
+    fn answered(&self, object: V, ours: bool) -> Arc<V> {
+        let object = Arc::new(object);
+        match self.part(object.key()) {
+            Some((part, hash)) => part.state.write().answered(hash, object, ours),
+            None => object,
+        }
+    }
+
+    /// Write-through of a delete that the API server has acknowledged as final. The object is
+    /// invisible at once, and is not seen again should the watch still show earlier states of it.
+    pub fn removed(&self, key: &ObjectKey, uid: Uid) {
+        if let Some((part, hash)) = self.part(key) {
+            part.state.write().removed(hash, key, uid);
+        }
+    }
+
+    /// How often an index function has panicked.
+    pub fn index_panics(&self) -> u64 {
+        self.all().map(|part| part.indexes.panics()).sum()
+    }
+
+    /// For how many keys own writes wait for the watch to confirm them.
+    pub fn unconfirmed(&self) -> usize {
+        self.all().map(|part| part.state.read().memory.len()).sum()
+    }
+}

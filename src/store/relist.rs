@@ -1,0 +1,396 @@
+//! A list takes the place of what is held: staged, then shown at one instant, then told.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+
+use super::delta::{Delta, Origin, step};
+use super::index::Indexed;
+use super::memory::Memory;
+use super::state::State;
+use super::table::{Hashing, SHARDS, Table};
+use super::writer::{BATCH, Writer};
+use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
+
+/// So many times own writes that come while the list is being put in place are looked at in a batch
+/// of their own; then with the lock held, however many they are.
+const ROUNDS: usize = 8;
+
+/// A list, as far as it differs from what is held.
+pub(super) struct Relist<V> {
+    /// Objects in `State::base` that the list confirms, replaces or keeps.
+    seen: Seen,
+    /// As their namesakes in [`State`], and moved there when the list is whole.
+    added: Indexed<V>,
+    changed: Indexed<V>,
+    gone: Table<V>,
+    /// What the list says of keys on which own writes are under way.
+    items: HashMap<ObjectKey, Item<V>>,
+}
+
+/// What a list says of one key.
+struct Item<V> {
+    /// None: that there is no object.
+    object: Option<Arc<V>>,
+    /// The own deletes that were known when the list was put in place.
+    removed: Vec<Uid>,
+}
+
+/// A set of objects by address. Whoever is in it is also held elsewhere for as long as it matters, so
+/// no address is taken for another's: what leaves the store during a list, leaves it for an own
+/// write, and such keys are looked at one by one.
+struct Seen(HashTable<usize>);
+
+// === impl Seen ===
+
+impl Seen {
+    fn with_room_for(objects: usize) -> Seen {
+        Seen(HashTable::with_capacity(objects))
+    }
+
+    fn insert<V>(&mut self, object: &Arc<V>) {
+        let address = Arc::as_ptr(object).addr();
+        if !self.has(object) {
+            self.0.insert_unique(scatter(address), address, |address| scatter(*address));
+        }
+    }
+
+    fn remove<V>(&mut self, object: &Arc<V>) {
+        let address = Arc::as_ptr(object).addr();
+        if let Ok(found) = self.0.find_entry(scatter(address), |known| *known == address) {
+            found.remove();
+        }
+    }
+
+    fn has<V>(&self, object: &Arc<V>) -> bool {
+        let address = Arc::as_ptr(object).addr();
+        self.0.find(scatter(address), |known| *known == address).is_some()
+    }
+}
+
+/// A hash of an address: Fibonacci hashing, with the high bits, which are the good ones, also where
+/// hashbrown looks for a place.
+fn scatter(address: usize) -> u64 {
+    let product = (address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    product ^ product >> 32
+}
+
+// === impl Relist ===
+
+impl<V: Object> Relist<V> {
+    fn new(state: &State<V>, hashing: &Hashing, fresh: impl Fn() -> Indexed<V>) -> Relist<V> {
+        Relist {
+            seen: Seen::with_room_for(state.base.table().len()),
+            added: fresh(),
+            changed: fresh(),
+            gone: Table::new(hashing.clone()),
+            items: HashMap::new(),
+        }
+    }
+
+    fn listed(&mut self, state: &State<V>, hash: u64, object: V) {
+        let key = object.key();
+        if !state.memory.is_empty() && state.memory.contains_key(key) {
+            let key = key.clone();
+            let item = Item { object: Some(Arc::new(object)), removed: Vec::new() };
+            self.items.insert(key, item);
+            return;
+        }
+        let Some(held) = state.base.find(hash, key) else {
+            self.added.insert(hash, Arc::new(object));
+            return;
+        };
+        self.seen.insert(held);
+        let (version, holds) = (object.meta().version, held.meta().version);
+        if version.is_older_than(holds) {
+            return;
+        }
+        if version.is_same_as(holds) && object.uid() == held.uid() {
+            self.changed.remove(hash, key);
+            return;
+        }
+        self.changed.insert(hash, Arc::new(object));
+    }
+
+    fn keep(&mut self, state: &State<V>, hash: u64, key: &ObjectKey, uid: Uid) {
+        let same = |object: &&Arc<V>| !uid.is_some() || object.uid() == uid;
+        let told = state.memory.get(key).and_then(Memory::told);
+        for object in told.into_iter().chain(state.base.find(hash, key)).filter(same) {
+            self.seen.insert(object);
+        }
+    }
+
+    fn unlisted(&mut self, state: &State<V>, hash: u64, key: &ObjectKey) {
+        self.added.remove(hash, key);
+        self.changed.remove(hash, key);
+        self.items.remove(key);
+        let told = state.memory.get(key).and_then(Memory::told);
+        for object in told.into_iter().chain(state.base.find(hash, key)) {
+            self.seen.remove(object);
+        }
+    }
+
+    /// Finds what the list does not have, in one of the shards.
+    fn sweep(&mut self, state: &State<V>, hashing: &Hashing, shard: usize) {
+        for held in state.base.table().shard(shard) {
+            if !self.seen.has(held) && !state.memory.contains_key(held.key()) {
+                self.gone.insert(hashing.hash(held.key()), held.clone());
+            }
+        }
+    }
+
+    /// Decides what a key with own writes under way will show: what is listed, unless what is held
+    /// is newer.
+    fn resolve(&mut self, state: &State<V>, hash: u64, key: &ObjectKey, version: ResourceVersion) {
+        let Some(memory) = state.memory.get(key) else { return };
+        let held = state.base.find(hash, key);
+        let staged = self.added.remove(hash, key).or(self.changed.remove(hash, key));
+        self.gone.remove(hash, key);
+        let object = match self.items.remove(key) {
+            Some(item) => item.object,
+            None => staged.or_else(|| {
+                let mut known = memory.told().into_iter().chain(held);
+                known.find(|object| self.seen.has(object)).cloned()
+            }),
+        };
+        match (&object, held) {
+            // A list from before our delete.
+            (Some(listed), _) if memory.is_past(listed.uid(), listed.meta().version) => {}
+            (Some(listed), None) => drop(self.added.insert(hash, listed.clone())),
+            (Some(listed), Some(held)) => {
+                if listed.meta().version.is_newer_than(held.meta().version) {
+                    self.changed.insert(hash, listed.clone());
+                }
+            }
+            (None, Some(held)) if !held.meta().version.is_newer_than(version) => {
+                self.gone.insert(hash, held.clone());
+            }
+            (None, _) => {}
+        }
+        let removed = memory.removed_uids().to_vec();
+        self.items.insert(key.clone(), Item { object, removed });
+    }
+}
+
+// === impl Writer ===
+
+impl<V: Object> Writer<V> {
+    /// A list begins. What an unfinished one has staged is forgotten.
+    pub fn begin(&mut self) {
+        let shared = self.store.shared();
+        let fresh = || Indexed::new(shared.hashing.clone(), shared.indexes.clone());
+        let relist = Relist::new(&shared.state.read(), &shared.hashing, fresh);
+        self.relist = Some(relist);
+    }
+
+    /// The list has `object`. It is staged, unless it is held already, or something newer is.
+    /// Of several with one key the last one counts.
+    pub fn listed(&mut self, object: V) {
+        let hash = self.store.shared().hashing.hash(object.key());
+        if let Some(relist) = &mut self.relist {
+            relist.listed(&self.store.shared().state.read(), hash, object);
+        }
+    }
+
+    /// The list has `uid` under `key`, but it cannot be decoded: what is held of it stays.
+    pub fn keep(&mut self, key: &ObjectKey, uid: Uid) {
+        let hash = self.store.shared().hashing.hash(key);
+        if let Some(relist) = &mut self.relist {
+            relist.keep(&self.store.shared().state.read(), hash, key, uid);
+        }
+    }
+
+    /// What was listed under `key` is gone again: a streaming list shows changes made meanwhile.
+    pub fn unlisted(&mut self, key: &ObjectKey) {
+        let hash = self.store.shared().hashing.hash(key);
+        if let Some(relist) = &mut self.relist {
+            relist.unlisted(&self.store.shared().state.read(), hash, key);
+        }
+    }
+
+    /// The list is not to be used.
+    pub fn abandon(&mut self) {
+        self.relist = None;
+    }
+
+    /// The list is whole, and of this version: shows it, at one instant, and then tells how it
+    /// differs from what was told before. False if it is older than what has been seen already: then
+    /// nothing changes.
+    pub fn commit(&mut self, version: ResourceVersion, mut tell: impl FnMut(Delta<V>)) -> bool {
+        let Some(mut relist) = self.relist.take() else { return false };
+        let shared = self.store.shared();
+        if version.is_older_than(shared.state.read().seen) {
+            return false;
+        }
+        for shard in 0..SHARDS {
+            relist.sweep(&shared.state.read(), &shared.hashing, shard);
+        }
+        let initial = self.show(&mut relist, version);
+        for object in initial {
+            tell(Delta::Added(object, Origin::Server));
+        }
+        self.settle(&mut tell);
+        self.confirm(relist.items, version, &mut tell);
+        true
+    }
+
+    /// Shows the list. What is to be told of a first one, which needs no settling.
+    fn show(&mut self, relist: &mut Relist<V>, version: ResourceVersion) -> Vec<Arc<V>> {
+        let shared = self.store.shared();
+        let mut keys: Vec<ObjectKey> = {
+            let mut state = shared.state.write();
+            state.touched = Some(Vec::new());
+            state.memory.keys().cloned().collect()
+        };
+        for round in 0.. {
+            for some in keys.chunks(BATCH) {
+                let state = shared.state.read();
+                for key in some {
+                    relist.resolve(&state, shared.hashing.hash(key), key, version);
+                }
+            }
+            let mut state = shared.state.write();
+            keys = state.touched.replace(Vec::new()).unwrap_or_default();
+            if keys.len() > BATCH && round < ROUNDS {
+                continue;
+            }
+            for key in &keys {
+                relist.resolve(&state, shared.hashing.hash(key), key, version);
+            }
+            state.touched = None;
+            if version.is_known() {
+                state.seen = version;
+            }
+            let state = &mut *state;
+            if state.base.table().is_empty() && state.memory.is_empty() {
+                let initial = relist.added.table().iter().cloned().collect();
+                std::mem::swap(&mut state.base, &mut relist.added);
+                return initial;
+            }
+            std::mem::swap(&mut state.added, &mut relist.added);
+            std::mem::swap(&mut state.changed, &mut relist.changed);
+            std::mem::swap(&mut state.gone, &mut relist.gone);
+            break;
+        }
+        Vec::new()
+    }
+
+    /// Brings what is shown into `base`, batch by batch, and tells it.
+    fn settle(&mut self, tell: &mut dyn FnMut(Delta<V>)) {
+        let hashing = self.store.shared().hashing.clone();
+        for stage in [State::settle_gone, State::settle_changed, State::settle_added] {
+            let mut more = true;
+            while more {
+                self.change(|state, out| more = stage(state, &hashing, out), &mut *tell);
+            }
+        }
+    }
+
+    /// Tells what the list says of keys with own writes under way, and forgets the writes up to it.
+    fn confirm(
+        &mut self,
+        items: HashMap<ObjectKey, Item<V>>,
+        version: ResourceVersion,
+        tell: &mut dyn FnMut(Delta<V>),
+    ) {
+        let hashing = self.store.shared().hashing.clone();
+        let mut items = items.into_iter().peekable();
+        while items.peek().is_some() {
+            let some = items.by_ref().take(BATCH);
+            let confirm = |state: &mut State<V>, out: &mut Vec<Delta<V>>| {
+                for (key, item) in some {
+                    state.confirm(hashing.hash(&key), &key, item, version, out);
+                }
+            };
+            self.change(confirm, &mut *tell);
+        }
+    }
+}
+
+// === impl State ===
+
+impl<V: Object> State<V> {
+    /// Takes a batch out of `base`; whether there may be more.
+    fn settle_gone(&mut self, hashing: &Hashing, out: &mut Vec<Delta<V>>) -> bool {
+        let some = self.gone.take_some(BATCH);
+        for object in &some {
+            let key = object.key();
+            let held = self.base.remove(hashing.hash(key), key);
+            let told = match self.memory.get_mut(key) {
+                Some(memory) => memory.untell(),
+                None => held.clone(),
+            };
+            if told.is_none() {
+                // We made it and somebody has deleted it. Whoever wants it has to know.
+                step(None, held.clone(), Origin::Server, out);
+            }
+            step(told.or(held), None, Origin::Server, out);
+        }
+        !some.is_empty()
+    }
+
+    fn settle_changed(&mut self, hashing: &Hashing, out: &mut Vec<Delta<V>>) -> bool {
+        let some = self.changed.take_some(BATCH);
+        self.settle_some(some, hashing, out)
+    }
+
+    fn settle_added(&mut self, hashing: &Hashing, out: &mut Vec<Delta<V>>) -> bool {
+        let some = self.added.take_some(BATCH);
+        self.settle_some(some, hashing, out)
+    }
+
+    /// Puts a batch into `base`; whether there may be more.
+    fn settle_some(
+        &mut self,
+        some: Vec<Arc<V>>,
+        hashing: &Hashing,
+        out: &mut Vec<Delta<V>>,
+    ) -> bool {
+        let more = !some.is_empty();
+        for object in some {
+            let held = self.base.insert(hashing.hash(object.key()), object.clone());
+            let told = match self.memory.get_mut(object.key()) {
+                Some(memory) => {
+                    memory.settled = true;
+                    memory.tell(object.clone(), object.meta().version)
+                }
+                None => held,
+            };
+            step(told, Some(object), Origin::Server, out);
+        }
+        more
+    }
+
+    /// After a list is shown and settled: a key with own writes under way.
+    fn confirm(
+        &mut self,
+        hash: u64,
+        key: &ObjectKey,
+        item: Item<V>,
+        version: ResourceVersion,
+        out: &mut Vec<Delta<V>>,
+    ) {
+        let held = self.visible(hash, key).cloned();
+        let Some(memory) = self.memory.get_mut(key) else { return };
+        let listed_uid = item.object.as_ref().map(|object| object.uid());
+        match item.object {
+            _ if std::mem::take(&mut memory.settled) => {}
+            None => step(memory.untell(), None, Origin::Server, out),
+            Some(listed) if memory.is_old_news(&listed) => {}
+            Some(listed) => {
+                let shown = listed.meta().version;
+                let removed = memory.has_removed(listed.uid());
+                let new = held.filter(|_| !removed).unwrap_or(listed);
+                step(memory.tell(new.clone(), shown), Some(new), Origin::Server, out);
+            }
+        }
+        memory.forget_writes(version);
+        for uid in item.removed {
+            if Some(uid) != listed_uid {
+                memory.forget_removed(uid);
+            }
+        }
+        self.forget_if_idle(hash, key, out);
+    }
+}

@@ -1,0 +1,113 @@
+//! The writer's side: what the API server says.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::delta::Delta;
+use super::reader::Store;
+use super::relist::Relist;
+use super::state::State;
+use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
+
+/// So many changes are made under one hold of the lock: some tens of microseconds.
+pub(super) const BATCH: usize = 32;
+
+/// The one writer of a store. It takes the news of one list and watch, in their order.
+///
+/// Deltas are told after the change is visible and the lock is released, so that a handler may read
+/// the store. A `tell` must not panic: deltas of the batch under way would be lost.
+pub struct Writer<V> {
+    pub(super) store: Store<V>,
+    /// What is staged, from [`Writer::begin`] on.
+    pub(super) relist: Option<Relist<V>>,
+    /// Deltas between the change and the telling; kept for its room.
+    pub(super) out: Vec<Delta<V>>,
+}
+
+// === impl Writer ===
+
+impl<V: Object> Writer<V> {
+    pub(super) fn new(store: Store<V>) -> Writer<V> {
+        Writer { store, relist: None, out: Vec::new() }
+    }
+
+    /// A reader of what is written here.
+    pub fn store(&self) -> Store<V> {
+        self.store.clone()
+    }
+
+    /// How far the API server's news have been taken in; unknown before the first list.
+    pub fn version(&self) -> ResourceVersion {
+        self.store.shared().state.read().seen
+    }
+
+    /// ADDED or MODIFIED. What is not newer than [`Writer::version`] changes nothing.
+    ///
+    /// An event of a watch ends a list that was begun and not committed.
+    pub fn apply(&mut self, object: V, tell: impl FnMut(Delta<V>)) {
+        self.relist = None;
+        let hash = self.store.shared().hashing.hash(object.key());
+        let object = Arc::new(object);
+        self.change(|state, out| state.applied(hash, object, out), tell);
+    }
+
+    /// DELETED, with the object's last state. What is not newer than [`Writer::version`] changes
+    /// nothing, nor does the end of an older object than the one that is held.
+    pub fn deleted(&mut self, object: V, tell: impl FnMut(Delta<V>)) {
+        self.relist = None;
+        let hash = self.store.shared().hashing.hash(object.key());
+        let object = Arc::new(object);
+        self.change(|state, out| state.deleted(hash, object, out), tell);
+    }
+
+    /// DELETED, of an object that could not be decoded.
+    pub fn removed(
+        &mut self,
+        key: &ObjectKey,
+        version: ResourceVersion,
+        tell: impl FnMut(Delta<V>),
+    ) {
+        let hash = self.store.shared().hashing.hash(key);
+        self.change(|state, out| state.vanished(hash, key, version, out), tell);
+    }
+
+    /// ADDED or MODIFIED, of an object that could not be decoded: the last good state of the same
+    /// object stays, a namesake's does not.
+    pub fn displaced(&mut self, key: &ObjectKey, uid: Uid, tell: impl FnMut(Delta<V>)) {
+        let hash = self.store.shared().hashing.hash(key);
+        self.change(|state, out| state.displaced(hash, key, uid, out), tell);
+    }
+
+    /// BOOKMARK: there is no other news up to `version`. Forgets own writes that should have come by
+    /// now: they were outside of what the watch shows.
+    pub fn bookmark(&mut self, version: ResourceVersion, mut tell: impl FnMut(Delta<V>)) {
+        let keys = self.store.shared().state.write().passed(version);
+        for some in keys.chunks(BATCH) {
+            let hashing = &self.store.shared().hashing;
+            let hashes: Vec<u64> = some.iter().map(|key| hashing.hash(key)).collect();
+            let overdue = |state: &mut State<V>, out: &mut Vec<Delta<V>>| {
+                for (key, hash) in some.iter().zip(&hashes) {
+                    state.overdue(*hash, key, version, out);
+                }
+            };
+            self.change(overdue, &mut tell);
+        }
+    }
+
+    /// Changes the state under the lock, then tells what came of it.
+    pub(super) fn change(
+        &mut self,
+        change: impl FnOnce(&mut State<V>, &mut Vec<Delta<V>>),
+        tell: impl FnMut(Delta<V>),
+    ) {
+        self.out.clear();
+        change(&mut self.store.shared().state.write(), &mut self.out);
+        self.out.drain(..).for_each(tell);
+    }
+}
+
+impl<V> fmt::Debug for Writer<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("listing", &self.relist.is_some()).finish_non_exhaustive()
+    }
+}

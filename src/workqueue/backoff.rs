@@ -1,0 +1,87 @@
+//! How long to leave a key alone after a failure.
+
+use std::time::Duration;
+
+/// Delays that double with every failure in a row: `base · 2ⁿ`, at most `max`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    /// After the first failure.
+    pub base: Duration,
+    /// At most.
+    pub max: Duration,
+}
+
+impl Backoff {
+    /// Of client-go's DefaultTypedControllerRateLimiter: 5 ms to 1000 s.
+    pub const DEFAULT: Backoff =
+        Backoff { base: Duration::from_millis(5), max: Duration::from_secs(1000) };
+
+    /// The delay after a failure that `failures` others went before.
+    pub fn delay(&self, failures: u32) -> Duration {
+        let delay = 1u32.checked_shl(failures).and_then(|factor| self.base.checked_mul(factor));
+        delay.map_or(self.max, |delay| delay.min(self.max))
+    }
+}
+
+impl Default for Backoff {
+    fn default() -> Backoff {
+        Backoff::DEFAULT
+    }
+}
+
+/// What a failure asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Retry {
+    /// The law of the delays.
+    pub backoff: Backoff,
+    /// Not before (the server's Retry-After). Other than backoff, it also holds off runs that
+    /// are asked for from outside. Zero: no such wish.
+    pub at_least: Duration,
+}
+
+/// How a queue treats retries.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    /// Used by [`WorkQueue::add_rate_limited`](super::WorkQueue::add_rate_limited).
+    pub backoff: Backoff,
+    /// Up to this part of a backoff is added at random, so that what failed together is not
+    /// retried together. Default 0.1.
+    pub jitter: f64,
+    /// Overall rate of retries after the second failure in a row, in keys per second. Default 50,
+    /// as sample-controller. First runs and first retries do not count and do not wait.
+    pub retries_per_second: u32,
+    /// How many of those may come at once. Default 300, as sample-controller.
+    pub retry_burst: u32,
+    /// The longest that the overall rate may hold up a retry that is due; after that it competes
+    /// like any other key. Default 300 s: in that time the rate lets 15,000 keys through.
+    pub retry_patience: Duration,
+    /// Seed of the jitter. `None`: at random.
+    pub seed: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            backoff: Backoff::DEFAULT,
+            jitter: 0.1,
+            retries_per_second: 50,
+            retry_burst: 300,
+            retry_patience: Duration::from_secs(300),
+            seed: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_from_5_milliseconds_to_1000_seconds() {
+        let backoff = Backoff::DEFAULT;
+        let delays: Vec<u128> = (0..20).map(|n| backoff.delay(n).as_millis()).collect();
+        assert_eq!(delays[..5], [5, 10, 20, 40, 80]);
+        assert_eq!(delays[17..], [655_360, 1_000_000, 1_000_000]);
+        assert_eq!(backoff.delay(255), Duration::from_secs(1000));
+    }
+}

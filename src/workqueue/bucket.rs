@@ -1,0 +1,90 @@
+//! The overall rate: governor's token bucket, on a clock that is told the time.
+
+use std::cell::Cell;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use governor::clock::Clock;
+use governor::middleware::StateInformationMiddleware;
+use governor::state::{InMemoryState, NotKeyed};
+use governor::{Quota, RateLimiter};
+
+use super::sync::Nanos;
+
+/// Lets `burst` through at once and `rate` per second after that. Nothing is reserved: whoever
+/// does not go through costs nothing and takes nobody's place.
+pub(super) struct Bucket {
+    limiter: RateLimiter<NotKeyed, InMemoryState, Told, StateInformationMiddleware>,
+    /// When the next token is there, as of the last take: governor tells it only to those who
+    /// ask for a token, and asking takes one that is there.
+    next: Nanos,
+}
+
+/// A clock that shows what it was told, so that the core stays pure.
+struct Told(Cell<Duration>);
+
+// === impl Bucket ===
+
+impl Bucket {
+    /// A rate of 0 counts as 1 per second, a burst of 0 as 1.
+    pub(super) fn new(rate: u32, burst: u32) -> Bucket {
+        let at_least_one = |number: u32| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
+        let quota = Quota::per_second(at_least_one(rate)).allow_burst(at_least_one(burst));
+        let clock = Told(Cell::new(Duration::ZERO));
+        let limiter = RateLimiter::direct_with_clock(quota, clock).with_middleware();
+        Bucket { limiter, next: 0 }
+    }
+
+    /// When the next token is there; not after `now` if one is there.
+    pub(super) fn next(&self) -> Nanos {
+        self.next
+    }
+
+    /// Takes a token, if one is there.
+    pub(super) fn take(&mut self, now: Nanos) {
+        self.limiter.clock().0.set(Duration::from_nanos(now));
+        if self.limiter.check().is_ok_and(|left| left.remaining_burst_capacity() > 0) {
+            return;
+        }
+        // None is left, so this takes none and says when the next is there.
+        if let Err(until) = self.limiter.check() {
+            self.next = until.earliest_possible().as_nanos() as Nanos;
+        }
+    }
+}
+
+// === impl Told ===
+
+impl Clock for Told {
+    type Instant = Duration;
+
+    fn now(&self) -> Duration {
+        self.0.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_goes_through_at_once_and_the_rest_at_the_rate() {
+        let mut bucket = Bucket::new(50, 300);
+        let (mut now, mut through) = (0, 0);
+        while now <= 10_000_000_000 {
+            while bucket.next() <= now {
+                bucket.take(now);
+                through += 1;
+            }
+            now += 1_000_000;
+        }
+        assert_eq!(through, 300 + 10 * 50);
+    }
+
+    #[test]
+    fn taking_without_a_token_takes_none_from_those_who_come_later() {
+        let mut bucket = Bucket::new(1, 1);
+        (0..10).for_each(|_| bucket.take(0));
+        assert_eq!(bucket.next(), 1_000_000_000);
+    }
+}

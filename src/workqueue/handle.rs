@@ -1,0 +1,288 @@
+//! The shell around the pure queue: one lock, and wake-ups of one worker per key.
+//!
+//! Wake-ups follow one rule, checked after every change under the lock (`State::wake`): while
+//! more keys are ready than workers were told, tell one more; and one waiting worker, the
+//! timekeeper, sleeps until the next deadline. A worker that was told and went away passes it on.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::hash::BuildHasher;
+use std::task::Waker;
+use std::time::Duration;
+
+use hashbrown::DefaultHashBuilder;
+
+use super::backoff::{Limits, Retry};
+use super::key::{Band, Hashed, Key};
+use super::observer::{Observer, Snapshot};
+use super::rate_limited::RateLimited;
+use super::sync::{Arc, Clock, Mutex, Nanos};
+use super::taken::{Drained, Get, Taken};
+
+/// A queue of keys. Cheap to clone; all clones are one queue.
+pub struct WorkQueue<K: Key> {
+    pub(super) shared: Arc<Shared<K>>,
+}
+
+pub(super) struct Shared<K: Key> {
+    pub(super) state: Mutex<State<K>>,
+    pub(super) clock: Clock,
+    hasher: DefaultHashBuilder,
+    limits: Limits,
+    pub(super) observer: Box<dyn Observer>,
+}
+
+pub(super) struct State<K: Key> {
+    pub(super) queue: RateLimited<K>,
+    /// Workers that wait to be told, longest first.
+    waiting: VecDeque<(u64, Waker)>,
+    /// Workers that were told (and so left `waiting`) but have not looked yet.
+    told: usize,
+    /// The waiting worker that has a timer, and when that ends. It may have been told meanwhile.
+    timekeeper: Option<(u64, Nanos)>,
+    /// Number of the next worker to wait.
+    number: u64,
+    /// Who waits for the end.
+    pub(super) drained: Vec<Waker>,
+}
+
+// === impl WorkQueue ===
+
+impl<K: Key> WorkQueue<K> {
+    /// An empty queue with the default limits that nobody observes.
+    pub fn new() -> WorkQueue<K> {
+        WorkQueue::with(Limits::default(), ())
+    }
+
+    /// An empty queue.
+    pub fn with(limits: Limits, observer: impl Observer) -> WorkQueue<K> {
+        let hasher = DefaultHashBuilder::default();
+        let state = State {
+            queue: RateLimited::new(limits, hasher.clone()),
+            waiting: VecDeque::new(),
+            told: 0,
+            timekeeper: None,
+            number: 0,
+            drained: Vec::new(),
+        };
+        let shared = Shared {
+            state: Mutex::new(state),
+            clock: Clock::new(),
+            hasher,
+            limits,
+            observer: Box::new(observer),
+        };
+        WorkQueue { shared: Arc::new(shared) }
+    }
+
+    /// Asks for a run of `key` in [`Band::People`].
+    pub fn add(&self, key: K) {
+        self.add_with(key, Band::People);
+    }
+
+    /// Asks for a run of `key`. If it waits already, it only rises to `band`; if it is in
+    /// process, it runs again afterwards. A pending backoff does not hold it off, a Retry-After
+    /// does.
+    pub fn add_with(&self, key: K, band: Band) {
+        let wish = self.hashed(key);
+        self.change(|queue, now| queue.add(now, wish, band));
+    }
+
+    /// Asks for a run after `delay`. Of several such wishes the earliest counts.
+    pub fn add_after(&self, key: K, delay: Duration) {
+        let wish = self.hashed(key);
+        self.change(|queue, now| queue.add_after(now, wish, delay));
+    }
+
+    /// Counts a failure of `key` and asks for a retry after a backoff, by the limits' law. To be
+    /// called before the run is done. How long the backoff is.
+    ///
+    /// While a retry is pending, another failure (of a run that an outside event caused) neither
+    /// counts nor moves it.
+    pub fn add_rate_limited(&self, key: K) -> Duration {
+        let backoff = self.shared.limits.backoff;
+        self.add_rate_limited_with(key, Retry { backoff, at_least: Duration::ZERO })
+    }
+
+    /// As [`add_rate_limited`](Self::add_rate_limited), by a law of its own. While a retry is
+    /// pending, the earlier of the two times counts, but never one before `at_least`.
+    pub fn add_rate_limited_with(&self, key: K, retry: Retry) -> Duration {
+        let wish = self.hashed(key);
+        self.change(|queue, now| queue.retry(now, wish, retry))
+    }
+
+    /// `key` is well: its failures are forgotten and its pending retry is cancelled. Runs asked
+    /// for by others, also by `add_after`, stay.
+    pub fn forget(&self, key: &K) {
+        let hash = self.hash(key);
+        self.change(|queue, now| queue.forget(now, hash, key));
+    }
+
+    /// Cancels what [`add_after`](Self::add_after) asked for, if its time has not come.
+    pub fn cancel(&self, key: &K) {
+        let hash = self.hash(key);
+        self.change(|queue, now| queue.cancel(now, hash, key));
+    }
+
+    /// Failures of `key` in a row, each after the backoff of the one before (at most 255). 0 once
+    /// it was forgotten, or a run of it ended without a retry being asked for.
+    pub fn requeues(&self, key: &K) -> u32 {
+        let hash = self.hash(key);
+        self.shared.state.lock().queue.requeues(hash, key)
+    }
+
+    /// The next key; `None` when the queue was shut down and nothing is left to take.
+    /// Cancel-safe: dropped before it is ready it has taken nothing.
+    pub fn get(&self) -> Get<'_, K> {
+        Get::new(self, None)
+    }
+
+    /// Ends a run and takes the next key under one lock: as dropping `before` and then
+    /// [`get`](Self::get), for the loop of a worker. `before` must be of this queue.
+    pub fn done_and_get(&self, before: Taken<K>) -> Get<'_, K> {
+        Get::new(self, Some(before))
+    }
+
+    /// Keys that are ready to be taken or wait for the overall rate only.
+    pub fn len(&self) -> usize {
+        self.change(|queue, now| {
+            queue.fire(now);
+            queue.depth().iter().sum()
+        })
+    }
+
+    /// Whether no key is ready.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How things stand. Takes time in the number of keys in process.
+    pub fn snapshot(&self) -> Snapshot<K> {
+        self.change(|queue, now| queue.snapshot(now))
+    }
+
+    /// No key comes in any more, delays are dropped; keys that are ready still go out, and those
+    /// that became dirty in process go out again. As client-go's ShutDown.
+    pub fn shut_down(&self) {
+        self.change(|queue, now| queue.shut_down(now));
+    }
+
+    /// As [`shut_down`](Self::shut_down), but what is ready is dropped too: nothing goes out.
+    pub fn shut_down_now(&self) {
+        self.change(|queue, now| queue.shut_down_now(now));
+    }
+
+    /// Ready when the queue was shut down and the last run is done.
+    pub fn drained(&self) -> Drained<'_, K> {
+        Drained::new(self)
+    }
+
+    pub(super) fn hash(&self, key: &K) -> u64 {
+        self.shared.hasher.hash_one(key)
+    }
+
+    fn hashed(&self, key: K) -> Hashed<K> {
+        Hashed::new(&self.shared.hasher, key)
+    }
+
+    /// Changes the queue, then wakes whom that concerns, without the lock.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut RateLimited<K>, Nanos) -> T) -> T {
+        let now = self.shared.clock.now();
+        let mut state = self.shared.state.lock();
+        let result = change(&mut state.queue, now);
+        let (waker, drained) = (state.wake(), state.ended());
+        drop(state);
+        wake(waker, drained);
+        result
+    }
+
+    /// The clock, for models to turn.
+    #[cfg(any(loom, shuttle))]
+    pub(super) fn advance(&self, by: Nanos) {
+        self.shared.clock.advance(by);
+    }
+}
+
+impl<K: Key> Default for WorkQueue<K> {
+    fn default() -> WorkQueue<K> {
+        WorkQueue::new()
+    }
+}
+
+impl<K: Key> Clone for WorkQueue<K> {
+    fn clone(&self) -> WorkQueue<K> {
+        WorkQueue { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<K: Key> fmt::Debug for WorkQueue<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkQueue").finish_non_exhaustive()
+    }
+}
+
+// === impl State ===
+
+impl<K: Key> State<K> {
+    /// Whom to wake. One at most: who is woken looks, and looking wakes the next.
+    pub(super) fn wake(&mut self) -> Option<Waker> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let deadline = self.queue.next_deadline();
+        let watched = match (deadline, self.timekeeper) {
+            (None, _) => true,
+            (Some(deadline), Some((_, until))) => until <= deadline,
+            (Some(_), None) => false,
+        };
+        // Whoever was told will look, and become timekeeper if there is nothing else to do.
+        let untold = self.queue.ready() > self.told || (!watched && self.told == 0);
+        if !untold && !self.queue.is_shut_down() {
+            return None;
+        }
+        self.told += 1;
+        self.waiting.pop_front().map(|(_, waker)| waker)
+    }
+
+    /// Whom to wake because it is over.
+    pub(super) fn ended(&mut self) -> Vec<Waker> {
+        if self.drained.is_empty() || !self.queue.is_drained() {
+            return Vec::new();
+        }
+        std::mem::take(&mut self.drained)
+    }
+
+    /// A worker stops waiting.
+    pub(super) fn leave(&mut self, number: u64) {
+        match self.waiting.iter().position(|(waiting, _)| *waiting == number) {
+            Some(at) => drop(self.waiting.remove(at)),
+            None => self.told -= 1,
+        }
+        if self.timekeeper.is_some_and(|(keeper, _)| keeper == number) {
+            self.timekeeper = None;
+        }
+    }
+
+    /// A worker waits. Until when it has to keep the time, if it has to.
+    pub(super) fn wait(&mut self, waker: Waker) -> (u64, Option<Nanos>) {
+        let number = self.number;
+        self.number += 1;
+        self.waiting.push_back((number, waker));
+        let deadline = self.queue.next_deadline().filter(|deadline| match self.timekeeper {
+            Some((_, until)) => *deadline < until,
+            None => true,
+        });
+        if let Some(deadline) = deadline {
+            self.timekeeper = Some((number, deadline));
+        }
+        (number, deadline)
+    }
+}
+
+/// Called without the lock, so that nobody wakes up only to wait for it.
+pub(super) fn wake(waker: Option<Waker>, drained: Vec<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+    drained.into_iter().for_each(Waker::wake);
+}

@@ -1,0 +1,74 @@
+//! What a queue holds.
+
+use std::fmt::Debug;
+use std::hash::{BuildHasher, Hash};
+
+use hashbrown::DefaultHashBuilder;
+
+/// The name of a piece of work. Two equal keys are one piece of work.
+///
+/// Cloned once each time it is taken, so a clone should be cheap (reference counts, no copies).
+pub trait Key: Clone + Eq + Hash + Debug + Send + Sync + 'static {
+    /// On whose behalf the work is done. Tenants take turns.
+    type Tenant: Clone + Eq + Hash + Send + Sync + 'static;
+
+    /// The tenant of this key. Equal keys have equal tenants.
+    fn tenant(&self) -> &Self::Tenant;
+}
+
+/// A key and its hashes, made before the lock is taken: hashing reads what the key points to, and
+/// others need not wait for that.
+pub(super) struct Hashed<K> {
+    pub(super) key: K,
+    pub(super) hash: u64,
+    /// Of the tenant.
+    pub(super) tenant: u64,
+}
+
+/// How soon a key is wanted. A higher band goes first, yet never keeps a lower one waiting for
+/// ever: see [`Band::EVERY`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Band {
+    /// Retries after the second failure in a row. The queue itself puts keys here; asked for from
+    /// outside it means [`Band::Initial`].
+    Retry,
+    /// The initial list, resyncs and timers: nobody waits for one of them in particular.
+    Initial,
+    /// Something changed: somebody may be watching.
+    People,
+}
+
+// === impl Hashed ===
+
+impl<K: Key> Hashed<K> {
+    pub(super) fn new(hasher: &DefaultHashBuilder, key: K) -> Hashed<K> {
+        let (hash, tenant) = (hasher.hash_one(&key), hasher.hash_one(key.tenant()));
+        Hashed { key, hash, tenant }
+    }
+}
+
+// === impl Band ===
+
+impl Band {
+    /// All bands, lowest first; the order of [`Snapshot::depth`](super::Snapshot::depth).
+    pub const ALL: [Band; 3] = [Band::Retry, Band::Initial, Band::People];
+
+    /// The ageing bound, in the order of [`Band::ALL`]: a band in which keys wait is served at
+    /// least once in so many gets, however many keys come in above it (for [`Band::Retry`]: gets
+    /// at which the overall limit lets a retry through). An eighth is enough for an initial list
+    /// to be worked off during a busy day, and costs a person an eighth of the speed at most.
+    pub const EVERY: [u32; 3] = [16, 8, 1];
+
+    /// One static word, for metric labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Band::Retry => "retry",
+            Band::Initial => "initial",
+            Band::People => "people",
+        }
+    }
+
+    pub(super) fn index(self) -> usize {
+        self as usize
+    }
+}

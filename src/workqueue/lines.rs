@@ -1,0 +1,196 @@
+//! Who is next: a line per tenant and band, tenants taking turns within a band, bands sharing
+//! the gets.
+
+use std::collections::VecDeque;
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use super::key::{Band, Key};
+use super::slots::{NONE, Slots};
+
+/// Keys of one tenant that wait in one band, first come first served.
+#[derive(Clone, Copy)]
+struct Line {
+    head: u32,
+    tail: u32,
+    /// Whether the tenant stands in the band's ring: always while the line has keys, and a while
+    /// longer when its last key was moved to another band.
+    in_ring: bool,
+}
+
+struct Tenant<T> {
+    /// None only in a free place.
+    name: Option<T>,
+    /// Slots that belong to it, plus rings in which it stands. At 0 the place is free.
+    users: u32,
+    lines: [Line; 3],
+}
+
+/// All lines.
+pub(super) struct Lines<K: Key> {
+    tenants: Vec<Tenant<K::Tenant>>,
+    free: Vec<u32>,
+    table: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    /// Tenants whose turn comes, per band.
+    rings: [VecDeque<u32>; 3],
+    /// Keys waiting, per band.
+    waiting: [usize; 3],
+    /// Gets since a band was last served, while it could have been.
+    passed_over: [u32; 3],
+}
+
+// === impl Lines ===
+
+impl<K: Key> Lines<K> {
+    pub(super) fn new(hasher: DefaultHashBuilder) -> Lines<K> {
+        Lines {
+            tenants: Vec::new(),
+            free: Vec::new(),
+            table: HashTable::new(),
+            hasher,
+            rings: Default::default(),
+            waiting: [0; 3],
+            passed_over: [0; 3],
+        }
+    }
+
+    /// Keys waiting, per band.
+    pub(super) fn waiting(&self) -> [usize; 3] {
+        self.waiting
+    }
+
+    /// The place of a tenant, which gains a user; `hash` is its hash by the hasher of the queue.
+    pub(super) fn enter(&mut self, hash: u64, name: &K::Tenant) -> u32 {
+        let tenants = &self.tenants;
+        let known = self.table.find(hash, |&id| tenants[id as usize].name.as_ref() == Some(name));
+        if let Some(&id) = known {
+            self.tenants[id as usize].users += 1;
+            return id;
+        }
+        let line = Line { head: NONE, tail: NONE, in_ring: false };
+        let tenant = Tenant { name: Some(name.clone()), users: 1, lines: [line; 3] };
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.tenants[id as usize] = tenant;
+                id
+            }
+            None => {
+                self.tenants.push(tenant);
+                self.tenants.len() as u32 - 1
+            }
+        };
+        let (tenants, hasher) = (&self.tenants, &self.hasher);
+        self.table.insert_unique(hash, id, |&id| hash_of(hasher, &tenants[id as usize].name));
+        id
+    }
+
+    /// A tenant loses a user.
+    pub(super) fn leave(&mut self, id: u32) {
+        let tenant = &mut self.tenants[id as usize];
+        tenant.users -= 1;
+        if tenant.users > 0 {
+            return;
+        }
+        let name = tenant.name.take();
+        let hash = hash_of(&self.hasher, &name);
+        if let Ok(entry) = self.table.find_entry(hash, |&other| other == id) {
+            entry.remove();
+        }
+        self.free.push(id);
+    }
+
+    /// Puts a slot at the end of its tenant's line in `band`.
+    pub(super) fn push(&mut self, slots: &mut Slots<K>, id: u32, band: Band) {
+        let slot = slots.get_mut(id);
+        let at = slot.tenant;
+        let tenant = &mut self.tenants[at as usize];
+        let line = &mut tenant.lines[band.index()];
+        (slot.band, slot.prev, slot.next) = (band, line.tail, NONE);
+        if line.tail == NONE {
+            line.head = id;
+        } else {
+            slots.get_mut(line.tail).next = id;
+        }
+        line.tail = id;
+        if !line.in_ring {
+            line.in_ring = true;
+            tenant.users += 1;
+            self.rings[band.index()].push_back(at);
+        }
+        self.waiting[band.index()] += 1;
+    }
+
+    /// Takes a slot out of the line in which it stands.
+    pub(super) fn remove(&mut self, slots: &mut Slots<K>, id: u32) {
+        let slot = slots.get(id);
+        let (tenant, band, prev, next) = (slot.tenant, slot.band.index(), slot.prev, slot.next);
+        let line = &mut self.tenants[tenant as usize].lines[band];
+        match prev {
+            NONE => line.head = next,
+            prev => slots.get_mut(prev).next = next,
+        }
+        match next {
+            NONE => line.tail = prev,
+            next => slots.get_mut(next).prev = prev,
+        }
+        self.waiting[band] -= 1;
+    }
+
+    /// Takes the slot that is next. `retries`: whether one of [`Band::Retry`] may be.
+    pub(super) fn pop(&mut self, slots: &mut Slots<K>, retries: bool) -> Option<u32> {
+        let band = self.choose(retries)?.index();
+        loop {
+            let at = self.rings[band].pop_front()?;
+            let line = &mut self.tenants[at as usize].lines[band];
+            let id = line.head;
+            if id == NONE {
+                line.in_ring = false;
+                self.leave(at);
+                continue;
+            }
+            line.head = slots.get(id).next;
+            if line.head == NONE {
+                line.tail = NONE;
+                line.in_ring = false;
+                // Its slot is still a user, so the tenant stays.
+                self.tenants[at as usize].users -= 1;
+            } else {
+                slots.get_mut(line.head).prev = NONE;
+                self.rings[band].push_back(at);
+            }
+            self.waiting[band] -= 1;
+            return Some(id);
+        }
+    }
+
+    /// The band whose turn it is: the highest, unless a lower one was passed over as often as its
+    /// bound allows. Of two of those, the one that waited longer beyond its bound.
+    fn choose(&mut self, retries: bool) -> Option<Band> {
+        let mut chosen: Option<(u32, Band)> = None;
+        for band in Band::ALL {
+            let at = band.index();
+            if self.waiting[at] == 0 || (band == Band::Retry && !retries) {
+                continue;
+            }
+            self.passed_over[at] += 1;
+            // 0: not overdue. Overdue by more wins; otherwise the later, that is higher, band.
+            let overdue = match band {
+                Band::People => 0,
+                _ => (self.passed_over[at] + 1).saturating_sub(Band::EVERY[at]),
+            };
+            if chosen.is_none_or(|(most, _)| overdue >= most) {
+                chosen = Some((overdue, band));
+            }
+        }
+        let (_, band) = chosen?;
+        self.passed_over[band.index()] = 0;
+        Some(band)
+    }
+}
+
+/// The hash of a tenant's name. Only a free place has none, and the table knows no free place.
+fn hash_of<T: std::hash::Hash>(hasher: &DefaultHashBuilder, name: &Option<T>) -> u64 {
+    name.as_ref().map_or(0, |name| hasher.hash_one(name))
+}

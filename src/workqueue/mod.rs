@@ -1,0 +1,60 @@
+//! 5. What to do next: a queue of keys, fair, in bands, with retries.
+//!
+//! Guarantees
+//! - A key waits at most once and is in process at most once. Asked for while in process, it runs
+//!   again afterwards. No wish is lost: whatever was asked for before a run began is covered by
+//!   that run, whatever is asked for later by another.
+//! - A key that was taken is given back by dropping [`Taken`], so neither a panic nor a dropped
+//!   future can lose it.
+//! - Within a band tenants take turns, one key each; within a tenant it is first come, first
+//!   served. With `p` keys of its own tenant before it and `t` tenants waiting, a key is taken
+//!   within `(p + 1) · t` turns of its band, however many keys the others have.
+//! - Bands share the gets: [`Band::People`] goes first, yet one get in 8 is for
+//!   [`Band::Initial`] and one in 16 for [`Band::Retry`] while they have keys (a get later, when
+//!   both are due at once).
+//! - A failure delays a key by `base · 2ⁿ` and a jitter of at most 10 % (5 ms to 1000 s), n being
+//!   the failures before it in a row. Only failures that are spaced by a backoff count: events
+//!   from outside make a key ready at once, but do not raise n, however many fail.
+//! - [`WorkQueue::forget`] ends a row of failures and cancels a pending retry. So does a run that
+//!   ends without asking for one: nothing about a healthy key is kept.
+//! - An overall rate bounds retries after the second failure in a row. First runs and first
+//!   retries never wait for it, and neither does a key that is asked for from outside. Tenants
+//!   take turns at it, nothing is reserved ahead of time, and nobody waits for it longer than
+//!   [`Limits::retry_patience`].
+//! - [`Retry::at_least`] (a Retry-After) is kept to the end, events or not, unless the key is
+//!   forgotten.
+//! - Of several delays by `add_after` the earliest counts.
+//! - One key wakes one worker. Timers need no task of their own: one waiting worker keeps the
+//!   time for all.
+//! - A parked key costs at most 59 bytes beyond itself, one timer included (a second: 15 more).
+//!   Adding a known key allocates nothing. Memory follows the largest number of keys held at once.
+//!
+//! Three layers, each a file over the one before: `queue`, `delaying`, `rate_limited`, all pure,
+//! with the time as an argument; `handle` puts a lock and wake-ups around them, `taken` is the
+//! worker's side of it. All locks and
+//! clocks come through `sync`, so that model checkers can drive the code that ships.
+
+mod key;
+mod sync;
+mod slots;
+mod lines;
+mod queue;
+mod timers;
+mod delaying;
+mod backoff;
+mod bucket;
+mod rate_limited;
+mod observer;
+mod handle;
+mod taken;
+
+pub use backoff::{Backoff, Limits, Retry};
+pub use handle::WorkQueue;
+pub use key::{Band, Key};
+pub use observer::{Observer, Snapshot};
+pub use taken::{Drained, Get, Taken};
+
+#[cfg(all(test, any(loom, shuttle)))]
+mod interleavings;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

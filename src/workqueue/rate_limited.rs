@@ -1,0 +1,253 @@
+//! The third layer: keys that failed come back after a backoff, within an overall rate.
+//!
+//! A retry of a key is *pending* from the failure until its backoff has passed. Then it is queued:
+//! after the first failure in the band from which the key was taken, after further ones in
+//! [`Band::Retry`], which the overall rate limits. There the retry timer stands for the patience
+//! after which the key leaves for [`Band::Initial`]; so a retry timer means "pending" unless the
+//! key is queued in that band.
+
+mod standing;
+
+use std::time::Duration;
+
+use hashbrown::DefaultHashBuilder;
+
+use super::backoff::{Limits, Retry};
+use super::bucket::Bucket;
+use super::delaying::{Delaying, after};
+use super::key::{Band, Hashed, Key};
+use super::queue::Next;
+use super::slots::{DIRTY, HELD, PROCESSING, QUEUED, RETRY_DUE};
+use super::sync::Nanos;
+use super::timers::Timer;
+
+/// Whether keys come in and go out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Both.
+    Open,
+    /// Only out, until nothing waits.
+    Draining,
+}
+
+/// The whole queue, without locks and wake-ups.
+pub(super) struct RateLimited<K: Key> {
+    delaying: Delaying<K>,
+    bucket: Bucket,
+    limits: Limits,
+    random: fastrand::Rng,
+    phase: Phase,
+    /// The latest time seen: clocks are read before the lock is taken, and so may arrive in
+    /// another order.
+    now: Nanos,
+    /// Runs asked for since the start.
+    adds: u64,
+    /// Delays asked for since the start.
+    retries: u64,
+}
+
+// === impl RateLimited ===
+
+impl<K: Key> RateLimited<K> {
+    pub(super) fn new(limits: Limits, hasher: DefaultHashBuilder) -> RateLimited<K> {
+        RateLimited {
+            delaying: Delaying::new(hasher),
+            bucket: Bucket::new(limits.retries_per_second, limits.retry_burst),
+            random: limits.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed),
+            limits,
+            phase: Phase::Open,
+            now: 0,
+            adds: 0,
+            retries: 0,
+        }
+    }
+
+    /// Asks for a run. Gives back the key if it does not keep it.
+    pub(super) fn add(&mut self, now: Nanos, wish: Hashed<K>, band: Band) -> Option<K> {
+        let now = self.fire(now);
+        if self.phase != Phase::Open {
+            return Some(wish.key);
+        }
+        let (id, known_key) = self.delaying.queue.enter(wish);
+        self.ask(now, id, band.max(Band::Initial));
+        known_key
+    }
+
+    /// Asks for a run later. Gives back the key if it does not keep it.
+    pub(super) fn add_after(&mut self, now: Nanos, wish: Hashed<K>, delay: Duration) -> Option<K> {
+        let now = self.fire(now);
+        if self.phase != Phase::Open {
+            return Some(wish.key);
+        }
+        self.retries += 1;
+        self.delaying.add_after(now, wish, delay)
+    }
+
+    /// Counts a failure and retries the key after a backoff; how long that is.
+    pub(super) fn retry(&mut self, now: Nanos, wish: Hashed<K>, retry: Retry) -> Duration {
+        let now = self.fire(now);
+        if self.phase != Phase::Open {
+            return Duration::ZERO;
+        }
+        self.retries += 1;
+        let (id, _) = self.delaying.queue.enter(wish);
+        if self.is_throttled(id) {
+            return Duration::ZERO;
+        }
+        let pending = self.pending(id);
+        let slot = self.delaying.queue.slots.get_mut(id);
+        slot.clear(RETRY_DUE);
+        // An attempt that outside events made before the backoff had passed does not count.
+        let before = match pending {
+            None => {
+                slot.failures = slot.failures.saturating_add(1);
+                slot.failures - 1
+            }
+            Some(_) => slot.failures.saturating_sub(1),
+        };
+        let backoff = retry.backoff.delay(u32::from(before));
+        let jitter = 1.0 + self.limits.jitter.clamp(0.0, 1.0) * self.random.f64();
+        let mut due = after(now, backoff.mul_f64(jitter));
+        due = pending.map_or(due, |pending| pending.min(due));
+        if retry.at_least > Duration::ZERO {
+            slot.set(HELD);
+            due = due.max(after(now, retry.at_least));
+        } else if slot.is(HELD) {
+            due = due.max(pending.unwrap_or(due));
+        }
+        self.delaying.timers.set(&mut self.delaying.queue.slots, id, Timer::Retry, due);
+        Duration::from_nanos(due - now)
+    }
+
+    /// Ends a row of failures: the pending retry is cancelled, the next failure is the first.
+    pub(super) fn forget(&mut self, now: Nanos, hash: u64, key: &K) {
+        self.fire(now);
+        let Some(id) = self.delaying.queue.slots.find(hash, key) else { return };
+        if !self.is_throttled(id) {
+            self.cancel_retry(id);
+        }
+        let slot = self.delaying.queue.slots.get_mut(id);
+        slot.failures = 0;
+        slot.clear(RETRY_DUE | HELD);
+        self.delaying.queue.settle(id);
+        self.delaying.queue.release(hash, id);
+    }
+
+    /// Cancels what `add_after` asked for.
+    pub(super) fn cancel(&mut self, now: Nanos, hash: u64, key: &K) {
+        self.fire(now);
+        let Some(id) = self.delaying.queue.slots.find(hash, key) else { return };
+        self.delaying.timers.cancel(&mut self.delaying.queue.slots, id, Timer::After);
+        self.delaying.queue.release(hash, id);
+    }
+
+    /// Failures in a row.
+    pub(super) fn requeues(&self, hash: u64, key: &K) -> u32 {
+        let slots = &self.delaying.queue.slots;
+        slots.find(hash, key).map_or(0, |id| u32::from(slots.get(id).failures))
+    }
+
+    /// Takes the next key.
+    pub(super) fn take(&mut self, now: Nanos) -> Option<Next<K>> {
+        let now = self.fire(now);
+        let next = self.delaying.queue.take(now, self.lets_retries_through())?;
+        if next.band == Band::Retry {
+            self.cancel_retry(next.id);
+            self.bucket.take(now);
+        }
+        Some(next)
+    }
+
+    /// Ends a run; how long it took, and the key if it is not kept.
+    pub(super) fn done(&mut self, now: Nanos, hash: u64, id: u32) -> (Duration, Option<K>) {
+        let now = self.fire(now);
+        let took = self.delaying.queue.done(now, id);
+        let pending = self.pending(id).is_some();
+        let slot = self.delaying.queue.slots.get_mut(id);
+        if slot.is(RETRY_DUE) {
+            slot.clear(RETRY_DUE);
+            if !slot.is(DIRTY) {
+                self.enqueue_retry(now, id);
+            }
+        } else if !pending {
+            // Nobody asked for a retry: the row of failures is over, forgotten or not.
+            slot.failures = 0;
+        }
+        self.delaying.queue.settle(id);
+        (took, self.delaying.queue.release(hash, id))
+    }
+
+    /// Queues what is due by now; first of all in every operation that is given the time, so that
+    /// what was due earlier stands before what is added later. The time to go on with.
+    pub(super) fn fire(&mut self, now: Nanos) -> Nanos {
+        self.now = self.now.max(now);
+        let now = self.now;
+        while let Some((due, id, timer)) = self.delaying.next_due(now) {
+            match timer {
+                Timer::After => self.ask(due, id, Band::Initial),
+                Timer::Retry => self.retry_due(due, id),
+            }
+        }
+        now
+    }
+
+    /// A run is wanted for another reason than a failure.
+    fn ask(&mut self, now: Nanos, id: u32, band: Band) {
+        if self.is_throttled(id) {
+            // The overall rate does not concern it any more, so it needs no patience.
+            self.cancel_retry(id);
+        }
+        self.mark(now, id, band);
+    }
+
+    fn mark(&mut self, now: Nanos, id: u32, band: Band) {
+        self.adds += u64::from(self.delaying.queue.mark(now, id, band));
+    }
+
+    fn retry_due(&mut self, due: Nanos, id: u32) {
+        let queue = &mut self.delaying.queue;
+        let slot = queue.slots.get_mut(id);
+        slot.clear(HELD);
+        if slot.is(QUEUED) {
+            // Either out of patience, or something else was faster than the retry.
+            queue.mark(due, id, Band::Initial);
+        } else if slot.is(PROCESSING) {
+            slot.set(RETRY_DUE);
+        } else if slot.is(DIRTY) {
+            queue.settle(id);
+        } else {
+            self.enqueue_retry(due, id);
+        }
+    }
+
+    /// A retry that is due goes into its line.
+    fn enqueue_retry(&mut self, due: Nanos, id: u32) {
+        let slot = self.delaying.queue.slots.get(id);
+        if slot.failures <= 1 {
+            let band = slot.band.max(Band::Initial);
+            self.mark(due, id, band);
+            return;
+        }
+        self.mark(due, id, Band::Retry);
+        let patience = after(due, self.limits.retry_patience);
+        self.delaying.timers.set(&mut self.delaying.queue.slots, id, Timer::Retry, patience);
+    }
+
+    /// Whether a retry of the key waits for its backoff, and until when.
+    fn pending(&self, id: u32) -> Option<Nanos> {
+        if self.is_throttled(id) {
+            return None;
+        }
+        self.delaying.timers.due(&self.delaying.queue.slots, id, Timer::Retry)
+    }
+
+    /// Whether a retry of the key waits for the overall rate.
+    fn is_throttled(&self, id: u32) -> bool {
+        let slot = self.delaying.queue.slots.get(id);
+        slot.is(QUEUED) && slot.band == Band::Retry
+    }
+
+    fn cancel_retry(&mut self, id: u32) {
+        self.delaying.timers.cancel(&mut self.delaying.queue.slots, id, Timer::Retry);
+    }
+}

@@ -1,0 +1,99 @@
+//! How the queue stands, and how it ends.
+
+use std::time::Duration;
+
+use super::super::key::{Band, Key};
+use super::super::observer::Snapshot;
+use super::super::slots::{DIRTY, HELD, PROCESSING};
+use super::super::sync::Nanos;
+use super::{Phase, RateLimited};
+
+impl<K: Key> RateLimited<K> {
+    /// When something will be ready that is not, if nothing is added.
+    pub(in super::super) fn next_deadline(&self) -> Option<Nanos> {
+        let timer = self.delaying.timers.first();
+        let token = (self.depth()[Band::Retry.index()] > 0).then(|| self.bucket.next());
+        [timer, token].into_iter().flatten().min()
+    }
+
+    /// Keys that could be taken now. Those that the overall rate holds up count as at most one.
+    pub(in super::super) fn ready(&self) -> usize {
+        let [retry, initial, people] = self.depth();
+        initial + people + usize::from(retry > 0 && self.lets_retries_through())
+    }
+
+    /// The rest of a queue that is shut down is worked off without limits.
+    pub(super) fn lets_retries_through(&self) -> bool {
+        self.is_shut_down() || self.bucket.next() <= self.now
+    }
+
+    /// Keys queued, by band.
+    pub(in super::super) fn depth(&self) -> [usize; 3] {
+        self.delaying.queue.lines.waiting()
+    }
+
+    /// Timers set.
+    pub(in super::super) fn delayed(&self) -> usize {
+        // A queued retry's timer is its patience, not a delay.
+        self.delaying.timers.len().saturating_sub(self.depth()[Band::Retry.index()])
+    }
+
+    pub(in super::super) fn processing(&self) -> usize {
+        self.delaying.queue.processing()
+    }
+
+    /// Keys of which anything is known.
+    pub(in super::super) fn known(&self) -> usize {
+        self.delaying.queue.slots.len()
+    }
+
+    /// How things stand.
+    pub(in super::super) fn snapshot(&mut self, now: Nanos) -> Snapshot<K> {
+        let now = self.fire(now);
+        let queue = &self.delaying.queue;
+        let age = |began: Nanos| Duration::from_nanos(now.saturating_sub(began));
+        let oldest = queue.in_process().iter().min_by_key(|(_, began)| *began);
+        Snapshot {
+            adds: self.adds,
+            retries: self.retries,
+            depth: self.depth(),
+            delayed: self.delayed(),
+            processing: self.processing(),
+            known: self.known(),
+            unfinished: queue.in_process().iter().map(|(_, began)| age(*began)).sum(),
+            oldest: oldest.and_then(|(id, began)| {
+                queue.slots.get(*id).key.clone().map(|key| (key, age(*began)))
+            }),
+        }
+    }
+
+    /// No key comes in from now on and nothing fires; what is queued goes out.
+    pub(in super::super) fn shut_down(&mut self, now: Nanos) {
+        self.fire(now);
+        self.phase = Phase::Draining;
+        while let Some(id) = self.delaying.timers.pop_any(&mut self.delaying.queue.slots) {
+            let slot = self.delaying.queue.slots.get_mut(id);
+            slot.clear(HELD);
+            if !slot.is(PROCESSING) {
+                slot.clear(DIRTY);
+            }
+            let queue = &mut self.delaying.queue;
+            queue.release(queue.slots.hash(id), id);
+        }
+    }
+
+    /// As `shut_down`, but nothing goes out either.
+    pub(in super::super) fn shut_down_now(&mut self, now: Nanos) {
+        self.shut_down(now);
+        self.delaying.queue.abandon();
+    }
+
+    pub(in super::super) fn is_shut_down(&self) -> bool {
+        self.phase == Phase::Draining
+    }
+
+    /// Shut down, and nothing queued or in process is left.
+    pub(in super::super) fn is_drained(&self) -> bool {
+        self.is_shut_down() && self.processing() == 0 && self.depth() == [0; 3]
+    }
+}

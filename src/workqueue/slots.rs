@@ -1,0 +1,189 @@
+//! Where keys are kept: an arena of slots, each known by a `u32`, and a table from key to slot.
+//!
+//! The arena grows by chunks, so growing never copies what is there and never wastes more than
+//! one chunk. A slot beyond its key is 32 bytes; with its entry in the table (5 bytes at a load of
+//! 7/16 to 7/8) and one timer (12 bytes and a quarter) a parked key costs at most 59.
+
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use super::key::{Band, Key};
+use super::sync::Nanos;
+
+/// No slot, no tenant, no timer.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// Slots per chunk.
+const CHUNK: usize = 512;
+
+/// All that the queue knows about one key. Which layer owns which field:
+/// `queue.rs` the flags and times, `lines.rs` tenant and links, `delaying.rs` the timer positions,
+/// `rate_limited.rs` the failures.
+pub(super) struct Slot<K> {
+    /// None only in a free slot.
+    pub(super) key: Option<K>,
+    /// When the run that is wanted was first asked for. Meaningful while QUEUED or DIRTY.
+    pub(super) asked_at: Nanos,
+    /// Index into the tenants.
+    pub(super) tenant: u32,
+    /// The one before in the tenant's line while QUEUED; the place among those in process while
+    /// PROCESSING. A slot is never both.
+    pub(super) prev: u32,
+    /// The one after in the tenant's line while QUEUED; in the free list of a free slot.
+    pub(super) next: u32,
+    /// Place in the heap of the timer of a kind, or NONE. Index: `Timer as usize`.
+    pub(super) timers: [u32; 2],
+    /// Failures in a row, each after the backoff of the one before had passed.
+    pub(super) failures: u8,
+    /// See the constants.
+    pub(super) flags: u8,
+    /// The band it stands in while QUEUED; the one it was taken from while PROCESSING.
+    pub(super) band: Band,
+    /// The band to stand in next; meaningful while DIRTY.
+    pub(super) wanted: Band,
+}
+
+/// Stands in a line.
+pub(super) const QUEUED: u8 = 1;
+/// Taken, not done.
+pub(super) const PROCESSING: u8 = 2;
+/// Asked for while PROCESSING or HELD: it is queued when that ends.
+pub(super) const DIRTY: u8 = 4;
+/// Its retry came due while PROCESSING: unless forgotten, it is queued when that ends.
+pub(super) const RETRY_DUE: u8 = 8;
+/// The server wants this key left alone until its retry is due; being asked for does not help.
+pub(super) const HELD: u8 = 16;
+
+/// The arena and the table.
+pub(super) struct Slots<K> {
+    chunks: Vec<Vec<Slot<K>>>,
+    /// Slots ever made.
+    made: u32,
+    /// First free slot, linked by `next`.
+    free: u32,
+    table: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+}
+
+// === impl Slot ===
+
+impl<K> Slot<K> {
+    pub(super) fn is(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub(super) fn set(&mut self, flag: u8) {
+        self.flags |= flag;
+    }
+
+    pub(super) fn clear(&mut self, flag: u8) {
+        self.flags &= !flag;
+    }
+
+    /// Nothing is waiting for it and it waits for nothing.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.is(QUEUED | PROCESSING | DIRTY | RETRY_DUE) && self.timers == [NONE; 2]
+    }
+}
+
+// === impl Slots ===
+
+impl<K: Key> Slots<K> {
+    pub(super) fn new(hasher: DefaultHashBuilder) -> Slots<K> {
+        Slots { chunks: Vec::new(), made: 0, free: NONE, table: HashTable::new(), hasher }
+    }
+
+    /// Keys known.
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// The slot of `key`; `hash` is its hash by the hasher of this arena, here and below.
+    pub(super) fn find(&self, hash: u64, key: &K) -> Option<u32> {
+        self.table.find(hash, |&id| self.get(id).key.as_ref() == Some(key)).copied()
+    }
+
+    /// A slot for a key that has none.
+    pub(super) fn insert(&mut self, hash: u64, key: K, tenant: u32) -> u32 {
+        let slot = Slot {
+            key: Some(key),
+            asked_at: 0,
+            tenant,
+            prev: NONE,
+            next: NONE,
+            timers: [NONE; 2],
+            failures: 0,
+            flags: 0,
+            band: Band::Initial,
+            wanted: Band::Initial,
+        };
+        let id = self.free;
+        let id = if id == NONE {
+            let id = self.made;
+            // The top bit belongs to the timers.
+            assert!(id < u32::MAX >> 1, "a queue of more than two thousand million keys");
+            if (id as usize).is_multiple_of(CHUNK) {
+                self.chunks.push(Vec::with_capacity(CHUNK));
+            }
+            self.chunks.last_mut().expect("a chunk was pushed for the first slot").push(slot);
+            self.made += 1;
+            id
+        } else {
+            let free = self.get_mut(id);
+            let next = std::mem::replace(free, slot).next;
+            self.free = next;
+            id
+        };
+        let (chunks, hasher) = (&self.chunks, &self.hasher);
+        self.table.insert_unique(hash, id, |&id| hash_of(hasher, &at(chunks, id).key));
+        id
+    }
+
+    /// The hash of the key of a slot.
+    pub(super) fn hash(&self, id: u32) -> u64 {
+        hash_of(&self.hasher, &self.get(id).key)
+    }
+
+    /// Frees a slot; gives back its key and the tenant it belonged to.
+    pub(super) fn remove(&mut self, hash: u64, id: u32) -> (Option<K>, u32) {
+        let free = self.free;
+        let slot = self.get_mut(id);
+        let (key, tenant) = (slot.key.take(), slot.tenant);
+        slot.next = free;
+        self.free = id;
+        if let Ok(entry) = self.table.find_entry(hash, |&other| other == id) {
+            entry.remove();
+        }
+        (key, tenant)
+    }
+
+    pub(super) fn get(&self, id: u32) -> &Slot<K> {
+        at(&self.chunks, id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: u32) -> &mut Slot<K> {
+        let id = id as usize;
+        &mut self.chunks[id / CHUNK][id % CHUNK]
+    }
+}
+
+/// The hash of a slot's key. Only a free slot has none, and the table knows no free slot.
+fn hash_of<K: Key>(hasher: &DefaultHashBuilder, key: &Option<K>) -> u64 {
+    key.as_ref().map_or(0, |key| hasher.hash_one(key))
+}
+
+fn at<K>(chunks: &[Vec<Slot<K>>], id: u32) -> &Slot<K> {
+    let id = id as usize;
+    &chunks[id / CHUNK][id % CHUNK]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_beyond_its_key_is_32_bytes() {
+        assert_eq!(size_of::<Slot<Box<u8>>>() - size_of::<Box<u8>>(), 32);
+    }
+}

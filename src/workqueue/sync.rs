@@ -1,0 +1,134 @@
+//! The only door to locks and clocks, so that loom and shuttle can take their place and drive the
+//! code that ships (`hack/interleavings.sh`).
+
+#[cfg(loom)]
+use loom::sync as imp;
+#[cfg(shuttle)]
+use shuttle::sync as imp;
+#[cfg(not(any(loom, shuttle)))]
+use std::sync as imp;
+
+pub(super) use clock::{Clock, Sleep};
+pub(super) use imp::Arc;
+
+/// Nanoseconds since the queue was made: enough for 584 years.
+pub(super) type Nanos = u64;
+
+/// A lock without poisoning.
+pub(super) struct Mutex<T>(
+    #[cfg(not(any(loom, shuttle)))] parking_lot::Mutex<T>,
+    #[cfg(any(loom, shuttle))] imp::Mutex<T>,
+);
+
+#[cfg(not(any(loom, shuttle)))]
+pub(super) type MutexGuard<'a, T> = parking_lot::MutexGuard<'a, T>;
+#[cfg(any(loom, shuttle))]
+pub(super) type MutexGuard<'a, T> = imp::MutexGuard<'a, T>;
+
+impl<T> Mutex<T> {
+    pub(super) fn new(value: T) -> Mutex<T> {
+        #[cfg(not(any(loom, shuttle)))]
+        return Mutex(parking_lot::Mutex::new(value));
+        #[cfg(any(loom, shuttle))]
+        return Mutex(imp::Mutex::new(value));
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, T> {
+        #[cfg(not(any(loom, shuttle)))]
+        return self.0.lock();
+        #[cfg(any(loom, shuttle))]
+        return self.0.lock().expect("a model that panics is over");
+    }
+}
+
+#[cfg(not(any(loom, shuttle)))]
+mod clock {
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::Nanos;
+
+    /// tokio's clock, so that paused time covers the queue.
+    pub(in super::super) struct Clock(Instant);
+
+    /// A timer of tokio's.
+    pub(in super::super) struct Sleep(Pin<Box<tokio::time::Sleep>>);
+
+    impl Clock {
+        pub(in super::super) fn new() -> Clock {
+            Clock(Instant::now())
+        }
+
+        pub(in super::super) fn now(&self) -> Nanos {
+            self.0.elapsed().as_nanos() as Nanos
+        }
+
+        /// tokio rounds up to the millisecond; a timer never ends early.
+        pub(in super::super) fn sleep_until(&self, at: Nanos) -> Sleep {
+            Sleep(Box::pin(tokio::time::sleep_until(self.0 + Duration::from_nanos(at))))
+        }
+    }
+
+    impl Sleep {
+        pub(in super::super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+            self.0.as_mut().poll(context)
+        }
+    }
+}
+
+#[cfg(any(loom, shuttle))]
+mod clock {
+    use std::task::{Context, Poll, Waker};
+
+    use super::{Arc, Mutex, Nanos};
+
+    /// A clock that a model turns by hand.
+    #[derive(Clone)]
+    pub(in super::super) struct Clock(Arc<Mutex<(Nanos, Vec<(Nanos, Waker)>)>>);
+
+    /// Ends when the clock was turned far enough.
+    pub(in super::super) struct Sleep {
+        clock: Clock,
+        at: Nanos,
+    }
+
+    impl Clock {
+        pub(in super::super) fn new() -> Clock {
+            Clock(Arc::new(Mutex::new((0, Vec::new()))))
+        }
+
+        pub(in super::super) fn now(&self) -> Nanos {
+            self.0.lock().0
+        }
+
+        pub(in super::super) fn sleep_until(&self, at: Nanos) -> Sleep {
+            Sleep { clock: self.clone(), at }
+        }
+
+        pub(in super::super) fn advance(&self, by: Nanos) {
+            let mut inner = self.0.lock();
+            inner.0 += by;
+            let now = inner.0;
+            let (due, later) = inner.1.drain(..).partition(|(at, _)| *at <= now);
+            inner.1 = later;
+            drop(inner);
+            let due: Vec<(Nanos, Waker)> = due;
+            due.into_iter().for_each(|(_, waker)| waker.wake());
+        }
+    }
+
+    impl Sleep {
+        pub(in super::super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+            let mut inner = self.clock.0.lock();
+            if inner.0 >= self.at {
+                return Poll::Ready(());
+            }
+            inner.1.push((self.at, context.waker().clone()));
+            Poll::Pending
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What a worker holds: a wish for a key, then the key.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Deref;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::handle::{WorkQueue, wake};
+use super::key::{Band, Key};
+use super::queue::Next;
+use super::sync::Sleep;
+
+/// A key that was taken. Dropping it ends the run, however that comes about: return, panic or a
+/// cancelled task.
+#[must_use = "dropping it at once ends the run before it began"]
+pub struct Taken<K: Key> {
+    /// None when the run was ended otherwise than by dropping this.
+    queue: Option<WorkQueue<K>>,
+    key: K,
+    id: u32,
+    band: Band,
+    waited: Duration,
+}
+
+/// Waits for a key: see [`WorkQueue::get`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct Get<'a, K: Key> {
+    queue: &'a WorkQueue<K>,
+    /// The run that ends first.
+    before: Option<Taken<K>>,
+    /// The handle of that run, for the next: its count is shared by all workers, and so dear.
+    handle: Option<WorkQueue<K>>,
+    /// The number under which it waits or was told.
+    number: Option<u64>,
+    sleep: Option<Sleep>,
+}
+
+/// Waits for the end: see [`WorkQueue::drained`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct Drained<'a, K: Key> {
+    queue: &'a WorkQueue<K>,
+}
+
+// === impl Get ===
+
+impl<'a, K: Key> Get<'a, K> {
+    /// After the run `before` has ended.
+    pub(super) fn new(queue: &'a WorkQueue<K>, before: Option<Taken<K>>) -> Get<'a, K> {
+        Get { queue, before, handle: None, number: None, sleep: None }
+    }
+
+    /// Takes a key, or finds out that there will be none, or waits.
+    fn look(&mut self, context: &mut Context<'_>) -> Poll<Option<Next<K>>> {
+        let shared = &self.queue.shared;
+        let before = self.before.take().map(|mut before| {
+            // It ends here, so dropping it must not end it again.
+            self.handle = before.queue.take();
+            before
+        });
+        let hash = before.as_ref().map(|before| self.queue.hash(&before.key));
+        let now = shared.clock.now();
+        let mut state = shared.state.lock();
+        let ended =
+            before.as_ref().zip(hash).map(|(before, hash)| state.queue.done(now, hash, before.id));
+        if let Some(number) = self.number.take() {
+            state.leave(number);
+        }
+        let next = state.queue.take(now);
+        let found = if next.is_none() && !state.queue.is_shut_down() {
+            let (number, deadline) = state.wait(context.waker().clone());
+            self.number = Some(number);
+            self.sleep = deadline.map(|deadline| shared.clock.sleep_until(deadline));
+            Poll::Pending
+        } else {
+            Poll::Ready(next)
+        };
+        let (waker, drained) = match found.is_ready() {
+            true => (state.wake(), state.ended()),
+            false => (None, Vec::new()),
+        };
+        drop(state);
+        wake(waker, drained);
+        if let Some((worked, _)) = ended {
+            shared.observer.done(worked);
+        }
+        found
+    }
+}
+
+/// Nothing in it is pinned, whatever the key is.
+impl<K: Key> Unpin for Get<'_, K> {}
+
+impl<K: Key> Future for Get<'_, K> {
+    type Output = Option<Taken<K>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            if let Poll::Ready(next) = self.look(context) {
+                return Poll::Ready(next.map(|Next { id, key, band, waited }| {
+                    let queue = self.handle.take().unwrap_or_else(|| self.queue.clone());
+                    let taken = Taken { queue: Some(queue), key, id, band, waited };
+                    self.queue.shared.observer.taken(band, waited);
+                    taken
+                }));
+            }
+            // A timer that has ended already means to look again; otherwise it wakes this task.
+            let ended = self.sleep.as_mut().is_some_and(|sleep| sleep.poll(context).is_ready());
+            if !ended {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+impl<K: Key> Drop for Get<'_, K> {
+    fn drop(&mut self) {
+        let Some(number) = self.number else { return };
+        let mut state = self.queue.shared.state.lock();
+        state.leave(number);
+        let waker = state.wake();
+        drop(state);
+        wake(waker, Vec::new());
+    }
+}
+
+// === impl Drained ===
+
+impl<'a, K: Key> Drained<'a, K> {
+    pub(super) fn new(queue: &'a WorkQueue<K>) -> Drained<'a, K> {
+        Drained { queue }
+    }
+}
+
+impl<K: Key> Future for Drained<'_, K> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.queue.shared.state.lock();
+        if state.queue.is_drained() {
+            return Poll::Ready(());
+        }
+        if !state.drained.iter().any(|known| known.will_wake(context.waker())) {
+            state.drained.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+// === impl Taken ===
+
+impl<K: Key> Taken<K> {
+    /// The key.
+    pub fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// Where it was taken from.
+    pub fn band(&self) -> Band {
+        self.band
+    }
+
+    /// How long after the run was asked for it was taken.
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+}
+
+impl<K: Key> Deref for Taken<K> {
+    type Target = K;
+    fn deref(&self) -> &K {
+        &self.key
+    }
+}
+
+impl<K: Key> fmt::Debug for Taken<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Taken").field(&self.key).finish()
+    }
+}
+
+impl<K: Key> Drop for Taken<K> {
+    fn drop(&mut self) {
+        let Some(queue) = self.queue.take() else { return };
+        let hash = queue.hash(&self.key);
+        let (worked, _) = queue.change(|queue, now| queue.done(now, hash, self.id));
+        queue.shared.observer.done(worked);
+    }
+}

@@ -1,0 +1,121 @@
+//! Keys that come later, and who keeps the time: client-go's scenarios of delays, and what tokio
+//! adds.
+
+use std::time::Duration;
+
+use tokio::time::{advance, sleep, timeout};
+
+use super::{Named, exact, run_all, take};
+
+const MS: Duration = Duration::from_millis(1);
+
+const A: Named = (0, 1);
+const B: Named = (0, 2);
+
+#[tokio::test(start_paused = true)]
+async fn a_delayed_key_comes_when_its_time_has_come() {
+    let queue = exact();
+    queue.add_after(A, 50 * MS);
+    assert_eq!((queue.len(), queue.snapshot().delayed), (0, 1));
+    advance(49 * MS).await;
+    assert!(take(&queue).is_none());
+    advance(MS).await;
+    assert_eq!(run_all(&queue), [A]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_delays_the_earlier_counts_and_the_key_comes_once() {
+    for (first, second) in [(50, 30), (30, 50)] {
+        let queue = exact();
+        queue.add_after(A, first * MS);
+        queue.add_after(A, second * MS);
+        advance(30 * MS).await;
+        assert_eq!(run_all(&queue), [A]);
+        advance(100 * MS).await;
+        assert!(run_all(&queue).is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn delayed_keys_come_in_the_order_of_their_times() {
+    let queue = exact();
+    for name in [5, 3, 9, 1, 7] {
+        queue.add_after((0, name), name * MS);
+    }
+    advance(20 * MS).await;
+    assert_eq!(run_all(&queue).iter().map(|key| key.1).collect::<Vec<_>>(), [1, 3, 5, 7, 9]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_that_passes_while_the_key_runs_makes_it_run_again() {
+    let queue = exact();
+    queue.add(A);
+    let taken = take(&queue).unwrap();
+    queue.add_after(A, 5 * MS);
+    advance(6 * MS).await;
+    assert!(take(&queue).is_none());
+    drop(taken);
+    assert_eq!(run_all(&queue), [A]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_worker_is_woken_for_a_delayed_key_without_a_task_for_timers() {
+    let queue = exact();
+    queue.add_after(A, Duration::from_secs(1000));
+    let getters = [(); 3].map(|()| {
+        let queue = queue.clone();
+        tokio::spawn(async move { queue.get().await.map(|taken| *taken.key()) })
+    });
+    sleep(MS).await;
+    // Earlier than what the timekeeper waits for.
+    queue.add_after(B, 10 * MS);
+    let start = tokio::time::Instant::now();
+    sleep(12 * MS).await;
+    queue.add((9, 9));
+    let mut got = Vec::new();
+    for getter in getters {
+        got.extend(getter.await.unwrap());
+    }
+    got.sort_unstable();
+    assert_eq!(got, [A, B, (9, 9)]);
+    assert_eq!(start.elapsed().as_secs(), 999);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timekeeper_that_goes_away_hands_the_time_on() {
+    let queue = exact();
+    let keeper = {
+        let queue = queue.clone();
+        tokio::spawn(async move { queue.get().await.map(|taken| *taken.key()) })
+    };
+    sleep(MS).await;
+    queue.add_after(A, 50 * MS);
+    sleep(MS).await;
+    let other = {
+        let queue = queue.clone();
+        tokio::spawn(async move { queue.get().await.map(|taken| *taken.key()) })
+    };
+    sleep(MS).await;
+    keeper.abort();
+    assert_eq!(timeout(100 * MS, other).await.unwrap().unwrap(), Some(A));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_is_told_and_goes_away_passes_it_on() {
+    let queue = exact();
+    let mut first = Box::pin(queue.get());
+    let second = {
+        let queue = queue.clone();
+        tokio::spawn(async move { queue.get().await.map(|taken| *taken.key()) })
+    };
+    tokio::select! {
+        biased;
+        _ = &mut first => panic!("nothing to get"),
+        () = std::future::ready(()) => {}
+    }
+    sleep(MS).await;
+    // The first waited longest, so it is the one that is told.
+    queue.add(A);
+    drop(first);
+    assert_eq!(timeout(MS, second).await.unwrap().unwrap(), Some(A));
+}

@@ -1,0 +1,113 @@
+//! Bands and turns.
+
+use std::time::Duration;
+
+use tokio::time::advance;
+
+use super::{Band, Named, WorkQueue, exact, run_all, take};
+
+/// Takes and ends one run; its key and band.
+fn run(queue: &WorkQueue<Named>) -> (Named, Band) {
+    let taken = take(queue).expect("a key is ready");
+    (*taken.key(), taken.band())
+}
+
+#[tokio::test]
+async fn one_key_beside_ten_thousand_of_another_tenant_waits_for_one_turn() {
+    let queue = exact();
+    (0..10_000).for_each(|name| queue.add((1, name)));
+    queue.add((2, 0));
+    let turns = (0..).find(|_| run(&queue).0.0 == 2).unwrap();
+    assert_eq!(turns, 1);
+}
+
+#[tokio::test]
+async fn tenants_take_turns_whatever_the_lengths_of_their_lines() {
+    let queue = exact();
+    for (tenant, keys) in [(1, 6), (2, 2), (3, 4)] {
+        (0..keys).for_each(|name| queue.add((tenant, name)));
+    }
+    let tenants: Vec<u32> = run_all(&queue).iter().map(|key| key.0).collect();
+    assert_eq!(tenants, [1, 2, 3, 1, 2, 3, 1, 3, 1, 3, 1, 1]);
+}
+
+#[tokio::test]
+async fn a_hot_key_does_not_overtake_the_keys_of_its_own_tenant() {
+    let queue = exact();
+    (0..100).for_each(|name| queue.add((0, name)));
+    for expected in 0..100 {
+        let taken = take(&queue).unwrap();
+        assert_eq!(taken.1, expected);
+        queue.add((0, 0));
+    }
+}
+
+#[tokio::test]
+async fn changes_go_before_the_initial_list_but_for_one_get_in_eight() {
+    let queue = exact();
+    (0..1000).for_each(|name| queue.add_with((1, name), Band::Initial));
+    (0..700).for_each(|name| queue.add((2, name)));
+    for round in 0..100 {
+        for get in 1..=8 {
+            let band = run(&queue).1;
+            let expected = if get == 8 { Band::Initial } else { Band::People };
+            assert_eq!(band, expected, "get {get} of round {round}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_band_starves_while_the_one_above_it_never_runs_dry() {
+    let queue = exact();
+    // A key with two failures behind it stands in the band of retries.
+    queue.add((3, 0));
+    for backoff in [5, 10] {
+        let taken = take(&queue).unwrap();
+        queue.add_rate_limited(*taken.key());
+        drop(taken);
+        advance(Duration::from_millis(backoff)).await;
+    }
+    (0..10).for_each(|name| queue.add_with((1, name), Band::Initial));
+    (0..8).for_each(|name| queue.add((2, name)));
+    let (mut initial, mut retry) = (Vec::new(), None);
+    for get in 1..=100 {
+        let taken = take(&queue).unwrap();
+        match taken.band() {
+            Band::People => queue.add(*taken.key()),
+            Band::Initial => initial.push(get),
+            Band::Retry => retry = Some(get),
+        }
+    }
+    assert!(retry.is_some_and(|get| get <= 17), "the retry was taken at {retry:?}");
+    for (at, get) in initial.iter().enumerate() {
+        assert!(*get <= 8 * (at + 1) + 1, "initial key {at} was taken at {get}");
+    }
+    assert_eq!(initial.len(), 10);
+}
+
+#[tokio::test]
+async fn a_change_lifts_a_key_out_of_the_initial_list() {
+    let queue = exact();
+    (0..100).for_each(|name| queue.add_with((1, name), Band::Initial));
+    queue.add((1, 70));
+    assert_eq!(run(&queue), ((1, 70), Band::People));
+    // The line closes behind it, and a resync does not pull a change down.
+    queue.add((1, 50));
+    queue.add_with((1, 50), Band::Initial);
+    assert_eq!(run(&queue), ((1, 50), Band::People));
+    let rest: Vec<u32> = run_all(&queue).iter().map(|key| key.1).collect();
+    assert_eq!(rest, (0..100).filter(|name| ![50, 70].contains(name)).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_tenant_whose_last_key_was_lifted_keeps_the_ring_sound() {
+    let queue = exact();
+    for tenant in 0..3 {
+        queue.add_with((tenant, 0), Band::Initial);
+    }
+    queue.add((1, 0));
+    assert_eq!(run_all(&queue), [(1, 0), (0, 0), (2, 0)]);
+    queue.add_with((1, 1), Band::Initial);
+    assert_eq!(run_all(&queue), [(1, 1)]);
+    assert_eq!(queue.snapshot().known, 0);
+}

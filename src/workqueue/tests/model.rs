@@ -1,0 +1,215 @@
+//! The queue against a model of it that uses plain lists and no arena, heap or links.
+//!
+//! Every operation, on a virtual clock, in any order; after each the two must agree on everything
+//! that can be seen. Times never tie: every operation happens a nanosecond after the one before,
+//! and all delays are whole milliseconds.
+
+mod reference;
+
+use std::hash::BuildHasher;
+use std::time::Duration;
+
+use hashbrown::DefaultHashBuilder;
+use proptest::prelude::{Just, Strategy, any, prop_oneof};
+use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
+
+use super::super::key::Hashed;
+use super::super::rate_limited::RateLimited;
+use super::super::sync::Nanos;
+use super::super::{Backoff, Retry};
+use super::{Band, Limits, Named};
+use reference::Model;
+
+const MS: Nanos = 1_000_000;
+
+/// A rate so low and a patience so short that both matter within a few operations.
+fn limits() -> Limits {
+    Limits {
+        jitter: 0.0,
+        retries_per_second: 50,
+        retry_burst: 2,
+        retry_patience: Duration::from_millis(100),
+        seed: Some(0),
+        ..Limits::default()
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    Add(Named, Band),
+    AddAfter(Named, u64),
+    Retry(Named, Retry),
+    Forget(Named),
+    Cancel(Named),
+    Take,
+    /// Ends the run that began first, second, …
+    Done(usize),
+    Pass(u64),
+    ShutDown,
+    ShutDownNow,
+}
+
+impl ReferenceStateMachine for Model {
+    type State = Model;
+    type Transition = Op;
+
+    fn init_state() -> proptest::strategy::BoxedStrategy<Model> {
+        Just(Model::new()).boxed()
+    }
+
+    fn transitions(state: &Model) -> proptest::strategy::BoxedStrategy<Op> {
+        let key = || (0..3u32, 0..3u32);
+        let band = prop_oneof![Just(Band::People), Just(Band::Initial)];
+        let retry = (0..3u32, any::<bool>()).prop_map(|(hold, soon)| Retry {
+            backoff: if soon {
+                let base = Duration::from_millis(5);
+                Backoff { base, max: 4 * base }
+            } else {
+                Backoff::DEFAULT
+            },
+            at_least: Duration::from_millis(if hold == 0 { 30 } else { 0 }),
+        });
+        let in_process = state.keys.values().filter(|known| known.processing.is_some()).count();
+        prop_oneof![
+            12 => (key(), band).prop_map(|(key, band)| Op::Add(key, band)),
+            4 => (key(), 0..50u64).prop_map(|(key, delay)| Op::AddAfter(key, delay)),
+            12 => (key(), retry).prop_map(|(key, retry)| Op::Retry(key, retry)),
+            3 => key().prop_map(Op::Forget),
+            2 => key().prop_map(Op::Cancel),
+            24 => Just(Op::Take),
+            18 => (0..in_process.max(1)).prop_map(Op::Done),
+            12 => (0..60u64).prop_map(Op::Pass),
+            if state.takes > 60 { 1 } else { 0 } => Just(Op::ShutDown),
+            if state.takes > 60 { 1 } else { 0 } => Just(Op::ShutDownNow),
+        ]
+        .boxed()
+    }
+
+    fn apply(mut state: Model, op: &Op) -> Model {
+        state.now += 1;
+        if let Op::Pass(time) = op {
+            state.now += time * MS;
+        }
+        // Shutdown drops the timers, so afterwards there is nothing to fire.
+        state.fire();
+        state.taken = None;
+        state.delay = None;
+        match op.clone() {
+            Op::Add(key, band) if !state.closed => state.mark(key, band),
+            Op::AddAfter(key, delay) if !state.closed => {
+                let due = state.now + delay * MS;
+                let known = state.known(key);
+                known.after = Some(known.after.map_or(due, |before| before.min(due)));
+            }
+            Op::Retry(key, retry) if !state.closed => state.delay = Some(state.retry(key, retry)),
+            Op::Forget(key) => state.forget(key),
+            Op::Cancel(key) => state.known(key).after = None,
+            Op::Take => state.taken = state.take(),
+            Op::Done(at) => {
+                if let Some(key) = state.runs().get(at).copied() {
+                    state.done(key);
+                }
+            }
+            Op::ShutDown => state.shut_down(false),
+            Op::ShutDownNow => state.shut_down(true),
+            Op::Pass(_) | Op::Add(..) | Op::AddAfter(..) | Op::Retry(..) => {}
+        }
+        state.fire();
+        state.tidy();
+        state
+    }
+}
+
+struct Real {
+    queue: RateLimited<Named>,
+    hasher: DefaultHashBuilder,
+    now: Nanos,
+    /// Slots in process, oldest first.
+    runs: Vec<(u32, Named)>,
+}
+
+impl StateMachineTest for Real {
+    type SystemUnderTest = Real;
+    type Reference = Model;
+
+    fn init_test(_: &Model) -> Real {
+        let hasher = DefaultHashBuilder::default();
+        let queue = RateLimited::new(limits(), hasher.clone());
+        Real { queue, hasher, now: 0, runs: Vec::new() }
+    }
+
+    fn apply(mut real: Real, model: &Model, op: Op) -> Real {
+        real.now += 1;
+        let Real { queue, hasher, now, runs } = &mut real;
+        let hashed = |key| Hashed::new(hasher, key);
+        let hash = |key: &Named| hasher.hash_one(key);
+        match op {
+            Op::Add(key, band) => drop(queue.add(*now, hashed(key), band)),
+            Op::AddAfter(key, delay) => {
+                queue.add_after(*now, hashed(key), Duration::from_millis(delay));
+            }
+            Op::Retry(key, retry) => {
+                let delay = queue.retry(*now, hashed(key), retry);
+                assert_eq!(delay, model.delay.unwrap_or_default(), "the delay of a retry");
+            }
+            Op::Forget(key) => queue.forget(*now, hash(&key), &key),
+            Op::Cancel(key) => queue.cancel(*now, hash(&key), &key),
+            Op::Take => {
+                let next = queue.take(*now);
+                let taken = next.as_ref().map(|next| (next.key, next.band));
+                assert_eq!(taken, model.taken, "what was taken");
+                runs.extend(next.map(|next| (next.id, next.key)));
+            }
+            Op::Done(at) => {
+                if at < runs.len() {
+                    let (id, key) = runs.remove(at);
+                    queue.done(*now, hash(&key), id);
+                }
+            }
+            Op::Pass(time) => *now += time * MS,
+            Op::ShutDown => queue.shut_down(*now),
+            Op::ShutDownNow => queue.shut_down_now(*now),
+        }
+        queue.fire(*now);
+        real
+    }
+
+    fn check_invariants(real: &Real, model: &Model) {
+        let queue = &real.queue;
+        assert_eq!(queue.depth(), model.depth(), "depth by band");
+        assert_eq!(queue.delayed(), model.delayed(), "timers");
+        assert_eq!(queue.processing(), model.runs().len(), "keys in process");
+        assert_eq!(queue.known(), model.keys.len(), "keys known");
+        for tenant in 0..3 {
+            for name in 0..3 {
+                let key = (tenant, name);
+                let failures = model.keys.get(&key).map_or(0, |known| known.failures);
+                assert_eq!(
+                    queue.requeues(real.hasher.hash_one(key), &key),
+                    failures,
+                    "failures of {key:?}"
+                );
+            }
+        }
+        let [retry, initial, people] = model.depth();
+        let ready = initial + people + usize::from(retry > 0 && model.token());
+        assert_eq!(queue.ready(), ready, "keys ready");
+        assert_eq!(queue.is_drained(), model.closed && model.runs().is_empty() && ready == 0);
+        if model.closed || (model.depth() == [0; 3] && model.delayed() == 0) {
+            return;
+        }
+        // Whatever waits has a deadline or is ready: nothing can be lost for ever.
+        assert!(ready > 0 || queue.next_deadline().is_some_and(|deadline| deadline > real.now));
+    }
+}
+
+proptest_state_machine::prop_state_machine! {
+    #![proptest_config(proptest::test_runner::Config {
+        cases: 300,
+        failure_persistence: None,
+        ..Default::default()
+    })]
+
+    #[test]
+    fn the_queue_does_what_its_model_does(sequential 1..300 => Real);
+}

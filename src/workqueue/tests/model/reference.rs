@@ -1,0 +1,284 @@
+//! The model: plain lists, searched from end to end.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::super::super::Retry;
+use super::super::super::sync::Nanos;
+use super::super::{Band, Named};
+use super::MS;
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Known {
+    pub(super) queued: Option<Band>,
+    /// The number of the take.
+    pub(super) processing: Option<u64>,
+    pub(super) dirty: Option<Band>,
+    pub(super) retry_due: bool,
+    pub(super) held: bool,
+    pub(super) band: Option<Band>,
+    pub(super) failures: u32,
+    pub(super) after: Option<Nanos>,
+    pub(super) retry: Option<Nanos>,
+    pub(super) patience: Option<Nanos>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Model {
+    pub(super) now: Nanos,
+    pub(super) keys: BTreeMap<Named, Known>,
+    /// Per band, tenants in the order of their turns with their lines. A line that other bands
+    /// have emptied keeps its turn.
+    pub(super) lines: [Vec<(u32, Vec<Named>)>; 3],
+    pub(super) passed_over: [u32; 3],
+    /// Nanoseconds' worth of tokens, and as of when.
+    pub(super) tokens: (Nanos, Nanos),
+    pub(super) takes: u64,
+    pub(super) closed: bool,
+    /// What the last take gave.
+    pub(super) taken: Option<(Named, Band)>,
+    /// What the last retry gave.
+    pub(super) delay: Option<Duration>,
+}
+
+const INTERVAL: Nanos = 20 * MS;
+
+impl Model {
+    pub(super) fn new() -> Model {
+        Model {
+            now: 0,
+            keys: BTreeMap::new(),
+            lines: Default::default(),
+            passed_over: [0; 3],
+            tokens: (2 * INTERVAL, 0),
+            takes: 0,
+            closed: false,
+            taken: None,
+            delay: None,
+        }
+    }
+
+    pub(super) fn known(&mut self, key: Named) -> &mut Known {
+        self.keys.entry(key).or_default()
+    }
+
+    pub(super) fn tidy(&mut self) {
+        self.keys.retain(|_, known| {
+            let Known { queued, processing, dirty, retry_due, after, retry, patience, .. } = known;
+            queued.is_some()
+                || processing.is_some()
+                || dirty.is_some()
+                || *retry_due
+                || after.or(*retry).or(*patience).is_some()
+        });
+    }
+
+    pub(super) fn push(&mut self, key: Named, band: Band) {
+        if let Some(before) = self.known(key).queued {
+            let lines = &mut self.lines[before.index()];
+            lines.iter_mut().for_each(|(_, line)| line.retain(|other| *other != key));
+        }
+        self.known(key).queued = Some(band);
+        let lines = &mut self.lines[band.index()];
+        match lines.iter_mut().find(|(tenant, _)| *tenant == key.0) {
+            Some((_, line)) => line.push(key),
+            None => lines.push((key.0, vec![key])),
+        }
+    }
+
+    pub(super) fn mark(&mut self, key: Named, band: Band) {
+        let known = self.known(key);
+        match known.queued {
+            Some(before) if band > before => {
+                known.patience = None;
+                self.push(key, band);
+            }
+            Some(_) => {}
+            None if known.processing.is_some() || known.held => {
+                known.dirty = Some(known.dirty.map_or(band, |before| before.max(band)));
+            }
+            None => self.push(key, band),
+        }
+    }
+
+    pub(super) fn push_retry(&mut self, key: Named, due: Nanos) {
+        let known = self.known(key);
+        if known.failures > 1 {
+            known.patience = Some(due + 100 * MS);
+            self.push(key, Band::Retry);
+        } else {
+            let band = known.band.unwrap_or(Band::Initial).max(Band::Initial);
+            self.push(key, band);
+        }
+    }
+
+    pub(super) fn fire(&mut self) {
+        loop {
+            let timers = self.keys.iter().flat_map(|(key, known)| {
+                [(known.after, 0), (known.retry, 1), (known.patience, 2)]
+                    .map(|(due, kind)| (due, kind, *key))
+            });
+            let first = timers.filter_map(|(due, kind, key)| Some((due?, kind, key))).min();
+            let Some((due, kind, key)) = first.filter(|(due, ..)| *due <= self.now) else { return };
+            let known = self.known(key);
+            match kind {
+                0 => {
+                    known.after = None;
+                    self.mark(key, Band::Initial);
+                }
+                1 => {
+                    known.retry = None;
+                    known.held = false;
+                    if known.queued.is_some() {
+                    } else if known.processing.is_some() {
+                        known.retry_due = true;
+                    } else if let Some(band) = known.dirty.take() {
+                        self.push(key, band);
+                    } else {
+                        self.push_retry(key, due);
+                    }
+                }
+                _ => {
+                    known.patience = None;
+                    self.mark(key, Band::Initial);
+                }
+            }
+        }
+    }
+
+    pub(super) fn retry(&mut self, key: Named, retry: Retry) -> Duration {
+        let now = self.now;
+        let known = self.known(key);
+        if known.queued == Some(Band::Retry) {
+            return Duration::ZERO;
+        }
+        known.retry_due = false;
+        let n = if known.retry.is_some() {
+            known.failures.saturating_sub(1)
+        } else {
+            known.failures += 1;
+            known.failures - 1
+        };
+        let backoff = (retry.backoff.base * 2u32.pow(n.min(30))).min(retry.backoff.max);
+        let mut due = now + backoff.as_nanos() as Nanos;
+        due = due.min(known.retry.unwrap_or(due));
+        let at_least = retry.at_least.as_nanos() as Nanos;
+        if at_least > 0 {
+            known.held = true;
+            due = due.max(now + at_least);
+        } else if known.held {
+            due = due.max(known.retry.unwrap_or(due));
+        }
+        known.retry = Some(due);
+        Duration::from_nanos(due - now)
+    }
+
+    pub(super) fn token(&self) -> bool {
+        let (level, as_of) = self.tokens;
+        self.closed || (level + self.now - as_of).min(2 * INTERVAL) >= INTERVAL
+    }
+
+    pub(super) fn take(&mut self) -> Option<(Named, Band)> {
+        let token = self.token();
+        let mut best = None;
+        for band in Band::ALL {
+            let at = band.index();
+            let waits = self.lines[at].iter().any(|(_, line)| !line.is_empty());
+            if !waits || (band == Band::Retry && !token) {
+                continue;
+            }
+            self.passed_over[at] += 1;
+            let due = band != Band::People && self.passed_over[at] >= Band::EVERY[at];
+            let by = if due { 1 + self.passed_over[at] - Band::EVERY[at] } else { 0 };
+            best = best.max(Some((by, band)));
+        }
+        let band = best?.1;
+        self.passed_over[band.index()] = 0;
+        let lines = &mut self.lines[band.index()];
+        let turn = lines.iter().position(|(_, line)| !line.is_empty())?;
+        let (tenant, mut line) = lines.drain(..=turn).next_back()?;
+        let key = line.remove(0);
+        if !line.is_empty() {
+            lines.push((tenant, line));
+        }
+        if band == Band::Retry {
+            let (level, as_of) = self.tokens;
+            let level = (level + self.now - as_of).min(2 * INTERVAL);
+            // After shutdown, retries go out with or without a token.
+            self.tokens = (level.saturating_sub(INTERVAL), self.now);
+        }
+        self.takes += 1;
+        let takes = self.takes;
+        let known = self.known(key);
+        known.patience = None;
+        known.queued = None;
+        known.processing = Some(takes);
+        known.band = Some(band);
+        Some((key, band))
+    }
+
+    pub(super) fn runs(&self) -> Vec<Named> {
+        let mut runs: Vec<(u64, Named)> =
+            self.keys.iter().filter_map(|(key, known)| Some((known.processing?, *key))).collect();
+        runs.sort_unstable();
+        runs.into_iter().map(|(_, key)| key).collect()
+    }
+
+    pub(super) fn done(&mut self, key: Named) {
+        let now = self.now;
+        let known = self.known(key);
+        known.processing = None;
+        if std::mem::take(&mut known.retry_due) {
+            if known.dirty.is_none() {
+                self.push_retry(key, now);
+            }
+        } else if known.retry.is_none() {
+            known.failures = 0;
+        }
+        self.settle(key);
+    }
+
+    pub(super) fn settle(&mut self, key: Named) {
+        let known = self.known(key);
+        if known.processing.is_none()
+            && !known.held
+            && let Some(band) = known.dirty.take()
+        {
+            self.push(key, band);
+        }
+    }
+
+    pub(super) fn forget(&mut self, key: Named) {
+        let known = self.known(key);
+        (known.retry, known.failures) = (None, 0);
+        (known.retry_due, known.held) = (false, false);
+        self.settle(key);
+    }
+
+    pub(super) fn shut_down(&mut self, now: bool) {
+        self.closed = true;
+        for known in self.keys.values_mut() {
+            (known.after, known.retry, known.patience, known.held) = (None, None, None, false);
+            if known.processing.is_none() {
+                known.dirty = None;
+            }
+            if now {
+                (known.queued, known.dirty, known.retry_due) = (None, None, false);
+            }
+        }
+        if now {
+            self.lines = Default::default();
+        }
+    }
+
+    pub(super) fn depth(&self) -> [usize; 3] {
+        [0, 1, 2].map(|band| self.lines[band].iter().map(|(_, line)| line.len()).sum())
+    }
+
+    pub(super) fn delayed(&self) -> usize {
+        self.keys
+            .values()
+            .map(|known| known.after.iter().count() + known.retry.iter().count())
+            .sum()
+    }
+}

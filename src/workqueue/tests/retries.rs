@@ -1,0 +1,273 @@
+//! Backoff, the overall rate, and what they leave alone.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, advance};
+
+use super::super::{Backoff, Retry};
+use super::{Band, Limits, Named, WorkQueue, exact, run_all, take};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+const A: Named = (0, 1);
+
+/// Takes the next key and fails; its key and backoff.
+fn fail(queue: &WorkQueue<Named>) -> Option<(Named, Duration)> {
+    let taken = take(queue)?;
+    Some((*taken.key(), queue.add_rate_limited(*taken.key())))
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_failure_doubles_the_delay_and_forgetting_starts_again() {
+    let queue = exact();
+    queue.add(A);
+    for (n, expected) in [5, 10, 20, 40, 80, 160].into_iter().enumerate() {
+        assert_eq!(queue.requeues(&A), n as u32);
+        let (_, delay) = fail(&queue).unwrap();
+        assert_eq!(delay, expected * MS);
+        advance(delay - MS).await;
+        assert!(take(&queue).is_none(), "too early");
+        advance(MS).await;
+    }
+    queue.forget(&A);
+    assert_eq!(queue.requeues(&A), 0);
+    assert_eq!(fail(&queue).unwrap().1, 5 * MS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn jitter_adds_at_most_a_tenth_and_follows_its_seed() {
+    let delays = |seed| {
+        let queue: WorkQueue<Named> =
+            WorkQueue::with(Limits { seed: Some(seed), ..Limits::default() }, ());
+        (0..1000).map(|name| queue.add_rate_limited((0, name))).collect::<Vec<_>>()
+    };
+    let first = delays(7);
+    assert!(first.iter().all(|delay| (5 * MS..=5500 * MS / 1000).contains(delay)));
+    let spread = *first.iter().max().unwrap() - *first.iter().min().unwrap();
+    assert!(spread > 400 * MS / 1000, "hardly any jitter: {spread:?}");
+    assert_eq!(first, delays(7));
+    assert_ne!(first, delays(8));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_events_during_an_outage_do_not_raise_the_count() {
+    let queue = exact();
+    queue.add(A);
+    for _ in 0..6 {
+        let (_, delay) = fail(&queue).unwrap();
+        advance(delay).await;
+    }
+    fail(&queue).unwrap();
+    let (count, delayed) = (queue.requeues(&A), Instant::now());
+    assert_eq!(count, 7);
+    for _ in 0..100 {
+        queue.add(A);
+        // It runs at once, and fails within the backoff.
+        fail(&queue).unwrap();
+        advance(MS).await;
+    }
+    assert_eq!(queue.requeues(&A), 7);
+    // Nor did they move the retry.
+    assert!(take(&queue).is_none());
+    advance(320 * MS - delayed.elapsed()).await;
+    assert_eq!(fail(&queue).unwrap().1, 640 * MS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_counts_once_the_backoff_has_passed_during_the_run() {
+    let queue = exact();
+    queue.add(A);
+    fail(&queue).unwrap();
+    queue.add(A);
+    let slow = take(&queue).unwrap();
+    advance(6 * MS).await;
+    assert_eq!(queue.add_rate_limited(A), 10 * MS);
+    drop(slow);
+    assert!(take(&queue).is_none(), "the retry that came due during the run was not superseded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn success_during_backoff_cancels_the_retry() {
+    let queue = exact();
+    queue.add(A);
+    fail(&queue).unwrap();
+    queue.add(A);
+    let taken = take(&queue).unwrap();
+    queue.forget(&A);
+    drop(taken);
+    advance(SECOND).await;
+    assert!(run_all(&queue).is_empty());
+    assert_eq!(queue.snapshot().known, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn success_cancels_a_retry_that_came_due_during_the_run() {
+    let queue = exact();
+    queue.add(A);
+    fail(&queue).unwrap();
+    queue.add(A);
+    let taken = take(&queue).unwrap();
+    advance(10 * MS).await;
+    assert_eq!(queue.len(), 0);
+    queue.forget(&A);
+    drop(taken);
+    assert!(run_all(&queue).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_asks_for_no_retry_ends_the_row_so_no_count_leaks() {
+    let queue = exact();
+    queue.add(A);
+    fail(&queue).unwrap();
+    advance(5 * MS).await;
+    assert_eq!(run_all(&queue), [A]);
+    assert_eq!((queue.requeues(&A), queue.snapshot().known), (0, 0));
+}
+
+/// How many of these keys run within each of the next seconds, if every run fails.
+async fn storm(queue: &WorkQueue<Named>, seconds: usize) -> Vec<u32> {
+    let mut runs = Vec::new();
+    for _ in 0..seconds {
+        let mut in_this = 0;
+        for _ in 0..200 {
+            while fail(queue).is_some() {
+                in_this += 1;
+            }
+            advance(5 * MS).await;
+        }
+        runs.push(in_this);
+    }
+    runs
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_storm_of_failures_is_bounded_and_delays_no_healthy_key() {
+    let queue = exact();
+    (0..10_000).for_each(|name| queue.add((1, name)));
+    let runs = storm(&queue, 10).await;
+    // The first run and the first retry of each, the burst, and 50 per second.
+    assert_eq!(runs[0], 20_000 + 300 + 50 - 1);
+    assert!(runs[1..].iter().all(|runs| (49..=51).contains(runs)), "{runs:?}");
+    for tenant in [1, 2] {
+        let key = (tenant, 1_000_000);
+        queue.add(key);
+        assert_eq!(fail(&queue), Some((key, 5 * MS)), "its first run waited");
+        advance(5 * MS).await;
+        let first = take(&queue).unwrap();
+        assert_eq!((*first.key(), first.band()), (key, Band::People), "its first retry waited");
+        queue.forget(&key);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tenants_take_turns_at_the_overall_rate() {
+    let queue = exact();
+    (0..10_000).for_each(|name| queue.add((1, name)));
+    storm(&queue, 5).await;
+    let key = (2, 0);
+    queue.add(key);
+    for _ in 0..2 {
+        assert_eq!(fail(&queue).unwrap().0, key);
+        advance(10 * MS).await;
+    }
+    // 10,000 retries are before it, at 50 per second; it is taken at the second token.
+    let start = Instant::now();
+    while fail(&queue).is_none_or(|(failed, _)| failed != key) {
+        advance(MS).await;
+    }
+    assert!(start.elapsed() <= 60 * MS, "it waited {:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_overall_rate_holds_a_retry_no_longer_than_patience() {
+    let limits = Limits {
+        jitter: 0.0,
+        retries_per_second: 1,
+        retry_burst: 1,
+        retry_patience: 20 * SECOND,
+        ..Limits::default()
+    };
+    let queue: WorkQueue<Named> = WorkQueue::with(limits, ());
+    (0..100).for_each(|name| queue.add((0, name)));
+    for _ in 0..2 {
+        while fail(&queue).is_some() {}
+        advance(10 * MS).await;
+    }
+    assert_eq!(queue.snapshot().depth, [100, 0, 0]);
+    for _ in 0..20 {
+        run_all(&queue);
+        advance(SECOND).await;
+    }
+    assert_eq!(run_all(&queue).len(), 100 - 20, "patience did not end");
+    assert_eq!(queue.snapshot().known, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_leaves_the_line_of_retries_uses_none_of_the_rate() {
+    let queue = exact();
+    (0..1000).for_each(|name| queue.add((0, name)));
+    while fail(&queue).is_some() {}
+    advance(5 * MS).await;
+    while fail(&queue).is_some() {}
+    advance(10 * MS).await;
+    // The outage ends with an event for each: all run at once, as changes.
+    (0..1000).for_each(|name| queue.add((0, name)));
+    assert_eq!(run_all(&queue).len(), 1000);
+    // And the burst is still whole for somebody else.
+    (0..300).for_each(|name| queue.add((1, name)));
+    for backoff in [5, 10] {
+        while fail(&queue).is_some() {}
+        advance(backoff * MS).await;
+    }
+    assert_eq!(run_all(&queue).len(), 300);
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_after_is_a_lower_bound_that_events_do_not_cut_short() {
+    let queue = exact();
+    queue.add(A);
+    let taken = take(&queue).unwrap();
+    let retry = Retry { at_least: 30 * SECOND, ..Retry::default() };
+    assert_eq!(queue.add_rate_limited_with(A, retry), 30 * SECOND);
+    queue.add(A);
+    drop(taken);
+    queue.add(A);
+    assert!(take(&queue).is_none());
+    advance(29 * SECOND).await;
+    queue.add_with(A, Band::Initial);
+    assert!(take(&queue).is_none());
+    advance(SECOND).await;
+    let taken = take(&queue).unwrap();
+    assert_eq!(taken.band(), Band::People, "what was asked for meanwhile was forgotten");
+    queue.forget(&A);
+    drop(taken);
+    assert_eq!(queue.snapshot().known, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn forgetting_a_held_key_lets_it_run() {
+    let queue = exact();
+    let retry = Retry { at_least: 30 * SECOND, ..Retry::default() };
+    queue.add_rate_limited_with(A, retry);
+    queue.add(A);
+    assert!(take(&queue).is_none());
+    queue.forget(&A);
+    assert_eq!(run_all(&queue), [A]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_law_of_its_own_applies_per_failure_and_the_earlier_time_counts() {
+    let queue = exact();
+    let slow =
+        Retry { backoff: Backoff { base: 100 * SECOND, max: 100 * SECOND }, ..Retry::default() };
+    queue.add(A);
+    let taken = take(&queue).unwrap();
+    assert_eq!(queue.add_rate_limited_with(A, slow), 100 * SECOND);
+    drop(taken);
+    // An event; this time it is only a conflict.
+    queue.add(A);
+    assert_eq!(fail(&queue).unwrap().1, 5 * MS);
+    advance(5 * MS).await;
+    assert_eq!(run_all(&queue), [A]);
+}

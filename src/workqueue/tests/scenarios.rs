@@ -1,0 +1,140 @@
+//! The scenarios of client-go's util/workqueue tests, and what tokio adds to them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::time::{advance, sleep, timeout};
+
+use super::{Band, Named, WorkQueue, exact, run_all, take};
+
+const MS: Duration = Duration::from_millis(1);
+
+const A: Named = (0, 1);
+const B: Named = (0, 2);
+
+#[tokio::test]
+async fn a_key_added_twice_before_processing_is_processed_once() {
+    let queue = exact();
+    queue.add(A);
+    queue.add(A);
+    assert_eq!(queue.len(), 1);
+    assert_eq!(run_all(&queue), [A]);
+}
+
+#[tokio::test]
+async fn a_key_added_twice_while_in_process_is_processed_once_more() {
+    let queue = exact();
+    queue.add(A);
+    let taken = take(&queue).unwrap();
+    queue.add(A);
+    queue.add(A);
+    assert!(take(&queue).is_none(), "a key was in process twice");
+    assert_eq!(queue.len(), 0);
+    drop(taken);
+    assert_eq!(run_all(&queue), [A]);
+}
+
+#[tokio::test]
+async fn len_counts_what_waits_and_not_what_is_in_process() {
+    let queue = exact();
+    for key in [A, B, A] {
+        queue.add(key);
+    }
+    assert_eq!(queue.len(), 2);
+    let taken = take(&queue);
+    assert_eq!(queue.len(), 1);
+    drop(taken);
+}
+
+#[tokio::test]
+async fn a_key_added_again_during_its_second_run_runs_a_third_time() {
+    let queue = exact();
+    queue.add(A);
+    for _ in 0..3 {
+        let taken = take(&queue).unwrap();
+        queue.add(A);
+        drop(taken);
+    }
+    assert_eq!(run_all(&queue), [A]);
+    assert_eq!(queue.snapshot().known, 0, "an idle key is not kept");
+}
+
+#[tokio::test]
+async fn keys_of_one_tenant_are_served_in_the_order_they_came() {
+    let queue = exact();
+    let keys: Vec<Named> = (0..100).map(|name| (0, name * 7 % 100)).collect();
+    keys.iter().for_each(|key| queue.add(*key));
+    assert_eq!(run_all(&queue), keys);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_workers_process_every_key_and_no_key_twice_at_once() {
+    let queue: WorkQueue<Named> = exact();
+    let busy: Arc<Vec<AtomicUsize>> = Arc::new((0..10).map(|_| AtomicUsize::new(0)).collect());
+    let workers: Vec<_> = (0..8)
+        .map(|_| {
+            let (queue, busy) = (queue.clone(), busy.clone());
+            tokio::spawn(async move {
+                let mut runs = 0;
+                while let Some(taken) = queue.get().await {
+                    let here = &busy[taken.1 as usize];
+                    assert_eq!(here.fetch_add(1, Ordering::SeqCst), 0, "{taken:?} runs twice");
+                    sleep(3 * MS).await;
+                    here.fetch_sub(1, Ordering::SeqCst);
+                    runs += 1;
+                }
+                runs
+            })
+        })
+        .collect();
+    for round in 0..50 {
+        for name in 0..10 {
+            queue.add((name % 3, name));
+        }
+        sleep(round % 5 * MS).await;
+    }
+    queue.shut_down();
+    timeout(Duration::from_secs(10), queue.drained()).await.unwrap();
+    let mut runs = 0;
+    for worker in workers {
+        runs += worker.await.unwrap();
+    }
+    assert!(runs >= 10, "{runs} runs");
+}
+
+#[tokio::test]
+async fn a_run_that_panics_gives_its_key_back() {
+    let queue = exact();
+    queue.add(A);
+    let panicking = {
+        let queue = queue.clone();
+        tokio::spawn(async move {
+            let _taken = queue.get().await;
+            panic!("as a reconcile may");
+        })
+    };
+    assert!(panicking.await.is_err());
+    assert_eq!(queue.snapshot().processing, 0);
+    queue.add(A);
+    assert_eq!(run_all(&queue), [A]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_shows_the_oldest_key_in_process() {
+    let queue = exact();
+    queue.add(A);
+    let first = take(&queue).unwrap();
+    advance(Duration::from_secs(2)).await;
+    queue.add_with(B, Band::Initial);
+    let second = take(&queue).unwrap();
+    advance(Duration::from_secs(1)).await;
+    queue.add((0, 3));
+    queue.add_after((0, 4), MS);
+    let seen = queue.snapshot();
+    assert_eq!(seen.oldest, Some((A, Duration::from_secs(3))));
+    assert_eq!(seen.unfinished, Duration::from_secs(4));
+    assert_eq!((seen.depth, seen.delayed, seen.processing), ([0, 0, 1], 1, 2));
+    assert_eq!((seen.adds, seen.retries), (3, 1));
+    drop((first, second));
+}
