@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Drives the work queue's own source through every interleaving of small cases (loom) and through
+# random schedules of large ones (shuttle). Takes a few minutes. LOOM_MAX_PREEMPTIONS may be set
+# for a deeper or shallower search; SHUTTLE_SCHEDULES for more schedules.
+set -euo pipefail
+cd "$(dirname "$0")/interleavings"
+target="${CARGO_TARGET_DIR:-../../target}/interleavings"
+for tool in "${@:-loom shuttle}"; do
+  for one in $tool; do
+    echo "== $one"
+    RUSTFLAGS="--cfg $one" cargo test --locked --target-dir "$target/$one" interleavings
+  done
+done

@@ -1,0 +1,218 @@
+//! The walls between the rooms.
+//!
+//! The table below is the only list of who may use whom. An edge that is not in it, a room that
+//! is not in it, or a cycle fails the build. docs/ARCHITECTURE.md says why the walls stand where
+//! they do.
+
+// A test that meets what it did not expect has failed.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Room → the rooms it may use, in the order of `lib.rs`: the order in which a change travels.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("object", &[]),
+    ("shutdown", &[]),
+    ("client", &["object"]),
+    ("store", &["object"]),
+    ("reflector", &["client", "store", "object", "shutdown"]),
+    ("informer", &["reflector", "store", "client", "object", "shutdown"]),
+    ("workqueue", &[]),
+    // Of the client only the error: it says what to do about it.
+    ("controller", &["client", "workqueue", "informer", "store", "object", "shutdown"]),
+    ("events", &["client", "object", "shutdown"]),
+    ("leader_election", &["client", "object", "shutdown"]),
+    // Implements the observer traits of the rooms it watches; none of them knows it.
+    (
+        "metrics",
+        &[
+            "client",
+            "reflector",
+            "informer",
+            "workqueue",
+            "controller",
+            "events",
+            "leader_election",
+            "object",
+            "shutdown",
+        ],
+    ),
+    ("api", &[]),
+    ("reconcilers", &["api", "client", "store", "events", "controller", "object"]),
+    (
+        "operator",
+        &[
+            "api",
+            "client",
+            "controller",
+            "events",
+            "informer",
+            "leader_election",
+            "metrics",
+            "object",
+            "reconcilers",
+            "reflector",
+            "shutdown",
+            "store",
+            "workqueue",
+        ],
+    ),
+];
+
+#[test]
+fn every_room_uses_only_the_rooms_the_table_allows() {
+    let allowed: BTreeMap<_, _> = MAY_USE.iter().copied().collect();
+    for (room, edges) in rooms() {
+        let allowed = allowed.get(room.as_str()).unwrap_or_else(|| {
+            panic!("src/{room} is a room that MAY_USE in tests/architecture.rs does not know")
+        });
+        for (used, file) in edges {
+            assert!(
+                allowed.contains(&used.as_str()),
+                "{} uses crate::{used}, but {room} may use only {allowed:?}",
+                file.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn no_reconciler_knows_another_kind() {
+    let kinds = ["memcached", "generic_daemon", "app"];
+    for kind in kinds {
+        for file in sources(&Path::new("src/reconcilers").join(kind)) {
+            let text = code(&file);
+            for other in kinds.iter().filter(|other| **other != kind) {
+                assert!(
+                    !text.contains(&format!("reconcilers::{other}"))
+                        && !text.contains(&format!("super::super::{other}"))
+                        && !text.contains(&format!("super::{other}")),
+                    "{} knows {other}",
+                    file.display()
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn there_is_no_cycle_between_rooms() {
+    let edges: BTreeMap<String, BTreeSet<String>> =
+        rooms().into_iter().map(|(room, used)| (room, used.into_keys().collect())).collect();
+    for start in edges.keys() {
+        let (mut seen, mut next) = (BTreeSet::new(), vec![start]);
+        while let Some(room) = next.pop() {
+            for used in edges.get(room).into_iter().flatten() {
+                assert_ne!(used, start, "{start} → … → {room} → {start} is a cycle");
+                if seen.insert(used) {
+                    next.push(used);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn lib_rs_lists_the_rooms_in_the_order_in_which_a_change_travels() {
+    let lib = fs::read_to_string("src/lib.rs").unwrap();
+    let listed: Vec<&str> =
+        lib.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')).collect();
+    let expected: Vec<&str> = MAY_USE.iter().map(|(room, _)| *room).collect();
+    assert_eq!(listed, expected);
+}
+
+#[test]
+fn only_the_client_room_and_the_health_server_speak_http() {
+    for file in sources(Path::new("src")) {
+        let path = file.to_string_lossy().into_owned();
+        let may = ["src/client/", "src/metrics/"].iter().any(|room| path.starts_with(room));
+        let text = code(&file);
+        for library in ["hyper::", "hyper_util::", "kube::Client", "kube::Api", "http_body_util::"]
+        {
+            assert!(may || !text.contains(library), "{path} uses {library}");
+        }
+    }
+}
+
+#[test]
+fn no_file_is_a_drawer() {
+    for file in sources(Path::new("src")) {
+        let stem = file.file_stem().unwrap().to_string_lossy().into_owned();
+        assert!(
+            !["util", "utils", "helper", "helpers", "common", "misc"].contains(&stem.as_str()),
+            "{}: name it after what is in it",
+            file.display()
+        );
+    }
+}
+
+/// Each room with what it uses and one file that does.
+fn rooms() -> BTreeMap<String, BTreeMap<String, PathBuf>> {
+    let mut rooms = BTreeMap::new();
+    for entry in fs::read_dir("src").unwrap() {
+        let path = entry.unwrap().path();
+        let room = path.file_stem().unwrap().to_string_lossy().into_owned();
+        if room == "lib" || room == "main" {
+            continue;
+        }
+        let mut used = BTreeMap::new();
+        for file in sources(&path) {
+            for other in uses(&code(&file)) {
+                if other != room {
+                    used.insert(other, file.clone());
+                }
+            }
+        }
+        rooms.insert(room, used);
+    }
+    rooms
+}
+
+/// The rooms named by `crate::room` paths, also inside `use crate::{room::…, room::…}`.
+fn uses(code: &str) -> BTreeSet<String> {
+    let names: BTreeSet<&str> = MAY_USE.iter().map(|(room, _)| *room).collect();
+    let mut found = BTreeSet::new();
+    for (at, _) in code.match_indices("crate::") {
+        let rest = &code[at + "crate::".len()..];
+        let words: Vec<String> = if rest.starts_with('{') {
+            let list = &rest[1..rest.find(';').unwrap_or(rest.len())];
+            list.split(',').map(first_word).collect()
+        } else {
+            vec![first_word(rest)]
+        };
+        found.extend(words.into_iter().filter(|word| names.contains(word.as_str())));
+    }
+    found
+}
+
+fn first_word(text: &str) -> String {
+    text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+}
+
+/// A file's code without comments, and without its tests, which may use what they like.
+fn code(file: &Path) -> String {
+    let text = fs::read_to_string(file).unwrap();
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+/// The Rust files under `path`, or `path` itself; test modules left out.
+fn sources(path: &Path) -> Vec<PathBuf> {
+    if path.is_file() {
+        return vec![path.to_owned()];
+    }
+    let mut files = Vec::new();
+    let Ok(entries) = fs::read_dir(path) else { return files };
+    for entry in entries {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && name != "tests" {
+            files.extend(sources(&path));
+        } else if name.ends_with(".rs") && name != "tests.rs" {
+            files.push(path);
+        }
+    }
+    files
+}

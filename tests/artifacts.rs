@@ -1,0 +1,187 @@
+//! The files under `artifacts/` and `docs/` that are generated, compared with what generates them.
+
+// A test that meets what it did not expect has failed.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+
+use workload_operator::api;
+use workload_operator::reconcilers::{Action, Reason};
+
+/// With `UPDATE_ARTIFACTS=1` the files are written instead.
+#[test]
+fn the_crd_files_are_what_the_types_say() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("artifacts/crds");
+    let mut expected = Vec::new();
+    for crd in api::crds() {
+        let name = format!("{}_{}.yaml", crd.spec.group, crd.spec.names.plural);
+        let mut value = serde_json::to_value(&crd).unwrap();
+        write_whole_numbers_as_such(&mut value);
+        // The one scalar that an old YAML parser would take for something else than text.
+        let text = serde_yaml_ng::to_string(&value)
+            .unwrap()
+            .replace(" 1970-01-01T00:00:00Z", " '1970-01-01T00:00:00Z'");
+        if std::env::var_os("UPDATE_ARTIFACTS").is_some() {
+            std::fs::write(folder.join(&name), &text).unwrap();
+        }
+        let there = std::fs::read_to_string(folder.join(&name)).unwrap_or_default();
+        assert!(there == text, "artifacts/crds/{name} is out of date: run hack/update-codegen.sh");
+        expected.push(name);
+    }
+    let mut there: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name != "Kustomization")
+        .collect();
+    there.sort();
+    expected.sort();
+    assert_eq!(there, expected, "artifacts/crds/ has files that no type makes");
+}
+
+/// Bounds are floating-point numbers in the type: `1.0`.
+fn write_whole_numbers_as_such(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::Array(items) => items.iter_mut().for_each(write_whole_numbers_as_such),
+        serde_json::Value::Object(map) => map.values_mut().for_each(write_whole_numbers_as_such),
+        serde_json::Value::Number(number) => {
+            if let Some(float) = number.as_f64().filter(|f| f.fract() == 0.0 && f.abs() < 1e15) {
+                *number = (float as i64).into();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// With `UPDATE_ARTIFACTS=1` the file is written instead.
+#[test]
+fn the_table_of_reasons_is_what_the_reasons_say() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/REASONS.md");
+    let text = reasons();
+    if std::env::var_os("UPDATE_ARTIFACTS").is_some() {
+        std::fs::write(&file, &text).unwrap();
+    }
+    let there = std::fs::read_to_string(file).unwrap_or_default();
+    assert!(there == text, "docs/REASONS.md is out of date: run hack/update-codegen.sh");
+}
+
+#[test]
+fn the_table_has_the_reasons_that_schemas_default_to() {
+    let text = reasons();
+    for crd in api::crds() {
+        let crd = serde_json::to_value(&crd).unwrap();
+        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+        let conditions = &schema["status"]["default"]["conditions"];
+        for condition in conditions.as_array().unwrap() {
+            let row = format!("| `{}` |", condition["reason"].as_str().unwrap());
+            assert!(text.contains(&row), "{row}");
+        }
+    }
+}
+
+fn reasons() -> String {
+    let mut text = String::from(
+        "# Reasons\n\n\
+         Written by hack/update-codegen.sh from src/reconcilers/reason.rs.\n\n\
+         Every word that stands as `reason` in a condition or an Event. Words and meanings are part \
+         of the interface; messages are for people and may change. An App also bears the conditions \
+         of its Deployment, with Kubernetes' own reasons.\n\n\
+         | reason | where | meaning | what to do |\n|---|---|---|---|\n",
+    );
+    // Of the schema's default, before any controller has seen the object.
+    text.push_str(
+        "| `Pending` | Ready, Reconciling | No controller has seen the object yet. | Wait; if it \
+         stays, look whether the operator runs and has its rights. |\n",
+    );
+    for reason in Reason::ALL {
+        let row = [reason.as_str(), place(*reason), reason.meaning(), reason.next()];
+        text.push_str(&format!("| `{}` | {} | {} | {} |\n", row[0], row[1], row[2], row[3]));
+    }
+    text.push_str(
+        "\n# Actions\n\n\
+         Every word that stands as `action` in an Event: what was tried.\n\n\
+         | action | meaning |\n|---|---|\n",
+    );
+    for action in Action::ALL {
+        text.push_str(&format!("| `{}` | {} |\n", action.as_str(), action.meaning()));
+    }
+    text
+}
+
+/// Where a reason stands. No other arm takes a new one, so whoever adds one says it here.
+fn place(reason: Reason) -> &'static str {
+    match reason {
+        Reason::DeploymentCreated
+        | Reason::DeploymentUpdated
+        | Reason::DeploymentRestored
+        | Reason::DaemonSetCreated
+        | Reason::DaemonSetUpdated
+        | Reason::DaemonSetRestored
+        | Reason::ServiceCreated
+        | Reason::ServiceUpdated
+        | Reason::ServiceRestored
+        | Reason::ServiceDeleted => "Event, Normal",
+        Reason::Deleting => "Event, Warning",
+        Reason::ReplicaFailure
+        | Reason::ProgressDeadlineExceeded
+        | Reason::ErrResourceExists
+        | Reason::FieldImmutable
+        | Reason::Contested
+        | Reason::ImageMissing
+        | Reason::QuotaExceeded
+        | Reason::Forbidden
+        | Reason::Invalid
+        | Reason::ApiError => "Ready, Degraded; Event, Warning",
+        Reason::AllReplicasReady
+        | Reason::AllNodesReady
+        | Reason::ScaledToZero
+        | Reason::NoMatchingNodes
+        | Reason::Paused => "Ready",
+        Reason::RollingOut | Reason::AwaitingDeletion => "Ready, Reconciling",
+        Reason::RolloutComplete => "Progressing",
+        Reason::AsExpected => "Degraded",
+        Reason::Reconciling | Reason::Resizing => "Available",
+        Reason::Finalizing => "Ready, Degraded",
+    }
+}
+
+/// What `check` asks for is what is granted: neither more nor less.
+#[test]
+fn the_rights_that_are_checked_are_those_of_the_rbac_artifacts() {
+    use std::collections::BTreeSet;
+    use workload_operator::operator::check::{LEASE_RIGHTS, RIGHTS, Right};
+
+    let flat = |rights: &[Right]| -> BTreeSet<[String; 3]> {
+        let verbs = |right: &Right| right.verbs.iter().map(|verb| (*verb).to_owned());
+        let all = rights.iter().flat_map(|right| {
+            verbs(right).map(|verb| [right.group.to_owned(), right.resource.to_owned(), verb])
+        });
+        all.collect()
+    };
+    for (kind, rights) in [("ClusterRole", RIGHTS), ("Role", &[LEASE_RIGHTS])] {
+        assert_eq!(granted(kind), flat(rights), "{kind} in artifacts/rbac/operator.yaml");
+    }
+}
+
+/// Group, resource and verb of every rule of the `kind` in artifacts/rbac/operator.yaml.
+fn granted(kind: &str) -> std::collections::BTreeSet<[String; 3]> {
+    use serde::Deserialize;
+    let text = std::fs::read_to_string("artifacts/rbac/operator.yaml").unwrap();
+    let objects = serde_yaml_ng::Deserializer::from_str(&text)
+        .map(|document| serde_json::Value::deserialize(document).unwrap());
+    let words = |value: &serde_json::Value| -> Vec<String> {
+        value.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
+    };
+    let mut all = std::collections::BTreeSet::new();
+    for object in objects.filter(|object| object["kind"] == kind) {
+        for rule in object["rules"].as_array().unwrap() {
+            for group in words(&rule["apiGroups"]) {
+                for resource in words(&rule["resources"]) {
+                    for verb in words(&rule["verbs"]) {
+                        all.insert([group.clone(), resource.clone(), verb]);
+                    }
+                }
+            }
+        }
+    }
+    all
+}

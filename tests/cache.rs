@@ -1,0 +1,15 @@
+//! The cache against a model of the API server: what a reflector, a store and an informer promise
+//! together, under every fault that a real API server may show.
+//!
+//! Time is virtual and everything follows from a seed. A failure names its seed:
+//! `CACHE_SEED=123 cargo test --test cache` runs that one alone, `CACHE_SEEDS=100000` runs more.
+
+mod model;
+#[path = "cache/thing.rs"]
+mod thing;
+#[path = "cache/witness.rs"]
+mod witness;
+#[path = "cache/simulation.rs"]
+mod simulation;
+#[path = "cache/scenarios/mod.rs"]
+mod scenarios;

@@ -1,0 +1,167 @@
+//! What the server may do, and what comes of it.
+
+use std::time::Duration;
+use tokio::time::Instant;
+use workload_operator::reflector::State;
+
+use super::{lists, log, state};
+use crate::model::{Fault, Model};
+use crate::thing::{THINGS, held, id, informer, pass, served, thing, until};
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_watch_is_found_within_150_seconds_and_replaced() {
+    let model = Model::new(1);
+    let informer = informer(&model);
+    informer.synced().await;
+    pass(30).await;
+    model.script([Fault::Silent]);
+    pass(0).await;
+    model.put(&id("a", "x"), thing(1));
+    let silent_since = Instant::now();
+    until("the change arrives", || held(&informer) == served(&model)).await;
+    let took = silent_since.elapsed();
+    assert!(took > Duration::from_secs(60) && took <= Duration::from_secs(151), "{took:?}");
+    assert_eq!(lists(&model), 1, "a new watch is enough");
+}
+
+#[tokio::test(start_paused = true)]
+async fn staleness_is_told_while_a_watch_is_silent() {
+    let model = Model::new(1);
+    let informer = informer(&model);
+    informer.synced().await;
+    model.script([Fault::Silent]);
+    pass(100).await;
+    let (_, health) = &informer.health()[0];
+    assert!(health.staleness(Instant::now()) >= Duration::from_secs(99));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_bookmark_that_never_comes_is_not_waited_for() {
+    let model = Model::new(1);
+    model.put(&id("a", "x"), thing(1));
+    model.script([Fault::NoEndBookmark]);
+    let informer = informer(&model);
+    let begun = Instant::now();
+    informer.synced().await;
+    assert!(begun.elapsed() <= Duration::from_secs(16), "{:?}", begun.elapsed());
+    assert_eq!(held(&informer), served(&model));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_streaming_lists_is_listed_by_pages_at_once() {
+    let model = Model::new(1);
+    model.set_streaming(false);
+    model.set_page(2);
+    for name in ["v", "w", "x", "y", "z"] {
+        model.put(&id("a", name), thing(1));
+    }
+    let informer = informer(&model);
+    let begun = Instant::now();
+    informer.synced().await;
+    assert!(begun.elapsed() < Duration::from_secs(1));
+    assert_eq!(held(&informer), served(&model));
+    let pages = model.requests().iter().filter(|r| r.contains("continue=")).count();
+    assert_eq!(pages, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_always_expires_does_not_keep_a_list_from_ending() {
+    let model = Model::new(1);
+    model.set_streaming(false);
+    model.set_page(1);
+    for name in ["x", "y", "z"] {
+        model.put(&id("a", name), thing(1));
+    }
+    model.script([Fault::GoneOnContinue; 1]);
+    let informer = informer(&model);
+    informer.synced().await;
+    assert_eq!(held(&informer), served(&model));
+}
+
+#[tokio::test(start_paused = true)]
+async fn forbidden_and_not_served_are_states_and_never_an_empty_list() {
+    let model = Model::new(1);
+    model.put(&id("a", "x"), thing(1));
+    let informer = informer(&model);
+    let log = log(&informer);
+    informer.synced().await;
+    let before = held(&informer);
+    model.set_served(THINGS, false);
+    until("it is seen", || state(&informer) == State::NotServed).await;
+    pass(300).await;
+    assert_eq!((held(&informer), log.lock().len()), (before.clone(), 1));
+    model.set_served(THINGS, true);
+    until("it heals", || state(&informer) == State::Live).await;
+    model.set_allowed(THINGS, false);
+    model.script([Fault::Close]);
+    until("it is seen", || state(&informer) == State::Forbidden).await;
+    model.delete(&id("a", "x"));
+    pass(300).await;
+    assert_eq!(held(&informer), before);
+    model.set_allowed(THINGS, true);
+    until("it heals", || held(&informer).is_empty()).await;
+    assert_eq!(*log.lock(), ["+a/x", "-a/x"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_served_at_start_harms_nothing_and_heals() {
+    let model = Model::new(1);
+    model.set_served(THINGS, false);
+    let informer = informer(&model);
+    until("it is seen", || state(&informer) == State::NotServed).await;
+    assert!(!informer.has_synced());
+    let since = informer.health()[0].1.since;
+    pass(600).await;
+    assert_eq!(informer.health()[0].1.since, since, "it began once");
+    model.set_served(THINGS, true);
+    let healed = Instant::now();
+    informer.synced().await;
+    assert!(healed.elapsed() <= Duration::from_secs(30));
+}
+
+#[tokio::test(start_paused = true)]
+async fn reconnects_back_off_and_heal() {
+    let model = Model::new(1);
+    let informer = informer(&model);
+    informer.synced().await;
+    pass(10).await;
+    let before = model.requests().len();
+    model.script([Fault::Close]);
+    model.script([Fault::Refused; 6]);
+    pass(20).await;
+    let tries = model.requests().len() - before;
+    assert!((3..=6).contains(&tries), "800 ms, doubling: {tries} tries in 20 s");
+    assert_eq!(state(&informer), State::Stale);
+    assert!(informer.health()[0].1.why.is_some());
+    until("it heals", || state(&informer) == State::Live).await;
+    assert_eq!(lists(&model), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_after_is_honoured() {
+    let model = Model::new(1);
+    let informer = informer(&model);
+    informer.synced().await;
+    let before = model.requests().len();
+    model.script([Fault::Close, Fault::TooMany(25)]);
+    pass(25).await;
+    assert_eq!(model.requests().len() - before, 1);
+    until("it heals", || state(&informer) == State::Live).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_end_at_times_that_differ() {
+    let model = Model::new(1);
+    let informer = informer(&model);
+    informer.synced().await;
+    pass(3600).await;
+    let timeout = |request: &String| {
+        let rest = request.split("timeoutSeconds=").nth(1)?;
+        rest.split('&').next()?.parse::<u64>().ok()
+    };
+    let timeouts: std::collections::BTreeSet<_> =
+        model.requests().iter().filter_map(timeout).collect();
+    assert!(timeouts.len() >= 10, "{timeouts:?}");
+    assert!(timeouts.iter().all(|seconds| (120..230).contains(seconds)), "{timeouts:?}");
+    assert_eq!(lists(&model), 1, "bookmarks keep the version young");
+}

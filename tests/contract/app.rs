@@ -1,0 +1,295 @@
+//! App: `app.example.com/v1`.
+
+use serde_json::{Value, json};
+
+use crate::running::{Write, writes_to};
+use crate::world::{APP, DEPLOYMENT, SERVICE, World, conditions, has_condition};
+
+fn app(spec: &Value) -> Value {
+    json!({"metadata": {"name": "shop"}, "spec": spec})
+}
+
+fn is_ready(object: &Value) -> bool {
+    has_condition(object, "Ready", "True")
+}
+
+/// Merge-patches the App's spec and waits until the operator has carried that out.
+async fn edit(world: &World, spec: Value) {
+    world.patch(APP, "shop", json!({"spec": spec})).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+}
+
+async fn container(world: &World) -> Value {
+    let deployment = world.get(DEPLOYMENT, "shop").await.unwrap();
+    deployment["spec"]["template"]["spec"]["containers"][0].clone()
+}
+
+/// The Service's ports, the lowest first.
+async fn service_ports(world: &World) -> Vec<Value> {
+    let service = world.get(SERVICE, "shop").await.unwrap();
+    let mut ports = service["spec"]["ports"].as_array().unwrap().clone();
+    ports.sort_by_key(|port| port["port"].as_i64());
+    ports
+}
+
+/// One field of each.
+fn all(ports: &[Value], field: &str) -> Vec<Value> {
+    ports.iter().map(|port| port[field].clone()).collect()
+}
+
+fn operators_writes_to_the_deployment(world: &World) -> Vec<Write> {
+    let writes = writes_to(world, "deployments", "shop");
+    writes.into_iter().filter(|write| write.by_operator).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sample_nginx_app_gets_a_deployment_and_a_service() {
+    let (world, _operator) = World::with_operator_at("nginx-app", "baseline").await;
+    let sample = std::fs::read_to_string("artifacts/examples/nginx-app.yaml").unwrap();
+    let sample: Value = serde_yaml_ng::from_str(&sample).unwrap();
+    world.create(APP, sample.clone()).await.unwrap();
+    let ready = world.until(APP, "nginx-app", is_ready).await;
+    assert_eq!(ready["status"]["readyReplicas"], 2);
+    let deployment = world.get(DEPLOYMENT, "nginx-app").await.unwrap();
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(
+        (&container["name"], &container["image"]),
+        (&json!("nginx-app"), &json!("nginx:1.16.1"))
+    );
+    assert_eq!(container["imagePullPolicy"], "IfNotPresent");
+    assert_eq!(container["ports"][0]["containerPort"], 80);
+    let mut envs = sample["spec"]["envs"].clone();
+    // The API server's default.
+    envs[1]["valueFrom"]["fieldRef"]["apiVersion"] = json!("v1");
+    assert_eq!(container["env"], envs);
+    assert_eq!(container["resources"], sample["spec"]["resources"]);
+    let service = world.get(SERVICE, "nginx-app").await.unwrap();
+    assert_eq!(service["spec"]["ports"][0]["port"], 8080);
+    assert_eq!(service["spec"]["ports"][0]["targetPort"], 80);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_default_to_one_and_follow_the_spec_down_to_none() {
+    let (world, _operator) = World::with_operator_at("app-replicas", "baseline").await;
+    let created = world.create(APP, app(&json!({"image": "shop:1"}))).await.unwrap();
+    assert_eq!(created["spec"]["replicas"], 1);
+    for replicas in [1, 3, 0, 2] {
+        edit(&world, json!({"replicas": replicas})).await;
+        let deployment = world.get(DEPLOYMENT, "shop").await.unwrap();
+        assert_eq!(deployment["spec"]["replicas"], replicas);
+    }
+    let refused = world.patch(APP, "shop", json!({"spec": {"replicas": -1}})).await.unwrap_err();
+    assert!(refused.contains("spec.replicas"), "{refused}");
+    let refused = world.create(APP, json!({"metadata": {"name": "x"}, "spec": {}})).await;
+    assert!(refused.unwrap_err().contains("spec.image"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_cluster_ip_and_the_node_ports_survive_edits() {
+    let (world, _operator) = World::with_operator_at("app-addresses", "baseline").await;
+    let ports = json!([{"name": "web", "port": 80}, {"name": "tls", "port": 443}]);
+    world.create(APP, app(&json!({"image": "shop:1", "ports": ports}))).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+    // Somebody wants to reach it from outside; the API server gives out node ports.
+    world.patch(SERVICE, "shop", json!({"spec": {"type": "NodePort"}})).await.unwrap();
+    let before = world.get(SERVICE, "shop").await.unwrap();
+    let node_ports = all(&service_ports(&world).await, "nodePort");
+    assert!(node_ports.iter().all(Value::is_i64), "{node_ports:?}");
+
+    edit(&world, json!({"image": "shop:2"})).await;
+    let renamed =
+        json!([{"name": "www", "port": 80, "targetPort": 8080}, {"name": "tls", "port": 443}]);
+    edit(&world, json!({"ports": renamed})).await;
+    let after = world.get(SERVICE, "shop").await.unwrap();
+    assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
+    assert_eq!(after["spec"]["type"], "NodePort");
+    assert!(after["spec"]["clusterIP"].is_string());
+    assert_eq!(after["spec"]["clusterIP"], before["spec"]["clusterIP"]);
+    let ports = service_ports(&world).await;
+    assert_eq!(all(&ports, "nodePort"), node_ports);
+    assert_eq!(all(&ports, "name"), ["www", "tls"]);
+    assert_eq!(all(&ports, "targetPort"), [json!(8080), json!(443)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_port_that_is_asked_for_is_given_and_can_be_given_back() {
+    let (world, _operator) = World::with_operator_at("app-node-port", "baseline").await;
+    let ports = json!([{"port": 80, "nodePort": 30084}]);
+    world.create(APP, app(&json!({"image": "shop:1", "ports": ports}))).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+    let service = world.get(SERVICE, "shop").await.unwrap();
+    assert_eq!(service["spec"]["type"], "NodePort");
+    assert_eq!(service["spec"]["ports"][0]["nodePort"], 30084);
+    edit(&world, json!({"ports": [{"port": 80, "nodePort": 30085}]})).await;
+    assert_eq!(all(&service_ports(&world).await, "nodePort"), [30085]);
+    edit(&world, json!({"ports": [{"port": 80}]})).await;
+    let service = world.get(SERVICE, "shop").await.unwrap();
+    assert_eq!(service["spec"]["type"], "ClusterIP");
+    assert!(service["spec"]["ports"][0]["nodePort"].is_null());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ports_are_added_changed_and_removed_and_the_service_goes_with_the_last() {
+    let (world, _operator) = World::with_operator_at("app-ports", "baseline").await;
+    world.create(APP, app(&json!({"image": "shop:1"}))).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+    assert!(world.get(SERVICE, "shop").await.is_none(), "a Service without ports");
+    assert!(container(&world).await["ports"].is_null());
+
+    edit(&world, json!({"ports": [{"port": 80}]})).await;
+    assert_eq!(all(&service_ports(&world).await, "port"), [80]);
+    assert_eq!(container(&world).await["ports"][0]["containerPort"], 80);
+
+    edit(&world, json!({"ports": [{"port": 80}, {"port": 53, "protocol": "UDP"}]})).await;
+    let ports = service_ports(&world).await;
+    assert_eq!(all(&ports, "port"), [53, 80]);
+    assert_eq!(all(&ports, "protocol"), ["UDP", "TCP"]);
+
+    // The same number over another transport.
+    edit(&world, json!({"ports": [{"port": 53}, {"port": 53, "protocol": "UDP"}]})).await;
+    assert_eq!(all(&service_ports(&world).await, "port"), [53, 53]);
+
+    edit(&world, json!({"ports": [{"port": 81, "targetPort": 8081}]})).await;
+    let ports = service_ports(&world).await;
+    assert_eq!(
+        (all(&ports, "port"), all(&ports, "targetPort")),
+        (vec![json!(81)], vec![json!(8081)])
+    );
+    let ports = container(&world).await["ports"].clone();
+    assert_eq!(all(ports.as_array().unwrap(), "containerPort"), [8081]);
+
+    edit(&world, json!({"ports": []})).await;
+    world.until_gone(SERVICE, "shop").await;
+    assert!(container(&world).await["ports"].is_null());
+    edit(&world, json!({"ports": [{"port": 80}]})).await;
+    assert_eq!(all(&service_ports(&world).await, "port"), [80]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn target_ports_are_numbers_or_names_or_where_absent_the_port_itself() {
+    let (world, _operator) = World::with_operator_at("app-targets", "baseline").await;
+    let ports = json!([
+        {"name": "a", "port": 80, "targetPort": 8080},
+        {"name": "b", "port": 81, "targetPort": "admin"},
+        {"name": "c", "port": 82},
+    ]);
+    world.create(APP, app(&json!({"image": "shop:1", "ports": ports}))).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+    let ports = service_ports(&world).await;
+    assert_eq!(all(&ports, "targetPort"), [json!(8080), json!("admin"), json!(82)]);
+    let mut ports = container(&world).await["ports"].as_array().unwrap().clone();
+    ports.sort_by_key(|port| port["containerPort"].as_i64());
+    assert_eq!(all(&ports, "containerPort"), [81, 82, 8080]);
+    assert_eq!(all(&ports, "name"), [json!("admin"), Value::Null, Value::Null]);
+
+    // A number takes the place of the name, and a name that of the number.
+    let ports = json!([
+        {"name": "a", "port": 80, "targetPort": "web"},
+        {"name": "b", "port": 81, "targetPort": 8081},
+        {"name": "c", "port": 82, "targetPort": "other"},
+    ]);
+    edit(&world, json!({"ports": ports})).await;
+    let ports = service_ports(&world).await;
+    assert_eq!(all(&ports, "targetPort"), [json!("web"), json!(8081), json!("other")]);
+    let mut ports = container(&world).await["ports"].as_array().unwrap().clone();
+    ports.sort_by_key(|port| port["containerPort"].as_i64());
+    assert_eq!(all(&ports, "containerPort"), [80, 82, 8081]);
+    assert_eq!(all(&ports, "name"), [json!("web"), json!("other"), Value::Null]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_ports_without_names_get_names_and_lose_them_when_one_is_left() {
+    let (world, _operator) = World::with_operator_at("app-port-names", "baseline").await;
+    let ports = json!([{"port": 80}, {"port": 443}, {"name": "tcp-443", "port": 8443}]);
+    world.create(APP, app(&json!({"image": "shop:1", "ports": ports}))).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+    let names = all(&service_ports(&world).await, "name");
+    assert_eq!(names, ["tcp-80", "tcp-443-2", "tcp-443"]);
+    edit(&world, json!({"ports": [{"port": 443}]})).await;
+    assert_eq!(all(&service_ports(&world).await, "name"), [Value::Null]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn quantities_are_compared_by_value() {
+    let (world, _operator) = World::with_operator_at("app-quantities", "baseline").await;
+    let resources =
+        |cpu: Value, memory: &str| json!({"resources": {"limits": {"cpu": cpu, "memory": memory}}});
+    let mut spec = resources(json!("1000m"), "0.5Gi");
+    spec["image"] = json!("shop:1");
+    world.create(APP, app(&spec)).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+    let writes = operators_writes_to_the_deployment(&world).len();
+    for (cpu, memory) in [
+        (json!("1"), "512Mi"),
+        (json!(1), "536870912"),
+        (json!("1e0"), "524288Ki"),
+        (json!("1.000"), "0.50Gi"),
+        (json!("1000m"), "0.5Gi"),
+    ] {
+        edit(&world, resources(cpu, memory)).await;
+    }
+    // The status of the last generation is written after whatever else a pass writes.
+    let all = operators_writes_to_the_deployment(&world);
+    assert!(all.len() == writes, "{:#?}", &all[writes..]);
+    edit(&world, resources(json!("1001m"), "0.5Gi")).await;
+    assert_eq!(container(&world).await["resources"]["limits"]["cpu"], "1001m");
+    edit(&world, json!({"resources": null})).await;
+    assert_eq!(container(&world).await["resources"], json!({}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn envs_are_added_changed_and_removed() {
+    let (world, _operator) = World::with_operator_at("app-envs", "baseline").await;
+    let env = json!([{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]);
+    world.create(APP, app(&json!({"image": "shop:1", "envs": env}))).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+    let node = json!({"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nodeName"}});
+    for env in [
+        env,
+        json!([{"name": "A", "value": "1"}, {"name": "B", "value": "3"}, {"name": "C", "value": "x"}]),
+        // A value becomes a source, and a source a value.
+        json!([{"name": "A", "valueFrom": node}, {"name": "C", "value": "x"}]),
+        json!([{"name": "A", "value": "1"}]),
+        json!([{"name": "B", "value": "x"}, {"name": "A", "value": "$(B)"}]),
+        json!([{"name": "A", "value": "$(B)"}, {"name": "B", "value": "x"}]),
+    ] {
+        edit(&world, json!({"envs": env})).await;
+        assert_eq!(container(&world).await["env"], env);
+    }
+    edit(&world, json!({"envs": null})).await;
+    assert!(container(&world).await["env"].is_null());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn its_status_is_that_of_the_deployment() {
+    let (world, _operator) = World::with_operator_at("app-status", "baseline").await;
+    world.create(APP, app(&json!({"image": "shop:1", "replicas": 3}))).await.unwrap();
+    let ready = world.until(APP, "shop", is_ready).await;
+    let deployment = world.get(DEPLOYMENT, "shop").await.unwrap();
+    for field in ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"] {
+        assert_eq!(ready["status"][field], 3, "{field}");
+        assert_eq!(ready["status"][field], deployment["status"][field], "{field}");
+    }
+    assert_eq!(ready["status"]["unavailableReplicas"], 0);
+    let of = |object: &Value, kind: &str| {
+        conditions(object).find(|c| c["type"] == kind).cloned().unwrap()
+    };
+    for kind in ["Available", "Progressing"] {
+        let (ours, its) = (of(&ready, kind), of(&deployment, kind));
+        for field in ["status", "reason", "message", "lastTransitionTime"] {
+            assert_eq!(ours[field], its[field], "{kind} {field}");
+        }
+    }
+    assert_eq!(conditions(&ready).next().unwrap()["type"], "Ready", "the summary comes first");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deleting_it_removes_the_deployment_and_the_service() {
+    let (world, _operator) = World::with_operator_at("app-deleted", "baseline").await;
+    world.create(APP, app(&json!({"image": "shop:1", "ports": [{"port": 80}]}))).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+    world.delete(APP, "shop").await;
+    world.until_gone(APP, "shop").await;
+    world.until_gone(DEPLOYMENT, "shop").await;
+    world.until_gone(SERVICE, "shop").await;
+}

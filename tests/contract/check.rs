@@ -1,0 +1,207 @@
+//! `check` names what is wrong, and only that: one fault for each ID.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::control_plane::ControlPlane;
+use crate::world::{LEASE, World};
+
+const SYSTEM: &str = "workload-operator-system";
+
+/// A control plane with the operator's Deployment on it, kwok playing its pod.
+struct Cluster {
+    plane: &'static ControlPlane,
+    /// Of the operator's own ServiceAccount.
+    operator: PathBuf,
+    system: World,
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    async fn start() -> Cluster {
+        let plane = tokio::task::spawn_blocking(|| ControlPlane::private("check"));
+        let plane: &'static ControlPlane = Box::leak(Box::new(plane.await.unwrap()));
+        plane.kubectl(&["apply", "--server-side", "--force-conflicts", "-k", "artifacts/default"]);
+        let rollout = ["rollout", "status", "deployment/workload-operator", "-n", SYSTEM];
+        plane.kubectl(&rollout);
+        let system = World::in_existing(plane, SYSTEM).await;
+        let lease = json!({
+            "metadata": {"name": "workload-operator"},
+            "spec": {"holderIdentity": "me", "leaseDurationSeconds": 3600,
+                "renewTime": format!("{:.6}", jiff::Timestamp::now())},
+        });
+        system.create(LEASE, lease).await.unwrap();
+        let operator = system.operator_kubeconfig().await;
+        Cluster { plane, operator, system }
+    }
+
+    /// What is not `ok` (nor skipped), by ID, and the exit code; as an administrator, or as the
+    /// operator itself.
+    fn trips(&self, as_operator: bool) -> (BTreeSet<String>, i32) {
+        let kubeconfig = if as_operator { &self.operator } else { self.plane.kubeconfig() };
+        let (findings, code) = check(kubeconfig, &[]);
+        let wrong = findings["checks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|finding| !["ok", "skip"].contains(&finding["result"].as_str().unwrap()));
+        (wrong.map(|finding| finding["id"].as_str().unwrap().to_owned()).collect(), code)
+    }
+
+    /// Waits until exactly this ID trips: admission learns of policies a moment later.
+    async fn until_trips(&self, as_operator: bool, expected: &[&str], code: i32) {
+        let expected = (expected.iter().map(|id| (*id).to_owned()).collect(), code);
+        let mut last = Default::default();
+        for _ in 0..60 {
+            last = self.trips(as_operator);
+            if last == expected {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(250)).await;
+        }
+        panic!("expected {expected:?}, got {last:?}");
+    }
+
+    fn apply(&self, object: &Value) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), object.to_string()).unwrap();
+        let path = file.path().to_str().unwrap();
+        self.plane.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", path]);
+    }
+
+    /// What trips while `object` is there, and that nothing does once it is not.
+    async fn with(&self, object: Value, kind: &str, as_operator: bool, expected: &str, code: i32) {
+        self.apply(&object);
+        self.until_trips(as_operator, &[expected], code).await;
+        self.plane.kubectl(&["delete", kind, object["metadata"]["name"].as_str().unwrap()]);
+        self.until_trips(as_operator, &[], 0).await;
+    }
+
+    /// What trips while a merge patch is applied to an object, and that nothing does afterwards.
+    async fn patched(&self, what: &[&str], patch: Value, back: Value, trip: (bool, &str, i32)) {
+        let (as_operator, expected, code) = trip;
+        let apply = |patch: &Value| {
+            let patch = patch.to_string();
+            let mut arguments = vec!["patch"];
+            arguments.extend(what);
+            arguments.extend(["--type=merge", "-p", &patch]);
+            self.plane.kubectl(&arguments);
+        };
+        apply(&patch);
+        self.until_trips(as_operator, &[expected], code).await;
+        apply(&back);
+        self.until_trips(as_operator, &[], 0).await;
+    }
+}
+
+fn check(kubeconfig: &std::path::Path, arguments: &[&str]) -> (Value, i32) {
+    let output = Command::new(env!("CARGO_BIN_EXE_workload-operator"))
+        .args(["check", "-o", "json", "--kubeconfig"])
+        .arg(kubeconfig)
+        .args(arguments)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let findings = serde_json::from_str(&text)
+        .unwrap_or_else(|e| panic!("{e}: {text}{}", String::from_utf8_lossy(&output.stderr)));
+    (findings, output.status.code().unwrap())
+}
+
+#[test]
+fn a_server_that_is_not_there_is_k001_and_exit_code_2() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = "apiVersion: v1\nkind: Config\ncurrent-context: a\nusers: [{name: u, user: {}}]\n\
+        clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}]\n\
+        contexts: [{name: a, context: {cluster: a, user: u}}]\n";
+    std::fs::write(file.path(), text).unwrap();
+    for path in [file.path(), std::path::Path::new("/no/such/file")] {
+        let (findings, code) = check(path, &[]);
+        assert_eq!(code, 2);
+        assert_eq!(findings["checks"].as_array().unwrap().len(), 1);
+        assert_eq!(findings["checks"][0]["id"], "K001");
+        assert_eq!(findings["checks"][0]["result"], "fail");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_fault_trips_its_own_check_and_no_other() {
+    let cluster = Cluster::start().await;
+    cluster.until_trips(false, &[], 0).await;
+    cluster.until_trips(true, &[], 0).await;
+    rights(&cluster).await;
+    admission(&cluster).await;
+    installation(&cluster).await;
+    definitions(&cluster).await;
+}
+
+async fn rights(cluster: &Cluster) {
+    let role = cluster.plane.kubectl(&["get", "clusterrole", "workload-operator", "-o", "json"]);
+    let role: Value = serde_json::from_str(&role).unwrap();
+    let (rules, what) = (&role["rules"], ["clusterrole", "workload-operator"]);
+    let mut fewer = rules.clone();
+    fewer[0]["verbs"] = json!(["list", "watch"]);
+    let (less, all) = (json!({"rules": fewer}), json!({"rules": rules}));
+    cluster.patched(&what, less, all.clone(), (true, "R001", 1)).await;
+    let mut more = rules.clone();
+    let secrets = json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]});
+    more.as_array_mut().unwrap().push(secrets);
+    cluster.patched(&what, json!({"rules": more}), all, (true, "R002", 1)).await;
+}
+
+async fn admission(cluster: &Cluster) {
+    // A policy that refuses every Memcached.
+    let matches = json!({"resourceRules": [{"apiGroups": ["cache.example.com"],
+        "apiVersions": ["*"], "resources": ["memcacheds"], "operations": ["CREATE"]}]});
+    let name = json!({"name": "in-the-way"});
+    let group = "admissionregistration.k8s.io/v1";
+    cluster.apply(&json!({"apiVersion": group, "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": name, "spec": {"policyName": "in-the-way", "validationActions": ["Deny"]}}));
+    let refuses = json!({"apiVersion": group, "kind": "ValidatingAdmissionPolicy",
+        "metadata": name, "spec": {"matchConstraints": matches,
+            "validations": [{"expression": "false"}]}});
+    cluster.with(refuses, "validatingadmissionpolicy", false, "D001", 1).await;
+    // A policy that makes every Memcached valid.
+    cluster.apply(&json!({"apiVersion": group, "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": name, "spec": {"policyName": "in-the-way"}}));
+    let corrects = json!({"apiVersion": group, "kind": "MutatingAdmissionPolicy",
+        "metadata": name, "spec": {"matchConstraints": matches, "reinvocationPolicy": "Never",
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression":
+                "[JSONPatch{op: 'add', path: '/spec/size', value: 1}]"}}]}});
+    cluster.with(corrects, "mutatingadmissionpolicy", false, "D002", 1).await;
+}
+
+async fn installation(cluster: &Cluster) {
+    let deployment = ["deployment", "workload-operator", "-n", SYSTEM];
+    let replicas = |n: i64| json!({"spec": {"replicas": n}});
+    cluster.patched(&deployment, replicas(0), replicas(1), (false, "P001", 1)).await;
+    let lease = ["lease", "workload-operator", "-n", SYSTEM];
+    let old = json!({"spec": {"leaseDurationSeconds": 1}});
+    let new = json!({"spec": {"leaseDurationSeconds": 3600}});
+    cluster.patched(&lease, old, new, (false, "P002", 1)).await;
+    let level = |level: &str| json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": level}}});
+    let namespace = ["namespace", SYSTEM];
+    let (low, high) = (level("baseline"), level("restricted"));
+    cluster.patched(&namespace, low, high, (false, "P003", 0)).await;
+    assert!(cluster.system.get(LEASE, "workload-operator").await.is_some());
+}
+
+async fn definitions(cluster: &Cluster) {
+    let crd = ["crd", "genericdaemons.mydomain.com"];
+    let columns = |names: Value| json!({"spec": {"names": {"shortNames": names}}});
+    cluster
+        .patched(&crd, columns(json!(["gdx"])), columns(json!(["gd"])), (false, "C002", 1))
+        .await;
+    let schema = json!({"openAPIV3Schema": {"type": "object"}});
+    let other = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "mailcarriers.example.org"},
+        "spec": {"group": "example.org", "scope": "Namespaced",
+            "names": {"plural": "mailcarriers", "kind": "MailCarrier", "shortNames": ["mc"]},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}});
+    cluster.with(other, "crd", false, "C003", 0).await;
+    cluster.plane.kubectl(&["delete", "crd", "genericdaemons.mydomain.com"]);
+    cluster.until_trips(false, &["C001"], 1).await;
+}

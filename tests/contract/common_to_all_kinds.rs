@@ -1,0 +1,284 @@
+//! What all kinds promise.
+
+use serde_json::{Value, json};
+
+use crate::world::{
+    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, SERVICE, World, conditions,
+    has_condition,
+};
+
+/// A custom resource of one kind.
+struct Sample {
+    kind: Kind,
+    /// Its own: a Memcached and an App of the same name would ask for the same children.
+    name: &'static str,
+    object: Value,
+    /// The child that carries its pods.
+    child: Kind,
+}
+
+/// A custom resource of each kind.
+fn one_of_each() -> [Sample; 3] {
+    let sample = |kind, name, spec, child| {
+        let object = json!({"metadata": {"name": name}, "spec": spec});
+        Sample { kind, name, object, child }
+    };
+    [
+        sample(MEMCACHED, "cart", json!({"size": 1}), DEPLOYMENT),
+        sample(GENERIC_DAEMON, "agent", json!({"image": "agent:1", "label": "logs"}), DAEMON_SET),
+        sample(APP, "shop", json!({"image": "shop:1", "ports": [{"port": 80}]}), DEPLOYMENT),
+    ]
+}
+
+fn is_ready(object: &Value) -> bool {
+    has_condition(object, "Ready", "True")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_deleted_by_hand_is_restored() {
+    let (world, _operator) = World::with_operator_at("child-deleted", "baseline").await;
+    for Sample { kind, name, object, child } in one_of_each() {
+        world.create(kind, object).await.unwrap();
+        world.until(kind, name, is_ready).await;
+        let before = world.get(child, name).await.unwrap()["metadata"]["uid"].clone();
+        world.delete(child, name).await;
+        world.until(child, name, |new| new["metadata"]["uid"] != before).await;
+        world.until(kind, name, is_ready).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_changed_by_hand_is_restored() {
+    let (world, _operator) = World::with_operator_at("child-changed", "baseline").await;
+    for Sample { kind, name, object, child } in one_of_each() {
+        world.create(kind, object).await.unwrap();
+        world.until(kind, name, is_ready).await;
+        let good = world.get(child, name).await.unwrap();
+        let image = good["spec"]["template"]["spec"]["containers"][0]["image"].clone();
+        let container = good["spec"]["template"]["spec"]["containers"][0]["name"].as_str().unwrap();
+        let other = format!("{container}=intruder:1");
+        let what = format!("{}/{name}", child.plural());
+        world.kubectl(&["set", "image", &what, &other]).unwrap();
+        world
+            .until(child, name, |c| {
+                c["spec"]["template"]["spec"]["containers"][0]["image"] == image
+                    && c["metadata"]["generation"].as_i64() >= Some(3)
+            })
+            .await;
+        let gone = json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": null}}});
+        world.patch(child, name, gone).await.unwrap();
+        world
+            .until(child, name, |c| {
+                c["metadata"]["labels"]["app.kubernetes.io/managed-by"].is_string()
+            })
+            .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hand_scaled_deployment_returns_within_a_second() {
+    let (world, _operator) = World::with_operator("hand-scaled").await;
+    world
+        .create(MEMCACHED, json!({"metadata": {"name": "one"}, "spec": {"size": 1}}))
+        .await
+        .unwrap();
+    world.until(MEMCACHED, "one", is_ready).await;
+    world.kubectl(&["scale", "deployment", "one", "--replicas=9"]).unwrap();
+    let generation = world.get(DEPLOYMENT, "one").await.unwrap()["metadata"]["generation"].as_i64();
+    let _ = generation;
+    world.until(DEPLOYMENT, "one", |d| d["spec"]["replicas"] == 1).await;
+    // How long it took, by the API server's own clock: from the edit to the operator's answer.
+    let writes = crate::running::writes_to(&world, "deployments", "one");
+    let scaled =
+        writes.iter().rposition(|w| !w.by_operator).expect("the scale is in the audit log");
+    let reverted = writes[scaled + 1..].iter().find(|w| w.by_operator).expect("it was reverted");
+    let took = reverted.at.duration_since(writes[scaled].at);
+    assert!(took < jiff::SignedDuration::from_secs(1), "it took {took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fields_that_the_operator_does_not_set_are_left_alone() {
+    let (world, _operator) = World::with_operator_at("left-alone", "baseline").await;
+    for Sample { kind, name, object, child } in one_of_each() {
+        world.create(kind, object).await.unwrap();
+        world.until(kind, name, is_ready).await;
+        let foreign = json!({"metadata": {"annotations": {"autoscaling/x": "1"}, "labels": {"team": "a"}},
+            "spec": {"template": {"metadata": {"annotations": {"sidecar": "injected"}}}}});
+        world.patch(child, name, foreign).await.unwrap();
+        let sidecar = json!([{"op": "add", "path": "/spec/template/spec/containers/-",
+            "value": {"name": "sidecar", "image": "sidecar:1"}}]);
+        let what = format!("{}/{name}", child.plural());
+        world.kubectl(&["patch", &what, "--type=json", "-p", &sidecar.to_string()]).unwrap();
+        // A change of ours, after which the foreign fields must still be there.
+        let mine = json!({"metadata": {"labels": {"app.kubernetes.io/name": "spoilt"}}});
+        world.patch(child, name, mine).await.unwrap();
+        let healed = world
+            .until(child, name, |c| c["metadata"]["labels"]["app.kubernetes.io/name"] != "spoilt")
+            .await;
+        assert_eq!(healed["metadata"]["annotations"]["autoscaling/x"], "1");
+        assert_eq!(healed["metadata"]["labels"]["team"], "a");
+        let pod = &healed["spec"]["template"];
+        assert_eq!(pod["metadata"]["annotations"]["sidecar"], "injected");
+        assert_eq!(pod["spec"]["containers"].as_array().unwrap().len(), 2);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_child_of_the_same_name_is_untouched_reported_and_taken_up_once_it_is_gone() {
+    let (world, _operator) = World::with_operator_at("foreign", "baseline").await;
+    for Sample { kind, name, object, child } in one_of_each() {
+        let labels = json!({"foreign": "yes"});
+        let pod = json!({"metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "c", "image": "foreign:1"}]}});
+        let foreign = json!({"metadata": {"name": name},
+            "spec": {"selector": {"matchLabels": labels}, "template": pod}});
+        let created = world.create(child, foreign).await.unwrap();
+        world.create(kind, object).await.unwrap();
+        let reported = world.until(kind, name, |o| has_condition(o, "Degraded", "True")).await;
+        assert!(!is_ready(&reported));
+        let event = world.until_event(name, "ErrResourceExists").await;
+        assert_eq!(event["type"], "Warning");
+        let untouched = world.get(child, name).await.unwrap();
+        assert_eq!(untouched["spec"], created["spec"], "the foreign object was touched");
+        assert!(untouched["metadata"]["ownerReferences"].is_null());
+        world.delete(child, name).await;
+        world
+            .until(child, name, |c| c["metadata"]["ownerReferences"][0]["kind"] == kind.name())
+            .await;
+        let healed = world.until(kind, name, is_ready).await;
+        assert!(!has_condition(&healed, "Degraded", "True"));
+        world.delete(kind, name).await;
+        world.until_gone(kind, name).await;
+        world.until_gone(child, name).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pass_that_finds_nothing_to_change_writes_nothing() {
+    let (world, operator) = World::with_operator_at("quiet", "baseline").await;
+    for Sample { kind, name, object, .. } in one_of_each() {
+        world.create(kind, object).await.unwrap();
+        world.until(kind, name, is_ready).await;
+    }
+    drop(operator);
+    // By time: the API server logs a write a little after it can be seen.
+    let restarted = jiff::Timestamp::now();
+    // A fresh operator looks at every object once.
+    let operator = world.start_operator().await;
+    // An annotation on each object makes one more pass over it.
+    for Sample { kind, name, .. } in one_of_each() {
+        let poke = json!({"metadata": {"annotations": {"poke": "1"}}});
+        world.patch(kind, name, poke).await.unwrap();
+    }
+    // A new object of each kind is handled behind all that was queued before it.
+    for Sample { kind, name, mut object, .. } in one_of_each() {
+        let fence = format!("fence-{name}");
+        object["metadata"]["name"] = json!(fence);
+        world.create(kind, object).await.unwrap();
+        world.until(kind, &fence, is_ready).await;
+    }
+    drop(operator);
+    let writes = crate::running::operator_writes(&world);
+    let since = |w: &&crate::running::Write| w.at > restarted && !w.name.starts_with("fence");
+    let needless: Vec<_> = writes.iter().filter(since).collect();
+    assert!(needless.is_empty(), "{needless:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn paused_stops_writes_for_that_object_and_deletion_still_works() {
+    let (world, _operator) = World::with_operator_at("paused", "baseline").await;
+    const PAUSED: &str = "workload-operator.example.com/paused";
+    for Sample { kind, name, object, child } in one_of_each() {
+        world.create(kind, object).await.unwrap();
+        world.until(kind, name, is_ready).await;
+        let pause = |value: Value| json!({"metadata": {"annotations": {PAUSED: value}}});
+        world.patch(kind, name, pause(json!("true"))).await.unwrap();
+        world
+            .until(kind, name, |o| {
+                conditions(o).any(|c| c["type"] == "Ready" && c["reason"] == "Paused")
+            })
+            .await;
+        let spoilt = json!({"metadata": {"labels": {"app.kubernetes.io/name": "spoilt"}}});
+        world.patch(child, name, spoilt).await.unwrap();
+        // Another object's whole way shows that the operator went on meanwhile.
+        let fence =
+            json!({"metadata": {"name": format!("fence-{}", kind.plural())}, "spec": {"size": 1}});
+        let fence_name = fence["metadata"]["name"].as_str().unwrap().to_owned();
+        world.create(MEMCACHED, fence).await.unwrap();
+        world.until(MEMCACHED, &fence_name, is_ready).await;
+        let still = world.get(child, name).await.unwrap();
+        assert_eq!(still["metadata"]["labels"]["app.kubernetes.io/name"], "spoilt");
+        world.patch(kind, name, pause(Value::Null)).await.unwrap();
+        world.until(kind, name, is_ready).await;
+        world
+            .until(child, name, |c| c["metadata"]["labels"]["app.kubernetes.io/name"] != "spoilt")
+            .await;
+        world.patch(kind, name, pause(json!("true"))).await.unwrap();
+        world.delete(kind, name).await;
+        world.until_gone(kind, name).await;
+        world.until_gone(child, name).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_root_and_every_condition_carry_the_observed_generation() {
+    let (world, _operator) = World::with_operator_at("generations", "baseline").await;
+    for Sample { kind, name, object, .. } in one_of_each() {
+        world.create(kind, object).await.unwrap();
+        world.until(kind, name, is_ready).await;
+        let change = if kind.name() == "Memcached" {
+            json!({"size": 2})
+        } else {
+            json!({"image": "agent:2"})
+        };
+        world.patch(kind, name, json!({"spec": change})).await.unwrap();
+        let found = world.until(kind, name, is_ready).await;
+        assert_eq!(found["metadata"]["generation"], 2);
+        assert_eq!(found["status"]["observedGeneration"], 2);
+        for condition in conditions(&found) {
+            assert_eq!(condition["observedGeneration"], 2, "{condition}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn printer_columns_show_what_a_person_asks_first() {
+    let (world, _operator) = World::with_operator_at("columns", "baseline").await;
+    for Sample { kind, name, object, .. } in one_of_each() {
+        world.create(kind, object).await.unwrap();
+        world.until(kind, name, is_ready).await;
+    }
+    let header = |arguments: &[&str]| {
+        let table = world.kubectl(arguments).unwrap();
+        table
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(header(&["get", "mc"]), ["NAME", "SIZE", "READY", "AVAILABLE", "AGE"]);
+    assert!(header(&["get", "memcached", "-o", "wide"]).contains(&"NODES".to_owned()));
+    let apps = header(&["get", "apps.app.example.com"]);
+    assert_eq!(apps, ["NAME", "REPLICAS", "READY", "AVAILABLE", "AGE"]);
+    assert!(header(&["get", "gd", "-o", "wide"]).contains(&"IMAGE".to_owned()));
+    let all = world.kubectl(&["get", "workloads", "-o", "name"]).unwrap();
+    assert!(all.contains("memcached.cache.example.com/cart"), "{all}");
+    assert!(all.contains("genericdaemon.mydomain.com/agent"), "{all}");
+    assert!(all.contains("app.app.example.com/shop"), "{all}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_wait_for_ready_returns_when_the_pods_serve() {
+    let (world, _operator) = World::with_operator_at("kubectl-wait", "baseline").await;
+    for Sample { kind, name, object, child } in one_of_each() {
+        world.create(kind, object).await.unwrap();
+        let what = format!("{}.{}/{name}", kind.plural(), kind.group());
+        world.kubectl(&["wait", "--for=condition=Ready", &what, "--timeout=60s"]).unwrap();
+        let child = world.get(child, name).await.unwrap();
+        let ready = if kind.name() == "GenericDaemon" { "numberReady" } else { "readyReplicas" };
+        assert!(child["status"][ready].as_i64() >= Some(1), "{}", child["status"]);
+    }
+    assert!(world.get(SERVICE, "cart").await.is_some());
+}

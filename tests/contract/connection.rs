@@ -1,0 +1,243 @@
+//! What the operator promises when the way to the API server fails.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::audit::Audit;
+use crate::black_hole::Wire;
+use crate::operator_process::OperatorProcess;
+use crate::proxy::{Fault, Proxy};
+use crate::world::{
+    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, SERVICE, World, has_condition,
+};
+
+/// A dead connection is found by then.
+const FOUND: Duration = Duration::from_secs(45);
+
+/// What a Memcached's reconciles read.
+const WATCHED: [&str; 4] = ["memcacheds", "deployments", "services", "pods"];
+
+fn is_ready(object: &Value) -> bool {
+    has_condition(object, "Ready", "True")
+}
+
+fn memcached(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"size": 1}})
+}
+
+/// A world, and an operator in it that reaches the API server through a proxy.
+async fn proxied(name: &str) -> (World, Proxy, OperatorProcess) {
+    let world = World::new(name, "restricted").await;
+    let proxy = Proxy::start(world.plane()).await;
+    let operator = world.start_operator_through(&proxy.url()).await;
+    operator.logged("Ready to work").await;
+    (world, proxy, operator)
+}
+
+/// How often an object of this resource was created.
+fn creates(audit: &Audit, world: &World, resource: &str) -> usize {
+    let writes = audit.writes(world).into_iter();
+    writes.filter(|write| write.resource == resource && write.code == 201).count()
+}
+
+/// How often the operator asked for all there is of this resource.
+fn lists(proxy: &Proxy, resource: &str) -> usize {
+    proxy.calls().iter().filter(|call| call.lists && call.object == resource).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_whose_packets_vanish_is_found_and_replaced_within_45_seconds() {
+    let world = World::new("black-hole", "restricted").await;
+    let wire = Wire::to(world.plane().address()).await;
+    let mut operator = world.start_operator_through(&wire.url()).await;
+    operator.logged("Ready to work").await;
+    world.create(MEMCACHED, memcached("cart")).await.unwrap();
+    world.until(MEMCACHED, "cart", is_ready).await;
+    let before = world.get(DEPLOYMENT, "cart").await.unwrap()["metadata"]["uid"].clone();
+    wire.swallow();
+    let swallowed = Instant::now();
+    world.delete(DEPLOYMENT, "cart").await;
+    world.until(DEPLOYMENT, "cart", |child| child["metadata"]["uid"] != before).await;
+    let took = swallowed.elapsed();
+    println!("a dead connection was found, and what it hid made good, after {took:?}");
+    assert!(took < FOUND, "{took:?}");
+    // Keepalive starts after 15 s without a packet: what is faster was not this fault.
+    assert!(took > Duration::from_secs(10), "the fault was not there: {took:?}");
+    operator.assert_alive();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_create_whose_answer_is_lost_is_not_made_twice() {
+    let (world, proxy, mut operator) = proxied("answer-lost").await;
+    let audit = Audit::from_now(&world);
+    for object in ["deployments/cart", "services/cart", "memcacheds/cart/status"] {
+        proxy.inject(Fault::LoseAnswer, 1, move |call| call.is_write() && call.object == object);
+    }
+    world.create(MEMCACHED, memcached("cart")).await.unwrap();
+    world.until(MEMCACHED, "cart", is_ready).await;
+    for resource in [DEPLOYMENT, SERVICE] {
+        assert_eq!(creates(&audit, &world, resource.plural()), 1, "{resource:?}");
+    }
+    let lost = proxy.calls().into_iter().filter(|call| call.is_write() && call.answer.is_none());
+    assert_eq!(lost.count(), 3, "each fault was met");
+    operator.assert_alive();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_server_that_answers_errors_for_a_while_is_asked_again_until_it_does_not() {
+    let (world, proxy, mut operator) = proxied("errors").await;
+    let audit = Audit::from_now(&world);
+    world.create(MEMCACHED, memcached("old")).await.unwrap();
+    world.until(MEMCACHED, "old", is_ready).await;
+    proxy.inject(Fault::Answer(500, None), 3, |_| true);
+    proxy.inject(Fault::Answer(503, None), usize::MAX, |_| true);
+    WATCHED.iter().for_each(|resource| proxy.cut(resource));
+    let so_far = proxy.calls().len();
+    world.create(MEMCACHED, memcached("new")).await.unwrap();
+    world.delete(DEPLOYMENT, "old").await;
+    world.until_gone(DEPLOYMENT, "old").await;
+    proxy.until(6, |call| call.answer == Some(503)).await;
+    assert!(proxy.calls().len() < so_far + 60, "it asks with pauses");
+    proxy.heal();
+    let healed = Instant::now();
+    world.until(MEMCACHED, "new", is_ready).await;
+    world.until(DEPLOYMENT, "old", |_| true).await;
+    world.until(MEMCACHED, "old", is_ready).await;
+    println!("errors for a while: made good {:?} after the end of it", healed.elapsed());
+    assert_eq!(creates(&audit, &world, "deployments"), 3);
+    operator.assert_alive();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn told_to_come_again_later_it_does_and_others_do_not_wait() {
+    let (world, proxy, _operator) = proxied("retry-after").await;
+    let wanted = Duration::from_secs(4);
+    let retry_after = Fault::Answer(429, Some(4));
+    proxy.inject(retry_after, 1, |call| call.verb == "patch" && call.object == "deployments/cart");
+    proxy.inject(retry_after, 1, |call| call.verb == "watch" && call.object == "pods");
+    proxy.cut("pods");
+    world.create(MEMCACHED, memcached("cart")).await.unwrap();
+    proxy.until(1, |call| call.object == "deployments/cart" && call.answer == Some(429)).await;
+    world.create(MEMCACHED, memcached("other")).await.unwrap();
+    world.until(MEMCACHED, "cart", is_ready).await;
+    let calls = proxy.calls();
+    let at = |verb, object, from| {
+        let call = calls.iter().filter(|call| call.verb == verb && call.object == object).nth(from);
+        call.unwrap_or_else(|| panic!("no such call in {calls:#?}")).at
+    };
+    let (first, second) = (at("patch", "deployments/cart", 0), at("patch", "deployments/cart", 1));
+    assert!(second - first >= wanted, "a write came again after {:?}", second - first);
+    assert!(at("patch", "deployments/other", 0) < second, "another object waited");
+    let refused = calls.iter().position(|call| call.verb == "watch" && call.answer == Some(429));
+    let refused = refused.expect("the watch was refused, too");
+    let next = calls[refused + 1..].iter().find(|call| call.object == "pods");
+    let pause = next.expect("it came again").at - calls[refused].at;
+    assert!(pause >= wanted, "a watch came again after {pause:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_deleted_while_its_watch_was_expiring_is_restored() {
+    tokio::join!(
+        restored_after("expired-in-stream", Fault::Expired),
+        restored_after("expired-at-once", Fault::Answer(410, None)),
+    );
+}
+
+/// The watch breaks, the child is deleted meanwhile, and going on is answered with `fault`.
+async fn restored_after(name: &str, fault: Fault) {
+    let (world, proxy, mut operator) = proxied(name).await;
+    world.create(MEMCACHED, memcached("cart")).await.unwrap();
+    world.until(MEMCACHED, "cart", is_ready).await;
+    let uid = world.get(DEPLOYMENT, "cart").await.unwrap()["metadata"]["uid"].clone();
+    proxy.hold("deployments");
+    world.delete(DEPLOYMENT, "cart").await;
+    world.until_gone(DEPLOYMENT, "cart").await;
+    proxy.inject(fault, 1, |call| call.verb == "watch" && call.object == "deployments");
+    let before = lists(&proxy, "deployments");
+    proxy.cut("deployments");
+    world.until(DEPLOYMENT, "cart", |child| child["metadata"]["uid"] != uid).await;
+    world.until(MEMCACHED, "cart", is_ready).await;
+    assert_eq!(lists(&proxy, "deployments") - before, 1, "one list, and no more");
+    operator.assert_alive();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_that_breaks_goes_on_where_it_was_without_a_list() {
+    let (world, proxy, _operator) = proxied("cut").await;
+    world.create(MEMCACHED, memcached("cart")).await.unwrap();
+    world.until(MEMCACHED, "cart", is_ready).await;
+    let listed = WATCHED.map(|resource| lists(&proxy, resource));
+    for size in [2, 1] {
+        WATCHED.iter().for_each(|resource| proxy.hold(resource));
+        world.patch(MEMCACHED, "cart", json!({"spec": {"size": size}})).await.unwrap();
+        WATCHED.iter().for_each(|resource| proxy.cut(resource));
+        world.until(MEMCACHED, "cart", |m| is_ready(m) && m["status"]["size"] == size).await;
+    }
+    assert_eq!(WATCHED.map(|resource| lists(&proxy, resource)), listed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_without_an_answer_ends_at_its_deadline_and_others_do_not_wait() {
+    let (world, proxy, _operator) = proxied("slow").await;
+    let audit = Audit::from_now(&world);
+    let beyond = Duration::from_secs(30);
+    proxy.inject(Fault::Delay(beyond), 1, |call| {
+        call.verb == "patch" && call.object == "deployments/cart"
+    });
+    world.create(MEMCACHED, memcached("cart")).await.unwrap();
+    proxy.until(1, |call| call.object == "deployments/cart").await;
+    world.create(MEMCACHED, memcached("other")).await.unwrap();
+    world.until(MEMCACHED, "other", is_ready).await;
+    assert!(world.get(DEPLOYMENT, "cart").await.is_none(), "the slow call is still under way");
+    let asked = proxy.calls().into_iter().find(|call| call.object == "deployments/cart").unwrap();
+    world.until(MEMCACHED, "cart", is_ready).await;
+    let took = asked.at.elapsed();
+    assert!(took < beyond, "it waited for the answer: {took:?}");
+    assert_eq!(creates(&audit, &world, "deployments"), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_is_not_made_anew_for_an_owner_whose_deletion_is_not_seen_yet() {
+    let spec = json!({"image": "a:1", "label": "logs"});
+    tokio::join!(
+        deleted_unseen("unseen-daemon", GENERIC_DAEMON, spec, DAEMON_SET, "Background", 404),
+        deleted_unseen("unseen-app", APP, json!({"image": "a:1"}), DEPLOYMENT, "Background", 404),
+        // Its finalizer keeps it, but not its children if they are to go first.
+        deleted_unseen(
+            "unseen-memcached",
+            MEMCACHED,
+            json!({"size": 1}),
+            DEPLOYMENT,
+            "Foreground",
+            409
+        ),
+    );
+}
+
+/// The owner is deleted and the garbage collector follows, and of both only the latter is seen.
+async fn deleted_unseen(
+    name: &str,
+    kind: Kind,
+    spec: Value,
+    child: Kind,
+    policy: &str,
+    answer: u16,
+) {
+    let world = World::new(name, "baseline").await;
+    let proxy = Proxy::start(world.plane()).await;
+    let mut operator = world.start_operator_through(&proxy.url()).await;
+    let audit = Audit::from_now(&world);
+    world.create(kind, json!({"metadata": {"name": "it"}, "spec": spec})).await.unwrap();
+    world.until(kind, "it", is_ready).await;
+    proxy.hold(kind.plural());
+    world.delete_with(kind, "it", policy).await;
+    let question = format!("{}/it/status", kind.plural());
+    proxy.until(1, |call| call.object == question && call.answer == Some(answer)).await;
+    proxy.cut(kind.plural());
+    world.until_gone(kind, "it").await;
+    world.until_gone(child, "it").await;
+    assert_eq!(creates(&audit, &world, child.plural()), 1, "{name}");
+    operator.assert_alive();
+}

@@ -1,0 +1,114 @@
+//! A real control plane, started by hack/controlplane.sh.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+/// A running control plane with the operator's CRDs and ClusterRoles in it.
+#[derive(Debug)]
+pub struct ControlPlane {
+    dir: PathBuf,
+    kubeconfig: PathBuf,
+}
+
+impl ControlPlane {
+    /// The one that the tests of this run share.
+    pub fn shared() -> &'static ControlPlane {
+        static SHARED: OnceLock<ControlPlane> = OnceLock::new();
+        SHARED.get_or_init(|| ControlPlane::start("shared"))
+    }
+
+    /// One of its own, for a test that breaks it or counts everything on it.
+    pub fn private(name: &str) -> ControlPlane {
+        ControlPlane::start(name)
+    }
+
+    fn start(name: &str) -> ControlPlane {
+        let pid = std::process::id();
+        let dir = std::env::temp_dir().join(format!("workload-operator-test-{pid}-{name}"));
+        let output = Command::new("hack/controlplane.sh")
+            .args(["start", "--while-pid", &pid.to_string(), "--dir"])
+            .arg(&dir)
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
+            .expect("hack/controlplane.sh can be run");
+        assert!(output.status.success(), "hack/controlplane.sh start failed: see above");
+        let kubeconfig = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+        let plane = ControlPlane { dir, kubeconfig };
+        plane.kubectl(&["apply", "--server-side", "-f", "artifacts/crds/"]);
+        plane.kubectl(&["apply", "-f", "artifacts/rbac/"]);
+        plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
+        plane
+    }
+
+    /// Runs kubectl as the administrator and returns what it prints. Panics if it fails.
+    pub fn kubectl(&self, arguments: &[&str]) -> String {
+        let output = self.try_kubectl(arguments);
+        output.unwrap_or_else(|stderr| panic!("kubectl {}: {stderr}", arguments.join(" ")))
+    }
+
+    /// Runs kubectl as the administrator; `Err` is what it says when it fails.
+    pub fn try_kubectl(&self, arguments: &[&str]) -> Result<String, String> {
+        let output = Command::new(self.kubectl_path())
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .expect("kubectl can be run");
+        if output.status.success() {
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+    }
+
+    /// A kubectl: the one on PATH, else the one that hack/controlplane.sh built.
+    fn kubectl_path(&self) -> PathBuf {
+        let output = Command::new("hack/controlplane.sh")
+            .args(["which", "kubectl"])
+            .output()
+            .expect("hack/controlplane.sh can be run");
+        PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
+    }
+
+    /// An administrator's client. Made anew for each test: its connections belong to the test's
+    /// runtime.
+    pub async fn admin(&self) -> kube::Client {
+        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).expect("a kubeconfig");
+        let options = KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        kube::Client::try_from(config.expect("a usable kubeconfig")).expect("a client")
+    }
+
+    /// A client without a name of its own: it sends what credentials a request bears.
+    pub async fn nobody(&self) -> kube::Client {
+        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).expect("a kubeconfig");
+        let options = KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        let mut config = config.expect("a usable kubeconfig");
+        config.auth_info = kube::config::AuthInfo::default();
+        kube::Client::try_from(config).expect("a client")
+    }
+
+    /// Where the API server listens: `host:port`.
+    pub fn address(&self) -> String {
+        let text = std::fs::read_to_string(&self.kubeconfig).expect("a kubeconfig");
+        let config: serde_json::Value = serde_yaml_ng::from_str(&text).expect("YAML");
+        let server = config["clusters"][0]["cluster"]["server"].as_str().expect("a server");
+        server.trim_start_matches("https://").to_owned()
+    }
+
+    /// The kubeconfig of the administrator.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// The audit log: every request that the API server answered, one JSON object a line.
+    pub fn audit_log(&self) -> PathBuf {
+        self.dir.join("audit.log")
+    }
+}

@@ -1,0 +1,291 @@
+//! Foo: `samplecontroller.k8s.io/v1alpha1`, the example program.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::control_plane::ControlPlane;
+use crate::operator_process::OperatorProcess;
+use crate::running::{Write, operator_writes};
+use crate::world::{DEPLOYMENT, FOO, QUOTA, ROLE_BINDING, World};
+
+/// A namespace for Foos; the program's ServiceAccount may do anything in it.
+async fn world(name: &str) -> World {
+    tokio::task::spawn_blocking(serve_foos).await.unwrap();
+    let world = World::new(name, "baseline").await;
+    let binding = json!({
+        "metadata": {"name": "foo"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "workload-operator", "namespace": name}],
+    });
+    world.create(ROLE_BINDING, binding).await.unwrap();
+    world
+}
+
+/// Once for all tests.
+fn serve_foos() {
+    static SERVED: OnceLock<()> = OnceLock::new();
+    SERVED.get_or_init(|| {
+        let plane = ControlPlane::shared();
+        plane.kubectl(&["apply", "--server-side", "-f", "artifacts/examples/foo-crd.yaml"]);
+        let foos = "crd/foos.samplecontroller.k8s.io";
+        plane.kubectl(&["wait", "--for=condition=Established", foos]);
+    });
+}
+
+/// examples/foo.rs, built: `cargo test` has done so unless it was asked for one test binary alone.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let binary = Path::new(env!("CARGO_BIN_EXE_workload-operator"));
+        let mut cargo = std::process::Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--locked", "--example", "foo"]);
+        if !cfg!(debug_assertions) {
+            cargo.arg("--release");
+        }
+        assert!(cargo.status().unwrap().success(), "examples/foo.rs does not build");
+        binary.parent().unwrap().join("examples/foo")
+    })
+}
+
+/// The program for this namespace, with the kubeconfig as a flag; returns when it is ready to work.
+async fn start(world: &World) -> OperatorProcess {
+    let kubeconfig = world.operator_kubeconfig().await;
+    let program = tokio::task::spawn_blocking(program).await.unwrap();
+    let mut command = Command::new(program);
+    command.arg("--kubeconfig").arg(kubeconfig).args(["--workers=3", "--namespace"]);
+    command.arg(&world.namespace).env_remove("KUBECONFIG");
+    let foo = OperatorProcess::of(command);
+    foo.logged("Ready to work").await;
+    foo
+}
+
+fn foo(name: &str, deployment: &str, replicas: i32) -> Value {
+    let spec = json!({"deploymentName": deployment, "replicas": replicas});
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+/// The Deployment that Kubernetes' own sample-controller makes for this Foo.
+fn sample_controllers(foo: &Value) -> Value {
+    let labels = json!({"app": "nginx", "controller": foo["metadata"]["name"]});
+    json!({
+        "metadata": {
+            "name": foo["spec"]["deploymentName"],
+            "ownerReferences": [{
+                "apiVersion": "samplecontroller.k8s.io/v1alpha1",
+                "kind": "Foo",
+                "name": foo["metadata"]["name"],
+                "uid": foo["metadata"]["uid"],
+                "controller": true,
+                "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": {
+            "replicas": foo["spec"]["replicas"],
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "nginx", "image": "nginx:latest"}]},
+            },
+        },
+    })
+}
+
+fn available(foo: &Value) -> &Value {
+    &foo["status"]["availableReplicas"]
+}
+
+/// Waits until a Foo that is created now has been looked after: whatever waited before it has been,
+/// too.
+async fn fence(world: &World) {
+    world.create(FOO, foo("fence", "fence", 1)).await.unwrap();
+    world.until(FOO, "fence", |foo| available(foo) == 1).await;
+}
+
+/// The program's writes, but those for the fence.
+fn writes_of(world: &World, resource: &str) -> Vec<Write> {
+    let mut writes = operator_writes(world);
+    writes.retain(|write| write.resource == resource && write.name != "fence");
+    writes
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foo_gets_the_deployment_that_sample_controller_makes() {
+    let world = world("foo-deployment").await;
+    let _program = start(&world).await;
+    let sample = std::fs::read_to_string("artifacts/examples/foo.yaml").unwrap();
+    let sample: Value = serde_yaml_ng::from_str(&sample).unwrap();
+    world.create(FOO, sample).await.unwrap();
+    let foo = world.until(FOO, "example-foo", |foo| available(foo) == 1).await;
+    let mine = world.get(DEPLOYMENT, "example-foo").await.unwrap();
+    // What the API server makes of sample-controller's, defaults included.
+    world.delete(DEPLOYMENT, "example-foo").await;
+    let mut theirs = sample_controllers(&foo);
+    theirs["metadata"]["name"] = json!("theirs");
+    let theirs = world.create(DEPLOYMENT, theirs).await.unwrap();
+    assert_eq!(mine["spec"], theirs["spec"]);
+    assert_eq!(mine["metadata"]["labels"], Value::Null);
+    assert_eq!(mine["metadata"]["ownerReferences"], theirs["metadata"]["ownerReferences"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_deployment_of_sample_controller_is_taken_over_as_it_is() {
+    let world = world("foo-taken-over").await;
+    let foo = world.create(FOO, foo("one", "one", 2)).await.unwrap();
+    world.create(DEPLOYMENT, sample_controllers(&foo)).await.unwrap();
+    let _program = start(&world).await;
+    world.until(FOO, "one", |foo| available(foo) == 2).await;
+    fence(&world).await;
+    assert!(writes_of(&world, "deployments").iter().all(|write| write.name != "one"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_of_zero_is_written_by_the_first_pass_and_once() {
+    let world = world("foo-zero").await;
+    let quota = json!({"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}});
+    world.create(QUOTA, quota).await.unwrap();
+    world.until(QUOTA, "none", |quota| quota["status"]["hard"]["pods"] == "0").await;
+    let _program = start(&world).await;
+    world.create(FOO, foo("one", "one", 1)).await.unwrap();
+    world.until(FOO, "one", |foo| available(foo) == 0).await;
+    // The Deployment's own controller says several things about it meanwhile.
+    let failing = |deployment: &Value| {
+        let conditions = deployment["status"]["conditions"].as_array().cloned();
+        conditions.unwrap_or_default().iter().any(|c| c["type"] == "ReplicaFailure")
+    };
+    world.until(DEPLOYMENT, "one", failing).await;
+    world.create(FOO, foo("two", "two", 1)).await.unwrap();
+    world.until(FOO, "two", |foo| available(foo) == 0).await;
+    let statuses = writes_of(&world, "foos");
+    assert_eq!(statuses.iter().filter(|write| write.name == "one").count(), 1, "{statuses:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_is_scaled_with_its_foo_and_restored_and_else_left_alone() {
+    let world = world("foo-scaled").await;
+    let _program = start(&world).await;
+    world.create(FOO, foo("one", "one", 1)).await.unwrap();
+    world.until(FOO, "one", |foo| available(foo) == 1).await;
+    let note = json!({"metadata": {"annotations": {"note": "mine"}}});
+    world.patch(DEPLOYMENT, "one", note).await.unwrap();
+
+    world.patch(FOO, "one", json!({"spec": {"replicas": 3}})).await.unwrap();
+    world.until(FOO, "one", |foo| available(foo) == 3).await;
+    world.patch(DEPLOYMENT, "one", json!({"spec": {"replicas": 5}})).await.unwrap();
+    let restored = world.until(DEPLOYMENT, "one", |d| d["spec"]["replicas"] == 3).await;
+    assert_eq!(restored["metadata"]["annotations"]["note"], "mine");
+
+    world.delete(DEPLOYMENT, "one").await;
+    let other = |d: &Value| d["metadata"]["uid"] != restored["metadata"]["uid"];
+    world.until(DEPLOYMENT, "one", other).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_of_somebody_else_is_never_touched_and_its_name_is_taken_when_free() {
+    let world = world("foo-exists").await;
+    let program = start(&world).await;
+    let mut theirs = sample_controllers(&foo("one", "one", 2));
+    theirs["metadata"]["ownerReferences"] = json!([]);
+    let theirs = world.create(DEPLOYMENT, theirs).await.unwrap();
+    world.create(FOO, foo("one", "one", 1)).await.unwrap();
+    let event = world.until_event("one", "ErrResourceExists").await;
+    assert_eq!(event["type"], "Warning");
+    assert_eq!(event["note"], r#"Resource "one" already exists and is not managed by Foo"#);
+    let written = writes_of(&world, "deployments").into_iter().find(|write| write.code < 300);
+    assert!(written.is_none(), "{written:?}");
+    assert_eq!(available(&world.get(FOO, "one").await.unwrap()), &Value::Null);
+    // Well before the next retry, because the name became free.
+    world.delete(DEPLOYMENT, "one").await;
+    let other = |d: &Value| d["metadata"]["uid"] != theirs["metadata"]["uid"];
+    world.until(DEPLOYMENT, "one", other).await;
+    world.until(FOO, "one", |foo| available(foo) == 1).await;
+    drop(program);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_deployment_name_is_reported_and_not_retried() {
+    let world = world("foo-unnamed").await;
+    let program = start(&world).await;
+    world.create(FOO, foo("one", "", 1)).await.unwrap();
+    let event = world.until_event("one", "ErrUnnamed").await;
+    assert!(event["note"].as_str().unwrap().contains("spec.deploymentName is empty"), "{event}");
+    fence(&world).await;
+    let failures = program.lines().iter().filter(|line| line.contains("pass failed")).count();
+    assert_eq!(failures, 1, "{:#?}", program.lines());
+    // It is a Foo like any other once it has a name.
+    world.patch(FOO, "one", json!({"spec": {"deploymentName": "one"}})).await.unwrap();
+    world.until(FOO, "one", |foo| available(foo) == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_foo_that_is_renamed_the_old_deployment_goes() {
+    let world = world("foo-renamed").await;
+    let program = start(&world).await;
+    world.create(FOO, foo("one", "first", 1)).await.unwrap();
+    world.until(FOO, "one", |foo| available(foo) == 1).await;
+    let rename = |name: &str| json!({"spec": {"deploymentName": name}});
+    world.patch(FOO, "one", rename("second")).await.unwrap();
+    world.until(DEPLOYMENT, "second", |_| true).await;
+    world.until_gone(DEPLOYMENT, "first").await;
+    // Nobody looks while the program is away.
+    drop(program);
+    world.patch(FOO, "one", rename("third")).await.unwrap();
+    let _program = start(&world).await;
+    world.until(DEPLOYMENT, "third", |_| true).await;
+    world.until_gone(DEPLOYMENT, "second").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_finds_everything_in_place_writes_nothing() {
+    let world = world("foo-silent").await;
+    let program = start(&world).await;
+    for name in ["one", "two", "three"] {
+        world.create(FOO, foo(name, name, 1)).await.unwrap();
+        world.until(FOO, name, |foo| available(foo) == 1).await;
+    }
+    drop(program);
+    // By time: the API server logs a write a little after it can be seen.
+    let restarted = jiff::Timestamp::now();
+    let _program = start(&world).await;
+    fence(&world).await;
+    let writes = operator_writes(&world);
+    let since = |w: &&Write| w.at > restarted && w.name != "fence";
+    let needless: Vec<_> = writes.iter().filter(since).collect();
+    assert!(needless.is_empty(), "{needless:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_deployment_goes_with_its_foo() {
+    let world = world("foo-deleted").await;
+    let _program = start(&world).await;
+    world.create(FOO, foo("one", "one", 1)).await.unwrap();
+    world.until(FOO, "one", |foo| available(foo) == 1).await;
+    world.delete(FOO, "one").await;
+    world.until_gone(DEPLOYMENT, "one").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_are_one_to_ten() {
+    let world = world("foo-bounds").await;
+    for wrong in [0, 11] {
+        let refused = world.create(FOO, foo("one", "one", wrong)).await.unwrap_err();
+        assert!(refused.contains("spec.replicas"), "{refused}");
+    }
+    for (name, right) in [("least", 1), ("most", 10)] {
+        world.create(FOO, foo(name, name, right)).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_flag_the_kubeconfig_is_the_one_that_kubeconfig_names() {
+    let world = world("foo-kubeconfig").await;
+    let kubeconfig = world.operator_kubeconfig().await;
+    let program = tokio::task::spawn_blocking(program).await.unwrap();
+    let mut command = Command::new(program);
+    command.args(["--namespace", &world.namespace]).env("KUBECONFIG", kubeconfig);
+    let program = OperatorProcess::of(command);
+    program.logged("Ready to work").await;
+    assert_eq!(program.terminate().await, Some(0), "SIGTERM is an orderly end");
+}

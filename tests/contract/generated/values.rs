@@ -1,0 +1,155 @@
+//! What the schema leaves open: texts that mean something, and what belongs together.
+
+use std::collections::BTreeSet;
+
+use fastrand::Rng;
+use serde_json::{Map, Value, json};
+
+/// Images, each with the version that labels have to tell.
+pub const IMAGES: &[(&str, &str)] = &[
+    ("nginx", "latest"),
+    ("nginx:1.27", "1.27"),
+    ("nginx:1.27.1-alpine", "1.27.1-alpine"),
+    ("registry.example.com:5000/team/shop:v2", "v2"),
+    ("registry.example.com:5000/team/shop", "latest"),
+    (
+        "shop@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+        "sha256-0123456789abcdef0123456789abcdef0123456789abcdef01234567",
+    ),
+    ("shop:v3@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "v3"),
+];
+
+/// Nodes by label: every form that a GenericDaemon may have, some that match no node.
+const LABELS: &[&str] = &[
+    "logs",
+    "logs=true",
+    "logs=",
+    "disk",
+    "disk=ssd",
+    "disk=floppy",
+    "kubernetes.io/os=linux",
+    "example.com/nobody",
+];
+
+/// A value for what only its place tells.
+pub fn by_path(path: &str, rng: &mut Rng) -> Option<Value> {
+    let one_of = |texts: &[&str], rng: &mut Rng| Some(json!(rng.choice(texts).expect("some")));
+    match path {
+        "spec.image" => Some(json!(rng.choice(IMAGES).expect("some").0)),
+        "spec.label" => one_of(LABELS, rng),
+        "spec.resources" => Some(resources(rng)),
+        "spec.envs[].name" => one_of(&["A", "B", "C", "LOG_LEVEL", "x.y-z", "odd name!"], rng),
+        "spec.envs[].value" => one_of(&["", "1", "info", "$(A)", "$$(A)", "ü \" \n"], rng),
+        "spec.envs[].valueFrom" => Some(source(rng)),
+        "spec.ports[].port" => {
+            Some(json!(*rng.choice(&[1, 53, 80, 443, 8080, 65535]).expect("some")))
+        }
+        "spec.ports[].name" => {
+            one_of(&["web", "tls", "admin", "tcp-80", "tcp-443", "8080", "a"], rng)
+        }
+        "spec.ports[].targetPort" => Some(match rng.u8(..3) {
+            0 => json!(*rng.choice(&["web", "tls", "admin", "1a"]).expect("some")),
+            _ => json!(*rng.choice(&[1, 80, 443, 8080, 8443, 65535]).expect("some")),
+        }),
+        // Given out for the whole cluster: see `slot`.
+        "spec.ports[].nodePort" => Some(json!(rng.u8(..4))),
+        "spec.ports[].appProtocol" => {
+            one_of(&["http", "kubernetes.io/h2c", "example.com/x_y"], rng)
+        }
+        _ => None,
+    }
+}
+
+/// The same amounts written in several ways, so that edits meet that too.
+fn resources(rng: &mut Rng) -> Value {
+    rng.choice([
+        json!({}),
+        json!({"limits": {"cpu": "1", "memory": "512Mi"}}),
+        json!({"limits": {"cpu": "1000m", "memory": "0.5Gi"}}),
+        json!({"limits": {"cpu": 1, "memory": 536_870_912}}),
+        json!({"limits": {"cpu": "1"}, "requests": {"cpu": "250m", "memory": "64Mi"}}),
+        json!({"requests": {"cpu": "0.25", "memory": "64M"}}),
+        json!({"limits": {"ephemeral-storage": "1G"}, "requests": {"ephemeral-storage": "0"}}),
+        json!({"requests": {"memory": "1500k"}}),
+    ])
+    .expect("some")
+}
+
+fn source(rng: &mut Rng) -> Value {
+    rng.choice([
+        json!({"fieldRef": {"fieldPath": "metadata.name"}}),
+        json!({"fieldRef": {"fieldPath": "spec.nodeName", "apiVersion": "v1"}}),
+        json!({"fieldRef": {"fieldPath": "metadata.labels['app.kubernetes.io/name']"}}),
+        json!({"resourceFieldRef": {"resource": "limits.cpu"}}),
+        json!({"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}}),
+        json!({"resourceFieldRef": {"resource": "requests.memory", "divisor": "1Mi"}}),
+        json!({"configMapKeyRef": {"name": "settings", "key": "a.b", "optional": true}}),
+        json!({"secretKeyRef": {"name": "secrets.of.mine", "key": "_k"}}),
+    ])
+    .expect("some")
+}
+
+/// Takes from an object what must not stand together.
+pub fn mend(path: &str, object: &mut Map<String, Value>) {
+    if path == "spec.envs[]" && object.contains_key("valueFrom") {
+        object.remove("value");
+    }
+    // Most Services have no node port.
+    if path == "spec.ports[]" && object.get("nodePort").is_some_and(|port| port != 0) {
+        object.remove("nodePort");
+    }
+}
+
+/// Takes from a list what must not stand together.
+pub fn mend_list(schema: &Value, path: &str, items: &mut Vec<Value>) {
+    if let Some(keys) = schema["x-kubernetes-list-map-keys"].as_array() {
+        let key = |item: &Value| {
+            let field = |name: &Value| {
+                let name = name.as_str().unwrap_or_default();
+                let default = &schema["items"]["properties"][name]["default"];
+                if item[name].is_null() { default.to_string() } else { item[name].to_string() }
+            };
+            keys.iter().map(field).collect::<Vec<_>>()
+        };
+        let mut seen = BTreeSet::new();
+        items.retain(|item| seen.insert(key(item)));
+    }
+    if path != "spec.ports" {
+        return;
+    }
+    let (mut names, mut targets) = (BTreeSet::new(), Vec::<(String, String)>::new());
+    let mut node_ports = BTreeSet::new();
+    for port in items {
+        let port = port.as_object_mut().expect("an object");
+        let text = |name: &str| port.get(name).map(|value| value.to_string());
+        let (name, node_port) = (text("name"), text("nodePort"));
+        let protocol = text("protocol").unwrap_or_else(|| "\"TCP\"".to_owned());
+        if let Some(target) = port.get("targetPort").and_then(Value::as_str).map(str::to_owned) {
+            let known = targets.iter().find(|(known, _)| *known == target);
+            match known {
+                Some((_, other)) if *other != protocol => drop(port.remove("targetPort")),
+                Some(_) => {}
+                None => targets.push((target, protocol)),
+            }
+        }
+        if name.is_some_and(|name| !names.insert(name)) {
+            port.remove("name");
+        }
+        if node_port.is_some_and(|node_port| !node_ports.insert(node_port)) {
+            port.remove("nodePort");
+        }
+    }
+}
+
+/// `spec` with node ports that no other sequence asks for. `slot` is the sequence's number.
+pub fn slot(mut spec: Value, slot: u64) -> Value {
+    let ports = spec.get_mut("ports").and_then(Value::as_array_mut);
+    for port in ports.into_iter().flatten() {
+        if port["nodePort"] == 0 {
+            // Kubernetes itself gives out the first 86 of 30000 to 32767 last of all
+            // (k8s.io/kubernetes/pkg/registry/core/service/portallocator, calculateRangeOffset).
+            port["nodePort"] = json!(30000 + slot);
+        }
+    }
+    spec
+}

@@ -1,0 +1,157 @@
+//! GenericDaemon: `mydomain.com/v1beta1`.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::world::{DAEMON_SET, GENERIC_DAEMON, NODE, POD, World, has_condition};
+
+fn daemon(name: &str, label: Option<&str>) -> Value {
+    let mut spec = json!({"image": "mbessler/syslogdocker"});
+    if let Some(label) = label {
+        spec["label"] = json!(label);
+    }
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+fn installed(count: i64) -> impl Fn(&Value) -> bool {
+    move |gd| gd["status"]["installed"] == count && has_condition(gd, "Ready", "True")
+}
+
+/// The nodes that bear `label`, or all.
+async fn nodes(world: &World, label: Option<&str>) -> BTreeSet<String> {
+    let bears = |node: &Value| label.is_none_or(|l| node["metadata"]["labels"][l].is_string());
+    let name = |node: &Value| node["metadata"]["name"].as_str().unwrap().to_owned();
+    world.list(NODE).await.iter().filter(|node| bears(node)).map(name).collect()
+}
+
+/// The nodes on which the namespace's pods run.
+async fn runs_on(world: &World) -> BTreeSet<String> {
+    let pods = world.list(POD).await;
+    let here = pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+    here.map(|pod| pod["spec"]["nodeName"].as_str().unwrap_or("nowhere").to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sample_syslog_runs_on_exactly_the_labelled_nodes() {
+    let (world, _operator) = World::with_operator_at("syslog", "baseline").await;
+    let sample = std::fs::read_to_string("artifacts/examples/syslog.yaml").unwrap();
+    let sample: Value = serde_yaml_ng::from_str(&sample).unwrap();
+    assert_eq!(
+        (&sample["spec"]["label"], &sample["metadata"]["name"]),
+        (&json!("logs"), &json!("syslog"))
+    );
+    let labelled = nodes(&world, Some("logs")).await;
+    assert!(labelled.len() >= 2 && labelled.len() < nodes(&world, None).await.len());
+    world.create(GENERIC_DAEMON, sample).await.unwrap();
+    let found = world.until(GENERIC_DAEMON, "syslog", installed(labelled.len() as i64)).await;
+    assert_eq!(found["status"]["desired"], labelled.len());
+    assert_eq!(runs_on(&world).await, labelled);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_label_it_runs_on_every_node() {
+    let (world, _operator) = World::with_operator_at("every-node", "baseline").await;
+    let all = nodes(&world, None).await;
+    world.create(GENERIC_DAEMON, daemon("agent", None)).await.unwrap();
+    world.until(GENERIC_DAEMON, "agent", installed(all.len() as i64)).await;
+    assert_eq!(runs_on(&world).await, all);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_follows_when_a_node_gains_or_loses_the_label() {
+    let (world, _operator) = World::with_operator_at("follows-nodes", "baseline").await;
+    world.create(GENERIC_DAEMON, daemon("agent", Some("follows-nodes"))).await.unwrap();
+    let label = |value: Value| json!({"metadata": {"labels": {"follows-nodes": value}}});
+    let none = world.until(GENERIC_DAEMON, "agent", installed(0)).await;
+    assert_eq!(none["status"]["desired"], 0);
+    world.patch(NODE, "node-3", label(json!("yes"))).await.unwrap();
+    world.until(GENERIC_DAEMON, "agent", installed(1)).await;
+    world.patch(NODE, "node-2", label(json!(""))).await.unwrap();
+    world.until(GENERIC_DAEMON, "agent", installed(2)).await;
+    world.patch(NODE, "node-3", label(Value::Null)).await.unwrap();
+    world.until(GENERIC_DAEMON, "agent", installed(1)).await;
+    world.patch(NODE, "node-2", label(Value::Null)).await.unwrap();
+    world.until(GENERIC_DAEMON, "agent", installed(0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_follows_when_the_label_in_its_spec_changes() {
+    let (world, _operator) = World::with_operator_at("follows-spec", "baseline").await;
+    world.create(GENERIC_DAEMON, daemon("agent", Some("logs=true"))).await.unwrap();
+    world.until(GENERIC_DAEMON, "agent", installed(2)).await;
+    let to = |label: Value| json!({"spec": {"label": label}});
+    world.patch(GENERIC_DAEMON, "agent", to(json!("disk=ssd"))).await.unwrap();
+    world.until(GENERIC_DAEMON, "agent", installed(1)).await;
+    world.patch(GENERIC_DAEMON, "agent", to(json!("disk=floppy"))).await.unwrap();
+    world.until(GENERIC_DAEMON, "agent", installed(0)).await;
+    let all = nodes(&world, None).await.len() as i64;
+    world.patch(GENERIC_DAEMON, "agent", to(Value::Null)).await.unwrap();
+    world.until(GENERIC_DAEMON, "agent", installed(all)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_image_reaches_every_node_and_installed_counts_only_those_up_to_date() {
+    let (world, _operator) = World::with_operator_at("new-image", "baseline").await;
+    world.create(GENERIC_DAEMON, daemon("agent", Some("logs"))).await.unwrap();
+    world.until(GENERIC_DAEMON, "agent", installed(2)).await;
+    world.patch(GENERIC_DAEMON, "agent", json!({"spec": {"image": "agent:2"}})).await.unwrap();
+    world.until(GENERIC_DAEMON, "agent", installed(2)).await;
+    for pod in world.list(POD).await {
+        if pod["metadata"]["deletionTimestamp"].is_null() {
+            assert_eq!(pod["spec"]["containers"][0]["image"], "agent:2");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn its_pods_have_no_token_no_escalation_and_no_host_access() {
+    let (world, _operator) = World::with_operator_at("daemon-security", "baseline").await;
+    world.create(GENERIC_DAEMON, daemon("agent", Some("logs"))).await.unwrap();
+    let set = world.until(DAEMON_SET, "agent", |_| true).await;
+    let pod = &set["spec"]["template"]["spec"];
+    assert_eq!(pod["automountServiceAccountToken"], false);
+    assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+    assert_eq!(pod["containers"][0]["securityContext"]["allowPrivilegeEscalation"], false);
+    for host in ["hostNetwork", "hostPID", "hostIPC", "volumes"] {
+        assert!(pod[host].is_null() || pod[host] == false, "{host} is {}", pod[host]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_could_not_be_a_node_label_or_an_image_is_refused_with_what_is_allowed() {
+    let world = World::new("bad-daemons", "baseline").await;
+    let long = "x".repeat(64);
+    for label in ["", "=x", "a b", "-a", "a=b=c", "a/b/c", "/a", "a/", "a=b c", "UP.er/x=-", &long]
+    {
+        let refused = world.create(GENERIC_DAEMON, daemon("bad", Some(label))).await;
+        let message = refused.expect_err(label);
+        assert!(message.contains("spec.label"), "{label}: {message}");
+    }
+    for good in ["logs", "logs=", "logs=true", "example.com/a_b.c=D-e", "node-role.kubernetes.io/x"]
+    {
+        let mut object = daemon("good", Some(good));
+        object["metadata"] = json!({"generateName": "good-"});
+        let accepted = world.create(GENERIC_DAEMON, object).await;
+        assert!(accepted.is_ok(), "{good}: {accepted:?}");
+    }
+    for spec in [json!({}), json!({"image": ""}), json!({"image": 7})] {
+        let object = json!({"metadata": {"name": "bad"}, "spec": spec});
+        let message = world.create(GENERIC_DAEMON, object).await.expect_err("no image");
+        assert!(message.contains("spec.image"), "{message}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deleting_it_removes_the_daemon_from_every_node() {
+    let (world, _operator) = World::with_operator_at("daemon-deleted", "baseline").await;
+    world.create(GENERIC_DAEMON, daemon("agent", Some("logs"))).await.unwrap();
+    world.until(GENERIC_DAEMON, "agent", installed(2)).await;
+    let pods = world.list(POD).await;
+    world.delete(GENERIC_DAEMON, "agent").await;
+    world.until_gone(GENERIC_DAEMON, "agent").await;
+    world.until_gone(DAEMON_SET, "agent").await;
+    for pod in pods {
+        world.until_gone(POD, pod["metadata"]["name"].as_str().unwrap()).await;
+    }
+}

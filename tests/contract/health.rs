@@ -1,0 +1,64 @@
+//! What the running operator shows over HTTP.
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::operator_process::OperatorProcess;
+use crate::world::{MEMCACHED, MEMCACHED_IMAGE, ROLE_BINDING, World, has_condition};
+
+/// Status code and body of a GET; `what` is the server's name in the log.
+async fn get(operator: &OperatorProcess, what: &str, path: &str) -> (u16, String) {
+    let line = operator.logged(&format!("Serving {what} on http://")).await;
+    let (_, address) = line.split_once("http://").unwrap();
+    let mut stream = TcpStream::connect(address.trim()).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ready_names_every_informer_and_metrics_have_the_names_that_dashboards_know() {
+    let (world, operator) = World::with_operator("healthy").await;
+    let memcached = json!({"metadata": {"name": "cart"}, "spec": {"size": 1}});
+    world.create(MEMCACHED, memcached).await.unwrap();
+    world.until(MEMCACHED, "cart", |m| has_condition(m, "Ready", "True")).await;
+
+    assert_eq!(get(&operator, "health", "/healthz").await.0, 200);
+    let (code, report) = get(&operator, "health", "/readyz?verbose").await;
+    assert_eq!(code, 200, "{report}");
+    for kind in ["memcacheds.cache.example.com", "deployments.apps", "services", "pods"] {
+        assert!(report.contains(&format!("[+]informer-{kind} ok")), "{report}");
+    }
+    let (code, metrics) = get(&operator, "metrics", "/metrics").await;
+    assert_eq!(code, 200);
+    for series in [
+        r#"workqueue_adds_total{name="memcached""#,
+        r#"workqueue_depth{name="memcached""#,
+        r#"controller_runtime_reconcile_total{controller="memcached",result="success"}"#,
+        r#"rest_client_requests_total{code="201",method="PATCH""#,
+        "reflector_last_resource_version",
+        "workload_operator_build_info",
+    ] {
+        assert!(metrics.contains(series), "{series} is missing in:\n{metrics}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_kind_may_not_be_listed_ready_says_which_and_why() {
+    let world = World::new("unready", "restricted").await;
+    world.delete(ROLE_BINDING, "workload-operator").await;
+    world.until_gone(ROLE_BINDING, "workload-operator").await;
+    let operator = world.start_operator_with(&[("MEMCACHED_IMAGE", MEMCACHED_IMAGE)]).await;
+    operator.logged("cannot list memcacheds.cache.example.com").await;
+    assert_eq!(get(&operator, "health", "/healthz").await.0, 200, "a restart would not help");
+    let (code, report) = get(&operator, "health", "/readyz?verbose").await;
+    assert_eq!(code, 503, "{report}");
+    assert!(report.contains("[-]informer-memcacheds.cache.example.com failed: "), "{report}");
+    world.bind().await;
+    operator.logged("Ready to work").await;
+    assert_eq!(get(&operator, "health", "/readyz").await.0, 200);
+}

@@ -1,0 +1,231 @@
+//! Several replicas, one writer: judged from the API server's audit log, not by what they say.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rustix::process::Signal;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::operator_process::OperatorProcess;
+use crate::world::{
+    LEASE, MEMCACHED, MEMCACHED_IMAGE, ROLE, ROLE_BINDING, SERVICE_ACCOUNT, World, has_condition,
+};
+
+/// Whoever takes over after a SIGKILL must first see the lease unchanged for its whole duration.
+const LEASE_DURATION: Duration = Duration::from_secs(15);
+
+/// Three replicas, each under a ServiceAccount of its own: the audit log tells them apart.
+struct Replicas {
+    world: World,
+    running: Vec<(String, OperatorProcess)>,
+}
+
+/// A write that the API server carried out for a replica.
+#[derive(Debug)]
+struct Accepted {
+    by: String,
+    lease: bool,
+    #[expect(dead_code, reason = "read in what a failure prints")]
+    what: String,
+    received: Timestamp,
+    done: Timestamp,
+}
+
+// === impl Replicas ===
+
+impl Replicas {
+    async fn start(namespace: &str, flags: &[&str]) -> Replicas {
+        let world = World::new(namespace, "restricted").await;
+        for rule in lease_roles() {
+            world.create(ROLE, rule).await.unwrap();
+        }
+        let mut running = Vec::new();
+        for number in 0..3 {
+            let name = format!("replica-{number}");
+            let account = json!({"metadata": {"name": name}});
+            world.create(SERVICE_ACCOUNT, account).await.unwrap();
+            for (kind, role) in [
+                ("ClusterRole", "workload-operator"),
+                ("Role", "workload-operator-leader-election"),
+            ] {
+                let binding = json!({
+                    "metadata": {"generateName": format!("{name}-")},
+                    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+                    "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+                });
+                world.create(ROLE_BINDING, binding).await.unwrap();
+            }
+            let kubeconfig = world.kubeconfig_of(&name).await;
+            let mut arguments = vec!["--leader-elect", "--namespace", namespace];
+            arguments.extend(["--leader-elect-namespace", namespace]);
+            arguments.extend(flags);
+            let environment = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE), ("POD_NAME", &name)];
+            let operator = OperatorProcess::start(&kubeconfig, &arguments, &environment);
+            running.push((name, operator));
+        }
+        // A standby's informers are as warm as the leader's.
+        for (_, operator) in &running {
+            operator.logged("Ready to work").await;
+        }
+        Replicas { world, running }
+    }
+
+    /// Waits until somebody who is not `but` holds the Lease; takes that replica out of the rest.
+    async fn leader_but(&mut self, but: &str) -> (String, OperatorProcess) {
+        let lease = self.world.until(LEASE, "workload-operator", |lease| {
+            let holder = holder(lease);
+            !holder.is_empty() && holder != but
+        });
+        let name = holder(&lease.await).to_owned();
+        let at = self.running.iter().position(|(running, _)| *running == name);
+        self.running.swap_remove(at.unwrap_or_else(|| panic!("{name} leads and does not run")))
+    }
+
+    /// An object is created, and complete; it takes writes of whoever leads.
+    async fn give_work(&self, name: &str) {
+        let spec = json!({"metadata": {"name": name}, "spec": {"size": 1}});
+        self.world.create(MEMCACHED, spec).await.unwrap();
+        self.world.until(MEMCACHED, name, |m| has_condition(m, "Ready", "True")).await;
+    }
+
+    /// What the audit log has of the three, in order of arrival.
+    fn accepted(&self) -> Vec<Accepted> {
+        let log = std::fs::read_to_string(self.world.plane().audit_log()).unwrap();
+        let prefix = format!("system:serviceaccount:{}:replica-", self.world.namespace);
+        let entries = log.lines().filter(|line| line.contains(&prefix));
+        let mut all: Vec<Accepted> = entries.filter_map(accepted).collect();
+        all.sort_by_key(|write| write.received);
+        all
+    }
+
+    /// When `name` first wrote the Lease after `since`.
+    fn took_over(&self, name: &str, since: Timestamp) -> Timestamp {
+        let all = self.accepted();
+        let first = all.iter().find(|w| w.lease && w.by == name && w.received >= since);
+        first.unwrap_or_else(|| panic!("{name} has not written the Lease since {since}")).received
+    }
+
+    /// Every write lies in a term of its writer: the last write of the Lease before it is the
+    /// writer's, and nobody else's comes before it is done.
+    fn assert_one_writer_at_a_time(&self) {
+        let all = self.accepted();
+        let terms: Vec<&Accepted> = all.iter().filter(|write| write.lease).collect();
+        for write in all.iter().filter(|write| !write.lease) {
+            let before = terms.iter().rev().find(|term| term.received <= write.received);
+            let holder = before.map(|term| term.by.as_str());
+            assert_eq!(holder, Some(write.by.as_str()), "{write:?} while another led");
+            let others = |term: &&&Accepted| {
+                term.received > write.received && term.received < write.done && term.by != write.by
+            };
+            assert!(!terms.iter().any(|term| others(&term)), "{write:?} as another took over");
+        }
+    }
+}
+
+fn accepted(line: &str) -> Option<Accepted> {
+    let entry: Value = serde_json::from_str(line).ok()?;
+    let about = &entry["objectRef"];
+    let code = entry["responseStatus"]["code"].as_i64()?;
+    let writes = ["create", "update", "patch", "delete"].contains(&entry["verb"].as_str()?);
+    (writes && (200..300).contains(&code)).then_some(())?;
+    let resource = about["resource"].as_str()?;
+    Some(Accepted {
+        by: entry["user"]["username"].as_str()?.rsplit(':').next()?.to_owned(),
+        lease: resource == "leases",
+        what: format!("{} {resource}/{}", entry["verb"], about["name"]),
+        received: entry["requestReceivedTimestamp"].as_str()?.parse().ok()?,
+        done: entry["stageTimestamp"].as_str()?.parse().ok()?,
+    })
+}
+
+/// The replica that holds the Lease: an identity is the pod's name and a random part.
+fn holder(lease: &Value) -> &str {
+    let identity = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+    identity.split('_').next().unwrap_or_default()
+}
+
+/// The Role for the Lease, as the artifacts have it, for whatever namespace it is created in.
+pub fn lease_roles() -> Vec<Value> {
+    let text = std::fs::read_to_string("artifacts/rbac/operator.yaml").unwrap();
+    let documents = serde_yaml_ng::Deserializer::from_str(&text);
+    let values = documents.map(|document| Value::deserialize(document).unwrap());
+    let roles = values.filter(|object| object["kind"] == "Role");
+    roles
+        .map(|role| json!({"metadata": {"name": role["metadata"]["name"]}, "rules": role["rules"]}))
+        .collect()
+}
+
+fn since(earlier: Timestamp, later: Timestamp) -> Duration {
+    Duration::try_from(later.duration_since(earlier)).unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_leader_follows_within_3_s_of_sigterm_and_within_the_lease_of_sigkill() {
+    let mut replicas = Replicas::start("takeover", &[]).await;
+    let (first, process) = replicas.leader_but("").await;
+    replicas.give_work("one").await;
+
+    let ended = Timestamp::now();
+    assert_eq!(process.terminate().await, Some(0));
+    let (second, process) = replicas.leader_but(&first).await;
+    // Work first: a write is in the log a little after it can be seen.
+    replicas.give_work("two").await;
+    let took = since(ended, replicas.took_over(&second, ended));
+    assert!(took < Duration::from_secs(3), "SIGTERM to the next leader took {took:?}");
+
+    let ended = Timestamp::now();
+    process.kill().await;
+    let (third, _process) = replicas.leader_but(&second).await;
+    replicas.give_work("three").await;
+    let took = since(ended, replicas.took_over(&third, ended));
+    let most = LEASE_DURATION + Duration::from_secs(5);
+    assert!(took < most, "SIGKILL to the next leader took {took:?}");
+
+    replicas.assert_one_writer_at_a_time();
+    let writers: std::collections::BTreeSet<String> =
+        replicas.accepted().into_iter().filter(|w| !w.lease).map(|w| w.by).collect();
+    assert_eq!(writers.len(), 3, "each led in turn");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_was_paused_for_30_s_writes_nothing_before_it_leads_again() {
+    // As short as the margins for a clock at double rate allow.
+    let flags = [
+        "--leader-elect-lease-duration=10s",
+        "--leader-elect-renew-deadline=8s",
+        "--leader-elect-retry-period=500ms",
+    ];
+    let mut replicas = Replicas::start("paused-leader", &flags).await;
+    let (first, paused) = replicas.leader_but("").await;
+    replicas.give_work("before").await;
+
+    paused.signal(Signal::STOP);
+    let stopped = tokio::time::Instant::now();
+    let (second, process) = replicas.leader_but(&first).await;
+    // While it is paused its watches fill up with work for it.
+    replicas.give_work("meanwhile").await;
+    replicas.world.patch(MEMCACHED, "before", json!({"spec": {"size": 3}})).await.unwrap();
+    tokio::time::sleep_until(stopped + Duration::from_secs(30)).await;
+    replicas.world.patch(MEMCACHED, "meanwhile", json!({"spec": {"size": 2}})).await.unwrap();
+    let resumed = Timestamp::now();
+    paused.signal(Signal::CONT);
+    replicas.world.patch(MEMCACHED, "before", json!({"spec": {"size": 2}})).await.unwrap();
+    replicas.give_work("after").await;
+    replicas.world.until(MEMCACHED, "before", |m| m["status"]["size"] == 2).await;
+
+    // The others go: it has to lead, and work, once more.
+    replicas.running.clear();
+    assert_eq!(process.terminate().await, Some(0));
+    let again = replicas.world.until(LEASE, "workload-operator", |lease| holder(lease) == first);
+    again.await;
+    replicas.give_work("again").await;
+
+    replicas.assert_one_writer_at_a_time();
+    let leads_again = replicas.took_over(&first, resumed);
+    let all = replicas.accepted();
+    let early = |w: &&Accepted| w.by == first && w.received > resumed && w.received < leads_again;
+    assert_eq!(all.iter().filter(early).count(), 0, "written before it led again");
+    assert!(all.iter().any(|w| w.by == first && !w.lease && w.received > leads_again));
+    assert!(all.iter().any(|w| w.by == second && !w.lease), "{second} worked in between");
+}

@@ -1,0 +1,42 @@
+//! The contract, sentence by sentence, on a real control plane.
+//!
+//! kube-apiserver, etcd, kube-controller-manager, kube-scheduler and kwok's nodes are started once
+//! for the whole run by hack/controlplane.sh and end with this process. Each test has a namespace
+//! of its own (Pod Security `restricted` enforced unless it says otherwise) and in it an operator
+//! of its own: the shipped binary as its own process under its own ServiceAccount, with exactly
+//! the rights of artifacts/rbac/. Tests wait for events of the API server, never for time.
+
+// A test binary exports nothing; `pub` says what a module offers to the others.
+#![allow(unreachable_pub)]
+// A test that meets what it did not expect has failed.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::needless_pass_by_value)]
+
+mod control_plane;
+mod world;
+mod operator_process;
+
+// What the kinds promise.
+mod common_to_all_kinds;
+mod memcached;
+mod generic_daemon;
+mod app;
+mod generated;
+mod others;
+
+// What the example program promises.
+mod foo;
+
+// What running it promises.
+mod running;
+mod health;
+mod leadership;
+mod check;
+mod status;
+mod packaging;
+
+// What it survives.
+mod proxy;
+mod black_hole;
+mod audit;
+mod crash_points;
+mod connection;

@@ -1,0 +1,306 @@
+//! Memcached: `cache.example.com/v1alpha1`.
+
+use serde_json::{Value, json};
+
+use crate::world::{
+    DEPLOYMENT, EVENT, MEMCACHED, MEMCACHED_IMAGE, POD, SERVICE, World, conditions, has_condition,
+};
+
+fn memcached(name: &str, size: i64) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"size": size}})
+}
+
+fn is_available(object: &Value) -> bool {
+    has_condition(object, "Available", "True")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_walk_through_size_2_then_3_then_refused_4_then_everything_gone() {
+    let (world, _operator) = World::with_operator("walk-through").await;
+    let sample = std::fs::read_to_string("artifacts/examples/memcached.yaml").unwrap();
+    let sample: Value = serde_yaml_ng::from_str(&sample).unwrap();
+    assert_eq!(sample["spec"]["size"], 2, "the sample asks for two");
+    world.create(MEMCACHED, sample).await.unwrap();
+
+    let two = world.until(MEMCACHED, "memcached-sample", is_available).await;
+    assert_eq!(two["status"]["nodes"].as_array().map(Vec::len), Some(2));
+    assert_eq!(world.list(POD).await.len(), 2);
+
+    let patch = r#"{"spec":{"size":3}}"#;
+    let patched =
+        world.kubectl(&["patch", "memcached", "memcached-sample", "-p", patch, "--type=merge"]);
+    assert!(patched.is_ok(), "{patched:?}");
+    let three = world
+        .until(MEMCACHED, "memcached-sample", |m| is_available(m) && m["status"]["size"] == 3)
+        .await;
+    assert_eq!(three["status"]["nodes"].as_array().map(Vec::len), Some(3));
+
+    for size in [4, -1] {
+        let refused = world
+            .patch(MEMCACHED, "memcached-sample", json!({"spec": {"size": size}}))
+            .await
+            .expect_err("the API server refuses a size out of bounds");
+        assert!(refused.contains("spec.size") && refused.contains("should be"), "{refused}");
+    }
+
+    world.delete(MEMCACHED, "memcached-sample").await;
+    world.until_gone(MEMCACHED, "memcached-sample").await;
+    world.until_gone(DEPLOYMENT, "memcached-sample").await;
+    world.until_gone(SERVICE, "memcached-sample").await;
+    for pod in world.list(POD).await {
+        world.until_gone(POD, pod["metadata"]["name"].as_str().unwrap()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_deployment_runs_memcached_as_the_contract_says() {
+    let (world, _operator) = World::with_operator("deployment-as-said").await;
+    world.create(MEMCACHED, memcached("cart", 2)).await.unwrap();
+    world.until(MEMCACHED, "cart", is_available).await;
+
+    let deployment = world.get(DEPLOYMENT, "cart").await.unwrap();
+    assert_eq!(deployment["spec"]["replicas"], 2);
+    let pod = &deployment["spec"]["template"]["spec"];
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+    let [container] = pod["containers"].as_array().unwrap().as_slice() else {
+        panic!("one container")
+    };
+    assert_eq!(container["name"], "memcached");
+    assert_eq!(container["image"], MEMCACHED_IMAGE);
+    assert_eq!(container["imagePullPolicy"], "IfNotPresent");
+    assert_eq!(container["command"], json!(["memcached", "-m=64", "-o", "modern", "-v"]));
+    assert_eq!(
+        container["ports"],
+        json!([{"containerPort": 11211, "name": "memcached", "protocol": "TCP"}])
+    );
+    let security = &container["securityContext"];
+    assert_eq!(security["runAsNonRoot"], true);
+    assert_eq!(security["runAsUser"], 1001);
+    assert_eq!(security["allowPrivilegeEscalation"], false);
+    assert_eq!(security["capabilities"]["drop"], json!(["ALL"]));
+
+    let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+    assert_eq!((&labels["app"], &labels["memcached_cr"]), (&json!("memcached"), &json!("cart")));
+    for label in ["name", "instance", "version", "part-of", "managed-by", "created-by"] {
+        let key = format!("app.kubernetes.io/{label}");
+        assert!(labels[&key].is_string(), "{key} is missing");
+    }
+    let owner = &deployment["metadata"]["ownerReferences"][0];
+    assert_eq!((&owner["kind"], &owner["controller"]), (&json!("Memcached"), &json!(true)));
+    assert_eq!(owner["blockOwnerDeletion"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_container_port_is_given_to_memcached_and_to_the_service() {
+    let (world, _operator) = World::with_operator("other-port").await;
+    let spec = json!({"size": 1, "containerPort": 11311});
+    world.create(MEMCACHED, json!({"metadata": {"name": "cart"}, "spec": spec})).await.unwrap();
+    let deployment = world.until(DEPLOYMENT, "cart", |_| true).await;
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let command: Vec<&str> =
+        container["command"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert_eq!(command[..5], ["memcached", "-m=64", "-o", "modern", "-v"]);
+    assert!(command[5..].concat().contains("11311"), "{command:?}");
+    assert_eq!(container["ports"][0]["containerPort"], 11311);
+    let service = world.until(SERVICE, "cart", |_| true).await;
+    assert_eq!(service["spec"]["ports"][0]["port"], 11311);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_headless_service_of_the_same_name_finds_the_nodes() {
+    let (world, _operator) = World::with_operator("headless").await;
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
+    let service = world.until(SERVICE, "cart", |_| true).await;
+    assert_eq!(service["spec"]["clusterIP"], "None");
+    assert_eq!(service["spec"]["ports"][0]["port"], 11211);
+    let deployment = world.until(DEPLOYMENT, "cart", |_| true).await;
+    let pods = deployment["spec"]["template"]["metadata"]["labels"].as_object().unwrap();
+    for (key, value) in service["spec"]["selector"].as_object().unwrap() {
+        assert_eq!(pods.get(key), Some(value), "the Service selects other pods by {key}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_untouched_memcached_is_honest_before_any_controller_ran() {
+    let world = World::new("untouched", "restricted").await;
+    let created = world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
+    assert_eq!(created["status"]["observedGeneration"], -1);
+    let of = |kind: &str| conditions(&created).find(|c| c["type"] == kind).cloned().unwrap();
+    assert_eq!(
+        (&of("Ready")["status"], &of("Ready")["reason"]),
+        (&json!("Unknown"), &json!("Pending"))
+    );
+    let available = of("Available");
+    assert_eq!(
+        (&available["status"], &available["reason"]),
+        (&json!("Unknown"), &json!("Reconciling"))
+    );
+    assert_eq!(available["message"], "Starting reconciliation");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn available_says_how_many_replicas_were_created() {
+    let (world, _operator) = World::with_operator("available-message").await;
+    world.create(MEMCACHED, memcached("cart", 2)).await.unwrap();
+    let message =
+        world.until_condition(MEMCACHED, "cart", "Available", ("True", "Reconciling")).await;
+    assert_eq!(
+        message,
+        "Deployment for custom resource (cart) with 2 replicas created successfully"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_are_the_sorted_names_of_its_pods() {
+    let (world, _operator) = World::with_operator("nodes-sorted").await;
+    world.create(MEMCACHED, memcached("cart", 3)).await.unwrap();
+    let found = world
+        .until(MEMCACHED, "cart", |m| {
+            is_available(m) && m["status"]["nodes"].as_array().is_some_and(|n| n.len() == 3)
+        })
+        .await;
+    let mut pods: Vec<Value> =
+        world.list(POD).await.iter().map(|pod| pod["metadata"]["name"].clone()).collect();
+    pods.sort_by(|a, b| a.as_str().cmp(&b.as_str()));
+    assert_eq!(found["status"]["nodes"], Value::Array(pods));
+    assert_eq!(
+        (&found["status"]["size"], &found["status"]["readyReplicas"]),
+        (&json!(3), &json!(3))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn size_0_runs_no_pod_and_is_available() {
+    let (world, _operator) = World::with_operator("size-zero").await;
+    world.create(MEMCACHED, memcached("cart", 0)).await.unwrap();
+    world.until(MEMCACHED, "cart", is_available).await;
+    assert_eq!(world.list(POD).await.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_scale_works_through_the_scale_subresource() {
+    let (world, _operator) = World::with_operator("kubectl-scale").await;
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
+    world.until(MEMCACHED, "cart", is_available).await;
+    world.kubectl(&["scale", "memcached", "cart", "--replicas=3"]).unwrap();
+    let scaled =
+        world.until(MEMCACHED, "cart", |m| is_available(m) && m["status"]["size"] == 3).await;
+    let selector = scaled["status"]["selector"].as_str().unwrap();
+    let pods = world.kubectl(&["get", "pods", "-l", selector, "-o", "name"]).unwrap();
+    assert_eq!(pods.lines().count(), 3, "an autoscaler finds the pods by {selector}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_memcached_image_there_is_no_deployment_and_the_condition_says_why() {
+    let world = World::new("no-image", "baseline").await;
+    let mut operator = world.start_operator_with(&[]).await;
+    operator.logged("Ready to work").await;
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
+    let unable = "Unable to find MEMCACHED_IMAGE environment variable with the image";
+    world
+        .until(MEMCACHED, "cart", |m| {
+            conditions(m).any(|c| {
+                c["type"] == "Available"
+                    && c["status"] == "False"
+                    && c["message"].as_str().is_some_and(|m| m.contains(unable))
+            })
+        })
+        .await;
+    assert!(world.get(DEPLOYMENT, "cart").await.is_none());
+
+    // The other kinds work.
+    let daemon = json!({"metadata": {"name": "agent"}, "spec": {"image": "agent:1"}});
+    world.create(crate::world::GENERIC_DAEMON, daemon).await.unwrap();
+    world.until(crate::world::DAEMON_SET, "agent", |_| true).await;
+    operator.assert_alive();
+
+    // Set, it heals.
+    drop(operator);
+    let _operator = world.start_operator().await;
+    world.until(MEMCACHED, "cart", is_available).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletion_runs_the_finalizer_and_says_so() {
+    let (world, _operator) = World::with_operator("finalizer").await;
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
+    let found = world
+        .until(MEMCACHED, "cart", |m| {
+            is_available(m) && m["metadata"]["finalizers"] == json!(["cache.example.com/finalizer"])
+        })
+        .await;
+    // A foreign finalizer holds the object, so that its last state can be read.
+    world
+        .patch(
+            MEMCACHED,
+            "cart",
+            json!({"metadata": {"finalizers": ["cache.example.com/finalizer", "example.com/keep"],
+                "resourceVersion": found["metadata"]["resourceVersion"]}}),
+        )
+        .await
+        .or(world
+            .patch(MEMCACHED, "cart", json!({"metadata": {"finalizers": ["cache.example.com/finalizer", "example.com/keep"]}}))
+            .await)
+        .unwrap();
+    world.delete(MEMCACHED, "cart").await;
+    let last = world
+        .until(MEMCACHED, "cart", |m| m["metadata"]["finalizers"] == json!(["example.com/keep"]))
+        .await;
+    let degraded = conditions(&last).find(|c| c["type"] == "Degraded").unwrap();
+    assert_eq!((&degraded["status"], &degraded["reason"]), (&json!("True"), &json!("Finalizing")));
+    assert_eq!(
+        degraded["message"],
+        "Finalizer operations for custom resource cart name were successfully accomplished"
+    );
+    let event = world.until_event("cart", "Deleting").await;
+    assert_eq!(event["type"], "Warning");
+    assert_eq!(event["note"], "Custom Resource cart is being deleted from the namespace finalizer");
+    world.patch(MEMCACHED, "cart", json!({"metadata": {"finalizers": null}})).await.unwrap();
+    world.until_gone(MEMCACHED, "cart").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn quota_that_forbids_is_told_and_heals_when_it_is_raised() {
+    let world = World::new("quota", "restricted").await;
+    let quota = |count: &str| json!({"spec": {"hard": {"count/deployments.apps": count}}});
+    let mut first = quota("0");
+    first["metadata"] = json!({"name": "tight"});
+    world.create(crate::world::QUOTA, first).await.unwrap();
+    world.until(crate::world::QUOTA, "tight", |q| q["status"]["hard"].is_object()).await;
+    let _operator = world.start_operator().await;
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
+    let told = world
+        .until(MEMCACHED, "cart", |m| {
+            has_condition(m, "Degraded", "True") && has_condition(m, "Available", "False")
+        })
+        .await;
+    let available = conditions(&told).find(|c| c["type"] == "Available").unwrap();
+    let message = available["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("Failed to create Deployment for the custom resource (cart): ("),
+        "{message}"
+    );
+    assert!(message.contains("quota"), "{message}");
+    world.patch(crate::world::QUOTA, "tight", quota("5")).await.unwrap();
+    world.until(MEMCACHED, "cart", is_available).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_memcacheds_in_a_namespace_share_no_pod() {
+    let (world, _operator) = World::with_operator("two-of-them").await;
+    for name in ["one", "two"] {
+        world.create(MEMCACHED, memcached(name, 2)).await.unwrap();
+    }
+    for name in ["one", "two"] {
+        let found = world
+            .until(MEMCACHED, name, |m| {
+                is_available(m) && m["status"]["nodes"].as_array().is_some_and(|n| n.len() == 2)
+            })
+            .await;
+        for node in found["status"]["nodes"].as_array().unwrap() {
+            assert!(node.as_str().unwrap().starts_with(&format!("{name}-")), "{node}");
+        }
+    }
+    assert!(!world.list(EVENT).await.iter().any(|e| e["reason"] == "ErrResourceExists"));
+}

@@ -1,0 +1,119 @@
+//! The shipped binary as a process.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::Notify;
+
+/// How long the operator has for anything that a test waits for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running operator. Killed when dropped.
+pub struct OperatorProcess {
+    child: Child,
+    log: Arc<Log>,
+}
+
+#[derive(Default)]
+struct Log {
+    lines: Mutex<Vec<String>>,
+    grew: Notify,
+}
+
+impl OperatorProcess {
+    /// Starts the operator with this kubeconfig, these further arguments and this environment.
+    pub fn start(kubeconfig: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_workload-operator"));
+        command
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .args(["--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0"])
+            .args(["--log-format=text", "--log-level=info"])
+            .args(arguments)
+            .env_remove("MEMCACHED_IMAGE")
+            .env_remove("KUBECONFIG")
+            .env_remove("RUST_LOG")
+            .envs(environment.iter().copied());
+        OperatorProcess::of(command)
+    }
+
+    /// Starts any program that logs to stderr.
+    pub fn of(mut command: Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the program can be started");
+        let log = Arc::new(Log::default());
+        let stderr = child.stderr.take().expect("stderr was asked for");
+        tokio::spawn(collect(stderr, log.clone()));
+        OperatorProcess { child, log }
+    }
+
+    /// Waits for a log line that contains `text`, and returns it.
+    pub async fn logged(&self, text: &str) -> String {
+        let found = async {
+            loop {
+                let grew = self.log.grew.notified();
+                if let Some(line) = self.lines().into_iter().find(|line| line.contains(text)) {
+                    return line;
+                }
+                grew.await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, found).await.unwrap_or_else(|_| {
+            panic!("no line with {text:?} within {PATIENCE:?} in:\n{}", self.lines().join("\n"))
+        })
+    }
+
+    /// All that was logged so far.
+    pub fn lines(&self) -> Vec<String> {
+        self.log.lines.lock().clone()
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id().expect("the operator is still running")
+    }
+
+    /// Asserts that the process is still the one that was started.
+    pub fn assert_alive(&mut self) {
+        if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
+            panic!("the operator ended with {status}:\n{}", self.lines().join("\n"));
+        }
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.pid() as i32).expect("a pid");
+        rustix::process::kill_process(pid, signal).expect("a signal");
+    }
+
+    /// SIGKILL: no chance to clean up.
+    pub async fn kill(mut self) {
+        self.child.kill().await.expect("the operator can be killed");
+    }
+
+    /// SIGTERM, and the exit code.
+    pub async fn terminate(mut self) -> Option<i32> {
+        self.signal(rustix::process::Signal::TERM);
+        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+        ended.expect("the operator ends on SIGTERM").expect("a child can be waited for").code()
+    }
+}
+
+async fn collect(stderr: tokio::process::ChildStderr, log: Arc<Log>) {
+    let mut lines = BufReader::new(stderr).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        log.lines.lock().push(line);
+        log.grew.notify_waiters();
+    }
+    log.grew.notify_waiters();
+}

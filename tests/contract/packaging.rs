@@ -1,0 +1,353 @@
+//! What is applied: each overlay on a real API server, and rights that are exactly those used.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::control_plane::ControlPlane;
+use crate::leadership::lease_roles;
+use crate::operator_process::OperatorProcess;
+use crate::world::{
+    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, MEMCACHED_IMAGE, ROLE,
+    ROLE_BINDING, SERVICE, World, has_condition,
+};
+
+const SYSTEM: &str = "workload-operator-system";
+const NAME: &str = "workload-operator";
+
+/// Rights that leave no verb of their own in an audit log: the API server asks for them while it
+/// carries out another request. To create by server-side apply is a `patch`, and a block of the
+/// owner's deletion is admitted with the child that carries it.
+const ASKED_FOR_BESIDE: &[[&str; 3]] = &[
+    ["apps", "deployments", "create"],
+    ["apps", "daemonsets", "create"],
+    ["", "services", "create"],
+    ["cache.example.com", "memcacheds/finalizers", "update"],
+    ["mydomain.com", "genericdaemons/finalizers", "update"],
+    ["app.example.com", "apps/finalizers", "update"],
+];
+
+/// Rights for what does not happen here. An API server of this version streams what there is to a
+/// watch; an older one is asked for a list. A child is read when its name turns out to be taken by
+/// one that the watch has yet to tell.
+const SELDOM: &[[&str; 3]] = &[
+    ["cache.example.com", "memcacheds", "list"],
+    ["mydomain.com", "genericdaemons", "list"],
+    ["app.example.com", "apps", "list"],
+    ["apps", "deployments", "list"],
+    ["apps", "daemonsets", "list"],
+    ["", "services", "list"],
+    ["", "pods", "list"],
+    ["apps", "deployments", "get"],
+    ["apps", "daemonsets", "get"],
+    ["", "services", "get"],
+];
+
+type Rights = BTreeSet<[String; 3]>;
+
+fn objects(yaml: &str) -> Vec<Value> {
+    serde_yaml_ng::Deserializer::from_str(yaml)
+        .map(|document| Value::deserialize(document).unwrap())
+        .collect()
+}
+
+/// `Kind namespace/name` of each.
+fn names(objects: &[Value]) -> BTreeSet<String> {
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let name = |object: &Value| {
+        let meta = &object["metadata"];
+        format!("{} {}/{}", word(&object["kind"]), word(&meta["namespace"]), word(&meta["name"]))
+    };
+    objects.iter().map(name).collect()
+}
+
+// === The overlays ===
+
+/// Whatever a ServiceMonitor says is stored: the Prometheus operator is not here.
+fn service_monitors() -> Value {
+    let schema = json!({"openAPIV3Schema":
+        {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "servicemonitors.monitoring.coreos.com"},
+        "spec": {"group": "monitoring.coreos.com", "scope": "Namespaced",
+            "names": {"plural": "servicemonitors", "kind": "ServiceMonitor"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_overlay_is_installed_runs_under_restricted_and_is_removed() {
+    let plane = tokio::task::spawn_blocking(|| ControlPlane::private("packaging")).await.unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), service_monitors().to_string()).unwrap();
+    plane.kubectl(&["apply", "--server-side", "-f", file.path().to_str().unwrap()]);
+    plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
+    // One over the other, then all away, and anew.
+    for (overlay, replicas, remove) in [
+        ("artifacts/default", 1, false),
+        ("artifacts/overlays/high-availability", 2, false),
+        ("artifacts/overlays/with-prometheus", 1, true),
+        ("artifacts/overlays/namespaced", 1, true),
+    ] {
+        plane.kubectl(&["apply", "--server-side", "--force-conflicts", "-k", overlay]);
+        // kwok's nodes run what was admitted, and the namespace enforces `restricted`.
+        let level = ".metadata.labels.pod-security\\.kubernetes\\.io/enforce";
+        let level = format!("-o=jsonpath={{{level}}}");
+        assert_eq!(plane.kubectl(&["get", "namespace", SYSTEM, &level]), "restricted", "{overlay}");
+        let deployment = format!("deployment/{NAME}");
+        plane.kubectl(&["rollout", "status", &deployment, "-n", SYSTEM, "--timeout=60s"]);
+        let available = "-o=jsonpath={.status.availableReplicas}";
+        let available = plane.kubectl(&["get", &deployment, "-n", SYSTEM, available]);
+        assert_eq!(available, replicas.to_string(), "{overlay}");
+        what_finds_the_pods_finds_them(&plane, overlay, replicas);
+        if overlay.ends_with("namespaced") {
+            // The first overlays' ClusterRole went with them.
+            let cluster_wide = plane.try_kubectl(&["get", "clusterrole", NAME]);
+            assert!(cluster_wide.is_err(), "{cluster_wide:?}");
+        }
+        if remove {
+            remove_all_but_crds(&plane, overlay);
+            assert!(plane.try_kubectl(&["get", "namespace", SYSTEM]).is_err(), "{overlay}");
+        }
+    }
+}
+
+/// As one uninstalls: the CRDs stay, because with them every object of their kinds would go.
+fn remove_all_but_crds(plane: &ControlPlane, overlay: &str) {
+    let mut all = objects(&plane.kubectl(&["kustomize", overlay]));
+    all.retain(|object| object["kind"] != "CustomResourceDefinition");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": all});
+    std::fs::write(file.path(), list.to_string()).unwrap();
+    let path = file.path().to_str().unwrap();
+    plane.kubectl(&["delete", "-f", path, "--timeout=120s", "--ignore-not-found"]);
+}
+
+/// The Service, the PodDisruptionBudget, the NetworkPolicy and the ServiceMonitor mean the pods.
+fn what_finds_the_pods_finds_them(plane: &ControlPlane, overlay: &str, replicas: usize) {
+    let get = |what: &str, name: &str| -> Value {
+        let text = plane.kubectl(&["get", what, name, "-n", SYSTEM, "-o=json"]);
+        serde_json::from_str(&text).unwrap()
+    };
+    let pods = &get("deployment", NAME)["spec"]["template"];
+    let labels = pods["metadata"]["labels"].as_object().unwrap();
+    let meant = |selector: &Value| {
+        selector.as_object().unwrap().iter().all(|(key, value)| labels.get(key) == Some(value))
+    };
+    let service = get("service", "workload-operator-metrics");
+    assert!(meant(&service["spec"]["selector"]), "{overlay}");
+    let budget = get("poddisruptionbudget", NAME);
+    assert!(meant(&budget["spec"]["selector"]["matchLabels"]), "{overlay}");
+    assert_eq!(budget["spec"]["maxUnavailable"], 1, "with {replicas} a node can be drained");
+    let policy = get("networkpolicy", NAME);
+    assert!(meant(&policy["spec"]["podSelector"]["matchLabels"]), "{overlay}");
+    let ports = pods["spec"]["containers"][0]["ports"].as_array().unwrap();
+    let target = &service["spec"]["ports"][0]["targetPort"];
+    assert!(ports.iter().any(|port| &port["name"] == target), "{overlay}");
+    if overlay.ends_with("with-prometheus") {
+        let monitor = get("servicemonitor", NAME);
+        let selector = monitor["spec"]["selector"]["matchLabels"].as_object().unwrap();
+        let labels = service["metadata"]["labels"].as_object().unwrap();
+        assert!(selector.iter().all(|(key, value)| labels.get(key) == Some(value)));
+        assert_eq!(monitor["spec"]["endpoints"][0]["port"], service["spec"]["ports"][0]["name"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_namespaced_overlay_grants_nothing_in_the_cluster_and_the_same_in_its_namespace() {
+    let plane = tokio::task::spawn_blocking(ControlPlane::shared).await.unwrap();
+    let built = |overlay: &str| objects(&plane.kubectl(&["kustomize", overlay]));
+    let rules = |objects: &[Value], kind: &str| {
+        let found = objects.iter().find(|o| o["kind"] == kind && o["metadata"]["name"] == NAME);
+        found.map(|role| role["rules"].clone())
+    };
+    let (all, one) = (built("artifacts/default"), built("artifacts/overlays/namespaced"));
+    assert!(rules(&all, "ClusterRole").is_some());
+    assert_eq!(rules(&one, "Role"), rules(&all, "ClusterRole"));
+    assert_eq!(rules(&one, "ClusterRole"), None);
+    let bound = one.iter().filter(|o| o["kind"] == "ClusterRoleBinding").count();
+    assert_eq!(bound, 0, "nothing is bound in the whole cluster");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn manifests_prints_what_the_default_overlay_is() {
+    let plane = tokio::task::spawn_blocking(ControlPlane::shared).await.unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_workload-operator"))
+        .arg("manifests")
+        .env_remove("OPERATOR_IMAGE")
+        .output()
+        .unwrap();
+    let printed = objects(&String::from_utf8(output.stdout).unwrap());
+    let built = objects(&plane.kubectl(&["kustomize", "artifacts/default"]));
+    assert_eq!(names(&printed), names(&built));
+    for object in &built {
+        assert!(
+            printed.contains(object),
+            "{} differs",
+            names(std::slice::from_ref(object)).first().unwrap()
+        );
+    }
+}
+
+// === The rights ===
+
+/// What artifacts/rbac/operator.yaml grants.
+fn granted() -> Rights {
+    let text = std::fs::read_to_string("artifacts/rbac/operator.yaml").unwrap();
+    let words = |value: &Value| -> Vec<String> {
+        let words = value.as_array().unwrap().iter();
+        words.map(|word| word.as_str().unwrap().to_owned()).collect()
+    };
+    let mut all = Rights::new();
+    for role in objects(&text).iter().filter(|object| object["rules"].is_array()) {
+        for rule in role["rules"].as_array().unwrap() {
+            for group in words(&rule["apiGroups"]) {
+                for resource in words(&rule["resources"]) {
+                    let right = |verb| [group.clone(), resource.clone(), verb];
+                    all.extend(words(&rule["verbs"]).into_iter().map(right));
+                }
+            }
+        }
+    }
+    all
+}
+
+/// What the audit log says that the operator of this world has done; panics if anything was
+/// forbidden to it.
+fn used(world: &World) -> Rights {
+    let log = std::fs::read_to_string(world.plane().audit_log()).unwrap();
+    let account = format!("system:serviceaccount:{}:{NAME}", world.namespace);
+    let entries = log.lines().filter(|line| line.contains(&account)).filter_map(|line| {
+        let entry: Value = serde_json::from_str(line).ok()?;
+        assert_ne!(entry["responseStatus"]["code"], 403, "{line}");
+        let about = &entry["objectRef"];
+        let word = |field: &str| about[field].as_str().unwrap_or_default().to_owned();
+        let resource = match about["subresource"].as_str() {
+            Some(subresource) => format!("{}/{subresource}", word("resource")),
+            None => word("resource"),
+        };
+        Some([word("apiGroup"), resource, entry["verb"].as_str()?.to_owned()])
+    });
+    entries.collect()
+}
+
+/// An operator that elects its leader, with exactly the rights of the artifacts.
+async fn start_operator(world: &World) -> OperatorProcess {
+    for role in lease_roles() {
+        let binding = json!({
+            "metadata": {"name": role["metadata"]["name"]},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role",
+                "name": role["metadata"]["name"]},
+            "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": world.namespace}],
+        });
+        world.create(ROLE, role).await.unwrap();
+        world.create(ROLE_BINDING, binding).await.unwrap();
+    }
+    let environment = [
+        ("MEMCACHED_IMAGE", MEMCACHED_IMAGE),
+        ("LEADER_ELECT", "true"),
+        ("LEADER_ELECT_NAMESPACE", &world.namespace),
+    ];
+    let operator = world.start_operator_with(&environment).await;
+    operator.logged("Ready to work").await;
+    operator
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_granted_is_what_a_life_of_all_kinds_uses() {
+    let world = World::new("rights-used", "baseline").await;
+    foreign_children(&world).await;
+    let operator = start_operator(&world).await;
+    let memcached = |name: &str| json!({"metadata": {"name": name}, "spec": {"size": 1}});
+    let daemon =
+        |name: &str| json!({"metadata": {"name": name}, "spec": {"image": "a:1", "label": "logs"}});
+    let app = |name: &str| {
+        json!({"metadata": {"name": name}, "spec":
+            {"replicas": 1, "image": "a:1", "ports": [{"name": "web", "port": 80}]}})
+    };
+    let ready = |object: &Value| has_condition(object, "Ready", "True");
+    for (kind, object) in [
+        (MEMCACHED, memcached("one")),
+        (GENERIC_DAEMON, daemon("one-agent")),
+        (APP, app("one-app")),
+    ] {
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        world.create(kind, object).await.unwrap();
+        world.until(kind, &name, ready).await;
+    }
+    // A name that somebody else has is looked at, not touched.
+    for (kind, object) in [
+        (MEMCACHED, memcached("taken")),
+        (GENERIC_DAEMON, daemon("taken")),
+        (APP, app("taken-service")),
+    ] {
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        world.create(kind, object).await.unwrap();
+        world.until_condition(kind, &name, "Ready", ("False", "ErrResourceExists")).await;
+    }
+    // The same Event again is a patch of the first.
+    for replicas in ["7", "8"] {
+        let argument = format!("--replicas={replicas}");
+        world.kubectl(&["scale", "deployment", "one", &argument]).unwrap();
+        world.until(DEPLOYMENT, "one", |d| d["spec"]["replicas"] == 1).await;
+    }
+    world.patch(APP, "one-app", json!({"spec": {"ports": null}})).await.unwrap();
+    world.until_gone(SERVICE, "one-app").await;
+    world.delete(MEMCACHED, "one").await;
+    world.until_gone(MEMCACHED, "one").await;
+    assert_eq!(operator.terminate().await, Some(0));
+
+    let unseen: Rights =
+        [ASKED_FOR_BESIDE, SELDOM].concat().iter().map(|right| right.map(str::to_owned)).collect();
+    let (granted, used) = (granted(), used(&world));
+    assert!(unseen.is_subset(&granted), "not granted: {:?}", &unseen - &granted);
+    let missing = &used - &granted;
+    assert!(missing.is_empty(), "used and not granted: {missing:?}");
+    let idle = &(&granted - &unseen) - &used;
+    assert!(idle.is_empty(), "granted and not used: {idle:?}");
+}
+
+async fn foreign_children(world: &World) {
+    let labels = json!({"matchLabels": {"who": "else"}});
+    let template = json!({"metadata": {"labels": {"who": "else"}},
+        "spec": {"containers": [{"name": "a", "image": "a:1"}]}});
+    let workload = json!({"metadata": {"name": "taken"},
+        "spec": {"selector": labels, "template": template}});
+    let service = json!({"metadata": {"name": "taken-service"}, "spec": {"ports": [{"port": 1}]}});
+    let all: [(Kind, Value); 3] =
+        [(DEPLOYMENT, workload.clone()), (DAEMON_SET, workload), (SERVICE, service)];
+    for (kind, object) in all {
+        world.create(kind, object).await.unwrap();
+    }
+}
+
+/// Each of the rights that leave no trace is needed: without it a child is not made.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_right_to_create_no_child_is_made_and_the_condition_says_so() {
+    let world = World::new("rights-missing", "baseline").await;
+    world.delete(ROLE_BINDING, NAME).await;
+    let text = std::fs::read_to_string("artifacts/rbac/operator.yaml").unwrap();
+    let role = objects(&text).into_iter().find(|object| object["kind"] == "ClusterRole").unwrap();
+    let mut rules = role["rules"].clone();
+    for rule in rules.as_array_mut().unwrap() {
+        if ["apps", ""].contains(&rule["apiGroups"][0].as_str().unwrap()) {
+            rule["verbs"].as_array_mut().unwrap().retain(|verb| verb != "create");
+        }
+    }
+    world.create(ROLE, json!({"metadata": {"name": "less"}, "rules": rules})).await.unwrap();
+    let binding = json!({"metadata": {"name": "less"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "less"},
+        "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": world.namespace}]});
+    world.create(ROLE_BINDING, binding).await.unwrap();
+    let _operator = world.start_operator().await;
+    let daemon = json!({"metadata": {"name": "one"}, "spec": {"image": "a:1"}});
+    let memcached = json!({"metadata": {"name": "one"}, "spec": {"size": 1}});
+    for (kind, object) in [(GENERIC_DAEMON, daemon), (MEMCACHED, memcached)] {
+        world.create(kind, object).await.unwrap();
+        world.until_condition(kind, "one", "Ready", ("False", "Forbidden")).await;
+    }
+    tokio::time::timeout(Duration::from_secs(60), world.bind()).await.unwrap();
+    world.until(MEMCACHED, "one", |m| has_condition(m, "Ready", "True")).await;
+}

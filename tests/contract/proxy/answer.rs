@@ -1,0 +1,154 @@
+//! What becomes of one call.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use http::{HeaderMap, Request, Response, header};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::{Call, Fault, Moment, Shared, Watches};
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+type Answer = Response<UnsyncBoxBody<Bytes, Failure>>;
+
+/// Carries out what is to be done to the call, and answers it or not.
+pub(super) async fn answer(
+    request: Request<Incoming>,
+    shared: Arc<Shared>,
+    dies_after: Arc<Mutex<bool>>,
+) -> Result<Answer, Failure> {
+    let Some((number, call, fault)) = shared.enter(request.method(), request.uri()) else {
+        return std::future::pending().await;
+    };
+    let answer = match fault {
+        None => pass_on(request, &shared, &call).await?,
+        Some(Fault::Delay(time)) => {
+            tokio::time::sleep(time).await;
+            pass_on(request, &shared, &call).await?
+        }
+        Some(Fault::Crash(Moment::Before)) => {
+            shared.crash();
+            return std::future::pending().await;
+        }
+        Some(Fault::Crash(Moment::AnswerLost)) => {
+            whole(pass_on(request, &shared, &call).await?).await?;
+            shared.crash();
+            return std::future::pending().await;
+        }
+        Some(Fault::Crash(Moment::After)) => {
+            let mut answer = whole(pass_on(request, &shared, &call).await?).await?;
+            // hyper ends the connection when the answer is written.
+            answer.headers_mut().insert(header::CONNECTION, "close".parse()?);
+            *dies_after.lock() = true;
+            answer
+        }
+        Some(Fault::LoseAnswer) => {
+            whole(pass_on(request, &shared, &call).await?).await?;
+            return Err("the answer is lost".into());
+        }
+        Some(Fault::Answer(code, retry_after)) => refuse(code, retry_after)?,
+        Some(Fault::Expired) => expired(),
+    };
+    shared.answered(number, answer.status());
+    Ok(answer)
+}
+
+async fn pass_on(
+    request: Request<Incoming>,
+    shared: &Arc<Shared>,
+    call: &Call,
+) -> Result<Answer, Failure> {
+    let (mut parts, body) = request.into_parts();
+    without_hop_by_hop(&mut parts.headers);
+    let body = body.collect().await?.to_bytes();
+    let request = Request::from_parts(parts, Body::from(body.to_vec()));
+    let (mut parts, body) = shared.api_server.send(request).await?.into_parts();
+    without_hop_by_hop(&mut parts.headers);
+    let body = if call.verb == "watch" {
+        let resource = call.object.split('/').next().unwrap_or_default().to_owned();
+        watched(body, resource, shared.watches.subscribe())
+    } else {
+        body.map_err(Failure::from).boxed_unsync()
+    };
+    Ok(Response::from_parts(parts, body))
+}
+
+fn without_hop_by_hop(headers: &mut HeaderMap) {
+    for name in [header::HOST, header::CONNECTION, header::TRANSFER_ENCODING] {
+        headers.remove(name);
+    }
+}
+
+/// The answer with all of its body.
+async fn whole(answer: Answer) -> Result<Answer, Failure> {
+    let (parts, body) = answer.into_parts();
+    let body = Full::new(body.collect().await?.to_bytes());
+    Ok(Response::from_parts(parts, body.map_err(|never| match never {}).boxed_unsync()))
+}
+
+fn refuse(code: u16, retry_after: Option<u32>) -> Result<Answer, Failure> {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code,
+        "message": "so the fault proxy wants it", "reason": match code {
+            410 => "Expired",
+            429 => "TooManyRequests",
+            503 => "ServiceUnavailable",
+            _ => "InternalError",
+        },
+    });
+    let mut answer =
+        Response::builder().status(code).header(header::CONTENT_TYPE, "application/json");
+    if let Some(seconds) = retry_after {
+        answer = answer.header(header::RETRY_AFTER, seconds);
+    }
+    let body = Full::new(Bytes::from(status.to_string()));
+    Ok(answer.body(body.map_err(|never| match never {}).boxed_unsync())?)
+}
+
+fn expired() -> Answer {
+    let event = json!({"type": "ERROR", "object": {
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "too old resource version", "reason": "Expired", "code": 410,
+    }});
+    let body = Full::new(Bytes::from(format!("{event}\n")));
+    Response::new(body.map_err(|never| match never {}).boxed_unsync())
+}
+
+/// A watch's answer, that can be held and cut.
+fn watched(
+    body: Body,
+    resource: String,
+    watches: watch::Receiver<Watches>,
+) -> UnsyncBoxBody<Bytes, Failure> {
+    let cuts = |watches: &Watches, resource: &str| watches.cuts.get(resource).copied();
+    let open = cuts(&watches.borrow(), &resource);
+    let frames = futures::stream::unfold(Some((body, watches)), move |watch| {
+        let resource = resource.clone();
+        async move {
+            let (mut body, mut watches) = watch?;
+            loop {
+                let now = watches.borrow_and_update().clone();
+                if cuts(&now, &resource) != open {
+                    return Some((Err(Failure::from("the watch is cut")), None));
+                }
+                let held = now.held.contains(&resource);
+                tokio::select! {
+                    biased;
+                    change = watches.changed() => change.ok()?,
+                    frame = body.frame(), if !held => {
+                        let frame: Result<Frame<Bytes>, Failure> = frame?.map_err(Into::into);
+                        return Some((frame, Some((body, watches))));
+                    }
+                }
+            }
+        }
+    });
+    StreamBody::new(frames.boxed()).boxed_unsync()
+}

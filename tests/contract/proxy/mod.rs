@@ -1,0 +1,318 @@
+//! A fault proxy between the operator and the real API server.
+//!
+//! It talks plain HTTP to the operator and TLS to the API server, passes the operator's token on,
+//! numbers its calls, and does to them what a test asked for. All of it is something that a
+//! cluster may do to a client; nothing is dropped from inside a live watch.
+
+mod answer;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, StatusCode, Uri};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use answer::answer;
+
+use crate::control_plane::ControlPlane;
+
+/// How long a test waits for a call, at most.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A call of the operator.
+#[derive(Debug, Clone)]
+pub struct Call {
+    pub at: Instant,
+    /// As RBAC names it.
+    pub verb: &'static str,
+    /// `resource/name/subresource`, as far as the path tells.
+    pub object: String,
+    /// Whether it asks for all there is: a list, be it a page or a stream.
+    pub lists: bool,
+    /// Which call with this verb and object it is, from 1.
+    pub occurrence: usize,
+    /// What was answered to the operator; `None` while, and if, nothing was.
+    pub answer: Option<u16>,
+}
+
+impl Call {
+    pub fn is_write(&self) -> bool {
+        !["get", "list", "watch"].contains(&self.verb)
+    }
+}
+
+/// What can happen to a call.
+#[derive(Debug, Clone, Copy)]
+pub enum Fault {
+    /// The operator is killed (SIGKILL).
+    Crash(Moment),
+    /// The API server does what was asked, and the connection breaks before its answer.
+    LoseAnswer,
+    /// This answer instead of the API server's, which is not asked; with a Retry-After in seconds.
+    Answer(u16, Option<u32>),
+    /// A watch that opens, and says at once that its version is too old.
+    Expired,
+    /// The API server is asked so much later.
+    Delay(Duration),
+}
+
+/// When the operator dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Moment {
+    /// Before the API server sees the call.
+    Before,
+    /// After the API server did what was asked, before the operator knows.
+    AnswerLost,
+    /// After the operator was answered.
+    After,
+}
+
+struct Rule {
+    matches: Box<dyn Fn(&Call) -> bool + Send>,
+    fault: Fault,
+    left: usize,
+}
+
+#[derive(Default)]
+struct State {
+    calls: Vec<Call>,
+    rules: Vec<Rule>,
+    occurrences: BTreeMap<(&'static str, String), usize>,
+    /// The process that `Fault::Crash` kills.
+    operator: Option<u32>,
+    /// From a crash until the next operator: calls of the old one reach nobody.
+    dead: bool,
+}
+
+/// What happens to open watches, by resource.
+#[derive(Default, Clone)]
+struct Watches {
+    cuts: BTreeMap<String, usize>,
+    held: BTreeSet<String>,
+}
+
+struct Shared {
+    api_server: kube::Client,
+    state: Mutex<State>,
+    /// Grows with every call that comes or is answered.
+    progress: watch::Sender<usize>,
+    /// Grows with every crash.
+    crashes: watch::Sender<usize>,
+    watches: watch::Sender<Watches>,
+}
+
+/// A running proxy. Ends when dropped.
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Proxy {
+    /// A proxy that does nothing yet but pass on.
+    pub async fn start(plane: &ControlPlane) -> Proxy {
+        let shared = Arc::new(Shared {
+            api_server: plane.nobody().await,
+            state: Mutex::default(),
+            progress: watch::Sender::new(0),
+            crashes: watch::Sender::new(0),
+            watches: watch::Sender::default(),
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("it listens");
+        let task = tokio::spawn(accept(listener, shared.clone()));
+        Proxy { address, shared, task }
+    }
+
+    /// What a kubeconfig has to name as the server.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Does `fault` to the next `times` calls that match. Earlier rules go first.
+    pub fn inject(
+        &self,
+        fault: Fault,
+        times: usize,
+        matches: impl Fn(&Call) -> bool + Send + 'static,
+    ) {
+        let rule = Rule { matches: Box::new(matches), fault, left: times };
+        self.shared.state.lock().rules.push(rule);
+    }
+
+    /// From now on calls are passed on; what was done is done.
+    pub fn heal(&self) {
+        self.shared.state.lock().rules.clear();
+        self.shared.watches.send_modify(|watches| watches.held.clear());
+    }
+
+    /// The process that a crash kills. It has to be told anew for each operator, before that makes
+    /// a write that is to be a crash.
+    pub fn aim_at(&self, operator: u32) {
+        let mut state = self.shared.state.lock();
+        state.operator = Some(operator);
+    }
+
+    /// Returns when the operator was killed. To be called before what brings that about.
+    pub fn crashes(&self) -> watch::Receiver<usize> {
+        self.shared.crashes.subscribe()
+    }
+
+    /// The next operator may come.
+    pub fn forget_the_dead(&self) {
+        let mut state = self.shared.state.lock();
+        state.dead = false;
+        state.operator = None;
+    }
+
+    /// Breaks all open watches of a resource, in the middle of whatever they say; what was held is
+    /// never said.
+    pub fn cut(&self, resource: &str) {
+        self.shared.watches.send_modify(|watches| {
+            watches.held.remove(resource);
+            *watches.cuts.entry(resource.to_owned()).or_default() += 1;
+        });
+    }
+
+    /// Keeps back what watches of a resource say, until [`Proxy::cut`] or
+    /// [`Proxy::heal`].
+    pub fn hold(&self, resource: &str) {
+        self.shared.watches.send_modify(|watches| {
+            watches.held.insert(resource.to_owned());
+        });
+    }
+
+    /// All calls so far.
+    pub fn calls(&self) -> Vec<Call> {
+        self.shared.state.lock().calls.clone()
+    }
+
+    /// Waits until as many calls as `count` match.
+    pub async fn until(&self, count: usize, matches: impl Fn(&Call) -> bool) {
+        let mut progress = self.shared.progress.subscribe();
+        let met = async {
+            while self.calls().iter().filter(|call| matches(call)).count() < count {
+                progress.changed().await.expect("the proxy holds the sender");
+            }
+        };
+        let met = tokio::time::timeout(PATIENCE, met).await;
+        met.unwrap_or_else(|_| panic!("not {count} such calls in {:#?}", self.calls()));
+    }
+}
+
+// === Connections ===
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { return };
+        connections.spawn(serve(stream, shared.clone()));
+    }
+}
+
+/// Serves one connection until it ends or its operator is killed.
+async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+    let mut crashes = shared.crashes.subscribe();
+    let dies_after = Arc::new(Mutex::new(false));
+    let answer = {
+        let (shared, dies_after) = (shared.clone(), dies_after.clone());
+        service_fn(move |request| answer(request, shared.clone(), dies_after.clone()))
+    };
+    let connection =
+        hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
+    tokio::select! {
+        _ = connection => {}
+        _ = crashes.changed() => {}
+    }
+    // The answer's last byte is in the operator's socket now.
+    if *dies_after.lock() {
+        shared.crash();
+    }
+}
+
+impl Shared {
+    /// Kills the operator, and with it all its connections.
+    fn crash(&self) {
+        let operator = {
+            let mut state = self.state.lock();
+            state.dead = true;
+            state.operator.take()
+        };
+        if let Some(pid) = operator {
+            let pid = rustix::process::Pid::from_raw(pid as i32).expect("a pid");
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
+        }
+        self.crashes.send_modify(|crashes| *crashes += 1);
+    }
+
+    /// Notes the call, and says what is to be done to it. `None`: it comes from a dead operator.
+    fn enter(&self, method: &Method, uri: &Uri) -> Option<(usize, Call, Option<Fault>)> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if state.dead {
+            return None;
+        }
+        let (verb, object) = meaning(method, uri);
+        let streams = uri.query().is_some_and(|query| query.contains("sendInitialEvents=true"));
+        let lists = verb == "list" || streams;
+        let occurrence = state.occurrences.entry((verb, object.clone())).or_default();
+        *occurrence += 1;
+        let occurrence = *occurrence;
+        let call = Call { at: Instant::now(), verb, object, lists, occurrence, answer: None };
+        state.calls.push(call.clone());
+        let rule = state.rules.iter_mut().find(|rule| rule.left > 0 && (rule.matches)(&call));
+        let fault = rule.map(|rule| {
+            rule.left -= 1;
+            rule.fault
+        });
+        // Nothing more is passed on of an operator that is about to die.
+        if let Some(Fault::Crash(_)) = fault {
+            state.dead = true;
+        }
+        let number = state.calls.len() - 1;
+        drop(guard);
+        self.progress.send_modify(|progress| *progress += 1);
+        Some((number, call, fault))
+    }
+
+    fn answered(&self, number: usize, status: StatusCode) {
+        self.state.lock().calls[number].answer = Some(status.as_u16());
+        self.progress.send_modify(|progress| *progress += 1);
+    }
+}
+
+/// The verb and the object of a request, from its path.
+fn meaning(method: &Method, uri: &Uri) -> (&'static str, String) {
+    let path: Vec<&str> = uri.path().trim_matches('/').split('/').collect();
+    let rest = match path.as_slice() {
+        ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
+        other => other,
+    };
+    let rest = match rest {
+        ["namespaces", _, rest @ ..] if !rest.is_empty() => rest,
+        other => other,
+    };
+    let verb = match method.as_str() {
+        "POST" => "create",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" => "delete",
+        _ if uri.query().is_some_and(|query| query.contains("watch=true")) => "watch",
+        _ if rest.len() > 1 => "get",
+        _ => "list",
+    };
+    (verb, rest.join("/"))
+}

@@ -1,0 +1,231 @@
+//! What running the operator promises: its rights, its restarts, its silence.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::control_plane::ControlPlane;
+use crate::operator_process::OperatorProcess;
+use crate::world::{
+    DEPLOYMENT, GENERIC_DAEMON, LEASE, MEMCACHED, MEMCACHED_IMAGE, POD, ROLE_BINDING, World,
+    has_condition,
+};
+
+/// A write in the API server's audit log.
+#[derive(Debug, Clone)]
+pub struct Write {
+    pub at: Timestamp,
+    pub resource: String,
+    pub name: String,
+    pub code: i64,
+    pub by_operator: bool,
+}
+
+/// Every write in this namespace that the audit log has, in order.
+pub fn writes(world: &World) -> Vec<Write> {
+    let log = std::fs::read_to_string(world.plane().audit_log()).expect("an audit log");
+    let operator = format!("system:serviceaccount:{}:workload-operator", world.namespace);
+    let writes = log.lines().filter_map(|line| {
+        let entry: Value = serde_json::from_str(line).ok()?;
+        let verb = entry["verb"].as_str()?;
+        let about = &entry["objectRef"];
+        if about["namespace"] != world.namespace.as_str()
+            || !["create", "update", "patch", "delete"].contains(&verb)
+        {
+            return None;
+        }
+        Some(Write {
+            at: entry["requestReceivedTimestamp"].as_str()?.parse().ok()?,
+            resource: about["resource"].as_str()?.to_owned(),
+            name: about["name"].as_str().unwrap_or_default().to_owned(),
+            code: entry["responseStatus"]["code"].as_i64().unwrap_or_default(),
+            by_operator: entry["user"]["username"] == operator.as_str(),
+        })
+    });
+    let mut writes: Vec<Write> = writes.collect();
+    writes.sort_by_key(|write| write.at);
+    writes
+}
+
+/// The writes of the operator in this namespace; leases left out.
+pub fn operator_writes(world: &World) -> Vec<Write> {
+    writes(world).into_iter().filter(|w| w.by_operator && w.resource != "leases").collect()
+}
+
+/// The writes to one object, by anybody but Kubernetes' own controllers' status writes.
+pub fn writes_to(world: &World, resource: &str, name: &str) -> Vec<Write> {
+    let log = std::fs::read_to_string(world.plane().audit_log()).expect("an audit log");
+    let own = format!("system:serviceaccount:{}:workload-operator", world.namespace);
+    log.lines()
+        .filter_map(|line| {
+            let entry: Value = serde_json::from_str(line).ok()?;
+            let about = &entry["objectRef"];
+            let user = entry["user"]["username"].as_str()?;
+            let writes = ["create", "update", "patch", "delete"].contains(&entry["verb"].as_str()?);
+            let people = user == own || user == "admin";
+            (writes
+                && people
+                && about["namespace"] == world.namespace.as_str()
+                && about["resource"] == resource
+                && about["name"] == name)
+                .then(|| Write {
+                    at: entry["requestReceivedTimestamp"].as_str().unwrap().parse().unwrap(),
+                    resource: resource.to_owned(),
+                    name: name.to_owned(),
+                    code: entry["responseStatus"]["code"].as_i64().unwrap_or_default(),
+                    by_operator: user == own,
+                })
+        })
+        .collect()
+}
+
+fn is_ready(object: &Value) -> bool {
+    has_condition(object, "Ready", "True")
+}
+
+fn memcached(name: &str, size: i64) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"size": size}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_at_any_moment_and_restarted_it_converges() {
+    let world = World::new("killed", "restricted").await;
+    // Kill it at every stage of an object's life that can be told from outside.
+    type Stage = fn(&Value) -> bool;
+    let stages: [Stage; 4] = [
+        |m| !m["metadata"]["finalizers"].is_null(),
+        |m| m["status"]["observedGeneration"] == 1,
+        |m| m["status"]["nodes"].as_array().is_some_and(|n| !n.is_empty()),
+        is_ready,
+    ];
+    for (number, stage) in stages.iter().enumerate() {
+        let name = format!("cart-{number}");
+        let operator = world.start_operator().await;
+        world.create(MEMCACHED, memcached(&name, 2)).await.unwrap();
+        world.until(MEMCACHED, &name, stage).await;
+        operator.kill().await;
+        world.patch(MEMCACHED, &name, json!({"spec": {"size": 1}})).await.unwrap();
+    }
+    let _operator = world.start_operator().await;
+    for number in 0..stages.len() {
+        let name = format!("cart-{number}");
+        world.until(MEMCACHED, &name, |m| is_ready(m) && m["status"]["size"] == 1).await;
+    }
+    for number in 0..stages.len() {
+        let name = format!("cart-{number}");
+        // The API server logs no success for a request whose sender is gone, so there may be none.
+        let created = |w: &&Write| w.resource == "deployments" && w.name == name && w.code == 201;
+        let creates = operator_writes(&world).iter().filter(created).count();
+        assert!(creates <= 1, "the Deployment of {name} was created {creates} times");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_deleted_while_the_operator_was_down_is_finalized_when_it_is_back() {
+    let (world, operator) = World::with_operator("down-at-delete").await;
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
+    world.until(MEMCACHED, "cart", is_ready).await;
+    operator.kill().await;
+    world.delete(MEMCACHED, "cart").await;
+    assert!(world.get(MEMCACHED, "cart").await.is_some(), "its finalizer holds it");
+    let _operator = world.start_operator().await;
+    world.until_gone(MEMCACHED, "cart").await;
+    world.until_gone(DEPLOYMENT, "cart").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_its_rights_the_log_names_what_is_forbidden_and_it_heals_once_they_are_there() {
+    let world = World::new("no-rights", "baseline").await;
+    world.delete(ROLE_BINDING, "workload-operator").await;
+    world.until_gone(ROLE_BINDING, "workload-operator").await;
+    let mut operator = world.start_operator_with(&[("MEMCACHED_IMAGE", MEMCACHED_IMAGE)]).await;
+    let line = operator.logged("cannot list memcacheds.cache.example.com").await;
+    assert!(line.contains(": forbidden; apply artifacts/rbac/"), "it says what to do: {line}");
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
+    operator.assert_alive();
+    world.bind().await;
+    world.until(MEMCACHED, "cart", is_ready).await;
+    operator.assert_alive();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn its_own_service_account_suffices_for_everything() {
+    let (world, _operator) = World::with_operator_at("own-account", "baseline").await;
+    world.create(MEMCACHED, memcached("one", 2)).await.unwrap();
+    let daemon = json!({"metadata": {"name": "one"}, "spec": {"image": "a:1", "label": "logs"}});
+    world.create(GENERIC_DAEMON, daemon).await.unwrap();
+    world.until(MEMCACHED, "one", is_ready).await;
+    world.until(GENERIC_DAEMON, "one", is_ready).await;
+    world.patch(MEMCACHED, "one", json!({"spec": {"size": 1}})).await.unwrap();
+    world.until(MEMCACHED, "one", is_ready).await;
+    for kind in [MEMCACHED, GENERIC_DAEMON] {
+        world.delete(kind, "one").await;
+        world.until_gone(kind, "one").await;
+    }
+    let account = format!("system:serviceaccount:{}:workload-operator", world.namespace);
+    let log = std::fs::read_to_string(world.plane().audit_log()).unwrap();
+    for line in log.lines().filter(|line| line.contains(&account)) {
+        let entry: Value = serde_json::from_str(line).unwrap_or_default();
+        assert_ne!(entry["responseStatus"]["code"], 403, "{line}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_namespace_flag_it_works_in_all_namespaces_with_the_rights_of_the_artifacts() {
+    let plane = tokio::task::spawn_blocking(|| ControlPlane::private("all-namespaces"));
+    let plane: &'static ControlPlane = Box::leak(Box::new(plane.await.unwrap()));
+    let one = World::on(plane, "one", "restricted").await;
+    let two = World::on(plane, "two", "restricted").await;
+    for world in [&one, &two] {
+        world.delete(ROLE_BINDING, "workload-operator").await;
+    }
+    // Its own pod is admitted in a namespace that enforces Pod Security `restricted`.
+    plane.kubectl(&["apply", "-k", "artifacts/default"]);
+    let system = World::in_existing(plane, "workload-operator-system").await;
+    system.until(DEPLOYMENT, "workload-operator", |d| d["status"]["availableReplicas"] == 1).await;
+    let kubeconfig = system.operator_kubeconfig().await;
+    let image = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE)];
+    let operator = OperatorProcess::start(&kubeconfig, &["--leader-elect"], &image);
+    operator.logged("Ready to work").await;
+    for world in [&one, &two] {
+        world.create(MEMCACHED, memcached("cart", 2)).await.unwrap();
+    }
+    for world in [&one, &two] {
+        world.until(MEMCACHED, "cart", is_ready).await;
+    }
+    assert_eq!(operator.terminate().await, Some(0));
+    let lease = system.get(LEASE, "workload-operator").await.unwrap();
+    assert_eq!(lease["spec"]["holderIdentity"], "", "the lease is given up at the end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn terminated_it_ends_in_order_with_exit_code_0() {
+    let (world, operator) = World::with_operator("terminated").await;
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
+    world.until(MEMCACHED, "cart", is_ready).await;
+    assert_eq!(operator.terminate().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn delete_and_recreate_under_the_same_name_gives_new_children() {
+    let (world, _operator) = World::with_operator("recreated").await;
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
+    world.until(MEMCACHED, "cart", is_ready).await;
+    let old = world.get(DEPLOYMENT, "cart").await.unwrap()["metadata"]["uid"].clone();
+    world.delete(MEMCACHED, "cart").await;
+    world.until_gone(MEMCACHED, "cart").await;
+    let new = world.create(MEMCACHED, memcached("cart", 2)).await.unwrap();
+    let found = world.until(MEMCACHED, "cart", |m| is_ready(m) && m["status"]["size"] == 2).await;
+    assert_eq!(found["metadata"]["uid"], new["metadata"]["uid"]);
+    let deployment = world.get(DEPLOYMENT, "cart").await.unwrap();
+    assert_ne!(deployment["metadata"]["uid"], old);
+    assert_eq!(deployment["metadata"]["ownerReferences"][0]["uid"], new["metadata"]["uid"]);
+    assert_eq!(
+        world
+            .list(POD)
+            .await
+            .iter()
+            .filter(|p| p["metadata"]["deletionTimestamp"].is_null())
+            .count(),
+        2
+    );
+}

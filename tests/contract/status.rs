@@ -1,0 +1,122 @@
+//! `status` names what blocks, on its first line: fixtures on the real API server.
+
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::world::{
+    APP, GENERIC_DAEMON, Kind, MEMCACHED, POD, QUOTA, SERVICE, World, has_condition,
+};
+
+/// The first line that `status` prints for an object, and its exit code.
+fn status(world: &World, kind: Kind, name: &str) -> (String, i32) {
+    let output = Command::new(env!("CARGO_BIN_EXE_workload-operator"))
+        .args(["status", &kind.name().to_lowercase(), name, "--namespace", &world.namespace])
+        .arg("--kubeconfig")
+        .arg(world.plane().kubeconfig())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let error = String::from_utf8_lossy(&output.stderr);
+    let line = text.lines().chain(error.lines()).next().unwrap_or_default().to_owned();
+    (line, output.status.code().unwrap())
+}
+
+/// Waits until the first line names `cause`: Kubernetes comes to it in steps.
+async fn until_blocked_by(world: &World, kind: Kind, name: &str, cause: &str) -> String {
+    let prefix = format!("{} {}/{name}: {cause}: ", kind.name(), world.namespace);
+    let mut last = (String::new(), 0);
+    for _ in 0..120 {
+        last = status(world, kind, name);
+        if last.0.starts_with(&prefix) {
+            let fine = ["Ready", "ScaledToZero"].contains(&cause);
+            assert_eq!(last.1, i32::from(!fine), "{}", last.0);
+            return last.0;
+        }
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+    panic!("expected {prefix:?}, got {last:?}");
+}
+
+fn memcached(name: &str, size: i64) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"size": size}})
+}
+
+fn daemon(name: &str, label: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"image": "agent:1", "label": label}})
+}
+
+/// Plays a kubelet that cannot run the one pod of Memcached `name`.
+async fn stop_pod(world: &World, name: &str, reason: &str) {
+    let pods = world.list(POD).await;
+    let pod = pods
+        .iter()
+        .find(|pod| pod["metadata"]["labels"]["app.kubernetes.io/instance"] == name)
+        .unwrap();
+    let container = &pod["spec"]["containers"][0];
+    let not_ready = json!({"type": "Ready", "status": "False"});
+    let patch = json!({"status": {"conditions": [not_ready], "containerStatuses": [{
+        "name": container["name"], "image": container["image"], "imageID": "", "ready": false,
+        "restartCount": 4, "state": {"waiting": {"reason": reason, "message": "as a test wants"}},
+        "lastState": {"terminated": {"exitCode": 3, "reason": "Error"}}}]}});
+    let path = format!(
+        "{}/{}/status",
+        POD.path(&world.namespace),
+        pod["metadata"]["name"].as_str().unwrap()
+    );
+    world.patch_at(&path, patch).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_names_the_cause_that_blocks() {
+    let (world, operator) = World::with_operator("status").await;
+    let service = json!({"metadata": {"name": "foreign"}, "spec": {"ports": [{"port": 1}]}});
+    world.create(SERVICE, service).await.unwrap();
+    for (name, size) in [("good", 1), ("zero", 0), ("foreign", 1), ("typo", 1), ("crash", 1)] {
+        world.create(MEMCACHED, memcached(name, size)).await.unwrap();
+    }
+    let mut paused = memcached("paused", 1);
+    paused["metadata"]["annotations"] = json!({"workload-operator.example.com/paused": "true"});
+    world.create(MEMCACHED, paused).await.unwrap();
+    world.create(GENERIC_DAEMON, daemon("nowhere", "no-node-bears-this")).await.unwrap();
+    world.create(GENERIC_DAEMON, daemon("insecure", "logs")).await.unwrap();
+    let app = json!({"metadata": {"name": "typo-app"}, "spec": {"replicas": 1, "image": "a:1"}});
+    world.create(APP, app).await.unwrap();
+
+    until_blocked_by(&world, MEMCACHED, "good", "Ready").await;
+    until_blocked_by(&world, MEMCACHED, "zero", "ScaledToZero").await;
+    until_blocked_by(&world, MEMCACHED, "foreign", "ForeignObject").await;
+    until_blocked_by(&world, MEMCACHED, "paused", "Paused").await;
+    until_blocked_by(&world, GENERIC_DAEMON, "nowhere", "NoMatchingNode").await;
+    let line = until_blocked_by(&world, GENERIC_DAEMON, "insecure", "PodSecurity").await;
+    assert!(line.contains("violates PodSecurity \"restricted"), "{line}");
+    // Its pods run as whatever the image says: `restricted` does not let it.
+    until_blocked_by(&world, APP, "typo-app", "PodSecurity").await;
+
+    for (name, reason, cause) in
+        [("typo", "ImagePullBackOff", "BadImage"), ("crash", "CrashLoopBackOff", "CrashLoop")]
+    {
+        world.until(MEMCACHED, name, |m| has_condition(m, "Ready", "True")).await;
+        stop_pod(&world, name, reason).await;
+        let line = until_blocked_by(&world, MEMCACHED, name, cause).await;
+        assert!(line.contains("1 of 1 pods: "), "{line}");
+    }
+
+    operator.kill().await;
+    world.create(MEMCACHED, memcached("unseen", 1)).await.unwrap();
+    until_blocked_by(&world, MEMCACHED, "unseen", "Unseen").await;
+    let (line, code) = status(&world, MEMCACHED, "absent");
+    assert!(line.contains("not found") && code == 2, "{line}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_tells_a_quota_from_what_is_forbidden() {
+    let (world, _operator) = World::with_operator("status-quota").await;
+    let none = json!({"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}});
+    world.create(QUOTA, none).await.unwrap();
+    world.until(QUOTA, "none", |quota| quota["status"]["hard"]["pods"] == "0").await;
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
+    let line = until_blocked_by(&world, MEMCACHED, "cart", "Quota").await;
+    assert!(line.contains("exceeded quota: none"), "{line}");
+}

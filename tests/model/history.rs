@@ -1,0 +1,145 @@
+//! Every version of every object: what etcd keeps.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+/// Names one object. `resource` is the collection's path without the namespace:
+/// `/apis/apps/v1/deployments`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Id {
+    pub resource: String,
+    pub namespace: String,
+    pub name: String,
+}
+
+/// An object's state from a version on.
+type State = (u64, Option<Arc<Value>>);
+
+/// A change, as a watch tells it.
+#[derive(Debug, Clone)]
+pub(super) struct Change {
+    pub(super) version: u64,
+    pub(super) verb: &'static str,
+    pub(super) object: Arc<Value>,
+}
+
+/// All objects at all versions since the compaction.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    pub(super) version: u64,
+    /// Versions before this one cannot be read any more.
+    pub(super) compacted: u64,
+    /// Per object its states, oldest first; `None` is a deletion.
+    chains: BTreeMap<Id, Vec<State>>,
+    /// Who changed at which version, in order.
+    log: Vec<(u64, Id)>,
+    uids: u64,
+}
+
+impl History {
+    /// Something else happened on the server.
+    pub(super) fn bump(&mut self) -> u64 {
+        self.version += 1;
+        self.version
+    }
+
+    pub(super) fn now(&self, id: &Id) -> Option<Arc<Value>> {
+        self.chains.get(id)?.last()?.1.clone()
+    }
+
+    /// Stores `object` under `id`. Metadata that the server owns is set here.
+    pub(super) fn put(&mut self, id: &Id, mut object: Value) -> Arc<Value> {
+        let version = self.bump();
+        let old = self.now(id);
+        let (uid, generation) = match &old {
+            Some(old) => {
+                let changed = old.get("spec") != object.get("spec");
+                let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
+                (old["metadata"]["uid"].clone(), generation + i64::from(changed))
+            }
+            None => {
+                self.uids += 1;
+                (json!(format!("00000000-0000-4000-8000-{:012x}", self.uids)), 1)
+            }
+        };
+        let meta = &mut object["metadata"];
+        meta["name"] = json!(id.name);
+        if !id.namespace.is_empty() {
+            meta["namespace"] = json!(id.namespace);
+        }
+        meta["uid"] = uid;
+        meta["generation"] = json!(generation);
+        meta["resourceVersion"] = json!(version.to_string());
+        let object = Arc::new(object);
+        self.chains.entry(id.clone()).or_default().push((version, Some(object.clone())));
+        self.log.push((version, id.clone()));
+        object
+    }
+
+    /// Removes the object; its last state, with the version of its deletion.
+    pub(super) fn remove(&mut self, id: &Id) -> Option<Arc<Value>> {
+        let old = self.now(id)?;
+        let version = self.bump();
+        self.chains.entry(id.clone()).or_default().push((version, None));
+        self.log.push((version, id.clone()));
+        Some(buried(&old, version))
+    }
+
+    /// The objects as they were at `version`, by key.
+    pub(super) fn at<'a>(
+        &'a self,
+        resource: &'a str,
+        namespace: Option<&'a str>,
+        version: u64,
+    ) -> impl Iterator<Item = (&'a Id, Arc<Value>)> {
+        self.chains.iter().filter_map(move |(id, chain)| {
+            if id.resource != resource || namespace.is_some_and(|ns| ns != id.namespace) {
+                return None;
+            }
+            let end = chain.partition_point(|(at, _)| *at <= version);
+            let object = chain.get(end.checked_sub(1)?)?.1.clone()?;
+            Some((id, object))
+        })
+    }
+
+    /// What changed after `after`, up to `until`.
+    pub(super) fn changes(
+        &self,
+        resource: &str,
+        namespace: Option<&str>,
+        after: u64,
+        until: u64,
+    ) -> Vec<Change> {
+        let start = self.log.partition_point(|(at, _)| *at <= after);
+        self.log[start..]
+            .iter()
+            .take_while(|(at, _)| *at <= until)
+            .filter(|(_, id)| {
+                id.resource == resource && namespace.is_none_or(|ns| ns == id.namespace)
+            })
+            .filter_map(|(at, id)| self.change(*at, id))
+            .collect()
+    }
+
+    fn change(&self, version: u64, id: &Id) -> Option<Change> {
+        let chain = self.chains.get(id)?;
+        let here = chain.iter().position(|(at, _)| *at == version)?;
+        let before = here.checked_sub(1).and_then(|before| chain[before].1.clone());
+        Some(match (&chain[here].1, before) {
+            (Some(object), None) => Change { version, verb: "ADDED", object: object.clone() },
+            (Some(object), Some(_)) => Change { version, verb: "MODIFIED", object: object.clone() },
+            (None, before) => {
+                Change { version, verb: "DELETED", object: buried(before.as_ref()?, version) }
+            }
+        })
+    }
+}
+
+/// The last state of an object as its DELETED event shows it.
+fn buried(object: &Value, version: u64) -> Arc<Value> {
+    let mut object = object.clone();
+    object["metadata"]["resourceVersion"] = json!(version.to_string());
+    Arc::new(object)
+}

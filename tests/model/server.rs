@@ -1,0 +1,229 @@
+//! The server: its state, its switches, and the tower `Service`.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use kube::client::Body;
+use parking_lot::{Mutex, MutexGuard};
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::fault::Fault;
+use super::history::{History, Id};
+
+/// The body of an answer.
+pub(super) type Answer = UnsyncBoxBody<Bytes, io::Error>;
+
+/// An API server in memory. Cheap to clone; all clones are the same server.
+#[derive(Clone)]
+pub struct Model {
+    state: Arc<Mutex<State>>,
+    /// The newest version, for watches to wait on.
+    changed: Arc<watch::Sender<u64>>,
+}
+
+pub(super) struct State {
+    pub(super) history: History,
+    /// Watches cannot begin before this version: the window of the watch cache.
+    pub(super) window: u64,
+    pub(super) rng: fastrand::Rng,
+    /// Faults to come, in order.
+    pub(super) script: VecDeque<Fault>,
+    /// How likely a random fault strikes a request, and a frame.
+    pub(super) rates: (f64, f64),
+    pub(super) streaming: bool,
+    /// No page is larger, whatever is asked for.
+    pub(super) page: usize,
+    pub(super) unserved: HashSet<String>,
+    pub(super) forbidden: HashSet<String>,
+    pub(super) requests: Vec<String>,
+    struck: BTreeMap<String, u64>,
+}
+
+impl Model {
+    /// An empty server whose random choices follow from `seed`. Without faults.
+    pub fn new(seed: u64) -> Model {
+        // A server that has run for a while: version 1 and 0 have meanings of their own.
+        let mut history = History::default();
+        history.version = 100;
+        let state = State {
+            history,
+            window: 0,
+            rng: fastrand::Rng::with_seed(seed),
+            script: VecDeque::new(),
+            rates: (0.0, 0.0),
+            streaming: true,
+            page: 500,
+            unserved: HashSet::new(),
+            forbidden: HashSet::new(),
+            requests: Vec::new(),
+            struck: BTreeMap::new(),
+        };
+        let (changed, _) = watch::channel(100);
+        Model { state: Arc::new(Mutex::new(state)), changed: Arc::new(changed) }
+    }
+
+    // === What others do to the objects ===
+
+    /// Creates or replaces an object; its new version.
+    pub fn put(&self, id: &Id, object: Value) -> u64 {
+        self.change(|state| drop(state.history.put(id, object)))
+    }
+
+    /// Deletes an object; the version of the deletion.
+    pub fn delete(&self, id: &Id) -> u64 {
+        self.change(|state| drop(state.history.remove(id)))
+    }
+
+    /// Something happens to other kinds; the new version.
+    pub fn bump(&self) -> u64 {
+        self.change(|state| {
+            state.history.bump();
+        })
+    }
+
+    /// The objects of a resource as they are now.
+    pub fn objects(&self, resource: &str) -> Vec<(Id, Arc<Value>)> {
+        let state = self.lock();
+        let now = state.history.version;
+        state.history.at(resource, None, now).map(|(id, o)| (id.clone(), o)).collect()
+    }
+
+    /// The newest version.
+    pub fn version(&self) -> u64 {
+        self.lock().history.version
+    }
+
+    // === What happens to the server ===
+
+    /// Forgets all old versions: continue tokens and watches from before now expire.
+    pub fn compact(&self) {
+        let mut state = self.lock();
+        let now = state.history.version;
+        state.history.compacted = now;
+        state.window = now;
+    }
+
+    /// The next request (or frame) that this fits meets it.
+    pub fn script(&self, faults: impl IntoIterator<Item = Fault>) {
+        self.lock().script.extend(faults);
+        self.changed.send_modify(|_| {});
+    }
+
+    /// From now on, random faults strike this share of requests and of frames.
+    pub fn faults(&self, of_requests: f64, of_frames: f64) {
+        self.lock().rates = (of_requests, of_frames);
+    }
+
+    /// Whether it knows streaming lists.
+    pub fn set_streaming(&self, streaming: bool) {
+        self.lock().streaming = streaming;
+    }
+
+    /// The largest page it gives to a request with a limit.
+    pub fn set_page(&self, page: usize) {
+        self.lock().page = page;
+    }
+
+    /// Whether it serves a resource. A resource that is served no more loses its watches.
+    pub fn set_served(&self, resource: &str, served: bool) {
+        self.change(|state| {
+            if served {
+                state.unserved.remove(resource);
+            } else {
+                state.unserved.insert(resource.to_owned());
+            }
+        });
+    }
+
+    /// Whether the client may list and watch a resource.
+    pub fn set_allowed(&self, resource: &str, allowed: bool) {
+        let mut state = self.lock();
+        if allowed {
+            state.forbidden.remove(resource);
+        } else {
+            state.forbidden.insert(resource.to_owned());
+        }
+    }
+
+    /// All requests so far: method, path and query.
+    pub fn requests(&self) -> Vec<String> {
+        self.lock().requests.clone()
+    }
+
+    /// How often which fault has struck.
+    pub fn struck(&self) -> BTreeMap<String, u64> {
+        self.lock().struck.clone()
+    }
+
+    // === For the other files of the model ===
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Changes the state and wakes the watches.
+    pub(super) fn change(&self, change: impl FnOnce(&mut State)) -> u64 {
+        let version = {
+            let mut state = self.lock();
+            change(&mut state);
+            state.history.version
+        };
+        self.changed.send_modify(|at| *at = version);
+        version
+    }
+}
+
+impl State {
+    /// The fault that strikes now, out of `which`: the next scripted one if it fits, or a random
+    /// one at this rate.
+    pub(super) fn strike(&mut self, which: &[Fault], rate: f64) -> Option<Fault> {
+        // Scripted faults may carry other numbers than the table.
+        let fits = |fault: &Fault| {
+            let same = |other| std::mem::discriminant(fault) == std::mem::discriminant(other);
+            which.iter().any(same)
+        };
+        let fault = if self.script.front().is_some_and(fits) {
+            self.script.pop_front()
+        } else {
+            let strikes = rate > 0.0 && self.rng.f64() < rate;
+            strikes.then(|| which[self.rng.usize(..which.len())])
+        };
+        if let Some(fault) = fault {
+            let name = format!("{fault:?}").split('(').next().unwrap_or_default().to_owned();
+            *self.struck.entry(name).or_insert(0) += 1;
+        }
+        fault
+    }
+}
+
+impl tower::Service<Request<Body>> for Model {
+    type Response = Response<Answer>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Response<Answer>>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let model = self.clone();
+        Box::pin(async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+            super::request::answer(&model, &head, &body).await
+        })
+    }
+}

@@ -1,0 +1,265 @@
+//! One watch: its frames, and how it ends.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::fault::Fault;
+use super::history::Change;
+use super::list::torn;
+use super::request::{Ask, failure, respond, status};
+use super::server::{Answer, Model};
+
+/// As kube-apiserver: about once a minute.
+const BOOKMARKS: Duration = Duration::from_secs(60);
+
+pub(super) struct Watching {
+    model: Model,
+    ask: Ask,
+    changed: watch::Receiver<u64>,
+    /// Everything up to here was sent (or is in `queue`).
+    sent: u64,
+    queue: VecDeque<Bytes>,
+    /// A streaming list whose end bookmark is to come, once everything up to this was sent.
+    initial_until: Option<u64>,
+    end_bookmark_comes: bool,
+    next_bookmark: Instant,
+    ends_at: Instant,
+    then: Then,
+}
+
+/// What comes after the queue.
+#[derive(Clone, Copy, PartialEq)]
+enum Then {
+    More,
+    Silence,
+    End,
+    Break,
+}
+
+impl Watching {
+    pub(super) fn begin(model: &Model, ask: Ask, stale: bool) -> Response<Answer> {
+        let fault = {
+            let mut state = model.lock();
+            let rate = state.rates.0;
+            state.strike(&Fault::WATCH, rate)
+        };
+        let mut watching = match Watching::open(model, ask, stale) {
+            Ok(watching) => watching,
+            Err(fault) => return failure(fault),
+        };
+        match fault {
+            Some(Fault::NoEndBookmark) => watching.end_bookmark_comes = false,
+            Some(Fault::NoStreaming) if watching.initial_until.is_some() => {
+                return failure(Fault::NoStreaming);
+            }
+            Some(Fault::Close) => watching.then = Then::End,
+            Some(Fault::Replay) if watching.initial_until.is_none() => {
+                let mut state = model.lock();
+                let from = state.window.max(100).min(watching.sent);
+                watching.sent = state.rng.u64(from..=watching.sent);
+            }
+            _ => {}
+        }
+        let frames = futures::stream::unfold(watching, |mut watching| async {
+            let frame = watching.next().await?;
+            Some((frame.map(Frame::data), watching))
+        });
+        respond(200, StreamBody::new(frames).boxed_unsync())
+    }
+
+    fn open(model: &Model, ask: Ask, stale: bool) -> Result<Watching, Fault> {
+        let seconds = ask.get("timeoutSeconds").and_then(|s| s.parse().ok()).unwrap_or(1800);
+        let now = Instant::now();
+        let mut watching = Watching {
+            changed: model.subscribe(),
+            model: model.clone(),
+            sent: ask.version().unwrap_or(0),
+            ask,
+            queue: VecDeque::new(),
+            initial_until: None,
+            end_bookmark_comes: true,
+            next_bookmark: now + BOOKMARKS,
+            ends_at: now + Duration::from_secs(seconds),
+            then: Then::More,
+        };
+        if watching.ask.is("sendInitialEvents") {
+            watching.initial(stale)?;
+        } else if watching.sent < model.lock().window {
+            if model.lock().rng.bool() {
+                return Err(Fault::Gone);
+            }
+            watching.error(410, "Expired", "too old resource version");
+        }
+        Ok(watching)
+    }
+
+    /// A streaming list: first the objects, as of a version that may be older than the promised.
+    fn initial(&mut self, stale: bool) -> Result<(), Fault> {
+        let mut state = self.model.lock();
+        if !state.streaming {
+            return Err(Fault::NoStreaming);
+        }
+        let until = state.visible(&self.ask, stale)?;
+        let oldest = state.window.max(state.history.compacted).max(100).min(until);
+        let snapshot = if state.rng.bool() { until } else { state.rng.u64(oldest..=until) };
+        let objects: Vec<_> = state
+            .history
+            .at(&self.ask.resource, self.ask.namespace.as_deref(), snapshot)
+            .map(|(_, object)| object)
+            .collect();
+        drop(state);
+        for object in objects {
+            self.frame("ADDED", &object);
+        }
+        self.sent = snapshot;
+        self.initial_until = Some(until);
+        Ok(())
+    }
+
+    /// The next piece of the body.
+    async fn next(&mut self) -> Option<io::Result<Bytes>> {
+        loop {
+            if let Some(bytes) = self.queue.pop_front() {
+                return Some(Ok(bytes));
+            }
+            match self.then {
+                Then::More => {}
+                Then::Silence => std::future::pending().await,
+                Then::End => return None,
+                Then::Break => {
+                    self.then = Then::End;
+                    return Some(Err(io::ErrorKind::ConnectionReset.into()));
+                }
+            }
+            self.changed.mark_unchanged();
+            if self.fill() {
+                continue;
+            }
+            tokio::select! {
+                _ = self.changed.changed() => {}
+                () = tokio::time::sleep_until(self.next_bookmark) => self.bookmark(false),
+                () = tokio::time::sleep_until(self.ends_at) => self.then = Then::End,
+            }
+        }
+    }
+
+    /// Queues what has changed since; whether there was anything, or an end.
+    fn fill(&mut self) -> bool {
+        if self.model.lock().unserved.contains(&self.ask.resource) {
+            self.then = Then::End;
+            return true;
+        }
+        if self.scripted_fault() {
+            return true;
+        }
+        let changes = self.changes();
+        for change in &changes {
+            if self.random_fault(change.verb, &change.object) {
+                return true;
+            }
+            self.frame(change.verb, &change.object);
+            self.sent = change.version;
+        }
+        if let Some(until) = self.initial_until.take() {
+            self.sent = until;
+            if self.end_bookmark_comes {
+                self.bookmark(true);
+            } else {
+                // Its events go on, as of a cache that never finds itself fresh.
+                return !changes.is_empty();
+            }
+            return true;
+        }
+        !changes.is_empty()
+    }
+
+    /// What is to be sent.
+    fn changes(&self) -> Vec<Change> {
+        let state = self.model.lock();
+        let until = self.initial_until.unwrap_or(state.history.version);
+        let namespace = self.ask.namespace.as_deref();
+        state.history.changes(&self.ask.resource, namespace, self.sent, until)
+    }
+
+    fn scripted_fault(&mut self) -> bool {
+        let fault = self.model.lock().strike(&Fault::FRAME, 0.0);
+        fault.is_some_and(|fault| self.strike(fault, "MODIFIED", &Value::Null))
+    }
+
+    fn random_fault(&mut self, verb: &str, object: &Value) -> bool {
+        let mut state = self.model.lock();
+        let rate = state.rates.1;
+        let fault = state.strike(&Fault::FRAME, rate);
+        drop(state);
+        fault.is_some_and(|fault| self.strike(fault, verb, object))
+    }
+
+    /// Whether the fault ends the watch.
+    fn strike(&mut self, fault: Fault, verb: &str, object: &Value) -> bool {
+        match fault {
+            Fault::GoneInStream => self.error(410, "Expired", "too old resource version"),
+            Fault::TooManyInStream => self.error(429, "TooManyRequests", "too many requests"),
+            Fault::InternalInStream => self.error(500, "InternalError", "an internal error"),
+            Fault::Close => self.then = Then::End,
+            Fault::Silent => self.then = Then::Silence,
+            Fault::Cut => {
+                let line = line(verb, object);
+                let at = self.model.lock().rng.usize(..line.len());
+                self.queue.push_back(line.slice(..at));
+                self.then = Then::Break;
+            }
+            _ => {
+                self.frame(verb, object);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn error(&mut self, code: u16, reason: &str, message: &str) {
+        self.frame("ERROR", &status(code, reason, message));
+        self.then = Then::End;
+    }
+
+    fn bookmark(&mut self, ends_initial: bool) {
+        if !ends_initial && !self.changes().is_empty() {
+            // They come first, and the bookmark is still due.
+            return;
+        }
+        self.next_bookmark = Instant::now() + BOOKMARKS;
+        if !ends_initial && (!self.ask.is("allowWatchBookmarks") || !self.end_bookmark_comes) {
+            return;
+        }
+        if !ends_initial {
+            // Versions in between are other kinds'.
+            self.sent = self.model.version();
+        }
+        let version = self.sent;
+        let mut meta = json!({ "resourceVersion": version.to_string() });
+        if ends_initial {
+            meta["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
+        }
+        self.frame("BOOKMARK", &json!({ "kind": "Any", "apiVersion": "v1", "metadata": meta }));
+    }
+
+    fn frame(&mut self, verb: &str, object: &Value) {
+        let line = line(verb, object);
+        let pieces = torn(&mut self.model.lock().rng, &line);
+        self.queue.extend(pieces);
+    }
+}
+
+fn line(verb: &str, object: &Value) -> Bytes {
+    let mut line = json!({ "type": verb, "object": object }).to_string();
+    line.push('\n');
+    line.into()
+}
