@@ -1,0 +1,149 @@
+#!/usr/bin/env bash
+# Our Foo controller beside client-go's, controller-runtime's and kube-runtime's: the same work,
+# the same control plane (API server and etcd only), one after the other.
+#
+#   hack/bench.sh                  everything, under 20 minutes on 2 cores once it is built;
+#                                  writes the table and the plots of docs/PERFORMANCE.md
+#   hack/bench.sh --quick          small numbers, one run, under 5 minutes; prints the table
+#   hack/bench.sh build            builds the peers and stops
+#
+#   --only PARTS        some of: converge rate coldstart workers latency sample queue (commas)
+#   --contenders NAMES  some of: ours client-go controller-runtime kube-runtime (commas)
+#   --runs N            runs of each row of the table (default 3, with --quick 1)
+#   --workers N         workers of each contender (default 8)
+#   --report-only       measures nothing, writes the table from the last results
+#
+# With --only or --contenders the other results of the last run are kept, so that one part can
+# be measured again. Results are JSON files in target/bench/results (--quick: target/bench/quick).
+#
+# Needs cargo, Go 1.26 and what hack/controlplane.sh needs. The peers are built once, into
+# ${XDG_CACHE_HOME:-~/.cache}/workload-operator/bench. Do nothing else on the machine meanwhile.
+#
+# Environment: OURS (program to measure as `ours`; default: examples/foo.rs is built),
+# CONTROLPLANE (the script that starts one), CARGO_TARGET_DIR, XDG_CACHE_HOME, GOFLAGS, GOPROXY.
+# Exit status: 0 done, 1 failed, 2 wrong usage, 3 install or set something.
+set -euo pipefail
+
+HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=hack/lib/say.sh
+source "$HACK_DIR/lib/say.sh"
+readonly ROOT=${HACK_DIR%/*}
+readonly PEERS=$ROOT/benches/peers
+readonly OUT=$ROOT/target/bench
+readonly CONTROLPLANE=${CONTROLPLANE:-$HACK_DIR/controlplane.sh}
+
+main() {
+  local command=run quick='' rest=()
+  while (($# > 0)); do
+    case $1 in
+      build) command=build ;;
+      help | -h | --help) usage && return ;;
+      --quick) quick=yes ;;
+      --report-only) rest+=(-report-only) ;;
+      --only | --contenders | --runs | --workers)
+        [[ -n ${2:-} ]] || die 2 "$1 needs a value"
+        rest+=("-${1#--}" "$2")
+        shift
+        ;;
+      *) die 2 "unknown option '$1'; see hack/bench.sh --help" ;;
+    esac
+    shift
+  done
+  [[ -r /proc/self/stat ]] || die 3 "needs Linux: CPU time and memory are read from /proc"
+  build_peers
+  [[ $command == run ]] || return 0
+  build_ours
+  build_our_queue
+  "$CONTROLPLANE" build >/dev/null
+  measure "$quick" "${rest[@]}"
+}
+
+usage() { sed -n '2,/^set -euo/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
+
+# ---- building ------------------------------------------------------------------------------
+
+build_peers() {
+  local cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}} key tool
+  [[ -n $cache ]] || die 3 "neither HOME nor XDG_CACHE_HOME is set; set XDG_CACHE_HOME to a folder for the built peers"
+  [[ $cache == /* ]] || cache=$PWD/$cache
+  for tool in go cargo flock sha256sum; do
+    type -P "$tool" >/dev/null || die 3 "'$tool' is missing"
+  done
+  # Everything that decides what the programs are: sources, locked versions, compilers.
+  key=$(cd "$PEERS" && { uname -sm; go env GOVERSION; cargo --version; find . -type f \
+    ! -path '*/target/*' ! -name '*.md' -print0 | sort -z | xargs -0 sha256sum; } | sha256sum)
+  BINS=$cache/workload-operator/bench/${key:0:12}
+  [[ ! -e $BINS/complete ]] || return 0
+
+  say "building the peers; the first time this takes several minutes"
+  mkdir -p "$BINS"
+  exec {lock}<"$BINS"
+  flock "$lock"
+  go_build client-go ./client-go
+  go_build controller-runtime ./controller-runtime
+  go_build sample-controller k8s.io/sample-controller
+  go_build measure ./measure
+  say "  queues.test"
+  in_peers test -c -o "$BINS/queues.test" ./queues
+  cp -f "$(in_peers list -m -f '{{.Dir}}' k8s.io/sample-controller)/artifacts/examples/crd-status-subresource.yaml" "$BINS/foo-crd.yaml"
+  say "  kube-runtime"
+  (cd "$PEERS/kube-runtime" && cargo build --quiet --release --locked \
+    --target-dir "$cache/workload-operator/bench/kube-runtime-target")
+  install "$cache/workload-operator/bench/kube-runtime-target/release/kube-runtime-peer" "$BINS/kube-runtime"
+  : >"$BINS/complete"
+  exec {lock}<&-
+}
+
+go_build() {
+  say "  $1"
+  in_peers build -trimpath -ldflags '-s -w' -o "$BINS/$1" "$2"
+}
+
+in_peers() {
+  local verb=$1
+  shift
+  if [[ $verb != list ]]; then set -- -mod=readonly "$@"; fi
+  (cd "$PEERS" && CGO_ENABLED=0 GO111MODULE=on GOWORK=off GOOS='' GOARCH='' exec go "$verb" "$@")
+}
+
+# Sets OURS. Without the example there are only the peers to measure.
+build_ours() {
+  [[ -z ${OURS:-} ]] || return 0
+  OURS=${CARGO_TARGET_DIR:-$ROOT/target}/release/examples/foo
+  if [[ -e $ROOT/examples/foo.rs ]]; then
+    say "building examples/foo.rs"
+    (cd "$ROOT" && cargo build --quiet --release --example foo)
+  fi
+}
+
+# Sets OUR_QUEUE.
+build_our_queue() {
+  OUR_QUEUE=
+  [[ -e $ROOT/benches/workqueue.rs ]] || return 0
+  say "building benches/workqueue.rs"
+  OUR_QUEUE=$(cd "$ROOT" && cargo bench --quiet --no-run --bench workqueue --message-format=json |
+    sed -n 's/.*"name":"workqueue".*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
+}
+
+# ---- measuring -----------------------------------------------------------------------------
+
+measure() {
+  local quick=$1 out=$OUT document=$ROOT/docs/PERFORMANCE.md
+  shift
+  if [[ -n $quick ]]; then
+    out=$OUT/quick document=
+    set -- -quick "$@"
+  fi
+  mkdir -p "$out"
+  "$BINS/measure" -bin "$BINS" -ours "$OURS" -our-queue "$OUR_QUEUE" -crd "$BINS/foo-crd.yaml" -controlplane "$CONTROLPLANE" \
+    -out "$out" -document "$document" -revision "$(revision)" "$@"
+}
+
+revision() {
+  local dirty=
+  git -C "$ROOT" diff --quiet HEAD -- src examples Cargo.toml Cargo.lock 2>/dev/null || dirty=" with changes"
+  printf 'revision %s%s' "$(git -C "$ROOT" rev-parse --short=9 HEAD 2>/dev/null || echo unknown)" "$dirty"
+}
+
+main "$@"
+exit
