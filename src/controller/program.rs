@@ -1,10 +1,11 @@
 //! Informers, controllers and what they need beside them, run as one.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::{BoxFuture, Shared, join_all};
+use futures::future::{BoxFuture, join_all, select_all};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -13,14 +14,16 @@ use crate::informer::Informer;
 use crate::object::Resource;
 use crate::shutdown::Shutdown;
 
-/// What is not a controller gets so long to end, each group after the other.
-const LAST_STEPS: Duration = Duration::from_secs(5);
+/// What is not a controller gets so long to end, each after the other.
+const LAST_STEPS: Duration = Duration::from_secs(3);
 
 /// Runs informers, controllers and what they need beside them as one.
 ///
-/// - No pass begins before every informer knows its whole first list.
-/// - Shutdown ends it in order: controllers drain ([`Options::drain`](super::Options::drain)), what
-///   runs beside them ends when it has sent what they had to say, informers last.
+/// - No pass begins before the informers know their whole first lists: all of them, or those that
+///   [`Program::controller_after`] waits for.
+/// - Shutdown ends it in order: controllers drain ([`Options::drain`](super::Options::drain)); what
+///   runs beside them ends, one after the other as they were added; informers; what is around all
+///   of it.
 /// - None of it may end before: what dies takes the rest with it, in the same order, and is the
 ///   error. A process that is restarted is better than one that is deaf.
 ///
@@ -39,9 +42,10 @@ const LAST_STEPS: Duration = Duration::from_secs(5);
 pub struct Program {
     informers: Vec<Task>,
     beside: Vec<Task>,
-    controllers: Vec<(&'static str, Work)>,
+    around: Vec<Task>,
+    controllers: Vec<(&'static str, Option<Ready>, Work)>,
     /// One for each of `informers`.
-    synced: Vec<BoxFuture<'static, ()>>,
+    synced: Vec<Ready>,
 }
 
 /// A task of a [`Program`] ended before the shutdown.
@@ -58,10 +62,14 @@ pub struct Died {
 type Task = (String, Box<dyn FnOnce(Shutdown) -> BoxFuture<'static, Result<(), String>> + Send>);
 /// What works once it is ready, until it is asked to stop.
 type Work = Box<dyn FnOnce(Ready, Shutdown) -> BoxFuture<'static, ()> + Send>;
-/// All informers are synced.
-type Ready = Shared<BoxFuture<'static, ()>>;
-/// Tasks that run, and how they end.
-type Running = JoinSet<Died>;
+/// Returns when work may begin.
+type Ready = BoxFuture<'static, ()>;
+
+/// Tasks that run, and end together when `stop` is requested.
+struct Stage {
+    running: JoinSet<(String, Result<(), String>)>,
+    stop: Shutdown,
+}
 
 // === impl Program ===
 
@@ -73,16 +81,30 @@ impl Program {
 
     /// Runs this informer, too.
     pub fn informer<V: Resource>(mut self, informer: &Informer<V>) -> Program {
-        let (run, synced) = (informer.clone(), informer.clone());
-        self.synced.push(async move { synced.synced().await }.boxed());
-        let task = |stop| async move { run.run(stop).await.map_err(|e| e.to_string()) }.boxed();
+        self.synced.push(informer.synced().boxed());
+        let informer = informer.clone();
+        let task = |stop| async move { informer.run(stop).await.map_err(|e| e.to_string()) };
         let name = format!("the informer of {}", V::KIND.resource());
-        self.informers.push((name, Box::new(task)));
+        self.informers.push((name, Box::new(|stop| task(stop).boxed())));
         self
     }
 
-    /// Runs this controller, too.
-    pub fn controller<R: Reconciler>(mut self, controller: Controller<R>) -> Program {
+    /// Runs this controller, too, once all informers are synced.
+    pub fn controller<R: Reconciler>(self, controller: Controller<R>) -> Program {
+        self.add(controller, None)
+    }
+
+    /// Runs this controller, too, once `ready` returns. One that waits for what it reads, and for
+    /// no more, works while another's kind may not be listed.
+    pub fn controller_after<R: Reconciler>(
+        self,
+        ready: impl Future<Output = ()> + Send + 'static,
+        controller: Controller<R>,
+    ) -> Program {
+        self.add(controller, Some(ready.boxed()))
+    }
+
+    fn add<R: Reconciler>(mut self, controller: Controller<R>, ready: Option<Ready>) -> Program {
         let name = controller.name();
         let work = |ready, stop: Shutdown| {
             async move {
@@ -93,7 +115,7 @@ impl Program {
             }
             .boxed()
         };
-        self.controllers.push((name, Box::new(work)));
+        self.controllers.push((name, ready, Box::new(work)));
         self
     }
 
@@ -107,8 +129,21 @@ impl Program {
     where
         T: Future<Output = ()> + Send + 'static,
     {
-        let task = |stop| task(stop).map(Ok).boxed();
-        self.beside.push((name.into(), Box::new(task)));
+        self.beside.push((name.into(), Box::new(|stop| task(stop).map(Ok).boxed())));
+        self
+    }
+
+    /// Runs `task`, too, until all else has ended: a server that shows how it ends. As for
+    /// [`Program::beside`], it may not end before it is asked to.
+    pub fn around<T>(
+        mut self,
+        name: impl Into<String>,
+        task: impl FnOnce(Shutdown) -> T + Send + 'static,
+    ) -> Program
+    where
+        T: Future<Output = ()> + Send + 'static,
+    {
+        self.around.push((name.into(), Box::new(|stop| task(stop).map(Ok).boxed())));
         self
     }
 
@@ -117,36 +152,29 @@ impl Program {
     /// # Errors
     /// When a task died. `shutdown` is then requested, and everything has ended, too.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), Died> {
-        let (stop_informers, stop_beside) = (Shutdown::manual(), Shutdown::manual());
-        let synced = join_all(self.synced);
-        let ready: Ready = async move {
-            synced.await;
-            tracing::info!("Ready to work: all informers are synced");
-        }
-        .boxed()
-        .shared();
-        let controllers = self.controllers.into_iter().map(|(name, work)| -> Task {
-            let ready = ready.clone();
+        let all_synced = join_all(self.synced).map(drop).shared();
+        let controllers = self.controllers.into_iter().map(|(name, ready, work)| -> Task {
+            let ready = ready.unwrap_or_else(|| all_synced.clone().boxed());
             let task = |stop| work(ready, stop).map(Ok).boxed();
             (format!("the controller of {name}"), Box::new(task))
         });
-        let mut informers = start(self.informers, &stop_informers);
-        let mut beside = start(self.beside, &stop_beside);
-        let mut controllers = start(controllers, &shutdown);
+        let mut controllers = Stage::start(controllers, shutdown.clone());
+        let mut others: Vec<Stage> =
+            self.beside.into_iter().map(|task| Stage::start([task], Shutdown::manual())).collect();
+        others.push(Stage::start(self.informers, Shutdown::manual()));
+        others.push(Stage::start(self.around, Shutdown::manual()));
+
         let outcome = tokio::select! {
             // First: an idle controller ends as soon as it is asked to, and has not died then.
             biased;
             () = shutdown.requested() => Ok(()),
-            Some(died) = next(&mut informers) => Err(died),
-            Some(died) = next(&mut beside) => Err(died),
-            Some(died) = next(&mut controllers) => Err(died),
+            died = controllers.died() => Err(died),
+            (died, ..) = select_all(others.iter_mut().map(|stage| stage.died().boxed())) => Err(died),
+            never = announce(all_synced) => match never {},
         };
-        shutdown.request();
-        while next(&mut controllers).await.is_some() {}
-        for (stop, mut tasks) in [(stop_beside, beside), (stop_informers, informers)] {
-            stop.request();
-            let ended = timeout(LAST_STEPS, async { while next(&mut tasks).await.is_some() {} });
-            if ended.await.is_err() {
+        controllers.end().await;
+        for mut stage in others {
+            if timeout(LAST_STEPS, stage.end()).await.is_err() {
                 tracing::warn!("Not everything ended in {LAST_STEPS:?}");
             }
         }
@@ -161,31 +189,51 @@ impl fmt::Debug for Program {
     }
 }
 
-fn start(tasks: impl IntoIterator<Item = Task>, stop: &Shutdown) -> Running {
-    let mut running = Running::new();
-    for (name, task) in tasks {
-        let ended = tokio::spawn(task(stop.clone()));
-        running.spawn(async move {
-            let why = match ended.await {
-                Ok(Ok(())) => "it ended".to_owned(),
-                Ok(Err(why)) => why,
-                Err(panic) => panic.to_string(),
-            };
-            Died { name, why }
-        });
-    }
-    running
+/// Says once that all there is to be known is known.
+async fn announce(all_synced: impl Future<Output = ()>) -> Infallible {
+    all_synced.await;
+    tracing::info!("Ready to work: all informers are synced");
+    std::future::pending().await
 }
 
-/// The next of the tasks that ends; none if there are none left.
-async fn next(running: &mut Running) -> Option<Died> {
-    let ended = running.join_next().await?;
-    Some(ended.unwrap_or_else(|e| Died { name: "a task".to_owned(), why: e.to_string() }))
+// === impl Stage ===
+
+impl Stage {
+    fn start(tasks: impl IntoIterator<Item = Task>, stop: Shutdown) -> Stage {
+        let mut running = JoinSet::new();
+        for (name, task) in tasks {
+            let ended = tokio::spawn(task(stop.clone()));
+            running.spawn(async move {
+                // A panic is told with the name of the task it was in.
+                let outcome = ended.await.unwrap_or_else(|panic| Err(panic.to_string()));
+                (name, outcome)
+            });
+        }
+        Stage { running, stop }
+    }
+
+    /// Returns when one of them has ended, which none may: how.
+    async fn died(&mut self) -> Died {
+        let Some(ended) = self.running.join_next().await else {
+            return std::future::pending().await;
+        };
+        let (name, outcome) = ended.unwrap_or_else(|e| ("a task".to_owned(), Err(e.to_string())));
+        Died { name, why: outcome.err().unwrap_or_else(|| "it ended".to_owned()) }
+    }
+
+    /// Asks all to end, and returns when they have.
+    async fn end(&mut self) {
+        self.stop.request();
+        while let Some(ended) = self.running.join_next().await {
+            if let Ok((name, Err(why))) = ended {
+                tracing::warn!(task = name, why, "A task ended badly");
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
     use std::sync::Arc;
 
     use parking_lot::Mutex;
@@ -226,6 +274,46 @@ mod tests {
         });
         program.run(shutdown).await.unwrap();
         assert_eq!(*told.lock(), ["pass", "sink"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_beside_ends_in_the_order_it_was_added_and_what_is_around_ends_last() {
+        let (shutdown, ended) = (Shutdown::manual(), Arc::new(Mutex::new(Vec::new())));
+        // The first takes longest: none is asked before the one before it has ended.
+        let task = |name, seconds| {
+            let ended = Arc::clone(&ended);
+            move |stop: Shutdown| async move {
+                stop.requested().await;
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+                ended.lock().push(name);
+            }
+        };
+        let program = Program::new()
+            .around("a server", task("server", 0))
+            .beside("a sink", task("sink", 2))
+            .beside("an election", task("election", 1));
+        shutdown.request();
+        program.run(shutdown).await.unwrap();
+        assert_eq!(*ended.lock(), ["sink", "election", "server"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_controller_with_a_condition_of_its_own_begins_when_that_is_met() {
+        let (shutdown, told) = (Shutdown::manual(), Arc::default());
+        let slow = Slow(shutdown.clone(), Arc::clone(&told));
+        let controller = Controller::new("slow", slow, Options::default());
+        controller.handle().queue().add(ObjectKey::new("ns", "a"));
+        let (met, condition) = tokio::sync::oneshot::channel::<()>();
+        let (ready, begun) = (condition.map(drop), Arc::clone(&told));
+        let program = Program::new().controller_after(ready, controller);
+        let program = program.beside("a clock", |stop| async move {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            begun.lock().push("met");
+            met.send(()).unwrap();
+            stop.requested().await;
+        });
+        program.run(shutdown).await.unwrap();
+        assert_eq!(*told.lock(), ["met", "pass"]);
     }
 
     #[tokio::test(start_paused = true)]

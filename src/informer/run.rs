@@ -183,9 +183,12 @@ impl<V: Resource> Informer<V> {
     }
 
     /// Returns when [`Informer::has_synced`], or never if the informer ends before.
-    pub async fn synced(&self) {
-        if self.0.unsynced.clone().wait_for(|left| *left == 0).await.is_err() {
-            std::future::pending::<()>().await;
+    pub fn synced(&self) -> impl Future<Output = ()> + Send + use<V> {
+        let mut unsynced = self.0.unsynced.clone();
+        async move {
+            if unsynced.wait_for(|left| *left == 0).await.is_err() {
+                std::future::pending::<()>().await;
+            }
         }
     }
 

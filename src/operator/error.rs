@@ -1,6 +1,7 @@
 //! Why the operator did not run, or stopped.
 
 use crate::client;
+use crate::controller::Died;
 use crate::leader_election::ConfigError;
 use crate::metrics::TlsError;
 
@@ -42,11 +43,6 @@ pub enum Error {
     #[error("cannot print: {0}")]
     Print(#[source] std::io::Error),
     /// A task that everything leans on died.
-    #[error("{name} died: {why}")]
-    Died {
-        /// Which.
-        name: String,
-        /// How.
-        why: String,
-    },
+    #[error(transparent)]
+    Died(#[from] Died),
 }

@@ -19,7 +19,6 @@ mod logs;
 mod crds;
 mod run;
 mod leading;
-mod tasks;
 mod servers;
 mod wiring;
 // Beside running it.

@@ -5,41 +5,38 @@ use std::sync::Arc;
 
 use super::args::RunArgs;
 use super::error::Error;
-use super::tasks::Tasks;
 use crate::client::Client;
 use crate::informer::Informer;
 use crate::leader_election::{Leadership, Phase};
 use crate::metrics::{Checks, Guard, Limits, Metrics, Open, Reviews, Routes, Server, Tls};
 use crate::object::Resource;
 use crate::reflector::State;
-use crate::shutdown::Shutdown;
 
-/// Starts the servers that were asked for, each on its address; both on one if that is the same.
-/// They run until `stop`.
-pub(super) async fn start(
+/// Binds the servers that were asked for, each to its address; both to one if that is the same.
+pub(super) async fn bind(
     args: &RunArgs,
     client: &Client,
-    (metrics, ready): (Arc<Metrics>, Checks),
-    tasks: &mut Tasks,
-    stop: &Shutdown,
-) -> Result<(), Error> {
+    metrics: &Arc<Metrics>,
+    ready: &Checks,
+) -> Result<Vec<(String, Server)>, Error> {
     let (scraped, probed) = (args.metrics_bind_address.0, args.health_probe_bind_address.0);
     let health = Checks::default();
     health.add("ping", || Ok(String::new()));
     let tls = tls(args)?;
     let guard: Arc<dyn Guard> =
         if tls.is_some() { Arc::new(Reviews::new(client.clone())) } else { Arc::new(Open) };
-    let mut metrics = Routes { metrics: Some((metrics, guard)), ..Routes::default() };
-    let probes = Routes { health: Some(health), ready: Some(ready), metrics: None };
+    let mut metrics = Routes { metrics: Some((metrics.clone(), guard)), ..Routes::default() };
+    let probes = Routes { health: Some(health), ready: Some(ready.clone()), metrics: None };
+    let mut servers = Vec::new();
     if scraped.is_some() && scraped == probed && scraped.is_some_and(|at| at.port() != 0) {
         (metrics.health, metrics.ready) = (probes.health, probes.ready);
     } else if let Some(address) = probed {
-        serve("health", address, probes, None, tasks, stop).await?;
+        servers.push(listen("health", address, probes, None).await?);
     }
     if let Some(address) = scraped {
-        serve("metrics", address, metrics, tls, tasks, stop).await?;
+        servers.push(listen("metrics", address, metrics, tls).await?);
     }
-    Ok(())
+    Ok(servers)
 }
 
 fn tls(args: &RunArgs) -> Result<Option<Tls>, Error> {
@@ -49,14 +46,13 @@ fn tls(args: &RunArgs) -> Result<Option<Tls>, Error> {
     }
 }
 
-async fn serve(
+/// The server and its name for people.
+async fn listen(
     what: &'static str,
     address: SocketAddr,
     routes: Routes,
     tls: Option<Tls>,
-    tasks: &mut Tasks,
-    stop: &Shutdown,
-) -> Result<(), Error> {
+) -> Result<(String, Server), Error> {
     let refused = |source| Error::Listen { what, address, source };
     let mut server = Server::bind(address, routes, Limits::default()).await.map_err(refused)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
@@ -65,12 +61,7 @@ async fn serve(
     }
     let address = server.address().map_err(refused)?;
     tracing::info!("Serving {what} on {scheme}://{address}");
-    let stop = stop.requested();
-    tasks.start(format!("the {what} server"), async move {
-        server.run(stop).await;
-        Ok(())
-    });
-    Ok(())
+    Ok((format!("the {what} server"), server))
 }
 
 /// Ready is who knows what there is: an informer that is not live is named, with the reason.

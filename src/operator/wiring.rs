@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use futures::future::join;
+
 use super::args::{ControllerName, RunArgs};
 use super::leading::WhileLeading;
 use super::servers;
-use super::tasks::Tasks;
 use crate::client::Client;
-use crate::controller::{Controller, Options, Reconciler, enqueue};
+use crate::controller::{Controller, Options, Program, Reconciler, enqueue};
 use crate::events::Recorder;
 use crate::informer::{self, Informer};
 use crate::leader_election::{Leadership, Phase};
@@ -18,83 +19,48 @@ use crate::reconcilers::generic_daemon::{self, GenericDaemon, GenericDaemonRecon
 use crate::reconcilers::memcached::{self, Memcached, MemcachedReconciler};
 use crate::reconcilers::workload::{DaemonSet, Deployment};
 use crate::reconcilers::{Hands, Pod, Service, Settings, freed_name};
-use crate::shutdown::Shutdown;
 use crate::workqueue::WorkQueue;
 
 /// What all controllers are made of.
-pub(super) struct Parts {
-    pub(super) args: Arc<RunArgs>,
+pub(super) struct Wiring {
+    pub(super) args: RunArgs,
     /// Reads and writes of reconcilers; every write asks for leadership.
     pub(super) client: Client,
     pub(super) recorder: Recorder,
     pub(super) leadership: Option<Leadership>,
-    /// Asked for by a signal.
-    pub(super) shutdown: Shutdown,
     pub(super) metrics: Arc<Metrics>,
     /// What readiness asks.
     pub(super) ready: Checks,
-    /// Ends the informers, when nobody needs them any more.
-    pub(super) stop_informers: Shutdown,
-    /// Controllers: they end by themselves after `shutdown`.
-    pub(super) controllers: Tasks,
-    /// Informers: they end after `stop_informers`.
-    pub(super) informers: Tasks,
-    /// One for each informer.
-    pub(super) synced: Vec<tokio::task::JoinHandle<()>>,
 }
 
-impl Parts {
-    pub(super) fn new(
-        args: RunArgs,
-        client: Client,
-        recorder: Recorder,
-        leadership: Option<Leadership>,
-        shutdown: Shutdown,
-        metrics: Arc<Metrics>,
-        ready: Checks,
-    ) -> Parts {
-        Parts {
-            args: Arc::new(args),
-            client,
-            recorder,
-            leadership,
-            shutdown,
-            metrics,
-            ready,
-            stop_informers: Shutdown::manual(),
-            controllers: Tasks::default(),
-            informers: Tasks::default(),
-            synced: Vec::new(),
-        }
-    }
-
-    /// Wires up the controllers that were asked for.
-    pub(super) fn wire(&mut self) {
+impl Wiring {
+    /// Adds the controllers that were asked for, and the informers they read.
+    pub(super) fn connect(&self, mut program: Program) -> Program {
         let wanted = |name| self.args.controllers.contains(&name);
-        let (memcached, daemon, app) = (
-            wanted(ControllerName::Memcached),
-            wanted(ControllerName::GenericDaemon),
-            wanted(ControllerName::App),
-        );
-        let deployments = (memcached || app).then(|| self.informer::<Deployment>());
-        let services = (memcached || app).then(|| self.informer::<Service>());
-        if let (Some(deployments), Some(services)) = (&deployments, &services) {
+        let (memcached, app) = (wanted(ControllerName::Memcached), wanted(ControllerName::App));
+        if memcached || app {
+            // One copy of each for both kinds.
+            let (deployments, services) = (self.informer(), self.informer());
             if memcached {
-                self.memcached(deployments, services);
+                program = self.memcached(program, &deployments, &services);
             }
             if app {
-                self.app(deployments, services);
+                program = self.app(program, &deployments, &services);
             }
+            program = self.run(self.run(program, &deployments), &services);
         }
-        if daemon {
-            self.generic_daemon();
+        if wanted(ControllerName::GenericDaemon) {
+            program = self.generic_daemon(program);
         }
-        // Handlers first, so that none is late.
-        deployments.into_iter().for_each(|informer| self.run_informer(informer));
-        services.into_iter().for_each(|informer| self.run_informer(informer));
+        program
     }
 
-    fn memcached(&mut self, deployments: &Informer<Deployment>, services: &Informer<Service>) {
+    fn memcached(
+        &self,
+        program: Program,
+        deployments: &Informer<Deployment>,
+        services: &Informer<Service>,
+    ) -> Program {
         let memcacheds = self.informer::<Memcached>();
         let pods = self
             .informer_builder::<Pod>()
@@ -117,14 +83,13 @@ impl Parts {
         own(deployments, &queue, Memcached::KIND);
         own(services, &queue, Memcached::KIND);
         pods.handle(enqueue::for_mapped(queue, |pod: &Pod| pod.memcached().into_iter().collect()));
-        let ready =
-            synced4(memcacheds.clone(), deployments.clone(), services.clone(), pods.clone());
-        self.run_controller("memcached", controller, ready);
-        self.run_informer(memcacheds);
-        self.run_informer(pods);
+        let children = join(deployments.synced(), services.synced());
+        let synced = join(join(memcacheds.synced(), pods.synced()), children);
+        let program = program.controller_after(self.leading_after(synced), controller);
+        self.run(self.run(program, &memcacheds), &pods)
     }
 
-    fn generic_daemon(&mut self) {
+    fn generic_daemon(&self, program: Program) -> Program {
         let (daemons, daemon_sets) =
             (self.informer::<GenericDaemon>(), self.informer::<DaemonSet>());
         let stores =
@@ -134,17 +99,17 @@ impl Parts {
         let queue = controller.handle().queue().clone();
         daemons.handle(enqueue::for_object(queue.clone()));
         own(&daemon_sets, &queue, GenericDaemon::KIND);
-        let (mine, children) = (daemons.clone(), daemon_sets.clone());
-        let ready = async move {
-            mine.synced().await;
-            children.synced().await;
-        };
-        self.run_controller("genericdaemon", controller, ready);
-        self.run_informer(daemons);
-        self.run_informer(daemon_sets);
+        let synced = join(daemons.synced(), daemon_sets.synced());
+        let program = program.controller_after(self.leading_after(synced), controller);
+        self.run(self.run(program, &daemons), &daemon_sets)
     }
 
-    fn app(&mut self, deployments: &Informer<Deployment>, services: &Informer<Service>) {
+    fn app(
+        &self,
+        program: Program,
+        deployments: &Informer<Deployment>,
+        services: &Informer<Service>,
+    ) -> Program {
         let apps = self.informer::<App>();
         let stores = app::Stores {
             apps: apps.store(),
@@ -157,14 +122,9 @@ impl Parts {
         apps.handle(enqueue::for_object(queue.clone()));
         own(deployments, &queue, App::KIND);
         own(services, &queue, App::KIND);
-        let (mine, first, second) = (apps.clone(), deployments.clone(), services.clone());
-        let ready = async move {
-            mine.synced().await;
-            first.synced().await;
-            second.synced().await;
-        };
-        self.run_controller("app", controller, ready);
-        self.run_informer(apps);
+        let synced = join(apps.synced(), join(deployments.synced(), services.synced()));
+        let program = program.controller_after(self.leading_after(synced), controller);
+        self.run(program, &apps)
     }
 
     fn informer<V: Resource>(&self) -> Informer<V> {
@@ -203,38 +163,24 @@ impl Parts {
         controller
     }
 
-    fn run_informer<V: Resource>(&mut self, informer: Informer<V>) {
-        self.metrics.watch_informer(&informer);
-        servers::check_informer(&self.ready, &informer);
-        let (stop, waiting) = (self.stop_informers.clone(), informer.clone());
-        self.synced.push(tokio::spawn(async move { waiting.synced().await }));
-        self.informers.start(format!("the informer of {}", V::KIND.resource()), async move {
-            informer.run(stop).await.map_err(|error| error.to_string())
-        });
+    fn run<V: Resource>(&self, program: Program, informer: &Informer<V>) -> Program {
+        self.metrics.watch_informer(informer);
+        servers::check_informer(&self.ready, informer);
+        program.informer(informer)
     }
 
-    /// Runs a controller once what it reads is known and this process leads for the first time.
-    fn run_controller<R: Reconciler>(
-        &mut self,
-        name: &'static str,
-        controller: Controller<R>,
-        ready: impl Future<Output = ()> + Send + 'static,
-    ) {
-        let (shutdown, leadership) = (self.shutdown.clone(), self.leadership.clone());
-        self.controllers.start(format!("the controller of {name}"), async move {
-            let begin = async {
-                ready.await;
-                if let Some(leadership) = leadership {
-                    leadership.reached(Phase::Leading).await;
-                }
-            };
-            tokio::select! {
-                () = shutdown.requested() => return Ok(()),
-                () = begin => {}
+    /// Returns when what a controller reads is known and this process leads for the first time.
+    fn leading_after<F: Future + Send>(
+        &self,
+        synced: F,
+    ) -> impl Future<Output = ()> + Send + use<F> {
+        let leadership = self.leadership.clone();
+        async move {
+            synced.await;
+            if let Some(leadership) = leadership {
+                leadership.reached(Phase::Leading).await;
             }
-            controller.run(shutdown.requested()).await;
-            Ok(())
-        });
+        }
     }
 }
 
@@ -247,16 +193,4 @@ fn own<V: Resource>(children: &Informer<V>, queue: &WorkQueue<ObjectKey>, kind: 
             queue.add(key.clone());
         }
     });
-}
-
-async fn synced4<A: Resource, B: Resource, C: Resource, D: Resource>(
-    a: Informer<A>,
-    b: Informer<B>,
-    c: Informer<C>,
-    d: Informer<D>,
-) {
-    a.synced().await;
-    b.synced().await;
-    c.synced().await;
-    d.synced().await;
 }

@@ -1,10 +1,11 @@
 //! What the running operator shows over HTTP.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 use crate::operator_process::OperatorProcess;
 use crate::world::{MEMCACHED, MEMCACHED_IMAGE, ROLE_BINDING, World, has_condition};
