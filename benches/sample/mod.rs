@@ -12,7 +12,7 @@ use kube::client::Body;
 use serde::Deserialize;
 use tower::service_fn;
 use workload_operator::client::{Client, Options};
-use workload_operator::object::{Keep, Kind, Labels, Meta, Object, Resource, Text};
+use workload_operator::object::{Keep, Kind, Labels, Meta, Text};
 
 /// Keeps what a controller compares: the labels, no annotation.
 #[derive(Debug)]
@@ -73,22 +73,7 @@ struct Status {
     available_replicas: i32,
 }
 
-impl Object for Deployment {
-    type Keep = Kept;
-    fn meta(&self) -> &Meta<Kept> {
-        &self.metadata
-    }
-}
-
-impl Resource for Deployment {
-    const KIND: Kind = Kind {
-        group: "apps",
-        version: "v1",
-        kind: "Deployment",
-        plural: "deployments",
-        namespaced: true,
-    };
-}
+workload_operator::view!(Deployment { metadata: Meta<Kept> }: Kind::namespaced("apps", "v1", "Deployment", "deployments"));
 
 /// The JSON of the `i`th Deployment, as kube-apiserver 1.36 sends one that sample-controller made:
 /// two managers, conditions, everything defaulted.

@@ -1,6 +1,8 @@
 //! What commands of a person ask: any kind, as JSON, and nothing that stays.
 
-use serde_json::Value;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use super::Error;
 use super::call::{Client, JSON, decode, request};
@@ -11,7 +13,7 @@ use crate::object::{Kind, ObjectKey};
 /// So many objects are asked for at a time: their JSON is held as a whole.
 const PAGE: u32 = 100;
 /// What the observer is told of a path that belongs to no kind.
-const NO_KIND: Kind = Kind { group: "", version: "", kind: "", plural: "", namespaced: false };
+const NO_KIND: Kind = Kind::cluster_scoped("", "", "", "");
 
 // === impl Client ===
 
@@ -55,14 +57,19 @@ impl Client {
         }
     }
 
-    /// Posts a review (`SelfSubjectAccessReview` and the like) and returns its answer. It asks no
-    /// gate: nothing is stored.
+    /// Posts a review (`SelfSubjectAccessReview` and the like) with this `spec` and returns its
+    /// `status`. It asks no gate: nothing is stored.
     ///
     /// # Errors
     /// All that can go wrong with a call.
-    pub async fn review(&self, kind: &Kind, body: &Value) -> Result<Value, Error> {
-        let url = Url::collection(kind, None)?;
-        self.post(kind, url, body).await
+    pub async fn review<S: DeserializeOwned>(&self, kind: &Kind, spec: &Value) -> Result<S, Error> {
+        #[derive(Deserialize)]
+        struct Review<S> {
+            status: S,
+        }
+        let body = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "spec": spec});
+        let review: Review<S> = self.post(kind, Url::collection(kind, None)?, &body).await?;
+        Ok(review.status)
     }
 
     /// What the API server would answer to a create: a dry run, with all of its validation and
@@ -82,7 +89,12 @@ impl Client {
         self.post(kind, url, body).await
     }
 
-    async fn post(&self, kind: &Kind, url: Url, body: &Value) -> Result<Value, Error> {
+    async fn post<T: DeserializeOwned>(
+        &self,
+        kind: &Kind,
+        url: Url,
+        body: &Value,
+    ) -> Result<T, Error> {
         let request = request("POST", url)?.body(JSON, body.to_string().into_bytes());
         decode(&self.call("create", kind, request).await?)
     }

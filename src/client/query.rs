@@ -136,8 +136,7 @@ mod tests {
 
     use super::*;
 
-    const PODS: Kind =
-        Kind { group: "", version: "v1", kind: "Pod", plural: "pods", namespaced: true };
+    const PODS: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 
     fn listed(page: &Page) -> String {
         Url::list(&PODS, &Scope::default(), page).unwrap().into_string()

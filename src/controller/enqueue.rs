@@ -125,13 +125,7 @@ mod tests {
         }
     }
 
-    const APP: Kind = Kind {
-        group: "app.example.com",
-        version: "v1",
-        kind: "App",
-        plural: "apps",
-        namespaced: true,
-    };
+    const APP: Kind = Kind::namespaced("app.example.com", "v1", "App", "apps");
 
     /// `ns/child`, controlled by an object of this apiVersion, kind and name.
     fn child(owner: Option<(&str, &str, &str)>) -> Arc<Thing> {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::correlate::Job;
 use super::{Regarding, Type};
-use crate::object::{Kind, Meta, Object, ObjectKey, Resource, Text, Uid};
+use crate::object::{Kind, Meta, ObjectKey, Text, Uid};
 
 /// Qualifies the controller's name in `reportingController`.
 const DOMAIN: &str = "workload-operator.example.com";
@@ -16,22 +16,7 @@ pub(super) struct Written {
     metadata: Meta,
 }
 
-impl Object for Written {
-    type Keep = crate::object::Nothing;
-    fn meta(&self) -> &Meta {
-        &self.metadata
-    }
-}
-
-impl Resource for Written {
-    const KIND: Kind = Kind {
-        group: "events.k8s.io",
-        version: "v1",
-        kind: "Event",
-        plural: "events",
-        namespaced: true,
-    };
-}
+crate::view!(Written: Kind::namespaced("events.k8s.io", "v1", "Event", "events"));
 
 /// The body of a create.
 #[derive(Serialize)]

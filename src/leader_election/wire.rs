@@ -8,7 +8,7 @@ use serde_json::json;
 use super::candidate::{Answer, Step};
 use super::record::Record;
 use crate::client::{Client, Error};
-use crate::object::{Kind, Meta, Nothing, Object, ObjectKey, Resource};
+use crate::object::{Kind, Meta, Nothing, ObjectKey, Resource};
 
 /// A Lease.
 #[derive(Debug, serde::Deserialize)]
@@ -18,22 +18,7 @@ pub(super) struct Lease {
     spec: Record,
 }
 
-impl Object for Lease {
-    type Keep = Nothing;
-    fn meta(&self) -> &Meta {
-        &self.metadata
-    }
-}
-
-impl Resource for Lease {
-    const KIND: Kind = Kind {
-        group: "coordination.k8s.io",
-        version: "v1",
-        kind: "Lease",
-        plural: "leases",
-        namespaced: true,
-    };
-}
+crate::view!(Lease: Kind::namespaced("coordination.k8s.io", "v1", "Lease", "leases"));
 
 /// What an elector needs of a client.
 pub(super) trait Api: Send + Sync {

@@ -10,13 +10,14 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::guard::{Guard, Refusal};
 use crate::client::{Client, Error};
-use crate::object::{Kind, Meta, Nothing, Object, ObjectKey, Resource};
+use crate::object::Kind;
 
 /// For how long an answer is believed. A token that is revoked works for so much longer.
 const BELIEVED: Duration = Duration::from_secs(60);
@@ -24,6 +25,15 @@ const BELIEVED: Duration = Duration::from_secs(60);
 const REMEMBERED: usize = 128;
 /// Questions under way at a time: whoever sends bad tokens has the API server asked no faster.
 const ASKING: usize = 2;
+
+const TOKEN: Kind =
+    Kind::cluster_scoped("authentication.k8s.io", "v1", "TokenReview", "tokenreviews");
+const ACCESS: Kind = Kind::cluster_scoped(
+    "authorization.k8s.io",
+    "v1",
+    "SubjectAccessReview",
+    "subjectaccessreviews",
+);
 
 /// Admits whoever the API server says may `get` the path `/metrics`.
 ///
@@ -41,14 +51,6 @@ pub struct Reviews {
 /// When it was given, and what it was.
 type Answer = (Instant, Result<(), Refusal>);
 
-#[derive(Debug, Deserialize)]
-struct TokenReview {
-    #[serde(default)]
-    metadata: Meta,
-    #[serde(default)]
-    status: Identity,
-}
-
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Identity {
@@ -65,58 +67,16 @@ struct User {
     extra: Value,
 }
 
-#[derive(Debug, Deserialize)]
-struct AccessReview {
-    #[serde(default)]
-    metadata: Meta,
-    #[serde(default)]
-    status: Access,
-}
-
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Access {
     allowed: bool,
 }
 
-impl Object for TokenReview {
-    type Keep = Nothing;
-    fn meta(&self) -> &Meta {
-        &self.metadata
-    }
-}
-
-impl Resource for TokenReview {
-    const KIND: Kind = Kind {
-        group: "authentication.k8s.io",
-        version: "v1",
-        kind: "TokenReview",
-        plural: "tokenreviews",
-        namespaced: false,
-    };
-}
-
-impl Object for AccessReview {
-    type Keep = Nothing;
-    fn meta(&self) -> &Meta {
-        &self.metadata
-    }
-}
-
-impl Resource for AccessReview {
-    const KIND: Kind = Kind {
-        group: "authorization.k8s.io",
-        version: "v1",
-        kind: "SubjectAccessReview",
-        plural: "subjectaccessreviews",
-        namespaced: false,
-    };
-}
-
 // === impl Reviews ===
 
 impl Reviews {
-    /// `client` must be one that asks no gate: a standby's metrics are read too.
+    /// Asks with `client`, whose gate it passes by: a standby's metrics are read too.
     pub fn new(client: Client) -> Reviews {
         Reviews {
             client,
@@ -146,25 +106,22 @@ impl Reviews {
     }
 
     async fn ask(&self, token: &str, verb: &str, path: &str) -> Result<(), Refusal> {
-        let body = json!({"apiVersion": TokenReview::KIND.api_version(), "kind": "TokenReview",
-            "spec": {"token": token}});
-        let review: TokenReview = self.create(&body).await?;
-        let Identity { authenticated, user } = review.status;
+        let Identity { authenticated, user } =
+            self.review(&TOKEN, &json!({ "token": token })).await?;
         if !authenticated || user.username.is_empty() {
             return Err(Refusal::Unauthenticated);
         }
         let attributes = json!({"path": path, "verb": verb});
-        let body = json!({"apiVersion": AccessReview::KIND.api_version(),
-            "kind": "SubjectAccessReview", "spec": {"user": user.username, "uid": user.uid,
-            "groups": user.groups, "extra": user.extra, "nonResourceAttributes": attributes}});
-        let review: AccessReview = self.create(&body).await?;
-        if review.status.allowed { Ok(()) } else { Err(Refusal::Forbidden) }
+        let spec = json!({"user": user.username, "uid": user.uid, "groups": user.groups,
+            "extra": user.extra, "nonResourceAttributes": attributes});
+        let Access { allowed } = self.review(&ACCESS, &spec).await?;
+        if allowed { Ok(()) } else { Err(Refusal::Forbidden) }
     }
 
-    async fn create<V: Resource>(&self, body: &Value) -> Result<V, Refusal> {
-        self.client.create(&ObjectKey::default(), body).await.map_err(|error| {
+    async fn review<S: DeserializeOwned>(&self, kind: &Kind, spec: &Value) -> Result<S, Refusal> {
+        self.client.review(kind, spec).await.map_err(|error| {
             // Not the error itself: the API server's answer quotes the token.
-            let resource = V::KIND.resource();
+            let resource = kind.resource();
             match error {
                 Error::Api { code: 403, .. } => {
                     tracing::error!(

@@ -58,7 +58,8 @@ pub trait Resource: Object + DeserializeOwned {
 }
 
 /// Makes a struct with a field `metadata: Meta` a view of a kind: [`Object`] and [`Resource`] in one
-/// line. A view that keeps labels or annotations says so itself, in an `impl Object`.
+/// line. A view that keeps labels or annotations, or has another name for the field, says so:
+/// `view!(Pod { meta: Meta<Labels> }: Kind::namespaced("", "v1", "Pod", "pods"))`.
 ///
 /// ```
 /// use workload_operator::object::{Kind, Meta, Resource};
@@ -73,11 +74,14 @@ pub trait Resource: Object + DeserializeOwned {
 /// ```
 #[macro_export]
 macro_rules! view {
-    ($view:ty: $kind:expr) => {
+    ($view:ident: $kind:expr) => {
+        $crate::view!($view { metadata: Meta<$crate::object::Nothing> }: $kind);
+    };
+    ($view:ident { $field:ident: Meta<$keep:ty> }: $kind:expr) => {
         impl $crate::object::Object for $view {
-            type Keep = $crate::object::Nothing;
-            fn meta(&self) -> &$crate::object::Meta {
-                &self.metadata
+            type Keep = $keep;
+            fn meta(&self) -> &$crate::object::Meta<$keep> {
+                &self.$field
             }
         }
 
@@ -96,6 +100,16 @@ impl Kind {
         plural: &'static str,
     ) -> Kind {
         Kind { group, version, kind, plural, namespaced: true }
+    }
+
+    /// As [`Kind::namespaced`], of a kind whose objects live in no namespace.
+    pub const fn cluster_scoped(
+        group: &'static str,
+        version: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+    ) -> Kind {
+        Kind { group, version, kind, plural, namespaced: false }
     }
 
     /// `group/version`, or `version` in the core group: the `apiVersion` field.
@@ -138,15 +152,8 @@ impl Kind {
 mod tests {
     use super::*;
 
-    const DEPLOYMENT: Kind = Kind {
-        group: "apps",
-        version: "v1",
-        kind: "Deployment",
-        plural: "deployments",
-        namespaced: true,
-    };
-    const NODE: Kind =
-        Kind { group: "", version: "v1", kind: "Node", plural: "nodes", namespaced: false };
+    const DEPLOYMENT: Kind = Kind::namespaced("apps", "v1", "Deployment", "deployments");
+    const NODE: Kind = Kind::cluster_scoped("", "v1", "Node", "nodes");
 
     #[test]
     fn paths_are_those_of_the_api() {

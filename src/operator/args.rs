@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::check::CheckArgs;
+use super::connection::ConnectionArgs;
 use super::status::StatusArgs;
 
 /// Runs Memcached, GenericDaemon and App workloads from custom resources.
@@ -47,14 +48,9 @@ pub enum Command {
 /// How the operator runs.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
-    /// Where the API server is and who we are there. Without it: the KUBECONFIG environment
-    /// variable, ~/.kube/config, or in a cluster the pod's ServiceAccount.
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-
-    /// The kubeconfig's context to use instead of its current one.
-    #[arg(long, env = "KUBE_CONTEXT", value_name = "NAME")]
-    pub context: Option<String>,
+    /// Which API server, as whom.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
 
     /// Work in this namespace only (repeat it, or separate with commas, for several). A Role in
     /// each is then enough; without it, all namespaces.
@@ -224,7 +220,11 @@ mod tests {
     #[test]
     fn no_flag_is_needed() {
         let args = parsed(&[]);
-        assert!(args.namespaces.is_empty() && args.kubeconfig.is_none() && !args.leader_elect);
+        assert!(
+            args.namespaces.is_empty()
+                && args.connection.kubeconfig.is_none()
+                && !args.leader_elect
+        );
         assert_eq!(args.controllers.len(), 3);
     }
 

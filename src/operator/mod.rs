@@ -14,6 +14,7 @@
 //! 2 wrong arguments; 130 and 143 a second SIGINT or SIGTERM.
 
 mod error;
+mod connection;
 mod args;
 mod logs;
 mod crds;
@@ -27,6 +28,7 @@ pub mod status;
 mod manifests;
 
 pub use args::{BindAddress, Cli, Command, ControllerName, LogFormat, RunArgs};
+pub use connection::ConnectionArgs;
 pub use error::Error;
 pub use run::run;
 

@@ -6,7 +6,7 @@ use super::args::RunArgs;
 use super::error::Error;
 use super::servers;
 use super::wiring::Wiring;
-use crate::client::{self, Client, Options};
+use crate::client::{Client, Options};
 use crate::controller::Program;
 use crate::events;
 use crate::leader_election::{self, Boottime, ConfigError, Elector, Leadership};
@@ -32,7 +32,7 @@ pub async fn run(args: RunArgs) -> Result<(), Error> {
 
 /// Everything that runs, in the order in which it ends.
 async fn program(args: RunArgs) -> Result<Program, Error> {
-    let config = client::config(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
+    let config = args.connection.config().await?;
     let (host, metrics) = (host_name(), metrics(&config));
     let (leadership, elector) = match args.leader_elect {
         true => Some(election(&args, &host, &metrics)?).unzip(),

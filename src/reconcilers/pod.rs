@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::identity::{INSTANCE, MEMCACHED_CR};
 use crate::client::Scope;
-use crate::object::{Keep, Kind, Meta, Object, ObjectKey, Resource, Text};
+use crate::object::{Keep, Kind, Meta, ObjectKey, Text};
 use crate::store::Index;
 
 /// What the ReplicaSet that made a pod appends to the Deployment's name.
@@ -65,17 +65,7 @@ impl Pod {
     }
 }
 
-impl Object for Pod {
-    type Keep = PodLabels;
-    fn meta(&self) -> &Meta<PodLabels> {
-        &self.meta
-    }
-}
-
-impl Resource for Pod {
-    const KIND: Kind =
-        Kind { group: "", version: "v1", kind: "Pod", plural: "pods", namespaced: true };
-}
+crate::view!(Pod { meta: Meta<PodLabels> }: Kind::namespaced("", "v1", "Pod", "pods"));
 
 impl Keep for PodLabels {
     fn label(key: &str) -> bool {

@@ -71,8 +71,7 @@ pub struct Unread {}
 // === impl ServiceSpec ===
 
 impl ChildSpec for ServiceSpec {
-    const KIND: Kind =
-        Kind { group: "", version: "v1", kind: "Service", plural: "services", namespaced: true };
+    const KIND: Kind = Kind::namespaced("", "v1", "Service", "services");
     const REASONS: [Reason; 3] =
         [Reason::ServiceCreated, Reason::ServiceUpdated, Reason::ServiceRestored];
     type Status = Unread;

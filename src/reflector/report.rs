@@ -115,13 +115,7 @@ mod tests {
     use super::*;
     use parking_lot::Mutex;
 
-    const KIND: Kind = Kind {
-        group: "apps",
-        version: "v1",
-        kind: "DaemonSet",
-        plural: "daemonsets",
-        namespaced: true,
-    };
+    const KIND: Kind = Kind::namespaced("apps", "v1", "DaemonSet", "daemonsets");
 
     /// The lines at info and above that `work` writes.
     fn lines(work: impl FnOnce(&mut Report)) -> Vec<String> {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use workload_operator::client::{Client, Options};
 use workload_operator::informer::Informer;
-use workload_operator::object::{Everything, Kind, Meta, Object, ObjectKey, Resource};
+use workload_operator::object::{Everything, Kind, Meta, Object, ObjectKey};
 use workload_operator::shutdown::Shutdown;
 
 use crate::model::{Id, Model};
@@ -26,22 +26,7 @@ pub(crate) struct Spec {
     pub(crate) value: i64,
 }
 
-impl Object for Thing {
-    type Keep = Everything;
-    fn meta(&self) -> &Meta<Everything> {
-        &self.metadata
-    }
-}
-
-impl Resource for Thing {
-    const KIND: Kind = Kind {
-        group: "test.example.com",
-        version: "v1",
-        kind: "Thing",
-        plural: "things",
-        namespaced: true,
-    };
-}
+workload_operator::view!(Thing { metadata: Meta<Everything> }: Kind::namespaced("test.example.com", "v1", "Thing", "things"));
 
 impl Thing {
     pub(crate) fn version(&self) -> u64 {

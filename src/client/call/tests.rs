@@ -17,7 +17,7 @@ use super::*;
 use crate::client::{
     Deletion, Event, Observer, Page, Preconditions, Scope, Watch, WatchFrom, WriteGate,
 };
-use crate::object::{Meta, Nothing, Object, ResourceVersion, Uid};
+use crate::object::{Meta, Object, ResourceVersion, Uid};
 
 #[derive(Debug, Deserialize)]
 struct Thing {
@@ -26,17 +26,7 @@ struct Thing {
     size: u32,
 }
 
-impl Object for Thing {
-    type Keep = Nothing;
-    fn meta(&self) -> &Meta {
-        &self.metadata
-    }
-}
-
-impl Resource for Thing {
-    const KIND: Kind =
-        Kind { group: "g", version: "v1", kind: "Thing", plural: "things", namespaced: true };
-}
+crate::view!(Thing: Kind::namespaced("g", "v1", "Thing", "things"));
 
 type Pieces = Pin<Box<dyn futures::Stream<Item = Result<Frame<Bytes>, BoxError>> + Send>>;
 

@@ -2,29 +2,14 @@ use tokio::time::{Instant, advance};
 
 use super::*;
 use crate::controller::Class;
-use crate::object::{Meta, Nothing, Object};
+use crate::object::Meta;
 
 #[derive(Debug, serde::Deserialize)]
 struct Deployment {
     metadata: Meta,
 }
 
-impl Object for Deployment {
-    type Keep = Nothing;
-    fn meta(&self) -> &Meta {
-        &self.metadata
-    }
-}
-
-impl Resource for Deployment {
-    const KIND: Kind = Kind {
-        group: "apps",
-        version: "v1",
-        kind: "Deployment",
-        plural: "deployments",
-        namespaced: true,
-    };
-}
+crate::view!(Deployment: Kind::namespaced("apps", "v1", "Deployment", "deployments"));
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Job(u32);

@@ -1,19 +1,15 @@
 //! Flags of `check`.
 
-use std::path::PathBuf;
-
 use clap::{Args, ValueEnum};
+
+use crate::operator::connection::ConnectionArgs;
 
 /// What is checked, and how it is printed.
 #[derive(Debug, Clone, Args)]
 pub struct CheckArgs {
-    /// Where the API server is and who we are there; found as `run` finds it.
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-
-    /// The kubeconfig's context to use instead of its current one.
-    #[arg(long, env = "KUBE_CONTEXT", value_name = "NAME")]
-    pub context: Option<String>,
+    /// Which API server, as whom.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
 
     /// The namespaces in which the operator is to work; without it, all.
     #[arg(long = "namespace", env = "WATCH_NAMESPACE", value_name = "NAME", value_delimiter = ',')]

@@ -7,13 +7,12 @@ use crate::api;
 use crate::client::{Client, Error};
 use crate::object::{Kind, ObjectKey};
 
-const CRD: Kind = Kind {
-    group: "apiextensions.k8s.io",
-    version: "v1",
-    kind: "CustomResourceDefinition",
-    plural: "customresourcedefinitions",
-    namespaced: false,
-};
+const CRD: Kind = Kind::cluster_scoped(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+);
 
 pub(super) async fn findings(client: &Client) -> Vec<Finding> {
     let ours: Vec<Value> =

@@ -10,23 +10,10 @@ use crate::object::{Kind, ObjectKey};
 /// The name of the Deployment, of its label and of the Lease.
 const NAME: &str = "workload-operator";
 
-const NAMESPACE: Kind =
-    Kind { group: "", version: "v1", kind: "Namespace", plural: "namespaces", namespaced: false };
-const DEPLOYMENT: Kind = Kind {
-    group: "apps",
-    version: "v1",
-    kind: "Deployment",
-    plural: "deployments",
-    namespaced: true,
-};
-const POD: Kind = Kind { group: "", version: "v1", kind: "Pod", plural: "pods", namespaced: true };
-const LEASE: Kind = Kind {
-    group: "coordination.k8s.io",
-    version: "v1",
-    kind: "Lease",
-    plural: "leases",
-    namespaced: true,
-};
+const NAMESPACE: Kind = Kind::cluster_scoped("", "v1", "Namespace", "namespaces");
+const DEPLOYMENT: Kind = Kind::namespaced("apps", "v1", "Deployment", "deployments");
+const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
+const LEASE: Kind = Kind::namespaced("coordination.k8s.io", "v1", "Lease", "leases");
 
 pub(super) async fn findings(client: &Client, namespace: &str) -> Vec<Finding> {
     let key = ObjectKey::new(namespace, NAME);

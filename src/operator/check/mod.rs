@@ -22,10 +22,9 @@ mod print;
 pub use args::{CheckArgs, Output};
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use super::error::Error;
-use crate::client::{self, Client, Options};
+use crate::client::Client;
 use finding::{Finding, Outcome};
 pub(super) use print::one_line;
 
@@ -33,16 +32,9 @@ pub(super) use print::one_line;
 /// compares with it.
 pub use rights::{LEASE_RIGHTS, RIGHTS, Right};
 
-/// No answer to a question of a person is waited for longer.
-const DEADLINE: Duration = Duration::from_secs(10);
-
 /// Checks, prints, and says how the process is to end.
 pub(super) async fn run(args: &CheckArgs) -> Result<ExitCode, Error> {
-    let config = client::config(args.kubeconfig.as_deref(), args.context.as_deref()).await;
-    let client = config.and_then(|config| {
-        Client::new(config, Options { deadline: DEADLINE, ..Options::default() })
-    });
-    let (findings, code) = match client {
+    let (findings, code) = match args.connection.client().await {
         Ok(client) => all(&client, args).await,
         Err(error) => (vec![reach::unreachable(&error)], ExitCode::from(2)),
     };

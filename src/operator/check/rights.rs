@@ -8,13 +8,12 @@ use super::finding::{Finding, R001, R002};
 use crate::client::{Client, Error};
 use crate::object::Kind;
 
-const REVIEW: Kind = Kind {
-    group: "authorization.k8s.io",
-    version: "v1",
-    kind: "SelfSubjectAccessReview",
-    plural: "selfsubjectaccessreviews",
-    namespaced: false,
-};
+const REVIEW: Kind = Kind::cluster_scoped(
+    "authorization.k8s.io",
+    "v1",
+    "SelfSubjectAccessReview",
+    "selfsubjectaccessreviews",
+);
 
 /// Verbs on one resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,10 +162,7 @@ pub(super) async fn may(
     if named {
         attributes["name"] = "workload-operator".into();
     }
-    let body = json!({
-        "apiVersion": REVIEW.api_version(), "kind": REVIEW.kind,
-        "spec": {"resourceAttributes": attributes},
-    });
-    let answer = client.review(&REVIEW, &body).await?;
-    Ok(answer["status"]["allowed"] == Value::Bool(true))
+    let spec = json!({ "resourceAttributes": attributes });
+    let status: Value = client.review(&REVIEW, &spec).await?;
+    Ok(status["allowed"] == Value::Bool(true))
 }

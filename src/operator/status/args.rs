@@ -1,8 +1,8 @@
 //! Flags of `status`.
 
-use std::path::PathBuf;
-
 use clap::{Args, ValueEnum};
+
+use crate::operator::connection::ConnectionArgs;
 
 use crate::object::{Kind, Resource};
 use crate::reconcilers::app::App;
@@ -22,13 +22,9 @@ pub struct StatusArgs {
     #[arg(short, long, env = "NAMESPACE", value_name = "NAME", default_value = "default")]
     pub namespace: String,
 
-    /// Where the API server is and who we are there; found as `run` finds it.
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-
-    /// The kubeconfig's context to use instead of its current one.
-    #[arg(long, env = "KUBE_CONTEXT", value_name = "NAME")]
-    pub context: Option<String>,
+    /// Which API server, as whom.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
 }
 
 /// A kind, as kubectl's users name it.

@@ -7,13 +7,11 @@ use crate::client::{Client, Error, Scope};
 use crate::object::{Kind, ObjectKey, Resource};
 use crate::reconcilers::workload::{DaemonSet, Deployment};
 
-const POD: Kind = Kind { group: "", version: "v1", kind: "Pod", plural: "pods", namespaced: true };
-const NODE: Kind =
-    Kind { group: "", version: "v1", kind: "Node", plural: "nodes", namespaced: false };
+const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
+const NODE: Kind = Kind::cluster_scoped("", "v1", "Node", "nodes");
 /// The core group's: only there can the fields be selected by which an Event's object is found
 /// in every supported version.
-const EVENT: Kind =
-    Kind { group: "", version: "v1", kind: "Event", plural: "events", namespaced: true };
+const EVENT: Kind = Kind::namespaced("", "v1", "Event", "events");
 
 /// A custom resource and what hangs on it, as JSON.
 #[derive(Debug, Default)]

@@ -16,17 +16,13 @@ pub use args::{KindName, StatusArgs};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use super::check::one_line;
 use super::error::Error;
-use crate::client::{self, Client, Options};
+use crate::client;
 use crate::object::ObjectKey;
 use cause::{Cause, Diagnosis, diagnose};
 use facts::Facts;
-
-/// No answer to a question of a person is waited for longer.
-const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Looks, prints, and says how the process is to end.
 pub(super) async fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
@@ -45,9 +41,7 @@ pub(super) async fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
 }
 
 async fn look(args: &StatusArgs, key: &ObjectKey) -> Result<Facts, client::Error> {
-    let config = client::config(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
-    let client = Client::new(config, Options { deadline: DEADLINE, ..Options::default() })?;
-    facts::gather(&client, args.kind, key).await
+    facts::gather(&args.connection.client().await?, args.kind, key).await
 }
 
 fn text(kind: KindName, key: &ObjectKey, facts: &Facts, diagnosis: &Diagnosis) -> String {

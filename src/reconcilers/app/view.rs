@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::object::{Kind, Meta, Object, Resource, Text};
+use crate::object::{Kind, Meta, Text};
 use crate::reconcilers::condition::Condition;
 use crate::reconcilers::custom::Switches;
 use crate::reconcilers::service::ServicePort;
@@ -65,19 +65,4 @@ fn one() -> i32 {
     1
 }
 
-impl Object for App {
-    type Keep = Switches;
-    fn meta(&self) -> &Meta<Switches> {
-        &self.meta
-    }
-}
-
-impl Resource for App {
-    const KIND: Kind = Kind {
-        group: "app.example.com",
-        version: "v1",
-        kind: "App",
-        plural: "apps",
-        namespaced: true,
-    };
-}
+crate::view!(App { meta: Meta<Switches> }: Kind::namespaced("app.example.com", "v1", "App", "apps"));

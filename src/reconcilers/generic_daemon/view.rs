@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::object::{Kind, Meta, Object, Resource, Text};
+use crate::object::{Kind, Meta, Text};
 use crate::reconcilers::condition::Condition;
 use crate::reconcilers::custom::Switches;
 
@@ -43,19 +43,4 @@ pub struct Status {
     pub conditions: Box<[Condition]>,
 }
 
-impl Object for GenericDaemon {
-    type Keep = Switches;
-    fn meta(&self) -> &Meta<Switches> {
-        &self.meta
-    }
-}
-
-impl Resource for GenericDaemon {
-    const KIND: Kind = Kind {
-        group: "mydomain.com",
-        version: "v1beta1",
-        kind: "GenericDaemon",
-        plural: "genericdaemons",
-        namespaced: true,
-    };
-}
+crate::view!(GenericDaemon { meta: Meta<Switches> }: Kind::namespaced("mydomain.com", "v1beta1", "GenericDaemon", "genericdaemons"));

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::object::{Kind, Meta, Object, Resource, Text};
+use crate::object::{Kind, Meta, Text};
 use crate::reconcilers::condition::Condition;
 use crate::reconcilers::custom::Switches;
 
@@ -57,19 +57,4 @@ impl Default for Spec {
     }
 }
 
-impl Object for Memcached {
-    type Keep = Switches;
-    fn meta(&self) -> &Meta<Switches> {
-        &self.meta
-    }
-}
-
-impl Resource for Memcached {
-    const KIND: Kind = Kind {
-        group: "cache.example.com",
-        version: "v1alpha1",
-        kind: "Memcached",
-        plural: "memcacheds",
-        namespaced: true,
-    };
-}
+crate::view!(Memcached { meta: Meta<Switches> }: Kind::namespaced("cache.example.com", "v1alpha1", "Memcached", "memcacheds"));

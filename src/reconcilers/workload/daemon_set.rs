@@ -44,13 +44,7 @@ pub struct DaemonSetStatus {
 // === impl DaemonSetSpec ===
 
 impl ChildSpec for DaemonSetSpec {
-    const KIND: Kind = Kind {
-        group: "apps",
-        version: "v1",
-        kind: "DaemonSet",
-        plural: "daemonsets",
-        namespaced: true,
-    };
+    const KIND: Kind = Kind::namespaced("apps", "v1", "DaemonSet", "daemonsets");
     const REASONS: [Reason; 3] =
         [Reason::DaemonSetCreated, Reason::DaemonSetUpdated, Reason::DaemonSetRestored];
     type Status = DaemonSetStatus;

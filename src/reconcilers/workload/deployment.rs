@@ -108,13 +108,7 @@ pub struct ChildCondition {
 // === impl DeploymentSpec ===
 
 impl ChildSpec for DeploymentSpec {
-    const KIND: Kind = Kind {
-        group: "apps",
-        version: "v1",
-        kind: "Deployment",
-        plural: "deployments",
-        namespaced: true,
-    };
+    const KIND: Kind = Kind::namespaced("apps", "v1", "Deployment", "deployments");
     const REASONS: [Reason; 3] =
         [Reason::DeploymentCreated, Reason::DeploymentUpdated, Reason::DeploymentRestored];
     type Status = DeploymentStatus;
