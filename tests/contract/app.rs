@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::running::{Write, writes_to};
+use crate::audit::{Entry, writes_to};
 use crate::world::{APP, DEPLOYMENT, SERVICE, World, conditions, has_condition};
 
 fn app(spec: &Value) -> Value {
@@ -37,7 +37,7 @@ fn all(ports: &[Value], field: &str) -> Vec<Value> {
     ports.iter().map(|port| port[field].clone()).collect()
 }
 
-fn operators_writes_to_the_deployment(world: &World) -> Vec<Write> {
+fn operators_writes_to_the_deployment(world: &World) -> Vec<Entry> {
     let writes = writes_to(world, "deployments", "shop");
     writes.into_iter().filter(|write| write.by_operator).collect()
 }

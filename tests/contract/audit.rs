@@ -1,16 +1,30 @@
-//! What the API server's audit log says of a namespace: the truth about who wrote what.
+//! What the API server's audit log says: the truth about who wrote what, and when.
 
 use std::io::{Read, Seek, SeekFrom};
+use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::world::World;
 
 /// An answered request.
 #[derive(Debug, Clone)]
 pub struct Entry {
+    /// When it arrived.
+    pub received: Timestamp,
+    /// When it was answered.
+    pub done: Timestamp,
+    pub user: String,
     pub verb: String,
+    pub group: String,
     pub resource: String,
+    pub subresource: String,
+    pub namespace: String,
+    /// Empty for a create of which only the body says it.
+    pub name: String,
+    /// The status code; 0 if there was none.
     pub code: i64,
     pub by_operator: bool,
 }
@@ -20,6 +34,44 @@ pub struct Audit {
     from: u64,
 }
 
+impl Entry {
+    fn parse(line: &str, operator: &str) -> Option<Entry> {
+        // The last line may be half written.
+        let entry: Value = serde_json::from_str(line).ok()?;
+        let about = |field: &str| entry["objectRef"][field].as_str().unwrap_or_default().to_owned();
+        let at = |field: &str| entry[field].as_str()?.parse().ok();
+        let user = entry["user"]["username"].as_str()?.to_owned();
+        Some(Entry {
+            received: at("requestReceivedTimestamp")?,
+            done: at("stageTimestamp")?,
+            verb: entry["verb"].as_str()?.to_owned(),
+            group: about("apiGroup"),
+            resource: about("resource"),
+            subresource: about("subresource"),
+            namespace: about("namespace"),
+            name: about("name"),
+            code: entry["responseStatus"]["code"].as_i64().unwrap_or_default(),
+            by_operator: user == operator,
+            user,
+        })
+    }
+
+    /// Whether it asked for a change.
+    pub fn is_write(&self) -> bool {
+        ["create", "update", "patch", "delete"].contains(&self.verb.as_str())
+    }
+
+    /// Whether it was carried out.
+    pub fn is_accepted(&self) -> bool {
+        (200..300).contains(&self.code)
+    }
+
+    /// Leases and Events are written by the way.
+    fn is_work(&self) -> bool {
+        !["leases", "events"].contains(&self.resource.as_str())
+    }
+}
+
 impl Audit {
     /// From now on.
     pub fn from_now(world: &World) -> Audit {
@@ -27,33 +79,57 @@ impl Audit {
         Audit { from: log.len() }
     }
 
+    /// From the beginning.
+    pub fn whole() -> Audit {
+        Audit { from: 0 }
+    }
+
     /// The writes in the world's namespace that were answered so far; no leases, no Events.
     pub fn writes(&self, world: &World) -> Vec<Entry> {
+        let here = |entry: &Entry| entry.namespace == world.namespace;
+        self.of(world, &world.namespace, |e| here(e) && e.is_write() && e.is_work())
+    }
+
+    /// What is logged in lines that contain `text`, in order of arrival.
+    pub fn of(&self, world: &World, text: &str, counts: impl Fn(&Entry) -> bool) -> Vec<Entry> {
         let mut log = std::fs::File::open(world.plane().audit_log()).expect("an audit log");
         log.seek(SeekFrom::Start(self.from)).expect("it only grows");
-        let mut text = Vec::new();
-        log.read_to_end(&mut text).expect("it can be read");
-        let namespace = format!("\"namespace\":\"{}\"", world.namespace);
-        let text = String::from_utf8_lossy(&text);
-        text.lines().filter(|l| l.contains(&namespace)).filter_map(|l| entry(l, world)).collect()
+        let mut bytes = Vec::new();
+        log.read_to_end(&mut bytes).expect("it can be read");
+        let operator = format!("system:serviceaccount:{}:workload-operator", world.namespace);
+        // Cheaper than to parse what others did.
+        let log = String::from_utf8_lossy(&bytes);
+        let lines = log.lines().filter(|line| line.contains(text));
+        let entries = lines.filter_map(|line| Entry::parse(line, &operator));
+        let mut entries: Vec<Entry> = entries.filter(counts).collect();
+        entries.sort_by_key(|entry| entry.received);
+        entries
     }
 }
 
-fn entry(line: &str, world: &World) -> Option<Entry> {
-    // The last line may be half written.
-    let entry: Value = serde_json::from_str(line).ok()?;
-    let about = &entry["objectRef"];
-    let (verb, resource) = (entry["verb"].as_str()?, about["resource"].as_str()?);
-    let ours = about["namespace"] == world.namespace.as_str();
-    let write = ["create", "update", "patch", "delete"].contains(&verb);
-    if !ours || !write || ["leases", "events"].contains(&resource) {
-        return None;
+/// All writes of the operator in this namespace so far, Events included; no leases.
+pub fn operator_writes(world: &World) -> Vec<Entry> {
+    let ours = |entry: &Entry| entry.by_operator && entry.namespace == world.namespace;
+    let counts = |entry: &Entry| ours(entry) && entry.is_write() && entry.resource != "leases";
+    Audit::whole().of(world, &world.namespace, counts)
+}
+
+/// All writes to one object so far, by anybody but Kubernetes' own controllers.
+pub fn writes_to(world: &World, resource: &str, name: &str) -> Vec<Entry> {
+    let people = |write: &Entry| write.by_operator || write.user == "admin";
+    let it = |write: &Entry| write.resource == resource && write.name == name;
+    Audit::whole().writes(world).into_iter().filter(|write| people(write) && it(write)).collect()
+}
+
+/// What `find` finds in the log, waited for: a request is logged a little after its effect can be
+/// seen.
+pub async fn logged<T>(mut find: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(found) = find() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "it is not in the audit log");
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let operator = format!("system:serviceaccount:{}:workload-operator", world.namespace);
-    Some(Entry {
-        verb: verb.to_owned(),
-        resource: resource.to_owned(),
-        code: entry["responseStatus"]["code"].as_i64().unwrap_or_default(),
-        by_operator: entry["user"]["username"] == operator.as_str(),
-    })
 }

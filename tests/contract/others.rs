@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::running::writes_to;
+use crate::audit::writes_to;
 use crate::world::{APP, DEPLOYMENT, MEMCACHED, World, has_condition};
 
 fn is_ready(object: &Value) -> bool {

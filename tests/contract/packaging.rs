@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::audit::{Audit, Entry};
 use crate::control_plane::ControlPlane;
 use crate::leadership::lease_roles;
 use crate::operator_process::OperatorProcess;
@@ -217,20 +218,16 @@ fn granted() -> Rights {
 /// What the audit log says that the operator of this world has done; panics if anything was
 /// forbidden to it.
 fn used(world: &World) -> Rights {
-    let log = std::fs::read_to_string(world.plane().audit_log()).unwrap();
-    let account = format!("system:serviceaccount:{}:{NAME}", world.namespace);
-    let entries = log.lines().filter(|line| line.contains(&account)).filter_map(|line| {
-        let entry: Value = serde_json::from_str(line).ok()?;
-        assert_ne!(entry["responseStatus"]["code"], 403, "{line}");
-        let about = &entry["objectRef"];
-        let word = |field: &str| about[field].as_str().unwrap_or_default().to_owned();
-        let resource = match about["subresource"].as_str() {
-            Some(subresource) => format!("{}/{subresource}", word("resource")),
-            None => word("resource"),
+    let entries = Audit::whole().of(world, &world.namespace, |entry| entry.by_operator);
+    let right = |entry: Entry| {
+        assert_ne!(entry.code, 403, "{entry:?}");
+        let resource = match entry.subresource.as_str() {
+            "" => entry.resource,
+            subresource => format!("{}/{subresource}", entry.resource),
         };
-        Some([word("apiGroup"), resource, entry["verb"].as_str()?.to_owned()])
-    });
-    entries.collect()
+        [entry.group, resource, entry.verb]
+    };
+    entries.into_iter().map(right).collect()
 }
 
 /// An operator that elects its leader, with exactly the rights of the artifacts.

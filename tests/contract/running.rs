@@ -1,82 +1,14 @@
 //! What running the operator promises: its rights, its restarts, its silence.
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::audit::{Audit, Entry, operator_writes};
 use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;
 use crate::world::{
     DEPLOYMENT, GENERIC_DAEMON, LEASE, MEMCACHED, MEMCACHED_IMAGE, POD, ROLE_BINDING, World,
     has_condition,
 };
-
-/// A write in the API server's audit log.
-#[derive(Debug, Clone)]
-pub struct Write {
-    pub at: Timestamp,
-    pub resource: String,
-    pub name: String,
-    pub code: i64,
-    pub by_operator: bool,
-}
-
-/// Every write in this namespace that the audit log has, in order.
-pub fn writes(world: &World) -> Vec<Write> {
-    let log = std::fs::read_to_string(world.plane().audit_log()).expect("an audit log");
-    let operator = format!("system:serviceaccount:{}:workload-operator", world.namespace);
-    let writes = log.lines().filter_map(|line| {
-        let entry: Value = serde_json::from_str(line).ok()?;
-        let verb = entry["verb"].as_str()?;
-        let about = &entry["objectRef"];
-        if about["namespace"] != world.namespace.as_str()
-            || !["create", "update", "patch", "delete"].contains(&verb)
-        {
-            return None;
-        }
-        Some(Write {
-            at: entry["requestReceivedTimestamp"].as_str()?.parse().ok()?,
-            resource: about["resource"].as_str()?.to_owned(),
-            name: about["name"].as_str().unwrap_or_default().to_owned(),
-            code: entry["responseStatus"]["code"].as_i64().unwrap_or_default(),
-            by_operator: entry["user"]["username"] == operator.as_str(),
-        })
-    });
-    let mut writes: Vec<Write> = writes.collect();
-    writes.sort_by_key(|write| write.at);
-    writes
-}
-
-/// The writes of the operator in this namespace; leases left out.
-pub fn operator_writes(world: &World) -> Vec<Write> {
-    writes(world).into_iter().filter(|w| w.by_operator && w.resource != "leases").collect()
-}
-
-/// The writes to one object, by anybody but Kubernetes' own controllers' status writes.
-pub fn writes_to(world: &World, resource: &str, name: &str) -> Vec<Write> {
-    let log = std::fs::read_to_string(world.plane().audit_log()).expect("an audit log");
-    let own = format!("system:serviceaccount:{}:workload-operator", world.namespace);
-    log.lines()
-        .filter_map(|line| {
-            let entry: Value = serde_json::from_str(line).ok()?;
-            let about = &entry["objectRef"];
-            let user = entry["user"]["username"].as_str()?;
-            let writes = ["create", "update", "patch", "delete"].contains(&entry["verb"].as_str()?);
-            let people = user == own || user == "admin";
-            (writes
-                && people
-                && about["namespace"] == world.namespace.as_str()
-                && about["resource"] == resource
-                && about["name"] == name)
-                .then(|| Write {
-                    at: entry["requestReceivedTimestamp"].as_str().unwrap().parse().unwrap(),
-                    resource: resource.to_owned(),
-                    name: name.to_owned(),
-                    code: entry["responseStatus"]["code"].as_i64().unwrap_or_default(),
-                    by_operator: user == own,
-                })
-        })
-        .collect()
-}
 
 fn is_ready(object: &Value) -> bool {
     has_condition(object, "Ready", "True")
@@ -113,7 +45,7 @@ async fn killed_at_any_moment_and_restarted_it_converges() {
     for number in 0..stages.len() {
         let name = format!("cart-{number}");
         // The API server logs no success for a request whose sender is gone, so there may be none.
-        let created = |w: &&Write| w.resource == "deployments" && w.name == name && w.code == 201;
+        let created = |w: &&Entry| w.resource == "deployments" && w.name == name && w.code == 201;
         let creates = operator_writes(&world).iter().filter(created).count();
         assert!(creates <= 1, "the Deployment of {name} was created {creates} times");
     }
@@ -161,12 +93,9 @@ async fn its_own_service_account_suffices_for_everything() {
         world.delete(kind, "one").await;
         world.until_gone(kind, "one").await;
     }
-    let account = format!("system:serviceaccount:{}:workload-operator", world.namespace);
-    let log = std::fs::read_to_string(world.plane().audit_log()).unwrap();
-    for line in log.lines().filter(|line| line.contains(&account)) {
-        let entry: Value = serde_json::from_str(line).unwrap_or_default();
-        assert_ne!(entry["responseStatus"]["code"], 403, "{line}");
-    }
+    let forbidden = |entry: &Entry| entry.by_operator && entry.code == 403;
+    let forbidden = Audit::whole().of(&world, &world.namespace, forbidden);
+    assert!(forbidden.is_empty(), "{forbidden:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
