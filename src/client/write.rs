@@ -31,10 +31,11 @@ impl Client {
     }
 
     /// Server-side apply, forced, of the whole of what we own. `body` carries its own apiVersion
-    /// and kind. A `metadata.uid` in it is a precondition.
+    /// and kind. A `metadata.uid` in it means that one object: of another under the name the API
+    /// server says that a UID is immutable (422), and where there is none, that it conflicts.
     ///
     /// # Errors
-    /// [`Error::is_conflict`] if a precondition does not hold; all that can go wrong with a write.
+    /// [`Error::is_conflict`] if the UID's object is gone; all that can go wrong with a write.
     pub async fn apply<V: Resource>(
         &self,
         key: &ObjectKey,

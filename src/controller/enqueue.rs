@@ -65,6 +65,18 @@ pub fn for_mapped<V: Object>(
     }
 }
 
+/// Enqueues the key that an object had which is gone, whoever removed it. For children that bear
+/// the name of their owner: it may have waited for the name.
+pub fn for_freed_name<V: Object>(
+    queue: WorkQueue<ObjectKey>,
+) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
+    move |delta, initial| {
+        if let Delta::Deleted(gone, _) = delta {
+            queue.add_with(gone.key().clone(), band(initial));
+        }
+    }
+}
+
 /// Wakes every key whose last pass was [`Class::Forbidden`](super::Class::Forbidden), when an object
 /// goes or changes hands: one of them may have waited for its name.
 pub fn forbidden_when_freed<V: Object>(
@@ -181,6 +193,16 @@ mod tests {
         ] {
             let delta = Delta::Deleted(child(owner), Origin::Server);
             assert_eq!(enqueued(owned, delta, false).await, expected, "{owner:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_freed_is_enqueued_whoever_freed_it() {
+        for origin in [Origin::Server, Origin::Own] {
+            let gone = Delta::Deleted(child(None), origin);
+            assert_eq!(enqueued(for_freed_name, gone, false).await, people(&["ns/child"]));
+            let new = Delta::Added(child(None), origin);
+            assert!(enqueued(for_freed_name, new, false).await.is_empty());
         }
     }
 

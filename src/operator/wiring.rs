@@ -18,7 +18,7 @@ use crate::reconcilers::app::{self, App, AppReconciler};
 use crate::reconcilers::generic_daemon::{self, GenericDaemon, GenericDaemonReconciler};
 use crate::reconcilers::memcached::{self, Memcached, MemcachedReconciler};
 use crate::reconcilers::workload::{DaemonSet, Deployment};
-use crate::reconcilers::{Hands, Pod, Service, Settings, freed_name};
+use crate::reconcilers::{Hands, Pod, Service, Settings};
 use crate::workqueue::WorkQueue;
 
 /// What all controllers are made of.
@@ -187,10 +187,5 @@ impl Wiring {
 /// Children wake their owner, and, when they free their name, whoever waits for it.
 fn own<V: Resource>(children: &Informer<V>, queue: &WorkQueue<ObjectKey>, kind: Kind) {
     children.handle(enqueue::for_owner(queue.clone(), kind));
-    let queue = queue.clone();
-    children.handle(move |delta, _| {
-        if let Some(key) = freed_name(delta) {
-            queue.add(key.clone());
-        }
-    });
+    children.handle(enqueue::for_freed_name(queue.clone()));
 }

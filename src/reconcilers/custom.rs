@@ -2,8 +2,7 @@
 
 use super::condition::{Condition, Type};
 use super::reason::Reason;
-use crate::object::{Keep, Meta, Object, ObjectKey};
-use crate::store::Delta;
+use crate::object::{Keep, Meta};
 
 /// Set to `true`, nothing is written for the object until it is removed.
 pub const PAUSED: &str = "workload-operator.example.com/paused";
@@ -35,13 +34,4 @@ pub(super) fn is_told(
 ) -> bool {
     let paused = |c: &Condition| c.is(Type::Ready) && c.reason == Reason::Paused.as_str();
     observed_generation == meta.generation && conditions.iter().any(paused)
-}
-
-/// The custom resource that may have waited for this: a child that is gone frees its name, whoever
-/// it belonged to, and a custom resource bears the name of its children.
-pub fn freed_name<V: Object>(delta: &Delta<V>) -> Option<&ObjectKey> {
-    match delta {
-        Delta::Deleted(gone, _) => Some(gone.key()),
-        Delta::Added(..) | Delta::Updated { .. } => None,
-    }
 }

@@ -43,7 +43,7 @@ mod fixtures;
 pub use applied::APPLIED;
 pub use child::{Applied, Child, ChildSpec, Decision, Made, decide};
 pub use condition::{Condition, Status, Time, Type, Wanted};
-pub use custom::{PAUSED, Switches, freed_name};
+pub use custom::{PAUSED, Switches};
 pub use error::{Diagnosis, Error, diagnose};
 pub use hands::{Hands, Outcome, Parent};
 pub use identity::MANAGER;

@@ -3,11 +3,9 @@
 //! To be wired to
 //! - informer of [`App`]: enqueue the object itself;
 //! - informer of `Deployment`, of all that there are (a foreign one may have the name): enqueue
-//!   the controlling App (`enqueue::for_owner`), and what [`freed_name`] says, whoever made the
-//!   change;
+//!   the controlling App (`enqueue::for_owner`), and who waits for its name
+//!   (`enqueue::for_freed_name`);
 //! - informer of `Service`: the same.
-//!
-//! [`freed_name`]: super::freed_name
 
 mod view;
 mod desired;

@@ -3,12 +3,10 @@
 //! To be wired to
 //! - informer of [`GenericDaemon`]: enqueue the object itself;
 //! - informer of `DaemonSet`, of all that there are (a foreign one may have the name): enqueue
-//!   the controlling GenericDaemon (`enqueue::for_owner`), and what [`freed_name`] says, whoever
-//!   made the change.
+//!   the controlling GenericDaemon (`enqueue::for_owner`), and who waits for its
+//!   name (`enqueue::for_freed_name`).
 //!
 //! Nodes are not watched: the DaemonSet controller follows their labels, and its status tells.
-//!
-//! [`freed_name`]: super::freed_name
 
 mod view;
 mod desired;

@@ -3,13 +3,11 @@
 //! To be wired to
 //! - informer of [`Memcached`]: enqueue the object itself;
 //! - informer of `Deployment`, of all that there are (a foreign one may have the name): enqueue
-//!   the controlling Memcached (`enqueue::for_owner`), and what [`freed_name`] says, whoever made
-//!   the change;
+//!   the controlling Memcached (`enqueue::for_owner`), and who waits for its name
+//!   (`enqueue::for_freed_name`);
 //! - informer of `Service`: the same;
 //! - informer of [`Pod`], metadata only, with [`Pod::scope`] and [`Pod::index`]: enqueue
 //!   [`Pod::memcached`] (`enqueue::for_mapped`).
-//!
-//! [`freed_name`]: super::freed_name
 
 mod view;
 mod desired;
