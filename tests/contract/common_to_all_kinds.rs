@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::audit::{Entry, logged, operator_writes, writes_to};
+use crate::audit::{Audit, Entry, logged, operator_writes, writes_to};
 use crate::world::{
     APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, SERVICE, World, conditions,
     has_condition,
@@ -33,6 +33,42 @@ fn one_of_each() -> [Sample; 3] {
 
 fn is_ready(object: &Value) -> bool {
     has_condition(object, "Ready", "True")
+}
+
+/// The guard against needless requests. How often a status is written depends on what the operator
+/// sees of pods that start meanwhile; all else is exact.
+#[tokio::test(flavor = "multi_thread")]
+async fn from_nothing_to_ready_takes_one_request_a_child_and_no_read() {
+    const MOST_STATUSES: usize = 4;
+    let (world, operator) = World::with_operator_at("requests", "baseline").await;
+    operator.logged("Ready to work").await;
+    let audit = Audit::from_now(&world);
+    for Sample { kind, name, object, child } in one_of_each() {
+        world.create(kind, object).await.unwrap();
+        world.until(kind, name, is_ready).await;
+        let requests = || {
+            let ours = |entry: &Entry| entry.by_operator && entry.name == name;
+            let all = audit.of(&world, &world.namespace, ours).into_iter();
+            let (statuses, others): (Vec<Entry>, _) = all.partition(|e| e.subresource == "status");
+            // A status is written after all else.
+            (!statuses.is_empty()).then_some((statuses, others))
+        };
+        let (statuses, others): (_, Vec<Entry>) = logged(requests).await;
+        assert!(statuses.len() <= MOST_STATUSES, "{statuses:#?}");
+        let mut others: Vec<_> =
+            others.iter().map(|e| format!("{} {}", e.verb, e.resource)).collect();
+        others.sort();
+        let mut expected = vec![format!("patch {}", child.plural())];
+        if kind != GENERIC_DAEMON {
+            expected.push("patch services".to_owned());
+        }
+        if kind == MEMCACHED {
+            // Its finalizer.
+            expected.push("patch memcacheds".to_owned());
+        }
+        expected.sort();
+        assert_eq!(others, expected, "{name}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

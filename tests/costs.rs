@@ -1,0 +1,167 @@
+//! What fixed pieces of work allocate, compared with `tests/costs.json`: the guard against growing
+//! costs that is the same on a slow machine and on a busy one.
+//!
+//! `UPDATE_COSTS=1 cargo test --test costs` writes the file anew; say in the commit why it changed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use workload_operator::client::{Event, Page, Scope, WatchFrom};
+use workload_operator::object::{ObjectKey, ResourceVersion};
+use workload_operator::store;
+use workload_operator::workqueue::{Band, WorkQueue};
+
+#[path = "../benches/sample/mod.rs"]
+mod sample;
+
+use sample::Deployment;
+
+#[global_allocator]
+static ALLOCATOR: dhat::Alloc = dhat::Alloc;
+
+/// So many objects, events or keys in each piece of work.
+const COUNT: usize = 1_000;
+/// What the standard library of another compiler may make of the same work, in parts of a hundred.
+const TOLERANCE: u64 = 3;
+const GOLDEN: &str = "tests/costs.json";
+
+/// What a piece of work cost for all of `COUNT`.
+type Costs = BTreeMap<&'static str, u64>;
+
+/// Allocations during `work`.
+fn allocations<T>(work: impl FnOnce() -> T) -> u64 {
+    let before = dhat::HeapStats::get().total_blocks;
+    let made = work();
+    let after = dhat::HeapStats::get().total_blocks;
+    drop(made);
+    after - before
+}
+
+/// Bytes that are held for what `make` returns.
+fn held<T>(make: impl FnOnce() -> T) -> u64 {
+    let before = dhat::HeapStats::get().curr_bytes;
+    let made = make();
+    let after = dhat::HeapStats::get().curr_bytes;
+    drop(made);
+    after.saturating_sub(before) as u64
+}
+
+fn object(i: usize) -> Deployment {
+    serde_json::from_str(&sample::json(i, 1)).expect("the sample fits the view")
+}
+
+fn wire(costs: &mut Costs) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let body = sample::watch(COUNT, 1);
+    let client = sample::client(&body, body.len() / COUNT);
+    let from = WatchFrom {
+        version: Some("1".into()),
+        initial_events: false,
+        timeout: Duration::from_secs(60),
+        metadata_only: false,
+    };
+    let watch = || {
+        runtime.block_on(async {
+            let opened = client.watch::<Deployment>(&Scope::default(), &from).await;
+            let mut events = opened.unwrap();
+            let mut seen = 0;
+            while let Some(Ok(Event::Modified(_))) = events.next().await {
+                seen += 1;
+            }
+            assert_eq!(seen, COUNT);
+        });
+    };
+    // Once before, so that what is made once for all is made.
+    watch();
+    costs.insert("allocations of a watch event", allocations(watch));
+
+    let client = sample::client(&sample::list(COUNT), 64 << 10);
+    let list = || {
+        let mut seen = 0;
+        let each = |item: Result<Deployment, _>| seen += usize::from(item.is_ok());
+        let all = Page::default();
+        runtime.block_on(client.list(&Scope::default(), &all, each)).unwrap();
+        assert_eq!(seen, COUNT);
+    };
+    list();
+    costs.insert("allocations of a list item", allocations(list));
+}
+
+fn stores(costs: &mut Costs) {
+    let (mut writer, store) = store::new(Vec::new());
+    let objects = |from: usize| (from..from + COUNT).map(object).collect::<Vec<_>>();
+    let mut round = |objects: Vec<Deployment>, at| {
+        allocations(|| {
+            writer.begin();
+            objects.into_iter().for_each(|object| writer.listed(object));
+            assert!(writer.commit(ResourceVersion::new(at), drop));
+        })
+    };
+    costs.insert("allocations to store an object", round(objects(0), 2));
+    costs.insert("allocations to list an unchanged object again", round(objects(0), 3));
+    assert_eq!(store.len(), COUNT);
+    let keys: Vec<ObjectKey> =
+        (0..COUNT).map(|i| ObjectKey::new("default", format!("deployment-{i:05}"))).collect();
+    let lookups = allocations(|| keys.iter().for_each(|key| assert!(store.get(key).is_some())));
+    costs.insert("allocations to look an object up", lookups);
+
+    let objects = objects(0);
+    let in_vec = size_of_val(&*objects) as u64;
+    let with_objects = dhat::HeapStats::get().curr_bytes as u64;
+    let (mut writer, store) = store::new(Vec::new());
+    writer.begin();
+    objects.into_iter().for_each(|object| writer.listed(object));
+    writer.commit(ResourceVersion::new(2), drop);
+    let now = dhat::HeapStats::get().curr_bytes as u64;
+    costs.insert("bytes of the store beside an object", now.saturating_sub(with_objects));
+    costs.insert("bytes of an object itself", in_vec);
+    drop(store);
+    costs.insert("bytes that an object points to", held(|| object(0)) * COUNT as u64);
+}
+
+fn queue(costs: &mut Costs) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let _context = runtime.enter();
+    let keys: Vec<ObjectKey> = (0..COUNT)
+        .map(|i| ObjectKey::new(format!("namespace-{}", i % 10), format!("object-{i}")))
+        .collect();
+    let queue = WorkQueue::<ObjectKey>::new();
+    let add = || keys.iter().for_each(|key| queue.add_with(key.clone(), Band::People));
+    costs.insert("bytes to queue a key", held(add));
+    let turn = || {
+        add();
+        runtime.block_on(async {
+            for _ in 0..COUNT {
+                drop(queue.get().await.unwrap());
+            }
+        });
+    };
+    turn();
+    costs.insert("allocations of add, get and done of a known key", allocations(turn));
+}
+
+#[test]
+fn no_piece_of_work_allocates_more_than_it_did() {
+    let _profiler = dhat::Profiler::builder().testing().build();
+    let mut costs = Costs::new();
+    wire(&mut costs);
+    stores(&mut costs);
+    queue(&mut costs);
+    let text = serde_json::to_string_pretty(&costs).unwrap() + "\n";
+    if std::env::var_os("UPDATE_COSTS").is_some() {
+        std::fs::write(GOLDEN, &text).unwrap();
+    }
+    let golden = std::fs::read_to_string(GOLDEN).unwrap();
+    let golden: BTreeMap<&str, u64> = serde_json::from_str(&golden).unwrap();
+    let near = |was: u64, is: u64| was.abs_diff(is) * 100 <= was * TOLERANCE;
+    let changed: Vec<String> = costs
+        .iter()
+        .filter(|(what, is)| !golden.get(**what).is_some_and(|was| near(*was, **is)))
+        .map(|(what, is)| format!("{what}: {is}, was {:?}", golden.get(*what)))
+        .collect();
+    assert!(
+        changed.is_empty(),
+        "for {COUNT} each: {changed:#?}\nIf it is meant: UPDATE_COSTS=1 cargo test --test costs"
+    );
+    assert_eq!(costs.len(), golden.len(), "a cost is gone; write {GOLDEN} anew");
+}
