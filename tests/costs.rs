@@ -3,6 +3,8 @@
 //!
 //! `UPDATE_COSTS=1 cargo test --test costs` writes the file anew; say in the commit why it changed.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

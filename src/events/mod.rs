@@ -31,9 +31,12 @@ mod wire;
 mod recorder;
 mod sink;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-pub use recorder::{Dropped, Observer, Occurrence, Recorder, Regarding, Type, Unobserved, new};
+use recorder::Shared;
+
+pub use recorder::{Dropped, Observer, Occurrence, Recorder, Regarding, Type, Unobserved};
 pub use sink::Sink;
 
 /// How many Events may wait to be written. client-go's broadcaster has the same.
@@ -54,3 +57,15 @@ pub const RESERVE: u32 = 10;
 pub const TRIES: u32 = 3;
 /// Time for what still waits at shutdown.
 pub const FLUSH: Duration = Duration::from_secs(3);
+
+/// A recorder and the sink that must run for anything to be written. `instance` is this process's
+/// name (pod name, host name): it is cut at 128 bytes. `controller` as in
+/// [`Recorder::for_controller`].
+pub fn new(
+    controller: &'static str,
+    instance: &str,
+    observer: Arc<dyn Observer>,
+) -> (Recorder, Sink) {
+    let shared = Shared::new(instance, observer);
+    (Recorder { shared: shared.clone(), controller }, Sink::new(shared))
+}

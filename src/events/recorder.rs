@@ -8,7 +8,6 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::correlate::{Correlator, Group, Verdict};
-use super::sink::Sink;
 use super::text;
 use crate::object::{ObjectKey, Resource, Text, Uid};
 
@@ -37,8 +36,8 @@ pub struct Regarding {
 /// Publishes Events of one controller. Never blocks, never fails; cheap to clone.
 #[derive(Clone)]
 pub struct Recorder {
-    shared: Arc<Shared>,
-    controller: &'static str,
+    pub(super) shared: Arc<Shared>,
+    pub(super) controller: &'static str,
 }
 
 /// Watches Events; metrics implement it. Every method has an empty default and must not block:
@@ -113,19 +112,15 @@ pub(super) struct Shared {
     pub(super) instance: String,
 }
 
-/// A recorder and the sink that must run for anything to be written. `instance` is this process's
-/// name (pod name, host name): it is cut at 128 bytes. `controller` as in
-/// [`Recorder::for_controller`].
-pub fn new(
-    controller: &'static str,
-    instance: &str,
-    observer: Arc<dyn Observer>,
-) -> (Recorder, Sink) {
-    let instance = text::instance(instance);
-    // Two processes of one name (a pod's container that was restarted) differ in their stamps.
-    let correlator = Mutex::new(Some(Correlator::new(text::fingerprint(&instance))));
-    let shared = Arc::new(Shared { correlator, wake: Notify::new(), observer, instance });
-    (Recorder { shared: shared.clone(), controller }, Sink::new(shared))
+// === impl Shared ===
+
+impl Shared {
+    pub(super) fn new(instance: &str, observer: Arc<dyn Observer>) -> Arc<Shared> {
+        let instance = text::instance(instance);
+        // Two processes of one name (a pod's container that was restarted) differ in their stamps.
+        let correlator = Mutex::new(Some(Correlator::new(text::fingerprint(&instance))));
+        Arc::new(Shared { correlator, wake: Notify::new(), observer, instance })
+    }
 }
 
 // === impl Dropped ===

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::env::EnvVar;
+use super::is_set;
 use super::resources::Resources;
-use super::template::{Seccomp, is_set};
 use crate::object::Text;
 
 /// A container.
@@ -67,6 +67,14 @@ pub struct ContainerSecurity {
     /// Which system calls are allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seccomp_profile: Option<Seccomp>,
+}
+
+/// A seccomp profile.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Seccomp {
+    /// `RuntimeDefault`, or another that somebody set.
+    #[serde(rename = "type", default)]
+    pub kind: Text,
 }
 
 /// Linux capabilities.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::template::is_set;
+use super::is_set;
 use crate::object::Text;
 use crate::reconcilers::quantity::Quantity;
 

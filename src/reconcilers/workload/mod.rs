@@ -16,7 +16,7 @@ mod deployment;
 mod daemon_set;
 mod rollout;
 
-pub use container::{Capabilities, Container, ContainerPort, ContainerSecurity};
+pub use container::{Capabilities, Container, ContainerPort, ContainerSecurity, Seccomp};
 pub use daemon_set::{DaemonSet, DaemonSetSpec, DaemonSetStatus};
 pub use deployment::{
     Amount, ChildCondition, Deployment, DeploymentSpec, DeploymentStatus, RollingUpdate, Strategy,
@@ -26,5 +26,10 @@ pub use resources::{Quantities, Resources};
 pub use rollout::Rollout;
 pub use template::{
     Affinity, MatchExpression, NodeAffinity, NodeSelector, NodeSelectorTerm, PodMeta, PodSecurity,
-    PodSpec, PodTemplate, Seccomp, Selector,
+    PodSpec, PodTemplate, Selector,
 };
+
+/// Whether what is wanted, if anything, is there.
+fn is_set<T: PartialEq>(wanted: &Option<T>, there: &Option<T>) -> bool {
+    wanted.is_none() || wanted == there
+}

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::container::Container;
+use super::container::{Container, Seccomp};
+use super::is_set;
 use crate::object::{Labels, Text};
 use crate::reconcilers::child::renamed;
 
@@ -54,14 +55,6 @@ pub struct PodSecurity {
     /// Which system calls are allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seccomp_profile: Option<Seccomp>,
-}
-
-/// A seccomp profile.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Seccomp {
-    /// `RuntimeDefault`, or another that somebody set.
-    #[serde(rename = "type", default)]
-    pub kind: Text,
 }
 
 /// `spec.affinity`.
@@ -190,9 +183,4 @@ impl PodTemplate {
         self.spec.containers.iter_mut().for_each(Container::normalise);
         self
     }
-}
-
-/// Whether what is wanted, if anything, is there.
-pub(super) fn is_set<T: PartialEq>(wanted: &Option<T>, there: &Option<T>) -> bool {
-    wanted.is_none() || wanted == there
 }
