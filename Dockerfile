@@ -4,23 +4,27 @@
 #   docker build -t workload-operator .
 #   buildah build -t workload-operator .
 #
+# The same image, bit for bit, wherever it is built:
+#
+#   docker buildx build --build-arg RUST_IMAGE=docker.io/library/rust@sha256:... \
+#     --build-arg SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)" \
+#     --output type=image,name=REGISTRY/IMAGE,rewrite-timestamp=true .
+#   buildah build --build-arg RUST_IMAGE=docker.io/library/rust@sha256:... \
+#     --timestamp "$(git log -1 --format=%ct)" -t REGISTRY/IMAGE .
+#
 # RUST_IMAGE needs cargo, a C compiler and the C library's static archive, as the official
-# Debian images have. BASE_IMAGE is what the binary is put into.
+# Debian images have. A tag moves; for a release pass a digest. BASE_IMAGE is what the binary is
+# put into.
 ARG RUST_IMAGE=docker.io/library/rust:1.95-slim-bookworm
 ARG BASE_IMAGE=scratch
 
 FROM ${RUST_IMAGE} AS build
+# The time that files get in the image. The binary holds none.
+ARG SOURCE_DATE_EPOCH=0
 WORKDIR /source
 COPY . .
-# Naming the target keeps crt-static away from proc macros and build scripts, which cannot be
-# static. A binary that still asks for a loader would not start in an empty image, hence the check.
-RUN target="$(rustc -vV | sed -n 's/^host: //p')" \
- && RUSTFLAGS="-C target-feature=+crt-static" \
-    cargo build --locked --release --bin workload-operator --target "$target" \
- && mkdir /image \
- && cp "target/$target/release/workload-operator" /image/workload-operator \
- && if readelf --program-headers /image/workload-operator | grep -q INTERP; then \
-      echo "workload-operator is not static: RUST_IMAGE has no static C library" >&2; exit 1; fi
+RUN hack/build-static.sh /image/workload-operator \
+ && touch --date="@$SOURCE_DATE_EPOCH" /image/workload-operator
 
 FROM ${BASE_IMAGE}
 COPY --from=build /image/workload-operator /workload-operator

@@ -8,19 +8,20 @@ use std::path::Path;
 use workload_operator::api;
 use workload_operator::reconcilers::{Action, Reason};
 
+mod lua;
+#[path = "artifacts/packages.rs"]
+mod packages;
+#[path = "artifacts/image.rs"]
+mod image;
+#[path = "artifacts/argocd.rs"]
+mod argocd;
+
 /// With `UPDATE_ARTIFACTS=1` the files are written instead.
 #[test]
 fn the_crd_files_are_what_the_types_say() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("artifacts/crds");
     let mut expected = Vec::new();
-    for crd in api::crds() {
-        let name = format!("{}_{}.yaml", crd.spec.group, crd.spec.names.plural);
-        let mut value = serde_json::to_value(&crd).unwrap();
-        write_whole_numbers_as_such(&mut value);
-        // The one scalar that an old YAML parser would take for something else than text.
-        let text = serde_yaml_ng::to_string(&value)
-            .unwrap()
-            .replace(" 1970-01-01T00:00:00Z", " '1970-01-01T00:00:00Z'");
+    for (name, text) in crd_files() {
         if std::env::var_os("UPDATE_ARTIFACTS").is_some() {
             std::fs::write(folder.join(&name), &text).unwrap();
         }
@@ -36,6 +37,23 @@ fn the_crd_files_are_what_the_types_say() {
     there.sort();
     expected.sort();
     assert_eq!(there, expected, "artifacts/crds/ has files that no type makes");
+}
+
+/// File name and text of each.
+fn crd_files() -> Vec<(String, String)> {
+    let file = |crd| {
+        let mut value = serde_json::to_value(&crd).unwrap();
+        write_whole_numbers_as_such(&mut value);
+        let spec = &value["spec"];
+        let (group, plural) = (spec["group"].as_str(), spec["names"]["plural"].as_str());
+        let name = format!("{}_{}.yaml", group.unwrap(), plural.unwrap());
+        // The one scalar that an old YAML parser would take for something else than text.
+        let text = serde_yaml_ng::to_string(&value)
+            .unwrap()
+            .replace(" 1970-01-01T00:00:00Z", " '1970-01-01T00:00:00Z'");
+        (name, text)
+    };
+    api::crds().into_iter().map(file).collect()
 }
 
 /// Bounds are floating-point numbers in the type: `1.0`.

@@ -25,7 +25,9 @@ const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/names
 ///
 /// # Errors
 /// When it cannot start, and when a task that everything leans on dies.
-pub async fn run(args: RunArgs) -> Result<(), Error> {
+pub async fn run(mut args: RunArgs) -> Result<(), Error> {
+    // An empty name is how the Operator Lifecycle Manager says "all".
+    args.namespaces.retain(|name| !name.is_empty());
     let shutdown = Shutdown::from_signals().map_err(Error::Signals)?;
     Ok(program(args).await?.run(shutdown).await?)
 }

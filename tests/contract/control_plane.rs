@@ -26,6 +26,15 @@ impl ControlPlane {
     }
 
     fn start(name: &str) -> ControlPlane {
+        let plane = ControlPlane::bare(name);
+        plane.kubectl(&["apply", "--server-side", "-f", "artifacts/crds/"]);
+        plane.kubectl(&["apply", "-f", "artifacts/rbac/"]);
+        plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
+        plane
+    }
+
+    /// As [`ControlPlane::private`], with nothing of the operator in it.
+    pub fn bare(name: &str) -> ControlPlane {
         let pid = std::process::id();
         let dir = std::env::temp_dir().join(format!("workload-operator-test-{pid}-{name}"));
         let output = Command::new("hack/controlplane.sh")
@@ -37,11 +46,7 @@ impl ControlPlane {
             .expect("hack/controlplane.sh can be run");
         assert!(output.status.success(), "hack/controlplane.sh start failed: see above");
         let kubeconfig = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-        let plane = ControlPlane { dir, kubeconfig };
-        plane.kubectl(&["apply", "--server-side", "-f", "artifacts/crds/"]);
-        plane.kubectl(&["apply", "-f", "artifacts/rbac/"]);
-        plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
-        plane
+        ControlPlane { dir, kubeconfig }
     }
 
     /// Runs kubectl as the administrator and returns what it prints. Panics if it fails.

@@ -33,6 +33,10 @@ mod leadership;
 mod check;
 mod status;
 mod packaging;
+mod helm;
+#[path = "../lua/mod.rs"]
+mod lua;
+mod argocd;
 
 // What it survives.
 mod proxy;

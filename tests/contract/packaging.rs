@@ -16,8 +16,8 @@ use crate::world::{
     ROLE_BINDING, SERVICE, World, has_condition,
 };
 
-const SYSTEM: &str = "workload-operator-system";
-const NAME: &str = "workload-operator";
+pub const SYSTEM: &str = "workload-operator-system";
+pub const NAME: &str = "workload-operator";
 
 /// Rights that leave no verb of their own in an audit log: the API server asks for them while it
 /// carries out another request. To create by server-side apply is a `patch`, and a block of the
@@ -49,14 +49,14 @@ const SELDOM: &[[&str; 3]] = &[
 
 type Rights = BTreeSet<[String; 3]>;
 
-fn objects(yaml: &str) -> Vec<Value> {
+pub fn objects(yaml: &str) -> Vec<Value> {
     serde_yaml_ng::Deserializer::from_str(yaml)
         .map(|document| Value::deserialize(document).unwrap())
         .collect()
 }
 
 /// `Kind namespace/name` of each.
-fn names(objects: &[Value]) -> BTreeSet<String> {
+pub fn names(objects: &[Value]) -> BTreeSet<String> {
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let name = |object: &Value| {
         let meta = &object["metadata"];
@@ -68,7 +68,7 @@ fn names(objects: &[Value]) -> BTreeSet<String> {
 // === The overlays ===
 
 /// Whatever a ServiceMonitor says is stored: the Prometheus operator is not here.
-fn service_monitors() -> Value {
+pub fn service_monitors() -> Value {
     let schema = json!({"openAPIV3Schema":
         {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -127,7 +127,7 @@ fn remove_all_but_crds(plane: &ControlPlane, overlay: &str) {
 }
 
 /// The Service, the PodDisruptionBudget, the NetworkPolicy and the ServiceMonitor mean the pods.
-fn what_finds_the_pods_finds_them(plane: &ControlPlane, overlay: &str, replicas: usize) {
+pub fn what_finds_the_pods_finds_them(plane: &ControlPlane, overlay: &str, replicas: usize) {
     let get = |what: &str, name: &str| -> Value {
         let text = plane.kubectl(&["get", what, name, "-n", SYSTEM, "-o=json"]);
         serde_json::from_str(&text).unwrap()

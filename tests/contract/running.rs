@@ -112,8 +112,9 @@ async fn without_the_namespace_flag_it_works_in_all_namespaces_with_the_rights_o
     let system = World::in_existing(plane, "workload-operator-system").await;
     system.until(DEPLOYMENT, "workload-operator", |d| d["status"]["availableReplicas"] == 1).await;
     let kubeconfig = system.operator_kubeconfig().await;
-    let image = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE)];
-    let operator = OperatorProcess::start(&kubeconfig, &["--leader-elect"], &image);
+    // Empty is how the Operator Lifecycle Manager says "all".
+    let environment = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE), ("WATCH_NAMESPACE", "")];
+    let operator = OperatorProcess::start(&kubeconfig, &["--leader-elect"], &environment);
     operator.logged("Ready to work").await;
     for world in [&one, &two] {
         world.create(MEMCACHED, memcached("cart", 2)).await.unwrap();

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# The operator as one static binary that is the same, bit for bit, wherever it is built from the
+# same sources by the same toolchain. The Dockerfile uses it, and hack/reproducible.sh proves it.
+#
+#   hack/build-static.sh FILE
+#
+# Environment: PROFILE (default release), CARGO_TARGET_DIR.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+file=${1:?usage: hack/build-static.sh FILE}
+profile=${PROFILE:-release}
+host=$(rustc -vV | sed -n 's/^host: //p')
+cargo_home=${CARGO_HOME:-$HOME/.cargo}
+
+# No path of this machine in panics' messages, debug information or C's __FILE__.
+remap="--remap-path-prefix=$PWD=/source --remap-path-prefix=$cargo_home=/cargo"
+export RUSTFLAGS="-C target-feature=+crt-static $remap"
+export CFLAGS="-ffile-prefix-map=$PWD=/source -ffile-prefix-map=$cargo_home=/cargo"
+export CARGO_INCREMENTAL=0
+
+# Naming the target keeps crt-static away from proc macros and build scripts, which cannot be
+# static.
+cargo build --locked --profile "$profile" --bin workload-operator --target "$host"
+[[ $profile != dev ]] || profile=debug
+built=${CARGO_TARGET_DIR:-target}/$host/$profile/workload-operator
+# A binary that still asks for a loader would not start in an empty image.
+if readelf --program-headers "$built" | grep -q INTERP; then
+  echo "build-static.sh: not static: this toolchain has no static C library" >&2
+  exit 1
+fi
+mkdir -p "$(dirname "$file")"
+cp "$built" "$file"

@@ -1,0 +1,70 @@
+//! The image is built from what .dockerignore leaves.
+
+use std::path::{Component, Path, PathBuf};
+
+use crate::packages::read;
+
+/// Every file that `include_str!` takes from outside src.
+fn included(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            included(&path, into);
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        for (_, rest) in
+            text.match_indices("include_str!(\"").map(|(at, found)| (at, &text[at + found.len()..]))
+        {
+            let (file, _) = rest.split_once('"').unwrap();
+            into.push(resolved(&path.parent().unwrap().join(file)));
+        }
+    }
+}
+
+/// Without `..`.
+fn resolved(path: &Path) -> PathBuf {
+    let mut whole = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => assert!(whole.pop(), "{path:?}"),
+            part => whole.push(part),
+        }
+    }
+    whole
+}
+
+#[test]
+fn what_is_compiled_in_is_there_when_the_image_is_built() {
+    let mut files = vec![PathBuf::from("hack/build-static.sh"), PathBuf::from("Cargo.lock")];
+    included(Path::new("src"), &mut files);
+    assert!(files.iter().any(|file| file.starts_with("artifacts")), "{files:?}");
+    let ignored = read(".dockerignore");
+    let rules: Vec<&str> =
+        ignored.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    for file in &files {
+        assert!(file.exists(), "{file:?}");
+        // The last rule that speaks of a file counts.
+        let kept = rules.iter().rfold(None, |said, rule| said.or_else(|| speaks(rule, file)));
+        assert_ne!(kept, Some(false), "{file:?} is left out by .dockerignore");
+    }
+}
+
+/// Whether the rule keeps the file, if it speaks of it: a path of it or above it, `*` for a name.
+fn speaks(rule: &str, file: &Path) -> Option<bool> {
+    let (kept, pattern) = match rule.strip_prefix('!') {
+        Some(pattern) => (true, pattern),
+        None => (false, rule),
+    };
+    let pattern: Vec<_> = Path::new(pattern).components().collect();
+    let parts: Vec<_> = file.components().take(pattern.len()).collect();
+    let fits = |(wanted, part): (&Component<'_>, &Component<'_>)| {
+        let (wanted, part) =
+            (wanted.as_os_str().to_str().unwrap(), part.as_os_str().to_str().unwrap());
+        match wanted.split_once('*') {
+            Some((before, after)) => part.starts_with(before) && part.ends_with(after),
+            None => wanted == part,
+        }
+    };
+    (parts.len() == pattern.len() && pattern.iter().zip(&parts).all(fits)).then_some(kept)
+}

@@ -1,0 +1,298 @@
+//! The Helm chart and the OLM bundle: they say what the manifests say that kustomize builds from.
+//!
+//! With `UPDATE_ARTIFACTS=1` what follows from those is written instead.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+const CHART: &str = "artifacts/helm/workload-operator";
+const BUNDLE: &str = "artifacts/olm";
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+pub(crate) fn read(file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    std::fs::read_to_string(&path).unwrap_or_default()
+}
+
+fn yaml(file: &str) -> Value {
+    serde_yaml_ng::from_str(&read(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+fn documents(file: &str) -> Vec<Value> {
+    let text = read(file);
+    let all = serde_yaml_ng::Deserializer::from_str(&text);
+    all.map(|document| Value::deserialize(document).unwrap()).collect()
+}
+
+/// The one object of a kind in artifacts/rbac/operator.yaml.
+fn of_operator(kind: &str) -> Value {
+    let mut all = documents("artifacts/rbac/operator.yaml");
+    all.retain(|object| object["kind"] == kind);
+    all.pop().unwrap()
+}
+
+/// The file has this text, or is given it.
+pub(crate) fn is_or_becomes(file: &str, text: &str) {
+    if std::env::var_os("UPDATE_ARTIFACTS").is_some() && read(file) != text {
+        std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(file), text).unwrap();
+    }
+    assert!(read(file) == text, "{file} is out of date: run hack/update-codegen.sh");
+}
+
+pub(crate) fn names_in(folder: &str) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap();
+    let name = |entry: Result<std::fs::DirEntry, _>| entry.unwrap().file_name();
+    entries.map(|entry| name(entry).into_string().unwrap()).collect()
+}
+
+// === The chart ===
+
+/// A chart holds no file from outside its folder.
+#[test]
+fn the_chart_has_copies_of_the_manifests() {
+    let folder = format!("{CHART}/manifests");
+    let mut names = BTreeSet::new();
+    for (name, text) in crate::crd_files() {
+        is_or_becomes(&format!("{folder}/crds/{name}"), &text);
+        names.insert(name);
+    }
+    assert_eq!(names_in(&format!("{folder}/crds")), names);
+    for file in ["rbac/operator.yaml", "rbac/people.yaml", "policy/generic-daemon.yaml"] {
+        let (_, name) = file.split_once('/').unwrap();
+        is_or_becomes(&format!("{folder}/{name}"), &read(&format!("artifacts/{file}")));
+    }
+}
+
+#[test]
+fn chart_and_bundle_have_the_version_of_the_program() {
+    let chart = yaml(&format!("{CHART}/Chart.yaml"));
+    assert_eq!((&chart["version"], &chart["appVersion"]), (&json!(VERSION), &json!(VERSION)));
+    let csv = service_version();
+    assert_eq!(csv["spec"]["version"], VERSION);
+    assert_eq!(csv["metadata"]["name"], format!("workload-operator.v{VERSION}"));
+}
+
+/// What `values.yaml` shows is what the schema knows, and nothing else.
+#[test]
+fn every_value_of_the_chart_is_in_its_schema_and_the_other_way_round() {
+    let schema: Value =
+        serde_json::from_str(&read(&format!("{CHART}/values.schema.json"))).unwrap();
+    let mut known = BTreeSet::new();
+    closed(&schema, "", &mut known);
+    // Helm's own, and what only some resources have.
+    for free in ["global", "resources.claims"] {
+        assert!(known.remove(free), "{free}");
+    }
+    let mut shown = BTreeSet::new();
+    keys(&yaml(&format!("{CHART}/values.yaml")), &schema, "", &mut shown);
+    assert_eq!(known, shown);
+}
+
+/// Collects the fields of an object that allows no others.
+fn closed(schema: &Value, path: &str, into: &mut BTreeSet<String>) {
+    let Some(fields) = schema["properties"].as_object() else { return };
+    assert_eq!(schema["additionalProperties"], false, "{path:?} takes what it does not know");
+    for (name, field) in fields {
+        let path = format!("{path}{name}");
+        closed(field, &format!("{path}."), into);
+        into.insert(path);
+    }
+}
+
+fn keys(values: &Value, schema: &Value, path: &str, into: &mut BTreeSet<String>) {
+    for (name, value) in values.as_object().into_iter().flatten() {
+        let path = format!("{path}{name}");
+        let field = &schema["properties"][name];
+        // Below a map of free keys there is nothing to know.
+        if field.get("properties").is_some() {
+            keys(value, field, &format!("{path}."), into);
+        }
+        into.insert(path);
+    }
+}
+
+// === The bundle ===
+
+const CSV: &str = "artifacts/olm/manifests/workload-operator.clusterserviceversion.yaml";
+const CSV_HEAD: &str = "# alm-examples, install and the descriptors are written by \
+                        hack/update-codegen.sh, the rest by hand.\n";
+
+fn service_version() -> Value {
+    yaml(CSV)
+}
+
+/// What is installed, in OLM's words. OLM makes the ServiceAccount, the roles and the bindings
+/// from it; WATCH_NAMESPACE are the namespaces of the OperatorGroup.
+fn install() -> Value {
+    let deployment = yaml("artifacts/default/deployment.yaml");
+    let mut spec = deployment["spec"].clone();
+    let environment = spec["template"]["spec"]["containers"][0]["env"].as_array_mut().unwrap();
+    let namespaces = json!({"fieldPath": "metadata.annotations['olm.targetNamespaces']"});
+    environment.push(json!({"name": "WATCH_NAMESPACE", "valueFrom": {"fieldRef": namespaces}}));
+    let account = "workload-operator";
+    json!({"strategy": "deployment", "spec": {
+        "clusterPermissions": [
+            {"serviceAccountName": account, "rules": of_operator("ClusterRole")["rules"]}],
+        "permissions": [
+            {"serviceAccountName": account, "rules": of_operator("Role")["rules"]}],
+        "deployments": [{"name": account, "label": deployment["metadata"]["labels"], "spec": spec}],
+    }})
+}
+
+fn examples() -> Vec<Value> {
+    ["memcached", "syslog", "nginx-app"]
+        .map(|name| yaml(&format!("artifacts/examples/{name}.yaml")))
+        .to_vec()
+}
+
+pub(crate) fn crds() -> Vec<Value> {
+    let crd = |(_, text): &(String, String)| serde_yaml_ng::from_str(text).unwrap();
+    crate::crd_files().iter().map(crd).collect()
+}
+
+/// What consoles show of each field: its CRD's own words.
+fn descriptors(crd: &Value, part: &str) -> Value {
+    let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let fields = schema["properties"][part]["properties"].as_object().unwrap();
+    let one = |(path, field): (&String, &Value)| {
+        let words = field["description"].as_str().unwrap().replace('\n', " ");
+        json!({"path": path, "displayName": title(path), "description": words})
+    };
+    fields.iter().map(one).collect()
+}
+
+/// `readyReplicas`: `Ready Replicas`.
+fn title(field: &str) -> String {
+    let mut title = String::new();
+    for (at, letter) in field.char_indices() {
+        if at > 0 && letter.is_uppercase() {
+            title.push(' ');
+        }
+        title.push(if at == 0 { letter.to_ascii_uppercase() } else { letter });
+    }
+    title
+}
+
+#[test]
+fn the_bundle_installs_the_deployment_and_the_rights_of_the_manifests() {
+    let mut csv = service_version();
+    csv["spec"]["install"] = install();
+    let examples = serde_json::to_string_pretty(&examples()).unwrap();
+    csv["metadata"]["annotations"]["alm-examples"] = json!(examples);
+    for crd in crds() {
+        let owned = csv["spec"]["customresourcedefinitions"]["owned"].as_array_mut().unwrap();
+        let one = owned.iter_mut().find(|one| one["name"] == crd["metadata"]["name"]).unwrap();
+        one["specDescriptors"] = descriptors(&crd, "spec");
+        one["statusDescriptors"] = descriptors(&crd, "status");
+    }
+    is_or_becomes(CSV, &format!("{CSV_HEAD}{}", serde_yaml_ng::to_string(&csv).unwrap()));
+}
+
+#[test]
+fn the_bundle_has_the_crds_and_the_other_objects_of_the_manifests_and_nothing_else() {
+    let folder = format!("{BUNDLE}/manifests");
+    let mut expected = BTreeSet::from(["workload-operator.clusterserviceversion.yaml".to_owned()]);
+    let mut add = |name: String, text: &str| {
+        is_or_becomes(&format!("{folder}/{name}"), text);
+        expected.insert(name);
+    };
+    for (name, text) in crate::crd_files() {
+        add(name, &text);
+    }
+    // OLM takes one object a file, and puts it into the namespace of its choice.
+    let people = documents("artifacts/rbac/people.yaml");
+    let beside = ["service", "pod-disruption-budget"];
+    let beside = beside.map(|name| yaml(&format!("artifacts/default/{name}.yaml")));
+    for mut object in people.into_iter().chain(beside) {
+        object["metadata"].as_object_mut().unwrap().remove("namespace");
+        let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
+        let (kind, name) = (kind.as_str().unwrap(), name.as_str().unwrap());
+        let file = format!("{name}_{}.yaml", kind.to_lowercase());
+        add(file, &serde_yaml_ng::to_string(&object).unwrap());
+    }
+    assert_eq!(names_in(&folder), expected);
+}
+
+#[test]
+fn the_bundle_owns_each_crd_and_says_what_comes_of_it() {
+    let csv = service_version();
+    let owned = csv["spec"]["customresourcedefinitions"]["owned"].as_array().unwrap();
+    let crds = crds();
+    assert_eq!(owned.len(), crds.len());
+    for crd in &crds {
+        let name = &crd["metadata"]["name"];
+        let one = owned.iter().find(|one| &one["name"] == name).unwrap();
+        assert_eq!(one["version"], crd["spec"]["versions"][0]["name"], "{name}");
+        assert_eq!(one["kind"], crd["spec"]["names"]["kind"], "{name}");
+        for words in ["description", "displayName"] {
+            assert!(one[words].as_str().is_some_and(|text| !text.is_empty()), "{name} {words}");
+        }
+        assert!(!one["resources"].as_array().unwrap().is_empty(), "{name}");
+    }
+}
+
+/// The rules that make a catalogue refuse a bundle, or warn of it.
+#[test]
+fn the_bundle_has_what_a_catalogue_asks_for() {
+    let csv = service_version();
+    let spec = &csv["spec"];
+    let words = ["displayName", "description", "minKubeVersion", "maturity"];
+    for field in words {
+        assert!(spec[field].as_str().is_some_and(|text| !text.is_empty()), "{field}");
+    }
+    assert!(spec["provider"]["name"].as_str().is_some_and(|name| !name.is_empty()));
+    for field in ["maintainers", "links", "keywords"] {
+        assert!(!spec[field].as_array().unwrap().is_empty(), "{field}");
+    }
+    for maintainer in spec["maintainers"].as_array().unwrap() {
+        assert!(maintainer["email"].as_str().is_some_and(|email| email.contains('@')));
+    }
+    let modes = spec["installModes"].as_array().unwrap().iter();
+    let modes: Vec<_> =
+        modes.map(|mode| (mode["type"].as_str().unwrap(), &mode["supported"])).collect();
+    let all = ["OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"];
+    assert_eq!(modes, all.map(|mode| (mode, &json!(true))));
+    let levels =
+        ["Basic Install", "Seamless Upgrades", "Full Lifecycle", "Deep Insights", "Auto Pilot"];
+    let level = csv["metadata"]["annotations"]["capabilities"].as_str().unwrap();
+    assert!(levels.contains(&level));
+    // Every image that a disconnected cluster has to mirror.
+    let container =
+        &install()["spec"]["deployments"][0]["spec"]["template"]["spec"]["containers"][0];
+    let memcached = container["env"].as_array().unwrap().iter();
+    let memcached = memcached.filter(|variable| variable["name"] == "MEMCACHED_IMAGE");
+    let needed: BTreeSet<&str> = memcached
+        .map(|variable| &variable["value"])
+        .chain([&container["image"]])
+        .filter_map(Value::as_str)
+        .collect();
+    let related = spec["relatedImages"].as_array().unwrap().iter();
+    assert_eq!(
+        related.filter_map(|image| image["image"].as_str()).collect::<BTreeSet<_>>(),
+        needed
+    );
+    assert_eq!(csv["metadata"]["annotations"]["containerImage"], container["image"]);
+}
+
+#[test]
+fn the_labels_of_the_bundles_image_are_its_annotations() {
+    let annotations = yaml(&format!("{BUNDLE}/metadata/annotations.yaml"));
+    let annotations = annotations["annotations"].as_object().unwrap();
+    let said: BTreeSet<String> = annotations
+        .iter()
+        .map(|(key, value)| format!("LABEL {key}={}", value.as_str().unwrap()))
+        .collect();
+    let file = read(&format!("{BUNDLE}/bundle.Dockerfile"));
+    let labels = file.lines().filter(|line| line.starts_with("LABEL "));
+    assert_eq!(labels.map(str::to_owned).collect::<BTreeSet<_>>(), said);
+    for key in annotations.keys().filter(|key| {
+        key.ends_with(".manifests.v1") || key.ends_with("metadata.v1") || key.ends_with("config.v1")
+    }) {
+        let folder = annotations[key].as_str().unwrap().trim_end_matches('/');
+        assert!(!names_in(&format!("{BUNDLE}/{folder}")).is_empty(), "{folder}");
+        assert!(file.lines().any(|line| line == format!("COPY {folder} /{folder}/")), "{folder}");
+    }
+}

@@ -1,0 +1,373 @@
+//! The Helm chart: what helm makes of it is what kustomize makes, and it comes and goes as promised.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::control_plane::ControlPlane;
+use crate::operator_process::OperatorProcess;
+use crate::packaging::{
+    NAME, SYSTEM, names, objects, service_monitors, what_finds_the_pods_finds_them,
+};
+use crate::world::{MEMCACHED, MEMCACHED_IMAGE, World, has_condition};
+
+const CHART: &str = "artifacts/helm/workload-operator";
+
+/// What helm's conventions ask for beside the labels that kustomize gives.
+const HELM_LABELS: [&str; 4] = [
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/version",
+    "app.kubernetes.io/managed-by",
+    "helm.sh/chart",
+];
+
+/// A helm with folders of its own.
+struct Helm {
+    program: PathBuf,
+    home: tempfile::TempDir,
+}
+
+// === impl Helm ===
+
+impl Helm {
+    /// `None`, and a line that no test harness swallows, where there is neither helm nor Go.
+    fn find(unchecked: &str) -> Option<Helm> {
+        let output = Command::new("hack/helm.sh").arg("which").output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
+            Some(0) => {
+                let program = String::from_utf8(output.stdout).unwrap().trim().into();
+                Some(Helm { program, home: tempfile::tempdir().unwrap() })
+            }
+            Some(3) => {
+                let line = format!("NOT CHECKED: {unchecked}: {}\n", stderr.trim());
+                std::io::stderr().write_all(line.as_bytes()).unwrap();
+                None
+            }
+            _ => panic!("hack/helm.sh which: {stderr}"),
+        }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        for folder in ["CACHE", "CONFIG", "DATA"] {
+            command.env(format!("HELM_{folder}_HOME"), self.home.path().join(folder));
+        }
+        command.env_remove("KUBECONFIG");
+        command
+    }
+
+    /// `Err` is what it says when it fails.
+    fn run(&self, arguments: &[&str]) -> Result<String, String> {
+        let output = self.command().args(arguments).output().unwrap();
+        if output.status.success() {
+            Ok(String::from_utf8(output.stdout).unwrap())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+    }
+
+    fn template(&self, arguments: &[&str]) -> Result<Vec<Value>, String> {
+        let mut all = vec!["template", NAME, CHART, "--namespace", SYSTEM];
+        all.extend(arguments);
+        let made = objects(&self.run(&all)?);
+        Ok(made.into_iter().filter(|object| !object.is_null()).collect())
+    }
+
+    /// With a control plane; panics if it fails.
+    fn on(&self, plane: &ControlPlane, arguments: &[&str]) -> String {
+        self.try_on(plane, arguments)
+            .unwrap_or_else(|stderr| panic!("helm {}: {stderr}", arguments.join(" ")))
+    }
+
+    fn try_on(&self, plane: &ControlPlane, arguments: &[&str]) -> Result<String, String> {
+        let kubeconfig = plane.kubeconfig().to_str().unwrap();
+        let mut all = vec!["--kubeconfig", kubeconfig, "--namespace", SYSTEM];
+        all.extend(arguments);
+        self.run(&all)
+    }
+}
+
+// === What it renders ===
+
+/// Without what only helm adds, by `Kind namespace/name`.
+fn comparable(all: Vec<Value>) -> BTreeMap<String, Value> {
+    let mut compared = BTreeMap::new();
+    for mut object in all {
+        without_helm_labels(&mut object);
+        if object["kind"] == "CustomResourceDefinition" {
+            let meta = object["metadata"].as_object_mut().unwrap();
+            meta.remove("labels");
+            meta.remove("annotations");
+        }
+        let name = names(std::slice::from_ref(&object)).pop_first().unwrap();
+        assert!(compared.insert(name.clone(), object).is_none(), "{name} twice");
+    }
+    compared
+}
+
+fn without_helm_labels(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(without_helm_labels),
+        Value::Object(map) => {
+            map.retain(|key, _| !HELM_LABELS.contains(&key.as_str()));
+            map.values_mut().for_each(without_helm_labels);
+        }
+        _ => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_chart_renders_what_each_overlay_is() {
+    let Some(helm) = Helm::find("that the chart renders what the overlays are") else { return };
+    let plane = tokio::task::spawn_blocking(ControlPlane::shared).await.unwrap();
+    for (overlay, values) in [
+        ("artifacts/default", ""),
+        ("artifacts/overlays/high-availability", "replicas=2"),
+        ("artifacts/overlays/with-prometheus", "metrics.serviceMonitor.enabled=true"),
+        ("artifacts/overlays/namespaced", "namespaced=true"),
+    ] {
+        let mut built = comparable(objects(&plane.kubectl(&["kustomize", overlay])));
+        // Helm makes the namespace itself, with --create-namespace.
+        built.remove(&format!("Namespace /{SYSTEM}")).unwrap();
+        let rendered = comparable(helm.template(&["--set", values]).unwrap());
+        let keys = |all: &BTreeMap<String, Value>| all.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(keys(&rendered), keys(&built), "{overlay}");
+        for (name, object) in &built {
+            assert_eq!(&rendered[name], object, "{overlay}: {name}");
+        }
+    }
+}
+
+#[test]
+fn helm_finds_nothing_to_complain_about_in_the_chart() {
+    let Some(helm) = Helm::find("helm lint") else { return };
+    for values in ["replicas=1", "namespaced=true", "metrics.enabled=false"] {
+        helm.run(&["lint", "--strict", CHART, "--set", values]).unwrap();
+    }
+}
+
+#[test]
+fn values_that_the_chart_does_not_know_or_cannot_take_are_refused() {
+    let Some(helm) = Helm::find("that the chart refuses wrong values") else { return };
+    for (wrong, named) in [
+        ("replica=2", "replica"),
+        ("replicas=-1", "replicas"),
+        ("image.digest=latest", "digest"),
+        ("metrics.port=8081", "port"),
+        ("metrics.serviceMonitor.interval=often", "interval"),
+        ("watchNamespaces={shop}", "namespaced"),
+        ("serviceAccount.create=false", "serviceAccount"),
+        ("crds.keep=perhaps", "keep"),
+        ("networkPolicy.apiServerPorts={}", "apiServerPorts"),
+    ] {
+        let refused = helm.template(&["--set", wrong]).unwrap_err();
+        assert!(refused.contains(named) && refused.contains("schema"), "{wrong}: {refused}");
+    }
+}
+
+#[test]
+fn what_is_switched_off_is_not_rendered_and_nothing_refers_to_it() {
+    let Some(helm) = Helm::find("what the chart's switches do") else { return };
+    let kinds = |values: &[&str]| {
+        let arguments: Vec<_> = values.iter().flat_map(|value| ["--set", value]).collect();
+        helm.template(&arguments).unwrap()
+    };
+    let bare = kinds(&[
+        "crds.enabled=false",
+        "rbac.create=false",
+        "rbac.people=false",
+        "serviceAccount.create=false",
+        "serviceAccount.name=other",
+        "genericDaemonPolicy.enabled=false",
+        "metrics.enabled=false",
+        "metrics.serviceMonitor.enabled=true",
+        "podDisruptionBudget.enabled=false",
+        "networkPolicy.enabled=false",
+    ]);
+    let [deployment] = &bare[..] else { panic!("more than a Deployment: {:?}", names(&bare)) };
+    let pod = &deployment["spec"]["template"]["spec"];
+    assert_eq!(pod["serviceAccountName"], "other");
+    let container = &pod["containers"][0];
+    assert_eq!(container["ports"], json!([{"name": "health", "containerPort": 8081}]));
+    assert!(container["args"].as_array().unwrap().contains(&json!("--metrics-bind-address=0")));
+
+    let quiet = kinds(&["metrics.enabled=false"]);
+    let policy = quiet.iter().find(|object| object["kind"] == "NetworkPolicy").unwrap();
+    assert_eq!(policy["spec"].get("ingress"), None, "nobody may come in");
+
+    for (kept, policy) in [("true", Some("keep")), ("false", None)] {
+        let all = kinds(&[&format!("crds.keep={kept}")]);
+        let crds = all.iter().filter(|object| object["kind"] == "CustomResourceDefinition");
+        let policies: Vec<_> = crds
+            .map(|crd| crd["metadata"]["annotations"]["helm.sh/resource-policy"].as_str())
+            .collect();
+        assert_eq!(policies, [policy; 3]);
+    }
+}
+
+#[test]
+fn two_releases_share_no_object_and_no_selector() {
+    let Some(helm) = Helm::find("that two releases of the chart share nothing") else { return };
+    let render = |release: &str| {
+        let fixed = ["template", release, CHART, "--namespace", SYSTEM];
+        let mut all =
+            objects(&helm.run(&[&fixed[..], &["--set", "crds.enabled=false"]].concat()).unwrap());
+        all.retain(|object| !object.is_null());
+        all
+    };
+    let (one, other) = (render("one"), render("other"));
+    assert!(names(&one).is_disjoint(&names(&other)), "{:?}", names(&one));
+    let selector = |all: &[Value]| {
+        let deployment = all.iter().find(|object| object["kind"] == "Deployment").unwrap();
+        deployment["spec"]["selector"].clone()
+    };
+    assert_ne!(selector(&one), selector(&other));
+}
+
+// === How it comes and goes ===
+
+/// The chart as it was: an older version, whose Memcached knew no port.
+fn older_chart(folder: &Path) -> String {
+    let chart = folder.join("older");
+    let copied = Command::new("cp").arg("-r").arg(CHART).arg(&chart).status().unwrap();
+    assert!(copied.success());
+    edit(&chart.join("Chart.yaml"), |chart| chart["version"] = json!("0.0.1"));
+    let crd = chart.join("manifests/crds/cache.example.com_memcacheds.yaml");
+    edit(&crd, |crd| {
+        let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let fields = schema["properties"]["spec"]["properties"].as_object_mut().unwrap();
+        fields.remove("containerPort").unwrap();
+    });
+    chart.to_str().unwrap().to_owned()
+}
+
+fn edit(file: &Path, change: impl Fn(&mut Value)) {
+    let text = std::fs::read_to_string(file).unwrap();
+    let mut value: Value = serde_yaml_ng::from_str(&text).unwrap();
+    change(&mut value);
+    std::fs::write(file, serde_yaml_ng::to_string(&value).unwrap()).unwrap();
+}
+
+fn there_is(plane: &ControlPlane, what: &str) -> bool {
+    let arguments = ["get", what, "-n", SYSTEM, "--ignore-not-found", "-o=name"];
+    !plane.kubectl(&arguments).trim().is_empty()
+}
+
+fn memcached_port(plane: &ControlPlane) -> String {
+    let path =
+        ".spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.containerPort.type";
+    let output = format!("-o=jsonpath={{{path}}}");
+    plane.kubectl(&["get", "crd", "memcacheds.cache.example.com", &output])
+}
+
+fn prepare(plane: &ControlPlane, folder: &Path) {
+    let file = folder.join("prepared.json");
+    let namespace = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name,
+            "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}})
+    };
+    let items = [service_monitors(), namespace(SYSTEM), namespace("shop")];
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+    std::fs::write(&file, list.to_string()).unwrap();
+    plane.kubectl(&["apply", "--server-side", "-f", file.to_str().unwrap()]);
+    plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
+}
+
+/// Waits until the pods that the release asks for are available under `restricted`.
+fn runs(plane: &ControlPlane, deployment: &str, replicas: usize) {
+    let deployment = format!("deployment/{deployment}");
+    plane.kubectl(&["rollout", "status", &deployment, "-n", SYSTEM, "--timeout=300s"]);
+    let available = "-o=jsonpath={.status.availableReplicas}";
+    let available = plane.kubectl(&["get", &deployment, "-n", SYSTEM, available]);
+    assert_eq!(available, replicas.to_string());
+}
+
+const INSTALL: [&str; 4] = ["install", NAME, CHART, "--wait"];
+const UPGRADE: [&str; 4] = ["upgrade", NAME, CHART, "--wait"];
+const UNINSTALL: [&str; 4] = ["uninstall", NAME, "--wait", "--timeout=300s"];
+const SHOP: &str = "namespaced=true,watchNamespaces={shop}";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_chart_is_installed_upgraded_uninstalled_and_installed_again() {
+    let Some(helm) = Helm::find("that the chart can be installed and upgraded") else { return };
+    let plane = tokio::task::spawn_blocking(|| ControlPlane::bare("helm")).await.unwrap();
+    let plane: &'static ControlPlane = Box::leak(Box::new(plane));
+    let folder = tempfile::tempdir().unwrap();
+    prepare(plane, folder.path());
+
+    // An older release's CRDs are upgraded with the chart.
+    let older = older_chart(folder.path());
+    helm.on(plane, &["install", NAME, &older, "--wait", "--timeout=300s"]);
+    assert_eq!(memcached_port(plane), "");
+    helm.on(plane, &[&UPGRADE[..], &["--timeout=300s"]].concat());
+    assert_eq!(memcached_port(plane), "integer");
+    runs(plane, NAME, 1);
+
+    let values = "replicas=2,metrics.serviceMonitor.enabled=true";
+    helm.on(plane, &[&UPGRADE[..], &["--timeout=300s", "--set", values]].concat());
+    runs(plane, NAME, 2);
+    what_finds_the_pods_finds_them(plane, "with-prometheus", 2);
+
+    // In one namespace, without a right in the cluster: and that is enough to work.
+    assert!(there_is(plane, "clusterrole/workload-operator"));
+    helm.on(plane, &[&UPGRADE[..], &["--timeout=300s", "--reset-values", "--set", SHOP]].concat());
+    assert!(!there_is(plane, "clusterrole/workload-operator"));
+    assert!(!there_is(plane, "servicemonitor/workload-operator"));
+    a_memcached_is_served(plane).await;
+
+    // What people have made outlives the release.
+    let shops = || plane.kubectl(&["get", "memcached/cart", "-n", "shop", "-o=name"]);
+    helm.on(plane, &UNINSTALL);
+    nothing_but_crds_is_left(&helm, plane);
+    shops();
+    helm.on(plane, &[&INSTALL[..], &["--timeout=300s"]].concat());
+    runs(plane, NAME, 1);
+    helm.on(plane, &UNINSTALL);
+
+    // Another name has to say that it takes them over.
+    let other = ["install", "other", CHART, "--wait", "--timeout=300s"];
+    let refused = helm.try_on(plane, &other).unwrap_err();
+    assert!(refused.contains("ownership"), "{refused}");
+    let without = ["--take-ownership", "--set", "crds.keep=false"];
+    helm.on(plane, &[&other[..], &without].concat());
+    runs(plane, "other-workload-operator", 1);
+    shops();
+
+    // Unless they are not to be kept.
+    finalizer_away(plane);
+    helm.on(plane, &["uninstall", "other", "--wait", "--timeout=300s"]);
+    assert!(!there_is(plane, "crd/memcacheds.cache.example.com"));
+}
+
+/// The operator with the rights of the release, in the namespace that it was told.
+async fn a_memcached_is_served(plane: &'static ControlPlane) {
+    let system = World::in_existing(plane, SYSTEM).await;
+    let shop = World::in_existing(plane, "shop").await;
+    let kubeconfig = system.operator_kubeconfig().await;
+    let environment = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE), ("LEADER_ELECT_NAMESPACE", SYSTEM)];
+    let flags = ["--namespace", "shop", "--leader-elect"];
+    let operator = OperatorProcess::start(&kubeconfig, &flags, &environment);
+    let cart = json!({"metadata": {"name": "cart"}, "spec": {"size": 1}});
+    shop.create(MEMCACHED, cart).await.unwrap();
+    shop.until(MEMCACHED, "cart", |cart| has_condition(cart, "Ready", "True")).await;
+    assert_eq!(operator.terminate().await, Some(0));
+}
+
+fn nothing_but_crds_is_left(helm: &Helm, plane: &ControlPlane) {
+    for object in helm.template(&[]).unwrap() {
+        let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
+        let what = format!("{}/{}", kind.as_str().unwrap(), name.as_str().unwrap());
+        let left = kind == "CustomResourceDefinition";
+        assert_eq!(there_is(plane, &what), left, "{what}");
+    }
+}
+
+/// No operator runs that would take it away.
+fn finalizer_away(plane: &ControlPlane) {
+    let patch = r#"{"metadata": {"finalizers": null}}"#;
+    plane.kubectl(&["patch", "memcached/cart", "-n", "shop", "--type=merge", "-p", patch]);
+}
