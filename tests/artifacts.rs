@@ -203,3 +203,45 @@ fn granted(kind: &str) -> std::collections::BTreeSet<[String; 3]> {
     }
     all
 }
+
+/// With `UPDATE_ARTIFACTS=1` the file is written instead.
+#[test]
+fn the_table_of_alerts_is_what_the_alerts_say() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/ALERTS.md");
+    let text = alerts();
+    if std::env::var_os("UPDATE_ARTIFACTS").is_some() {
+        std::fs::write(&file, &text).unwrap();
+    }
+    let there = std::fs::read_to_string(file).unwrap_or_default();
+    assert!(there == text, "docs/ALERTS.md is out of date: run hack/update-codegen.sh");
+}
+
+fn alerts() -> String {
+    let mut text = String::from(
+        "# Alerts\n\n\
+         Written by hack/update-codegen.sh from artifacts/components/monitoring/prometheus-rule.yaml: \
+         what each alert\nof the operator on itself means, and what to do. The dashboard beside it \
+         shows the same numbers over time.\n",
+    );
+    let file = "artifacts/components/monitoring/prometheus-rule.yaml";
+    let rules = std::fs::read_to_string(file).unwrap();
+    let rules: serde_json::Value = serde_yaml_ng::from_str(&rules).unwrap();
+    for group in rules["spec"]["groups"].as_array().unwrap() {
+        for rule in group["rules"].as_array().unwrap() {
+            let word = |value: &serde_json::Value| value.as_str().unwrap().trim().to_owned();
+            let (name, notes) = (word(&rule["alert"]), &rule["annotations"]);
+            let anchor = format!("docs/ALERTS.md#{}", name.to_lowercase());
+            assert_eq!(word(&notes["runbook"]), anchor, "{name} names its section");
+            let severity = word(&rule["labels"]["severity"]);
+            let lasting =
+                rule["for"].as_str().map_or("at once".to_owned(), |t| format!("after {t}"));
+            text.push_str(&format!(
+                "\n## {name}\n\n{severity}, {lasting}: {}.\n\n{}\n\n```\n{}\n```\n",
+                word(&notes["summary"]),
+                word(&notes["description"]),
+                word(&rule["expr"]),
+            ));
+        }
+    }
+    text
+}

@@ -91,6 +91,7 @@ impl Metrics {
 
     /// Reads how `informer` is at each scrape.
     pub fn watch_informer<V: Resource>(&self, informer: &Informer<V>) {
+        self.watches.known(&V::KIND);
         self.informers.watch(informer.clone());
     }
 

@@ -126,7 +126,7 @@ impl Reviews {
                 Error::Api { code: 403, .. } => {
                     tracing::error!(
                         resource,
-                        "Cannot ask who may read metrics: apply artifacts/rbac/"
+                        "Cannot ask who may read metrics: apply artifacts/components/metrics-over-tls/"
                     );
                 }
                 _ => tracing::debug!(

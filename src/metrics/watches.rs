@@ -131,6 +131,17 @@ impl Watches {
         }
     }
 
+    /// There is an informer of this kind: its counters are there from the start, because a rate
+    /// needs a 0 to begin with.
+    pub(super) fn known(&self, kind: &Kind) {
+        for counters in [&self.lists, &self.watches, &self.short] {
+            drop(counters.get_or_create(&labels(kind)));
+        }
+        for counters in [&self.list_failures, &self.undecodable] {
+            drop(counters.get_or_create(&resource(kind)));
+        }
+    }
+
     pub(super) fn listed(&self, kind: &Kind, items: usize, took: Duration) {
         let labels = labels(kind);
         self.list_seconds.get_or_create(&labels).observe(took.as_secs_f64());

@@ -3,24 +3,17 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
+use crate::http::fetch;
 use crate::operator_process::OperatorProcess;
 use crate::world::{MEMCACHED, MEMCACHED_IMAGE, ROLE_BINDING, World, has_condition};
 
 /// Status code and body of a GET; `what` is the server's name in the log.
-async fn get(operator: &OperatorProcess, what: &str, path: &str) -> (u16, String) {
+pub async fn get(operator: &OperatorProcess, what: &str, path: &str) -> (u16, String) {
     let line = operator.logged(&format!("Serving {what} on http://")).await;
     let (_, address) = line.split_once("http://").unwrap();
-    let mut stream = TcpStream::connect(address.trim()).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    fetch(address.trim(), path, None).await
 }
 
 /// What it says when asked until it is ready. Its own reports say what is missing if it never is.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;
 use crate::packaging::{
-    NAME, SYSTEM, names, objects, service_monitors, what_finds_the_pods_finds_them,
+    NAME, SYSTEM, names, objects, prometheus_operators_kinds, what_finds_the_pods_finds_them,
 };
 use crate::world::{MEMCACHED, MEMCACHED_IMAGE, World, has_condition};
 
@@ -270,7 +270,8 @@ fn prepare(plane: &ControlPlane, folder: &Path) {
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name,
             "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}})
     };
-    let items = [service_monitors(), namespace(SYSTEM), namespace("shop")];
+    let [monitors, rules] = prometheus_operators_kinds();
+    let items = [monitors, rules, namespace(SYSTEM), namespace("shop")];
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
     std::fs::write(&file, list.to_string()).unwrap();
     plane.kubectl(&["apply", "--server-side", "-f", file.to_str().unwrap()]);

@@ -14,6 +14,7 @@
 mod control_plane;
 mod world;
 mod operator_process;
+mod http;
 
 // What the kinds promise.
 mod common_to_all_kinds;
@@ -29,6 +30,8 @@ mod foo;
 // What running it promises.
 mod running;
 mod health;
+mod monitoring;
+mod metrics_over_tls;
 mod leadership;
 mod check;
 mod status;

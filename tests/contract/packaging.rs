@@ -67,29 +67,36 @@ pub fn names(objects: &[Value]) -> BTreeSet<String> {
 
 // === The overlays ===
 
-/// Whatever a ServiceMonitor says is stored: the Prometheus operator is not here.
-pub fn service_monitors() -> Value {
+/// Whatever a ServiceMonitor or a PrometheusRule says is stored: the Prometheus operator is not
+/// here.
+pub fn prometheus_operators_kinds() -> [Value; 2] {
     let schema = json!({"openAPIV3Schema":
         {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "servicemonitors.monitoring.coreos.com"},
-        "spec": {"group": "monitoring.coreos.com", "scope": "Namespaced",
-            "names": {"plural": "servicemonitors", "kind": "ServiceMonitor"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}})
+    let crd = |kind: &str| {
+        let plural = format!("{}s", kind.to_lowercase());
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.monitoring.coreos.com")},
+            "spec": {"group": "monitoring.coreos.com", "scope": "Namespaced",
+                "names": {"plural": plural, "kind": kind},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}})
+    };
+    ["ServiceMonitor", "PrometheusRule"].map(crd)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_overlay_is_installed_runs_under_restricted_and_is_removed() {
     let plane = tokio::task::spawn_blocking(|| ControlPlane::private("packaging")).await.unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), service_monitors().to_string()).unwrap();
+    let kinds = json!({"apiVersion": "v1", "kind": "List", "items": prometheus_operators_kinds()});
+    std::fs::write(file.path(), kinds.to_string()).unwrap();
     plane.kubectl(&["apply", "--server-side", "-f", file.path().to_str().unwrap()]);
     plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
     // One over the other, then all away, and anew.
     for (overlay, replicas, remove) in [
         ("artifacts/default", 1, false),
         ("artifacts/overlays/high-availability", 2, false),
-        ("artifacts/overlays/with-prometheus", 1, true),
+        ("artifacts/overlays/with-prometheus", 1, false),
+        ("artifacts/overlays/metrics-over-tls", 1, true),
         ("artifacts/overlays/namespaced", 1, true),
     ] {
         plane.kubectl(&["apply", "--server-side", "--force-conflicts", "-k", overlay]);
@@ -147,12 +154,22 @@ pub fn what_finds_the_pods_finds_them(plane: &ControlPlane, overlay: &str, repli
     let ports = pods["spec"]["containers"][0]["ports"].as_array().unwrap();
     let target = &service["spec"]["ports"][0]["targetPort"];
     assert!(ports.iter().any(|port| &port["name"] == target), "{overlay}");
-    if overlay.ends_with("with-prometheus") {
+    if ["with-prometheus", "metrics-over-tls"].iter().any(|name| overlay.ends_with(name)) {
         let monitor = get("servicemonitor", NAME);
         let selector = monitor["spec"]["selector"]["matchLabels"].as_object().unwrap();
         let labels = service["metadata"]["labels"].as_object().unwrap();
         assert!(selector.iter().all(|(key, value)| labels.get(key) == Some(value)));
         assert_eq!(monitor["spec"]["endpoints"][0]["port"], service["spec"]["ports"][0]["name"]);
+        let scheme = &monitor["spec"]["endpoints"][0]["scheme"];
+        assert_eq!(scheme == "https", overlay.ends_with("metrics-over-tls"), "{scheme}");
+        // The Prometheus operator makes the job of the Service's name: what the alerts ask for.
+        let rule = get("prometheusrule", NAME)["spec"]["groups"][0]["rules"][0]["expr"].to_string();
+        let job = service["metadata"]["name"].as_str().unwrap();
+        assert!(rule.contains(&format!(r#"job=\"{job}\""#)), "{rule}");
+        let dashboard = get("configmap", "workload-operator-dashboard");
+        assert_eq!(dashboard["metadata"]["labels"]["grafana_dashboard"], "1");
+        let dashboard = dashboard["data"]["workload-operator.json"].as_str().unwrap();
+        assert!(serde_json::from_str::<Value>(dashboard).is_ok());
     }
 }
 
@@ -231,7 +248,7 @@ fn used(world: &World) -> Rights {
 }
 
 /// An operator that elects its leader, with exactly the rights of the artifacts.
-async fn start_operator(world: &World) -> OperatorProcess {
+pub async fn start_operator(world: &World) -> OperatorProcess {
     for role in lease_roles() {
         let binding = json!({
             "metadata": {"name": role["metadata"]["name"]},
