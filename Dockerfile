@@ -4,7 +4,7 @@
 #   docker build -t workload-operator .
 #   buildah build -t workload-operator .
 #
-# The same image, bit for bit, wherever it is built:
+# An image in which nothing tells where or when it was built:
 #
 #   docker buildx build --build-arg RUST_IMAGE=docker.io/library/rust@sha256:... \
 #     --build-arg SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)" \

@@ -130,7 +130,7 @@ impl Elector {
         if let Some(problem) = &problem
             && self.problem.as_ref() != Some(problem)
         {
-            tracing::debug!(lease = %self.lease, problem, "Could not reach the lease");
+            tracing::warn!(lease = %self.lease, problem, "Could not reach the lease");
         }
         self.problem = problem;
     }

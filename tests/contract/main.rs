@@ -36,6 +36,7 @@ mod leadership;
 mod check;
 mod status;
 mod packaging;
+mod rights_taken;
 mod helm;
 #[path = "../lua/mod.rs"]
 mod lua;

@@ -59,18 +59,21 @@ impl OperatorProcess {
 
     /// Waits for a log line that contains `text`, and returns it.
     pub async fn logged(&self, text: &str) -> String {
-        let found = async {
-            loop {
-                let grew = self.log.grew.notified();
-                if let Some(line) = self.lines().into_iter().find(|line| line.contains(text)) {
-                    return line;
-                }
-                grew.await;
-            }
-        };
+        let found = self.line(|line| line.contains(text));
         tokio::time::timeout(PATIENCE, found).await.unwrap_or_else(|_| {
             panic!("no line with {text:?} within {PATIENCE:?} in:\n{}", self.lines().join("\n"))
         })
+    }
+
+    /// The first log line that is as `wanted`, however long it takes.
+    pub async fn line(&self, wanted: impl Fn(&str) -> bool) -> String {
+        loop {
+            let grew = self.log.grew.notified();
+            if let Some(line) = self.lines().into_iter().find(|line| wanted(line)) {
+                return line;
+            }
+            grew.await;
+        }
     }
 
     /// All that was logged so far.

@@ -34,7 +34,7 @@ const ASKED_FOR_BESIDE: &[[&str; 3]] = &[
 /// Rights for what does not happen here. An API server of this version streams what there is to a
 /// watch; an older one is asked for a list. A child is read when its name turns out to be taken by
 /// one that the watch has yet to tell.
-const SELDOM: &[[&str; 3]] = &[
+pub const SELDOM: &[[&str; 3]] = &[
     ["cache.example.com", "memcacheds", "list"],
     ["mydomain.com", "genericdaemons", "list"],
     ["app.example.com", "apps", "list"],
@@ -47,7 +47,7 @@ const SELDOM: &[[&str; 3]] = &[
     ["", "services", "get"],
 ];
 
-type Rights = BTreeSet<[String; 3]>;
+pub type Rights = BTreeSet<[String; 3]>;
 
 pub fn objects(yaml: &str) -> Vec<Value> {
     serde_yaml_ng::Deserializer::from_str(yaml)
@@ -212,7 +212,7 @@ async fn manifests_prints_what_the_default_overlay_is() {
 // === The rights ===
 
 /// What artifacts/rbac/operator.yaml grants.
-fn granted() -> Rights {
+pub fn granted() -> Rights {
     let text = std::fs::read_to_string("artifacts/rbac/operator.yaml").unwrap();
     let words = |value: &Value| -> Vec<String> {
         let words = value.as_array().unwrap().iter();
@@ -274,6 +274,22 @@ async fn what_is_granted_is_what_a_life_of_all_kinds_uses() {
     let world = World::new("rights-used", "baseline").await;
     foreign_children(&world).await;
     let operator = start_operator(&world).await;
+    a_life_of_all_kinds(&world).await;
+    assert_eq!(operator.terminate().await, Some(0));
+
+    let unseen: Rights =
+        [ASKED_FOR_BESIDE, SELDOM].concat().iter().map(|right| right.map(str::to_owned)).collect();
+    let (granted, used) = (granted(), used(&world));
+    assert!(unseen.is_subset(&granted), "not granted: {:?}", &unseen - &granted);
+    let missing = &used - &granted;
+    assert!(missing.is_empty(), "used and not granted: {missing:?}");
+    let idle = &(&granted - &unseen) - &used;
+    assert!(idle.is_empty(), "granted and not used: {idle:?}");
+}
+
+/// Everything that the operator does happens once: it makes, heals, changes and removes children
+/// of each kind, and meets those of others.
+pub async fn a_life_of_all_kinds(world: &World) {
     let memcached = |name: &str| json!({"metadata": {"name": name}, "spec": {"size": 1}});
     let daemon =
         |name: &str| json!({"metadata": {"name": name}, "spec": {"image": "a:1", "label": "logs"}});
@@ -311,19 +327,10 @@ async fn what_is_granted_is_what_a_life_of_all_kinds_uses() {
     world.until_gone(SERVICE, "one-app").await;
     world.delete(MEMCACHED, "one").await;
     world.until_gone(MEMCACHED, "one").await;
-    assert_eq!(operator.terminate().await, Some(0));
-
-    let unseen: Rights =
-        [ASKED_FOR_BESIDE, SELDOM].concat().iter().map(|right| right.map(str::to_owned)).collect();
-    let (granted, used) = (granted(), used(&world));
-    assert!(unseen.is_subset(&granted), "not granted: {:?}", &unseen - &granted);
-    let missing = &used - &granted;
-    assert!(missing.is_empty(), "used and not granted: {missing:?}");
-    let idle = &(&granted - &unseen) - &used;
-    assert!(idle.is_empty(), "granted and not used: {idle:?}");
 }
 
-async fn foreign_children(world: &World) {
+/// Children's names that somebody else has.
+pub async fn foreign_children(world: &World) {
     let labels = json!({"matchLabels": {"who": "else"}});
     let template = json!({"metadata": {"labels": {"who": "else"}},
         "spec": {"containers": [{"name": "a", "image": "a:1"}]}});

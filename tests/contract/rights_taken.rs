@@ -1,0 +1,164 @@
+//! Every right of the operator taken away, one at a time: something visibly fails.
+//!
+//! `check` names the missing right, always. The operator says in its log what it was refused, for
+//! every right that an API server of this version ever asks for.
+//! `RIGHTS=all` takes each, `RIGHTS=leases` those with that in their name; otherwise a fixed slice is
+//! taken, a right of each sort.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::process::Command;
+use tokio::time::Instant;
+
+use crate::operator_process::OperatorProcess;
+use crate::packaging::{NAME, Rights, SELDOM, a_life_of_all_kinds, foreign_children, granted};
+use crate::world::{MEMCACHED_IMAGE, ROLE, ROLE_BINDING, World};
+
+/// Lives at the same time; each has an operator of its own.
+const LANES: usize = 4;
+
+/// What is taken without `RIGHTS`: to read, to write a child, to write a status, to remove, to
+/// tell, to lead, and what only `check` sees.
+const SLICE: [[&str; 3]; 7] = [
+    ["cache.example.com", "memcacheds", "watch"],
+    ["apps", "daemonsets", "create"],
+    ["app.example.com", "apps/status", "patch"],
+    ["", "services", "delete"],
+    ["events.k8s.io", "events", "create"],
+    ["coordination.k8s.io", "leases", "create"],
+    ["apps", "deployments", "get"],
+];
+
+type Right = [String; 3];
+
+/// Whether no request is refused for the lack of it, here: see `SELDOM`; and the admission plugin
+/// OwnerReferencesPermissionEnforcement, which asks for `finalizers`, is off by default.
+fn is_unasked([group, resource, verb]: &Right) -> bool {
+    resource.ends_with("/finalizers") || SELDOM.contains(&[group, resource, verb])
+}
+
+/// The operator's rules, without one right: a rule for each of the others.
+fn rules_without(taken: &Right) -> Vec<Value> {
+    let text = std::fs::read_to_string("artifacts/rbac/operator.yaml").unwrap();
+    let objects = serde_yaml_ng::Deserializer::from_str(&text)
+        .map(|document| Value::deserialize(document).unwrap());
+    let words = |value: &Value| -> Vec<String> {
+        value.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
+    };
+    let mut all = Vec::new();
+    for rule in objects.flat_map(|object| object["rules"].as_array().cloned().unwrap_or_default()) {
+        for (group, resource) in words(&rule["apiGroups"]).into_iter().flat_map(|group| {
+            words(&rule["resources"]).into_iter().map(move |r| (group.clone(), r))
+        }) {
+            for verb in words(&rule["verbs"]) {
+                let mut one = rule.clone();
+                (one["apiGroups"], one["resources"]) = (json!([group]), json!([resource]));
+                one["verbs"] = json!([verb]);
+                if [&group, &resource, &verb] != [&taken[0], &taken[1], &taken[2]] {
+                    all.push(one);
+                }
+            }
+        }
+    }
+    all
+}
+
+/// A namespace whose operator lacks one right.
+async fn world_without(number: usize, taken: &Right) -> World {
+    let world = World::new(&format!("right-{number}"), "baseline").await;
+    world.delete(ROLE_BINDING, NAME).await;
+    let role = json!({"metadata": {"name": "less"}, "rules": rules_without(taken)});
+    world.create(ROLE, role).await.unwrap();
+    let binding = json!({"metadata": {"name": "less"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "less"},
+        "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": world.namespace}]});
+    world.create(ROLE_BINDING, binding).await.unwrap();
+    world
+}
+
+/// What `check` says of rights: asked until it is `expected`, because the API server learns of a
+/// binding a moment later.
+async fn checked(world: &World, expected: &str) -> Result<(), String> {
+    let kubeconfig = world.operator_kubeconfig().await;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let output = Command::new(env!("CARGO_BIN_EXE_workload-operator"))
+            .args(["check", "-o", "json", "--namespace", &world.namespace])
+            .args(["--operator-namespace", &world.namespace, "--kubeconfig"])
+            .arg(&kubeconfig)
+            .output()
+            .await
+            .unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let all = report["checks"].as_array().into_iter().flatten();
+        let finding = all.into_iter().find(|finding| finding["id"] == "R001").cloned();
+        let finding = finding.unwrap_or_default();
+        if finding["detail"] == expected && output.status.code() == Some(1) {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err(format!("check says {finding}, not {expected:?}"));
+        }
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+}
+
+/// `None`, or what is wrong.
+async fn taken(number: usize, right: Right) -> Option<String> {
+    let [group, resource, verb] = &right;
+    let world = world_without(number, &right).await;
+    let dot = if group.is_empty() { "" } else { "." };
+    let missing = format!("may not {verb} {resource}{dot}{group} in {}", world.namespace);
+    if let Err(wrong) = checked(&world, &missing).await {
+        return Some(wrong);
+    }
+    if is_unasked(&right) {
+        return None;
+    }
+    foreign_children(&world).await;
+    let kubeconfig = world.operator_kubeconfig().await;
+    let environment =
+        [("MEMCACHED_IMAGE", MEMCACHED_IMAGE), ("LEADER_ELECT_NAMESPACE", &world.namespace)];
+    let flags = ["--namespace", &world.namespace, "--leader-elect"];
+    let operator = OperatorProcess::start(&kubeconfig, &flags, &environment);
+    // In the API server's own words; a field of a log line has its quotes escaped.
+    let words = format!("cannot {verb} resource \"{resource}\"");
+    let refused = operator.line(|line| line.replace('\\', "").contains(&words));
+    // A life that is stuck panics.
+    let life = AssertUnwindSafe(a_life_of_all_kinds(&world)).catch_unwind();
+    let told = tokio::select! {
+        line = refused => Ok(line),
+        lived = life => Err(lived.map_or("nothing was said", |()| "nothing was lacking")),
+    };
+    match told {
+        Ok(line) => {
+            println!("without {verb} {resource}{dot}{group}: {line}");
+            None
+        }
+        Err(told) => Some(format!("{right:?}: {told} in\n{}", operator.lines().join("\n"))),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_any_one_of_its_rights_check_names_it_and_the_operator_says_what_it_was_refused() {
+    let wanted = std::env::var("RIGHTS").ok();
+    let slice: Rights = SLICE.iter().map(|right| right.map(str::to_owned)).collect();
+    let all = granted();
+    assert!(slice.is_subset(&all), "{slice:?}");
+    let chosen: Rights = match wanted.as_deref() {
+        None => slice,
+        Some("all") => all,
+        Some(part) => all.into_iter().filter(|right| right.join(" ").contains(part)).collect(),
+    };
+    let lives = chosen.into_iter().enumerate().map(|(number, right)| taken(number, right));
+    let wrong: Vec<String> = futures::stream::iter(lives)
+        .buffer_unordered(LANES)
+        .filter_map(async |wrong| wrong)
+        .collect()
+        .await;
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
