@@ -110,6 +110,10 @@ fn reasons() -> String {
         "| `Pending` | Ready, Reconciling | No controller has seen the object yet. | Wait; if it \
          stays, look whether the operator runs and has its rights. |\n",
     );
+    text.push_str(
+        "| `LeaderElection` | Event, Normal | Of the Lease: a replica became the leader, or ended in \
+         good order. | Nothing. |\n",
+    );
     for reason in Reason::ALL {
         let row = [reason.as_str(), place(*reason), reason.meaning(), reason.next()];
         text.push_str(&format!("| `{}` | {} | {} | {} |\n", row[0], row[1], row[2], row[3]));
@@ -119,6 +123,7 @@ fn reasons() -> String {
          Every word that stands as `action` in an Event: what was tried.\n\n\
          | action | meaning |\n|---|---|\n",
     );
+    text.push_str("| `Elect` | One of the replicas is to lead. |\n");
     for action in Action::ALL {
         text.push_str(&format!("| `{}` | {} |\n", action.as_str(), action.meaning()));
     }
@@ -175,7 +180,7 @@ fn the_rights_that_are_checked_are_those_of_the_rbac_artifacts() {
         });
         all.collect()
     };
-    for (kind, rights) in [("ClusterRole", RIGHTS), ("Role", &[LEASE_RIGHTS])] {
+    for (kind, rights) in [("ClusterRole", RIGHTS), ("Role", LEASE_RIGHTS)] {
         assert_eq!(granted(kind), flat(rights), "{kind} in artifacts/rbac/operator.yaml");
     }
 }

@@ -73,6 +73,11 @@ impl Elector {
         &self.identity
     }
 
+    /// Which Lease it is.
+    pub fn lease(&self) -> &ObjectKey {
+        &self.lease
+    }
+
     /// Takes part until `stop`, then gives the lease up, if it is held. `stop` should come when
     /// the workers have drained: from then on nothing may be written.
     ///

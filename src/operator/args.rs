@@ -189,7 +189,7 @@ impl std::str::FromStr for BindAddress {
 }
 
 /// `15s`, `500ms`, `2m`, as Go and Kubernetes write durations.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("'{text}' has to be a time such as 500ms, 15s or 2m");
     let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
     let (number, unit) = text.split_at(split);

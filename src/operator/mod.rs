@@ -20,12 +20,14 @@ mod logs;
 mod crds;
 mod run;
 mod leading;
+mod lease_events;
 mod servers;
 mod wiring;
 // Beside running it.
 pub mod check;
 pub mod status;
 mod manifests;
+mod completions;
 
 pub use args::{BindAddress, Cli, Command, ControllerName, LogFormat, RunArgs};
 pub use connection::ConnectionArgs;
@@ -34,8 +36,6 @@ pub use run::run;
 
 use std::process::ExitCode;
 
-use clap::CommandFactory;
-
 /// Everything the binary does.
 pub fn main(cli: Cli) -> ExitCode {
     let outcome = match cli.command {
@@ -43,7 +43,9 @@ pub fn main(cli: Cli) -> ExitCode {
         Some(Command::Manifests { image }) => {
             manifests::print(image.as_deref()).map(|()| ExitCode::SUCCESS)
         }
-        Some(Command::Completions { shell }) => Ok(completions(shell)),
+        Some(Command::Completions { shell }) => {
+            completions::print(shell).map(|()| ExitCode::SUCCESS)
+        }
         Some(Command::Status(args)) => asked(status::run(&args)),
         Some(Command::Check(args)) => asked(check::run(&args)),
         Some(Command::Run(args)) => start(*args).map(|()| ExitCode::SUCCESS),
@@ -53,13 +55,6 @@ pub fn main(cli: Cli) -> ExitCode {
         eprintln!("workload-operator: {error}");
         ExitCode::FAILURE
     })
-}
-
-/// Prints what a shell sources to complete our command line.
-fn completions(shell: clap_complete::Shell) -> ExitCode {
-    let name = "workload-operator";
-    clap_complete::generate(shell, &mut Cli::command(), name, &mut std::io::stdout());
-    ExitCode::SUCCESS
 }
 
 /// What a person asked once: no log lines beside the answer.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::args::RunArgs;
 use super::error::Error;
+use super::lease_events::LeaseEvents;
 use super::servers;
 use super::wiring::Wiring;
 use crate::client::{Client, Options};
@@ -59,6 +60,13 @@ async fn program(args: RunArgs) -> Result<Program, Error> {
     let mut program = Program::new();
     for (name, server) in servers::bind(&args, &ungated, &metrics, &ready).await? {
         program = program.around(name, |stop| async move { server.run(stop.requested()).await });
+    }
+    if let (Some(leadership), Some(elector)) = (&leadership, &elector) {
+        let recorder = recorder.for_controller("leader-election");
+        let events = LeaseEvents::new(recorder, leadership.clone(), elector, ungated.clone());
+        program = program.beside("the Events of the Lease", |stop| async move {
+            events.run(stop.requested()).await;
+        });
     }
     let wiring = Wiring { args, client: client.clone(), recorder, leadership, metrics, ready };
     // What the last passes had to say is still sent, and then the lease given up: nothing writes

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::control_plane::ControlPlane;
+use crate::proxy::{Fault, Proxy};
 use crate::world::{LEASE, World};
 
 const SYSTEM: &str = "workload-operator-system";
@@ -44,12 +46,7 @@ impl Cluster {
     fn trips(&self, as_operator: bool) -> (BTreeSet<String>, i32) {
         let kubeconfig = if as_operator { &self.operator } else { self.plane.kubeconfig() };
         let (findings, code) = check(kubeconfig, &[]);
-        let wrong = findings["checks"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|finding| !["ok", "skip"].contains(&finding["result"].as_str().unwrap()));
-        (wrong.map(|finding| finding["id"].as_str().unwrap().to_owned()).collect(), code)
+        (wrong(&findings), code)
     }
 
     /// Waits until exactly this ID trips: admission learns of policies a moment later.
@@ -98,6 +95,13 @@ impl Cluster {
     }
 }
 
+/// The IDs of what is neither fine nor skipped.
+fn wrong(findings: &Value) -> BTreeSet<String> {
+    let all = findings["checks"].as_array().unwrap().iter();
+    let wrong = all.filter(|one| !["ok", "skip"].contains(&one["result"].as_str().unwrap()));
+    wrong.map(|finding| finding["id"].as_str().unwrap().to_owned()).collect()
+}
+
 fn check(kubeconfig: &std::path::Path, arguments: &[&str]) -> (Value, i32) {
     let output = Command::new(env!("CARGO_BIN_EXE_workload-operator"))
         .args(["check", "-o", "json", "--kubeconfig"])
@@ -135,7 +139,70 @@ async fn each_fault_trips_its_own_check_and_no_other() {
     rights(&cluster).await;
     admission(&cluster).await;
     installation(&cluster).await;
+    waiting(&cluster).await;
+    old_version(&cluster).await;
+    surroundings(&cluster).await;
     definitions(&cluster).await;
+}
+
+/// With --wait it asks until nothing fails, says meanwhile what does, and then exits with 0.
+async fn waiting(cluster: &Cluster) {
+    let lease = ["patch", "lease", "workload-operator", "-n", SYSTEM, "--type=merge", "-p"];
+    let lasts = |seconds: i64| {
+        let patch = json!({"spec": {"leaseDurationSeconds": seconds}}).to_string();
+        cluster.plane.kubectl(&[&lease[..], &[&patch]].concat());
+    };
+    lasts(1);
+    let (findings, code) = check(cluster.plane.kubeconfig(), &["--wait=1s"]);
+    assert_eq!((code, findings["summary"]["fail"].as_i64()), (1, Some(1)), "{findings}");
+    let mut child = tokio::process::Command::new(env!("CARGO_BIN_EXE_workload-operator"))
+        .args(["check", "--wait=2m", "--kubeconfig"])
+        .arg(cluster.plane.kubeconfig())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let line = said.next_line().await.unwrap().unwrap();
+    assert_eq!(line, "workload-operator: waiting for P002");
+    lasts(3600);
+    let output = child.wait_with_output().await.unwrap();
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && table.contains("0 fail"), "{table}");
+    assert_eq!(said.next_line().await.unwrap(), None, "once is enough");
+}
+
+/// An API server that says it is older, through a proxy that says so.
+async fn old_version(cluster: &Cluster) {
+    let proxy = Proxy::start(cluster.plane).await;
+    let text = std::fs::read_to_string(&cluster.operator).unwrap();
+    let mut config: Value = serde_json::from_str(&text).unwrap();
+    config["clusters"][0]["cluster"]["server"] = json!(proxy.url());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), config.to_string()).unwrap();
+    let through = || {
+        let (findings, code) = check(file.path(), &[]);
+        (wrong(&findings), code)
+    };
+    assert_eq!(through(), (BTreeSet::new(), 0));
+    let version = Fault::Says(r#"{"major": "1", "minor": "29", "gitVersion": "v1.29.15"}"#);
+    proxy.inject(version, usize::MAX, |call| call.object == "version");
+    assert_eq!(through(), (BTreeSet::from(["K002".to_owned()]), 1));
+}
+
+async fn surroundings(cluster: &Cluster) {
+    let binding = ["validatingadmissionpolicybinding", "workload-operator-generic-daemon"];
+    let actions = |action: &str| json!({"spec": {"validationActions": [action]}});
+    cluster.patched(&binding, actions("Audit"), actions("Deny"), (false, "D003", 0)).await;
+    let service = ["service", "workload-operator-metrics", "-n", SYSTEM];
+    let selector = |name: &str| json!({"spec": {"selector": {"app.kubernetes.io/name": name}}});
+    let (wrong, right) = (selector("another"), selector("workload-operator"));
+    cluster.patched(&service, wrong, right, (false, "M001", 1)).await;
+    let daemon = json!({"apiVersion": "mydomain.com/v1beta1", "kind": "GenericDaemon",
+        "metadata": {"name": "lost", "namespace": "default"},
+        "spec": {"image": "a:1", "label": "no-node-bears-this"}});
+    cluster.with(daemon, "genericdaemon", false, "G001", 0).await;
 }
 
 async fn rights(cluster: &Cluster) {

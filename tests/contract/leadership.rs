@@ -217,3 +217,39 @@ async fn a_leader_that_was_paused_for_30_s_writes_nothing_before_it_leads_again(
     assert!(all.iter().any(|w| by(w) == first && !is_of_lease(w) && w.received > leads_again));
     assert!(all.iter().any(|w| by(w) == second && !is_of_lease(w)), "{second} worked in between");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_leads_is_told_as_events_of_the_lease_and_no_log_line_is_an_error() {
+    let mut replicas = Replicas::start("lease-events", &[]).await;
+    let (first, process) = replicas.leader_but("").await;
+    let lease = replicas.world.get(LEASE, "workload-operator").await.unwrap();
+    let told = |name: &str, what: &str| {
+        let (begin, end) = (format!("{name}_"), format!(" {what}"));
+        let uid = lease["metadata"]["uid"].clone();
+        replicas.world.until_any_event(move |event| {
+            let note = event["note"].as_str().unwrap_or_default();
+            let about = &event["regarding"];
+            note.starts_with(&begin)
+                && note.ends_with(&end)
+                && event["reason"] == "LeaderElection"
+                && event["type"] == "Normal"
+                && about["kind"] == "Lease"
+                // By which `kubectl describe lease` finds it.
+                && about["uid"] == uid
+        })
+    };
+    told(&first, "became leader").await;
+    let before = process.lines();
+    assert_eq!(process.terminate().await, Some(0));
+    told(&first, "stopped leading").await;
+    let next = replicas.world.until(LEASE, "workload-operator", |lease| {
+        !holder(lease).is_empty() && holder(lease) != first
+    });
+    told(holder(&next.await), "became leader").await;
+    let lines = replicas.running.iter().flat_map(|(_, operator)| operator.lines()).chain(before);
+    let errors: Vec<String> = lines.filter(|line| line.contains("ERROR")).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    let described = replicas.world.kubectl(&["describe", "lease", "workload-operator"]).unwrap();
+    assert!(described.contains("LeaderElection"), "{described}");
+    replicas.assert_one_writer_at_a_time();
+}

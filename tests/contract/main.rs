@@ -35,6 +35,7 @@ mod metrics_over_tls;
 mod leadership;
 mod check;
 mod status;
+mod command_line;
 mod packaging;
 mod rights_taken;
 mod helm;

@@ -110,6 +110,38 @@ async fn status_names_the_cause_that_blocks() {
     assert!(line.contains("not found") && code == 2, "{line}");
 }
 
+/// For machines: the same answer, by field.
+fn status_as_json(world: &World, kind: Kind, name: &str) -> (Value, i32) {
+    let output = Command::new(env!("CARGO_BIN_EXE_workload-operator"))
+        .args(["status", &kind.name().to_lowercase(), name, "-o", "json"])
+        .args(["--namespace", &world.namespace, "--kubeconfig"])
+        .arg(world.plane().kubeconfig())
+        .output()
+        .unwrap();
+    (serde_json::from_slice(&output.stdout).unwrap(), output.status.code().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_as_json_has_cause_next_step_conditions_and_pods() {
+    let (world, _operator) = World::with_operator("status-json").await;
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
+    until_blocked_by(&world, MEMCACHED, "cart", "Ready").await;
+    let (fine, code) = status_as_json(&world, MEMCACHED, "cart");
+    assert_eq!((code, &fine["fine"], &fine["next"]), (0, &json!(true), &Value::Null), "{fine}");
+    stop_pod(&world, "cart", "ImagePullBackOff").await;
+    until_blocked_by(&world, MEMCACHED, "cart", "BadImage").await;
+    let (bad, code) = status_as_json(&world, MEMCACHED, "cart");
+    assert_eq!((code, &bad["fine"], &bad["cause"]), (1, &json!(false), &json!("BadImage")));
+    let place = (&bad["kind"], &bad["namespace"], &bad["name"]);
+    assert_eq!(place, (&json!("Memcached"), &json!("status-json"), &json!("cart")));
+    assert!(bad["next"].as_str().unwrap().contains("image"), "{bad}");
+    assert!(bad["detail"].as_str().unwrap().starts_with("1 of 1 pods: "), "{bad}");
+    assert_eq!(bad["conditions"][0]["type"], "Ready");
+    let pod = &bad["pods"][0];
+    assert!(pod["state"].as_str().unwrap().starts_with("BadImage: "), "{bad}");
+    assert!(pod["node"].is_string() && pod["name"].as_str().unwrap().starts_with("cart-"));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn status_tells_a_quota_from_what_is_forbidden() {
     let (world, _operator) = World::with_operator("status-quota").await;

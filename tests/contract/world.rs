@@ -272,20 +272,28 @@ impl World {
 
     /// Waits for an Event with this reason about the named object; returns its note.
     pub async fn until_event(&self, regarding: &str, reason: &str) -> Value {
-        let about =
-            |event: &Value| event["regarding"]["name"] == regarding && event["reason"] == reason;
+        self.until_any_event(|event| {
+            event["regarding"]["name"] == regarding && event["reason"] == reason
+        })
+        .await
+    }
+
+    /// Waits for an Event that is as `wanted`.
+    pub async fn until_any_event(&self, wanted: impl Fn(&Value) -> bool) -> Value {
         let mut events = Watcher::open(&self.client, EVENT, &self.namespace, None);
+        let mut others = Vec::new();
         let seen = async {
             loop {
-                if let Change::Is(event) = events.next().await
-                    && about(&event)
-                {
-                    return event;
+                if let Change::Is(event) = events.next().await {
+                    if wanted(&event) {
+                        return event;
+                    }
+                    others.push(format!("{} {}", event["reason"], event["note"]));
                 }
             }
         };
-        let timeout = tokio::time::timeout(PATIENCE, seen).await;
-        timeout.unwrap_or_else(|_| panic!("no Event {reason} about {regarding}"))
+        let outcome = tokio::time::timeout(PATIENCE, seen).await;
+        outcome.unwrap_or_else(|_| panic!("no such Event in {PATIENCE:?}, but {others:?}"))
     }
 
     /// Calls `look` with every object of a kind in this namespace, and again with each change.

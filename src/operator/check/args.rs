@@ -1,5 +1,7 @@
 //! Flags of `check`.
 
+use std::time::Duration;
+
 use clap::{Args, ValueEnum};
 
 use crate::operator::connection::ConnectionArgs;
@@ -23,6 +25,10 @@ pub struct CheckArgs {
         default_value = "workload-operator-system"
     )]
     pub operator_namespace: String,
+
+    /// Ask again for so long, until nothing fails any more: 2m after an installation.
+    #[arg(long, env = "CHECK_WAIT", value_name = "TIME", value_parser = super::super::args::duration)]
+    pub wait: Option<Duration>,
 
     /// table; wide, with the reason of each check; json, for machines.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]

@@ -68,6 +68,9 @@ checks! {
     D002: "an invalid object of each kind is refused",
         "apply the CRDs of this binary, and look for admission policies that change objects",
         "what cannot work is told at once or never";
+    D003: "only who may create DaemonSets may create GenericDaemons",
+        "kubectl apply -k artifacts/policy",
+        "whoever may create a GenericDaemon runs an image on nodes";
     P001: "operator pods ready",
         "kubectl describe pods -l app.kubernetes.io/name=workload-operator in its namespace",
         "nobody works";
@@ -77,6 +80,12 @@ checks! {
     P003: "operator's namespace enforces Pod Security restricted",
         "kubectl label namespace NAME pod-security.kubernetes.io/enforce=restricted",
         "whoever may create pods there may use more than the operator needs";
+    M001: "metrics Service finds the operator's pods",
+        "kubectl apply -k artifacts/default; its selector and its port are those of the pods",
+        "nobody scrapes the operator, and no alert on it fires";
+    G001: "every GenericDaemon's label is borne by a node",
+        "kubectl label node NODE KEY=VALUE, or correct spec.label",
+        "it runs nowhere, as declared and perhaps not as intended";
 }
 
 impl Check {
@@ -123,7 +132,9 @@ mod tests {
              It changes nothing. Exit code 0: nothing failed; 1: a check failed; 2: the API server \
              could not be\nasked. A check that the account may not carry out is skipped. Run as an \
              administrator it sees all but\nthe operator's own rights; under the operator's \
-             ServiceAccount it sees those.\n",
+             ServiceAccount it sees those.\n\n\
+             With `--wait 2m` it asks again until nothing fails, for so long at most; `-o wide` also \
+             says why each check\nmatters, `-o json` is for machines.\n",
         );
         for Check { id, title, hint, why } in ALL {
             text.push_str(&format!("\n## {id}\n\n{title}. Otherwise {why}.\n\nTo fix: {hint}.\n"));

@@ -8,11 +8,11 @@ use crate::client::{Client, Error, Scope};
 use crate::object::{Kind, ObjectKey};
 
 /// The name of the Deployment, of its label and of the Lease.
-const NAME: &str = "workload-operator";
+pub(super) const NAME: &str = "workload-operator";
 
 const NAMESPACE: Kind = Kind::cluster_scoped("", "v1", "Namespace", "namespaces");
 const DEPLOYMENT: Kind = Kind::namespaced("apps", "v1", "Deployment", "deployments");
-const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
+pub(super) const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 const LEASE: Kind = Kind::namespaced("coordination.k8s.io", "v1", "Lease", "leases");
 
 pub(super) async fn findings(client: &Client, namespace: &str) -> Vec<Finding> {
@@ -53,7 +53,7 @@ async fn pods(client: &Client, key: &ObjectKey) -> Result<Finding, Error> {
     Ok(P001.fail(format!("{detail} {}", states.join(", ")).trim_end().to_owned()))
 }
 
-fn is_ready(pod: &Value) -> bool {
+pub(super) fn is_ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array();
     conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
 }

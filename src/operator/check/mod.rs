@@ -6,6 +6,7 @@
 //!   look at is skipped, and says so; it never counts as fine.
 //! - Exit codes: 0 nothing failed (warnings are no failures); 1 a check failed; 2 the API server
 //!   could not be asked.
+//! - With --wait it asks again until nothing fails or the time is over, and prints the last answer.
 //!
 //! Run as an administrator it sees all but the operator's own rights (R…); under the operator's
 //! ServiceAccount it sees those.
@@ -17,11 +18,16 @@ mod crds;
 mod rights;
 mod dry_run;
 mod installed;
+mod metrics;
+mod daemons;
 mod print;
 
 pub use args::{CheckArgs, Output};
 
 use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
 
 use super::error::Error;
 use crate::client::Client;
@@ -32,14 +38,41 @@ pub(super) use print::one_line;
 /// compares with it.
 pub use rights::{LEASE_RIGHTS, RIGHTS, Right};
 
+/// How long --wait leaves between two rounds.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// Checks, prints, and says how the process is to end.
 pub(super) async fn run(args: &CheckArgs) -> Result<ExitCode, Error> {
-    let (findings, code) = match args.connection.client().await {
-        Ok(client) => all(&client, args).await,
-        Err(error) => (vec![reach::unreachable(&error)], ExitCode::from(2)),
+    let asked = Instant::now();
+    let mut told = String::new();
+    let (findings, code) = loop {
+        let (findings, code) = once(args).await;
+        let failed: Vec<&str> = failed(&findings).map(|finding| finding.check.id).collect();
+        let over = args.wait.is_none_or(|wait| asked.elapsed() >= wait);
+        if failed.is_empty() || over {
+            break (findings, code);
+        }
+        // On stderr, and only when it is news: stdout is the answer.
+        let waiting = failed.join(", ");
+        if waiting != told {
+            eprintln!("workload-operator: waiting for {waiting}");
+            told = waiting;
+        }
+        sleep(AGAIN).await;
     };
     print::print(&findings, args.output).map_err(Error::Print)?;
     Ok(code)
+}
+
+async fn once(args: &CheckArgs) -> (Vec<Finding>, ExitCode) {
+    match args.connection.client().await {
+        Ok(client) => all(&client, args).await,
+        Err(error) => (vec![reach::unreachable(&error)], ExitCode::from(2)),
+    }
+}
+
+fn failed(findings: &[Finding]) -> impl Iterator<Item = &Finding> {
+    findings.iter().filter(|finding| finding.outcome == Outcome::Fail)
 }
 
 async fn all(client: &Client, args: &CheckArgs) -> (Vec<Finding>, ExitCode) {
@@ -52,6 +85,8 @@ async fn all(client: &Client, args: &CheckArgs) -> (Vec<Finding>, ExitCode) {
     findings.extend(rights::findings(client, args).await);
     findings.extend(dry_run::findings(client, args).await);
     findings.extend(installed::findings(client, &args.operator_namespace).await);
-    let failed = findings.iter().any(|finding| finding.outcome == Outcome::Fail);
-    (findings, ExitCode::from(u8::from(failed)))
+    findings.push(metrics::finding(client, &args.operator_namespace).await);
+    findings.extend(daemons::findings(client, args).await);
+    let code = ExitCode::from(u8::from(failed(&findings).next().is_some()));
+    (findings, code)
 }

@@ -44,9 +44,11 @@ pub const RIGHTS: &[Right] = &[
     right("events.k8s.io", "events", &["create", "patch"]),
 ];
 
-/// What it needs of the Lease, in the namespace where it runs; `create` of any, the others of
-/// its own alone.
-pub const LEASE_RIGHTS: Right = right("coordination.k8s.io", "leases", &["create", "get", "patch"]);
+/// What it needs in the namespace of its Lease: `create` of any Lease, the others of its own
+/// alone; and Events of who leads.
+pub const LEASE_RIGHTS: &[Right] = &[LEASE, right("events.k8s.io", "events", &["create", "patch"])];
+
+const LEASE: Right = right("coordination.k8s.io", "leases", &["create", "get", "patch"]);
 
 /// What gives power over a cluster, and what an operator that has it does not need.
 const DANGEROUS: &[Right] = &[
@@ -93,8 +95,7 @@ pub(super) async fn findings(client: &Client, args: &CheckArgs) -> Vec<Finding> 
     }
     let (mut missing, mut asked) = (Vec::new(), 0);
     let needed = namespaces.iter().map(|namespace| (namespace, RIGHTS));
-    let lease = [LEASE_RIGHTS];
-    let lease = (&args.operator_namespace, &lease[..]);
+    let lease = (&args.operator_namespace, LEASE_RIGHTS);
     for (namespace, rights) in needed.chain(std::iter::once(lease)) {
         for (what, answer) in ask(client, namespace, rights).await {
             asked += 1;
@@ -154,7 +155,7 @@ pub(super) async fn may(
     verb: &str,
 ) -> Result<bool, Error> {
     let (resource, subresource) = right.resource.split_once('/').unwrap_or((right.resource, ""));
-    let named = *right == LEASE_RIGHTS && verb != "create";
+    let named = *right == LEASE && verb != "create";
     let mut attributes = json!({
         "namespace": namespace, "group": right.group, "resource": resource,
         "subresource": subresource, "verb": verb,

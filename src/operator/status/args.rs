@@ -22,9 +22,23 @@ pub struct StatusArgs {
     #[arg(short, long, env = "NAMESPACE", value_name = "NAME", default_value = "default")]
     pub namespace: String,
 
+    /// text; json, for machines.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+
     /// Which API server, as whom.
     #[command(flatten)]
     pub connection: ConnectionArgs,
+}
+
+/// How it is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lower")]
+pub enum Output {
+    /// For people.
+    Text,
+    /// One JSON object.
+    Json,
 }
 
 /// A kind, as kubectl's users name it.

@@ -10,18 +10,17 @@
 mod args;
 mod facts;
 mod cause;
+mod print;
 
-pub use args::{KindName, StatusArgs};
+pub use args::{KindName, Output, StatusArgs};
 
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use super::check::one_line;
 use super::error::Error;
 use crate::client;
 use crate::object::ObjectKey;
-use cause::{Cause, Diagnosis, diagnose};
+use cause::diagnose;
 use facts::Facts;
 
 /// Looks, prints, and says how the process is to end.
@@ -35,42 +34,14 @@ pub(super) async fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
         }
     };
     let diagnosis = diagnose(&facts);
-    let text = text(args.kind, &key, &facts, &diagnosis);
+    let text = match args.output {
+        Output::Text => print::as_text(args.kind, &key, &facts, &diagnosis),
+        Output::Json => print::as_json(args.kind, &key, &facts, &diagnosis),
+    };
     std::io::stdout().write_all(text.as_bytes()).map_err(Error::Print)?;
     Ok(ExitCode::from(u8::from(!diagnosis.cause.is_fine())))
 }
 
 async fn look(args: &StatusArgs, key: &ObjectKey) -> Result<Facts, client::Error> {
     facts::gather(&args.connection.client().await?, args.kind, key).await
-}
-
-fn text(kind: KindName, key: &ObjectKey, facts: &Facts, diagnosis: &Diagnosis) -> String {
-    let Diagnosis { cause, detail } = diagnosis;
-    let kind = kind.kind().kind;
-    let mut text = format!("{kind} {key}: {}: {}\n", cause.word(), one_line(detail));
-    if !cause.is_fine() {
-        writeln!(text, "  next: {}", cause.next()).expect("a String takes all that is written");
-    }
-    for condition in cause::conditions(&facts.object) {
-        let word = |field: &str| one_line(condition[field].as_str().unwrap_or_default());
-        let line = format!(
-            "  {:<12} {:<8} {:<18} {}",
-            word("type"),
-            word("status"),
-            word("reason"),
-            word("message")
-        );
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    if !matches!(cause, Cause::Paused | Cause::Deleting) && facts.child.is_none() {
-        text.push_str("  It has no children yet.\n");
-    }
-    for pod in &facts.pods {
-        let name = one_line(pod["metadata"]["name"].as_str().unwrap_or_default());
-        let node = one_line(pod["spec"]["nodeName"].as_str().unwrap_or("no node"));
-        let line = format!("  pod {name}  {node}  {}\n", one_line(&cause::pod_state(pod)));
-        text.push_str(&line);
-    }
-    text
 }

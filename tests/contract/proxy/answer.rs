@@ -54,6 +54,7 @@ pub(super) async fn answer(
             return Err("the answer is lost".into());
         }
         Some(Fault::Answer(code, retry_after)) => refuse(code, retry_after)?,
+        Some(Fault::Says(text)) => says(text.to_owned()),
         Some(Fault::Expired) => expired(),
     };
     shared.answered(number, answer.status());
@@ -117,7 +118,11 @@ fn expired() -> Answer {
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": "too old resource version", "reason": "Expired", "code": 410,
     }});
-    let body = Full::new(Bytes::from(format!("{event}\n")));
+    says(format!("{event}\n"))
+}
+
+fn says(text: String) -> Answer {
+    let body = Full::new(Bytes::from(text));
     Response::new(body.map_err(|never| match never {}).boxed_unsync())
 }
 

@@ -57,6 +57,8 @@ pub enum Fault {
     LoseAnswer,
     /// This answer instead of the API server's, which is not asked; with a Retry-After in seconds.
     Answer(u16, Option<u32>),
+    /// 200 and this instead of what the API server would say.
+    Says(&'static str),
     /// A watch that opens, and says at once that its version is too old.
     Expired,
     /// The API server is asked so much later.

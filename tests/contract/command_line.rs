@@ -1,0 +1,57 @@
+//! What the command line prints, without a cluster.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+fn completions(shell: &str) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_workload-operator"))
+        .args(["completions", shell])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{shell}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn every_shell_has_completions_that_know_commands_and_flags_and_bash_can_read_its_own() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = completions(shell);
+        for word in ["check", "status", "manifests", "leader-elect", "operator-namespace", "wait"] {
+            assert!(script.contains(word), "{shell} does not complete {word}");
+        }
+    }
+    let mut bash = Command::new("bash")
+        .arg("-n")
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    bash.stdin.take().unwrap().write_all(completions("bash").as_bytes()).unwrap();
+    let output = bash.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{said}");
+}
+
+#[test]
+fn bash_completes_a_command_a_flag_and_a_kind() {
+    // What bash does when somebody presses Tab.
+    let script = r#"
+        source /dev/stdin
+        [[ $(complete -p workload-operator) =~ -F\ ([^ ]+) ]] && complete=${BASH_REMATCH[1]}
+        tab() {
+            COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+            $complete workload-operator "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+            printf '%s ' "${COMPREPLY[@]}"
+        }
+        tab workload-operator che; tab workload-operator check --wa; tab workload-operator status me
+    "#;
+    let mut bash = Command::new("bash")
+        .args(["--norc", "-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    bash.stdin.take().unwrap().write_all(completions("bash").as_bytes()).unwrap();
+    let output = bash.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "check --wait memcached ");
+}
