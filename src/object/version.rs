@@ -25,9 +25,11 @@ impl ResourceVersion {
     }
 
     /// Reads the API server's string. What is no positive integer is `UNKNOWN`, not an error:
-    /// the API says that clients must treat the string as opaque, so we do where we cannot order.
+    /// the API says that clients must treat the string as opaque, so we do where we cannot order. So
+    /// is what is not written as a number is (`007`, `+7`): it could not be sent back as it came.
     pub fn parse(text: &str) -> ResourceVersion {
-        ResourceVersion(text.parse().ok())
+        let plain = text.bytes().next().is_some_and(|first| matches!(first, b'1'..=b'9'));
+        ResourceVersion(if plain { text.parse().ok() } else { None })
     }
 
     /// The number, if there is one.
@@ -113,9 +115,12 @@ mod tests {
 
     #[test]
     fn what_is_not_a_number_is_neither_newer_nor_older_nor_the_same() {
-        let (opaque, known) = (ResourceVersion::parse("v1-abc"), ResourceVersion::new(7));
-        for (a, b) in [(opaque, known), (known, opaque), (opaque, opaque)] {
-            assert!(!a.is_newer_than(b) && !a.is_older_than(b) && !a.is_same_as(b));
+        let known = ResourceVersion::new(7);
+        for text in ["v1-abc", "007", "+7", "-7", "", "0", "18446744073709551616"] {
+            let opaque = ResourceVersion::parse(text);
+            for (a, b) in [(opaque, known), (known, opaque), (opaque, opaque)] {
+                assert!(!a.is_newer_than(b) && !a.is_older_than(b) && !a.is_same_as(b), "{text}");
+            }
         }
     }
 }

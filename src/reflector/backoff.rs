@@ -14,8 +14,8 @@ const HEALTHY: Duration = Duration::from_secs(120);
 /// A server that asks for more than this is mistaken, or speaks of something else.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
 
-/// Waits of [d, 2d) with d doubling from 800 ms to 15 s; after two minutes of health it starts
-/// over. One for everything a reflector does, so that failures of list and watch add up.
+/// Waits of [d, 2d) with d doubling from 800 ms to 15 s; it starts over when a watch delivers
+/// something new, and after two minutes without a failure. One for everything a reflector does, so that failures of list and watch add up.
 #[derive(Debug)]
 pub(super) struct Backoff {
     base: Duration,
@@ -27,6 +27,11 @@ pub(super) struct Backoff {
 impl Backoff {
     pub(super) fn new(rng: fastrand::Rng) -> Backoff {
         Backoff { base: FIRST, ended: None, rng }
+    }
+
+    /// The next failure is the first of its kind.
+    pub(super) fn start_over(&mut self) {
+        self.base = FIRST;
     }
 
     /// When to try again after a failure at `now`. `retry_after`, what the server asked for, is a

@@ -14,8 +14,9 @@
 //! - A broken or ended watch goes on from its version; only 410, or a version the server cannot get
 //!   past, lists anew. A watch that is silent for 150 s, when a bookmark comes once a minute, is
 //!   dead and replaced; one that is not accepted within 30 s too.
-//! - Failures wait 800 ms, doubling to 30 s with jitter, started over by two minutes of health.
-//!   `Retry-After` is a lower bound. `timeoutSeconds` is drawn from 120 to 230 s, so that replicas
+//! - Failures wait 800 ms, doubling to 30 s with jitter, started over by a watch that delivers
+//!   something new or by two minutes of health. A version that has expired is no failure unless it
+//!   does so again before a watch has delivered anything. `Retry-After` is a lower bound. `timeoutSeconds` is drawn from 120 to 230 s, so that replicas
 //!   do not move in lockstep.
 //! - An object that cannot be decoded is left as it last was and counted; its neighbours are
 //!   unharmed, and its next version or its deletion heals it.

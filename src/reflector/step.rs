@@ -60,6 +60,8 @@ pub(super) struct Machine {
     too_large: u32,
     /// Internal errors of the watch in a row, since `held` last moved.
     stuck: u32,
+    /// A list has answered an expired version, and no watch has got us anywhere since.
+    relisted: bool,
     metadata_only: bool,
     backoff: Backoff,
     rng: fastrand::Rng,
@@ -77,6 +79,7 @@ impl Machine {
             streams_cut: 0,
             too_large: 0,
             stuck: 0,
+            relisted: false,
             metadata_only,
             backoff: Backoff::new(rng.fork()),
             rng,
@@ -239,6 +242,8 @@ impl Machine {
             *progressed = true;
             self.stuck = 0;
             self.too_large = 0;
+            self.relisted = false;
+            self.backoff.start_over();
         }
     }
 

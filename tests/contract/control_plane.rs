@@ -17,29 +17,38 @@ impl ControlPlane {
     /// The one that the tests of this run share.
     pub fn shared() -> &'static ControlPlane {
         static SHARED: OnceLock<ControlPlane> = OnceLock::new();
-        SHARED.get_or_init(|| ControlPlane::start("shared"))
+        SHARED.get_or_init(|| ControlPlane::empty("shared", &[]).with_manifests())
     }
 
     /// One of its own, for a test that breaks it or counts everything on it.
     pub fn private(name: &str) -> ControlPlane {
-        ControlPlane::start(name)
-    }
-
-    fn start(name: &str) -> ControlPlane {
-        let plane = ControlPlane::bare(name);
-        plane.kubectl(&["apply", "--server-side", "-f", "artifacts/crds/"]);
-        plane.kubectl(&["apply", "-f", "artifacts/rbac/"]);
-        plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
-        plane
+        ControlPlane::empty(name, &[]).with_manifests()
     }
 
     /// As [`ControlPlane::private`], with nothing of the operator in it.
     pub fn bare(name: &str) -> ControlPlane {
+        ControlPlane::empty(name, &[])
+    }
+
+    /// etcd and the API server and nobody else, for a test of how they are.
+    pub fn api_server_alone(name: &str) -> ControlPlane {
+        ControlPlane::empty(name, &["--only-api"]).with_manifests()
+    }
+
+    fn with_manifests(self) -> ControlPlane {
+        self.kubectl(&["apply", "--server-side", "-f", "artifacts/crds/"]);
+        self.kubectl(&["apply", "-f", "artifacts/rbac/"]);
+        self.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
+        self
+    }
+
+    fn empty(name: &str, options: &[&str]) -> ControlPlane {
         let pid = std::process::id();
         let dir = std::env::temp_dir().join(format!("workload-operator-test-{pid}-{name}"));
         let output = Command::new("hack/controlplane.sh")
             .args(["start", "--while-pid", &pid.to_string(), "--dir"])
             .arg(&dir)
+            .args(options)
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())
             .output()
@@ -89,6 +98,16 @@ impl ControlPlane {
         kube::Client::try_from(config.expect("a usable kubeconfig")).expect("a client")
     }
 
+    /// As [`ControlPlane::admin`]; what the API server refuses for a while is not asked again.
+    pub async fn admin_without_retries(&self) -> kube::Client {
+        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).expect("a kubeconfig");
+        let options = KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        let mut config = config.expect("a usable kubeconfig");
+        config.default_retry = false;
+        kube::Client::try_from(config).expect("a client")
+    }
+
     /// A client without a name of its own: it sends what credentials a request bears.
     pub async fn nobody(&self) -> kube::Client {
         let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).expect("a kubeconfig");
@@ -110,6 +129,18 @@ impl ControlPlane {
     /// The kubeconfig of the administrator.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
+    }
+
+    /// The folder of its files.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Where etcd listens on the loopback.
+    pub fn etcd_port(&self) -> u16 {
+        let ports = std::fs::read_to_string(self.dir.join("run/etcd.ports")).expect("its ports");
+        let first = ports.split_whitespace().next().expect("a port");
+        first.parse().expect("a number")
     }
 
     /// The audit log: every request that the API server answered, one JSON object a line.

@@ -49,3 +49,8 @@ mod black_hole;
 mod audit;
 mod crash_points;
 mod connection;
+
+// What the other tests stand on.
+#[path = "../model/mod.rs"]
+mod model;
+mod model_server;

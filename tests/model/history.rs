@@ -1,5 +1,6 @@
 //! Every version of every object: what etcd keeps.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -7,11 +8,34 @@ use serde_json::{Value, json};
 
 /// Names one object. `resource` is the collection's path without the namespace:
 /// `/apis/apps/v1/deployments`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Id {
     pub resource: String,
     pub namespace: String,
     pub name: String,
+}
+
+impl Ord for Id {
+    /// As the keys in etcd, whose order is that of lists: `a-b/x` comes before `a/x`.
+    fn cmp(&self, other: &Id) -> Ordering {
+        let namespaces = || match self.namespace == other.namespace {
+            true => Ordering::Equal,
+            false => {
+                let (mine, others) = (self.namespace.bytes(), other.namespace.bytes());
+                mine.chain([b'/']).cmp(others.chain([b'/']))
+            }
+        };
+        self.resource
+            .cmp(&other.resource)
+            .then_with(namespaces)
+            .then_with(|| self.name.cmp(&other.name))
+    }
+}
+
+impl PartialOrd for Id {
+    fn partial_cmp(&self, other: &Id) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 /// An object's state from a version on.
@@ -54,11 +78,7 @@ impl History {
         let version = self.bump();
         let old = self.now(id);
         let (uid, generation) = match &old {
-            Some(old) => {
-                let changed = old.get("spec") != object.get("spec");
-                let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
-                (old["metadata"]["uid"].clone(), generation + i64::from(changed))
-            }
+            Some(old) => (old["metadata"]["uid"].clone(), generation(old, &object)),
             None => {
                 self.uids += 1;
                 (json!(format!("00000000-0000-4000-8000-{:012x}", self.uids)), 1)
@@ -135,6 +155,14 @@ impl History {
             }
         })
     }
+}
+
+/// The generation of `new` in the place of `old`: counts changes of the spec. Marking an object as
+/// deleted counts too, and is counted by whoever does it.
+pub(super) fn generation(old: &Value, new: &Value) -> i64 {
+    let of = |object: &Value| object["metadata"]["generation"].as_i64();
+    let changed = old.get("spec") != new.get("spec");
+    of(new).or(of(old)).unwrap_or(0) + i64::from(changed)
 }
 
 /// The last state of an object as its DELETED event shows it.

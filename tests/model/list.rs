@@ -12,44 +12,44 @@ use serde_json::{Value, json};
 
 use super::fault::Fault;
 use super::history::Id;
-use super::request::{Ask, failure, respond};
+use super::request::{Ask, Refusal, failure, json_answer, respond, status, status_answer};
 use super::server::{Answer, Model, State};
+
+/// Where a page begins.
+struct Start {
+    version: u64,
+    /// After this place; from the first object if none.
+    after: Option<String>,
+    /// Whether all of the rest is given, whatever limit was asked for.
+    whole: bool,
+}
 
 pub(super) fn list(model: &Model, ask: &Ask, stale: bool) -> Response<Answer> {
     let mut state = model.lock();
     let rates = state.rates;
     let fault = state.strike(&Fault::LIST, rates.0);
-    let (version, after) = match ask.get("continue") {
-        Some(token) => {
-            let (version, after) = token.split_once('|').unwrap_or(("0", ""));
-            let version = version.parse().unwrap_or(0);
-            if version < state.history.compacted || fault == Some(Fault::GoneOnContinue) {
-                return failure(Fault::Gone);
-            }
-            (version, Some(after.to_owned()))
-        }
-        None => match state.visible(ask, stale) {
-            Ok(version) => (version, None),
-            Err(fault) => return failure(fault),
-        },
+    let start = match state.start(ask, fault, stale) {
+        Ok(start) => start,
+        Err(refusal) => return *refusal,
     };
-    let limit = ask.get("limit").and_then(|limit| limit.parse().ok());
+    let limit = ask.get("limit").and_then(|limit| limit.parse().ok()).filter(|_| !start.whole);
     let limit = limit.map_or(usize::MAX, |limit: usize| limit.min(state.page));
-    let all = state.history.at(&ask.resource, ask.namespace.as_deref(), version);
-    let place = |id: &Id| format!("{}/{}", id.namespace, id.name);
-    let mut rest =
-        all.skip_while(|(id, _)| after.as_ref().is_some_and(|after| place(id) <= *after));
+    let all = state.history.at(&ask.resource, ask.namespace.as_deref(), start.version);
+    let mut rest = all
+        .skip_while(|(id, _)| start.after.as_ref().is_some_and(|after| place(ask, id) <= *after));
     let page: Vec<(&Id, Arc<Value>)> = rest.by_ref().take(limit).collect();
-    let mut meta = json!({ "resourceVersion": version.to_string() });
-    let more = rest.next().is_some();
-    if let (true, Some((last, _))) = (more, page.last()) {
-        meta["continue"] = json!(format!("{version}|{}", place(last)));
+    let mut meta = json!({ "resourceVersion": start.version.to_string() });
+    let remaining = rest.count();
+    if let (true, Some((last, _))) = (remaining > 0, page.last()) {
+        meta["continue"] = json!(token(start.version, &place(ask, last)));
+        meta["remainingItemCount"] = json!(remaining);
     }
     let items: Vec<&Value> = page.iter().map(|(_, object)| &**object).collect();
     let body = json!({ "kind": "List", "apiVersion": "v1", "metadata": meta, "items": items });
-    let mut bytes = body.to_string().into_bytes();
-    drop(rest);
-    let cut = fault == Some(Fault::Cut);
+    send(&mut state, body.to_string().into_bytes(), fault == Some(Fault::Cut))
+}
+
+fn send(state: &mut State, mut bytes: Vec<u8>, cut: bool) -> Response<Answer> {
     if cut {
         bytes.truncate(state.rng.usize(..bytes.len()));
     }
@@ -62,6 +62,38 @@ pub(super) fn list(model: &Model, ask: &Ask, stale: bool) -> Response<Answer> {
         200,
         StreamBody::new(futures::stream::iter(chunks).map(|c| c.map(Frame::data))).boxed_unsync(),
     )
+}
+
+/// An object's key within what is listed.
+fn place(ask: &Ask, id: &Id) -> String {
+    match ask.namespace {
+        Some(_) => id.name.clone(),
+        None => format!("{}/{}", id.namespace, id.name),
+    }
+}
+
+/// A continue token. Version 0 goes on with whatever is there then.
+fn token(version: u64, after: &str) -> String {
+    format!("{version}|{after}")
+}
+
+/// What of a list's parameters is refused as it is.
+fn refusal(ask: &Ask) -> Option<Response<Answer>> {
+    let (version, how) = (ask.get("resourceVersion"), ask.get("resourceVersionMatch"));
+    let invalid = match how {
+        None => false,
+        Some("Exact") => version.is_none_or(|version| version == "0"),
+        Some("NotOlderThan") => version.is_none(),
+        Some(_) => true,
+    };
+    let continues = ask.get("continue").is_some();
+    if invalid || how.is_some() && continues {
+        return Some(status_answer(422, "Invalid", "ListOptions is invalid"));
+    }
+    (continues && ask.version().is_some()).then(|| {
+        let why = "specifying resource version is not allowed when using continue";
+        status_answer(400, "BadRequest", why)
+    })
 }
 
 /// Tears bytes into pieces, as a network does.
@@ -78,6 +110,48 @@ pub(super) fn torn(rng: &mut fastrand::Rng, bytes: &Bytes) -> Vec<Bytes> {
 }
 
 impl State {
+    fn start(&mut self, ask: &Ask, fault: Option<Fault>, stale: bool) -> Result<Start, Refusal> {
+        if let Some(refusal) = refusal(ask) {
+            return Err(refusal.into());
+        }
+        if let Some(token) = ask.get("continue") {
+            return self.go_on(token, fault == Some(Fault::GoneOnContinue));
+        }
+        let exact = match ask.get("resourceVersionMatch") {
+            Some(how) => how == "Exact",
+            None => ask.get("limit").is_some(),
+        };
+        let whole = ask.get("resourceVersion") == Some("0");
+        match ask.version() {
+            Some(version) if exact && version <= self.history.version => {
+                if version < self.history.compacted {
+                    return Err(failure(Fault::Gone).into());
+                }
+                Ok(Start { version, after: None, whole })
+            }
+            _ => {
+                let version = self.visible(ask, stale).map_err(|fault| Box::new(failure(fault)))?;
+                Ok(Start { version, after: None, whole })
+            }
+        }
+    }
+
+    fn go_on(&self, continued: &str, gone: bool) -> Result<Start, Refusal> {
+        let Some((version, after)) = continued.split_once('|') else {
+            return Err(status_answer(400, "BadRequest", "invalid continue token").into());
+        };
+        let version = match version.parse().unwrap_or(0) {
+            0 => self.history.version,
+            version if version < self.history.compacted || gone => {
+                let mut gone = status(410, "Expired", "the provided continue token is too old");
+                gone["metadata"]["continue"] = json!(token(0, after));
+                return Err(json_answer(410, &gone).into());
+            }
+            version => version,
+        };
+        Ok(Start { version, after: Some(after.to_owned()), whole: false })
+    }
+
     /// The version that a list or streaming list is answered with. A stale server answers with
     /// what it has, or says that it lags.
     pub(super) fn visible(&mut self, ask: &Ask, stale: bool) -> Result<u64, Fault> {

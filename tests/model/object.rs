@@ -7,9 +7,12 @@ use http::{Method, Response};
 use serde_json::{Value, json};
 
 use super::fault::Fault;
-use super::history::Id;
-use super::request::{Ask, failure, json_answer, status_answer};
+use super::history::{Id, generation};
+use super::request::{Ask, Refusal, failure, json_answer, status_answer};
 use super::server::{Answer, Model, State};
+
+/// What is answered: code and body, or the refusal.
+type Outcome = Result<(u16, Arc<Value>), Refusal>;
 
 pub(super) fn object(model: &Model, head: &Parts, ask: &Ask, body: &[u8]) -> Response<Answer> {
     let mut id = ask.id();
@@ -17,43 +20,31 @@ pub(super) fn object(model: &Model, head: &Parts, ask: &Ask, body: &[u8]) -> Res
     if head.method == Method::POST {
         id.name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     }
-    let old = model.lock().history.now(&id);
     let status = ask.subresource.as_deref() == Some("status");
-    let mut answer = None;
-    match (&head.method, old) {
-        (&Method::POST, Some(_)) => return status_answer(409, "AlreadyExists", "already exists"),
-        (&Method::POST, None) => {
-            model.change(|state| answer = Some((201, state.history.put(&id, body))));
-        }
-        (&Method::GET, Some(old)) => answer = Some((200, old)),
-        (&Method::PATCH, old) => {
-            let created = old.is_none();
-            if created && !applies(head) {
-                return failure(Fault::NotServed);
+    let mut outcome = Err(failure(Fault::Internal).into());
+    model.change(|state| {
+        let old = state.history.now(&id);
+        outcome = match (&head.method, old) {
+            (&Method::POST, old) => create(state, &id, old.as_deref(), body),
+            (&Method::PATCH, None) if applies(head) => apply_new(state, &id, body),
+            (_, None) => Err(failure(Fault::NotServed).into()),
+            (&Method::GET, Some(old)) => Ok((200, old)),
+            (&Method::PUT, Some(old)) => {
+                let of_another = differs(&old, &body["metadata"], "uid");
+                if of_another || body["metadata"]["resourceVersion"].is_string() {
+                    update(state, &id, &old, body, status)
+                } else {
+                    Err(invalid("metadata.resourceVersion: must be specified for an update"))
+                }
             }
-            let mut new = old.as_ref().map_or_else(|| json!({}), |old| (**old).clone());
-            if let Some(no) = conflict(&new, &body["metadata"]) {
-                return no;
-            }
-            merge(&mut new, if status { json!({ "status": body["status"] }) } else { body });
-            if old.as_deref() == Some(&new) {
-                answer = Some((200, Arc::new(new)));
-            } else {
-                let code = if created { 201 } else { 200 };
-                model.change(|state| answer = Some((code, state.history.put(&id, new))));
-            }
-        }
-        (&Method::DELETE, Some(old)) => {
-            if let Some(no) = conflict(&old, &body["preconditions"]) {
-                return no;
-            }
-            model.change(|state| answer = Some((200, bury(state, &id, &old))));
-        }
-        _ => return failure(Fault::NotServed),
-    }
-    match answer {
-        Some((code, object)) => json_answer(code, &object),
-        None => failure(Fault::Internal),
+            (&Method::PATCH, Some(old)) => patch(state, &id, &old, body, status),
+            (&Method::DELETE, Some(old)) => delete(state, &id, &old, &body["preconditions"]),
+            (_, Some(_)) => Err(failure(Fault::NotServed).into()),
+        };
+    });
+    match outcome {
+        Ok((code, object)) => json_answer(code, &object),
+        Err(refusal) => *refusal,
     }
 }
 
@@ -63,26 +54,149 @@ fn applies(head: &Parts) -> bool {
     content.is_some_and(|content| content.contains("apply"))
 }
 
-/// Deletes, or marks as deleting what has finalizers.
-fn bury(state: &mut State, id: &Id, old: &Value) -> Arc<Value> {
-    let finalizers = old["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
-    if finalizers == 0 {
-        return state.history.remove(id).unwrap_or_default();
-    }
-    let mut new = old.clone();
-    new["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    state.history.put(id, new)
+fn invalid(why: &str) -> Refusal {
+    status_answer(422, "Invalid", why).into()
 }
 
-/// 409 when a uid or resourceVersion is asked for that the object does not have.
-fn conflict(object: &Value, asked: &Value) -> Option<Response<Answer>> {
-    let differs = |field: &str| {
-        asked
-            .get(field)
-            .is_some_and(|asked| !asked.is_null() && *asked != object["metadata"][field])
-    };
-    (differs("uid") || differs("resourceVersion"))
-        .then(|| status_answer(409, "Conflict", "the precondition does not hold"))
+fn create(state: &mut State, id: &Id, old: Option<&Value>, mut body: Value) -> Outcome {
+    if body["metadata"]["resourceVersion"].is_string() {
+        let why = "resourceVersion should not be set on objects to be created";
+        return Err(status_answer(500, "", why).into());
+    }
+    if old.is_some() {
+        return Err(status_answer(409, "AlreadyExists", "already exists").into());
+    }
+    // The subresource has a path of its own.
+    without_status(&mut body);
+    Ok((201, state.history.put(id, body)))
+}
+
+fn without_status(object: &mut Value) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+    }
+}
+
+/// What is not there has no UID, so that none can be asked for. Any resourceVersion may be.
+fn apply_new(state: &mut State, id: &Id, mut body: Value) -> Outcome {
+    if body["metadata"]["uid"].is_string() {
+        return Err(conflict());
+    }
+    if let Some(meta) = body["metadata"].as_object_mut() {
+        meta.remove("resourceVersion");
+    }
+    create(state, id, None, body)
+}
+
+fn conflict() -> Refusal {
+    status_answer(409, "Conflict", "the precondition does not hold").into()
+}
+
+fn patch(state: &mut State, id: &Id, old: &Arc<Value>, body: Value, status: bool) -> Outcome {
+    // To a patch the UID is no precondition but a field, which cannot change and is not of the
+    // status.
+    let other = differs(old, &body["metadata"], "uid");
+    if differs(old, &body["metadata"], "resourceVersion") {
+        return Err(conflict());
+    }
+    if other && !status {
+        return Err(invalid("metadata.uid: field is immutable"));
+    }
+    let mut new = (**old).clone();
+    merge(&mut new, body);
+    new["metadata"]["uid"] = old["metadata"]["uid"].clone();
+    update(state, id, old, new, status)
+}
+
+/// Puts `new` in the place of `old`, but for what the request may not change.
+fn update(state: &mut State, id: &Id, old: &Arc<Value>, mut new: Value, status: bool) -> Outcome {
+    let asked = &new["metadata"];
+    if differs(old, asked, "uid") || differs(old, asked, "resourceVersion") {
+        return Err(conflict());
+    }
+    let written = new.get("status").cloned();
+    if status {
+        new = (**old).clone();
+    }
+    without_status(&mut new);
+    if let Some(kept) = if status { written } else { old.get("status").cloned() } {
+        new["status"] = kept;
+    }
+    for field in SYSTEM {
+        match old["metadata"].get(field) {
+            Some(value) => new["metadata"][field] = value.clone(),
+            None => drop(new["metadata"].as_object_mut().and_then(|meta| meta.remove(field))),
+        }
+    }
+    if !leaves(old, &new) {
+        return Err(invalid("no new finalizers can be added if the object is being deleted"));
+    }
+    if **old == new {
+        return Ok((200, old.clone()));
+    }
+    if is_deleting(&new) && finalizers(&new).is_empty() {
+        // The answer shows what would have been stored.
+        new["metadata"]["generation"] = json!(generation(old, &new));
+        state.history.remove(id);
+        return Ok((200, Arc::new(new)));
+    }
+    Ok((200, state.history.put(id, new)))
+}
+
+/// What the server sets and nobody else.
+const SYSTEM: [&str; 7] = [
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+];
+
+fn finalizers(object: &Value) -> &[Value] {
+    object["metadata"]["finalizers"].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn is_deleting(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
+}
+
+/// Whether nothing is put in the way of an object that is going.
+fn leaves(old: &Value, new: &Value) -> bool {
+    !is_deleting(old) || finalizers(new).iter().all(|one| finalizers(old).contains(one))
+}
+
+/// Deletes, or marks as deleting what has finalizers.
+fn delete(state: &mut State, id: &Id, old: &Arc<Value>, only: &Value) -> Outcome {
+    if differs(old, only, "uid") || differs(old, only, "resourceVersion") {
+        return Err(conflict());
+    }
+    if finalizers(old).is_empty() {
+        state.history.remove(id);
+        let uid = &old["metadata"]["uid"];
+        return Ok((
+            200,
+            Arc::new(json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+                "details": { "name": id.name, "uid": uid },
+            })),
+        ));
+    }
+    if is_deleting(old) {
+        return Ok((200, old.clone()));
+    }
+    let mut new = (**old).clone();
+    let meta = &mut new["metadata"];
+    meta["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    meta["deletionGracePeriodSeconds"] = json!(0);
+    meta["generation"] = json!(meta["generation"].as_i64().unwrap_or(0) + 1);
+    Ok((200, state.history.put(id, new)))
+}
+
+/// Whether a uid or resourceVersion is asked for that the object does not have.
+fn differs(object: &Value, asked: &Value, field: &str) -> bool {
+    asked.get(field).is_some_and(|asked| asked.is_string() && *asked != object["metadata"][field])
 }
 
 /// RFC 7386.

@@ -16,6 +16,9 @@ use super::object::object;
 use super::server::{Answer, Model, State};
 use super::watch::Watching;
 
+/// An answer that is a refusal.
+pub(super) type Refusal = Box<Response<Answer>>;
+
 /// What a path and its query mean.
 pub(super) struct Ask {
     pub(super) resource: String,
@@ -128,10 +131,14 @@ fn refusal(state: &State, ask: &Ask) -> Option<Response<Answer>> {
 
 /// The metav1.Status of a fault.
 pub(super) fn status(code: u16, reason: &str, message: &str) -> Value {
-    json!({
+    let mut status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "code": code, "reason": reason, "message": message,
-    })
+        "code": code, "message": message,
+    });
+    if !reason.is_empty() {
+        status["reason"] = json!(reason);
+    }
+    status
 }
 
 pub(super) fn failure(fault: Fault) -> Response<Answer> {
@@ -148,7 +155,7 @@ pub(super) fn failure(fault: Fault) -> Response<Answer> {
              WatchList feature gate is enabled",
         ),
         Fault::Unavailable => (503, "ServiceUnavailable", "the server is unavailable"),
-        Fault::TooLarge => (504, "Timeout", "Too large resource version: 9, current: 8"),
+        Fault::TooLarge => return json_answer(504, &too_large()),
         _ => (500, "InternalError", "an internal error"),
     };
     let mut response = status_answer(code, reason, message);
@@ -156,6 +163,15 @@ pub(super) fn failure(fault: Fault) -> Response<Answer> {
         response.headers_mut().insert("retry-after", seconds.into());
     }
     response
+}
+
+/// What is said of a version that is still to come.
+pub(super) fn too_large() -> Value {
+    let mut status = status(504, "Timeout", "Too large resource version: 9, current: 8");
+    let cause =
+        json!({ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" });
+    status["details"] = json!({ "causes": [cause], "retryAfterSeconds": 1 });
+    status
 }
 
 pub(super) fn status_answer(code: u16, reason: &str, message: &str) -> Response<Answer> {

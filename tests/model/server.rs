@@ -40,6 +40,8 @@ pub(super) struct State {
     /// How likely a random fault strikes a request, and a frame.
     pub(super) rates: (f64, f64),
     pub(super) streaming: bool,
+    /// Whether it chooses at random where an API server may do one or the other.
+    pub(super) liberties: bool,
     /// No page is larger, whatever is asked for.
     pub(super) page: usize,
     pub(super) unserved: HashSet<String>,
@@ -56,11 +58,12 @@ impl Model {
         history.version = 100;
         let state = State {
             history,
-            window: 0,
+            window: 100,
             rng: fastrand::Rng::with_seed(seed),
             script: VecDeque::new(),
             rates: (0.0, 0.0),
             streaming: true,
+            liberties: true,
             page: 500,
             unserved: HashSet::new(),
             forbidden: HashSet::new(),
@@ -110,6 +113,18 @@ impl Model {
         let now = state.history.version;
         state.history.compacted = now;
         state.window = now;
+    }
+
+    /// Forgets old versions, but not the events that watches may ask for.
+    pub fn compact_history(&self) {
+        let mut state = self.lock();
+        state.history.compacted = state.history.version;
+    }
+
+    /// Whether it makes use of what an API server may do but the real one does not do today: refuse
+    /// an old watch in the stream or as an answer, begin a streaming list with an older state.
+    pub fn set_liberties(&self, liberties: bool) {
+        self.lock().liberties = liberties;
     }
 
     /// The next request (or frame) that this fits meets it.

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::fault::Fault;
 use super::history::Change;
 use super::list::torn;
-use super::request::{Ask, failure, respond, status};
+use super::request::{Ask, failure, respond, status, status_answer, too_large};
 use super::server::{Answer, Model};
 
 /// As kube-apiserver: about once a minute.
@@ -52,6 +52,9 @@ impl Watching {
             let rate = state.rates.0;
             state.strike(&Fault::WATCH, rate)
         };
+        if let Some(refusal) = refusal(&ask) {
+            return refusal;
+        }
         let mut watching = match Watching::open(model, ask, stale) {
             Ok(watching) => watching,
             Err(fault) => return failure(fault),
@@ -91,26 +94,40 @@ impl Watching {
             ends_at: now + Duration::from_secs(seconds),
             then: Then::More,
         };
-        if watching.ask.is("sendInitialEvents") {
+        if watching.ask.is("sendInitialEvents") || watching.ask.version().is_none() {
             watching.initial(stale)?;
         } else if watching.sent < model.lock().window {
-            if model.lock().rng.bool() {
+            let mut state = model.lock();
+            if state.liberties && state.rng.bool() {
                 return Err(Fault::Gone);
             }
+            drop(state);
             watching.error(410, "Expired", "too old resource version");
         }
         Ok(watching)
     }
 
     /// A streaming list: first the objects, as of a version that may be older than the promised.
+    /// A watch from no version is one too, even in the eyes of a server that knows none.
     fn initial(&mut self, stale: bool) -> Result<(), Fault> {
+        let streams = self.ask.is("sendInitialEvents");
+        let bookmarks = self.ask.is("allowWatchBookmarks");
         let mut state = self.model.lock();
-        if !state.streaming {
+        if streams && !state.streaming {
             return Err(Fault::NoStreaming);
         }
-        let until = state.visible(&self.ask, stale)?;
+        let until = match state.visible(&self.ask, stale) {
+            Ok(until) => until,
+            Err(Fault::TooLarge) if !state.liberties || state.rng.bool() => {
+                drop(state);
+                self.end_with(&too_large());
+                return Ok(());
+            }
+            Err(fault) => return Err(fault),
+        };
         let oldest = state.window.max(state.history.compacted).max(100).min(until);
-        let snapshot = if state.rng.bool() { until } else { state.rng.u64(oldest..=until) };
+        let exact = !state.liberties || state.rng.bool();
+        let snapshot = if exact { until } else { state.rng.u64(oldest..=until) };
         let objects: Vec<_> = state
             .history
             .at(&self.ask.resource, self.ask.namespace.as_deref(), snapshot)
@@ -121,7 +138,7 @@ impl Watching {
             self.frame("ADDED", &object);
         }
         self.sent = snapshot;
-        self.initial_until = Some(until);
+        self.initial_until = bookmarks.then_some(until);
         Ok(())
     }
 
@@ -226,7 +243,11 @@ impl Watching {
     }
 
     fn error(&mut self, code: u16, reason: &str, message: &str) {
-        self.frame("ERROR", &status(code, reason, message));
+        self.end_with(&status(code, reason, message));
+    }
+
+    fn end_with(&mut self, status: &Value) {
+        self.frame("ERROR", status);
         self.then = Then::End;
     }
 
@@ -256,6 +277,13 @@ impl Watching {
         let pieces = torn(&mut self.model.lock().rng, &line);
         self.queue.extend(pieces);
     }
+}
+
+/// What of a watch's parameters is refused as it is.
+fn refusal(ask: &Ask) -> Option<Response<Answer>> {
+    let how = ask.get("resourceVersionMatch");
+    let fits = how == ask.get("sendInitialEvents").map(|_| "NotOlderThan");
+    (!fits).then(|| status_answer(422, "Invalid", "ListOptions is invalid"))
 }
 
 fn line(verb: &str, object: &Value) -> Bytes {

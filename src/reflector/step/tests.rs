@@ -118,7 +118,6 @@ fn a_server_without_streaming_lists_is_asked_for_pages_and_not_bothered_again() 
     let run = Run::paging();
     assert_eq!(run.page().limit, Some(PAGE));
     let run = run.then(page_end("9", None)).then(Input::Opened).then(failed(Class::Expired));
-    let run = run.at_deadline();
     assert_eq!(run.page().not_older_than.as_deref(), Some("9"));
 }
 
@@ -213,6 +212,53 @@ fn an_expired_version_is_listed_again_never_older_than_what_is_held() {
     assert!(run.has(&Action::Begin(Reason::Expired)));
     assert!(run.watch().initial_events);
     assert_eq!(run.watch().version.as_deref(), Some("10"));
+}
+
+/// One whose watch has failed so often that it waits for long.
+fn weary() -> Run {
+    let mut run = Run::watching();
+    for _ in 0..6 {
+        run = run.then(failed(Class::Transient)).at_deadline().then(Input::Opened);
+    }
+    run
+}
+
+#[test]
+fn an_expired_version_is_no_failure_however_many_came_before() {
+    let run = weary().then(failed(Class::Expired));
+    assert!(run.has(&Action::Begin(Reason::Expired)), "{:?}", run.actions);
+    assert!(run.watch().initial_events);
+}
+
+#[test]
+fn a_server_that_lists_well_and_expires_every_watch_is_not_asked_in_a_loop() {
+    let again =
+        |run: Run| run.then(Input::Opened).then(end_of_list("10")).then(failed(Class::Expired));
+    let mut run = again(Run::watching().then(failed(Class::Expired)));
+    let mut waits = vec![run.wait()];
+    for _ in 0..4 {
+        run = again(run.at_deadline());
+        waits.push(run.wait());
+    }
+    assert!(waits[4] > waits[0] * 4, "{waits:?}");
+    let mut paged = Run::paging().then(page_end("9", None)).then(Input::Opened);
+    for _ in 0..2 {
+        paged = paged.then(failed(Class::Expired));
+        if matches!(paged.actions.last(), Some(Action::Wait)) {
+            return;
+        }
+        paged = paged.then(page_end("9", None)).then(Input::Opened);
+    }
+    panic!("the second list followed the first at once");
+}
+
+#[test]
+fn what_a_watch_delivers_starts_the_waits_over_and_what_it_repeats_does_not() {
+    let wait = |run: Run| run.then(failed(Class::Transient)).wait();
+    assert!(wait(weary()) > Duration::from_secs(10));
+    assert!(wait(weary().then(event(11))) < Duration::from_millis(1600));
+    assert!(wait(weary().then(bookmark("11"))) < Duration::from_millis(1600));
+    assert!(wait(weary().then(event(10)).then(bookmark("10"))) > Duration::from_secs(10));
 }
 
 #[test]

@@ -67,11 +67,9 @@ impl Machine {
     }
 
     fn watch_failed(&mut self, failure: &Failure, now: Instant) -> Vec<Action> {
-        let Phase::Watching { began, progressed, .. } = &self.phase else { return Vec::new() };
-        let healthy = *progressed || now.saturating_duration_since(*began) >= SHORT;
         let next = match failure.class {
-            // A watch that lived has shown that listing helps; else there is a loop to slow down.
-            Class::Expired if healthy => return self.stale_then_list(failure, now),
+            // No failure, but how a list is asked for; unless listing does not help.
+            Class::Expired if !self.relisted => return self.stale_then_list(failure, now),
             Class::Expired => Next::List(Reason::Expired),
             Class::Refused => {
                 self.unbounded = true;
@@ -114,6 +112,7 @@ impl Machine {
     }
 
     pub(super) fn stale_then_list(&mut self, failure: &Failure, now: Instant) -> Vec<Action> {
+        self.relisted = true;
         let mut actions = self.enter(State::Stale, now, Some(failure.why.clone()));
         actions.extend(self.list(Reason::Expired, now));
         actions

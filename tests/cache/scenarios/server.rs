@@ -138,6 +138,26 @@ async fn reconnects_back_off_and_heal() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_tenth_outage_heals_as_fast_as_the_first_if_news_came_in_between() {
+    let model = Model::new(1);
+    let informer = informer(&model);
+    informer.synced().await;
+    for outage in 0..10 {
+        model.script([Fault::Close, Fault::Refused]);
+        model.put(&id("a", "x"), thing(outage));
+        let broken = Instant::now();
+        until("it heals", || held(&informer) == served(&model)).await;
+        assert!(broken.elapsed() <= Duration::from_secs(2), "{outage}: {:?}", broken.elapsed());
+        model.compact();
+        model.script([Fault::GoneInStream]);
+        model.put(&id("a", "x"), thing(-outage));
+        let expired = Instant::now();
+        until("it heals", || held(&informer) == served(&model)).await;
+        assert!(expired.elapsed() <= Duration::from_secs(1), "{outage}: {:?}", expired.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn retry_after_is_honoured() {
     let model = Model::new(1);
     let informer = informer(&model);

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Fuzzes with cargo-fuzz (libFuzzer), guided by coverage, on a nightly toolchain.
+#
+#   hack/fuzz.sh                      each target for a minute
+#   hack/fuzz.sh TARGET [SECONDS]     one target (see fuzz/src/lib.rs) for so long, default 60
+#
+# Needs, once: rustup toolchain install nightly, cargo install cargo-fuzz, a C++ compiler. What it
+# learns stays in fuzz/corpus, inputs that break something in fuzz/artifacts, neither in git. An input
+# that broke something goes into fuzz/seeds/TARGET, and `cargo test --test fuzz` has it from then on.
+# Exit status: 0 nothing found, 1 something found or failed, 3 install something.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
+  echo "cargo-fuzz and a nightly toolchain are needed: rustup toolchain install nightly && cargo install cargo-fuzz" >&2
+  exit 3
+fi
+seconds=${2:-60}
+for target in ${1:-$(sed -n 's|^path = "fuzz_targets/\(.*\)\.rs"|\1|p' fuzz/Cargo.toml)}; do
+  echo "== $target, $seconds s"
+  mkdir -p "fuzz/corpus/$target"
+  cargo +nightly fuzz run "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- \
+    -max_total_time="$seconds" -max_len=8192 -timeout=20 -rss_limit_mb=2048
+done

@@ -1,0 +1,168 @@
+//! The model API server of tests/model, which the cache is tested against, is like the real one.
+//!
+//! The same random requests go to both: creates, updates, patches, applies, deletes and their
+//! preconditions, finalizers, the status subresource, reads of what is not there, lists with every
+//! combination of limit, continue, resourceVersion and resourceVersionMatch, watches from all over
+//! history, streaming lists. Codes, reasons, bodies and the frames of watches must be the same, but
+//! for what each server chooses itself: UIDs, and versions as long as their order is the same.
+//!
+//! A seed makes a script. `MODEL_SEED` is the first (default 0), `MODEL_SEEDS` how many follow each
+//! other; see docs/TESTING.md.
+
+mod script;
+mod side;
+mod stream;
+mod trace;
+mod etcd;
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use script::{Query, Request, Version, script};
+use side::Side;
+use trace::{Entry, first_difference};
+
+use crate::control_plane::ControlPlane;
+use crate::model::Model;
+
+/// What both servers keep: the kind of tests/cache.
+const THINGS: &str = "/apis/test.example.com/v1";
+/// One of them is a prefix of the other, and so are the names: it shows in the order of lists.
+const NAMESPACES: [&str; 2] = ["model", "model-x"];
+const NAMES: [&str; 3] = ["a", "a-b", "b"];
+
+/// So many scripts by default: what fits into half a minute.
+const SEEDS: u64 = 20;
+/// How long anything may take that is waited for.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A control plane without controllers: what is compared is the API server, and here nobody else's
+/// compaction disturbs anybody.
+async fn plane() -> &'static ControlPlane {
+    static PLANE: OnceLock<ControlPlane> = OnceLock::new();
+    static ONE_AT_A_TIME: tokio::sync::OnceCell<()> = tokio::sync::OnceCell::const_new();
+    let start = || PLANE.get_or_init(|| ControlPlane::api_server_alone("model"));
+    let plane = tokio::task::spawn_blocking(start).await.expect("it starts");
+    ONE_AT_A_TIME.get_or_init(|| prepare(plane)).await;
+    plane
+}
+
+async fn prepare(plane: &'static ControlPlane) {
+    plane.kubectl(&["apply", "-f", "tests/contract/model_server/crd.yaml"]);
+    plane.kubectl(&["wait", "--for=condition=Established", "crd/things.test.example.com"]);
+    for namespace in NAMESPACES {
+        plane.kubectl(&["create", "namespace", namespace]);
+    }
+}
+
+/// The tests write to the same namespaces.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_model_answers_as_the_real_api_server_does() {
+    let var = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
+    let first: u64 = var("MODEL_SEED").unwrap_or(0);
+    let plane = plane().await;
+    let _alone = ALONE.lock().await;
+    let mut differences = 0;
+    for seed in first..first + var("MODEL_SEEDS").unwrap_or(SEEDS) {
+        let requests = script(seed);
+        let mut real = Side::real(plane).await;
+        let mut model = Side::model(Model::new(seed));
+        let traces = (play(&mut real, &requests).await, play(&mut model, &requests).await);
+        real.clear().await;
+        if let Some(difference) = first_difference(&traces.0, &traces.1) {
+            differences += 1;
+            println!(
+                "{difference}\nMODEL_SEED={seed} MODEL_SEEDS=1 cargo test --test contract \
+                 model_server repeats it"
+            );
+        }
+    }
+    assert_eq!(differences, 0, "scripts went otherwise on the model: see above");
+}
+
+/// Sends all requests, one after the other; then waits until each watch has shown all of it.
+async fn play(side: &mut Side, requests: &[Request]) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for request in requests {
+        entries.push(side.perform(request).await);
+    }
+    fence(side, &mut entries).await;
+    entries
+}
+
+/// Makes one last object in each namespace and waits until the watches have shown it.
+async fn fence(side: &mut Side, entries: &mut Vec<Entry>) {
+    for namespace in NAMESPACES {
+        let entry = side.perform(&Request::create(namespace, "fence", json!({"value": 0}))).await;
+        assert_eq!(entry.code, 201, "{entry:?}");
+        entries.push(entry);
+    }
+    for entry in entries {
+        entry.settle(PATIENCE).await;
+    }
+}
+
+/// A list is begun page by page, and before it goes on everything old is compacted away.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_compacted_away_is_gone_in_the_same_words() {
+    let plane = plane().await;
+    let _alone = ALONE.lock().await;
+    let (mut real, mut model) = (Side::real(plane).await, Side::model(Model::new(1)));
+    let mut traces = (Vec::new(), Vec::new());
+    for (side, entries) in [(&mut real, &mut traces.0), (&mut model, &mut traces.1)] {
+        for (namespace, name) in [("model", "a"), ("model", "b"), ("model-x", "a")] {
+            entries.push(side.perform(&Request::create(namespace, name, json!({}))).await);
+        }
+        entries.push(side.perform(&Request::list(None, vec![("limit", Query::text("1"))])).await);
+        entries.push(side.perform(&Request::create("model-x", "b", json!({}))).await);
+    }
+    etcd::compact(plane).await;
+    // The API server learns of it within 15 s.
+    tokio::time::timeout(PATIENCE, async {
+        while real.perform(&exact(3)).await.code != 410 {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    })
+    .await
+    .expect("a compacted version is gone");
+    model.compact_history();
+    for (side, entries) in [(&mut real, &mut traces.0), (&mut model, &mut traces.1)] {
+        for request in after_compaction() {
+            entries.push(side.perform(&request).await);
+        }
+    }
+    real.clear().await;
+    assert_eq!(first_difference(&traces.0, &traces.1), None);
+}
+
+/// The list exactly as it was at the version of an answer.
+fn exact(answer: usize) -> Request {
+    let at = ("resourceVersion", Query::Version(Version::At(answer)));
+    Request::list(None, vec![at, ("resourceVersionMatch", Query::text("Exact"))])
+}
+
+/// Exact lists and pages from before; the token that comes with a refusal, which goes on with the
+/// state of now; a list that may be newer; a watch from before all events that are remembered.
+fn after_compaction() -> Vec<Request> {
+    let rest = |token| Request::list(None, vec![("continue", Query::Token(token))]);
+    let watch = |query| Request::list(None, query).watched();
+    vec![
+        exact(0),
+        exact(3),
+        rest(0),
+        rest(1),
+        Request::list(None, vec![("resourceVersion", Query::Version(Version::At(3)))]),
+        watch(vec![("resourceVersion", Query::text("1"))]),
+        Request::get("model", "a"),
+        Request::get("model", "none"),
+    ]
+}
+
+/// Whether a value is null, for skipping.
+fn absent(value: &Value) -> bool {
+    value.is_null()
+}

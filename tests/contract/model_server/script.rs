@@ -1,0 +1,325 @@
+//! Random requests. What a server chooses itself (versions, UIDs, tokens) is left open.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{NAMES, NAMESPACES};
+
+/// An object both servers may have.
+pub(super) type Key = (&'static str, &'static str);
+
+/// A version, to be looked up among what the server has said.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Version {
+    None,
+    /// The last one that was answered of this object.
+    Last(Key),
+    /// The first one that was answered of this object.
+    First(Key),
+    /// That of an answer, counted round.
+    At(usize),
+    /// Far beyond all there is.
+    Future,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Uid {
+    None,
+    Last(Key),
+    First(Key),
+    Wrong,
+}
+
+/// The value of a parameter.
+#[derive(Debug, Clone)]
+pub(super) enum Query {
+    Text(String),
+    Version(Version),
+    /// A continue token that was answered, counted round.
+    Token(usize),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Request {
+    pub(super) method: Method,
+    pub(super) namespace: Option<&'static str>,
+    pub(super) name: Option<&'static str>,
+    pub(super) status: bool,
+    pub(super) content: &'static str,
+    pub(super) query: Vec<(&'static str, Query)>,
+    pub(super) body: Value,
+    /// Where in the body `version` and `uid` belong.
+    pub(super) within: &'static str,
+    pub(super) version: Version,
+    pub(super) uid: Uid,
+}
+
+const JSON: &str = "application/json";
+const MERGE: &str = "application/merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+impl Query {
+    pub(super) fn text(text: &str) -> Query {
+        Query::Text(text.to_owned())
+    }
+}
+
+impl Request {
+    fn new(method: Method, namespace: Option<&'static str>, name: Option<&'static str>) -> Request {
+        Request {
+            method,
+            namespace,
+            name,
+            status: false,
+            content: JSON,
+            query: Vec::new(),
+            body: Value::Null,
+            within: "metadata",
+            version: Version::None,
+            uid: Uid::None,
+        }
+    }
+
+    fn object(method: Method, (namespace, name): Key) -> Request {
+        Request::new(method, Some(namespace), Some(name))
+    }
+
+    pub(super) fn get(namespace: &'static str, name: &'static str) -> Request {
+        Request::object(Method::GET, (namespace, name))
+    }
+
+    pub(super) fn create(namespace: &'static str, name: &'static str, spec: Value) -> Request {
+        let body = thing(name, json!({ "spec": spec }));
+        Request { body, ..Request::new(Method::POST, Some(namespace), None) }
+    }
+
+    pub(super) fn list(
+        namespace: Option<&'static str>,
+        query: Vec<(&'static str, Query)>,
+    ) -> Request {
+        Request { query, ..Request::new(Method::GET, namespace, None) }
+    }
+
+    pub(super) fn watched(mut self) -> Request {
+        self.query.push(("watch", Query::text("true")));
+        self
+    }
+
+    pub(super) fn has(&self, name: &str, value: &str) -> bool {
+        let is = |query: &Query| matches!(query, Query::Text(text) if text == value);
+        self.query.iter().any(|(known, query)| *known == name && is(query))
+    }
+}
+
+/// The whole object `name`.
+fn thing(name: &str, more: Value) -> Value {
+    let mut thing = json!({
+        "apiVersion": "test.example.com/v1", "kind": "Thing", "metadata": { "name": name },
+    });
+    for (field, value) in more.as_object().into_iter().flatten() {
+        if field == "metadata" {
+            for (field, value) in value.as_object().into_iter().flatten() {
+                thing["metadata"][field] = value.clone();
+            }
+        } else {
+            thing[field] = value.clone();
+        }
+    }
+    thing
+}
+
+/// The script of a seed.
+pub(super) fn script(seed: u64) -> Vec<Request> {
+    let mut author = Author { rng: fastrand::Rng::with_seed(seed), value: 0, futures: 0 };
+    (0..author.rng.usize(30..60)).map(|_| author.request()).collect()
+}
+
+struct Author {
+    rng: fastrand::Rng,
+    /// The last value that was written: each is written once, so that no write is empty by chance.
+    value: i64,
+    /// Requests for what is not there yet: each takes the API server three seconds.
+    futures: u8,
+}
+
+impl Author {
+    fn request(&mut self) -> Request {
+        match self.rng.u8(..20) {
+            0..5 => self.create(),
+            5..7 => self.put(),
+            7..9 => self.merge(),
+            9 => self.apply(),
+            10 => self.unfinalize(),
+            11..13 => self.delete(),
+            13 => {
+                let (namespace, name) = self.key();
+                Request::get(namespace, name)
+            }
+            14..17 => self.list(),
+            _ => self.watch(),
+        }
+    }
+
+    fn key(&mut self) -> Key {
+        (NAMESPACES[self.rng.usize(..2)], NAMES[self.rng.usize(..3)])
+    }
+
+    fn scope(&mut self) -> Option<&'static str> {
+        self.rng.bool().then(|| NAMESPACES[self.rng.usize(..2)])
+    }
+
+    /// One in `many`.
+    fn rarely(&mut self, many: u8) -> bool {
+        self.rng.u8(..many) == 0
+    }
+
+    fn value(&mut self) -> i64 {
+        self.value += 1;
+        self.value
+    }
+
+    /// What an object's spec, status and finalizers are to be.
+    fn content(&mut self) -> Value {
+        let mut more = json!({ "spec": { "value": self.value() } });
+        if self.rarely(3) {
+            more["status"] = json!({ "seen": self.value() });
+        }
+        if self.rarely(3) {
+            more["metadata"]["finalizers"] = json!(["test.example.com/stay"]);
+        }
+        if self.rarely(4) {
+            more["metadata"]["labels"] = json!({ "value": self.value().to_string() });
+        }
+        more
+    }
+
+    fn version(&mut self, key: Key) -> Version {
+        match self.rng.u8(..8) {
+            0..3 => Version::None,
+            3..6 => Version::Last(key),
+            6 => Version::First(key),
+            _ => Version::At(self.rng.usize(..)),
+        }
+    }
+
+    fn uid(&mut self, key: Key) -> Uid {
+        match self.rng.u8(..8) {
+            0..4 => Uid::None,
+            4..6 => Uid::Last(key),
+            6 => Uid::First(key),
+            _ => Uid::Wrong,
+        }
+    }
+
+    fn create(&mut self) -> Request {
+        let (namespace, name) = self.key();
+        let mut request = Request::create(namespace, name, Value::Null);
+        request.body = thing(name, self.content());
+        if self.rarely(12) {
+            request.version = Version::At(self.rng.usize(..));
+        }
+        if self.rarely(12) {
+            request.uid = Uid::Last((namespace, name));
+        }
+        request
+    }
+
+    fn put(&mut self) -> Request {
+        let key = self.key();
+        let status = self.rarely(3);
+        let body = thing(key.1, self.content());
+        let (version, uid) = (self.version(key), self.uid(key));
+        Request { status, body, version, uid, ..Request::object(Method::PUT, key) }
+    }
+
+    fn merge(&mut self) -> Request {
+        let key = self.key();
+        let status = self.rarely(3);
+        let body = match self.rng.u8(..4) {
+            // Changes nothing, or nothing any more.
+            0 => json!({ "spec": { "gone": null } }),
+            _ => self.content(),
+        };
+        let (version, uid) = (self.version(key), self.uid(key));
+        let content = MERGE;
+        Request { status, body, version, uid, content, ..Request::object(Method::PATCH, key) }
+    }
+
+    /// The spec alone: of who owns which field the model knows nothing.
+    fn apply(&mut self) -> Request {
+        let key = self.key();
+        let body = thing(key.1, json!({ "spec": { "value": self.value() } }));
+        let (version, uid) = (self.version(key), self.uid(key));
+        let query = vec![("force", Query::text("true")), ("fieldManager", Query::text("test"))];
+        let content = APPLY;
+        Request { body, version, uid, query, content, ..Request::object(Method::PATCH, key) }
+    }
+
+    fn unfinalize(&mut self) -> Request {
+        let key = self.key();
+        let body = json!({ "metadata": { "finalizers": null } });
+        Request { body, content: MERGE, ..Request::object(Method::PATCH, key) }
+    }
+
+    fn delete(&mut self) -> Request {
+        let key = self.key();
+        let body = json!({
+            "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
+        });
+        let (version, uid) = (self.version(key), self.uid(key));
+        let within = "preconditions";
+        Request { body, version, uid, within, ..Request::object(Method::DELETE, key) }
+    }
+
+    /// A version for a list or a watch.
+    fn moment(&mut self) -> Option<Query> {
+        if self.futures == 0 && self.rarely(24) {
+            self.futures += 1;
+            return Some(Query::Version(Version::Future));
+        }
+        match self.rng.u8(..8) {
+            0 => None,
+            1 => Some(Query::text("0")),
+            _ => Some(Query::Version(Version::At(self.rng.usize(..)))),
+        }
+    }
+
+    fn list(&mut self) -> Request {
+        let mut query = Vec::new();
+        if self.rng.bool() {
+            query.push(("limit", Query::Text(self.rng.u8(1..4).to_string())));
+        }
+        if self.rarely(2) {
+            query.push(("continue", Query::Token(self.rng.usize(..))));
+        }
+        let plain = query.iter().any(|(name, _)| *name == "continue") && !self.rarely(8);
+        if !plain && self.rng.bool() {
+            query.extend(self.moment().map(|at| ("resourceVersion", at)));
+            let how = ["NotOlderThan", "Exact", "", "Sometime"];
+            let how = how[if self.rarely(8) { 3 } else { self.rng.usize(..3) }];
+            if !how.is_empty() {
+                query.push(("resourceVersionMatch", Query::text(how)));
+            }
+        }
+        Request::list(self.scope(), query)
+    }
+
+    fn watch(&mut self) -> Request {
+        let mut query = Vec::new();
+        query.extend(self.moment().map(|at| ("resourceVersion", at)));
+        if self.rarely(8) {
+            query.clear();
+            query.push(("resourceVersion", Query::text("1")));
+        }
+        if self.rng.u8(..8) != 0 {
+            query.push(("allowWatchBookmarks", Query::text("true")));
+        }
+        if self.rng.bool() {
+            query.push(("sendInitialEvents", Query::text("true")));
+        }
+        if self.rng.bool() != self.rarely(8) {
+            query.push(("resourceVersionMatch", Query::text("NotOlderThan")));
+        }
+        Request::list(self.scope(), query).watched()
+    }
+}

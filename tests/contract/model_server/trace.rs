@@ -1,0 +1,208 @@
+//! What came of a script, in words that do not depend on what a server chooses.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::side::FUTURE;
+use super::stream::{Frames, Stream};
+use super::{NAMESPACES, absent};
+
+/// One request and what came of it.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) asked: String,
+    pub(super) code: u16,
+    pub(super) body: Value,
+    namespace: Option<&'static str>,
+    stream: Option<Stream>,
+    frames: Frames,
+}
+
+impl Entry {
+    pub(super) fn answer(asked: String, code: u16, body: Value) -> Entry {
+        Entry { asked, code, body, namespace: None, stream: None, frames: Frames::default() }
+    }
+
+    pub(super) fn watch(asked: String, namespace: Option<&'static str>, stream: Stream) -> Entry {
+        let (stream, frames) = (Some(stream), Frames::default());
+        Entry { asked, code: 200, body: Value::Null, namespace, stream, frames }
+    }
+
+    /// Whether the server has said that it lags.
+    pub(super) fn is_too_large(&self) -> bool {
+        let first = self.stream.as_ref().and_then(|stream| stream.now().all.first().cloned());
+        self.code == 504 || first.is_some_and(|frame| frame["object"]["code"] == 504)
+    }
+
+    /// Waits until the watch has shown the last fence that it can see.
+    pub(super) async fn settle(&mut self, patience: Duration) {
+        let Some(stream) = self.stream.take() else { return };
+        if self.asked.contains(FUTURE) {
+            // Nothing that happens here is after that.
+            self.frames = stream.now();
+            return;
+        }
+        let last = self.namespace.unwrap_or(NAMESPACES[1]);
+        let fence = |frame: &Value| {
+            let meta = &frame["object"]["metadata"];
+            meta["name"] == "fence" && meta["namespace"] == last
+        };
+        self.frames = stream.until(patience, fence).await;
+        if let Some(end) = self.frames.all.iter().position(fence) {
+            self.frames.all.truncate(end + 1);
+        }
+    }
+
+    /// Every object that it shows.
+    fn objects(&self) -> impl Iterator<Item = &Value> {
+        let frames = self.frames.all.iter().map(|frame| &frame["object"]);
+        let items = self.body["items"].as_array().into_iter().flatten();
+        frames.chain(items).chain([&self.body]).filter(|object| is_object(object))
+    }
+}
+
+fn is_object(value: &Value) -> bool {
+    value["metadata"]["uid"].is_string()
+}
+
+/// Where the two differ first.
+pub(super) fn first_difference(real: &[Entry], model: &[Entry]) -> Option<String> {
+    let mut words = (canonical(real), canonical(model));
+    for (at, entry) in real.iter().enumerate() {
+        // A busy API server may end a watch in good order at any time.
+        if entry.frames.ended && entry.frames.all.last().is_none_or(|last| last["type"] != "ERROR")
+        {
+            let shown = words.0[at]["frames"].as_array().map_or(0, Vec::len);
+            let all = words.1[at]["frames"].as_array_mut().expect("frames");
+            all.truncate(shown);
+            words.1[at]["ended"] = json!(true);
+        }
+    }
+    let at = (0..real.len()).find(|&at| words.0[at] != words.1[at])?;
+    let history: String = real[..at].iter().map(|entry| format!("{}\n", entry.asked)).collect();
+    let raw = |entry: &Entry| format!("{} {}\n{}", entry.code, entry.body, shown(&entry.frames));
+    Some(format!(
+        "after\n{history}came\n{}\nwhich is {:#}\nand by the model\n{}\nwhich is {:#}\n\
+         in full: {}\nand by the model: {}",
+        real[at].asked,
+        words.0[at],
+        model[at].asked,
+        words.1[at],
+        raw(&real[at]),
+        raw(&model[at]),
+    ))
+}
+
+fn shown(frames: &Frames) -> String {
+    frames.all.iter().map(|frame| format!("{frame}\n")).collect()
+}
+
+/// All entries, with versions as places in the history of the objects, and UIDs numbered.
+fn canonical(entries: &[Entry]) -> Vec<Value> {
+    let versions: BTreeSet<u64> = entries.iter().flat_map(Entry::objects).map(version).collect();
+    let mut words = Words { versions, uids: HashMap::new() };
+    entries.iter().map(|entry| words.entry(entry)).collect()
+}
+
+fn version(object: &Value) -> u64 {
+    let text = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    text.parse().unwrap_or_else(|_| panic!("no version: {object}"))
+}
+
+struct Words {
+    versions: BTreeSet<u64>,
+    uids: HashMap<String, usize>,
+}
+
+impl Words {
+    fn entry(&mut self, entry: &Entry) -> Value {
+        let frames: Vec<Value> =
+            entry.frames.all.iter().filter_map(|frame| self.frame(frame)).collect();
+        self.bookmarks(&entry.frames);
+        let body = if absent(&entry.body) { Value::Null } else { self.body(&entry.body) };
+        json!({
+            "code": entry.code, "body": body, "frames": frames, "ended": entry.frames.ended,
+        })
+    }
+
+    fn body(&mut self, body: &Value) -> Value {
+        if body["kind"] == "Status" {
+            return self.status(body);
+        }
+        let Some(items) = body["items"].as_array() else { return self.object(body) };
+        let items: Vec<Value> = items.iter().map(|item| self.object(item)).collect();
+        let meta = &body["metadata"];
+        let more = meta["continue"].as_str().is_some_and(|token| !token.is_empty());
+        json!({
+            "items": items, "at": self.place(version(body)),
+            "more": more, "remaining": meta["remainingItemCount"],
+        })
+    }
+
+    /// How many versions of objects a version includes.
+    fn place(&self, version: u64) -> usize {
+        self.versions.range(..=version).count()
+    }
+
+    fn object(&mut self, object: &Value) -> Value {
+        let mut object = object.clone();
+        let Some(meta) = object["metadata"].as_object_mut() else { return object };
+        meta.remove("managedFields");
+        meta.remove("creationTimestamp");
+        let known = self.uids.len();
+        if let Some(uid) = meta.get("uid").and_then(Value::as_str).map(str::to_owned) {
+            meta.insert("uid".into(), json!(*self.uids.entry(uid).or_insert(known)));
+        }
+        if meta.contains_key("deletionTimestamp") {
+            meta.insert("deletionTimestamp".into(), json!("some time"));
+        }
+        let number = meta.get("resourceVersion").and_then(Value::as_str);
+        let number = number.and_then(|number| number.parse().ok()).unwrap_or(0);
+        meta.insert("resourceVersion".into(), json!(self.place(number)));
+        object
+    }
+
+    fn status(&mut self, status: &Value) -> Value {
+        let details = &status["details"];
+        let uid = details["uid"].as_str().map(|uid| {
+            let known = self.uids.len();
+            *self.uids.entry(uid.to_owned()).or_insert(known)
+        });
+        // Of what is invalid only that it is; of what is too new, also how it is told from a timeout.
+        let causes = details["causes"].as_array().into_iter().flatten();
+        let too_large =
+            causes.map(|cause| &cause["reason"]).any(|why| why == "ResourceVersionTooLarge");
+        json!({
+            "status": status["status"], "code": status["code"], "reason": status["reason"],
+            "uid": uid, "too large": too_large, "retry": details["retryAfterSeconds"],
+            "token": status["metadata"]["continue"].is_string(),
+        })
+    }
+
+    /// A frame; none if it is a bookmark that comes when its time has come.
+    fn frame(&mut self, frame: &Value) -> Option<Value> {
+        let (verb, object) = (&frame["type"], &frame["object"]);
+        Some(match verb.as_str() {
+            Some("ERROR") => json!([verb, self.status(object)]),
+            Some("BOOKMARK") => {
+                let annotations = object["metadata"].get("annotations")?;
+                json!([verb, self.place(version(object)), annotations])
+            }
+            _ => json!([verb, self.object(object)]),
+        })
+    }
+
+    /// A bookmark is never older than what came before, nor as new as what comes after.
+    fn bookmarks(&self, frames: &Frames) {
+        let mut newest = 0;
+        let mut initial = frames.all.first().is_some_and(|frame| frame["type"] == "ADDED");
+        for frame in frames.all.iter().filter(|frame| frame["type"] != "ERROR") {
+            let (at, bookmark) = (version(&frame["object"]), frame["type"] == "BOOKMARK");
+            initial &= frame["type"] == "ADDED";
+            assert!(initial || at > newest || bookmark && at >= newest, "{frame} after {newest}");
+            newest = newest.max(at);
+        }
+    }
+}

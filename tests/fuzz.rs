@@ -1,0 +1,148 @@
+//! The fuzz targets on stable Rust: the inputs of fuzz/seeds, and a fixed number of mutations of them.
+//!
+//! `FUZZ_RUNS` is how many per target (default 2000, of `metrics` a twentieth), `FUZZ_SEED` where the
+//! random numbers start. hack/fuzz.sh searches for longer, and guided by coverage: docs/TESTING.md.
+
+// A target panics where a promise is broken; it is `pub` for cargo-fuzz.
+#![allow(unreachable_pub, clippy::panic, clippy::unwrap_used)]
+
+#[path = "../fuzz/src/lib.rs"]
+mod targets;
+
+use std::fs;
+use std::panic::catch_unwind;
+
+/// So many mutations by default.
+const RUNS: u64 = 2000;
+/// No mutated input is longer.
+const LONGEST: usize = 8 << 10;
+/// What means something to one target or another.
+const WORDS: [&[u8]; 24] = [
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b"\"",
+    b"\\",
+    b":",
+    b",",
+    b"\n",
+    b"\r\n",
+    b"\r\n\r\n",
+    b"null",
+    b"0",
+    b"-1",
+    b"18446744073709551616",
+    b"1e999",
+    b"\"items\":[",
+    b"\"metadata\":{",
+    b"\"type\":\"ADDED\"",
+    b"\"resourceVersion\":\"",
+    b"\xff",
+    b"\0",
+    b"%2",
+    b"\\ud800",
+];
+
+#[test]
+fn a_watch_comes_out_the_same_however_it_is_torn() {
+    drive("watch");
+}
+
+#[test]
+fn a_list_comes_out_the_same_however_it_is_torn() {
+    drive("list");
+}
+
+#[test]
+fn any_refusal_is_an_error_that_can_be_read() {
+    drive("status");
+}
+
+#[test]
+fn versions_and_quantities_are_ordered_or_equal_whatever_they_are() {
+    drive("numbers");
+}
+
+#[test]
+fn the_api_server_reads_the_selector_that_was_asked_for() {
+    drive("query");
+}
+
+#[test]
+fn no_operations_of_the_queue_lose_a_key_or_run_one_twice() {
+    drive("queue");
+}
+
+#[test]
+fn whatever_the_metrics_server_is_sent_it_answers_the_next_one() {
+    drive("metrics");
+}
+
+#[test]
+fn every_target_has_a_binary_for_cargo_fuzz() {
+    let manifest = fs::read_to_string("fuzz/Cargo.toml").unwrap();
+    for (name, _) in targets::TARGETS {
+        assert!(manifest.contains(&format!("path = \"fuzz_targets/{name}.rs\"")), "{name}");
+        let binary = fs::read_to_string(format!("fuzz/fuzz_targets/{name}.rs")).unwrap();
+        assert!(binary.contains(&format!("workload_operator_fuzz::{name}(data)")), "{binary}");
+    }
+}
+
+/// Gives a target its seeds, then mutations of them.
+fn drive(name: &str) {
+    let var = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
+    let (_, target) = targets::TARGETS.iter().find(|(known, _)| *known == name).unwrap();
+    let mut seeds: Vec<_> = fs::read_dir(format!("fuzz/seeds/{name}"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    // The same order everywhere.
+    seeds.sort();
+    let seeds: Vec<Vec<u8>> = seeds.iter().map(|path| fs::read(path).unwrap()).collect();
+    seeds.iter().for_each(|seed| attempt(name, *target, seed));
+    let mut rng = fastrand::Rng::with_seed(var("FUZZ_SEED").unwrap_or(1));
+    // A connection takes its time.
+    let fewer = if name == "metrics" { 20 } else { 1 };
+    for _ in 0..var("FUZZ_RUNS").unwrap_or(RUNS) / fewer {
+        let mut input = rng.choice(&seeds).unwrap().clone();
+        for _ in 0..rng.u8(1..6) {
+            mutate(&mut input, &seeds, &mut rng);
+        }
+        input.truncate(LONGEST);
+        attempt(name, *target, &input);
+    }
+}
+
+fn attempt(name: &str, target: fn(&[u8]), input: &[u8]) {
+    if catch_unwind(|| target(input)).is_err() {
+        let path = std::env::temp_dir().join(format!("fuzz-{name}-{}", std::process::id()));
+        fs::write(&path, input).unwrap();
+        panic!("{name} broke on {}; once mended, it belongs in fuzz/seeds/{name}", path.display());
+    }
+}
+
+/// One change, of the kinds that fuzzers make.
+fn mutate(input: &mut Vec<u8>, seeds: &[Vec<u8>], rng: &mut fastrand::Rng) {
+    let at = rng.usize(..=input.len());
+    let to = (at + rng.usize(..=16)).min(input.len());
+    match rng.u8(..8) {
+        0 if at < input.len() => input[at] ^= 1 << rng.u8(..8),
+        1 if at < input.len() => input[at] = rng.u8(..),
+        2 => drop(input.drain(at..to)),
+        3 => {
+            let again = input[at..to].to_vec();
+            input.splice(at..at, again);
+        }
+        4 => {
+            let other = rng.choice(seeds).unwrap();
+            let from = rng.usize(..=other.len());
+            input.splice(at..to, other[from..].iter().copied());
+        }
+        5 => input.truncate(at),
+        _ => {
+            let word = rng.choice(WORDS).unwrap();
+            input.splice(at..to, word.iter().copied());
+        }
+    }
+}
