@@ -2,13 +2,13 @@
 //! Foo's status how many of its pods are available. docs/YOUR_OWN_CONTROLLER.md walks through it.
 //!
 //! `kubectl apply -f artifacts/examples/foo-crd.yaml`, then `cargo run --example foo`
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc};
 
 use clap::Parser;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use workload_operator::client::{self, Client, Deletion, Preconditions};
-use workload_operator::controller::{Action, Class, Controller, Failure, Options, Program};
+use workload_operator::controller::{Action, Controller, Options, Problem, Program};
 use workload_operator::controller::{Reconciler, enqueue};
 use workload_operator::events::{self, Recorder, Regarding, Type};
 use workload_operator::informer::Informer;
@@ -58,31 +58,6 @@ struct Status {
 view!(Foo: Kind::namespaced("samplecontroller.k8s.io", "v1alpha1", "Foo", "foos"));
 view!(Deployment: Kind::namespaced("apps", "v1", "Deployment", "deployments"));
 
-// === What can go wrong, and what follows. ===
-
-#[derive(Debug, thiserror::Error)]
-enum Error {
-    #[error("spec.deploymentName is empty: name the Deployment that this Foo is to have")]
-    Unnamed,
-    #[error("Resource {0:?} already exists and is not managed by Foo")]
-    Exists(Text),
-    #[error(transparent)]
-    Api(#[from] client::Error),
-}
-
-impl Failure for Error {
-    fn class(&self) -> Class {
-        match self {
-            Error::Unnamed => Class::Terminal,
-            Error::Exists(_) => Class::Forbidden,
-            Error::Api(error) => error.class(),
-        }
-    }
-    fn retry_after(&self) -> Option<Duration> {
-        if let Error::Api(error) = self { error.retry_after() } else { None }
-    }
-}
-
 // === One pass. ===
 
 struct FooReconciler {
@@ -93,38 +68,37 @@ struct FooReconciler {
 }
 
 impl Reconciler for FooReconciler {
-    type Error = Error;
+    type Error = Problem;
 
-    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Error> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
         // Of a Foo that is gone, the garbage collector removes the Deployment.
         let Some(foo) = self.foos.get(key).filter(|foo| !foo.metadata.deleting) else {
             return Ok(Action::Done);
         };
-        self.sync(&foo).await.map(|()| Action::Done).inspect_err(|error| {
-            let reason = match error {
-                Error::Unnamed => "ErrUnnamed",
-                Error::Exists(_) => "ErrResourceExists",
-                // Somebody was faster, or the API server was away: nobody has to know.
-                Error::Api(error) if error.class() != Class::Forbidden => return,
-                Error::Api(_) => "ErrRefused",
-            };
-            let (foo, note) = (Regarding::object(&*foo), error.to_string());
+        let synced = self.sync(&foo).await;
+        if let Err(problem) = &synced
+            && let Some(reason) = problem.reason()
+        {
+            let (foo, note) = (Regarding::object(&*foo), problem.to_string());
             self.recorder.publish(&foo, Type::Warning, reason, "Sync", &note);
-        })
+        }
+        synced.map(|()| Action::Done)
     }
 }
 
 impl FooReconciler {
-    async fn sync(&self, foo: &Foo) -> Result<(), Error> {
+    async fn sync(&self, foo: &Foo) -> Result<(), Problem> {
         let FooSpec { deployment_name: name, replicas } = &foo.spec;
         if name.is_empty() {
-            return Err(Error::Unnamed);
+            let what = "spec.deploymentName is empty: name the Deployment that this Foo is to have";
+            return Err(Problem::terminal("ErrUnnamed", what));
         }
         let key = foo.key().sibling(name.clone());
         let deployment = match self.deployments.get(&key) {
             None => self.deployments.wrote(self.client.create(&key, &new_deployment(foo)).await?),
             Some(there) if !there.metadata.is_controlled_by(foo.uid()) => {
-                return Err(Error::Exists(name.clone()));
+                let what = format!("Resource {name:?} already exists and is not managed by Foo");
+                return Err(Problem::forbidden("ErrResourceExists", what));
             }
             Some(there) if replicas.is_some() && *replicas != there.spec.replicas => {
                 let uid = json!({ "uid": there.uid() }); // This one, not a namesake.
@@ -143,7 +117,7 @@ impl FooReconciler {
     }
 
     /// Deletes what the Foo had under the names it gave before.
-    async fn remove_former(&self, foo: &Foo) -> Result<(), Error> {
+    async fn remove_former(&self, foo: &Foo) -> Result<(), Problem> {
         for former in self.deployments.controlled_by(foo) {
             let Meta { key, uid, version, deleting, .. } = &former.metadata;
             if *deleting || *key.name() == foo.spec.deployment_name {

@@ -40,6 +40,58 @@ impl Class {
     }
 }
 
+/// An error of a reconciler, ready made: a call that failed, or what a person has to mend.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// A person has to mend it.
+    #[error("{message}")]
+    Told {
+        /// What is to be done about it meanwhile.
+        class: Class,
+        /// One word for an Event.
+        reason: &'static str,
+        /// A sentence: what is wrong, and what to do.
+        message: String,
+    },
+    /// A call to the API server failed.
+    #[error(transparent)]
+    Api(#[from] client::Error),
+}
+
+impl Problem {
+    /// Wrong until the object changes.
+    pub fn terminal(reason: &'static str, message: impl Into<String>) -> Problem {
+        Problem::Told { class: Class::Terminal, reason, message: message.into() }
+    }
+
+    /// Not to be done until a person has changed something else.
+    pub fn forbidden(reason: &'static str, message: impl Into<String>) -> Problem {
+        Problem::Told { class: Class::Forbidden, reason, message: message.into() }
+    }
+
+    /// Why a person has to know, one word for an Event; none if nobody has to: somebody was faster,
+    /// or the API server was away.
+    pub fn reason(&self) -> Option<&'static str> {
+        match self {
+            Problem::Told { reason, .. } => Some(reason),
+            Problem::Api(error) => (error.class() == Class::Forbidden).then_some("ErrRefused"),
+        }
+    }
+}
+
+impl Failure for Problem {
+    fn class(&self) -> Class {
+        match self {
+            Problem::Told { class, .. } => *class,
+            Problem::Api(error) => error.class(),
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        if let Problem::Api(error) = self { error.retry_after() } else { None }
+    }
+}
+
 /// A call to the API server that failed. An error of your own that wraps one has its class, unless
 /// you know better.
 impl Failure for client::Error {
@@ -79,6 +131,20 @@ mod tests {
             assert_eq!(client::Error::api(code, "", "").class(), expected, "{code}");
         }
         assert_eq!(client::Error::Deadline(Duration::ZERO).class(), Class::Transient);
+    }
+
+    #[test]
+    fn of_a_problem_a_person_hears_if_only_a_person_can_help() {
+        for (problem, class, reason) in [
+            (Problem::terminal("ErrUnnamed", "name it"), Class::Terminal, Some("ErrUnnamed")),
+            (Problem::forbidden("ErrExists", "rename it"), Class::Forbidden, Some("ErrExists")),
+            (client::Error::api(403, "", "no").into(), Class::Forbidden, Some("ErrRefused")),
+            (client::Error::api(409, "", "late").into(), Class::Conflict, None),
+            (client::Error::api(500, "", "away").into(), Class::Transient, None),
+        ] {
+            assert_eq!((problem.class(), problem.reason()), (class, reason), "{problem}");
+        }
+        assert_eq!(Problem::terminal("ErrUnnamed", "name it").to_string(), "name it");
     }
 
     #[test]

@@ -24,7 +24,7 @@ mod run;
 mod program;
 pub mod enqueue;
 
-pub use failure::{Class, Failure};
+pub use failure::{Class, Failure, Problem};
 pub use observer::{Observer, Outcome};
 pub use policy::Retries;
 pub use program::{Died, Program};

@@ -48,10 +48,19 @@ pub fn diagnose(error: &client::Error) -> Diagnosis {
         Some(403) if error.is_namespace_terminating() => Diagnosis::NamespaceGoing,
         Some(403) if error.is_quota_exceeded() => Diagnosis::Refused(Reason::QuotaExceeded),
         Some(403) => Diagnosis::Refused(Reason::Forbidden),
+        Some(400 | 422) if is_denied(error) => Diagnosis::Refused(Reason::Forbidden),
         Some(400 | 422) => Diagnosis::Refused(Reason::Invalid),
         // 401 among them: the token was not renewed in time, which heals by itself.
         Some(_) => Diagnosis::Failed,
     }
+}
+
+/// Whether an admission policy or webhook said no. Both may do so with the code of an invalid object;
+/// only their words tell (k8s.io/apiserver, pkg/admission/plugin/policy/validating and
+/// pkg/admission/plugin/webhook/errors).
+fn is_denied(error: &client::Error) -> bool {
+    matches!(error, client::Error::Api { message, .. }
+        if message.contains("denied request: ") || message.contains("denied the request"))
 }
 
 impl Failure for Error {
@@ -89,6 +98,19 @@ mod tests {
         ] {
             assert_eq!(class(code, reason, message), expected, "{code} {reason} {message}");
         }
+    }
+
+    #[test]
+    fn what_a_policy_denies_is_forbidden_whatever_its_code() {
+        let denied = "deployments.apps \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with \
+                      binding 'b' denied request: not today";
+        let by_webhook = "admission webhook \"w\" denied the request: not today";
+        for (code, message) in [(422, denied), (400, by_webhook), (403, by_webhook)] {
+            let said = diagnose(&client::Error::api(code, "Invalid", message));
+            assert_eq!(said, Diagnosis::Refused(Reason::Forbidden), "{code} {message}");
+        }
+        let invalid = client::Error::api(422, "Invalid", "spec.replicas: Invalid value");
+        assert_eq!(diagnose(&invalid), Diagnosis::Refused(Reason::Invalid));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::applied;
 use super::child::{Child, ChildSpec, Made};
 use super::condition::{Condition, Status, Type};
 use crate::object::{ObjectKey, Owner, Resource, Uid};
@@ -65,14 +66,27 @@ pub(super) fn condition(conditions: &[Condition], kind: Type) -> Option<(Status,
     Some((condition.status, &condition.reason, &condition.message))
 }
 
-/// Compares with a file that is kept in the repository; `UPDATE_GOLDEN=1` writes it instead. A
-/// difference in a pod template means that a new release restarts pods.
-pub(super) fn assert_golden(file: &str, value: &Value) {
+/// Compares a pod template with the file that is kept of it; `UPDATE_GOLDEN=1` writes it instead. In
+/// that file is also the template's hash, which stands for the `pod-template-hash` of its pods: a
+/// release that changes it restarts them.
+pub(super) fn assert_golden(file: &str, template: &Value) {
     let path = format!("{}/src/reconcilers/golden/{file}", env!("CARGO_MANIFEST_DIR"));
-    let text = format!("{}\n", serde_json::to_string_pretty(value).unwrap());
+    let hash = applied::hash(template);
+    let now = json!({ "hash": hash, "template": template });
+    let text = format!("{}\n", serde_json::to_string_pretty(&now).unwrap());
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, &text).unwrap();
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(kept == text, "{file} changed: pods would be restarted. Now:\n{text}");
+    let before: Value = serde_json::from_str(&kept).unwrap_or_default();
+    assert!(
+        kept == text,
+        "The pod template in src/reconcilers/golden/{file} is another: it was {}, it is {hash}. Every \
+         pod of this kind would be restarted by a release with this change, in all clusters at once.\n\
+         - Not meant: take the change back. A new field must be left out where it says nothing new.\n\
+         - Meant: say in CHANGELOG.md, under Changed, that the pods of this kind restart and why, and \
+         write the file with UPDATE_GOLDEN=1 cargo test --lib reconcilers\n\
+         It is now:\n{text}",
+        before["hash"]
+    );
 }

@@ -60,7 +60,8 @@ words! {
         ErrResourceExists: "Somebody else's object has the name of a child; it is not touched."
             => "Delete or rename that object, or this one. It heals by itself then.",
         Contested: "Somebody keeps undoing what the operator does to a child."
-            => "Look who it is, kubectl get -o yaml --show-managed-fields, and stop one of the two.",
+            => "Look who it is, kubectl get -o yaml --show-managed-fields, and stop one of the two; who is \
+                not named there is an admission policy or webhook.",
         AwaitingDeletion: "A former child of this name is still being deleted."
             => "Wait; kubectl get -o yaml shows the finalizers that hold it.",
         FieldImmutable: "A child differs in a field that Kubernetes does not allow to change."

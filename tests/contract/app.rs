@@ -38,8 +38,47 @@ fn all(ports: &[Value], field: &str) -> Vec<Value> {
 }
 
 fn operators_writes_to_the_deployment(world: &World) -> Vec<Entry> {
-    let writes = writes_to(world, "deployments", "shop");
+    operators_writes_to(world, "deployments")
+}
+
+fn operators_writes_to(world: &World, resource: &str) -> Vec<Entry> {
+    let writes = writes_to(world, resource, "shop");
     writes.into_iter().filter(|write| write.by_operator).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_writes_once_each_child_that_it_concerns() {
+    let (world, _operator) = World::with_operator_at("app-writes", "baseline").await;
+    let spec = json!({"image": "shop:1", "ports": [{"port": 80}]});
+    world.create(APP, app(&spec)).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+    let mut expected = (1, 1);
+    for (spec, to_deployment, to_service) in [
+        (json!({"replicas": 2}), 1, 0),
+        (json!({"envs": [{"name": "A", "value": "1"}]}), 1, 0),
+        // A Service, too, is labelled with the version that it leads to.
+        (json!({"image": "shop:2"}), 1, 1),
+        (json!({"image": "mirror.example.com/shop:2"}), 1, 0),
+        (json!({"ports": [{"port": 81, "targetPort": 80}]}), 0, 1),
+        (json!({"ports": [{"port": 81, "targetPort": 8080}]}), 1, 1),
+    ] {
+        edit(&world, spec.clone()).await;
+        expected = (expected.0 + to_deployment, expected.1 + to_service);
+        let count = |resource: &str| operators_writes_to(&world, resource).len();
+        let counted = || (count("deployments"), count("services"));
+        // A write is in the log a little after it can be seen.
+        let logged = async {
+            while counted().0 < expected.0 || counted().1 < expected.1 {
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        };
+        let logged = tokio::time::timeout(std::time::Duration::from_secs(30), logged).await;
+        assert!(
+            logged.is_ok() && counted() == expected,
+            "{spec}: {:?}, not {expected:?}",
+            counted()
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -312,6 +312,47 @@ async fn printer_columns_show_what_a_person_asks_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_kubectl_prints_is_what_the_documentation_shows() {
+    let (world, _operator) = World::with_operator_at("documented", "baseline").await;
+    for Sample { kind, name, object, .. } in one_of_each() {
+        world.create(kind, object).await.unwrap();
+        world.until(kind, name, is_ready).await;
+    }
+    // Of each table its columns.
+    let headers = |text: &str| -> Vec<Vec<String>> {
+        let headers = text.lines().filter(|line| line.starts_with("NAME "));
+        headers.map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+    };
+    let text = std::fs::read_to_string("docs/KUBECTL.md").unwrap();
+    let mut compared = 0;
+    for block in text.split("```console\n$ kubectl ").skip(1) {
+        let (command, rest) = block.split_once('\n').unwrap();
+        let (shown, _) = rest.split_once("```").unwrap();
+        let words: Vec<&str> = command.split_whitespace().collect();
+        if words[0] != "get" {
+            continue;
+        }
+        // All of a kind: the objects in the documentation are others.
+        let words: Vec<&str> = words.into_iter().filter(|word| *word != "taken").collect();
+        let ours = headers(&world.kubectl(&words).unwrap());
+        let remedy = "run hack/update-kubectl-doc.sh";
+        assert_eq!(headers(shown), ours, "kubectl {command} in docs/KUBECTL.md: {remedy}");
+        assert!(!ours.is_empty(), "kubectl {command} prints no table");
+        compared += 1;
+    }
+    assert!(compared >= 5, "{compared} tables in docs/KUBECTL.md");
+    // What `kubectl explain` says of a field is said of it.
+    for field in ["memcached.spec.size", "memcached.spec.containerPort", "genericdaemon.spec.label"]
+    {
+        let explained = world.kubectl(&["explain", field]).unwrap();
+        let (_, description) = explained.split_once("DESCRIPTION:").unwrap();
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (description, text) = (words(description), words(&text));
+        assert!(text.contains(&description), "{field} in docs/KUBECTL.md: {description}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn kubectl_wait_for_ready_returns_when_the_pods_serve() {
     let (world, _operator) = World::with_operator_at("kubectl-wait", "baseline").await;
     for Sample { kind, name, object, child } in one_of_each() {

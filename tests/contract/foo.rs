@@ -13,15 +13,20 @@ use crate::world::{DEPLOYMENT, FOO, QUOTA, ROLE_BINDING, World};
 
 /// A namespace for Foos; the program's ServiceAccount may do anything in it.
 async fn world(name: &str) -> World {
-    tokio::task::spawn_blocking(serve_foos).await.unwrap();
     let world = World::new(name, "baseline").await;
+    prepare(&world, "workload-operator").await;
+    world
+}
+
+/// Makes the API server serve Foos, and lets this ServiceAccount do anything in the namespace.
+pub async fn prepare(world: &World, account: &str) {
+    tokio::task::spawn_blocking(serve_foos).await.unwrap();
     let binding = json!({
         "metadata": {"name": "foo"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"kind": "ServiceAccount", "name": "workload-operator", "namespace": name}],
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": world.namespace}],
     });
     world.create(ROLE_BINDING, binding).await.unwrap();
-    world
 }
 
 /// Once for all tests.
@@ -52,7 +57,12 @@ fn program() -> &'static Path {
 
 /// The program for this namespace, with the kubeconfig as a flag; returns when it is ready to work.
 async fn start(world: &World) -> OperatorProcess {
-    let kubeconfig = world.operator_kubeconfig().await;
+    start_as(world, "workload-operator").await
+}
+
+/// The same, as this ServiceAccount.
+pub async fn start_as(world: &World, account: &str) -> OperatorProcess {
+    let kubeconfig = world.kubeconfig_of(account).await;
     let program = tokio::task::spawn_blocking(program).await.unwrap();
     let mut command = Command::new(program);
     command.arg("--kubeconfig").arg(kubeconfig).args(["--workers=3", "--namespace"]);

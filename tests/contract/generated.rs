@@ -2,51 +2,45 @@
 //!
 //! Many custom resources at once go through steps that are made from their CRD's OpenAPI schema:
 //! valid edits, edits at and beyond each bound, of the wrong type, null, missing and unknown
-//! fields, the same spec written otherwise, specs that nobody can bring about, and children
-//! deleted and changed by hand. After each step
+//! fields, the same spec written otherwise, specs that nobody can bring about, children deleted and
+//! changed by hand, and quotas that forbid to make them anew. After each step
 //! - exact: the children are what the tests themselves make of the spec, as the API server fills
 //!   it in, at the very moment when Ready says so, and so are the pods and the counts in `status`;
-//! - no-op: what means the same causes no write to a child, nor does any step afterwards;
+//! - no-op: what means the same causes no write to a child, nor does any step afterwards, and no
+//!   write of a status leaves it as it was;
 //! - recovery: what cannot be brought about is told, and undone all is as before, no child deleted;
 //! - differential: made fresh with the last spec, children and status are the same;
-//! - health: each status that anybody could see keeps the laws of kstatus and Flux, the operator
-//!   is the same process;
+//! - health: each status and each Event that anybody could see keeps the laws in laws/, the
+//!   operator is the same process;
 //! - at the end nothing is left.
 //!
 //! A seed makes a sequence. `GENERATED_SEED` is the first (default 1), `GENERATED_SEQUENCES` how
-//! many follow each other; see docs/TESTING.md.
+//! many follow each other. One that fails is cut to the steps that its failure needs, which are
+//! printed as a file for regressions/; see docs/TESTING.md.
 
 mod audit;
 mod compare;
 mod expected;
 mod laws;
 mod names;
+mod run;
 mod schema;
 mod sequence;
+mod shrink;
 mod steps;
 mod values;
-
-use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use fastrand::Rng;
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-use audit::Audit;
-use laws::Laws;
+use run::Run;
 use sequence::Sequence;
-use steps::{Step, Trace, kind_of};
+use steps::{Script, Step, Trace, kind_of, regressions};
 
 use crate::world::{
-    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, MEMCACHED, NODE, SERVICE, World, has_condition,
+    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, MEMCACHED, SERVICE, World, has_condition,
 };
-
-/// Seeds that failed once.
-const REGRESSIONS: &[u64] = &[
-    // All ports replaced by one that is refused: nobody was told.
-    11,
-];
 
 /// So many sequences by default, beside the regressions: what fits into a minute on two cores.
 const SEQUENCES: u64 = 8;
@@ -54,59 +48,50 @@ const SEQUENCES: u64 = 8;
 /// So many custom resources at once: enough that they meet, and the machine still keeps up.
 const AT_ONCE: usize = 12;
 
+/// So often a sequence that failed is tried with fewer steps.
+const ATTEMPTS: usize = 30;
+
 /// So many names are tried that are accepted.
 const NAMES: usize = 60;
 
-/// What all sequences share.
-pub struct Run {
-    world: World,
-    audit: Audit,
-    laws: Laws,
-    /// The labels of all nodes.
-    nodes: Vec<Value>,
-}
+/// Slots, one for each sequence that runs at a time: those of seeds, then of attempts to find
+/// which steps a failure needs, then of regressions. There are 86; see `values::placed`.
+const SLOTS: [u64; 3] = [0, 40, 80];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_sequence_of_edits_leaves_a_wrong_state() {
     let (first, count) = (number("GENERATED_SEED", 1), number("GENERATED_SEQUENCES", SEQUENCES));
-    let (world, mut operator) = World::with_operator_at("generated", "baseline").await;
-    let audit = Audit::open(&world);
-    let laws = Laws::watch(&world, &[MEMCACHED, GENERIC_DAEMON, APP]);
-    let nodes = world.list(NODE).await;
-    let nodes = nodes.into_iter().map(|mut node| node["metadata"]["labels"].take()).collect();
-    let run = Arc::new(Run { world, audit, laws, nodes });
-
-    let seeds: BTreeSet<u64> = REGRESSIONS.iter().copied().chain(first..first + count).collect();
-    let all = seeds.into_iter().map(|seed| {
+    let run = Run::start("generated").await;
+    let again = regressions().into_iter().enumerate().map(|(number, (name, script))| {
+        let slot = SLOTS[2] + number as u64 % 6;
+        (name, slot, Source::Script(script))
+    });
+    let seeds = (first..first + count)
+        .map(|seed| (format!("seed-{seed}"), seed % SLOTS[1], Source::Seed(seed)));
+    let all = again.chain(seeds).map(|(name, slot, source)| {
         let trace = Trace::default();
-        let task = tokio::spawn(sequence(run.clone(), seed, trace.clone()));
-        async move { task.await.err().map(|_| (seed, trace)) }
+        let task = tokio::spawn(sequence(run.clone(), name.clone(), slot, source, trace.clone()));
+        async move { task.await.err().map(|_| (name, trace)) }
     });
     let started = tokio::time::Instant::now();
-    let failed: Vec<_> = futures::stream::iter(all)
+    let failed: Vec<(String, Trace)> = futures::stream::iter(all)
         .buffer_unordered(AT_ONCE)
         .filter_map(std::future::ready)
         .collect()
         .await;
     println!(
-        "{count} sequences from seed {first}, {} statuses, {:?}",
+        "{count} sequences from seed {first}, {} regressions, {} statuses, {:?}",
+        regressions().len(),
         run.laws.seen(),
         started.elapsed()
     );
-    for (seed, trace) in &failed {
-        let trace = trace.lock();
-        println!("GENERATED_SEED={seed} GENERATED_SEQUENCES=1 failed in the last of these steps:");
-        trace.iter().for_each(|step| println!("  {step:?}"));
+    if let Some((name, trace)) = failed.first() {
+        let script = trace.lock().clone().expect("it had begun");
+        tell_the_least(name, script).await;
+        panic!("failed: {:?}", failed.iter().map(|(name, _)| name).collect::<Vec<_>>());
     }
-    assert!(
-        failed.is_empty(),
-        "failed: {:?}",
-        failed.iter().map(|(seed, _)| seed).collect::<Vec<_>>()
-    );
     run.laws.assert_kept();
-    operator.assert_alive();
-    let errors = operator.lines().into_iter().filter(|line| line.contains("panicked"));
-    assert_eq!(errors.collect::<Vec<_>>(), [""; 0]);
+    run.assert_unharmed();
 }
 
 /// A number from the environment.
@@ -114,30 +99,82 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
+/// Where steps come from.
+enum Source {
+    Seed(u64),
+    Script(Script),
+}
+
 /// A custom resource from its creation to its end.
-async fn sequence(run: Arc<Run>, seed: u64, trace: Trace) {
+async fn sequence(run: std::sync::Arc<Run>, name: String, slot: u64, source: Source, trace: Trace) {
+    let seed = match source {
+        Source::Seed(seed) => seed,
+        Source::Script(script) => {
+            *trace.lock() = Some(script.clone());
+            return replay(run, name, slot, script).await;
+        }
+    };
     let mut rng = Rng::with_seed(seed);
-    let (kind, word) = kind_of(seed);
-    let slot = seed % 80;
-    let spec = values::slot(schema::valid(&schema::of_spec(kind), "spec", &mut rng), slot);
-    trace.lock().push(Step::Edit(spec.clone()));
-    let mut sequence = Sequence::create(run, kind, format!("{word}-{seed}"), spec).await;
+    let kind = kind_of(seed);
+    let spec = schema::valid(&schema::of_spec(kind), "spec", &mut rng);
+    let steps = vec![Step::Edit(spec.clone())];
+    *trace.lock() = Some(Script { what: String::new(), kind: kind.name().to_owned(), steps });
+    let mut sequence = Sequence::create(run, kind, name.clone(), slot, spec).await;
     for _ in 0..rng.usize(10..=30) {
-        let step = sequence.next(&mut rng, slot);
-        trace.lock().push(step.clone());
+        let step = sequence.next(&mut rng);
+        trace.lock().as_mut().expect("it has begun").steps.push(step.clone());
         let started = tokio::time::Instant::now();
         sequence.step(&step).await;
         if std::env::var_os("GENERATED_TIMES").is_some() {
-            println!(
-                "{word}-{seed} {:?} {}",
-                started.elapsed(),
-                format!("{step:?}").split('(').next().unwrap_or("")
-            );
+            let step = format!("{step:?}");
+            println!("{name} {:?} {}", started.elapsed(), step.split('(').next().unwrap_or(""));
         }
     }
     sequence.end().await;
 }
 
+/// Steps that are given.
+async fn replay(run: std::sync::Arc<Run>, name: String, slot: u64, script: Script) {
+    let Some((Step::Edit(spec), steps)) = script.steps.split_first() else {
+        panic!("{name} does not begin with a spec");
+    };
+    let mut sequence = Sequence::create(run, script.kind(), name, slot, spec.clone()).await;
+    for step in steps {
+        sequence.step(step).await;
+    }
+    sequence.end().await;
+}
+
+/// Prints which steps a failure needs, found by trying again in fresh namespaces.
+async fn tell_the_least(name: &str, script: Script) {
+    println!("{name} failed in or after the last of these steps:\n{}", json!(script));
+    if let Some(seed) = name.strip_prefix("seed-") {
+        println!("GENERATED_SEED={seed} GENERATED_SEQUENCES=1 makes them again");
+    }
+    let mut attempt = 0;
+    let mut fails = async |steps: &[Step]| {
+        let script = Script { steps: steps.to_vec(), ..script.clone() };
+        let (world, slot) = (format!("generated-{name}-{attempt}"), SLOTS[1] + attempt);
+        attempt += 1;
+        let run = Run::start(&world).await;
+        let failed =
+            tokio::spawn(replay(run.clone(), name.to_owned(), slot, script)).await.is_err();
+        println!("{} steps, {}", steps.len(), if failed { "failed" } else { "passed" });
+        failed
+    };
+    if !fails(&script.steps).await {
+        println!("{name} did not fail again, alone in a namespace");
+        return;
+    }
+    let least = shrink::shrunk(script.steps.clone(), ATTEMPTS, &mut fails).await;
+    let script = Script { what: "say what went wrong".to_owned(), steps: least, ..script };
+    println!(
+        "{name}: these {} of its steps suffice (none fewer in {ATTEMPTS} attempts). Once it is \
+         mended, keep them as tests/contract/generated/regressions/WHAT-IT-WAS.json:\n{:#}",
+        script.steps.len(),
+        json!(script)
+    );
+}
 /// What the names, labels and images of a custom resource may be is known to the API server; what
 /// its children's may be, too. Whatever it accepts of the former has to make the latter acceptable.
 #[tokio::test(flavor = "multi_thread")]

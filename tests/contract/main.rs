@@ -23,12 +23,15 @@ mod generic_daemon;
 mod app;
 mod generated;
 mod others;
+mod admission;
+mod waiting;
 
 // What the example program promises.
 mod foo;
 
 // What running it promises.
 mod running;
+mod idle;
 mod health;
 mod monitoring;
 mod metrics_over_tls;

@@ -302,11 +302,27 @@ impl World {
         kind: Kind,
         mut look: impl FnMut(Value) + Send + 'static,
     ) -> impl Future<Output = ()> + Send + 'static {
+        self.each_change(kind, move |seen| {
+            if let Seen::Is(object) = seen {
+                look(object);
+            }
+        })
+    }
+
+    /// As [`World::for_each_change`], and says when the watch is opened: from then on nothing is
+    /// missed, until it is opened again.
+    pub fn each_change(
+        &self,
+        kind: Kind,
+        mut look: impl FnMut(Seen) + Send + 'static,
+    ) -> impl Future<Output = ()> + Send + 'static {
         let mut changes = Watcher::open(&self.client, kind, &self.namespace, None);
         async move {
             loop {
-                if let Change::Is(object) = changes.next().await {
-                    look(object);
+                match changes.next().await {
+                    Change::Is(object) => look(Seen::Is(object)),
+                    Change::Reopened => look(Seen::Opened),
+                    Change::Gone => {}
                 }
             }
         }
@@ -419,6 +435,12 @@ impl Kind {
 }
 
 // === Watching ===
+
+/// What a watch of a whole kind shows.
+pub enum Seen {
+    Opened,
+    Is(Value),
+}
 
 enum Change {
     Is(Value),

@@ -12,7 +12,7 @@ use crate::object::ObjectKey;
 /// hand; with the status that is written beside, at most twelve writes a minute.
 const RESTORATIONS: usize = 5;
 /// See [`RESTORATIONS`].
-const WINDOW: Duration = Duration::from_secs(60);
+pub(super) const WINDOW: Duration = Duration::from_secs(60);
 
 /// When which child was restored. Children that were not for [`WINDOW`] take no memory.
 #[derive(Debug, Default)]

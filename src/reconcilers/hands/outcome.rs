@@ -22,7 +22,8 @@ pub enum Outcome<S: ChildSpec> {
     Taken,
     /// It differs in this field, which cannot be changed.
     Immutable(&'static str),
-    /// Somebody keeps changing this field; it is left as it is for so long.
+    /// Somebody keeps changing this field, or made it otherwise while it was written; it is left as
+    /// it is for so long.
     Contested(&'static str, Duration),
     /// The API server said no.
     Failed(Error),
@@ -62,7 +63,8 @@ impl<S: ChildSpec> Outcome<S> {
                 Reason::Contested,
                 format!(
                     "Somebody keeps changing {field} of {kind} {name}; it is restored a few times a \
-                     minute only. kubectl get {} {name} -o yaml --show-managed-fields tells who it is",
+                     minute only. kubectl get {} {name} -o yaml --show-managed-fields tells who it is; \
+                     if it does not, it is an admission policy or webhook",
                     S::KIND.plural
                 ),
             ),

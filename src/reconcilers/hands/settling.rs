@@ -1,14 +1,17 @@
 //! Making one child as desired.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::contest::WINDOW;
 use super::{Hands, Outcome, Parent, as_conflict, failed};
 use crate::client;
 use crate::events;
 use crate::object::Uid;
+use crate::reconcilers::applied::APPLIED;
 use crate::reconcilers::child::{Child, ChildSpec, Decision, Made, decide};
 use crate::reconcilers::error::{Diagnosis, Error, diagnose};
 use crate::reconcilers::reason::{Action, Reason};
@@ -37,7 +40,7 @@ impl<S: ChildSpec> Settling<'_, S> {
         match client.apply_new::<Child<S>>(key, &body).await {
             Ok(child) => {
                 self.tell(S::REASONS[0], Action::Create, &format!("Created {}", self.name()));
-                Ok(Outcome::Settled(self.store.wrote(child)))
+                Ok(self.written(child))
             }
             Err(error) if diagnose(&error) == Diagnosis::Conflict => {
                 let live = client.get::<Child<S>>(key).await;
@@ -63,13 +66,17 @@ impl<S: ChildSpec> Settling<'_, S> {
             Decision::Immutable(field) => Ok(Outcome::Immutable(field)),
             // `decide` creates only where there is none.
             Decision::Apply | Decision::Create => {
+                // Somebody takes away the mark by which it is known what was applied.
+                let unmarked = there.meta.annotations.get(APPLIED).is_none();
+                if unmarked && let Err(wait) = self.may_restore() {
+                    return Ok(Outcome::Contested("metadata.annotations", wait));
+                }
                 let child = self.apply(&there).await?;
                 self.tell(S::REASONS[1], Action::Update, &format!("Updated {}", self.name()));
                 Ok(child)
             }
             Decision::Restore(field) => {
-                let (contests, now) = (&self.hands.contests, Instant::now());
-                if let Err(wait) = contests.restore(S::KIND.kind, &self.parent.key, now) {
+                if let Err(wait) = self.may_restore() {
                     return Ok(Outcome::Contested(field, wait));
                 }
                 let child = self.apply(&there).await?;
@@ -99,7 +106,23 @@ impl<S: ChildSpec> Settling<'_, S> {
         }
         let child = answer.map_err(|error| failed("update", S::KIND.kind, key, error))?;
         let child = self.clear_the_way(&child).await?.unwrap_or(child);
-        Ok(Outcome::Settled(self.store.wrote(child)))
+        Ok(self.written(child))
+    }
+
+    /// What became of a child by what the API server answered to a write: an admission policy or
+    /// webhook may have made it otherwise than it was sent, and will again.
+    fn written(&self, answer: Child<S>) -> Outcome<S> {
+        let child = self.store.wrote(answer);
+        match decide(&self.parent.owner, self.desired, Some(&child)) {
+            Decision::Restore(field) => Outcome::Contested(field, WINDOW),
+            Decision::Apply => Outcome::Contested("metadata.annotations", WINDOW),
+            _ => Outcome::Settled(child),
+        }
+    }
+
+    /// Counts a restoration, or says how long to wait with it.
+    fn may_restore(&self) -> Result<(), Duration> {
+        self.hands.contests.restore(S::KIND.kind, &self.parent.key, Instant::now())
     }
 
     /// Removes what somebody else set and may not stay; none if there is nothing.

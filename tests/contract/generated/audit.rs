@@ -7,19 +7,21 @@ use std::io::{Read, Seek, SeekFrom};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::world::World;
+use crate::world::{Kind, World};
 
-/// The operator's writes in one namespace so far, by object.
+/// What the operator, and the program for Foos, wrote in one namespace so far, by object.
 pub struct Audit {
     log: Mutex<Log>,
-    operator: String,
+    /// What their names begin with.
+    accounts: String,
 }
 
 struct Log {
     file: File,
     /// The beginning of a line that is not yet whole.
     rest: Vec<u8>,
-    /// Resource (with subresource) and name, and how often it was written with success or without.
+    /// Resource (with subresource) and name, and how often it was written: of a subresource with
+    /// success, of others with success or without.
     writes: BTreeMap<(String, String), usize>,
 }
 
@@ -28,45 +30,57 @@ impl Audit {
     pub fn open(world: &World) -> Audit {
         let mut file = File::open(world.plane().audit_log()).expect("an audit log");
         file.seek(SeekFrom::End(0)).expect("a file has an end");
-        let operator = format!("system:serviceaccount:{}:workload-operator", world.namespace);
+        let accounts = format!("system:serviceaccount:{}:", world.namespace);
         let log = Mutex::new(Log { file, rest: Vec::new(), writes: BTreeMap::new() });
-        Audit { log, operator }
+        Audit { log, accounts }
     }
 
-    /// How often the operator wrote children of this name until now.
+    /// How often children of this custom resource were written until now: they are called as it
+    /// is, or as it is with `--` and more.
     pub fn of_children(&self, name: &str) -> usize {
         self.count(|resource, other| {
-            other == name && ["deployments", "daemonsets", "services"].contains(&resource)
+            let is_its =
+                other.strip_prefix(name).is_some_and(|r| r.is_empty() || r.starts_with("--"));
+            is_its && ["deployments", "daemonsets", "services"].contains(&resource)
         })
+    }
+
+    /// How often the status of this custom resource was written, with success, until now.
+    pub fn of_status(&self, kind: Kind, name: &str) -> usize {
+        let status = format!("{}/status", kind.plural());
+        self.count(|resource, other| resource == status && other == name)
     }
 
     fn count(&self, counts: impl Fn(&str, &str) -> bool) -> usize {
         let mut log = self.log.lock();
-        log.read_on(&self.operator);
+        log.read_on(&self.accounts);
         let counted = log.writes.iter().filter(|((resource, name), _)| counts(resource, name));
         counted.map(|(_, count)| count).sum()
     }
 }
 
 impl Log {
-    fn read_on(&mut self, operator: &str) {
+    fn read_on(&mut self, accounts: &str) {
         self.file.read_to_end(&mut self.rest).expect("a file can be read");
         let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let lines: Vec<u8> = self.rest.drain(..whole).collect();
         for line in lines.split(|byte| *byte == b'\n') {
             // Cheaper than to parse what others did.
-            if !line.windows(operator.len()).any(|window| window == operator.as_bytes()) {
+            if !line.windows(accounts.len()).any(|window| window == accounts.as_bytes()) {
                 continue;
             }
             let entry: Value = serde_json::from_slice(line).expect("a line is JSON");
             let writes = ["create", "update", "patch", "delete"].map(Value::from);
             let about = &entry["objectRef"];
-            if entry["user"]["username"] != operator || !writes.contains(&entry["verb"]) {
+            let user = entry["user"]["username"].as_str().unwrap_or_default();
+            if !user.starts_with(accounts) || !writes.contains(&entry["verb"]) {
                 continue;
             }
+            let succeeded = entry["responseStatus"]["code"].as_i64() < Some(300);
             let text = |field: &str| about[field].as_str().unwrap_or_default();
             let resource = match text("subresource") {
                 "" => text("resource").to_owned(),
+                _ if !succeeded => continue,
                 sub => format!("{}/{sub}", text("resource")),
             };
             *self.writes.entry((resource, text("name").to_owned())).or_default() += 1;

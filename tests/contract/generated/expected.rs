@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::values::IMAGES;
-use crate::world::{APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED_IMAGE, SERVICE};
+use crate::world::{
+    APP, DAEMON_SET, DEPLOYMENT, FOO, GENERIC_DAEMON, Kind, MEMCACHED_IMAGE, SERVICE,
+};
 
 /// What ought to be there.
 pub struct Expected {
@@ -22,6 +24,7 @@ pub fn expected(kind: Kind, name: &str, spec: &Value, nodes: &[Value]) -> Expect
     match kind {
         APP => app(name, spec),
         GENERIC_DAEMON => generic_daemon(name, spec, nodes),
+        FOO => foo(name, spec),
         _ => memcached(name, spec),
     }
 }
@@ -155,6 +158,22 @@ fn app(name: &str, spec: &Value) -> Expected {
     let mut counts: Vec<_> = counts.into_iter().map(|field| (field, replicas)).collect();
     counts.push(("unavailableReplicas", 0));
     Expected { children, counts }
+}
+
+/// As Kubernetes' own sample-controller makes it.
+fn foo(name: &str, spec: &Value) -> Expected {
+    let labels = json!({"app": "nginx", "controller": name});
+    let deployment = json!({
+        "replicas": spec["replicas"],
+        "selector": {"matchLabels": labels},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "nginx", "image": "nginx:latest"}]},
+        },
+    });
+    let children = vec![(DEPLOYMENT, Some(object(&Value::Null, &deployment)))];
+    let replicas = spec["replicas"].as_i64().unwrap();
+    Expected { children, counts: vec![("availableReplicas", replicas)] }
 }
 
 /// Of several, each without a name is called after its protocol and number.

@@ -1,88 +1,146 @@
-//! What must hold of every status that anybody can ever see.
+//! What must hold of every status and every Event that anybody can ever see.
 
+mod columns;
+mod events;
+mod status;
+
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::sync::Notify;
 
-use crate::world::{Kind, World, conditions};
+use columns::Columns;
 
-/// Watches all custom resources of a kind in a namespace and keeps what broke a law.
+use crate::world::{EVENT, Kind, Seen, World};
+
+/// How long a write that the audit log has may take to be seen by a watch.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Watches custom resources and Events in a namespace and keeps what broke a law.
 pub struct Laws {
-    broken: Arc<Mutex<Vec<String>>>,
-    seen: Arc<Mutex<usize>>,
+    ledger: Arc<Mutex<Ledger>>,
+    changed: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct Ledger {
+    /// By the custom resource's name.
+    broken: Vec<(String, String)>,
+    seen: usize,
+    /// Watches that were opened; one that is opened again may have missed something.
+    opened: usize,
+    reopened: bool,
+    /// The newest of each custom resource, by UID.
+    last: HashMap<String, Value>,
+    /// How often the status of a custom resource changed, by kind and name.
+    changes: HashMap<(&'static str, String), usize>,
 }
 
 impl Laws {
-    /// Watches these kinds until the test ends.
-    pub fn watch(world: &World, kinds: &[Kind]) -> Laws {
-        let (broken, seen) = (Arc::<Mutex<Vec<String>>>::default(), Arc::<Mutex<usize>>::default());
-        for kind in kinds {
-            let (broken, seen) = (broken.clone(), seen.clone());
-            let name = kind.name();
-            let task = world.for_each_change(*kind, move |object| {
-                *seen.lock() += 1;
-                let what = format!("{name} {}", object["metadata"]["name"]);
-                let found = breaches(&object).into_iter();
-                broken.lock().extend(found.map(|law| format!("{what}: {law}: {object}")));
-            });
-            tokio::spawn(task);
+    /// Watches these kinds, and Events, until the test ends; returns when it sees everything.
+    pub async fn watch(world: &World, kinds: &[Kind]) -> Laws {
+        let laws = Laws { ledger: Arc::default(), changed: Arc::default() };
+        for kind in kinds.iter().copied().chain([EVENT]) {
+            let (ledger, changed) = (laws.ledger.clone(), laws.changed.clone());
+            let columns = (kind != EVENT).then(|| Columns::of(kind));
+            let mut opened = false;
+            tokio::spawn(world.each_change(kind, move |seen| {
+                let mut ledger = ledger.lock();
+                match (seen, &columns) {
+                    (Seen::Opened, _) => {
+                        ledger.opened += usize::from(!opened);
+                        ledger.reopened |= std::mem::replace(&mut opened, true);
+                    }
+                    (Seen::Is(object), Some(columns)) => ledger.look(kind, columns, object),
+                    (Seen::Is(event), None) => {
+                        ledger.blame("Event", events::breaches(&event), &event);
+                    }
+                }
+                changed.notify_waiters();
+            }));
         }
-        Laws { broken, seen }
+        laws.until(|ledger| ledger.opened > kinds.len()).await.expect("watches");
+        laws
     }
 
-    /// Fails if any status so far broke a law.
+    /// Fails if the custom resource of this name, of whatever kind, broke a law so far.
+    pub fn assert_kept_by(&self, name: &str) {
+        let ledger = self.ledger.lock();
+        let broken: Vec<_> = ledger.broken.iter().filter(|(who, _)| who == name).collect();
+        assert!(broken.is_empty(), "{} breaches, the first: {}", broken.len(), broken[0].1);
+    }
+
+    /// Fails if anything so far broke a law.
     pub fn assert_kept(&self) {
-        let broken = self.broken.lock();
-        assert!(broken.is_empty(), "{} statuses broke a law, first {}", broken.len(), broken[0]);
+        let broken = &self.ledger.lock().broken;
+        assert!(broken.is_empty(), "{} breaches, the first: {}", broken.len(), broken[0].1);
     }
 
     /// How many statuses were looked at.
     pub fn seen(&self) -> usize {
-        *self.seen.lock()
+        self.ledger.lock().seen
+    }
+
+    /// Fails if so many writes of this custom resource's status, beside those that may be
+    /// needless, cannot each have changed it.
+    pub async fn assert_each_write_told_something(&self, kind: Kind, name: &str, writes: usize) {
+        let of = (kind.name(), name.to_owned());
+        let changes = |ledger: &Ledger| ledger.changes.get(&of).copied().unwrap_or_default();
+        let all_seen = |ledger: &Ledger| ledger.reopened || changes(ledger) >= writes;
+        if self.until(all_seen).await.is_err() {
+            let changes = changes(&self.ledger.lock());
+            panic!("{writes} writes to the status of {of:?} changed it {changes} times");
+        }
+    }
+
+    async fn until(
+        &self,
+        wanted: impl Fn(&Ledger) -> bool,
+    ) -> Result<(), tokio::time::error::Elapsed> {
+        tokio::time::timeout(PATIENCE, async {
+            loop {
+                let changed = self.changed.notified();
+                tokio::pin!(changed);
+                changed.as_mut().enable();
+                if wanted(&self.ledger.lock()) {
+                    return;
+                }
+                changed.await;
+            }
+        })
+        .await
     }
 }
 
-/// The laws that the status of this custom resource breaks: those by which Flux checks conditions
-/// (fluxcd/pkg, runtime/conditions/check) and those that kstatus and `kubectl wait` rely on.
-fn breaches(object: &Value) -> Vec<&'static str> {
-    let status = |kind: &str| {
-        conditions(object).find(|c| c["type"] == kind).map(|c| c["status"].as_str().unwrap_or(""))
-    };
-    let (ready, reconciling, stalled, degraded) =
-        (status("Ready"), status("Reconciling"), status("Stalled"), status("Degraded"));
-    let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();
-    let root = object["status"]["observedGeneration"].as_i64();
-    let is_true = |status: Option<&str>| status == Some("True");
-    let mut laws = vec![
-        (!(is_true(ready) && is_true(degraded)), "FAIL0001: Ready and Degraded"),
-        (ready.is_some(), "FAIL0002: Ready is missing"),
-        (!(is_true(reconciling) && is_true(ready)), "FAIL0003: Reconciling and Ready"),
-        (!(is_true(stalled) && is_true(ready)), "FAIL0004: Stalled and Ready"),
-        (!(is_true(stalled) && is_true(reconciling)), "FAIL0005: Stalled and Reconciling"),
-        (root.is_some_and(|root| root <= generation), "FAIL0006: of a generation to come"),
-        (ready != Some("Unknown") || is_true(reconciling), "FAIL0011: Unknown, not Reconciling"),
-        (reconciling != Some("False"), "WARN0003: Reconciling is False, not absent"),
-        (stalled != Some("False"), "WARN0004: Stalled is False, not absent"),
-        (conditions(object).next().is_some_and(|c| c["type"] == "Ready"), "Ready is not the first"),
-    ];
-    for condition in conditions(object) {
-        let text = |field: &str| condition[field].as_str().unwrap_or_default();
-        let reason = text("reason");
-        laws.extend([
-            (
-                condition["observedGeneration"].as_i64() == root,
-                "FAIL0009: not of the root's generation",
-            ),
-            (
-                reason.chars().all(|c| c.is_ascii_alphanumeric()) && !reason.is_empty(),
-                "a reason is no word",
-            ),
-            (!text("message").is_empty(), "a message is empty"),
-        ]);
+impl Ledger {
+    fn look(&mut self, kind: Kind, columns: &Columns, object: Value) {
+        self.seen += 1;
+        let (name, uid) = (&object["metadata"]["name"], object["metadata"]["uid"].to_string());
+        let name = name.as_str().unwrap_or_default().to_owned();
+        let mut broken = status::breaches(kind, &object);
+        broken.extend(columns.breaches(&object));
+        match self.last.get(&uid) {
+            Some(before) if before["status"] != object["status"] => {
+                *self.changes.entry((kind.name(), name)).or_default() += 1;
+                broken.extend(status::breaches_of_write(kind, before, &object));
+            }
+            Some(_) => {}
+            None if self.reopened => {}
+            None => broken.extend(status::breaches_of_birth(kind, &object)),
+        }
+        self.blame(kind.name(), broken, &object);
+        self.last.insert(uid, object);
     }
-    // Who is on the way or stuck is Ready=False: kstatus reads it as such.
-    let under_way = is_true(reconciling) || is_true(stalled);
-    laws.push((!under_way || ready != Some("True"), "under way and Ready"));
-    laws.into_iter().filter(|(kept, _)| !kept).map(|(_, law)| law).collect()
+
+    fn blame(&mut self, kind: &str, laws: Vec<String>, object: &Value) {
+        let name = match &object["regarding"]["name"] {
+            Value::String(name) => name.as_str(),
+            _ => object["metadata"]["name"].as_str().unwrap_or_default(),
+        };
+        let told = laws.into_iter().map(|law| format!("{kind} {name}: {law}: {object}"));
+        self.broken.extend(told.map(|told| (name.to_owned(), told)));
+    }
 }

@@ -4,17 +4,25 @@ use fastrand::Rng;
 use serde_json::{Map, Value, json};
 
 use super::values;
-use crate::world::Kind;
+use crate::world::{FOO, Kind};
 
 /// The most elements of a generated list: enough for all pairs to meet.
 const LIST: usize = 4;
 
 /// What the schema says of `spec`.
 pub fn of_spec(kind: Kind) -> Value {
-    let file = format!("artifacts/crds/{}_{}.yaml", kind.group(), kind.plural());
+    version(kind)["schema"]["openAPIV3Schema"]["properties"]["spec"].take()
+}
+
+/// The version of a kind that is served, as its CRD has it.
+pub fn version(kind: Kind) -> Value {
+    let file = match kind {
+        FOO => "artifacts/examples/foo-crd.yaml".to_owned(),
+        _ => format!("artifacts/crds/{}_{}.yaml", kind.group(), kind.plural()),
+    };
     let text = std::fs::read_to_string(&file).expect("a CRD file");
-    let crd: Value = serde_yaml_ng::from_str(&text).expect("YAML");
-    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"].clone()
+    let mut crd: Value = serde_yaml_ng::from_str(&text).expect("YAML");
+    crd["spec"]["versions"][0].take()
 }
 
 /// A value that the schema and the rules allow.
@@ -41,7 +49,7 @@ fn object(schema: &Value, path: &str, rng: &mut Rng) -> Value {
             made.insert(name.clone(), valid(property, &format!("{path}.{name}"), rng));
         }
     }
-    values::mend(path, &mut made);
+    values::mend(schema, path, &mut made);
     Value::Object(made)
 }
 
@@ -92,6 +100,7 @@ pub fn edited(schema: &Value, spec: &Value, rng: &mut Rng) -> Value {
             map.insert(name.clone(), valid(property, &format!("spec.{name}"), rng));
         }
     }
+    values::mend(schema, "spec", map);
     spec
 }
 

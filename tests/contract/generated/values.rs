@@ -5,6 +5,12 @@ use std::collections::BTreeSet;
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
 
+/// Stands in a step for what no other sequence may have; see [`placed`].
+pub const OWN: &str = "OWN";
+
+/// What every node could have and no quota of a run lets anybody have.
+pub const LICENCES: &str = "example.com/licences";
+
 /// Images, each with the version that labels have to tell.
 pub const IMAGES: &[(&str, &str)] = &[
     ("nginx", "latest"),
@@ -51,8 +57,9 @@ pub fn by_path(path: &str, rng: &mut Rng) -> Option<Value> {
             0 => json!(*rng.choice(&["web", "tls", "admin", "1a"]).expect("some")),
             _ => json!(*rng.choice(&[1, 80, 443, 8080, 8443, 65535]).expect("some")),
         }),
-        // Given out for the whole cluster: see `slot`.
-        "spec.ports[].nodePort" => Some(json!(rng.u8(..4))),
+        // Given out for the whole cluster: see `placed`.
+        "spec.ports[].nodePort" => Some(json!(*rng.choice(&[OWN, "", "", ""]).expect("some"))),
+        "spec.deploymentName" => one_of(&[OWN, "OWN--1", "OWN--2"], rng),
         "spec.ports[].appProtocol" => {
             one_of(&["http", "kubernetes.io/h2c", "example.com/x_y"], rng)
         }
@@ -90,13 +97,19 @@ fn source(rng: &mut Rng) -> Value {
 }
 
 /// Takes from an object what must not stand together.
-pub fn mend(path: &str, object: &mut Map<String, Value>) {
+pub fn mend(schema: &Value, path: &str, object: &mut Map<String, Value>) {
     if path == "spec.envs[]" && object.contains_key("valueFrom") {
         object.remove("value");
     }
     // Most Services have no node port.
-    if path == "spec.ports[]" && object.get("nodePort").is_some_and(|port| port != 0) {
+    if path == "spec.ports[]" && object.get("nodePort").is_some_and(|port| port != OWN) {
         object.remove("nodePort");
+    }
+    // Without them a Foo's Deployment keeps the replicas that it has, as sample-controller's does,
+    // and without a name there is none.
+    if !schema["properties"]["deploymentName"].is_null() {
+        object.entry("deploymentName").or_insert(json!(OWN));
+        object.entry("replicas").or_insert(json!(1));
     }
 }
 
@@ -141,15 +154,19 @@ pub fn mend_list(schema: &Value, path: &str, items: &mut Vec<Value>) {
     }
 }
 
-/// `spec` with node ports that no other sequence asks for. `slot` is the sequence's number.
-pub fn slot(mut spec: Value, slot: u64) -> Value {
-    let ports = spec.get_mut("ports").and_then(Value::as_array_mut);
-    for port in ports.into_iter().flatten() {
-        if port["nodePort"] == 0 {
+/// `spec` with what only one sequence may have: a node port, and the name of a Foo's Deployment.
+/// Steps have [`OWN`] for both, so that they mean the same wherever they are taken again.
+pub fn placed(spec: &Value, slot: u64, name: &str) -> Value {
+    let mut spec = spec.clone();
+    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+        if port["nodePort"] == OWN {
             // Kubernetes itself gives out the first 86 of 30000 to 32767 last of all
             // (k8s.io/kubernetes/pkg/registry/core/service/portallocator, calculateRangeOffset).
             port["nodePort"] = json!(30000 + slot);
         }
+    }
+    if let Some(Value::String(deployment)) = spec.get_mut("deploymentName") {
+        *deployment = deployment.replace(OWN, name);
     }
     spec
 }

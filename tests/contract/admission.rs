@@ -1,0 +1,225 @@
+//! Admission policies that meddle with the operator's writes, on an API server that has them.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::audit::{Entry, operator_writes, writes_to};
+use crate::world::{APP, DEPLOYMENT, MEMCACHED, World, conditions, has_condition};
+
+/// The most writes for one custom resource in a minute.
+const MOST_A_MINUTE: usize = 12;
+
+const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+
+fn is_ready(object: &Value) -> bool {
+    has_condition(object, "Ready", "True")
+}
+
+fn app(name: &str, spec: Value) -> Value {
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+/// A policy for what is done to Deployments in one namespace. It goes with the control plane, or
+/// when it is lifted.
+struct Policy {
+    plural: &'static str,
+    name: String,
+}
+
+impl Policy {
+    /// Whoever writes a Deployment gets `changed` into it: a CEL expression of what to apply.
+    async fn change(world: &World, changed: &str) -> Policy {
+        let mutation = json!([{"patchType": "ApplyConfiguration",
+            "applyConfiguration": {"expression": changed}}]);
+        let spec = json!({"mutations": mutation, "reinvocationPolicy": "Never"});
+        let policy =
+            Policy::create(world, "mutatingadmissionpolicies", spec, &["CREATE", "UPDATE"]);
+        let policy = policy.await;
+        policy.until(world, |answer| answer.as_ref().is_ok_and(is_changed)).await;
+        policy
+    }
+
+    /// Nobody may create a Deployment.
+    async fn deny(world: &World, message: &str) -> Policy {
+        let spec = json!({"validations": [{"expression": "false", "message": message}]});
+        let policy = Policy::create(world, "validatingadmissionpolicies", spec, &["CREATE"]).await;
+        policy.until(world, |answer| answer.is_err()).await;
+        policy
+    }
+
+    async fn create(
+        world: &World,
+        plural: &'static str,
+        mut spec: Value,
+        operations: &[&str],
+    ) -> Policy {
+        let name = format!("{}-{plural}", world.namespace);
+        spec["failurePolicy"] = json!("Fail");
+        spec["matchConstraints"] = json!({
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}},
+            "resourceRules": [{"apiGroups": ["apps"], "apiVersions": ["v1"],
+                "operations": operations, "resources": ["deployments"]}],
+        });
+        let mut binding = json!({"policyName": name});
+        if plural == "validatingadmissionpolicies" {
+            binding["validationActions"] = json!(["Deny"]);
+        }
+        let (kind, of_binding) = match plural {
+            "validatingadmissionpolicies" => ("Validating", "validatingadmissionpolicybindings"),
+            _ => ("Mutating", "mutatingadmissionpolicybindings"),
+        };
+        for (path, kind, spec) in [
+            (plural, format!("{kind}AdmissionPolicy"), spec),
+            (of_binding, format!("{kind}AdmissionPolicyBinding"), binding),
+        ] {
+            let object = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+                "metadata": {"name": name}, "spec": spec});
+            world.post(&format!("{GROUP}/{path}"), object).await.expect("a policy");
+        }
+        Policy { plural, name }
+    }
+
+    /// Removes it; returns when it is no longer in force.
+    async fn lift(self, world: &World) {
+        let path = format!("{GROUP}/{}/{}", self.plural, self.name);
+        let send = world.send(http::Method::DELETE, &path, "application/json", Value::Null);
+        send.await.expect("it was there");
+        self.until(world, |answer| answer.as_ref().is_ok_and(|made| !is_changed(made))).await;
+    }
+
+    /// Asks, as nothing tells, until the API server has taken notice of it.
+    async fn until(&self, world: &World, wanted: impl Fn(&Result<Value, String>) -> bool) {
+        let asked = async {
+            while !wanted(&world.dry_run(DEPLOYMENT, probe()).await) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let outcome = tokio::time::timeout(Duration::from_secs(60), asked).await;
+        outcome.unwrap_or_else(|_| panic!("{} is not what it ought to be", self.name));
+    }
+}
+
+/// Whether a policy changed the probe.
+fn is_changed(made: &Value) -> bool {
+    made["spec"]["replicas"] != probe()["spec"]["replicas"] || !made["metadata"]["labels"].is_null()
+}
+
+fn probe() -> Value {
+    let labels = json!({"probe": "yes"});
+    json!({"metadata": {"name": "probe"}, "spec": {
+        "replicas": 1, "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "shop", "image": "probe:1"}]}},
+    }})
+}
+
+fn ours(world: &World, name: &str) -> Vec<Entry> {
+    writes_to(world, "deployments", name).into_iter().filter(|write| write.by_operator).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_that_adds_to_a_deployment_is_not_fought() {
+    let (world, operator) = World::with_operator_at("policy-adds", "baseline").await;
+    let added = r#"Object{
+        metadata: Object.metadata{labels: {"team": "a"}, annotations: {"cost": "1"}},
+        spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{
+            containers: [Object.spec.template.spec.containers{name: "sidecar", image: "sidecar:1"}]
+        }}}}"#;
+    let _policy = Policy::change(&world, added).await;
+    let spec = json!({"image": "shop:1", "replicas": 2, "ports": [{"port": 80}]});
+    world.create(APP, app("shop", spec)).await.unwrap();
+    world.create(MEMCACHED, app("cart", json!({"size": 1}))).await.unwrap();
+    for (kind, name) in [(APP, "shop"), (MEMCACHED, "cart")] {
+        world.until(kind, name, is_ready).await;
+    }
+    // Also after a change of the operator's own.
+    world.patch(APP, "shop", json!({"spec": {"image": "shop:2"}})).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+    let deployment = world.get(DEPLOYMENT, "shop").await.unwrap();
+    assert_eq!(deployment["metadata"]["labels"]["team"], "a");
+    assert_eq!(deployment["metadata"]["annotations"]["cost"], "1");
+    let containers = &deployment["spec"]["template"]["spec"]["containers"];
+    assert_eq!(
+        (&containers[0]["image"], &containers[1]["name"]),
+        (&json!("shop:2"), &json!("sidecar"))
+    );
+    operator.kill().await;
+    // A fresh operator looks at every object once, and then at one that comes behind them.
+    let restarted = jiff::Timestamp::now();
+    let operator = world.start_operator().await;
+    world.create(APP, app("fence", json!({"image": "fence:1"}))).await.unwrap();
+    world.until(APP, "fence", is_ready).await;
+    drop(operator);
+    let since = |write: &&Entry| write.received > restarted && !write.name.starts_with("fence");
+    let writes = operator_writes(&world);
+    let needless: Vec<_> = writes.iter().filter(since).collect();
+    assert!(needless.is_empty(), "{needless:#?}");
+    // In all its life: made, and changed as the App was.
+    assert_eq!(ours(&world, "shop").len(), 2, "{:#?}", ours(&world, "shop"));
+    assert_eq!(ours(&world, "cart").len(), 1, "{:#?}", ours(&world, "cart"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_policy_denies_is_told_in_its_words_and_heals_when_it_is_lifted() {
+    let (world, _operator) = World::with_operator_at("policy-denies", "baseline").await;
+    let policy = Policy::deny(&world, "no new Deployments on a Friday").await;
+    world.create(APP, app("shop", json!({"image": "shop:1"}))).await.unwrap();
+    world.create(MEMCACHED, app("cart", json!({"size": 1}))).await.unwrap();
+    for (kind, name) in [(APP, "shop"), (MEMCACHED, "cart")] {
+        for condition in ["Degraded", "Stalled"] {
+            let message = world.until_condition(kind, name, condition, ("True", "Forbidden")).await;
+            assert!(message.contains("no new Deployments on a Friday"), "{message}");
+        }
+        world.until_condition(kind, name, "Ready", ("False", "Forbidden")).await;
+        let event = world.until_event(name, "Forbidden").await;
+        let note = event["note"].as_str().unwrap();
+        assert!(note.contains("no new Deployments on a Friday"), "{note}");
+    }
+    policy.lift(&world).await;
+    for (kind, name) in [(APP, "shop"), (MEMCACHED, "cart")] {
+        let healed = world.until(kind, name, is_ready).await;
+        assert!(!has_condition(&healed, "Degraded", "True"), "{healed}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_that_rewrites_what_the_operator_sets_is_told_and_not_raced() {
+    let (world, _operator) = World::with_operator_at("policy-rewrites", "baseline").await;
+    let rewritten = "Object{spec: Object.spec{replicas: 3}}";
+    let policy = Policy::change(&world, rewritten).await;
+    let spec = json!({"image": "shop:1", "replicas": 2});
+    world.create(APP, app("shop", spec)).await.unwrap();
+    let told = |object: &Value| conditions(object).any(|c| c["reason"] == "Contested");
+    let object = world.until(APP, "shop", told).await;
+    assert!(has_condition(&object, "Degraded", "True") && !is_ready(&object), "{object}");
+    let degraded = conditions(&object).find(|c| c["type"] == "Degraded").unwrap();
+    let message = degraded["message"].as_str().unwrap();
+    for part in ["spec.replicas of Deployment shop", "admission policy"] {
+        assert!(message.contains(part), "{message}");
+    }
+    // Every change of the Deployment is a reason to look again. More of them than an operator that
+    // gives in to it may write.
+    for number in 0..2 * MOST_A_MINUTE {
+        let poke = json!({"metadata": {"annotations": {"poke": number.to_string()}}});
+        world.patch(DEPLOYMENT, "shop", poke).await.unwrap();
+    }
+    world.create(MEMCACHED, app("fence", json!({"size": 0}))).await.unwrap();
+    world.until(MEMCACHED, "fence", told).await;
+    let writes: Vec<Entry> =
+        operator_writes(&world).into_iter().filter(|write| write.name == "shop").collect();
+    let minute = jiff::SignedDuration::from_secs(60);
+    for (at, first) in writes.iter().enumerate() {
+        let within =
+            writes[at..].iter().filter(|w| w.received.duration_since(first.received) < minute);
+        let children = within.filter(|write| write.resource == "deployments").count();
+        assert!(children <= MOST_A_MINUTE, "{children} writes in a minute: {writes:#?}");
+    }
+    let still = world.get(APP, "shop").await.unwrap();
+    assert!(told(&still) && !is_ready(&still), "{still}");
+    // Once nobody rewrites it any more a change is enough, or a minute.
+    policy.lift(&world).await;
+    world.patch(APP, "shop", json!({"spec": {"image": "shop:2"}})).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+    assert_eq!(world.get(DEPLOYMENT, "shop").await.unwrap()["spec"]["replicas"], 2);
+}

@@ -1,0 +1,36 @@
+//! The laws of Events (E1, E2): words that are known, sentences that fit, and who says so.
+
+use serde_json::Value;
+use workload_operator::reconcilers::{Action, Reason};
+
+/// What examples/foo.rs says.
+const OF_FOO: [&str; 3] = ["ErrUnnamed", "ErrResourceExists", "ErrRefused"];
+
+/// The laws that this Event breaks; none if it is Kubernetes' own.
+pub fn breaches(event: &Value) -> Vec<String> {
+    let text = |field: &str| event[field].as_str().unwrap_or_default();
+    let (reason, action) = (text("reason"), text("action"));
+    let regarding = event["regarding"]["kind"].as_str().unwrap_or_default();
+    let of_foo = regarding == "Foo";
+    if !of_foo && !["Memcached", "GenericDaemon", "App"].contains(&regarding) {
+        return Vec::new();
+    }
+    let known_reason = if of_foo {
+        OF_FOO.contains(&reason)
+    } else {
+        Reason::ALL.iter().any(|known| known.as_str() == reason)
+    };
+    let known_action = of_foo && action == "Sync"
+        || !of_foo && Action::ALL.iter().any(|known| known.as_str() == action);
+    let fits = |field: &str, most: usize| !text(field).is_empty() && text(field).len() <= most;
+    let laws = [
+        (known_reason && fits("reason", 128), "E1: a reason that is not documented"),
+        (known_action && fits("action", 128), "E1: an action that is not documented"),
+        (fits("note", 1024), "E1: a note that does not fit"),
+        (["Normal", "Warning"].contains(&text("type")), "E1: a type"),
+        (fits("reportingController", 128), "E1: nobody reports it"),
+        (fits("reportingInstance", 128), "E1: no process reports it"),
+        (!text("note").starts_with("About to"), "E2: it tells of an intention, not of a result"),
+    ];
+    laws.into_iter().filter(|(kept, _)| !kept).map(|(_, law)| law.to_owned()).collect()
+}

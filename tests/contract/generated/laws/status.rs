@@ -1,0 +1,170 @@
+//! The laws of a status: those by which Flux checks conditions (fluxcd/pkg,
+//! runtime/conditions/check: FAIL and WARN), those that kstatus and `kubectl wait` rely on (K), and
+//! those of the API conventions (A).
+//!
+//! Two of Flux's are not kept, on purpose. WARN0001 asks that Degraded be absent while Ready; those
+//! who know the operator's predecessors look for it. FAIL0010 is at odds with `kubectl wait`, which
+//! needs one generation for all.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::world::{APP, FOO, GENERIC_DAEMON, Kind, conditions};
+
+/// The types that the operator sets; a word of the interface each.
+const TYPES: [&str; 7] =
+    ["Ready", "Reconciling", "Stalled", "Available", "Progressing", "Degraded", "ReplicaFailure"];
+
+/// A status is read whole by everybody who watches: it stays small.
+const MAX_STATUS: usize = 16 << 10;
+
+/// A law, and whether it is kept.
+type Law = (bool, &'static str);
+
+/// The laws that this custom resource, as anybody could see it at some moment, breaks.
+pub fn breaches(kind: Kind, object: &Value) -> Vec<String> {
+    // Foo's status is a number, as sample-controller has it.
+    if kind == FOO {
+        return Vec::new();
+    }
+    let (ready, reconciling) = (status(object, "Ready"), status(object, "Reconciling"));
+    let (stalled, degraded) = (status(object, "Stalled"), status(object, "Degraded"));
+    let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();
+    let root = object["status"]["observedGeneration"].as_i64();
+    let types: Vec<&Value> = conditions(object).map(|condition| &condition["type"]).collect();
+    let distinct: BTreeSet<String> = types.iter().map(ToString::to_string).collect();
+    let mut laws = vec![
+        (!(ready == "True" && degraded == "True"), "FAIL0001: Ready and Degraded"),
+        (!ready.is_empty(), "FAIL0002: Ready is missing"),
+        (!(reconciling == "True" && ready == "True"), "FAIL0003: Reconciling and Ready"),
+        (!(stalled == "True" && ready == "True"), "FAIL0004: Stalled and Ready"),
+        (stalled.is_empty() || reconciling.is_empty(), "FAIL0005, K4: Stalled and Reconciling"),
+        (root.is_some_and(|root| root <= generation), "FAIL0006: of a generation to come"),
+        (ready != "Unknown" || reconciling == "True", "FAIL0011: Unknown, not Reconciling"),
+        (reconciling != "False", "WARN0003, K4: Reconciling is False, not absent"),
+        (stalled != "False", "WARN0004, K4: Stalled is False, not absent"),
+        (types.first().is_some_and(|first| *first == "Ready"), "Ready is not the first"),
+        (distinct.len() == types.len(), "A1: a type is there twice"),
+        (object["status"].to_string().len() <= MAX_STATUS, "A3: the status is large"),
+        (object["status"]["phase"].is_null(), "A2: there is a phase"),
+    ];
+    if ready == "True" && root == Some(generation) {
+        laws.push((is_rolled_out(kind, object), "K6: Ready, and by its counts not rolled out"));
+    }
+    conditions(object).for_each(|condition| laws.extend(of_condition(condition, root)));
+    broken(laws)
+}
+
+fn of_condition(condition: &Value, root: Option<i64>) -> [Law; 6] {
+    let text = |field: &str| condition[field].as_str().unwrap_or_default();
+    let letters = |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric());
+    let is_word = |word: &str| letters(word) && word.starts_with(|c: char| c.is_ascii_uppercase());
+    [
+        (
+            condition["observedGeneration"].as_i64() == root,
+            "FAIL0009, WARN0005, K3: a condition is not of the root's generation",
+        ),
+        (is_word(text("reason")) && text("reason").len() <= 1024, "A1: a reason is no word"),
+        (!text("message").is_empty() && text("message").len() <= 32768, "A1: a message"),
+        (TYPES.contains(&text("type")), "A2: a type that nobody knows"),
+        (["True", "False", "Unknown"].contains(&text("status")), "A1: a status of a condition"),
+        (text("lastTransitionTime").ends_with('Z'), "A1: a time"),
+    ]
+}
+
+/// The laws that a custom resource breaks which nobody but the API server has seen yet.
+pub fn breaches_of_birth(kind: Kind, object: &Value) -> Vec<String> {
+    if kind == FOO {
+        return broken(vec![(object["status"].is_null(), "a Foo is born without a status")]);
+    }
+    broken(vec![
+        (object["status"]["observedGeneration"] == -1, "K2: born with a generation"),
+        (status(object, "Ready") == "Unknown", "K2: born otherwise than Unknown"),
+        (status(object, "Reconciling") == "True", "K2: born without Reconciling"),
+    ])
+}
+
+/// The laws that a write to the status breaks, which made `after` out of `before`.
+pub fn breaches_of_write(kind: Kind, before: &Value, after: &Value) -> Vec<String> {
+    if kind == FOO {
+        let count = after["status"]["availableReplicas"].is_i64();
+        return broken(vec![(count, "a Foo's status says how many are available")]);
+    }
+    let generation = &after["metadata"]["generation"];
+    let condition = |object: &Value, of: &str| {
+        conditions(object).find(|c| c["type"] == of).cloned().unwrap_or_default()
+    };
+    let (ready, degraded) = (condition(after, "Ready"), condition(after, "Degraded"));
+    let same = |field: &str| ready[field] == degraded[field];
+    let mut laws = vec![
+        // With it FAIL0007, FAIL0008 and K4: Ready and Stalled are only ever said of the newest
+        // generation, by the root and, as they speak of the same, by the conditions.
+        (
+            after["status"]["observedGeneration"] == *generation,
+            "FAIL0007, FAIL0008, K3, K4: written of a generation that is past",
+        ),
+        (
+            status(after, "Reconciling") != "True" || ready["status"] == "False",
+            "FAIL0003: Reconciling, and Ready not False",
+        ),
+        (
+            status(after, "Stalled") != "True" || ready["status"] == "False",
+            "FAIL0004: Stalled, and Ready not False",
+        ),
+        (
+            // An object that goes away says what is done for that in Degraded, as it always has.
+            !after["metadata"]["deletionTimestamp"].is_null()
+                || degraded["status"] != "True"
+                || same("reason") && same("message"),
+            "WARN0002: Degraded and Ready tell different things",
+        ),
+        (!degraded.is_null(), "A2: not all known conditions are there from the first visit"),
+    ];
+    // The others are an App's Deployment's, with its times; that may be another Deployment now.
+    let own = if kind == APP { &TYPES[..3] } else { &TYPES[..] };
+    for of in own {
+        let (old, new) = (condition(before, of), condition(after, of));
+        let (was, is) = (&old["lastTransitionTime"], &new["lastTransitionTime"]);
+        if old["status"] == new["status"] {
+            laws.push((was == is, "A1: a time changed without its status"));
+        } else if !old.is_null() && !new.is_null() {
+            laws.push((was.as_str() <= is.as_str(), "A1: a time went back"));
+        }
+    }
+    broken(laws)
+}
+
+/// Whether all that the spec asks for is there, by what the status counts.
+fn is_rolled_out(kind: Kind, object: &Value) -> bool {
+    let (spec, told) = (&object["spec"], &object["status"]);
+    let count = |field: &str| told[field].as_i64().unwrap_or_default();
+    let all = |wanted: i64, fields: &[&str]| fields.iter().all(|field| count(field) == wanted);
+    let progressed = || {
+        conditions(object)
+            .any(|c| c["type"] == "Progressing" && c["reason"] == "NewReplicaSetAvailable")
+    };
+    let available = status(object, "Available") == "True";
+    if kind == APP {
+        let wanted = spec["replicas"].as_i64().unwrap_or(1);
+        let counts = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"];
+        return available
+            && progressed()
+            && all(wanted, &counts)
+            && count("unavailableReplicas") == 0;
+    }
+    if kind == GENERIC_DAEMON {
+        return available && told["desired"].is_i64() && all(count("desired"), &["installed"]);
+    }
+    available && all(spec["size"].as_i64().unwrap_or(1), &["size", "readyReplicas"])
+}
+
+/// The status of the condition of this type; empty if there is none.
+fn status<'a>(object: &'a Value, of: &str) -> &'a str {
+    let found = conditions(object).find(|condition| condition["type"] == of);
+    found.and_then(|condition| condition["status"].as_str()).unwrap_or_default()
+}
+
+fn broken(laws: Vec<Law>) -> Vec<String> {
+    laws.into_iter().filter(|(kept, _)| !kept).map(|(_, law)| law.to_owned()).collect()
+}

@@ -1,0 +1,202 @@
+//! What a sequence looks at after a step.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use super::super::compare::{differences, essence, lasting};
+use super::super::expected::{Expected, expected};
+use super::super::schema::defaulted;
+use super::super::values::OWN;
+use super::{Sequence, Snapshot};
+use crate::world::{DEPLOYMENT, FOO, Kind, POD, has_condition};
+
+/// The most writes to children that one edit may cause: two children, of each a change, one more to
+/// clear its way, and one that somebody else's came before.
+const WRITES_PER_STEP: usize = 6;
+
+impl Sequence {
+    pub(super) fn expected(&self) -> Expected {
+        let spec = defaulted(&self.schema, &self.placed(&self.spec));
+        expected(self.kind, &self.name, &spec, &self.run.nodes)
+    }
+
+    /// `child` was meddled with: waits until it is as it was and its pods run, in a state not
+    /// older than `since`.
+    pub(super) async fn restored(&mut self, child: Kind, since: &Value) {
+        let wanted = self.as_the_server_has_it(child, self.wanted(child)).await;
+        let is_done = |object: &Value| {
+            object["metadata"]["uid"] == since["metadata"]["uid"]
+                && object["metadata"]["generation"].as_i64()
+                    >= since["metadata"]["generation"].as_i64()
+                && differences(&essence(&wanted, &wanted), &essence(object, &wanted)).is_empty()
+                && is_rolled_out(object)
+        };
+        self.run.world.until(child, &self.child_name(), is_done).await;
+        self.surplus_gone().await;
+        self.settled().await;
+    }
+
+    /// A child that is expected.
+    pub(super) fn wanted(&self, child: Kind) -> Value {
+        let wanted = self.expected().children.into_iter().find(|(kind, _)| *kind == child);
+        wanted.and_then(|(_, wanted)| wanted).expect("it was there, so it is wanted")
+    }
+
+    /// Waits until no more pods stay than are wanted: after a rescue the ReplicaSet controller may
+    /// have some under way of which no count tells.
+    pub(super) async fn surplus_gone(&self) {
+        let world = &self.run.world;
+        let changed = Arc::new(Notify::new());
+        let tell = changed.clone();
+        let watch = tokio::spawn(world.for_each_change(POD, move |_| tell.notify_one()));
+        let wanted = usize::try_from(self.expected().counts[0].1).expect("a count");
+        while self.staying_pods().await.len() > wanted {
+            changed.notified().await;
+        }
+        watch.abort();
+    }
+
+    pub(super) async fn staying_pods(&self) -> Vec<Value> {
+        let mut pods = self.run.world.list_with(POD, &self.pods()).await;
+        pods.retain(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+        pods
+    }
+
+    /// Waits until Ready says so of the newest generation, and holds it to that.
+    pub(super) async fn settled(&mut self) {
+        let object = self.ready().await;
+        let (world, name) = (&self.run.world, self.child_name());
+        let Expected { children, counts } = self.expected();
+        for (child, wanted) in children {
+            let found = world.get(child, &name).await;
+            let Some(wanted) = wanted else {
+                assert!(found.is_none(), "there is a {} although none is wanted", child.name());
+                continue;
+            };
+            let asked = self.as_the_server_has_it(child, wanted).await;
+            let found = found.unwrap_or_else(|| panic!("Ready without a {}", child.name()));
+            let wrong = differences(&essence(&asked, &asked), &essence(&found, &asked));
+            assert!(wrong.is_empty(), "{} is not as {} asks: {wrong:#?}", child.name(), self.spec);
+            let owner = &found["metadata"]["ownerReferences"][0];
+            assert_eq!(owner["uid"], object["metadata"]["uid"], "of the {}", child.name());
+            // Waited for, not asserted: a Deployment that was scaled to 0 may count a pod that is
+            // going as unavailable once more, after it had said that all is done.
+            world.until(child, &name, is_rolled_out).await;
+        }
+        for (field, count) in counts {
+            assert_eq!(object["status"][field], count, "status.{field} of {object}");
+        }
+        for (condition, status) in [("Available", "True"), ("Degraded", "False")] {
+            let said = self.kind == FOO || has_condition(&object, condition, status);
+            assert!(said, "{condition} in {object}");
+        }
+        self.assert_pods_serve(&object).await;
+        let writes = self.run.audit.of_children(&self.name);
+        let caused = writes - self.writes;
+        assert!(caused <= WRITES_PER_STEP, "one step caused {caused} writes to children");
+        self.writes = writes;
+    }
+
+    /// Waits until it is as asked by what it says itself. A Foo says no more than a number, so
+    /// there it is looked at the Deployment first.
+    pub(super) async fn ready(&self) -> Value {
+        let (world, kind, name) = (&self.run.world, self.kind, self.name.as_str());
+        if kind != FOO {
+            let is_ready = |object: &Value| has_condition(object, "Ready", "True");
+            return world.until(kind, name, is_ready).await;
+        }
+        let (child, replicas) = (self.child_name(), &self.expected().counts[0].1);
+        let is_done = |d: &Value| d["spec"]["replicas"] == *replicas && is_rolled_out(d);
+        world.until(DEPLOYMENT, &child, is_done).await;
+        for former in [OWN, "OWN--1", "OWN--2"].map(|former| former.replace(OWN, name)) {
+            if former != child {
+                world.until_gone(DEPLOYMENT, &former).await;
+            }
+        }
+        world.until(kind, name, |foo| foo["status"]["availableReplicas"] == *replicas).await
+    }
+
+    /// Which labels pods bear.
+    pub(super) fn pods(&self) -> String {
+        let label = if self.kind == FOO { "controller" } else { "app.kubernetes.io/instance" };
+        format!("{label}={}", self.name)
+    }
+
+    /// While Ready is True, the pods that are there are of this generation, and all of it.
+    pub(super) async fn assert_pods_serve(&self, object: &Value) {
+        let pods = self.staying_pods().await;
+        let images: Vec<&Value> =
+            pods.iter().map(|pod| &pod["spec"]["containers"][0]["image"]).collect();
+        let counts = ["replicas", "size", "desired", "availableReplicas"];
+        let count = counts.map(|field| object["status"][field].as_u64());
+        let count = count.into_iter().flatten().next().expect("each kind has a count");
+        assert_eq!(images.len() as u64, count, "Ready with these pods: {images:?}");
+        if let Some(image) = self.spec["image"].as_str() {
+            assert!(images.iter().all(|found| *found == image), "{images:?} for {image}");
+        }
+    }
+
+    /// A child that a person would write, with what the API server fills in.
+    pub(super) async fn as_the_server_has_it(&self, child: Kind, wanted: Value) -> Value {
+        let mut object = wanted.clone();
+        object["metadata"]["name"] = json!(format!("{}-dry", self.name));
+        // They are taken, by the child itself.
+        for port in object["spec"]["ports"].as_array_mut().into_iter().flatten() {
+            port.as_object_mut().expect("a port").remove("nodePort");
+        }
+        let mut made =
+            self.run.world.dry_run(child, object).await.expect("what is expected is valid");
+        for port in made["spec"]["ports"].as_array_mut().into_iter().flatten() {
+            let same = |p: &&Value| p["port"] == port["port"] && p["protocol"] == port["protocol"];
+            let asked = wanted["spec"]["ports"].as_array().expect("ports").iter().find(same);
+            let asked = asked.map(|asked| asked["nodePort"].clone()).unwrap_or_default();
+            let port = port.as_object_mut().expect("a port");
+            port.remove("nodePort");
+            if !asked.is_null() {
+                port.insert("nodePort".to_owned(), asked);
+            }
+        }
+        made
+    }
+
+    /// With nothing to do since the last step was over, nothing was written.
+    pub(super) fn assert_no_write_without_reason(&self) {
+        let writes = self.run.audit.of_children(&self.name);
+        assert_eq!(
+            writes, self.writes,
+            "children of {} were written after it was Ready",
+            self.name
+        );
+    }
+
+    pub(super) async fn snapshot(&self) -> Snapshot {
+        let (world, mut children, mut uids) = (&self.run.world, Vec::new(), Vec::new());
+        for (child, _) in self.expected().children {
+            let Some(found) = world.get(child, &self.child_name()).await else { continue };
+            let applied =
+                &found["metadata"]["annotations"]["workload-operator.example.com/applied"];
+            children.push(json!({"object": essence(&found, &json!({})), "applied": applied}));
+            uids.push(found["metadata"]["uid"].to_string());
+        }
+        let object = world.get(self.kind, &self.name).await.expect("it is there");
+        Snapshot(json!({"children": children, "status": lasting(&object["status"])}), uids)
+    }
+}
+
+/// Whether a child's pods, if it has any, are all of its newest generation and ready.
+fn is_rolled_out(child: &Value) -> bool {
+    let status = &child["status"];
+    let count = |field: &str| status[field].as_i64().unwrap_or_default();
+    let seen = status["observedGeneration"] == child["metadata"]["generation"];
+    if child["spec"]["replicas"].is_i64() {
+        let all = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"];
+        return seen && all.iter().all(|f| Some(count(f)) == child["spec"]["replicas"].as_i64());
+    }
+    if child["spec"]["updateStrategy"].is_object() {
+        let all = ["updatedNumberScheduled", "numberReady", "numberAvailable"];
+        return seen && all.iter().all(|f| count(f) == count("desiredNumberScheduled"));
+    }
+    true
+}

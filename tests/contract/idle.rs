@@ -1,0 +1,116 @@
+//! While nothing changes, nothing is done.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::audit::operator_writes;
+use crate::operator_process::OperatorProcess;
+use crate::world::{APP, GENERIC_DAEMON, Kind, MEMCACHED, MEMCACHED_IMAGE, World, has_condition};
+
+/// How many objects there are, unless IDLE_OBJECTS says otherwise: scaled to nothing, or on no node,
+/// so that no pod moves by itself.
+const OBJECTS: u64 = 100;
+/// How long it is watched for, in seconds, unless IDLE_SECONDS says otherwise.
+const WATCHED: u64 = 20;
+/// On a busy machine a straggler of before may come late: so many times it is watched, unless
+/// IDLE_SECONDS says how long.
+const TRIES: usize = 3;
+/// So long without a write, and all that was to be done is done.
+const QUIET: Duration = Duration::from_secs(5);
+/// How long a thousand objects may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// An object by its number: two in four a Memcached, the others of the other kinds.
+fn object(number: u64) -> (Kind, Value) {
+    let (kind, spec) = match number % 4 {
+        0 | 1 => (MEMCACHED, json!({"size": 0})),
+        2 => (GENERIC_DAEMON, json!({"image": "a:1", "label": "no-node-bears-this"})),
+        _ => (APP, json!({"image": "a:1", "replicas": 0, "ports": [{"name": "web", "port": 80}]})),
+    };
+    (kind, json!({"metadata": {"name": format!("idle-{number}")}, "spec": spec}))
+}
+
+/// Creates all of them, one after the other.
+async fn create_all(world: &World, objects: u64) {
+    for number in 0..objects {
+        let (kind, object) = object(number);
+        world.create(kind, object).await.expect("it is created");
+    }
+}
+
+/// Waits until every object is Ready.
+async fn until_ready(world: &World) {
+    let deadline = Instant::now() + PATIENCE;
+    for kind in [MEMCACHED, GENERIC_DAEMON, APP] {
+        loop {
+            let all = world.list(kind).await;
+            let ready = all.iter().filter(|one| has_condition(one, "Ready", "True")).count();
+            if ready == all.len() {
+                break;
+            }
+            let (plural, all) = (kind.plural(), all.len());
+            assert!(Instant::now() < deadline, "{ready} of {all} {plural} are Ready");
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+    }
+}
+
+/// A number from the environment.
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// What the operator has written since then, Events among it; leases left out.
+fn written(world: &World, since: Timestamp) -> Vec<String> {
+    let writes = operator_writes(world).into_iter().filter(|write| write.received >= since);
+    writes.map(|write| format!("{} {} {}", write.verb, write.resource, write.name)).collect()
+}
+
+/// What it writes and logs in a time of this length.
+async fn done_in(world: &World, operator: &OperatorProcess, time: Duration) -> Vec<String> {
+    let (since, lines) = (Timestamp::now(), operator.lines().len());
+    tokio::time::sleep(time).await;
+    let mut done = written(world, since);
+    done.extend_from_slice(&operator.lines()[lines..]);
+    done
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_it_writes_nothing_makes_no_event_and_logs_nothing() {
+    let world = World::new("idle", "restricted").await;
+    // One worker of each kind: other tests want the API server too.
+    let environment = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE), ("WORKERS", "1")];
+    let operator = world.start_operator_with(&environment).await;
+    operator.logged("Ready to work").await;
+    let began = Timestamp::now();
+    let objects = setting("IDLE_OBJECTS").unwrap_or(OBJECTS);
+    create_all(&world, objects).await;
+    until_ready(&world).await;
+    // Kubernetes' own controllers and the operator's Events may still be busy.
+    let deadline = Instant::now() + PATIENCE;
+    while !done_in(&world, &operator, QUIET).await.is_empty() {
+        assert!(Instant::now() < deadline, "it does not come to rest");
+    }
+    let before = written(&world, began).len();
+    let seconds = setting("IDLE_SECONDS");
+    let watched = Duration::from_secs(seconds.unwrap_or(WATCHED));
+    let mut done = Vec::new();
+    for _ in 0..if seconds.is_some() { 1 } else { TRIES } {
+        done = done_in(&world, &operator, watched).await;
+        if done.is_empty() {
+            break;
+        }
+    }
+    assert!(
+        done.is_empty(),
+        "{} in {watched:?}, the first of them {:#?}",
+        done.len(),
+        done.first()
+    );
+    println!(
+        "{objects} objects, {watched:?}: 0 writes, 0 Events, 0 lines; {before} writes to get there"
+    );
+}

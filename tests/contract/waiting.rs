@@ -1,0 +1,136 @@
+//! `kubectl wait` is the truth: it never returns before the pods of that generation alone serve.
+
+use std::sync::Arc;
+
+use fastrand::Rng;
+use serde_json::{Value, json};
+
+use crate::world::{APP, GENERIC_DAEMON, Kind, MEMCACHED, NODE, POD, World};
+
+/// So many edits by default. `KUBECTL_WAIT_EDITS` is another number; docs/TESTING.md.
+const EDITS: usize = 24;
+
+/// Custom resources that are edited at a time.
+const AT_ONCE: usize = 3;
+
+const IMAGES: [&str; 4] = ["shop:1", "shop:2", "shop:3", "shop:4"];
+
+/// On two nodes, on one, on all.
+const LABELS: [&str; 3] = ["logs", "disk", "kubernetes.io/os"];
+
+/// What Memcached's pods listen on; its image is the operator's affair.
+const PORTS: [i64; 3] = [11211, 11212, 11213];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_wait_never_returns_before_the_pods_of_that_generation_alone_serve() {
+    let edits = std::env::var("KUBECTL_WAIT_EDITS").map_or(EDITS, |n| n.parse().unwrap());
+    let (world, _operator) = World::with_operator_at("kubectl-wait-edits", "baseline").await;
+    let world = Arc::new(world);
+    let kinds = [(MEMCACHED, "cart"), (GENERIC_DAEMON, "agent"), (APP, "shop")];
+    let started = tokio::time::Instant::now();
+    let tasks = kinds.map(|(kind, name)| {
+        tokio::spawn(edit_and_wait(world.clone(), kind, name, edits.div_ceil(AT_ONCE)))
+    });
+    let mut waited = 0;
+    for task in tasks {
+        waited += task.await.unwrap();
+    }
+    println!("{waited} edits, each waited for, in {:?}", started.elapsed());
+}
+
+/// Edits one custom resource so many times, and waits for each edit with kubectl.
+async fn edit_and_wait(world: Arc<World>, kind: Kind, name: &'static str, edits: usize) -> usize {
+    let mut rng = Rng::with_seed(7);
+    let mut spec = random_spec(kind, &mut rng);
+    world.create(kind, json!({"metadata": {"name": name}, "spec": spec})).await.unwrap();
+    for number in 0..edits {
+        let condition = if is_resized(kind, number) { "Available" } else { "Ready" };
+        let (world, waited_for) = (world.clone(), format!("--for=condition={condition}"));
+        let what = format!("{}.{}/{name}", kind.plural(), kind.group());
+        let asked = world.clone();
+        let wait = move || asked.kubectl(&["wait", &waited_for, &what, "--timeout=120s"]);
+        tokio::task::spawn_blocking(wait).await.unwrap().unwrap();
+        if condition == "Ready" {
+            assert_only_it_serves(&world, kind, name, &spec).await;
+        } else {
+            let serving = pods(&world, name).await.iter().filter(|pod| is_serving(pod)).count();
+            assert!(serving >= count_of(&spec["size"]), "{serving} serve: {spec}");
+        }
+        let next = random_spec(kind, &mut rng);
+        if is_resized(kind, number + 1) {
+            spec["size"] = next["size"].clone();
+        } else {
+            spec = next;
+        }
+        world.replace_spec(kind, name, &spec).await.unwrap();
+    }
+    edits
+}
+
+/// Whether this edit of a Memcached, which is rolled out, changes nothing but its size: then
+/// Available, too, stays true once it is. In a rollout a Memcached has one instance fewer for a
+/// while after it said that all are available.
+fn is_resized(kind: Kind, number: usize) -> bool {
+    kind == MEMCACHED && number % 4 == 3
+}
+
+fn random_spec(kind: Kind, rng: &mut Rng) -> Value {
+    let image = IMAGES[rng.usize(..IMAGES.len())];
+    match kind {
+        MEMCACHED => {
+            json!({"size": rng.i64(0..=3), "containerPort": PORTS[rng.usize(..PORTS.len())]})
+        }
+        GENERIC_DAEMON => {
+            let label = LABELS[rng.usize(..LABELS.len())];
+            json!({"image": image, "label": label})
+        }
+        _ => json!({"image": image, "replicas": rng.i64(0..=4)}),
+    }
+}
+
+/// The pods that are not on their way out.
+async fn pods(world: &World, name: &str) -> Vec<Value> {
+    let labels = format!("app.kubernetes.io/instance={name}");
+    let mut pods = world.list_with(POD, &labels).await;
+    pods.retain(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+    pods
+}
+
+fn is_serving(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
+}
+
+/// What a pod of this spec's generation is told by: all but how many there are.
+fn is_of(spec: &Value, pod: &Value) -> bool {
+    let container = &pod["spec"]["containers"][0];
+    match spec["image"].as_str() {
+        Some(image) => container["image"] == image,
+        None => container["ports"][0]["containerPort"] == spec["containerPort"],
+    }
+}
+
+/// All pods are of this spec, and serve, and are as many as it asks for.
+async fn assert_only_it_serves(world: &World, kind: Kind, name: &str, spec: &Value) {
+    let pods = pods(world, name).await;
+    let told = |pod: &Value| {
+        let container = &pod["spec"]["containers"][0];
+        (container["image"].clone(), container["ports"].clone(), is_serving(pod))
+    };
+    let all: Vec<_> = pods.iter().map(told).collect();
+    assert!(pods.iter().all(|pod| is_of(spec, pod) && is_serving(pod)), "{spec}: {all:?}");
+    let count = match kind {
+        GENERIC_DAEMON => {
+            let label = spec["label"].as_str().unwrap();
+            let nodes = world.list(NODE).await;
+            nodes.iter().filter(|node| node["metadata"]["labels"][label].is_string()).count()
+        }
+        MEMCACHED => count_of(&spec["size"]),
+        _ => count_of(&spec["replicas"]),
+    };
+    assert_eq!(pods.len(), count, "{spec}: {all:?}");
+}
+
+fn count_of(value: &Value) -> usize {
+    usize::try_from(value.as_u64().unwrap()).unwrap()
+}
