@@ -9,7 +9,7 @@
 # found nowhere is built with Go.
 #
 # Environment: HELM, XDG_CACHE_HOME, GOFLAGS, GOPROXY.
-# Exit status of build and which: 0 done, 1 failed, 3 install or set something.
+# Exit status of build and which: 0 done, 1 failed, 2 HELM is wrong, 3 install or set something.
 set -euo pipefail
 
 HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -39,7 +39,7 @@ find_helm() {
   local cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}} key
   if [[ -n ${HELM:-} ]]; then
     FOUND=$HELM
-    [[ -x $FOUND ]] || die 3 "HELM=$HELM is no program"
+    [[ -x $FOUND ]] || die 2 "HELM=$HELM is no program"
     return
   fi
   [[ $cache == /* ]] || die 3 "set XDG_CACHE_HOME (or HOME) to an absolute path, for the built helm"

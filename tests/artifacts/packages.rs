@@ -60,8 +60,14 @@ fn the_chart_has_copies_of_the_manifests() {
         names.insert(name);
     }
     assert_eq!(names_in(&format!("{folder}/crds")), names);
-    for file in ["rbac/operator.yaml", "rbac/people.yaml", "policy/generic-daemon.yaml"] {
-        let (_, name) = file.split_once('/').unwrap();
+    for file in [
+        "rbac/operator.yaml",
+        "rbac/people.yaml",
+        "policy/generic-daemon.yaml",
+        "components/monitoring/prometheus-rule.yaml",
+        "components/monitoring/dashboard.json",
+    ] {
+        let (_, name) = file.rsplit_once('/').unwrap();
         is_or_becomes(&format!("{folder}/{name}"), &read(&format!("artifacts/{file}")));
     }
 }

@@ -127,7 +127,10 @@ async fn the_chart_renders_what_each_overlay_is() {
     for (overlay, values) in [
         ("artifacts/default", ""),
         ("artifacts/overlays/high-availability", "replicas=2"),
-        ("artifacts/overlays/with-prometheus", "metrics.serviceMonitor.enabled=true"),
+        (
+            "artifacts/overlays/with-prometheus",
+            "metrics.serviceMonitor.enabled=true,metrics.monitoring.enabled=true",
+        ),
         ("artifacts/overlays/namespaced", "namespaced=true"),
     ] {
         let mut built = comparable(objects(&plane.kubectl(&["kustomize", overlay])));
