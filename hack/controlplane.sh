@@ -43,7 +43,8 @@ source "$HACK_DIR/lib/processes.sh"
 source "$HACK_DIR/lib/assets.sh"
 
 # Start order. The watchdog is first, so that it covers the others' start; stop ends it last.
-readonly COMPONENTS="watchdog etcd kube-apiserver kube-controller-manager kube-scheduler kwok"
+# kube-apiserver-second is not started here: a test may start it, and it ends with the rest.
+readonly COMPONENTS="watchdog etcd kube-apiserver kube-apiserver-second kube-controller-manager kube-scheduler kwok"
 readonly SERVICE_RANGE=10.0.0.0/16
 readonly SERVICE_IP=10.0.0.1 # of the Service `kubernetes`, the range's first address
 readonly POD_RANGE=10.244.0.0/16

@@ -7,6 +7,9 @@
 // A test that meets what it did not expect has failed.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[path = "architecture/deliberate_bugs.rs"]
+mod deliberate_bugs;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -10,7 +10,8 @@ use crate::workqueue::{Backoff, Retry};
 /// How failures are retried, by class. [`Class::Terminal`] is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retries {
-    /// Default 5 ms to 1000 s, as client-go. Also for passes that panic or miss their deadline.
+    /// Default 5 ms to 30 s. Also for passes that panic or miss their deadline. (client-go goes up
+    /// to 1000 s: after an outage its keys then wait for as long again as the outage was.)
     pub transient: Backoff,
     /// Default 5 ms to 1 s: the next pass reads what was written in between, so there is no
     /// reason to wait longer than the store needs to see it.
@@ -28,7 +29,7 @@ impl Default for Retries {
     fn default() -> Retries {
         let law = |base, max| Backoff { base, max: Duration::from_secs(max) };
         Retries {
-            transient: Backoff::DEFAULT,
+            transient: Backoff { max: Duration::from_secs(30), ..Backoff::DEFAULT },
             conflict: law(Duration::from_millis(5), 1),
             forbidden: law(Duration::from_secs(1), 120),
             retry_after_max: Duration::from_secs(300),
@@ -57,5 +58,18 @@ pub(super) fn level(class: Class, failures_before: u32) -> Level {
         Class::Forbidden if failures_before == 0 => Level::ERROR,
         Class::Transient | Class::Terminal => Level::WARN,
         Class::Forbidden | Class::Conflict => Level::DEBUG,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn however_long_an_outage_was_the_next_try_comes_within_half_a_minute() {
+        let retry = Retries::default().of(Class::Transient, None).unwrap();
+        for failures in 0..100 {
+            assert!(retry.backoff.delay(failures) <= Duration::from_secs(30), "{failures}");
+        }
     }
 }

@@ -143,6 +143,11 @@ impl<R: Reconciler> Core<R> {
         loudness: Option<Level>,
         error: &dyn fmt::Display,
     ) {
+        if class == Class::Forbidden && !self.forbidden.lock().contains(key) {
+            // Its delays are longer, so they begin with the first refusal: an API server that has
+            // just come back refuses for a moment what it will allow when it has read its roles.
+            self.queue.forget(key);
+        }
         let failures = self.queue.requeues(key);
         let retry_in = match self.retries.of(class, retry_after) {
             Some(retry) => Some(self.queue.add_rate_limited_with(key.clone(), retry)),

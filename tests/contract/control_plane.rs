@@ -92,10 +92,12 @@ impl ControlPlane {
     /// An administrator's client. Made anew for each test: its connections belong to the test's
     /// runtime.
     pub async fn admin(&self) -> kube::Client {
-        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).expect("a kubeconfig");
-        let options = KubeConfigOptions::default();
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
-        kube::Client::try_from(config.expect("a usable kubeconfig")).expect("a client")
+        kube::Client::try_from(self.config().await).expect("a client")
+    }
+
+    /// As [`ControlPlane::admin`], of another API server at this port.
+    pub async fn admin_at(&self, port: u16) -> kube::Client {
+        kube::Client::try_from(at(port, self.config().await)).expect("a client")
     }
 
     /// As [`ControlPlane::admin`]; what the API server refuses for a while is not asked again.
@@ -110,12 +112,19 @@ impl ControlPlane {
 
     /// A client without a name of its own: it sends what credentials a request bears.
     pub async fn nobody(&self) -> kube::Client {
+        kube::Client::try_from(nameless(self.config().await)).expect("a client")
+    }
+
+    /// As [`ControlPlane::nobody`], of another API server at this port.
+    pub async fn nobody_at(&self, port: u16) -> kube::Client {
+        kube::Client::try_from(at(port, nameless(self.config().await))).expect("a client")
+    }
+
+    async fn config(&self) -> kube::Config {
         let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).expect("a kubeconfig");
         let options = KubeConfigOptions::default();
         let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
-        let mut config = config.expect("a usable kubeconfig");
-        config.auth_info = kube::config::AuthInfo::default();
-        kube::Client::try_from(config).expect("a client")
+        config.expect("a usable kubeconfig")
     }
 
     /// Where the API server listens: `host:port`.
@@ -126,25 +135,34 @@ impl ControlPlane {
         server.trim_start_matches("https://").to_owned()
     }
 
-    /// The kubeconfig of the administrator.
-    pub fn kubeconfig(&self) -> &Path {
-        &self.kubeconfig
+    /// Where etcd listens: `host:port`.
+    pub fn etcd(&self) -> String {
+        let ports = std::fs::read_to_string(self.dir.join("run/etcd.ports")).expect("ports");
+        format!("127.0.0.1:{}", ports.split(' ').next().expect("a port"))
     }
 
-    /// The folder of its files.
+    /// Its folder; hack/controlplane.sh says what is in it.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Where etcd listens on the loopback.
-    pub fn etcd_port(&self) -> u16 {
-        let ports = std::fs::read_to_string(self.dir.join("run/etcd.ports")).expect("its ports");
-        let first = ports.split_whitespace().next().expect("a port");
-        first.parse().expect("a number")
+    /// The kubeconfig of the administrator.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
     }
 
     /// The audit log: every request that the API server answered, one JSON object a line.
     pub fn audit_log(&self) -> PathBuf {
         self.dir.join("audit.log")
     }
+}
+
+fn nameless(mut config: kube::Config) -> kube::Config {
+    config.auth_info = kube::config::AuthInfo::default();
+    config
+}
+
+fn at(port: u16, mut config: kube::Config) -> kube::Config {
+    config.cluster_url = format!("https://127.0.0.1:{port}/").parse().expect("a URL");
+    config
 }

@@ -311,7 +311,8 @@ async fn the_chart_is_installed_upgraded_uninstalled_and_installed_again() {
     assert_eq!(memcached_port(plane), "integer");
     runs(plane, NAME, 1);
 
-    let values = "replicas=2,metrics.serviceMonitor.enabled=true";
+    let values = "replicas=2,metrics.serviceMonitor.enabled=true,\
+                  metrics.monitoring.enabled=true";
     helm.on(plane, &[&UPGRADE[..], &["--timeout=300s", "--set", values]].concat());
     runs(plane, NAME, 2);
     what_finds_the_pods_finds_them(plane, "with-prometheus", 2);

@@ -52,6 +52,9 @@ mod black_hole;
 mod audit;
 mod crash_points;
 mod connection;
+mod servers;
+mod stall;
+mod api_server;
 
 // What the other tests stand on.
 #[path = "../model/mod.rs"]

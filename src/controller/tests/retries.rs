@@ -49,6 +49,20 @@ async fn a_forbidden_key_is_retried_slowly_and_heals_within_two_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refusal_after_an_outage_is_tried_again_as_soon_as_any_first_one() {
+    let running = start(1, &[("f", Does::Fail(Class::Transient))]);
+    running.add("f");
+    sleep(20 * SECOND).await;
+    running.told.tell("f", Does::Fail(Class::Forbidden));
+    let before = running.told.passes("f");
+    while running.told.passes("f") == before {
+        sleep(MS).await;
+    }
+    sleep(1500 * MS).await;
+    assert_eq!(running.told.passes("f"), before + 2, "one second after the first refusal");
+}
+
+#[tokio::test(start_paused = true)]
 async fn forbidden_keys_can_be_woken_when_rights_were_given() {
     let running = start(1, &[("f", Does::Fail(Class::Forbidden))]);
     running.add("f");

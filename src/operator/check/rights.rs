@@ -101,6 +101,8 @@ pub(super) async fn findings(client: &Client, args: &CheckArgs) -> Vec<Finding> 
             asked += 1;
             match answer {
                 Ok(true) => {}
+                // The Lease's namespace may be one of the others.
+                Ok(false) if missing.contains(&what) => {}
                 Ok(false) => missing.push(what),
                 Err(error) => return vec![R001.unasked(&error), R002.unasked(&error)],
             }

@@ -230,3 +230,5 @@ impl MemcachedReconciler {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod passes;

@@ -178,3 +178,18 @@ async fn one_store_holds_several_namespaces_and_a_relist_of_one_spares_the_other
     assert_eq!(told, ["+a/x", "+b/x"]);
     assert_eq!(informer.health().len(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_several_namespaces_all_must_be_listed_before_it_counts_as_synced() {
+    let model = Model::new(1);
+    model.put(&id("a", "x"), thing(1));
+    model.put(&id("b", "y"), thing(1));
+    // It strikes one of the two lists.
+    model.script([Fault::Delay(Duration::from_secs(5))]);
+    let informer = run(Informer::<Thing>::builder(client(&model)).namespaces(["a", "b"]).build());
+    until("one of them is there", || held(&informer).len() == 1).await;
+    pass(1).await;
+    assert!(!informer.has_synced());
+    informer.synced().await;
+    assert_eq!(held(&informer), served(&model));
+}

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{NAME, Workload};
+use super::steps::Step;
+use super::workloads::{NAME, Workload};
 use crate::audit::Audit;
 use crate::world::World;
 
+/// The annotation by which the operator knows what it has applied.
+const APPLIED: &str = "workload-operator.example.com/applied";
+
 /// What was created and deleted: `verb resource` and how often.
-pub(super) fn made(world: &World, workload: Workload, audit: &Audit) -> BTreeMap<String, usize> {
+pub(super) fn made(world: &World, workload: &Workload, audit: &Audit) -> BTreeMap<String, usize> {
     let mut made = BTreeMap::new();
     let ours = |resource: &str| {
         resource == workload.kind.plural()
@@ -30,7 +34,7 @@ pub(super) fn made(world: &World, workload: Workload, audit: &Audit) -> BTreeMap
 }
 
 /// The custom resource, its children and the number of pods, without what no two runs share.
-pub(super) async fn end_state(world: &World, workload: Workload) -> Value {
+pub(super) async fn end_state(world: &World, workload: &Workload) -> Value {
     let mut state = Vec::new();
     for kind in [&[workload.kind], workload.children].concat() {
         for mut object in world.list(kind).await {
@@ -39,6 +43,10 @@ pub(super) async fn end_state(world: &World, workload: Workload) -> Value {
             if kind.plural() != workload.kind.plural() {
                 // Kubernetes' own business, and told by the custom resource's status.
                 object["status"] = Value::Null;
+                if workload.steps.iter().any(|step| matches!(step, Step::Flap(..))) {
+                    // Whether it went there and back with its owner depends on the pace.
+                    object["metadata"]["generation"] = json!("*");
+                }
             }
             mask(&mut object);
             state.push(object);
@@ -55,6 +63,11 @@ fn mask(value: &mut Value) {
             for (name, field) in fields {
                 match name.as_str() {
                     "uid" | "resourceVersion" | "clusterIP" | "clusterIPs" => *field = json!("*"),
+                    // Kubernetes' own count of the templates that it has seen.
+                    "deployment.kubernetes.io/revision"
+                    | "deprecated.daemonset.template.generation" => *field = json!("*"),
+                    // A hash of the spec, in which the namespace may be named.
+                    APPLIED => *field = json!("*"),
                     name if name.ends_with("Time") || name.ends_with("Timestamp") => {
                         *field = json!("*");
                     }

@@ -24,12 +24,12 @@ async fn call(etcd: &kube::Client, path: &str, body: Value) -> Value {
 
 /// A client with the API server's own certificate.
 async fn client(plane: &ControlPlane) -> kube::Client {
-    let (pki, port) = (plane.dir().join("pki"), plane.etcd_port());
+    let (pki, etcd) = (plane.dir().join("pki"), plane.etcd());
     let file = |name: &str| pki.join(name).display().to_string();
     let kubeconfig: Kubeconfig = serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "etcd",
         "clusters": [{"name": "etcd", "cluster": {
-            "server": format!("https://127.0.0.1:{port}"),
+            "server": format!("https://{etcd}"),
             "certificate-authority": file("ca.crt"),
         }}],
         "users": [{"name": "etcd", "user": {

@@ -70,7 +70,8 @@ async fn pass_on(
     without_hop_by_hop(&mut parts.headers);
     let body = body.collect().await?.to_bytes();
     let request = Request::from_parts(parts, Body::from(body.to_vec()));
-    let (mut parts, body) = shared.api_server.send(request).await?.into_parts();
+    let api_server = shared.api_server.lock().clone();
+    let (mut parts, body) = api_server.send(request).await?.into_parts();
     without_hop_by_hop(&mut parts.headers);
     let body = if call.verb == "watch" {
         let resource = call.object.split('/').next().unwrap_or_default().to_owned();

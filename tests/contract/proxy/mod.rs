@@ -101,7 +101,7 @@ struct Watches {
 }
 
 struct Shared {
-    api_server: kube::Client,
+    api_server: Mutex<kube::Client>,
     state: Mutex<State>,
     /// Grows with every call that comes or is answered.
     progress: watch::Sender<usize>,
@@ -127,7 +127,7 @@ impl Proxy {
     /// A proxy that does nothing yet but pass on.
     pub async fn start(plane: &ControlPlane) -> Proxy {
         let shared = Arc::new(Shared {
-            api_server: plane.nobody().await,
+            api_server: Mutex::new(plane.nobody().await),
             state: Mutex::default(),
             progress: watch::Sender::new(0),
             crashes: watch::Sender::new(0),
@@ -197,6 +197,12 @@ impl Proxy {
         });
     }
 
+    /// From now on calls go to another API server; open watches stay where they are until they are
+    /// cut.
+    pub fn switch_to(&self, api_server: kube::Client) {
+        *self.shared.api_server.lock() = api_server;
+    }
+
     /// All calls so far.
     pub fn calls(&self) -> Vec<Call> {
         self.shared.state.lock().calls.clone()
@@ -204,9 +210,14 @@ impl Proxy {
 
     /// Waits until as many calls as `count` match.
     pub async fn until(&self, count: usize, matches: impl Fn(&Call) -> bool) {
+        self.until_since(0, count, matches).await;
+    }
+
+    /// As [`Proxy::until`], without the first `since` calls.
+    pub async fn until_since(&self, since: usize, count: usize, matches: impl Fn(&Call) -> bool) {
         let mut progress = self.shared.progress.subscribe();
         let met = async {
-            while self.calls().iter().filter(|call| matches(call)).count() < count {
+            while self.calls().iter().skip(since).filter(|call| matches(call)).count() < count {
                 progress.changed().await.expect("the proxy holds the sender");
             }
         };

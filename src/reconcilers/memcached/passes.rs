@@ -1,0 +1,173 @@
+//! Whole passes, against an API server that answers by script.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::{Request, Response};
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tower::service_fn;
+
+use super::*;
+use crate::client::{Client, Options};
+use crate::reconcilers::fixtures::custom;
+use crate::store;
+
+const SAMPLE: &str = include_str!("../../../artifacts/examples/memcached.yaml");
+
+/// What was asked: method, path and body.
+type Asked = Arc<Mutex<Vec<(String, String, Value)>>>;
+
+/// Counts the Events that were published, repetitions too.
+#[derive(Default)]
+struct Published(AtomicUsize);
+
+impl events::Observer for Published {
+    fn published(&self, _: &'static str, _: events::Type, _: &'static str) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+    fn aggregated(&self, _: &'static str, _: events::Type, _: &'static str) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+struct Scene {
+    reconciler: MemcachedReconciler,
+    key: ObjectKey,
+    asked: Asked,
+    published: Arc<Published>,
+}
+
+/// A client whose server answers each request with what `answer` makes of its body.
+fn client(answer: fn(&Value) -> (u16, Value)) -> (Client, Asked) {
+    let asked = Asked::default();
+    let seen = asked.clone();
+    let service = service_fn(move |request: Request<Body>| {
+        let seen = seen.clone();
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            let body = serde_json::from_slice(&body).unwrap_or_default();
+            let (code, answer) = answer(&body);
+            let asked = (head.method.to_string(), head.uri.path().to_owned(), body);
+            seen.lock().push(asked);
+            let mut response = Response::new(Body::from(answer.to_string().into_bytes()));
+            *response.status_mut() = code.try_into().unwrap();
+            Ok::<_, Infallible>(response)
+        }
+    });
+    (Client::from_service(service, Options::default()), asked)
+}
+
+impl Scene {
+    /// A Memcached, alone, and an API server.
+    fn new(object: &Value, image: Option<&str>, answer: fn(&Value) -> (u16, Value)) -> Scene {
+        let memcached: Memcached = custom(&object.to_string());
+        let key = memcached.key().clone();
+        let (mut writer, memcacheds) = store::new(Vec::new());
+        writer.apply(memcached, |_| {});
+        let stores = Stores {
+            memcacheds,
+            deployments: store::new(Vec::new()).1,
+            services: store::new(Vec::new()).1,
+            pods: store::new(vec![Pod::index()]).1,
+        };
+        let (client, asked) = client(answer);
+        let published = Arc::new(Published::default());
+        let (recorder, _) = events::new("memcached", "test", published.clone());
+        let settings = Settings { memcached_image: image.map(Text::new) };
+        let reconciler = MemcachedReconciler::new(stores, Hands::new(client, recorder), settings);
+        Scene { reconciler, key, asked, published }
+    }
+
+    async fn pass(&self) -> Result<Action, Error> {
+        self.reconciler.reconcile(&self.key).await
+    }
+}
+
+fn sample(metadata: &Value) -> Value {
+    let mut object: Value = serde_yaml_ng::from_str(SAMPLE).unwrap();
+    for (field, value) in metadata.as_object().unwrap() {
+        object["metadata"][field] = value.clone();
+    }
+    object
+}
+
+/// The sample with the status that was sent.
+fn stored(sent: &Value) -> (u16, Value) {
+    let mut memcached = sample(&json!({
+        "namespace": "default", "resourceVersion": "11", "generation": 1,
+        "uid": "00000000-0000-4000-8000-000000000001", "finalizers": [FINALIZER],
+    }));
+    memcached["status"] = sent["status"].clone();
+    (200, memcached)
+}
+
+#[tokio::test]
+async fn of_an_object_that_is_going_only_the_own_finalizer_is_removed_and_only_as_it_was_read() {
+    let going = json!({
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "finalizers": ["example.com/theirs", FINALIZER],
+    });
+    let mut object = sample(&going);
+    let told = finalizing(&custom(&object.to_string()), true, Time::new(0));
+    object["status"] = serde_json::to_value(told).unwrap();
+    let scene = Scene::new(&object, None, |_| {
+        let left = json!({"namespace": "default", "resourceVersion": "11",
+            "finalizers": ["example.com/theirs"]});
+        (200, sample(&left))
+    });
+    scene.pass().await.unwrap();
+    let asked = scene.asked.lock();
+    let [(method, _, operations)] = asked.as_slice() else { panic!("{asked:?}") };
+    assert_eq!(method, "PATCH");
+    let path = "/metadata/finalizers/1";
+    let uid = "00000000-0000-4000-8000-000000000001";
+    assert_eq!(
+        *operations,
+        json!([
+            {"op": "test", "path": "/metadata/uid", "value": uid},
+            {"op": "test", "path": "/metadata/resourceVersion", "value": "10"},
+            {"op": "test", "path": path, "value": FINALIZER},
+            {"op": "remove", "path": path},
+        ])
+    );
+}
+
+#[tokio::test]
+async fn a_status_is_said_of_the_version_it_was_decided_for() {
+    let paused = json!({"annotations": {"workload-operator.example.com/paused": "true"}});
+    let scene = Scene::new(&sample(&paused), None, stored);
+    scene.pass().await.unwrap();
+    let asked = scene.asked.lock();
+    let [(_, path, body)] = asked.as_slice() else { panic!("{asked:?}") };
+    assert!(path.ends_with("/status"), "{path}");
+    assert_eq!(body["metadata"]["resourceVersion"], "10");
+}
+
+#[tokio::test]
+async fn trouble_is_published_when_it_begins_and_not_again() {
+    let scene = Scene::new(&sample(&json!({"finalizers": [FINALIZER]})), None, stored);
+    for _ in 0..3 {
+        scene.pass().await.unwrap();
+        assert_eq!(scene.published.0.load(Ordering::Relaxed), 1);
+    }
+    assert_eq!(scene.asked.lock().len(), 1, "what was said once is not written again");
+}
+
+#[tokio::test]
+async fn in_a_namespace_that_is_going_nothing_is_tried_again() {
+    let object = sample(&json!({"finalizers": [FINALIZER]}));
+    let scene = Scene::new(&object, Some("memcached:1"), |_| {
+        let cause = json!({"reason": "NamespaceTerminating", "message": "m", "field": "f"});
+        let status = json!({
+            "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403,
+            "reason": "Forbidden", "message": "it is going", "details": {"causes": [cause]},
+        });
+        (403, status)
+    });
+    assert!(matches!(scene.pass().await, Ok(Action::Done)));
+    assert!(!scene.asked.lock().is_empty(), "it tried once");
+}

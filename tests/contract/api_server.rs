@@ -1,0 +1,190 @@
+//! What the operator promises when Kubernetes' own servers fail: the API server and etcd killed and
+//! started again, and an API server that lives in the past.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::audit::{Audit, Entry, operator_writes};
+use crate::control_plane::ControlPlane;
+use crate::proxy::{Call, Proxy};
+use crate::servers::{Server, ready};
+use crate::stall::Stall;
+use crate::world::{DEPLOYMENT, GENERIC_DAEMON, MEMCACHED, World, has_condition};
+
+/// What a Memcached's reconciles read.
+const WATCHED: [&str; 4] = ["memcacheds", "deployments", "services", "pods"];
+
+fn is_ready(object: &Value) -> bool {
+    has_condition(object, "Ready", "True")
+}
+
+fn memcached(name: &str, size: i64) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"size": size}})
+}
+
+async fn private(name: &'static str) -> &'static ControlPlane {
+    let plane = tokio::task::spawn_blocking(move || ControlPlane::private(name));
+    Box::leak(Box::new(plane.await.expect("it starts")))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_the_api_server_or_etcd_is_killed_no_work_is_lost_and_the_operator_stays() {
+    let plane = private("servers-killed").await;
+    let world = World::on(plane, "servers-killed", "baseline").await;
+    let mut operator = world.start_operator().await;
+    let daemon = json!({"metadata": {"name": "logs"}, "spec": {"image": "a:1", "label": "logs"}});
+    world.create(GENERIC_DAEMON, daemon).await.unwrap();
+    world.create(MEMCACHED, memcached("before", 1)).await.unwrap();
+    world.until(MEMCACHED, "before", is_ready).await;
+    for name in ["kube-apiserver", "etcd"] {
+        let mut server = Server::of(plane, name);
+        let names: Vec<String> = (0..5).map(|number| format!("{name}-{number}")).collect();
+        for name in &names {
+            world.create(MEMCACHED, memcached(name, 1)).await.unwrap();
+        }
+        // In the middle of the work on them.
+        server.kill().await;
+        server.start();
+        ready(&plane.admin().await).await;
+        kubernetes_works(&world, &format!("after-{name}")).await;
+        for name in &names {
+            world.until(MEMCACHED, name, is_ready).await;
+        }
+        // The views follow again: what is deleted is restored, what is changed is followed.
+        world.delete(DEPLOYMENT, "before").await;
+        let size = if name == "etcd" { 2 } else { 3 };
+        world.patch(MEMCACHED, "before", json!({"spec": {"size": size}})).await.unwrap();
+        let all =
+            |m: &Value| is_ready(m) && m["status"]["nodes"].as_array().map(Vec::len) == Some(size);
+        world.until(MEMCACHED, "before", all).await;
+        world.until(GENERIC_DAEMON, "logs", is_ready).await;
+        operator.assert_alive();
+        // The API server logs nothing of what it was killed over, so there may be none.
+        for name in &names {
+            let of = |w: &&Entry| is_create(w, name);
+            let creates = operator_writes(&world).iter().filter(of).count();
+            assert!(creates <= 1, "the Deployment of {name} was created {creates} times");
+        }
+    }
+}
+
+/// Waits until Kubernetes' own controllers have found back: they may take as long as the operator.
+async fn kubernetes_works(world: &World, name: &str) {
+    let labels = json!({"after": name});
+    let pod = json!({"metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "c", "image": "a:1"}]}});
+    let deployment = json!({"metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": labels}, "template": pod}});
+    world.create(DEPLOYMENT, deployment).await.unwrap();
+    world.until(DEPLOYMENT, name, |d| d["status"]["availableReplicas"] == 1).await;
+}
+
+fn is_create(write: &Entry, name: &str) -> bool {
+    write.resource == "deployments" && write.name == name && write.code == 201
+}
+
+/// A second API server whose way to etcd stands still shows a world that is over: an object without
+/// children, that was deleted since, and one that was made anew under its name since.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_server_that_lives_in_the_past_is_not_believed() {
+    let plane = private("past").await;
+    let world = World::on(plane, "past", "baseline").await;
+    let etcd = Stall::to(plane.etcd()).await;
+    let second = Second::start(plane, &etcd).await;
+    let proxy = Proxy::start(plane).await;
+    let audit = Audit::from_now(&world);
+    let operator = world.start_operator_through(&proxy.url()).await;
+    world.create(MEMCACHED, memcached("it", 1)).await.unwrap();
+    world.until(MEMCACHED, "it", is_ready).await;
+    operator.kill().await;
+    world.create(MEMCACHED, memcached("late", 1)).await.unwrap();
+    second.shows(&world, "late").await;
+    // From here on the second server knows nothing new.
+    etcd.stand();
+    let mut operator = world.start_operator_through(&proxy.url()).await;
+    world.until(MEMCACHED, "late", is_ready).await;
+    for name in ["it", "late"] {
+        world.delete(MEMCACHED, name).await;
+        world.until_gone(MEMCACHED, name).await;
+    }
+    world.create(MEMCACHED, memcached("it", 2)).await.unwrap();
+    world.until(MEMCACHED, "it", is_ready).await;
+    let present = world.get(DEPLOYMENT, "it").await.unwrap();
+
+    proxy.switch_to(second.nobody.clone());
+    let switched = proxy.calls().len();
+    WATCHED.iter().for_each(|resource| proxy.cut(resource));
+    for resource in WATCHED {
+        proxy.until_since(switched, 1, |call| call.object == resource).await;
+    }
+    // A new process knows no version below which it must not go.
+    operator.kill().await;
+    let asked = proxy.calls().len();
+    operator = world.start_operator_through(&proxy.url()).await;
+    for resource in WATCHED {
+        proxy.until_since(asked, 2, |call| call.object == resource).await;
+    }
+    let calls = proxy.calls().split_off(switched);
+    assert!(!calls.iter().any(is_work), "it acts on what is over: {calls:#?}");
+    let unchanged = world.get(DEPLOYMENT, "it").await.unwrap();
+    assert_eq!(unchanged["metadata"]["uid"], present["metadata"]["uid"]);
+
+    etcd.go_on();
+    operator.logged("Ready to work").await;
+    world.patch(MEMCACHED, "it", json!({"spec": {"size": 3}})).await.unwrap();
+    world.until(MEMCACHED, "it", |m| is_ready(m) && m["status"]["size"] == 3).await;
+    operator.assert_alive();
+    let creates = |name| audit.writes(&world).iter().filter(|w| is_create(w, name)).count();
+    assert_eq!((creates("it"), creates("late")), (2, 1), "one for each that there was");
+}
+
+/// Whether it touches a child, or a finalizer. A status that is on its way is no harm.
+fn is_work(call: &Call) -> bool {
+    call.is_write() && !call.object.starts_with("events") && !call.object.ends_with("/status")
+}
+
+/// A second API server on the same etcd.
+struct Second {
+    /// Ends with this.
+    _server: Server,
+    nobody: kube::Client,
+    admin: kube::Client,
+}
+
+impl Second {
+    /// One that reaches `etcd` by this wire; returns when it serves.
+    async fn start(plane: &ControlPlane, etcd: &Stall) -> Second {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+        let port = free.expect("a free port").port();
+        let log = plane.audit_log().with_file_name("audit-second.log");
+        let changes = [
+            ("--secure-port", port.to_string()),
+            ("--etcd-servers", format!("https://{}", etcd.address)),
+            ("--audit-log-path", log.to_string_lossy().into_owned()),
+        ];
+        let mut server =
+            Server::of(plane, "kube-apiserver").like("kube-apiserver-second", &changes);
+        server.start();
+        let (nobody, admin) = (plane.nobody_at(port).await, plane.admin_at(port).await);
+        ready(&nobody).await;
+        Second { _server: server, nobody, admin }
+    }
+
+    /// Waits until it shows this Memcached out of its cache, which follows etcd a little later.
+    async fn shows(&self, world: &World, name: &str) {
+        let path = format!("{}?resourceVersion=0", MEMCACHED.path(&world.namespace));
+        let shown = async {
+            loop {
+                let request = http::Request::get(&path).body(Vec::new()).expect("a request");
+                let list: Value = self.admin.request(request).await.expect("a list");
+                let mut items = list["items"].as_array().into_iter().flatten();
+                if items.any(|item| item["metadata"]["name"] == name) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), shown).await.expect("it is shown");
+    }
+}

@@ -1,0 +1,131 @@
+//! The steps of a workload: what is done, and how it shows that it has come about.
+
+use serde_json::{Value, json};
+
+use super::workloads::{NAME, Workload};
+use crate::world::{Kind, NODE, World, has_condition};
+
+/// A step.
+#[derive(Clone)]
+pub(super) enum Step {
+    /// The custom resource is created.
+    Create(Value),
+    /// It is created while its child's name is taken.
+    CreateInVain(Value),
+    /// It is changed.
+    Change(Value),
+    /// It is changed and, at once, changed back.
+    Flap(Value, Value),
+    /// It is deleted.
+    Delete,
+    /// It is deleted and, as soon as it is gone, made anew under its name.
+    Recreate(Value),
+    /// Somebody changes this field of a child.
+    Edit { child: Kind, patch: Value, field: &'static str },
+    /// Somebody deletes a child.
+    Remove(Kind),
+    /// Somebody makes an object that has the name of a child to come.
+    Occupy(Kind, Value),
+    /// And deletes it.
+    Vacate(Kind),
+    /// A node gains or loses the label `NAMESPACE`; on `then` nodes the daemon is to run.
+    Label { node: &'static str, bears: bool, then: i64 },
+}
+
+/// What shows that a step has come about.
+pub(super) enum Awaited {
+    Is(Kind, Box<dyn Fn(&Value) -> bool + Send + Sync>),
+    Gone(Kind),
+}
+
+impl Awaited {
+    fn is(kind: Kind, wanted: impl Fn(&Value) -> bool + Send + Sync + 'static) -> Awaited {
+        Awaited::Is(kind, Box::new(wanted))
+    }
+
+    fn ready(kind: Kind) -> Awaited {
+        Awaited::is(kind, |object| has_condition(object, "Ready", "True"))
+    }
+
+    fn runs_on(kind: Kind, nodes: i64) -> Awaited {
+        Awaited::is(kind, move |daemon| {
+            daemon["status"]["installed"] == nodes
+                && daemon["status"]["desired"] == nodes
+                && has_condition(daemon, "Ready", "True")
+        })
+    }
+
+    pub(super) async fn come_about(&self, world: &World) {
+        match self {
+            Awaited::Is(kind, wanted) => drop(world.until(*kind, NAME, wanted).await),
+            Awaited::Gone(kind) => world.until_gone(*kind, NAME).await,
+        }
+    }
+}
+
+impl Step {
+    /// Does it, and says what to wait for.
+    pub(super) async fn act(&self, world: &World, workload: &Workload) -> Vec<Awaited> {
+        let kind = workload.kind;
+        let here = |value: &Value| in_namespace(world, value);
+        match self {
+            Step::Create(object) => {
+                world.create(kind, here(object)).await.expect("a new object");
+            }
+            Step::CreateInVain(object) => {
+                world.create(kind, here(object)).await.expect("a new object");
+                return vec![Awaited::is(kind, |object| has_condition(object, "Stalled", "True"))];
+            }
+            Step::Change(patch) => {
+                world.patch(kind, NAME, here(patch)).await.expect("a changed object");
+            }
+            Step::Flap(one, other) => {
+                world.patch(kind, NAME, here(one)).await.expect("a changed object");
+                world.patch(kind, NAME, here(other)).await.expect("a changed object");
+            }
+            Step::Delete => {
+                world.delete(kind, NAME).await;
+                let all = [&[kind], workload.children].concat();
+                return all.into_iter().map(Awaited::Gone).collect();
+            }
+            Step::Recreate(object) => {
+                world.delete(kind, NAME).await;
+                world.until_gone(kind, NAME).await;
+                world.create(kind, here(object)).await.expect("a new object");
+            }
+            Step::Edit { child, patch, field } => {
+                let was = world.get(*child, NAME).await.expect("a child");
+                let was = was.pointer(field).cloned();
+                world.patch(*child, NAME, patch.clone()).await.expect("a changed child");
+                let field = *field;
+                let restored = Awaited::is(*child, move |now| now.pointer(field) == was.as_ref());
+                return vec![restored, Awaited::ready(kind)];
+            }
+            Step::Remove(child) => {
+                let old =
+                    world.get(*child, NAME).await.expect("a child")["metadata"]["uid"].clone();
+                world.delete(*child, NAME).await;
+                let anew = Awaited::is(*child, move |now| now["metadata"]["uid"] != old);
+                return vec![anew, Awaited::ready(kind)];
+            }
+            Step::Occupy(child, object) => {
+                world.create(*child, object.clone()).await.expect("a foreign object");
+                return Vec::new();
+            }
+            Step::Vacate(child) => world.delete(*child, NAME).await,
+            Step::Label { node, bears, then } => {
+                let value = if *bears { json!("yes") } else { Value::Null };
+                let label = json!({"metadata": {"labels": {"NAMESPACE": value}}});
+                world.patch(NODE, node, here(&label)).await.expect("a changed node");
+                return vec![Awaited::runs_on(kind, *then)];
+            }
+        }
+        vec![Awaited::ready(kind)]
+    }
+}
+
+/// `value` with this world's namespace where it says `NAMESPACE`.
+fn in_namespace(world: &World, value: &Value) -> Value {
+    let text = value.to_string().replace("NAMESPACE", &world.namespace);
+    serde_json::from_str(&text).expect("it was JSON")
+}

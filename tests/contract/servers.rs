@@ -1,0 +1,128 @@
+//! Kubernetes' own servers killed, started again, and started beside the one there is.
+
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::control_plane::ControlPlane;
+
+/// How long a server may take to serve.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A process of a control plane: etcd, kube-apiserver.
+pub struct Server {
+    /// Where hack/controlplane.sh looks for the process, so that it ends this one too.
+    record: PathBuf,
+    log: PathBuf,
+    program: PathBuf,
+    arguments: Vec<std::ffi::OsString>,
+    pid: rustix::process::Pid,
+    beside: bool,
+    /// Once it was started from here.
+    child: Option<Child>,
+}
+
+impl Server {
+    /// The running process `name`.
+    pub fn of(plane: &ControlPlane, name: &str) -> Server {
+        let record = plane.dir().join(format!("run/{name}.pid"));
+        let text = fs::read_to_string(&record).expect("it runs");
+        let pid: i32 = text.split(' ').next().unwrap_or_default().parse().expect("a pid");
+        let line = fs::read(format!("/proc/{pid}/cmdline")).expect("it runs");
+        let line = line.split(|byte| *byte == 0).filter(|argument| !argument.is_empty());
+        let arguments = line.skip(1).map(|argument| OsStringExt::from_vec(argument.to_vec()));
+        Server {
+            log: plane.dir().join(format!("log/{name}.log")),
+            program: fs::read_link(format!("/proc/{pid}/exe")).expect("it runs"),
+            arguments: arguments.collect(),
+            pid: rustix::process::Pid::from_raw(pid).expect("a pid"),
+            record,
+            beside: false,
+            child: None,
+        }
+    }
+
+    /// SIGKILL. Returns when it is gone.
+    pub async fn kill(&mut self) {
+        rustix::process::kill_process(self.pid, rustix::process::Signal::KILL).expect("it runs");
+        match &mut self.child {
+            Some(child) => {
+                child.wait().expect("a child can be waited for");
+            }
+            // Not a child of this process: nothing tells when it is gone.
+            None => {
+                while rustix::process::test_kill_process(self.pid).is_ok() {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            }
+        }
+    }
+
+    /// Starts it again as it was.
+    pub fn start(&mut self) {
+        let log = fs::OpenOptions::new().append(true).create(true).open(&self.log).expect("a log");
+        let child = Command::new(&self.program)
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("it was started before");
+        let pid = child.id();
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+        let fields = stat.rsplit(") ").next().unwrap_or_default();
+        let started = fields.split(' ').nth(19).expect("when it was started");
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("an id");
+        fs::write(&self.record, format!("{pid} {started} {boot}")).expect("a file");
+        self.pid = rustix::process::Pid::from_raw(pid as i32).expect("a pid");
+        self.child = Some(child);
+    }
+
+    /// A server like it, under another name that hack/controlplane.sh knows, with other arguments `(before the =, after it)`. Not
+    /// started.
+    pub fn like(&self, name: &str, changes: &[(&str, String)]) -> Server {
+        let changed = |argument: &std::ffi::OsString| {
+            let text = argument.to_string_lossy();
+            let key = text.split('=').next().unwrap_or_default();
+            let change = changes.iter().find(|(changed, _)| *changed == key);
+            change.map_or_else(|| argument.clone(), |(key, to)| format!("{key}={to}").into())
+        };
+        Server {
+            record: self.record.with_file_name(format!("{name}.pid")),
+            log: self.log.with_file_name(format!("{name}.log")),
+            program: self.program.clone(),
+            arguments: self.arguments.iter().map(changed).collect(),
+            pid: self.pid,
+            beside: true,
+            child: None,
+        }
+    }
+}
+
+impl Drop for Server {
+    /// What was started beside the others ends here; those end with their control plane.
+    fn drop(&mut self) {
+        if let Some(child) = self.child.as_mut().filter(|_| self.beside) {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}
+
+/// Waits until the API server that `client` names serves.
+pub async fn ready(client: &kube::Client) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let request = http::Request::get("/readyz").body(Vec::new()).expect("a request");
+        if client.request_text(request).await.is_ok_and(|answer| answer == "ok") {
+            return;
+        }
+        assert!(Instant::now() < deadline, "the API server does not come back");
+        // A server that is not there sends no event.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
