@@ -303,6 +303,29 @@ fn an_object_we_deleted_is_not_seen_again() {
 }
 
 #[test]
+fn the_late_answer_to_a_write_does_not_bring_back_what_we_deleted_since() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![thing("a", 1, 5)]);
+    bed.told.clear();
+    bed.store.removed(&key("a"), uid(1));
+    bed.store.wrote(thing("a", 1, 6));
+    assert!(bed.held().is_empty());
+    bed.deleted(thing("a", 1, 7));
+    assert_eq!(bed.told(), ["-a1@7 own"]);
+}
+
+#[test]
+fn our_write_is_not_all_that_happened_if_a_change_before_it_could_not_be_read() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![thing("a", 1, 5)]);
+    bed.told.clear();
+    bed.store.wrote(thing("a", 1, 7));
+    bed.writer.displaced(&key("a"), uid(1), |_| panic!("it is the same object"));
+    bed.apply(thing("a", 1, 7));
+    assert_eq!(bed.told(), ["~a1@5>7"], "somebody else's change is in it, too");
+}
+
+#[test]
 fn what_we_made_and_somebody_deleted_in_a_gap_is_told() {
     let mut bed = Bed::new();
     bed.list(5, vec![]);
