@@ -12,8 +12,9 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use tower::service_fn;
 use workload_operator::client::{Client, Options, Page, Scope};
-use workload_operator::object::{Everything, Kind, Meta, Object, Resource, ResourceVersion, Uid};
+use workload_operator::object::{Everything, Kind, Meta, ResourceVersion, Uid};
 use workload_operator::reconcilers::Quantity;
+use workload_operator::view;
 
 /// Two texts, between which is the first newline, as versions, UIDs and quantities: comparing them
 /// is an order, or an equality, whatever they are.
@@ -40,22 +41,8 @@ struct Thing {
     metadata: Meta<Everything>,
 }
 
-impl Object for Thing {
-    type Keep = Everything;
-    fn meta(&self) -> &Meta<Everything> {
-        &self.metadata
-    }
-}
-
-impl Resource for Thing {
-    const KIND: Kind = Kind {
-        group: "test.example.com",
-        version: "v1",
-        kind: "Thing",
-        plural: "things",
-        namespaced: true,
-    };
-}
+view!(Thing { metadata: Meta<Everything> }:
+    Kind::namespaced("test.example.com", "v1", "Thing", "things"));
 
 /// Label selector, field selector and continue token, a line each: the API server reads what was
 /// asked for, whatever is in it, and nothing more.

@@ -12,7 +12,8 @@ use kube::client::Body;
 use serde::Deserialize;
 use tower::service_fn;
 use workload_operator::client::{Client, Error, Event, Options, Page, Scope, WatchFrom};
-use workload_operator::object::{Everything, Kind, Meta, Object, Resource};
+use workload_operator::object::{Everything, Kind, Meta};
+use workload_operator::view;
 
 use super::{rng, run};
 
@@ -33,22 +34,8 @@ struct Spec {
     many: Vec<Option<bool>>,
 }
 
-impl Object for Thing {
-    type Keep = Everything;
-    fn meta(&self) -> &Meta<Everything> {
-        &self.metadata
-    }
-}
-
-impl Resource for Thing {
-    const KIND: Kind = Kind {
-        group: "test.example.com",
-        version: "v1",
-        kind: "Thing",
-        plural: "things",
-        namespaced: true,
-    };
-}
+view!(Thing { metadata: Meta<Everything> }:
+    Kind::namespaced("test.example.com", "v1", "Thing", "things"));
 
 /// The body of a watch: the frame splitter and the decoding of events.
 pub fn watch(data: &[u8]) {

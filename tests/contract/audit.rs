@@ -35,9 +35,10 @@ pub struct Audit {
 }
 
 impl Entry {
-    fn parse(line: &str, operator: &str) -> Option<Entry> {
-        // The last line may be half written.
-        let entry: Value = serde_json::from_str(line).ok()?;
+    /// Of a line of the log; none if that is not whole. `operator` is the name of the account that
+    /// counts as the operator's.
+    pub fn parse(line: &[u8], operator: &str) -> Option<Entry> {
+        let entry: Value = serde_json::from_slice(line).ok()?;
         let about = |field: &str| entry["objectRef"][field].as_str().unwrap_or_default().to_owned();
         let at = |field: &str| entry[field].as_str()?.parse().ok();
         let user = entry["user"]["username"].as_str()?.to_owned();
@@ -97,10 +98,10 @@ impl Audit {
         let mut bytes = Vec::new();
         log.read_to_end(&mut bytes).expect("it can be read");
         let operator = format!("system:serviceaccount:{}:workload-operator", world.namespace);
-        // Cheaper than to parse what others did.
+        // Cheaper than to parse what others did. The last line may be half written.
         let log = String::from_utf8_lossy(&bytes);
         let lines = log.lines().filter(|line| line.contains(text));
-        let entries = lines.filter_map(|line| Entry::parse(line, &operator));
+        let entries = lines.filter_map(|line| Entry::parse(line.as_bytes(), &operator));
         let mut entries: Vec<Entry> = entries.filter(counts).collect();
         entries.sort_by_key(|entry| entry.received);
         entries

@@ -20,7 +20,7 @@ const NODE: Kind = Kind::cluster_scoped("", "v1", "Node", "nodes");
 
 const fn admission(kind: &'static str, plural: &'static str) -> Kind {
     let group = "admissionregistration.k8s.io";
-    Kind { group, version: "v1", kind, plural, namespaced: false }
+    Kind::cluster_scoped(group, "v1", kind, plural)
 }
 
 pub(super) async fn findings(client: &Client, args: &CheckArgs) -> Vec<Finding> {

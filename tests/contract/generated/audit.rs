@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
 use parking_lot::Mutex;
-use serde_json::Value;
 
+use crate::audit::Entry;
 use crate::world::{Kind, World};
 
 /// What the operator, and the program for Foos, wrote in one namespace so far, by object.
@@ -69,21 +69,16 @@ impl Log {
             if !line.windows(accounts.len()).any(|window| window == accounts.as_bytes()) {
                 continue;
             }
-            let entry: Value = serde_json::from_slice(line).expect("a line is JSON");
-            let writes = ["create", "update", "patch", "delete"].map(Value::from);
-            let about = &entry["objectRef"];
-            let user = entry["user"]["username"].as_str().unwrap_or_default();
-            if !user.starts_with(accounts) || !writes.contains(&entry["verb"]) {
+            let entry = Entry::parse(line, accounts).expect("a whole line is an entry");
+            if !entry.user.starts_with(accounts) || !entry.is_write() {
                 continue;
             }
-            let succeeded = entry["responseStatus"]["code"].as_i64() < Some(300);
-            let text = |field: &str| about[field].as_str().unwrap_or_default();
-            let resource = match text("subresource") {
-                "" => text("resource").to_owned(),
-                _ if !succeeded => continue,
-                sub => format!("{}/{sub}", text("resource")),
+            let resource = match entry.subresource.as_str() {
+                "" => entry.resource,
+                _ if entry.code >= 300 => continue,
+                sub => format!("{}/{sub}", entry.resource),
             };
-            *self.writes.entry((resource, text("name").to_owned())).or_default() += 1;
+            *self.writes.entry((resource, entry.name)).or_default() += 1;
         }
     }
 }
