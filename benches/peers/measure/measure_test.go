@@ -133,3 +133,20 @@ func TestOnlyWhatIsBetweenTheMarksIsReplaced(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+func TestAContenderTooQuickForTheClockIsStillDrawn(t *testing.T) {
+	for _, p := range plots() {
+		drawn := p.svg([]line{{"ours", []point{{500, least}, {5000, least}}}})
+		if !strings.Contains(drawn, "</svg>") || strings.Contains(drawn, "NaN") || strings.Contains(drawn, "Inf") {
+			t.Errorf("%s of one value:\n%s", p.title, drawn)
+		}
+	}
+	none := result{Scenario: "coldstart", Contender: "ours"}
+	everything := plot{logarithmic: true, pick: func(*result) bool { return true },
+		at: func(*result) float64 { return 500 }, value: func(*result) float64 { return 0 }}
+	for _, l := range everything.lines([]result{none}) {
+		if l.points[0].y <= 0 {
+			t.Errorf("0 has no place on a logarithmic axis: %v", l.points)
+		}
+	}
+}

@@ -59,6 +59,10 @@ func writePlots(all []result, folder string) ([]plot, error) {
 	return drawn, nil
 }
 
+// least is what is drawn for 0: processor time is accounted in ticks of a hundredth of a second,
+// so 0 means less than one, and a logarithmic axis has no 0.
+const least = 0.01
+
 type point struct{ x, y float64 }
 
 type line struct {
@@ -72,7 +76,7 @@ func (p *plot) lines(all []result) []line {
 		values := map[float64][]float64{}
 		for i := range all {
 			if r := &all[i]; r.Contender == name && p.pick(r) && !math.IsNaN(p.value(r)) {
-				values[p.at(r)] = append(values[p.at(r)], p.value(r))
+				values[p.at(r)] = append(values[p.at(r)], max(p.value(r), least))
 			}
 		}
 		var points []point
