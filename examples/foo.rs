@@ -185,7 +185,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         foos: foos.store(),
         deployments: deployments.store(),
     };
-    let controller = Controller::new("foo", reconciler, Options { workers, ..Options::default() });
+    let reach = Some(client.reach().clone());
+    let controller =
+        Controller::new("foo", reconciler, Options { workers, reach, ..Options::default() });
 
     let queue = controller.handle().queue().clone();
     foos.handle(enqueue::for_object(queue.clone()));

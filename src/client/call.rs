@@ -14,6 +14,7 @@ use tower::{BoxError, Service, ServiceExt};
 
 use super::options::Options;
 use super::query::Url;
+use super::reach::Reach;
 use super::transport::{self, Answer, Wire};
 use super::warnings::Warnings;
 use super::{Error, MAX_OBJECT, status};
@@ -85,6 +86,11 @@ impl Client {
         decode(&body)
     }
 
+    /// Tells when the API server answers again after it was away.
+    pub fn reach(&self) -> &Reach {
+        &self.options().reach
+    }
+
     pub(super) fn options(&self) -> &Options {
         &self.shared.options
     }
@@ -117,10 +123,11 @@ impl Client {
         told: &mut Told<'_>,
     ) -> Result<Response<Answer>, Error> {
         let by = told.began + self.options().deadline;
-        let answer = self
-            .by(by, self.shared.wire.clone().oneshot(request))
-            .await?
-            .map_err(Error::transport)?;
+        let reach = &self.options().reach;
+        let answer = self.by(by, self.shared.wire.clone().oneshot(request)).await;
+        let answer = answer.and_then(|answer| answer.map_err(Error::transport));
+        let answer = answer.inspect_err(|_| reach.failed())?;
+        reach.answered(answer.status().as_u16());
         self.shared.warnings.log(answer.headers());
         if answer.status().is_success() {
             return Ok(answer);

@@ -8,6 +8,7 @@
 //! - Nothing is retried here. Whoever calls knows what may be repeated, and has the backoff.
 //! - A dead connection (packets vanish, no FIN) is found within 45 s, by TCP keepalive or by data
 //!   that is not acknowledged.
+//! - When an API server that was away answers again, whoever waits for it is told ([`Reach`]).
 //! - Every write first asks [`Options::gate`], and carries [`Options::field_manager`].
 //! - A list is decoded item by item while it arrives: beside what `each` keeps, memory is bounded by
 //!   the largest item. A watch is decoded from the buffer it was read into. A body or an object
@@ -24,6 +25,7 @@
 mod error;
 mod status;
 mod options;
+mod reach;
 mod config;
 mod transport;
 mod query;
@@ -43,6 +45,7 @@ pub use call::Client;
 pub use config::config;
 pub use error::Error;
 pub use options::{Observer, Options, WriteGate};
+pub use reach::{Reach, Returns};
 pub use types::{Deletion, Event, Page, PageEnd, Preconditions, Scope, Undecodable, WatchFrom};
 pub use watch::Watch;
 

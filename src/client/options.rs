@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::reach::Reach;
 use crate::object::Kind;
 
 /// How a client behaves.
@@ -18,6 +19,8 @@ pub struct Options {
     pub gate: Arc<dyn WriteGate>,
     /// Told of every finished request. The default does nothing.
     pub observer: Arc<dyn Observer>,
+    /// Learns from every call whether the API server answers. Shared by clients of one server.
+    pub reach: Reach,
 }
 
 /// Says whether this process may write now; leader election implements it.
@@ -57,6 +60,7 @@ impl Default for Options {
             field_manager: "workload-operator".to_owned(),
             gate: Arc::new(Always),
             observer: Arc::new(Nobody),
+            reach: Reach::default(),
         }
     }
 }

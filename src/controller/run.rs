@@ -1,6 +1,6 @@
 //! A controller: its settings, its workers, its end.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,9 +14,10 @@ use tokio::time::timeout;
 use super::policy::Retries;
 use super::watchdog::{Post, Watchdog};
 use super::worker::Core;
-use super::{Observer, Reconciler};
+use super::{Class, Observer, Reconciler};
+use crate::client::{Reach, Returns};
 use crate::object::ObjectKey;
-use crate::workqueue::{Limits, WorkQueue};
+use crate::workqueue::{Band, Limits, WorkQueue};
 
 /// How long passes that shutdown has dropped get to come to an await point. One that blocks its
 /// thread never does, and is left behind.
@@ -36,6 +37,9 @@ pub struct Options {
     pub blocked: Duration,
     /// How failures are retried.
     pub retries: Retries,
+    /// Of the client with which the reconciler makes its calls: keys that failed while the API
+    /// server was away then run again when it is back, instead of after their backoff. Default none.
+    pub reach: Option<Reach>,
     /// Told what the controller does.
     pub observer: Arc<dyn Observer>,
     /// The overall limits of retries.
@@ -54,7 +58,7 @@ pub struct Controller<R> {
 #[derive(Clone)]
 pub struct Handle {
     queue: WorkQueue<ObjectKey>,
-    forbidden: Arc<Mutex<HashSet<ObjectKey>>>,
+    failed: Arc<Mutex<HashMap<ObjectKey, Class>>>,
 }
 
 /// How a controller ended.
@@ -79,6 +83,7 @@ impl Default for Options {
             drain: Duration::from_secs(25),
             blocked: Duration::from_secs(5),
             retries: Retries::default(),
+            reach: None,
             observer: Arc::new(()),
             limits: Limits::default(),
             queue_observer: Arc::new(()),
@@ -99,7 +104,7 @@ impl<R: Reconciler> Controller<R> {
             deadline: options.deadline,
             retries: options.retries,
             observer: options.observer.clone(),
-            forbidden: Arc::default(),
+            failed: Arc::default(),
             passes: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
         };
@@ -113,12 +118,13 @@ impl<R: Reconciler> Controller<R> {
 
     /// What others may do with it.
     pub fn handle(&self) -> Handle {
-        Handle { queue: self.core.queue.clone(), forbidden: self.core.forbidden.clone() }
+        Handle { queue: self.core.queue.clone(), failed: self.core.failed.clone() }
     }
 
     /// Works until `shutdown` is ready: then no pass begins, those under way have
     /// [`Options::drain`] to end, and the rest are dropped. Dropping the future drops all passes.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Summary {
+        let handle = self.handle();
         let (name, options) = (self.core.name, self.options);
         let core = Arc::new(self.core);
         let posts: Vec<Arc<Post>> = (0..options.workers.max(1)).map(|_| Arc::default()).collect();
@@ -129,10 +135,15 @@ impl<R: Reconciler> Controller<R> {
         for post in posts {
             workers.spawn(Arc::clone(&core).work(post));
         }
+        let mut returns = options.reach.as_ref().map(Reach::returns);
         let mut shutdown = pin!(shutdown);
         loop {
             let ended = tokio::select! {
                 () = &mut shutdown => break,
+                () = returned(&mut returns) => {
+                    handle.wake_transient();
+                    continue;
+                }
                 Some(ended) = workers.join_next() => ended,
             };
             // A pass cannot do this, whatever it does; an observer or an error's own methods can.
@@ -158,6 +169,14 @@ impl<R: Reconciler> Controller<R> {
     }
 }
 
+/// The API server's next return.
+async fn returned(returns: &mut Option<Returns>) {
+    match returns {
+        Some(returns) => returns.next().await,
+        None => std::future::pending().await,
+    }
+}
+
 async fn ended(workers: &mut JoinSet<()>) {
     while workers.join_next().await.is_some() {}
 }
@@ -173,9 +192,23 @@ impl Handle {
     /// Rights, a quota or a policy may have changed: every key whose last pass was forbidden runs
     /// again now. Its failures still count, so a needless call costs one pass per key.
     pub fn wake_forbidden(&self) {
-        let keys: Vec<ObjectKey> = self.forbidden.lock().iter().cloned().collect();
-        for key in keys {
-            self.queue.add_with(key, crate::workqueue::Band::Initial);
+        for key in self.failed(Class::Forbidden) {
+            self.queue.add_with(key, Band::Initial);
         }
+    }
+
+    /// The API server was away and answers again: every key whose last pass failed for something
+    /// that passes runs again now, and its next failure is the first.
+    fn wake_transient(&self) {
+        for key in self.failed(Class::Transient) {
+            self.queue.forget(&key);
+            self.queue.add_with(key, Band::Initial);
+        }
+    }
+
+    /// Keys whose last pass failed in this class.
+    fn failed(&self, class: Class) -> Vec<ObjectKey> {
+        let failed = self.failed.lock();
+        failed.iter().filter(|(_, of)| **of == class).map(|(key, _)| key.clone()).collect()
     }
 }

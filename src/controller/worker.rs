@@ -1,7 +1,7 @@
 //! One pass over one key.
 
 use std::any::Any;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ pub(super) struct Core<R> {
     pub(super) deadline: Duration,
     pub(super) retries: Retries,
     pub(super) observer: Arc<dyn Observer>,
-    /// Keys whose last pass was forbidden.
-    pub(super) forbidden: Arc<Mutex<HashSet<ObjectKey>>>,
+    /// Keys whose last pass failed for something that others may hear to be over.
+    pub(super) failed: Arc<Mutex<HashMap<ObjectKey, Class>>>,
     pub(super) passes: AtomicU64,
     pub(super) dropped: AtomicU64,
 }
@@ -143,7 +143,8 @@ impl<R: Reconciler> Core<R> {
         loudness: Option<Level>,
         error: &dyn fmt::Display,
     ) {
-        if class == Class::Forbidden && !self.forbidden.lock().contains(key) {
+        let before = self.failed.lock().get(key).copied();
+        if class == Class::Forbidden && before != Some(class) {
             // Its delays are longer, so they begin with the first refusal: an API server that has
             // just come back refuses for a moment what it will allow when it has read its roles.
             self.queue.forget(key);
@@ -156,11 +157,15 @@ impl<R: Reconciler> Core<R> {
                 None
             }
         };
-        if class == Class::Forbidden {
-            self.forbidden.lock().insert(key.clone());
-        } else {
-            self.forbidden.lock().remove(key);
-        }
+        match (class, retry_after) {
+            (Class::Forbidden, _) | (Class::Transient, None) => {
+                self.failed.lock().insert(key.clone(), class)
+            }
+            // Soon over, not over before the key changes, and not before the server says.
+            (Class::Conflict | Class::Terminal | Class::Transient, _) => {
+                self.failed.lock().remove(key)
+            }
+        };
         let loudness = loudness.unwrap_or_else(|| level(class, failures));
         let class = class.as_str();
         match loudness {
@@ -174,7 +179,7 @@ impl<R: Reconciler> Core<R> {
     fn settle(&self, key: &ObjectKey) {
         self.queue.forget(key);
         self.queue.cancel(key);
-        self.forbidden.lock().remove(key);
+        self.failed.lock().remove(key);
     }
 }
 

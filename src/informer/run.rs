@@ -12,7 +12,7 @@ use super::builder::Builder;
 use super::handlers::{Handlers, Subscription};
 use crate::client::Client;
 use crate::object::{Resource, Text};
-use crate::reflector::{Health, HealthHandle, Reflector, Sink};
+use crate::reflector::{Health, HealthHandle, Reflector, Rewound, Sink};
 use crate::shutdown::Shutdown;
 use crate::store::{self, Delta, Index, Origin, Store, Writer};
 
@@ -27,6 +27,14 @@ pub enum Error {
         resource: String,
         /// How.
         source: tokio::task::JoinError,
+    },
+    /// What it holds is of a history that is no more. The process should end and begin anew.
+    #[error("the informer of {resource} ended: {source}")]
+    Rewound {
+        /// `deployments.apps`.
+        resource: String,
+        /// How it was found out.
+        source: Rewound,
     },
     /// It can run once.
     #[error("the informer of {resource} has run already")]
@@ -206,7 +214,7 @@ impl<V: Resource> Informer<V> {
     ///
     /// # Errors
     /// When a task of it panicked ([`State::Dead`](crate::reflector::State::Dead)), after the
-    /// others were stopped; when it has run before.
+    /// others were stopped; when the API server's data went back in time; when it has run before.
     pub async fn run(&self, shutdown: Shutdown) -> Result<(), Error> {
         let resource = || V::KIND.resource();
         let reflectors = std::mem::take(&mut *self.0.reflectors.lock());
@@ -223,7 +231,11 @@ impl<V: Resource> Informer<V> {
             tokio::select! {
                 ended = tasks.join_next() => match ended {
                     None => return died,
-                    Some(Ok(())) => {}
+                    Some(Ok(Ok(()))) => {}
+                    Some(Ok(Err(source))) => {
+                        stop.request();
+                        died = Err(Error::Rewound { resource: resource(), source });
+                    }
                     Some(Err(source)) => {
                         stop.request();
                         died = Err(Error::Died { resource: resource(), source });

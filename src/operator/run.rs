@@ -42,8 +42,11 @@ async fn program(args: RunArgs) -> Result<Program, Error> {
         false => (None, None),
     };
     // The election has connections of its own: the lease must not wait behind anything.
-    let client = Client::new(config.clone(), options(&args, &metrics, leadership.as_ref()))?;
-    let ungated = Client::new(config, options(&args, &metrics, None))?;
+    let gated = options(&args, &metrics, leadership.as_ref());
+    // Whichever is answered first after an outage tells the other.
+    let ungated = Options { reach: gated.reach.clone(), ..options(&args, &metrics, None) };
+    let client = Client::new(config.clone(), gated)?;
+    let ungated = Client::new(config, ungated)?;
     let (recorder, sink) = events::new("workload-operator", &host, metrics.clone());
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),

@@ -154,6 +154,7 @@ impl Wiring {
         let options = Options {
             workers: self.args.workers.into(),
             drain: self.args.shutdown_grace,
+            reach: Some(self.client.reach().clone()),
             observer: self.metrics.clone(),
             queue_observer: Arc::new(self.metrics.queue_observer(name)),
             ..Options::default()

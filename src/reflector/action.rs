@@ -4,6 +4,7 @@ use tokio::time::Instant;
 
 use super::failure::Failure;
 use super::position::Position;
+use super::rewound::Rewound;
 use super::state::State;
 use crate::client::{Page, WatchFrom};
 use crate::object::ResourceVersion;
@@ -25,6 +26,8 @@ pub(super) enum Input {
     Ended,
     /// The list or watch failed.
     Failed(Failure),
+    /// The API server was away and answers again, to others.
+    Returned,
     /// The machine's deadline has passed.
     Deadline,
 }
@@ -48,6 +51,8 @@ pub(super) enum Action {
     State { state: State, since: Instant, why: Option<String> },
     /// A watch ended early without getting anywhere.
     ShortWatch,
+    /// What is held is of a history that is no more. The reflector's end.
+    End(Rewound),
 }
 
 /// Why a list begins.

@@ -15,11 +15,14 @@
 //!   past, lists anew. A watch that is silent for 150 s, when a bookmark comes once a minute, is
 //!   dead and replaced; one that is not accepted within 30 s too.
 //! - Failures wait 800 ms, doubling to 30 s with jitter, started over by a watch that delivers
-//!   something new or by two minutes of health. A version that has expired is no failure unless it
+//!   something new, by two minutes of health, or by an API server that was away and answers again
+//!   ([`Reach`](crate::client::Reach)): then the pause is cut short, too. A version that has expired is no failure unless it
 //!   does so again before a watch has delivered anything. `Retry-After` is a lower bound. `timeoutSeconds` is drawn from 120 to 230 s, so that replicas
 //!   do not move in lockstep.
 //! - An object that cannot be decoded is left as it last was and counted; its neighbours are
 //!   unharmed, and its next version or its deletion heals it.
+//! - A server whose data went back in time, and does not catch up, is found out ([`Rewound`]): by an
+//!   answer older than what is held to a list that asked for the newest, three times in a row.
 //! - How it is can be read at any time ([`HealthHandle`]), the end by a panic included; what a
 //!   person must mend is one line in the log when it begins and one when it is over.
 //!
@@ -30,6 +33,7 @@ mod position;
 mod backoff;
 mod failure;
 mod state;
+mod rewound;
 mod action;
 mod step;
 mod quarantine;
@@ -41,6 +45,7 @@ mod run;
 
 pub use action::Reason;
 pub use observer::{Observer, Unobserved};
+pub use rewound::Rewound;
 pub use run::Reflector;
 pub use sink::Sink;
 pub use state::{Health, HealthHandle, State};

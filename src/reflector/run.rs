@@ -12,6 +12,7 @@ use super::failure::Failure;
 use super::inlet::Inlet;
 use super::observer::Observer;
 use super::report::Report;
+use super::rewound::Rewound;
 use super::sink::Sink;
 use super::state::HealthHandle;
 use super::step::Machine;
@@ -40,6 +41,8 @@ enum Doing<V> {
     Listing(Pending<PageEnd>),
     Opening(Pending<Watch<V>>),
     Watching(Watch<V>),
+    /// It is over.
+    Over(Rewound),
 }
 
 /// What came of it.
@@ -83,14 +86,21 @@ impl<V: Resource, S: Sink<V>> Reflector<V, S> {
     }
 
     /// Lists and watches until the shutdown.
-    pub async fn run(mut self, shutdown: Shutdown) {
+    ///
+    /// # Errors
+    /// When the API server's data went back in time.
+    pub async fn run(mut self, shutdown: Shutdown) -> Result<(), Rewound> {
         let mut doing = Doing::Nothing;
         let requested = shutdown.requested();
         tokio::pin!(requested);
+        let mut returns = self.client.reach().returns();
         let timer = tokio::time::sleep(std::time::Duration::ZERO);
         tokio::pin!(timer);
         self.step(Input::Start, &mut doing);
         loop {
+            if let Doing::Over(rewound) = doing {
+                return Err(rewound);
+            }
             // The deadline moves with every event; the timer is moved only when it must ring
             // earlier, and asked again when it rings.
             let deadline = self.machine.deadline();
@@ -99,12 +109,13 @@ impl<V: Resource, S: Sink<V>> Reflector<V, S> {
             }
             tokio::select! {
                 biased;
-                () = &mut requested => return,
+                () = &mut requested => return Ok(()),
                 () = &mut timer, if deadline.is_some() => {
                     if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                         self.step(Input::Deadline, &mut doing);
                     }
                 }
+                () = returns.next() => self.step(Input::Returned, &mut doing),
                 came = doing.next() => self.came(came, &mut doing),
             }
             // A stream that always has something ready must not keep the thread.
@@ -181,6 +192,7 @@ impl<V: Resource, S: Sink<V>> Reflector<V, S> {
             }
             Action::State { state, since, why } => self.report.state(state, since, why),
             Action::ShortWatch => self.observer.short_watch(&V::KIND),
+            Action::End(rewound) => *doing = Doing::Over(rewound),
         }
     }
 
@@ -207,7 +219,7 @@ impl<V: Resource> Doing<V> {
     /// What comes of it. Cancel-safe, as its parts are.
     async fn next(&mut self) -> Came<V> {
         match self {
-            Doing::Nothing => std::future::pending().await,
+            Doing::Nothing | Doing::Over(_) => std::future::pending().await,
             Doing::Listing(page) => page.await.map_or_else(Came::Failed, Came::Page),
             Doing::Opening(watch) => watch.await.map_or_else(Came::Failed, Came::Open),
             Doing::Watching(watch) => match watch.next().await {

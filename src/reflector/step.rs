@@ -8,11 +8,12 @@ mod tests;
 
 use tokio::time::Instant;
 
-use self::limits::{IDLE, PAGE, STREAM_PER_OBJECT, STREAM_PROGRESS};
+use self::limits::{IDLE, PAGE, REWOUND, STREAM_PER_OBJECT, STREAM_PROGRESS};
 use super::action::{Action, Input, Reason};
 use super::backoff::Backoff;
 use super::failure::Failure;
 use super::position::Position;
+use super::rewound::Rewound;
 use super::state::State;
 use crate::client::Page;
 use crate::object::ResourceVersion;
@@ -29,8 +30,8 @@ enum Phase {
     /// The view is complete up to `held`, and what comes over the watch follows it. `opened` is
     /// none until the server has accepted; `progressed` once the watch got us anywhere.
     Watching { began: Instant, opened: bool, progressed: bool, heard_by: Instant },
-    /// After a failure: nothing until then, then what `next` says.
-    Waiting { until: Instant, next: Next },
+    /// After a failure: nothing until then, then what `next` says. `asked`: by the server.
+    Waiting { until: Instant, next: Next, asked: bool },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +59,8 @@ pub(super) struct Machine {
     streams_cut: u32,
     /// "Too large resource version" in a row.
     too_large: u32,
+    /// Answers older than `held` in a row to lists without a lower bound.
+    rewound: u32,
     /// Internal errors of the watch in a row, since `held` last moved.
     stuck: u32,
     /// A list has answered an expired version, and no watch has got us anywhere since.
@@ -70,7 +73,7 @@ pub(super) struct Machine {
 impl Machine {
     pub(super) fn new(metadata_only: bool, mut rng: fastrand::Rng, now: Instant) -> Machine {
         Machine {
-            phase: Phase::Waiting { until: now, next: Next::List(Reason::Start) },
+            phase: Phase::Waiting { until: now, next: Next::List(Reason::Start), asked: false },
             held: None,
             heard: now,
             state: State::Starting,
@@ -78,6 +81,7 @@ impl Machine {
             unbounded: false,
             streams_cut: 0,
             too_large: 0,
+            rewound: 0,
             stuck: 0,
             relisted: false,
             metadata_only,
@@ -124,6 +128,7 @@ impl Machine {
             }
             Input::Ended => self.ended(now),
             Input::Failed(failure) => self.failed(&failure, now),
+            Input::Returned => self.returned(now),
             Input::Deadline => self.deadline_passed(now),
         }
     }
@@ -194,6 +199,7 @@ impl Machine {
     }
 
     fn bookmark(&mut self, at: Option<Position>, end: bool, now: Instant) -> Vec<Action> {
+        let behind = self.behind(at.as_ref());
         match &mut self.phase {
             Phase::Streaming { .. } if end => match self.commit(at, now) {
                 Ok(actions) => {
@@ -210,6 +216,9 @@ impl Machine {
                 Err(refused) => refused,
             },
             Phase::Watching { heard_by, .. } => {
+                if let Some(behind) = behind {
+                    return self.in_the_past(&behind, now);
+                }
                 *heard_by = now + IDLE;
                 self.heard = now;
                 let moved = at.is_some_and(|at| self.advance(at));
@@ -219,6 +228,13 @@ impl Machine {
             // To a streaming list any other bookmark is no progress: it carries no object.
             Phase::Streaming { .. } | Phase::Paging { .. } | Phase::Waiting { .. } => Vec::new(),
         }
+    }
+
+    /// How a bookmark shows that the server has not come as far as we have.
+    fn behind(&self, at: Option<&Position>) -> Option<Failure> {
+        let (at, held) = (at?, self.held.as_ref()?);
+        let why = || format!("the API server is at version {at}, older than {held} which is held");
+        at.is_older_than(held).then(|| Failure::transient(why()))
     }
 
     /// Moves `held` on to `at`, never back; whether it moved.
@@ -249,24 +265,31 @@ impl Machine {
 
     /// The list is complete at `at`; `Err` are the actions after it had to be refused.
     fn commit(&mut self, at: Option<Position>, now: Instant) -> Result<Vec<Action>, Vec<Action>> {
-        let held = self.held.clone();
+        let (held, mut rewound) = (self.held.clone(), None);
         let why = match (at, held) {
             (None, _) => "the API server sent a list without a resourceVersion".to_owned(),
-            (Some(at), Some(held)) if at.is_older_than(&held) => format!(
-                "the API server answered with version {at}, older than {held} which is held; \
-                 if its data was restored from a backup, restart the operator"
-            ),
+            (Some(at), Some(held)) if at.is_older_than(&held) => {
+                self.rewound += u32::from(self.unbounded);
+                if self.rewound >= REWOUND {
+                    rewound = Some(Rewound { held: held.to_string(), at: at.to_string() });
+                }
+                format!(
+                    "the API server answered with version {at}, older than {held} which is held"
+                )
+            }
             (Some(at), _) => {
                 self.held = Some(at.clone());
                 self.heard = now;
                 self.unbounded = false;
                 self.too_large = 0;
+                self.rewound = 0;
                 self.stuck = 0;
                 self.streams_cut = 0;
                 return Ok(vec![Action::Commit(at)]);
             }
         };
         let wait = self.back_off(&Failure::transient(why), Next::List(self.retry()), now);
-        Err(std::iter::once(Action::Abandon).chain(wait).collect())
+        let end = rewound.map(Action::End);
+        Err(std::iter::once(Action::Abandon).chain(wait).chain(end).collect())
     }
 }

@@ -1,6 +1,8 @@
 //! What the operator promises when Kubernetes' own servers fail: the API server and etcd killed and
 //! started again, and an API server that lives in the past.
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -67,6 +69,90 @@ async fn when_the_api_server_or_etcd_is_killed_no_work_is_lost_and_the_operator_
             assert!(creates <= 1, "the Deployment of {name} was created {creates} times");
         }
     }
+}
+
+/// Versions go back and are given anew, to other changes. Kubernetes asks to restart all that knows
+/// of them; what nobody restarts must do it itself, or it never sees again what has such a version.
+#[tokio::test(flavor = "multi_thread")]
+async fn when_etcd_is_restored_from_a_backup_the_operator_ends_and_begins_anew() {
+    let plane = private("restored").await;
+    let world = World::on(plane, "restored", "baseline").await;
+    let mut operator = world.start_operator().await;
+    world.create(MEMCACHED, memcached("kept", 1)).await.unwrap();
+    world.until(MEMCACHED, "kept", is_ready).await;
+    let mut servers = Servers::of(plane);
+    let (data, backup) = (plane.dir().join("etcd"), plane.dir().join("backup"));
+    servers.with_all_down(plane, || copy(&data, &backup)).await;
+    kubernetes_works(&world, "after-backup").await;
+    world.patch(MEMCACHED, "kept", json!({"spec": {"size": 3}})).await.unwrap();
+    world.until(MEMCACHED, "kept", |m| is_ready(m) && m["status"]["size"] == 3).await;
+    world.create(MEMCACHED, memcached("lost", 1)).await.unwrap();
+    world.until(MEMCACHED, "lost", is_ready).await;
+    operator.assert_alive();
+
+    let restore = || fs::remove_dir_all(&data).and_then(|()| copy(&backup, &data));
+    servers.with_all_down(plane, restore).await;
+    // A bookmark tells it, and they come once a minute.
+    let ended = tokio::time::timeout(Duration::from_secs(400), operator.ended()).await;
+    let log = operator.lines().join("\n");
+    assert_eq!(ended, Ok(Some(1)), "{log}");
+    assert!(log.contains("data went back from version"), "{log}");
+
+    let _anew = world.start_operator().await;
+    kubernetes_works(&world, "after-restore").await;
+    world.create(MEMCACHED, memcached("new", 1)).await.unwrap();
+    world.until(MEMCACHED, "new", is_ready).await;
+    world.until(MEMCACHED, "kept", |m| is_ready(m) && m["status"]["size"] == 1).await;
+    assert_eq!(world.get(DEPLOYMENT, "lost").await, None);
+}
+
+/// All processes of a control plane.
+struct Servers {
+    etcd: Server,
+    api_server: Server,
+    /// They do not wait long for the API server.
+    clients: Vec<Server>,
+}
+
+impl Servers {
+    fn of(plane: &ControlPlane) -> Servers {
+        let clients = ["kube-controller-manager", "kube-scheduler", "kwok"];
+        Servers {
+            etcd: Server::of(plane, "etcd"),
+            api_server: Server::of(plane, "kube-apiserver"),
+            clients: clients.map(|name| Server::of(plane, name)).into(),
+        }
+    }
+
+    /// Kills all, does `work`, and starts them again.
+    async fn with_all_down(
+        &mut self,
+        plane: &ControlPlane,
+        work: impl FnOnce() -> std::io::Result<()>,
+    ) {
+        for server in self.clients.iter_mut().chain([&mut self.api_server, &mut self.etcd]) {
+            server.kill().await;
+        }
+        work().expect("files can be copied");
+        self.etcd.start();
+        self.api_server.start();
+        ready(&plane.admin().await).await;
+        self.clients.iter_mut().for_each(Server::start);
+    }
+}
+
+/// A folder and all that is in it.
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        match entry.file_type()?.is_dir() {
+            true => copy(&entry.path(), &to)?,
+            false => drop(fs::copy(entry.path(), to)?),
+        }
+    }
+    Ok(())
 }
 
 /// Waits until Kubernetes' own controllers have found back: they may take as long as the operator.

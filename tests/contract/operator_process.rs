@@ -99,6 +99,11 @@ impl OperatorProcess {
         rustix::process::kill_process(pid, signal).expect("a signal");
     }
 
+    /// Waits, however long it takes, until it ends by itself; its exit code.
+    pub async fn ended(&mut self) -> Option<i32> {
+        self.child.wait().await.expect("a child can be waited for").code()
+    }
+
     /// SIGKILL: no chance to clean up.
     pub async fn kill(mut self) {
         self.child.kill().await.expect("the operator can be killed");

@@ -2,7 +2,8 @@
 
 use tokio::time::sleep;
 
-use super::{Class, Does, MS, SECOND, start};
+use super::{Class, Does, MS, Options, SECOND, start, start_with};
+use crate::client::Reach;
 
 #[tokio::test(start_paused = true)]
 async fn a_transient_failure_is_retried_with_doubling_delays() {
@@ -74,6 +75,33 @@ async fn forbidden_keys_can_be_woken_when_rights_were_given() {
     running.handle.wake_forbidden();
     sleep(MS).await;
     assert_eq!(running.told.ended.lock().len(), 1, "a key that is well was woken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_api_server_is_back_what_failed_meanwhile_runs_at_once_and_fails_as_if_for_the_first_time()
+ {
+    let reach = Reach::default();
+    let options = Options { workers: 1, reach: Some(reach.clone()), ..Options::default() };
+    let script = [
+        ("away", Does::Fail(Class::Transient)),
+        ("asked", Does::Refuse(120 * SECOND)),
+        ("forbidden", Does::Fail(Class::Forbidden)),
+    ];
+    let running = start_with(options, &script);
+    for (name, _) in script {
+        running.add(name);
+        // Until its pauses have grown, and to the middle of one.
+        sleep(45 * SECOND).await;
+    }
+    reach.failed();
+    sleep(6 * SECOND).await;
+    let passes = |name| running.told.passes(name);
+    let before = script.map(|(name, _)| passes(name));
+    reach.answered(200);
+    sleep(MS).await;
+    assert_eq!(script.map(|(name, _)| passes(name)), [before[0] + 1, before[1], before[2]]);
+    sleep(200 * MS).await;
+    assert!(passes("away") > before[0] + 4, "5, 10, 20 … ms");
 }
 
 #[tokio::test(start_paused = true)]

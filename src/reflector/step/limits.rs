@@ -23,9 +23,15 @@ pub(super) const TIMEOUT: Range<u64> = 120..230;
 /// So many streaming lists in a row that break off in the middle, and pages are tried: something
 /// on the way may not let a response live long enough.
 pub(super) const STREAMS_CUT: u32 = 3;
+/// A server that has just come back is asked within this time, by each at a moment of its own.
+pub(super) const RETURNED: Duration = Duration::from_secs(1);
 /// A watch that ended earlier than this without getting anywhere counts as a failure.
 pub(super) const SHORT: Duration = Duration::from_secs(1);
 /// So many "too large resource version" in a row are borne before the bound is dropped.
 pub(super) const TOO_LARGE: u32 = 5;
+/// So many lists in a row that asked for the newest there is and were answered with something older
+/// than what is held, and there is nothing newer. One is enough in principle: such a list is as
+/// fresh as etcd (KEP-2340).
+pub(super) const REWOUND: u32 = 3;
 /// So many internal errors in a row at one version are borne before the kind is listed anew.
 pub(super) const STUCK: u32 = 5;

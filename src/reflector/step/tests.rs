@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::limits::{SHORT, STREAMS_CUT, STUCK, TIMEOUT, TOO_LARGE};
+use super::limits::{REWOUND, SHORT, STREAMS_CUT, STUCK, TIMEOUT, TOO_LARGE};
 use super::*;
 use crate::client::WatchFrom;
 use crate::reflector::failure::Class;
@@ -48,6 +48,11 @@ impl Run {
     fn wait(&self) -> Duration {
         assert!(matches!(self.actions.last(), Some(Action::Wait)), "{:?}", self.actions);
         self.machine.deadline().unwrap() - self.now
+    }
+
+    /// How long nothing is done from now on.
+    fn pause(&self) -> Duration {
+        self.machine.deadline().expect("it waits") - self.now
     }
 
     fn watch(&self) -> WatchFrom {
@@ -272,6 +277,39 @@ fn an_answer_older_than_what_is_held_is_refused() {
 }
 
 #[test]
+fn a_server_that_is_in_the_past_is_asked_for_the_newest_and_believed_once_it_has_caught_up() {
+    let run = Run::watching().then(bookmark("9"));
+    assert_eq!(run.machine.state, State::Stale, "it says nothing of what happens up to 10");
+    let run = run.at_deadline();
+    assert_eq!(run.watch().version, None);
+    let run = run.then(Input::Opened).then(end_of_list("11"));
+    assert!(run.has(&Action::Commit(at(11))));
+    assert_eq!(run.machine.state, State::Live);
+}
+
+#[test]
+fn a_server_whose_newest_is_older_than_what_is_held_has_lost_its_history_and_this_is_the_end() {
+    let mut run = Run::watching().then(bookmark("9"));
+    let end = Rewound { held: "10".to_owned(), at: "9".to_owned() };
+    for answer in 1..=REWOUND {
+        assert!(!run.has(&Action::End(end.clone())), "after {answer} answers");
+        run = run.at_deadline().then(Input::Opened).then(end_of_list("9"));
+    }
+    assert!(run.has(&Action::End(end)));
+    assert_eq!(run.machine.held(), ResourceVersion::new(10), "the view does not go back");
+}
+
+#[test]
+fn an_old_answer_to_a_list_with_a_bound_does_not_tell_that_the_history_is_lost() {
+    let mut run = Run::watching().then(failed(Class::Expired));
+    for _ in 0..2 * REWOUND {
+        run = run.then(Input::Opened).then(end_of_list("9")).at_deadline();
+        assert_eq!(run.watch().version.as_deref(), Some("10"));
+    }
+    assert!(!run.actions.iter().any(|action| matches!(action, Action::End(_))));
+}
+
+#[test]
 fn a_list_without_a_version_is_refused() {
     for version in ["", "0"] {
         let run = Run::paging().then(page_end(version, None));
@@ -305,6 +343,27 @@ fn forbidden_and_not_served_keep_the_view_and_list_again_when_they_heal() {
         let run = run.at_deadline().then(Input::Opened).then(end_of_list("11"));
         assert_eq!(run.machine.state, State::Live);
     }
+}
+
+#[test]
+fn when_the_server_is_back_a_pause_ends_within_a_second_and_pauses_start_over() {
+    let mut run = Run::watching();
+    for _ in 0..8 {
+        run = run.then(failed(Class::Transient)).at_deadline();
+    }
+    let run = run.then(failed(Class::Transient));
+    assert!(run.wait() >= Duration::from_secs(15));
+    let run = run.then(Input::Returned);
+    assert!(run.pause() <= Duration::from_secs(1));
+    let run = run.at_deadline().then(failed(Class::Transient));
+    assert!(run.wait() < Duration::from_secs(2));
+}
+
+#[test]
+fn a_pause_that_the_server_asked_for_is_kept_when_it_is_back() {
+    let asked = Failure { retry_after: Some(Duration::from_secs(60)), ..Failure::transient("429") };
+    let run = Run::watching().then(Input::Failed(asked)).then(Input::Returned);
+    assert!(run.pause() >= Duration::from_secs(60));
 }
 
 #[test]
@@ -359,7 +418,7 @@ fn no_sequence_of_inputs_panics_or_leaves_it_without_a_way_on() {
         let mut run = Run::new().then(Input::Start);
         for _ in 0..60 {
             let version = rng.u64(0..30);
-            run = match rng.u8(0..12) {
+            run = match rng.u8(0..13) {
                 0 => run.then(page_end(&version.to_string(), None)),
                 1 => run.then(page_end(&version.to_string(), Some("t"))),
                 2 | 3 => run.then(Input::Opened),
@@ -374,6 +433,7 @@ fn no_sequence_of_inputs_panics_or_leaves_it_without_a_way_on() {
                 10 => run.then(failed(
                     [Class::Forbidden, Class::NotServed, Class::Transient][rng.usize(..3)],
                 )),
+                11 => run.then(Input::Returned),
                 _ if run.machine.deadline().is_some() => run.at_deadline(),
                 _ => run,
             };

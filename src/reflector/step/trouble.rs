@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::limits::{IDLE, OPEN, SHORT, STREAMS_CUT, STUCK, TOO_LARGE};
+use super::limits::{IDLE, OPEN, RETURNED, SHORT, STREAMS_CUT, STUCK, TOO_LARGE};
 use super::{Machine, Next, Phase};
 use crate::reflector::action::{Action, Reason};
 use crate::reflector::failure::{Class, Failure};
@@ -93,6 +93,14 @@ impl Machine {
         self.unbounded
     }
 
+    /// A server may accept a watch from a version that it has not seen yet, and then keeps silent
+    /// about all that happens up to there. It is asked for the newest there is: if it lags, that is
+    /// what it catches up to; if it does not know better, the history has changed.
+    pub(super) fn in_the_past(&mut self, behind: &Failure, now: Instant) -> Vec<Action> {
+        self.unbounded = true;
+        self.back_off(behind, Next::List(Reason::Refused), now)
+    }
+
     pub(super) fn deadline_passed(&mut self, now: Instant) -> Vec<Action> {
         let unanswered = || Failure::transient(format!("no answer to a watch within {OPEN:?}"));
         match &self.phase {
@@ -111,6 +119,16 @@ impl Machine {
         }
     }
 
+    /// What it failed for is over: there is no reason to wait out the pause, unless the server
+    /// itself asked for it, and the next failure is a first one.
+    pub(super) fn returned(&mut self, now: Instant) -> Vec<Action> {
+        if let Phase::Waiting { until, asked: false, .. } = &mut self.phase {
+            *until = now + RETURNED.mul_f64(self.rng.f64()).min(*until - now);
+            self.backoff.start_over();
+        }
+        Vec::new()
+    }
+
     pub(super) fn stale_then_list(&mut self, failure: &Failure, now: Instant) -> Vec<Action> {
         self.relisted = true;
         let mut actions = self.enter(State::Stale, now, Some(failure.why.clone()));
@@ -120,7 +138,7 @@ impl Machine {
 
     pub(super) fn back_off(&mut self, failure: &Failure, next: Next, now: Instant) -> Vec<Action> {
         let until = self.backoff.after_failure(now, failure.retry_after);
-        self.phase = Phase::Waiting { until, next };
+        self.phase = Phase::Waiting { until, next, asked: failure.retry_after.is_some() };
         let state = match (failure.class, self.state) {
             (Class::Forbidden, _) => State::Forbidden,
             (Class::NotServed, _) => State::NotServed,
