@@ -58,6 +58,15 @@ async fn until_ready(world: &World) {
     }
 }
 
+/// The most memory that it ever used, in MiB (VmHWM).
+fn peak(operator: &OperatorProcess) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", operator.pid()));
+    let status = status.expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux has it");
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+    kib / 1024
+}
+
 /// A number from the environment.
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
@@ -111,6 +120,10 @@ async fn idle_it_writes_nothing_makes_no_event_and_logs_nothing() {
         done.first()
     );
     println!(
-        "{objects} objects, {watched:?}: 0 writes, 0 Events, 0 lines; {before} writes to get there"
+        "{objects} objects, {watched:?}: 0 writes, 0 Events, 0 lines; {before} writes to get there; \
+         at most {} MiB of memory",
+        peak(&operator)
     );
+    // What it must do with for ten thousand objects.
+    assert!(peak(&operator) < 64, "{} MiB of memory", peak(&operator));
 }

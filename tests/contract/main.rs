@@ -55,6 +55,9 @@ mod connection;
 mod servers;
 mod stall;
 mod api_server;
+mod etcd;
+mod shortages;
+mod storms;
 
 // What the other tests stand on.
 #[path = "../model/mod.rs"]

@@ -13,7 +13,6 @@ mod script;
 mod side;
 mod stream;
 mod trace;
-mod etcd;
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -25,6 +24,7 @@ use side::Side;
 use trace::{Entry, first_difference};
 
 use crate::control_plane::ControlPlane;
+use crate::etcd;
 use crate::model::Model;
 
 /// What both servers keep: the kind of tests/cache.

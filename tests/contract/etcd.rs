@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::control_plane::ControlPlane;
 
 /// Forgets every version but the newest, as the API server does every five minutes.
-pub(super) async fn compact(plane: &ControlPlane) {
+pub async fn compact(plane: &ControlPlane) {
     let etcd = client(plane).await;
     let key = base64("compact_rev_key");
     let now = call(&etcd, "/v3/kv/range", json!({ "key": key })).await;
@@ -15,6 +15,13 @@ pub(super) async fn compact(plane: &ControlPlane) {
     call(&etcd, "/v3/kv/compaction", json!({ "revision": now, "physical": true })).await;
     // Where API servers tell each other how far they have compacted.
     call(&etcd, "/v3/kv/put", json!({ "key": key, "value": base64(&now) })).await;
+}
+
+/// Raises or ends (`ACTIVATE`, `DEACTIVATE`) the alarm under which etcd takes no more writes, as it
+/// does by itself when its space is used up.
+pub async fn alarm(plane: &ControlPlane, action: &str) {
+    let alarm = json!({ "action": action, "memberID": "0", "alarm": "NOSPACE" });
+    call(&client(plane).await, "/v3/maintenance/alarm", alarm).await;
 }
 
 async fn call(etcd: &kube::Client, path: &str, body: Value) -> Value {

@@ -1,0 +1,139 @@
+//! What the operator promises while something runs short: the API server itself, etcd's space, its
+//! own file descriptors.
+
+use std::time::Duration;
+
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::audit::{Entry, operator_writes};
+use crate::control_plane::ControlPlane;
+use crate::etcd;
+use crate::leadership::lease_roles;
+use crate::operator_process::OperatorProcess;
+use crate::proxy::Proxy;
+use crate::servers::{Server, ready};
+use crate::world::{
+    DEPLOYMENT, MEMCACHED, MEMCACHED_IMAGE, ROLE, ROLE_BINDING, World, has_condition,
+};
+
+/// How long the API server is away, in seconds, unless OUTAGE_SECONDS says otherwise.
+const OUTAGE: u64 = 10;
+
+fn memcached(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"size": 1}})
+}
+
+/// An API server and etcd of the test's own.
+async fn alone(name: &'static str) -> &'static ControlPlane {
+    let plane = tokio::task::spawn_blocking(move || ControlPlane::api_server_alone(name));
+    Box::leak(Box::new(plane.await.expect("it starts")))
+}
+
+fn creates(world: &World, name: &str) -> usize {
+    let it = |w: &&Entry| w.resource == "deployments" && w.name == name && w.code == 201;
+    operator_writes(world).iter().filter(it).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_api_server_is_away_it_waits_and_afterwards_it_works_on() {
+    let plane = alone("outage").await;
+    let world = World::on(plane, "outage", "baseline").await;
+    let mut operator = start_leading(&world).await;
+    world.create(MEMCACHED, memcached("before")).await.unwrap();
+    world.until(DEPLOYMENT, "before", |_| true).await;
+    let mut server = Server::of(plane, "kube-apiserver");
+    server.kill().await;
+    let seconds = std::env::var("OUTAGE_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+    let outage = Duration::from_secs(seconds.unwrap_or(OUTAGE));
+    // The outage itself; nothing can be awaited in it.
+    tokio::time::sleep(outage).await;
+    operator.assert_alive();
+    server.start();
+    ready(&plane.admin().await).await;
+    let back = Instant::now();
+    world.create(MEMCACHED, memcached("after")).await.unwrap();
+    world.until(DEPLOYMENT, "after", |_| true).await;
+    println!("away for {outage:?}: at work again {:?} after its return", back.elapsed());
+    operator.assert_alive();
+    assert_eq!((creates(&world, "before"), creates(&world, "after")), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_etcd_is_full_it_tries_now_and_then_and_when_there_is_space_it_works_on() {
+    let plane = alone("full").await;
+    let world = World::on(plane, "full", "baseline").await;
+    let operator = world.start_operator().await;
+    world.create(MEMCACHED, memcached("before")).await.unwrap();
+    world.until(DEPLOYMENT, "before", |_| true).await;
+    operator.kill().await;
+    world.create(MEMCACHED, memcached("late")).await.unwrap();
+    etcd::alarm(plane, "ACTIVATE").await;
+    let mut operator = world.start_operator().await;
+    let refused = || {
+        let writes = operator_writes(&world);
+        writes.iter().filter(|w| w.name == "late" && !w.is_accepted()).count()
+    };
+    crate::audit::logged(|| (refused() >= 3).then_some(())).await;
+    operator.assert_alive();
+    etcd::alarm(plane, "DEACTIVATE").await;
+    world.until(DEPLOYMENT, "late", |_| true).await;
+    assert_eq!(creates(&world, "late"), 1);
+    // Doubling pauses: as many as there were seconds would be a loop without them.
+    assert!(refused() < 40, "{} tries", refused());
+}
+
+/// An operator that leads, as the one that is installed does.
+async fn start_leading(world: &World) -> OperatorProcess {
+    for role in lease_roles() {
+        let name = &role["metadata"]["name"];
+        let binding = json!({
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": "workload-operator", "namespace": world.namespace}],
+        });
+        world.create(ROLE_BINDING, binding).await.unwrap();
+        world.create(ROLE, role).await.unwrap();
+    }
+    let environment = [
+        ("MEMCACHED_IMAGE", MEMCACHED_IMAGE),
+        ("LEADER_ELECT", "true"),
+        ("LEADER_ELECT_NAMESPACE", &world.namespace),
+    ];
+    let operator = world.start_operator_with(&environment).await;
+    operator.logged("Ready to work").await;
+    operator
+}
+
+/// As many as it has, and two more: watches that break can hardly be replaced, and workers take
+/// turns.
+#[tokio::test(flavor = "multi_thread")]
+async fn with_hardly_a_file_descriptor_left_it_works_on_as_it_can() {
+    let world = World::new("descriptors", "restricted").await;
+    let proxy = Proxy::start(world.plane()).await;
+    let mut operator = world.start_operator_through(&proxy.url()).await;
+    operator.logged("Ready to work").await;
+    limit_descriptors(&operator, 2);
+    for resource in ["memcacheds", "deployments", "services", "pods"] {
+        proxy.cut(resource);
+    }
+    let names: Vec<String> = (0..20).map(|number| format!("it-{number}")).collect();
+    for name in &names {
+        world.create(MEMCACHED, memcached(name)).await.unwrap();
+    }
+    for name in &names {
+        world.until(MEMCACHED, name, |m| has_condition(m, "Ready", "True")).await;
+        assert_eq!(creates(&world, name), 1);
+    }
+    operator.assert_alive();
+}
+
+/// From now on the process may open so many files beside those that it has.
+fn limit_descriptors(operator: &OperatorProcess, more: u64) {
+    let open = std::fs::read_dir(format!("/proc/{}/fd", operator.pid())).expect("it runs");
+    let most = open.count() as u64 + more;
+    let limit = Rlimit { current: Some(most), maximum: Some(most) };
+    let pid = Pid::from_raw(operator.pid() as i32);
+    prlimit(pid, Resource::Nofile, limit).expect("a child can be limited");
+}
