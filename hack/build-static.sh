@@ -5,7 +5,7 @@
 #
 #   hack/build-static.sh FILE
 #
-# Environment: PROFILE (default release), CARGO_TARGET_DIR.
+# Environment: PROFILE (default release), FEATURES (cargo features, such as otel), CARGO_TARGET_DIR.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 file=${1:?usage: hack/build-static.sh FILE}
@@ -21,7 +21,8 @@ export CARGO_INCREMENTAL=0
 
 # Naming the target keeps crt-static away from proc macros and build scripts, which cannot be
 # static.
-cargo build --locked --profile "$profile" --bin workload-operator --target "$host"
+cargo build --locked --profile "$profile" --features "${FEATURES:-}" --bin workload-operator \
+  --target "$host"
 [[ $profile != dev ]] || profile=debug
 built=${CARGO_TARGET_DIR:-target}/$host/$profile/workload-operator
 # A binary that still asks for a loader would not start in an empty image.

@@ -24,6 +24,8 @@ pub mod controller;
 pub mod events;
 pub mod leader_election;
 pub mod metrics;
+#[cfg(feature = "otel")]
+pub mod traces;
 // This operator.
 pub mod api;
 pub mod reconcilers;

@@ -42,6 +42,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "shutdown",
         ],
     ),
+    // The same, for two of them; compiled on request.
+    ("traces", &["client", "controller", "object"]),
     ("api", &[]),
     ("reconcilers", &["api", "client", "store", "events", "controller", "object"]),
     (
@@ -59,6 +61,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "reflector",
             "shutdown",
             "store",
+            "traces",
             "workqueue",
         ],
     ),
@@ -127,10 +130,12 @@ fn lib_rs_lists_the_rooms_in_the_order_in_which_a_change_travels() {
 }
 
 #[test]
-fn only_the_client_room_and_the_health_server_speak_http() {
+fn only_the_client_room_the_health_server_and_the_export_of_spans_speak_http() {
     for file in sources(Path::new("src")) {
         let path = file.to_string_lossy().into_owned();
-        let may = ["src/client/", "src/metrics/"].iter().any(|room| path.starts_with(room));
+        let may = ["src/client/", "src/metrics/", "src/traces/"]
+            .iter()
+            .any(|room| path.starts_with(room));
         let text = code(&file);
         for library in ["hyper::", "hyper_util::", "kube::Client", "kube::Api", "http_body_util::"]
         {

@@ -1,4 +1,4 @@
-//! 1. The wire. No other room performs HTTP.
+//! 1. The wire. No other room asks the API server.
 //!
 //! Guarantees
 //! - Every call ends: an answer, body included, is there within [`Options::deadline`], or the call

@@ -36,7 +36,8 @@ pub trait Observer: Send + Sync + 'static {
 
     /// A pass ended (`active_workers` falls; `reconcile_total{result}`, `reconcile_time_seconds`,
     /// `reconcile_errors_total`, `terminal_reconcile_errors_total`, `reconcile_panics_total`,
-    /// `reconcile_timeouts_total`). Every `started` is followed by one of these.
+    /// `reconcile_timeouts_total`). Every `started` is followed by one of these. Called within the
+    /// pass's `tracing` span.
     fn finished(&self, controller: &'static str, outcome: Outcome, took: Duration) {
         let _ = (controller, outcome, took);
     }

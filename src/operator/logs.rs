@@ -2,17 +2,19 @@
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::format::FmtSpan;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, fmt, registry};
 
 use super::args::LogFormat;
+use super::spans::Lines;
 
-/// Sends log lines to stderr from now on. `level` is `info` or RUST_LOG's syntax; what it means
+/// Sends log lines to stderr from now on, and spans to where `spans` sends them. `level` is `info` or RUST_LOG's syntax; what it means
 /// wrongly is an error that quotes it.
 ///
 /// Text from outside (names, messages of the API server) is safe in both formats: JSON escapes
 /// it, and the text format prints fields with `Debug`, so no line can be injected.
-pub(super) fn init(level: &str, format: LogFormat) -> Result<(), String> {
+pub(super) fn init(level: &str, format: LogFormat, spans: Option<Lines>) -> Result<(), String> {
     let filter = EnvFilter::try_new(level)
         .map_err(|error| format!("--log-level '{level}' is not understood: {error}"))?;
     let terminal = std::io::stderr().is_terminal();
@@ -21,16 +23,18 @@ pub(super) fn init(level: &str, format: LogFormat) -> Result<(), String> {
         LogFormat::Text => false,
         LogFormat::Auto => !terminal,
     };
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_span_events(FmtSpan::NONE)
-        .with_ansi(terminal)
-        .with_target(false);
-    if json {
-        lines.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init()
-    } else {
-        lines.try_init()
-    }
-    .map_err(|error| format!("log lines are already sent somewhere: {error}"))
+    let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(terminal).with_target(false);
+    let lines = match json {
+        true => {
+            lines.json().flatten_event(true).with_current_span(true).with_span_list(false).boxed()
+        }
+        false => lines.boxed(),
+    };
+    // Each has a filter of its own: a quiet log is no reason for fewer spans.
+    let mut all: Vec<Lines> = vec![lines.with_filter(filter).boxed()];
+    all.extend(spans);
+    registry()
+        .with(all)
+        .try_init()
+        .map_err(|error| format!("log lines are already sent somewhere: {error}"))
 }

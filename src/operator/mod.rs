@@ -17,6 +17,7 @@ mod error;
 mod connection;
 mod args;
 mod logs;
+mod spans;
 mod crds;
 mod run;
 mod leading;
@@ -32,9 +33,10 @@ mod completions;
 pub use args::{BindAddress, Cli, Command, ControllerName, LogFormat, RunArgs};
 pub use connection::ConnectionArgs;
 pub use error::Error;
-pub use run::run;
 
 use std::process::ExitCode;
+
+use spans::Spans;
 
 /// Everything the binary does.
 pub fn main(cli: Cli) -> ExitCode {
@@ -64,7 +66,10 @@ fn asked(answer: impl Future<Output = Result<ExitCode, Error>>) -> Result<ExitCo
 }
 
 fn start(args: RunArgs) -> Result<(), Error> {
-    logs::init(&args.log_level, args.log_format).map_err(Error::Logs)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.map_err(Error::Runtime)?.block_on(run(args))
+    let runtime = runtime.map_err(Error::Runtime)?;
+    let spans = Spans::from_environment(runtime.handle());
+    logs::init(&args.log_level, args.log_format, spans.layer()).map_err(Error::Logs)?;
+    spans.tell();
+    runtime.block_on(run::run(args, spans))
 }

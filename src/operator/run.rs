@@ -6,8 +6,9 @@ use super::args::RunArgs;
 use super::error::Error;
 use super::lease_events::LeaseEvents;
 use super::servers;
+use super::spans::Spans;
 use super::wiring::Wiring;
-use crate::client::{Client, Options};
+use crate::client::{self, Client, Options};
 use crate::controller::Program;
 use crate::events;
 use crate::leader_election::{self, Boottime, ConfigError, Elector, Leadership};
@@ -26,25 +27,26 @@ const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/names
 ///
 /// # Errors
 /// When it cannot start, and when a task that everything leans on dies.
-pub async fn run(mut args: RunArgs) -> Result<(), Error> {
+pub(super) async fn run(mut args: RunArgs, spans: Spans) -> Result<(), Error> {
     // An empty name is how the Operator Lifecycle Manager says "all".
     args.namespaces.retain(|name| !name.is_empty());
     let shutdown = Shutdown::from_signals().map_err(Error::Signals)?;
-    Ok(program(args).await?.run(shutdown).await?)
+    Ok(program(args, spans).await?.run(shutdown).await?)
 }
 
 /// Everything that runs, in the order in which it ends.
-async fn program(args: RunArgs) -> Result<Program, Error> {
+async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     let config = args.connection.config().await?;
     let (host, metrics) = (host_name(), metrics(&config));
+    let told = spans.of_requests(&metrics);
     let (leadership, elector) = match args.leader_elect {
         true => Some(election(&args, &host, &metrics)?).unzip(),
         false => (None, None),
     };
     // The election has connections of its own: the lease must not wait behind anything.
-    let gated = options(&args, &metrics, leadership.as_ref());
+    let gated = options(&args, &told, leadership.as_ref());
     // Whichever is answered first after an outage tells the other.
-    let ungated = Options { reach: gated.reach.clone(), ..options(&args, &metrics, None) };
+    let ungated = Options { reach: gated.reach.clone(), ..options(&args, &told, None) };
     let client = Client::new(config.clone(), gated)?;
     let ungated = Client::new(config, ungated)?;
     let (recorder, sink) = events::new("workload-operator", &host, metrics.clone());
@@ -64,6 +66,11 @@ async fn program(args: RunArgs) -> Result<Program, Error> {
     for (name, server) in servers::bind(&args, &ungated, &metrics, &ready).await? {
         program = program.around(name, |stop| async move { server.run(stop.requested()).await });
     }
+    let ending = spans.clone();
+    program = program.around("the export of spans", |stop| async move {
+        stop.requested().await;
+        ending.end().await;
+    });
     if let (Some(leadership), Some(elector)) = (&leadership, &elector) {
         let recorder = recorder.for_controller("leader-election");
         let events = LeaseEvents::new(recorder, leadership.clone(), elector, ungated.clone());
@@ -71,7 +78,9 @@ async fn program(args: RunArgs) -> Result<Program, Error> {
             events.run(stop.requested()).await;
         });
     }
-    let wiring = Wiring { args, client: client.clone(), recorder, leadership, metrics, ready };
+    let passes = spans.of_passes(&metrics);
+    let wiring =
+        Wiring { args, client: client.clone(), recorder, leadership, metrics, passes, ready };
     // What the last passes had to say is still sent, and then the lease given up: nothing writes
     // any more.
     program = wiring.connect(program).beside("the sink of Events", |stop| async move {
@@ -92,9 +101,13 @@ fn metrics(config: &kube::Config) -> Arc<Metrics> {
 }
 
 /// With a leadership, every write asks it first.
-fn options(args: &RunArgs, metrics: &Arc<Metrics>, leadership: Option<&Leadership>) -> Options {
+fn options(
+    args: &RunArgs,
+    told: &Arc<dyn client::Observer>,
+    leadership: Option<&Leadership>,
+) -> Options {
     let mut options =
-        Options { deadline: args.api_deadline, observer: metrics.clone(), ..Options::default() };
+        Options { deadline: args.api_deadline, observer: told.clone(), ..Options::default() };
     if let Some(leadership) = leadership {
         options.gate = Arc::new(leadership.clone());
     }

@@ -8,7 +8,7 @@ use super::args::{ControllerName, RunArgs};
 use super::leading::WhileLeading;
 use super::servers;
 use crate::client::Client;
-use crate::controller::{Controller, Options, Program, Reconciler, enqueue};
+use crate::controller::{self, Controller, Options, Program, Reconciler, enqueue};
 use crate::events::Recorder;
 use crate::informer::{self, Informer};
 use crate::leader_election::{Leadership, Phase};
@@ -29,6 +29,8 @@ pub(super) struct Wiring {
     pub(super) recorder: Recorder,
     pub(super) leadership: Option<Leadership>,
     pub(super) metrics: Arc<Metrics>,
+    /// Told of passes.
+    pub(super) passes: Arc<dyn controller::Observer>,
     /// What readiness asks.
     pub(super) ready: Checks,
 }
@@ -155,7 +157,7 @@ impl Wiring {
             workers: self.args.workers.into(),
             drain: self.args.shutdown_grace,
             reach: Some(self.client.reach().clone()),
-            observer: self.metrics.clone(),
+            observer: self.passes.clone(),
             queue_observer: Arc::new(self.metrics.queue_observer(name)),
             ..Options::default()
         };

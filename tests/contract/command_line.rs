@@ -55,3 +55,16 @@ fn bash_completes_a_command_a_flag_and_a_kind() {
     let output = bash.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "check --wait memcached ");
 }
+
+#[cfg(not(feature = "otel"))]
+#[test]
+fn whoever_asks_a_build_without_spans_for_spans_is_told() {
+    let output = Command::new(env!("CARGO_BIN_EXE_workload-operator"))
+        .args(["--kubeconfig", "/there/is/none"])
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("OTEL_EXPORTER_OTLP_ENDPOINT is set"), "{said}");
+    assert!(said.contains("built without the feature otel"), "{said}");
+}

@@ -35,6 +35,8 @@ mod idle;
 mod health;
 mod monitoring;
 mod metrics_over_tls;
+#[cfg(feature = "otel")]
+mod traces;
 mod leadership;
 mod check;
 mod status;

@@ -1,0 +1,126 @@
+//! The way to a collector.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use kube::client::ConfigExt;
+use opentelemetry_http::{HttpClient, HttpError};
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tower::ServiceExt;
+use tower::util::BoxCloneSyncService;
+
+use super::Error;
+use super::settings::Settings;
+
+/// So much of an answer is read. A partial success carries a number and a sentence.
+const MAX_ANSWER: usize = 64 << 10;
+
+type Wire = BoxCloneSyncService<Request<Full<Bytes>>, Response<Incoming>, legacy::Error>;
+
+/// Sends what the exporter has encoded. The exporter calls from a thread of its own, outside of the
+/// runtime that hyper needs, so each request is a task there.
+pub(super) struct Collector {
+    wire: Wire,
+    runtime: Handle,
+    timeout: Duration,
+    /// The last request failed, and the log has said so.
+    failing: AtomicBool,
+}
+
+// === impl Collector ===
+
+impl Collector {
+    /// Nothing is connected yet.
+    pub(super) fn new(settings: &Settings, runtime: &Handle) -> Result<Collector, Error> {
+        let mut connector = HttpConnector::new();
+        connector.enforce_http(false);
+        connector.set_connect_timeout(Some(settings.timeout));
+        let client = legacy::Client::builder(TokioExecutor::new());
+        let wire = if settings.tls {
+            let connector = tls(settings)?
+                .rustls_https_connector_with_connector(connector)
+                .map_err(|error| Error::Tls(Box::new(error)))?;
+            BoxCloneSyncService::new(client.build(connector))
+        } else {
+            BoxCloneSyncService::new(client.build(connector))
+        };
+        let (runtime, failing) = (runtime.clone(), AtomicBool::new(false));
+        Ok(Collector { wire, runtime, timeout: settings.timeout, failing })
+    }
+
+    /// The log has one line when it begins to fail and one when it works again.
+    fn tell(&self, answer: &Result<Response<Bytes>, HttpError>) {
+        let why = match answer {
+            Ok(answer) if answer.status().is_success() => None,
+            Ok(answer) => Some(format!("it answers {}", answer.status())),
+            Err(error) => Some(chain(&**error)),
+        };
+        match (why, self.failing.load(Ordering::Relaxed)) {
+            (Some(why), false) => tracing::warn!(why, "Spans are not exported"),
+            (Some(why), true) => tracing::debug!(why, "Spans are still not exported"),
+            (None, true) => tracing::info!("Spans are exported again"),
+            (None, false) => {}
+        }
+        let fails = answer.as_ref().map_or(true, |answer| !answer.status().is_success());
+        self.failing.store(fails, Ordering::Relaxed);
+    }
+}
+
+#[async_trait::async_trait]
+impl HttpClient for Collector {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let (wire, limit) = (self.wire.clone(), self.timeout);
+        // A timer, too, can only be made there.
+        let sent = async move { timeout(limit, exchange(wire, request.map(Full::new))).await };
+        let answer = match self.runtime.spawn(sent).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(format!("no answer within {limit:?}").into()),
+            // The runtime has ended.
+            Err(error) => Err(error.into()),
+        };
+        self.tell(&answer);
+        answer
+    }
+}
+
+impl fmt::Debug for Collector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Collector").field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}
+
+/// What kube's connector needs to know: whom to trust.
+fn tls(settings: &Settings) -> Result<kube::Config, Error> {
+    let mut config = kube::Config::new(http::Uri::from_static("https://collector"));
+    if let Some(path) = &settings.certificate {
+        let unreadable = |source| Error::Certificate { path: path.clone(), source };
+        let found = CertificateDer::pem_file_iter(path).map_err(unreadable)?;
+        let found = found.map(|one| one.map(|certificate| certificate.to_vec()));
+        let all: Vec<Vec<u8>> = found.collect::<Result<_, _>>().map_err(unreadable)?;
+        config.root_cert = Some(all);
+    }
+    Ok(config)
+}
+
+async fn exchange(wire: Wire, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, HttpError> {
+    let (head, body) = wire.oneshot(request).await?.into_parts();
+    let body = Limited::new(body, MAX_ANSWER).collect().await?.to_bytes();
+    Ok(Response::from_parts(head, body))
+}
+
+/// An error and what it comes from: hyper's own say only that a connection failed.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}

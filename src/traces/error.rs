@@ -1,0 +1,37 @@
+//! Why there are no spans.
+
+use std::path::PathBuf;
+
+use opentelemetry_otlp::ExporterBuildError;
+use tokio_rustls::rustls::pki_types::pem;
+
+/// Why there are no spans. None of it keeps the operator from working.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Another protocol than the one that is spoken here.
+    #[error(
+        "{variable}={protocol}, and only http/protobuf is spoken here; name the collector's HTTP \
+         port (4318 by default) as the endpoint"
+    )]
+    Protocol {
+        /// Which environment variable asks for it.
+        variable: &'static str,
+        /// Which one it asks for.
+        protocol: String,
+    },
+    /// The certificates to trust cannot be read.
+    #[error("the certificates in {path} cannot be read: {source}")]
+    Certificate {
+        /// Where they should be.
+        path: PathBuf,
+        /// Why not.
+        source: pem::Error,
+    },
+    /// TLS cannot be set up.
+    #[error("TLS to the collector cannot be set up: {0}")]
+    Tls(#[source] Box<kube::Error>),
+    /// The other variables.
+    #[error(transparent)]
+    Exporter(#[from] ExporterBuildError),
+}

@@ -1,0 +1,112 @@
+//! Spans on their way out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use opentelemetry::trace::TracerProvider;
+use opentelemetry::{Key, KeyValue};
+use opentelemetry_otlp::{SpanExporter, WithHttpConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
+use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
+use tracing::Subscriber;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::FilterFn;
+use tracing_subscriber::registry::LookupSpan;
+
+use super::Error;
+use super::collector::Collector;
+use super::observe::{Passes, Requests};
+use super::settings::Settings;
+use crate::{client, controller};
+
+/// The spans' scope, and the service when nothing names another.
+const NAME: &str = env!("CARGO_PKG_NAME");
+/// What has not been sent so long after the end is lost. Less than a program's last steps get.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// Spans that are exported. Cheap to clone.
+#[derive(Clone)]
+pub struct Traces {
+    provider: SdkTracerProvider,
+    tracer: SdkTracer,
+}
+
+// === impl Traces ===
+
+impl Traces {
+    /// As the environment says; none if it names no endpoint. Requests to the collector are tasks of
+    /// `runtime`.
+    ///
+    /// # Errors
+    /// When the environment asks for what cannot be done. A collector that is not there is none.
+    pub fn from_environment(runtime: &Handle) -> Result<Option<Traces>, Error> {
+        let Some(settings) = Settings::read(|name| std::env::var(name).ok())? else {
+            return Ok(None);
+        };
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_http_client(Collector::new(&settings, runtime)?)
+            .build()?;
+        // In batches, by a thread of its own, out of a queue with a bound; sampled as
+        // OTEL_TRACES_SAMPLER says.
+        let provider = SdkTracerProvider::builder()
+            .with_resource(resource())
+            .with_batch_exporter(exporter)
+            .build();
+        let tracer = provider.tracer(NAME);
+        Ok(Some(Traces { provider, tracer }))
+    }
+
+    /// Makes spans of this crate's `tracing` spans: the passes. Their log lines are left out, for
+    /// they quote what people and servers wrote.
+    pub fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
+    where
+        S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
+    {
+        let ours = FilterFn::new(|metadata| {
+            metadata.is_span() && metadata.target().starts_with(env!("CARGO_CRATE_NAME"))
+        });
+        tracing_opentelemetry::layer()
+            .with_tracer(self.tracer.clone())
+            .with_location(false)
+            .with_threads(false)
+            .with_tracked_inactivity(false)
+            // Requests find their pass by its `tracing` span.
+            .with_context_activation(false)
+            .with_filter(ours.with_max_level_hint(LevelFilter::INFO))
+    }
+
+    /// An observer of a client that makes spans, and tells `next`.
+    pub fn of_requests(&self, next: Arc<dyn client::Observer>) -> Arc<dyn client::Observer> {
+        Arc::new(Requests { next, tracer: self.tracer.clone() })
+    }
+
+    /// An observer of a controller that completes the spans of its passes, and tells `next`.
+    pub fn of_passes(&self, next: Arc<dyn controller::Observer>) -> Arc<dyn controller::Observer> {
+        Arc::new(Passes { next })
+    }
+
+    /// Sends what is left, for two seconds at most. What comes later is lost.
+    pub async fn end(&self) {
+        let provider = self.provider.clone();
+        let ended = spawn_blocking(move || provider.shutdown_with_timeout(FLUSH)).await;
+        if !matches!(ended, Ok(Ok(()))) {
+            tracing::warn!("The last spans were not exported within {FLUSH:?}");
+        }
+    }
+}
+
+/// What OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say, and what they leave out.
+fn resource() -> Resource {
+    let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
+    let asked = Resource::builder().with_attribute(version);
+    let name = Resource::builder().build().get(&Key::from_static_str("service.name"));
+    // That is what the crate makes up when nothing names the service.
+    match name.is_none_or(|name| name.as_str().starts_with("unknown_service")) {
+        true => asked.with_service_name(NAME).build(),
+        false => asked.build(),
+    }
+}
