@@ -254,6 +254,26 @@ mod tests {
     }
 
     #[test]
+    fn every_flag_of_every_command_is_an_environment_variable_too() {
+        use clap::CommandFactory;
+        let mut cli = Cli::command();
+        cli.build();
+        let mut seen = 0;
+        for command in std::iter::once(&cli).chain(cli.get_subcommands()) {
+            let flags = command.get_arguments().filter(|argument| !argument.is_positional());
+            for flag in flags.filter(|flag| !["help", "version"].contains(&flag.get_id().as_str()))
+            {
+                // KUBECONFIG is its variable, and means a list of files, which the client reads.
+                let elsewhere = flag.get_id() == "kubeconfig";
+                let said = format!("{} {flag}", command.get_name());
+                assert_eq!(flag.get_env().is_some(), !elsewhere, "{said}");
+                seen += 1;
+            }
+        }
+        assert!(seen > 40, "{seen} flags");
+    }
+
+    #[test]
     fn the_definition_of_the_command_line_is_consistent() {
         use clap::CommandFactory;
         Cli::command().debug_assert();

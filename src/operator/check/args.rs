@@ -31,7 +31,7 @@ pub struct CheckArgs {
     pub wait: Option<Duration>,
 
     /// table; wide, with the reason of each check; json, for machines.
-    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    #[arg(short, long, env = "CHECK_OUTPUT", value_name = "FORMAT", default_value = "table")]
     pub output: Output,
 }
 

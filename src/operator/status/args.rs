@@ -23,7 +23,7 @@ pub struct StatusArgs {
     pub namespace: String,
 
     /// text; json, for machines.
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    #[arg(short, long, env = "STATUS_OUTPUT", value_name = "FORMAT", default_value = "text")]
     pub output: Output,
 
     /// Which API server, as whom.
