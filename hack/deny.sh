@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# cargo-deny on all dependencies, those of optional features and of tests included: licences,
+# duplicates, banned crates and sources as deny.toml has them, and known vulnerabilities where their
+# database can be reached.
+#
+#   hack/deny.sh             check; cargo-deny is built if it is missing (minutes, once per user)
+#   hack/deny.sh if-there    check if cargo-deny is there, and say so if it is not
+#
+# It is looked for on PATH, then in the cache folder.
+#
+# Environment: XDG_CACHE_HOME.
+# Exit status: 0 in order, 2 wrong usage, any other: something is not in order, or cannot be built.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=hack/lib/say.sh
+source hack/lib/say.sh
+readonly VERSION=0.20.2
+readonly DATABASE=https://github.com/RustSec/advisory-db
+readonly CACHED=${XDG_CACHE_HOME:-$HOME/.cache}/workload-operator/cargo-deny/$VERSION
+
+case ${1:-} in '' | if-there) ;; *) die 2 "unknown argument '$1'" ;; esac
+
+if deny=$(type -P cargo-deny) || deny=$(type -P "$CACHED/bin/cargo-deny"); then
+  :
+elif [[ ${1:-} == if-there ]]; then
+  say 'NOT CHECKED: licences, duplicates, sources and advisories: hack/deny.sh builds cargo-deny'
+  exit 0
+else
+  say "building cargo-deny $VERSION (once; some minutes) ..."
+  cargo install --quiet --locked --version "$VERSION" --root "$CACHED" cargo-deny
+  deny=$CACHED/bin/cargo-deny
+fi
+
+"$deny" --locked check --hide-inclusion-graph bans licenses sources
+if timeout 20 git ls-remote --quiet "$DATABASE" HEAD >/dev/null 2>&1; then
+  "$deny" --locked check --hide-inclusion-graph advisories
+else
+  say "NOT CHECKED: advisories: $DATABASE cannot be reached"
+fi
