@@ -60,14 +60,14 @@ fn the_chart_has_copies_of_the_manifests() {
         names.insert(name);
     }
     assert_eq!(names_in(&format!("{folder}/crds")), names);
-    for file in [
-        "rbac/operator.yaml",
-        "rbac/people.yaml",
-        "policy/generic-daemon.yaml",
-        "components/monitoring/prometheus-rule.yaml",
-        "components/monitoring/dashboard.json",
+    for (file, name) in [
+        ("rbac/operator.yaml", "operator.yaml"),
+        ("rbac/people.yaml", "people.yaml"),
+        ("policy/generic-daemon.yaml", "generic-daemon.yaml"),
+        ("components/monitoring/prometheus-rule.yaml", "prometheus-rule.yaml"),
+        ("components/monitoring/dashboard.json", "dashboard.json"),
+        ("components/metrics-over-tls/rbac.yaml", "metrics-over-tls.yaml"),
     ] {
-        let (_, name) = file.rsplit_once('/').unwrap();
         is_or_becomes(&format!("{folder}/{name}"), &read(&format!("artifacts/{file}")));
     }
 }

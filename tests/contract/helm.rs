@@ -132,6 +132,10 @@ async fn the_chart_renders_what_each_overlay_is() {
             "metrics.serviceMonitor.enabled=true,metrics.monitoring.enabled=true",
         ),
         ("artifacts/overlays/namespaced", "namespaced=true"),
+        (
+            "artifacts/overlays/metrics-over-tls",
+            "metrics.tls.enabled=true,metrics.serviceMonitor.enabled=true,metrics.monitoring.enabled=true",
+        ),
     ] {
         let mut built = comparable(objects(&plane.kubectl(&["kustomize", overlay])));
         // Helm makes the namespace itself, with --create-namespace.
@@ -148,7 +152,9 @@ async fn the_chart_renders_what_each_overlay_is() {
 #[test]
 fn helm_finds_nothing_to_complain_about_in_the_chart() {
     let Some(helm) = Helm::find("helm lint") else { return };
-    for values in ["replicas=1", "namespaced=true", "metrics.enabled=false"] {
+    for values in
+        ["replicas=1", "namespaced=true", "metrics.enabled=false", "metrics.tls.enabled=true"]
+    {
         helm.run(&["lint", "--strict", CHART, "--set", values]).unwrap();
     }
 }
@@ -161,6 +167,7 @@ fn values_that_the_chart_does_not_know_or_cannot_take_are_refused() {
         ("replicas=-1", "replicas"),
         ("image.digest=latest", "digest"),
         ("metrics.port=8081", "port"),
+        ("metrics.tls.secret=No Name", "secret"),
         ("metrics.serviceMonitor.interval=often", "interval"),
         ("watchNamespaces={shop}", "namespaced"),
         ("serviceAccount.create=false", "serviceAccount"),
@@ -188,6 +195,7 @@ fn what_is_switched_off_is_not_rendered_and_nothing_refers_to_it() {
         "genericDaemonPolicy.enabled=false",
         "metrics.enabled=false",
         "metrics.serviceMonitor.enabled=true",
+        "metrics.tls.enabled=true",
         "podDisruptionBudget.enabled=false",
         "networkPolicy.enabled=false",
     ]);
@@ -217,8 +225,8 @@ fn two_releases_share_no_object_and_no_selector() {
     let Some(helm) = Helm::find("that two releases of the chart share nothing") else { return };
     let render = |release: &str| {
         let fixed = ["template", release, CHART, "--namespace", SYSTEM];
-        let mut all =
-            objects(&helm.run(&[&fixed[..], &["--set", "crds.enabled=false"]].concat()).unwrap());
+        let values = ["--set", "crds.enabled=false,metrics.tls.enabled=true"];
+        let mut all = objects(&helm.run(&[&fixed[..], &values].concat()).unwrap());
         all.retain(|object| !object.is_null());
         all
     };

@@ -24,6 +24,15 @@
 {{- end }}
 {{- end }}
 
+{{/* Not empty if metrics are served over TLS. */}}
+{{- define "workload-operator.metricsOverTls" -}}
+{{- if and .Values.metrics.enabled .Values.metrics.tls.enabled }}yes{{ end }}
+{{- end }}
+
+{{- define "workload-operator.metricsSecret" -}}
+{{- default (printf "%s-metrics-tls" (include "workload-operator.fullname" .)) .Values.metrics.tls.secret }}
+{{- end }}
+
 {{/* Never changes during a release's life: selectors are immutable. */}}
 {{- define "workload-operator.selector" -}}
 app.kubernetes.io/name: {{ include "workload-operator.name" . }}
