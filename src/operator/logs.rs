@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt, registry};
@@ -23,18 +24,80 @@ pub(super) fn init(level: &str, format: LogFormat, spans: Option<Lines>) -> Resu
         LogFormat::Text => false,
         LogFormat::Auto => !terminal,
     };
-    let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(terminal).with_target(false);
-    let lines = match json {
-        true => {
-            lines.json().flatten_event(true).with_current_span(true).with_span_list(false).boxed()
-        }
-        false => lines.boxed(),
-    };
     // Each has a filter of its own: a quiet log is no reason for fewer spans.
-    let mut all: Vec<Lines> = vec![lines.with_filter(filter).boxed()];
+    let mut all = vec![lines(filter, json, terminal, std::io::stderr)];
     all.extend(spans);
     registry()
         .with(all)
         .try_init()
         .map_err(|error| format!("log lines are already sent somewhere: {error}"))
+}
+
+fn lines<W>(filter: EnvFilter, json: bool, colours: bool, writer: W) -> Lines
+where
+    W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
+{
+    let lines = fmt::layer().with_writer(writer).with_ansi(colours).with_target(false);
+    if json {
+        let lines = lines.json().flatten_event(true);
+        lines.with_current_span(true).with_span_list(false).with_filter(filter).boxed()
+    } else {
+        lines.with_filter(filter).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is written at level info of a pass that fails, with a field from outside.
+    fn logged(json: bool) -> String {
+        let written = Written::default();
+        let writer = written.clone();
+        let all = vec![lines(EnvFilter::new("info"), json, false, move || writer.clone())];
+        tracing::subscriber::with_default(registry().with(all), || {
+            let pass = tracing::info_span!("reconcile", controller = "app", name = "shop");
+            pass.in_scope(|| {
+                tracing::debug!("not asked for");
+                tracing::warn!(error = "one\nINFO two", "pass failed");
+            });
+        });
+        let bytes = written.0.lock().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_line_of_json_names_the_pass() {
+        let text = logged(true);
+        let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&line["level"], &line["message"]), (&"WARN".into(), &"pass failed".into()));
+        assert_eq!(line["span"]["controller"], "app", "{text}");
+        assert_eq!(text.matches('\n').count(), 1, "{text}");
+    }
+
+    #[test]
+    fn a_line_of_text_names_the_pass_and_what_comes_from_outside_begins_no_line() {
+        let text = logged(false);
+        assert!(text.contains(r#"reconcile{controller="app" name="shop"}: pass failed"#), "{text}");
+        assert_eq!(text.matches('\n').count(), 1, "{text}");
+    }
 }
