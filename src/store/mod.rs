@@ -29,6 +29,10 @@
 //! state (7), and then 7 as [`Origin::Own`]. After a relist it cannot be told what happened between
 //! two versions, so whatever differs from what was told last is [`Origin::Server`].
 //!
+//! An answer to a create may come after a list that does not have the object any more: somebody has
+//! deleted it, and no news will ever show it. Whoever made it believes that it is there, so the next
+//! news of any kind, a bookmark at the latest, tell its coming and its going, as [`Origin::Server`].
+//!
 //! An answer to a write that changed nothing carries the version of somebody's earlier write. If
 //! that has not come over the watch yet, it is taken for ours. A writer that cannot exclude it and
 //! must not miss it uses [`Store::read`].

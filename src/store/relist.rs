@@ -261,6 +261,7 @@ impl<V: Object> Writer<V> {
             state.touched = None;
             if version.is_known() {
                 state.seen = version;
+                state.listed = version;
             }
             let state = &mut *state;
             if state.base.table().is_empty() && state.memory.is_empty() {

@@ -13,6 +13,9 @@ use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 /// Own writes are remembered for so many keys; others wait for the watch. Normally a write is
 /// forgotten within milliseconds: this is for a watch that is down for long.
 const REMEMBERED: usize = 1 << 16;
+/// So many objects that went before we heard that we made them wait to be told; for others whoever
+/// made them has to look again by himself. The next news tells them all.
+const LOST: usize = 64;
 
 /// All that readers see, and what is needed to keep it right.
 ///
@@ -31,6 +34,11 @@ pub(super) struct State<V> {
     /// How far the API server's news have been taken in: all up to this version. What is not newer
     /// is a repetition.
     pub(super) seen: ResourceVersion,
+    /// The newest list that was taken over: what came and went before it was told to nobody.
+    pub(super) listed: ResourceVersion,
+    /// Objects that we made and somebody deleted before a list and before the answer to us: they
+    /// were never shown, and who made them believes that they are there.
+    lost: Vec<Arc<V>>,
     /// The keys written since a relist began to look at `memory`, while it does.
     pub(super) touched: Option<Vec<ObjectKey>>,
 }
@@ -47,6 +55,8 @@ impl<V: Object> State<V> {
             gone: Table::new(hashing.clone()),
             memory: HashMap::new(),
             seen: ResourceVersion::UNKNOWN,
+            listed: ResourceVersion::UNKNOWN,
+            lost: Vec::new(),
             touched: None,
         }
     }
@@ -177,6 +187,11 @@ impl<V: Object> State<V> {
         }
         // Up to `seen` the API server has told us everything: the object is gone again.
         if !version.is_known() || self.has_passed(version) {
+            let untold =
+                matches!(version.order(self.listed), Some(Ordering::Less | Ordering::Equal));
+            if ours && untold && held.is_none() && self.lost.len() < LOST {
+                self.lost.push(object.clone());
+            }
             return object;
         }
         let Some(memory) = self.remember(hash, key) else { return object };
@@ -186,6 +201,23 @@ impl<V: Object> State<V> {
         memory.wrote(version, ours);
         self.put(hash, object.clone());
         object
+    }
+
+    /// Tells what was lost: that it was there, and that it is gone.
+    pub(super) fn tell_lost(&mut self, hashing: &Hashing, out: &mut Vec<Delta<V>>) {
+        for object in std::mem::take(&mut self.lost) {
+            let (hash, key) = (hashing.hash(object.key()), object.key());
+            let told = match self.memory.get(key) {
+                Some(memory) => memory.told().is_some(),
+                None => self.base.find(hash, key).is_some(),
+            };
+            // Another one has taken its place, or will be told to have gone.
+            if told || self.visible(hash, key).is_some() {
+                continue;
+            }
+            step(None, Some(object.clone()), Origin::Server, out);
+            step(Some(object), None, Origin::Server, out);
+        }
     }
 
     /// The API server has deleted `uid` for us, for good.

@@ -336,6 +336,32 @@ fn what_we_made_and_somebody_deleted_in_a_gap_is_told() {
 }
 
 #[test]
+fn what_we_made_and_somebody_deleted_before_a_list_and_our_answer_is_told_with_the_next_news() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![]);
+    // The create was 6, the delete 7, and the answer to the create is still under way.
+    bed.list(9, vec![]);
+    bed.store.wrote(thing("a", 1, 6));
+    assert!(bed.held().is_empty(), "it is not brought back");
+    bed.bookmark(9);
+    assert_eq!(bed.told, ["+a1@6", "-a1@6"]);
+    bed.told.clear();
+    bed.bookmark(10);
+    assert!(bed.told().is_empty());
+}
+
+#[test]
+fn what_we_made_again_is_not_told_as_lost() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![]);
+    bed.list(9, vec![]);
+    bed.store.wrote(thing("a", 1, 6));
+    bed.store.wrote(thing("a", 2, 10));
+    bed.apply(thing("a", 2, 10));
+    assert_eq!(bed.told(), ["+a2@10 own"]);
+}
+
+#[test]
 fn an_answer_that_the_watch_has_overtaken_changes_nothing() {
     let mut bed = Bed::new();
     bed.list(5, vec![]);
@@ -345,6 +371,9 @@ fn an_answer_that_the_watch_has_overtaken_changes_nothing() {
     assert!(bed.held().is_empty());
     bed.store.removed(&key("a"), uid(1));
     assert_eq!(bed.store.unconfirmed(), 0);
+    bed.told.clear();
+    bed.bookmark(8);
+    assert!(bed.told().is_empty(), "handlers have heard of it already");
 }
 
 #[test]

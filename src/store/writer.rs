@@ -92,6 +92,8 @@ impl<V: Object> Writer<V> {
             };
             self.change(overdue, &mut tell);
         }
+        // Also when nothing is remembered: what was lost waits for any news.
+        self.change(|_, _| {}, tell);
     }
 
     /// Changes the state under the lock, then tells what came of it.
@@ -101,7 +103,12 @@ impl<V: Object> Writer<V> {
         tell: impl FnMut(Delta<V>),
     ) {
         self.out.clear();
-        change(&mut self.store.shared().state.write(), &mut self.out);
+        let shared = self.store.shared();
+        {
+            let mut state = shared.state.write();
+            change(&mut state, &mut self.out);
+            state.tell_lost(&shared.hashing, &mut self.out);
+        }
         self.out.drain(..).for_each(tell);
     }
 }
