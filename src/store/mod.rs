@@ -43,6 +43,7 @@
 //!
 //! [`ResourceVersion::UNKNOWN`]: crate::object::ResourceVersion::UNKNOWN
 
+mod lock;
 mod delta;
 mod table;
 mod index;
@@ -54,6 +55,8 @@ mod relist;
 
 pub use delta::{Delta, Origin};
 pub use index::Index;
+#[cfg(lock_holds)]
+pub use lock::{Hold, observe};
 pub use reader::Store;
 pub use writer::Writer;
 

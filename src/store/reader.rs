@@ -3,9 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::RwLock;
-
 use super::index::{BY_CONTROLLER, Index, Indexes};
+use super::lock::RwLock;
 use super::state::State;
 use super::table::Hashing;
 use crate::object::{Object, ObjectKey, Resource, Text, Uid};

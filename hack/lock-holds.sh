@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# How long the store's lock is held, and readers wait for it, while a list of 100,000 objects takes
+# the place of another: docs/PERFORMANCE.md, "Lock holds". Builds the store alone, with its lock
+# clocked; takes about a minute. Exit status: 0 done, 1 failed.
+set -euo pipefail
+cd "$(dirname "$0")/../benches/holds"
+RUSTFLAGS="--cfg lock_holds" exec cargo run --quiet --release --locked \
+  --target-dir "${CARGO_TARGET_DIR:-../../target}/holds"
