@@ -1,0 +1,105 @@
+//! What it cost, at the end of the list and at the end of the changes.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use crate::counting::{Counts, counts};
+use crate::recording::{CHANGES, OBJECTS};
+
+/// Counts events and reads the clocks when it matters.
+#[derive(Clone, Default)]
+pub(crate) struct Meter {
+    events: u64,
+    began: Reading,
+    listed: Reading,
+    changed: Reading,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Reading {
+    cpu: Duration,
+    counts: Counts,
+}
+
+/// What one process has found out; printed as JSON.
+#[derive(Serialize, Deserialize, Default)]
+pub(crate) struct Found {
+    /// Processor time, ns each.
+    pub(crate) list_ns: f64,
+    pub(crate) event_ns: f64,
+    /// Allocations and bytes, each; 0 unless they were counted.
+    pub(crate) list_allocations: f64,
+    pub(crate) event_allocations: f64,
+    pub(crate) event_bytes: f64,
+    /// Bytes at the end, and at most; 0 unless they were counted.
+    pub(crate) live: u64,
+    pub(crate) peak: u64,
+    /// Of the process, bytes, at the end and at most.
+    pub(crate) resident: u64,
+    pub(crate) resident_peak: u64,
+}
+
+impl Reading {
+    fn now() -> Reading {
+        let now = clock_gettime(ClockId::ProcessCPUTime);
+        let cpu = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32);
+        Reading { cpu, counts: counts() }
+    }
+}
+
+impl Meter {
+    pub(crate) fn begin() -> Meter {
+        let now = Reading::now();
+        Meter { events: 0, began: now, listed: now, changed: now }
+    }
+
+    /// An event came all the way; whether it was the last.
+    pub(crate) fn event(&mut self) -> bool {
+        self.events += 1;
+        if self.events == OBJECTS {
+            self.listed = Reading::now();
+        }
+        let last = self.events == OBJECTS + CHANGES;
+        if last {
+            self.changed = Reading::now();
+        }
+        last
+    }
+
+    /// Everything that was listed is still held.
+    pub(crate) fn settled(&mut self, held: usize) {
+        assert_eq!(held as u64, OBJECTS, "objects are missing");
+    }
+
+    /// For who does nothing: all of it, as if events had come evenly.
+    pub(crate) fn all_at_once(&mut self) {
+        self.listed = self.began;
+        self.changed = Reading::now();
+    }
+
+    pub(crate) fn found(&self) -> Found {
+        let each = |from: u64, to: u64, of: u64| (to - from) as f64 / of as f64;
+        let (began, listed, changed) = (self.began.counts, self.listed.counts, self.changed.counts);
+        Found {
+            list_ns: (self.listed.cpu - self.began.cpu).as_nanos() as f64 / OBJECTS as f64,
+            event_ns: (self.changed.cpu - self.listed.cpu).as_nanos() as f64 / CHANGES as f64,
+            list_allocations: each(began.allocations, listed.allocations, OBJECTS),
+            event_allocations: each(listed.allocations, changed.allocations, CHANGES),
+            event_bytes: each(listed.bytes, changed.bytes, CHANGES),
+            live: changed.live,
+            peak: changed.peak,
+            resident: status("VmRSS:"),
+            resident_peak: status("VmHWM:"),
+        }
+    }
+}
+
+/// A line of /proc/self/status, in bytes.
+fn status(name: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let kib: Option<u64> = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+    kib.unwrap_or_default() * 1024
+}
