@@ -5,9 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashTable;
 
-use super::table::{Hashing, Table};
+use super::table::{Hashing, SHARDS, Table, shard_of};
 use crate::object::{Object, ObjectKey, Resource, Text};
 
 /// A named way to find objects: the values under which an object is found.
@@ -33,8 +33,20 @@ pub(super) struct Indexes<V> {
 pub(super) struct Indexed<V> {
     table: Table<V>,
     /// As many as there are indexes.
-    postings: Vec<HashMap<Text, Posting<V>>>,
+    postings: Vec<Postings<V>>,
     indexes: Arc<Indexes<V>>,
+    hashing: Hashing,
+}
+
+/// Values and their postings.
+type Values<V> = HashTable<(Text, Posting<V>)>;
+
+/// The postings of one index by their values: many small tables for the reason that [`Table`] has
+/// them, as there may be as many values as objects.
+#[derive(Debug)]
+struct Postings<V> {
+    /// Empty until there is a value.
+    shards: Box<[Values<V>]>,
     hashing: Hashing,
 }
 
@@ -45,8 +57,13 @@ enum Posting<V> {
     One(Arc<V>),
     /// Several, by key, so that one of many leaves as quickly as one of few. Boxed, as it would
     /// double what every entry of an index takes.
-    Many(Box<HashTable<Arc<V>>>),
+    Few(Box<HashTable<Arc<V>>>),
+    /// More than [`FEW`].
+    Many(Box<Table<V>>),
 }
+
+/// A posting of more objects than this is a [`Table`], which never moves them all at once.
+const FEW: usize = 256;
 
 /// The name of [`Index::by_controller`].
 pub(super) const BY_CONTROLLER: &str = "controller";
@@ -105,7 +122,7 @@ impl<V> Indexes<V> {
 
 impl<V: Object> Indexed<V> {
     pub(super) fn new(hashing: Hashing, indexes: Arc<Indexes<V>>) -> Indexed<V> {
-        let postings = indexes.all.iter().map(|_| HashMap::new()).collect();
+        let postings = indexes.all.iter().map(|_| Postings::new(hashing.clone())).collect();
         Indexed { table: Table::new(hashing.clone()), postings, indexes, hashing }
     }
 
@@ -141,6 +158,10 @@ impl<V: Object> Indexed<V> {
         for object in &taken {
             self.unpost(self.hashing.hash(object.key()), object);
         }
+        if taken.is_empty() {
+            // By itself, as it takes its time.
+            self.postings.iter_mut().for_each(|postings| postings.shards = Box::default());
+        }
         taken
     }
 
@@ -153,19 +174,16 @@ impl<V: Object> Indexed<V> {
             .and_then(|postings| postings.get(value));
         match posting {
             Some(Posting::One(object)) => each(object),
+            Some(Posting::Few(objects)) => objects.iter().for_each(each),
             Some(Posting::Many(objects)) => objects.iter().for_each(each),
             None => {}
         }
     }
 
     fn post(&mut self, hash: u64, object: &Arc<V>) {
-        let hashing = &self.hashing;
         for (at, postings) in self.postings.iter_mut().enumerate() {
             for value in self.indexes.values(at, object) {
-                match postings.get_mut(&value) {
-                    Some(posting) => posting.insert(hash, object, hashing),
-                    None => drop(postings.insert(value, Posting::One(object.clone()))),
-                }
+                postings.insert(value, hash, object);
             }
         }
     }
@@ -173,10 +191,48 @@ impl<V: Object> Indexed<V> {
     fn unpost(&mut self, hash: u64, object: &Arc<V>) {
         for (at, postings) in self.postings.iter_mut().enumerate() {
             for value in self.indexes.values(at, object) {
-                if postings.get_mut(&value).is_some_and(|posting| posting.remove(hash, object)) {
-                    postings.remove(&value);
-                }
+                postings.remove(&value, hash, object);
             }
+        }
+    }
+}
+
+// === impl Postings ===
+
+impl<V: Object> Postings<V> {
+    fn new(hashing: Hashing) -> Postings<V> {
+        Postings { shards: Box::default(), hashing }
+    }
+
+    fn get(&self, value: &str) -> Option<&Posting<V>> {
+        let hash = self.hashing.hash_value(value);
+        let found = self.shards.get(shard_of(hash))?.find(hash, |(known, _)| &**known == value);
+        found.map(|(_, posting)| posting)
+    }
+
+    fn insert(&mut self, value: Text, hash: u64, object: &Arc<V>) {
+        if self.shards.is_empty() {
+            self.shards = (0..SHARDS).map(|_| HashTable::new()).collect();
+        }
+        let hashing = &self.hashing;
+        let hash_of_value = hashing.hash_value(&value);
+        let shard = &mut self.shards[shard_of(hash_of_value)];
+        match shard.find_mut(hash_of_value, |(known, _)| *known == value) {
+            Some((_, posting)) => posting.insert(hash, object, hashing),
+            None => {
+                let rehash = |(known, _): &(Text, Posting<V>)| hashing.hash_value(known);
+                shard.insert_unique(hash_of_value, (value, Posting::One(object.clone())), rehash);
+            }
+        }
+    }
+
+    fn remove(&mut self, value: &str, hash: u64, object: &Arc<V>) {
+        let hash_of_value = self.hashing.hash_value(value);
+        let Some(shard) = self.shards.get_mut(shard_of(hash_of_value)) else { return };
+        if let Ok(mut found) = shard.find_entry(hash_of_value, |(known, _)| &**known == value)
+            && found.get_mut().1.remove(hash, object)
+        {
+            found.remove();
         }
     }
 }
@@ -190,35 +246,58 @@ impl<V: Object> Posting<V> {
             // An object may name a value twice.
             Posting::One(held) if Arc::ptr_eq(held, object) => {}
             Posting::One(held) => {
-                let mut many = Box::new(HashTable::with_capacity(2));
-                many.insert_unique(rehash(held), held.clone(), rehash);
-                many.insert_unique(hash, object.clone(), rehash);
-                *self = Posting::Many(many);
+                let mut few = Box::new(HashTable::with_capacity(2));
+                few.insert_unique(rehash(held), held.clone(), rehash);
+                few.insert_unique(hash, object.clone(), rehash);
+                *self = Posting::Few(few);
             }
-            Posting::Many(many) => {
-                if many.find(hash, |held| Arc::ptr_eq(held, object)).is_none() {
-                    many.insert_unique(hash, object.clone(), rehash);
+            Posting::Few(few) if few.len() < FEW => {
+                if few.find(hash, |held| Arc::ptr_eq(held, object)).is_none() {
+                    few.insert_unique(hash, object.clone(), rehash);
                 }
             }
+            Posting::Few(few) => {
+                let mut many = Box::new(Table::new(hashing.clone()));
+                for held in few.drain() {
+                    many.insert(rehash(&held), held);
+                }
+                many.insert(hash, object.clone());
+                *self = Posting::Many(many);
+            }
+            Posting::Many(many) => drop(many.insert(hash, object.clone())),
         }
     }
 
     /// Takes this very object out; whether nothing is left.
     fn remove(&mut self, hash: u64, object: &Arc<V>) -> bool {
-        match self {
-            Posting::One(held) => Arc::ptr_eq(held, object),
-            Posting::Many(many) => {
-                if let Ok(found) = many.find_entry(hash, |held| Arc::ptr_eq(held, object)) {
+        let last = match self {
+            Posting::One(held) => return Arc::ptr_eq(held, object),
+            Posting::Few(few) => {
+                if let Ok(found) = few.find_entry(hash, |held| Arc::ptr_eq(held, object)) {
                     found.remove();
                 }
-                if many.len() == 1
-                    && let Some(last) = many.iter().next().cloned()
-                {
-                    *self = Posting::One(last);
+                if few.len() > 1 {
                     return false;
                 }
-                many.is_empty()
+                few.iter().next().cloned()
             }
+            Posting::Many(many) => {
+                // Its successor under the same key may have taken its place already.
+                if many.find(hash, object.key()).is_some_and(|held| Arc::ptr_eq(held, object)) {
+                    many.remove(hash, object.key());
+                }
+                if many.len() > 1 {
+                    return false;
+                }
+                many.iter().next().cloned()
+            }
+        };
+        match last {
+            Some(last) => {
+                *self = Posting::One(last);
+                false
+            }
+            None => true,
         }
     }
 }

@@ -1,8 +1,11 @@
 //! What is remembered of our own writes until the watch has passed them.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use crate::object::{Object, ResourceVersion, Uid};
+use hashbrown::HashMap;
+
+use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
 /// So many unconfirmed writes to one object are remembered. The echo of a forgotten one is told as
 /// somebody else's, which wakes a reconciler for nothing.
@@ -13,6 +16,19 @@ const DELETES: usize = 16;
 /// An unconfirmed delete is forgotten after so many bookmarks, which come about once a minute: it was
 /// of an object that this watch does not show.
 const BOOKMARKS: u8 = 3;
+
+/// The memories are in so many maps, so that none is ever so large that growing it, or going
+/// through it, keeps readers waiting.
+pub(super) const SHARDS: usize = 256;
+
+/// The memories of all keys on which own writes are under way.
+#[derive(Debug)]
+pub(super) struct Memories<V> {
+    /// Empty until there is one.
+    shards: Box<[HashMap<ObjectKey, Memory<V>>]>,
+    len: usize,
+    hashing: RandomState,
+}
 
 /// What we did to the objects under one key that the watch has not passed yet.
 #[derive(Debug)]
@@ -41,6 +57,68 @@ struct Write {
     version: ResourceVersion,
     /// Surely ours; else only known.
     ours: bool,
+}
+
+// === impl Memories ===
+
+impl<V> Memories<V> {
+    pub(super) fn new() -> Memories<V> {
+        Memories { shards: Box::default(), len: 0, hashing: RandomState::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<&Memory<V>> {
+        if self.is_empty() {
+            return None;
+        }
+        self.shards.get(self.shard_of(key))?.get(key)
+    }
+
+    pub(super) fn get_mut(&mut self, key: &ObjectKey) -> Option<&mut Memory<V>> {
+        if self.is_empty() {
+            return None;
+        }
+        let shard = self.shard_of(key);
+        self.shards.get_mut(shard)?.get_mut(key)
+    }
+
+    pub(super) fn contains_key(&self, key: &ObjectKey) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Begins the memory of a key that has none.
+    pub(super) fn insert(&mut self, key: ObjectKey, memory: Memory<V>) {
+        if self.shards.is_empty() {
+            self.shards = (0..SHARDS).map(|_| HashMap::new()).collect();
+        }
+        let shard = self.shard_of(&key);
+        if self.shards[shard].insert(key, memory).is_none() {
+            self.len += 1;
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Memory<V>> {
+        let shard = self.shard_of(key);
+        let removed = self.shards.get_mut(shard)?.remove(key)?;
+        self.len -= 1;
+        Some(removed)
+    }
+
+    /// The keys in one of the [`SHARDS`].
+    pub(super) fn keys_of(&self, shard: usize) -> Vec<ObjectKey> {
+        self.shards.get(shard).into_iter().flat_map(HashMap::keys).cloned().collect()
+    }
+
+    fn shard_of(&self, key: &ObjectKey) -> usize {
+        (self.hashing.hash_one(key) >> 32) as usize % SHARDS
+    }
 }
 
 // === impl Memory ===

@@ -6,7 +6,7 @@
 //!   our own writes.
 //! - Readers never see part of a relist: what was listed becomes visible at one instant, indexes
 //!   included. No reader waits for a relist for longer than a batch of [`Writer::commit`] takes, tens
-//!   of microseconds.
+//!   of microseconds of processor time (docs/PERFORMANCE.md, "Lock holds").
 //! - The view never goes back: an object is never replaced by an older one, and a list that is older
 //!   than what was already seen is refused whole.
 //! - Nothing is lost: every object that goes is a [`Delta::Deleted`], also when only a list shows

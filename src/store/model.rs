@@ -261,24 +261,12 @@ impl World {
         assert_eq!(taken, version >= self.shown);
         let objects = self.at(version);
         if taken {
-            // What came and went between two looks is owed to nobody, but to us if we made it and
-            // have yet to hear so: we would believe that it is there.
-            let (told, answers, log) = (&self.told, &self.answers, &self.log);
-            let made = |uid: u64| {
-                let first = log.iter().find(|change| change.uid == uid).expect("all begin so");
-                first.own.then_some(first.version)
-            };
-            let unanswered = |uid: u64| {
-                answers.iter().any(|answer| {
-                    matches!(answer, Answer::Wrote(_, live)
-                        if live.uid == uid && Some(live.version) == made(uid))
-                })
-            };
+            // What came and went between two looks is owed to nobody.
+            let told = &self.told;
             self.owed.retain(|change| {
                 change.version > version
                     || objects.contains_key(&change.name)
                     || told.contains_key(&change.name)
-                    || change.deleted && unanswered(change.uid)
             });
             self.shown = version.max(self.shown);
         }
@@ -365,7 +353,6 @@ impl World {
         while self.shown < self.now() {
             self.step(&Step::Event);
         }
-        self.step(&Step::Bookmark);
         let held: BTreeMap<usize, Live> = self
             .store
             .list()

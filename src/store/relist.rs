@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 
 use super::delta::{Delta, Origin, step};
 use super::index::Indexed;
-use super::memory::Memory;
+use super::memory::{self, Memory};
 use super::state::State;
 use super::table::{Hashing, SHARDS, Table};
 use super::writer::{BATCH, Writer};
@@ -79,9 +79,10 @@ fn scatter(address: usize) -> u64 {
 // === impl Relist ===
 
 impl<V: Object> Relist<V> {
-    fn new(state: &State<V>, hashing: &Hashing, fresh: impl Fn() -> Indexed<V>) -> Relist<V> {
+    /// Of a store with so many objects.
+    fn new(held: usize, hashing: &Hashing, fresh: impl Fn() -> Indexed<V>) -> Relist<V> {
         Relist {
-            seen: Seen::with_room_for(state.base.table().len()),
+            seen: Seen::with_room_for(held),
             added: fresh(),
             changed: fresh(),
             gone: Table::new(hashing.clone()),
@@ -131,13 +132,11 @@ impl<V: Object> Relist<V> {
         }
     }
 
-    /// Finds what the list does not have, in one of the shards.
-    fn sweep(&mut self, state: &State<V>, hashing: &Hashing, shard: usize) {
-        for held in state.base.table().shard(shard) {
-            if !self.seen.has(held) && !state.memory.contains_key(held.key()) {
-                self.gone.insert(hashing.hash(held.key()), held.clone());
-            }
-        }
+    /// What the list does not have, in one of the shards.
+    fn unseen(&self, state: &State<V>, shard: usize) -> Vec<Arc<V>> {
+        let unseen =
+            |held: &&Arc<V>| !self.seen.has(held) && !state.memory.contains_key(held.key());
+        state.base.table().shard(shard).filter(unseen).cloned().collect()
     }
 
     /// Decides what a key with own writes under way will show: what is listed, unless what is held
@@ -180,8 +179,8 @@ impl<V: Object> Writer<V> {
     pub fn begin(&mut self) {
         let shared = self.store.shared();
         let fresh = || Indexed::new(shared.hashing.clone(), shared.indexes.clone());
-        let relist = Relist::new(&shared.state.read(), &shared.hashing, fresh);
-        self.relist = Some(relist);
+        let held = shared.state.read().base.table().len();
+        self.relist = Some(Relist::new(held, &shared.hashing, fresh));
     }
 
     /// The list has `object`. It is staged, unless it is held already, or something newer is.
@@ -224,7 +223,10 @@ impl<V: Object> Writer<V> {
             return false;
         }
         for shard in 0..SHARDS {
-            relist.sweep(&shared.state.read(), &shared.hashing, shard);
+            let unseen = relist.unseen(&shared.state.read(), shard);
+            for held in unseen {
+                relist.gone.insert(shared.hashing.hash(held.key()), held);
+            }
         }
         let initial = self.show(&mut relist, version);
         for object in initial {
@@ -238,18 +240,19 @@ impl<V: Object> Writer<V> {
     /// Shows the list. What is to be told of a first one, which needs no settling.
     fn show(&mut self, relist: &mut Relist<V>, version: ResourceVersion) -> Vec<Arc<V>> {
         let shared = self.store.shared();
-        let mut keys: Vec<ObjectKey> = {
-            let mut state = shared.state.write();
-            state.touched = Some(Vec::new());
-            state.memory.keys().cloned().collect()
-        };
+        let is_first = |state: &State<V>| state.base.table().is_empty() && state.memory.is_empty();
+        // Readers would wait for it later.
+        let first = is_first(&shared.state.read());
+        let mut listed: Option<Vec<Arc<V>>> =
+            first.then(|| relist.added.table().iter().cloned().collect());
+        shared.state.write().touched = Some(Vec::new());
+        for shard in 0..memory::SHARDS {
+            let keys = shared.state.read().memory.keys_of(shard);
+            self.resolve(relist, &keys, version);
+        }
+        let mut keys = Vec::new();
         for round in 0.. {
-            for some in keys.chunks(BATCH) {
-                let state = shared.state.read();
-                for key in some {
-                    relist.resolve(&state, shared.hashing.hash(key), key, version);
-                }
-            }
+            self.resolve(relist, &keys, version);
             let mut state = shared.state.write();
             keys = state.touched.replace(Vec::new()).unwrap_or_default();
             if keys.len() > BATCH && round < ROUNDS {
@@ -264,10 +267,9 @@ impl<V: Object> Writer<V> {
                 state.listed = version;
             }
             let state = &mut *state;
-            if state.base.table().is_empty() && state.memory.is_empty() {
-                let initial = relist.added.table().iter().cloned().collect();
+            if let Some(listed) = listed.take_if(|_| is_first(state)) {
                 std::mem::swap(&mut state.base, &mut relist.added);
-                return initial;
+                return listed;
             }
             std::mem::swap(&mut state.added, &mut relist.added);
             std::mem::swap(&mut state.changed, &mut relist.changed);
@@ -275,6 +277,17 @@ impl<V: Object> Writer<V> {
             break;
         }
         Vec::new()
+    }
+
+    /// Decides what keys with own writes under way will show, batch by batch.
+    fn resolve(&self, relist: &mut Relist<V>, keys: &[ObjectKey], version: ResourceVersion) {
+        let shared = self.store.shared();
+        for some in keys.chunks(BATCH) {
+            let state = shared.state.read();
+            for key in some {
+                relist.resolve(&state, shared.hashing.hash(key), key, version);
+            }
+        }
     }
 
     /// Brings what is shown into `base`, batch by batch, and tells it.

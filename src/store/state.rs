@@ -1,12 +1,11 @@
 //! What is behind the lock.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::delta::{Delta, Origin, step};
 use super::index::{Indexed, Indexes};
-use super::memory::Memory;
+use super::memory::{Memories, Memory};
 use super::table::{Hashing, Table};
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
@@ -30,7 +29,7 @@ pub(super) struct State<V> {
     pub(super) gone: Table<V>,
     /// For each key on which own writes are under way. Where there is none, handlers were told what
     /// is in `base`.
-    pub(super) memory: HashMap<ObjectKey, Memory<V>>,
+    pub(super) memory: Memories<V>,
     /// How far the API server's news have been taken in: all up to this version. What is not newer
     /// is a repetition.
     pub(super) seen: ResourceVersion,
@@ -53,7 +52,7 @@ impl<V: Object> State<V> {
             added: indexed(),
             changed: indexed(),
             gone: Table::new(hashing.clone()),
-            memory: HashMap::new(),
+            memory: Memories::new(),
             seen: ResourceVersion::UNKNOWN,
             listed: ResourceVersion::UNKNOWN,
             lost: Vec::new(),
@@ -206,13 +205,13 @@ impl<V: Object> State<V> {
     /// Tells what was lost: that it was there, and that it is gone.
     pub(super) fn tell_lost(&mut self, hashing: &Hashing, out: &mut Vec<Delta<V>>) {
         for object in std::mem::take(&mut self.lost) {
-            let (hash, key) = (hashing.hash(object.key()), object.key());
+            let key = object.key();
             let told = match self.memory.get(key) {
                 Some(memory) => memory.told().is_some(),
-                None => self.base.find(hash, key).is_some(),
+                None => self.base.find(hashing.hash(key), key).is_some(),
             };
-            // Another one has taken its place, or will be told to have gone.
-            if told || self.visible(hash, key).is_some() {
+            // That a namesake went, or came, is news enough.
+            if told {
                 continue;
             }
             step(None, Some(object.clone()), Origin::Server, out);
@@ -366,12 +365,9 @@ impl<V: Object> State<V> {
         step(told, None, Origin::Server, out);
     }
 
-    /// The API server has said everything up to `version`. Keys whose memory has to be looked at.
-    pub(super) fn passed(&mut self, version: ResourceVersion) -> Vec<ObjectKey> {
-        if !version.is_known() || self.is_repetition(version) {
-            return Vec::new();
-        }
-        self.memory.keys().cloned().collect()
+    /// The API server has said everything up to `version`: whether that is news.
+    pub(super) fn passed(&mut self, version: ResourceVersion) -> bool {
+        version.is_known() && !self.is_repetition(version)
     }
 
     /// A bookmark at `version` was read: forgets what the watch should have shown and has not.

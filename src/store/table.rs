@@ -47,9 +47,15 @@ impl Hashing {
     pub(super) fn hash(&self, key: &ObjectKey) -> u64 {
         self.0.hash_one(key)
     }
+
+    /// Of a value of an index.
+    pub(super) fn hash_value(&self, value: &str) -> u64 {
+        self.0.hash_one(value)
+    }
 }
 
-fn shard_of(hash: u64) -> usize {
+/// In which of [`SHARDS`] a hash has its place.
+pub(super) fn shard_of(hash: u64) -> usize {
     // hashbrown itself uses the lowest and the highest bits.
     let slot = (hash >> 32) as usize % SLOTS;
     usize::from(SHARES[slot])
