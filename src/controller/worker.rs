@@ -65,7 +65,8 @@ impl<R: Reconciler> Core<R> {
                 "reconcile",
                 controller = self.name,
                 namespace = %key.namespace(),
-                name = %key.name(),
+                // Not `name`: a line of JSON has the span's own name under that.
+                object = %key.name(),
                 id = %format_args!("{:016x}", fastrand::u64(..)),
             );
             self.pass(&taken, &post).instrument(span).await;

@@ -75,7 +75,7 @@ mod tests {
         let writer = written.clone();
         let all = vec![lines(EnvFilter::new("info"), json, false, move || writer.clone())];
         tracing::subscriber::with_default(registry().with(all), || {
-            let pass = tracing::info_span!("reconcile", controller = "app", name = "shop");
+            let pass = tracing::info_span!("reconcile", controller = "app", object = "shop");
             pass.in_scope(|| {
                 tracing::debug!("not asked for");
                 tracing::warn!(error = "one\nINFO two", "pass failed");
@@ -91,13 +91,17 @@ mod tests {
         let line: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!((&line["level"], &line["message"]), (&"WARN".into(), &"pass failed".into()));
         assert_eq!(line["span"]["controller"], "app", "{text}");
+        assert_eq!(line["span"]["object"], "shop", "{text}");
         assert_eq!(text.matches('\n').count(), 1, "{text}");
     }
 
     #[test]
     fn a_line_of_text_names_the_pass_and_what_comes_from_outside_begins_no_line() {
         let text = logged(false);
-        assert!(text.contains(r#"reconcile{controller="app" name="shop"}: pass failed"#), "{text}");
+        assert!(
+            text.contains(r#"reconcile{controller="app" object="shop"}: pass failed"#),
+            "{text}"
+        );
         assert_eq!(text.matches('\n').count(), 1, "{text}");
     }
 }

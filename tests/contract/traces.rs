@@ -136,7 +136,7 @@ async fn each_pass_is_a_span_and_the_requests_it_made_are_spans_in_it() {
     let mut operator = exporting(&world, &collector.url(), &soon).await;
     world.create(MEMCACHED, memcached("cart")).await.unwrap();
     world.until(MEMCACHED, "cart", is_ready).await;
-    let pass = [("controller", "memcached"), ("namespace", "traces"), ("name", "cart")];
+    let pass = [("controller", "memcached"), ("namespace", "traces"), ("object", "cart")];
     let child_of = |span: &Span, pass: &Span| {
         span.parent_span_id == pass.span_id && span.trace_id == pass.trace_id
     };
@@ -185,7 +185,7 @@ async fn a_failed_pass_says_its_class_and_no_span_says_what_people_wrote() {
         "spec": {"image": format!("nginx:{PRIVATE}"), "envs": [{"name": "PASSWORD", "value": PRIVATE}]},
     });
     world.create(APP, shop).await.unwrap();
-    let failed = [("name", "shop"), ("result", "error"), ("error.type", "Forbidden")];
+    let failed = [("object", "shop"), ("result", "error"), ("error.type", "Forbidden")];
     let all = collector
         .until("pass that is forbidden", |spans| spans.iter().any(|span| is(span, &failed)))
         .await;
@@ -217,7 +217,7 @@ async fn what_is_in_the_queue_at_shutdown_is_sent() {
     world.until(MEMCACHED, "cart", is_ready).await;
     assert!(collector.received.borrow().is_empty(), "it sends before it has to");
     assert_eq!(operator.terminate().await, Some(0));
-    collector.until("span", |spans| spans.iter().any(|span| is(span, &[("name", "cart")]))).await;
+    collector.until("span", |spans| spans.iter().any(|span| is(span, &[("object", "cart")]))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
