@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::action::Reason;
 use super::observer::Observer;
 use super::quarantine::Quarantine;
+use super::rewound::Rewound;
 use super::sink::Sink;
 use super::state::HealthHandle;
 use crate::client::{Event, Undecodable};
@@ -124,14 +125,20 @@ impl<V: Resource, S: Sink<V>> Inlet<V, S> {
     }
 
     /// The list is whole: readers see it, and the sink is told what it changed.
-    pub(super) fn commit(&mut self, at: ResourceVersion) {
+    ///
+    /// # Errors
+    /// It is of another history than what is held.
+    pub(super) fn commit(&mut self, at: ResourceVersion) -> Result<(), Rewound> {
+        if let Some((held, at)) = self.writer.lock().contradiction(at) {
+            return Err(Rewound { held: held.to_string(), at: at.to_string() });
+        }
         let initial = !self.synced;
         let sink = &mut self.sink;
         let taken = self.writer.lock().commit(at, |delta| sink.told(delta, initial));
         if !taken {
             // The state machine refuses such a list before it comes here.
             tracing::error!("the list of {} at {at} was not taken", V::KIND.resource());
-            return;
+            return Ok(());
         }
         self.quarantine.commit();
         self.health.update(|health| {
@@ -143,6 +150,7 @@ impl<V: Resource, S: Sink<V>> Inlet<V, S> {
             self.synced = true;
             self.sink.synced();
         }
+        Ok(())
     }
 
     /// The list is not used.

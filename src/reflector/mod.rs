@@ -21,8 +21,9 @@
 //!   do not move in lockstep.
 //! - An object that cannot be decoded is left as it last was and counted; its neighbours are
 //!   unharmed, and its next version or its deletion heals it.
-//! - A server whose data went back in time, and does not catch up, is found out ([`Rewound`]): by an
-//!   answer older than what is held to a list that asked for the newest, three times in a row.
+//! - A server whose data went back in time is found out ([`Rewound`]): by an answer older than what is
+//!   held to a list that asked for the newest, three times in a row; or, where its versions have come
+//!   as far again, by a list with an older state of an object than one before it.
 //! - How it is can be read at any time ([`HealthHandle`]), the end by a panic included; what a
 //!   person must mend is one line in the log when it begins and one when it is over.
 //!

@@ -171,6 +171,9 @@ impl<V: Resource, S: Sink<V>> Reflector<V, S> {
         let now = Instant::now();
         for action in self.machine.step(input, now) {
             self.perform(action, doing);
+            if matches!(doing, Doing::Over(_)) {
+                break;
+            }
         }
         self.report.heard(self.machine.heard(), self.machine.held());
     }
@@ -185,7 +188,11 @@ impl<V: Resource, S: Sink<V>> Reflector<V, S> {
             Action::List(page) => *doing = Doing::Listing(self.list(page)),
             Action::Watch(from) => *doing = Doing::Opening(self.watch(from)),
             Action::Wait => *doing = Doing::Nothing,
-            Action::Commit(at) => self.inlet.lock().commit(at.number()),
+            Action::Commit(at) => {
+                if let Err(rewound) = self.inlet.lock().commit(at.number()) {
+                    *doing = Doing::Over(rewound);
+                }
+            }
             Action::Abandon => {
                 *doing = Doing::Nothing;
                 self.inlet.lock().abandon();

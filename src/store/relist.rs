@@ -27,7 +27,12 @@ pub(super) struct Relist<V> {
     gone: Table<V>,
     /// What the list says of keys on which own writes are under way.
     items: HashMap<ObjectKey, Item<V>>,
+    /// Objects of which something newer is held than the list has.
+    behind: HashMap<ObjectKey, Behind>,
 }
+
+/// The version that is held, and the older one that is listed.
+type Behind = (ResourceVersion, ResourceVersion);
 
 /// What a list says of one key.
 struct Item<V> {
@@ -87,6 +92,7 @@ impl<V: Object> Relist<V> {
             changed: fresh(),
             gone: Table::new(hashing.clone()),
             items: HashMap::new(),
+            behind: HashMap::new(),
         }
     }
 
@@ -105,8 +111,10 @@ impl<V: Object> Relist<V> {
         self.seen.insert(held);
         let (version, holds) = (object.meta().version, held.meta().version);
         if version.is_older_than(holds) {
+            self.behind.insert(key.clone(), (holds, version));
             return;
         }
+        self.behind.remove(key);
         if version.is_same_as(holds) && object.uid() == held.uid() {
             self.changed.remove(hash, key);
             return;
@@ -126,6 +134,7 @@ impl<V: Object> Relist<V> {
         self.added.remove(hash, key);
         self.changed.remove(hash, key);
         self.items.remove(key);
+        self.behind.remove(key);
         let told = state.memory.get(key).and_then(Memory::told);
         for object in told.into_iter().chain(state.base.find(hash, key)) {
             self.seen.remove(object);
@@ -206,6 +215,14 @@ impl<V: Object> Writer<V> {
         if let Some(relist) = &mut self.relist {
             relist.unlisted(&self.store.shared().state.read(), hash, key);
         }
+    }
+
+    /// Whether a list of this version cannot be of the history that is held: it has an object in an
+    /// older state than one that is no newer than the list. The version that is held of it, and the
+    /// one that is listed.
+    pub fn contradiction(&self, version: ResourceVersion) -> Option<Behind> {
+        let mut behind = self.relist.iter().flat_map(|relist| relist.behind.values());
+        behind.find(|(held, _)| version.is_known() && !held.is_newer_than(version)).copied()
     }
 
     /// The list is not to be used.

@@ -195,6 +195,24 @@ fn a_list_older_than_what_was_seen_is_refused_whole() {
 }
 
 #[test]
+fn a_list_that_has_an_object_as_it_was_before_what_is_held_contradicts_unless_it_is_older_itself() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![thing("a", 1, 3)]);
+    bed.apply(thing("a", 1, 8));
+    let mut asked = |listed: Vec<Thing>, at: u64| {
+        bed.writer.begin();
+        listed.into_iter().for_each(|thing| bed.writer.listed(thing));
+        bed.writer.contradiction(ResourceVersion::new(at)).is_some()
+    };
+    assert!(asked(vec![thing("a", 1, 3)], 8), "at 8 there was a@8");
+    assert!(asked(vec![thing("a", 1, 3)], 1000));
+    assert!(!asked(vec![thing("a", 1, 3)], 7), "it lags");
+    assert!(!asked(vec![thing("a", 1, 3), thing("a", 1, 8)], 9), "a stream comes to it");
+    assert!(!asked(vec![thing("a", 1, 9)], 9));
+    assert!(!asked(vec![], 9), "it is gone");
+}
+
+#[test]
 fn old_and_repeated_events_change_nothing() {
     let mut bed = Bed::new();
     bed.list(5, vec![thing("a", 1, 3)]);
