@@ -74,6 +74,10 @@ fn pod(port: i32, image: &Text) -> PodSpec {
         image: image.clone(),
         image_pull_policy: Text::new("IfNotPresent"),
         command: command.into(),
+        // memcached reads `-m=64` as `-m 0`, and 1.6 does not start with so little ("Cannot set
+        // item size limit higher than 1/2 of memory max"). The last limit given counts: this one, in the
+        // short form, as 1.4 knows no other.
+        args: texts(&["-m", "64"]).into(),
         ports: [ContainerPort {
             container_port: port,
             protocol: Text::new("TCP"),

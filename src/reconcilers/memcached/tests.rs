@@ -64,6 +64,13 @@ fn the_port_is_given_only_when_it_is_not_the_default() {
 }
 
 #[test]
+fn the_limit_is_given_in_a_way_that_memcached_understands() {
+    // `hack/e2e.sh` asks a real memcached for it.
+    let container = children(&sample()).deployment.spec.template.spec.containers[0].clone();
+    assert_eq!(*container.args, ["-m", "64"].map(Text::new));
+}
+
+#[test]
 fn never_more_run_than_asked_for_not_even_between_two_templates() {
     let strategy = children(&sample()).deployment.spec.strategy.unwrap();
     assert_eq!(strategy.rolling_update.unwrap().max_surge, Amount::Number(0));

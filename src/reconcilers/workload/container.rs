@@ -21,6 +21,9 @@ pub struct Container {
     /// The program and its arguments, instead of the image's. Whole, as the API has it.
     #[serde(skip_serializing_if = "<[Text]>::is_empty")]
     pub command: Box<[Text]>,
+    /// What follows the command. Whole, as the API has it.
+    #[serde(skip_serializing_if = "<[Text]>::is_empty")]
+    pub args: Box<[Text]>,
     /// Ports, by number and protocol.
     #[serde(skip_serializing_if = "<[ContainerPort]>::is_empty")]
     pub ports: Box<[ContainerPort]>,
@@ -98,6 +101,9 @@ impl Container {
         }
         if !self.command.is_empty() && self.command != there.command {
             return Some("spec.template.spec.containers.command");
+        }
+        if !self.args.is_empty() && self.args != there.args {
+            return Some("spec.template.spec.containers.args");
         }
         if !self.ports.iter().all(|port| there.ports.iter().any(|p| port.is_covered_by(p))) {
             return Some("spec.template.spec.containers.ports");

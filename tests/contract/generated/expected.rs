@@ -64,7 +64,7 @@ fn memcached(name: &str, spec: &Value) -> Expected {
         "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [{
             "name": "memcached", "image": MEMCACHED_IMAGE, "imagePullPolicy": "IfNotPresent",
-            "command": command,
+            "command": command, "args": ["-m", "64"],
             "ports": [{"name": "memcached", "containerPort": port}],
             "securityContext": {
                 "runAsNonRoot": true, "runAsUser": 1001, "allowPrivilegeEscalation": false,
