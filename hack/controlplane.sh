@@ -16,6 +16,8 @@
 #   --nodes N         simulated nodes node-0 ... (default 4, at least 3): node-0 and node-1 bear
 #                     the label logs=true, node-2 disk=ssd
 #   --only-api        etcd and kube-apiserver alone
+#   --real-nodes IP   no simulated nodes: the API server listens on IP, an address of this machine,
+#                     for kubelets that come with certificates signed by DIR/pki/ca.key (hack/e2e.sh)
 #
 # Guarantees
 # - stdout is the kubeconfig's path and nothing else, printed when the API server is ready, all
@@ -23,7 +25,8 @@
 # - A second `start` with the same DIR prints the same kubeconfig and changes nothing.
 # - RBAC, Pod Security, audit log (DIR/audit.log) and ServiceAccount tokens work as in a cluster.
 # - TLS is verified everywhere with a CA made for this start; the administrator's token is
-#   random and, like all of DIR, only readable by its owner. Nothing listens beyond loopback.
+#   random and, like all of DIR, only readable by its owner. Nothing listens beyond loopback,
+#   --real-nodes apart.
 # - What fails or is interrupted on the way leaves nothing running and no files.
 # - After `stop` no process and no file is left. A process that is not ours is never killed.
 #
@@ -48,6 +51,7 @@ readonly COMPONENTS="watchdog etcd kube-apiserver kube-apiserver-second kube-con
 readonly SERVICE_RANGE=10.0.0.0/16
 readonly SERVICE_IP=10.0.0.1 # of the Service `kubernetes`, the range's first address
 readonly POD_RANGE=10.244.0.0/16
+readonly LOOPBACK=127.0.0.1
 readonly PORT_ATTEMPTS=5   # with other ports, when one is taken between choosing and listening
 readonly START_SECONDS=120 # for each wait, generous for a busy machine
 
@@ -56,7 +60,7 @@ readonly START_SECONDS=120 # for each wait, generous for a busy machine
 main() {
   local command=${1:-}
   [[ $# == 0 ]] || shift
-  DIR='' WHILE_PID='' NODES=4 ONLY_API='' NAME='' BUILD_PID=''
+  DIR='' WHILE_PID='' NODES=4 ONLY_API='' REAL_NODES='' ADDRESS=$LOOPBACK NAME='' BUILD_PID=''
   case $command in
     build | start | stop | status | describe) parse_options "$command" "$@" ;;
     which) NAME=${1:?$(usage_error "which needs the name of a binary")} ;;
@@ -87,11 +91,12 @@ parse_options() {
   while (($# > 0)); do
     case $command:$1 in
       start:--only-api) ONLY_API=yes ;;
-      start:--nodes | start:--while-pid | *:--dir)
+      start:--nodes | start:--real-nodes | start:--while-pid | *:--dir)
         [[ -n ${2:-} ]] || usage_error "$1 needs a value"
         case $1 in
           --dir) DIR=$2 ;;
           --nodes) NODES=$2 ;;
+          --real-nodes) REAL_NODES=yes ADDRESS=$2 ;;
           --while-pid) WHILE_PID=$2 ;;
         esac
         shift
@@ -103,6 +108,7 @@ parse_options() {
   [[ $NODES =~ ^0*([3-9]|[1-9][0-9]{1,2})$ ]] ||
     usage_error "--nodes has to be a number from 3 to 999, not '$NODES'"
   NODES=$((10#$NODES))
+  [[ $ADDRESS =~ ^[0-9.]+$ ]] || usage_error "--real-nodes has to be an IPv4 address, not '$ADDRESS'"
   [[ $WHILE_PID =~ ^[0-9]*$ ]] || usage_error "--while-pid has to be a process id, not '$WHILE_PID'"
   [[ -z $DIR || $DIR == /* ]] || DIR=$PWD/$DIR
 }
@@ -148,6 +154,8 @@ command_start() {
   set_assets_dir
   if [[ -n $ONLY_API ]]; then
     require_binaries etcd kube-apiserver kubectl
+  elif [[ -n $REAL_NODES ]]; then
+    require_binaries etcd kube-apiserver kubectl kube-controller-manager kube-scheduler
   else
     require_binaries etcd kube-apiserver kubectl kube-controller-manager kube-scheduler kwok
   fi
@@ -379,7 +387,7 @@ keyUsage = critical, digitalSignature
 extendedKeyUsage = serverAuth, clientAuth
 subjectKeyIdentifier = hash
 authorityKeyIdentifier = keyid
-subjectAltName = IP:127.0.0.1, IP:$SERVICE_IP, DNS:localhost, DNS:kubernetes, DNS:kubernetes.default, DNS:kubernetes.default.svc, DNS:kubernetes.default.svc.cluster.local
+subjectAltName = IP:$LOOPBACK, IP:$ADDRESS, IP:$SERVICE_IP, DNS:localhost, DNS:kubernetes, DNS:kubernetes.default, DNS:kubernetes.default.svc, DNS:kubernetes.default.svc.cluster.local
 END
   quietly openssl req -x509 -config "$pki/openssl.cnf" -extensions ca "${key[@]}" \
     -subj "/CN=workload-operator control plane CA" -days 365 \
@@ -389,7 +397,8 @@ END
   quietly openssl x509 -req -in "$pki/server.csr" -CA "$pki/ca.crt" -CAkey "$pki/ca.key" \
     -CAcreateserial -days 365 -extfile "$pki/openssl.cnf" -extensions server \
     -out "$pki/server.crt"
-  rm "$pki/ca.key" # nobody signs another certificate with it
+  # Nobody but real nodes needs another certificate.
+  [[ -n $REAL_NODES ]] || rm "$pki/ca.key"
 
   # ServiceAccount tokens are signed with this key.
   quietly openssl ecparam -name prime256v1 -genkey -noout -out "$pki/service-account.key"
@@ -417,7 +426,7 @@ kind: Config
 clusters:
 - name: workload-operator-local
   cluster:
-    server: https://127.0.0.1:$API_PORT
+    server: https://$ADDRESS:$API_PORT
     certificate-authority-data: $(openssl base64 -A -in "$DIR/pki/ca.crt")
 users:
 - name: "$user"
@@ -434,7 +443,7 @@ END
 
 # ---- starting ------------------------------------------------------------------------------
 
-# Sets PORT to one of 127.0.0.1 that nobody listens on. Chosen below the range that Linux gives
+# Sets PORT to one that nobody listens on. Chosen below the range that Linux gives
 # to outgoing connections (32768 and up), so that none of those takes it in between.
 choose_port() {
   local used tries
@@ -514,21 +523,28 @@ start_apiserver() {
 }
 
 try_apiserver() {
-  local apiserver=$1 pki=$DIR/pki
+  local apiserver=$1 pki=$DIR/pki for_nodes=(--authorization-mode=RBAC --endpoint-reconciler-type=none)
+  # Pods reach the API server through the Service `kubernetes`, whose endpoint may not be loopback.
+  [[ -z $REAL_NODES ]] || for_nodes=(
+    --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction
+    --client-ca-file="$pki/ca.crt" --endpoint-reconciler-type=lease
+    --kubelet-certificate-authority="$pki/ca.crt" --kubelet-preferred-address-types=InternalIP
+    --kubelet-client-certificate="$pki/server.crt" --kubelet-client-key="$pki/server.key"
+  )
   choose_port && API_PORT=$PORT
   printf '%s\n' "$API_PORT" >"$DIR/run/kube-apiserver.ports"
   write_kubeconfig admin "$DIR/kubeconfig"
   # The audit log is written before a request counts as done (blocking) and never rotated.
   spawn "$DIR/run" kube-apiserver "$DIR/log/kube-apiserver.log" "$apiserver" \
-    --bind-address=127.0.0.1 --advertise-address=127.0.0.1 --secure-port="$API_PORT" \
+    --bind-address="$ADDRESS" --advertise-address="$ADDRESS" --secure-port="$API_PORT" \
     --cert-dir="$pki" --tls-cert-file="$pki/server.crt" --tls-private-key-file="$pki/server.key" \
     --etcd-servers="https://127.0.0.1:$ETCD_PORT" --etcd-cafile="$pki/ca.crt" \
     --etcd-certfile="$pki/server.crt" --etcd-keyfile="$pki/server.key" \
-    --authorization-mode=RBAC --token-auth-file="$pki/tokens.csv" \
+    --token-auth-file="$pki/tokens.csv" "${for_nodes[@]}" \
     --service-account-issuer=https://kubernetes.default.svc \
     --service-account-key-file="$pki/service-account.pub" \
     --service-account-signing-key-file="$pki/service-account.key" \
-    --service-cluster-ip-range="$SERVICE_RANGE" --endpoint-reconciler-type=none \
+    --service-cluster-ip-range="$SERVICE_RANGE" \
     --allow-privileged=true --event-ttl=1h --delete-collection-workers=8 \
     --max-requests-inflight=3000 --max-mutating-requests-inflight=1500 \
     --audit-policy-file="$HACK_DIR/controlplane/audit-policy.yaml" \
@@ -569,6 +585,10 @@ start_the_rest() {
     --bind-address=127.0.0.1 --secure-port=0 --leader-elect=false \
     --kube-api-qps=1000 --kube-api-burst=2000
 
+  if [[ -n $REAL_NODES ]]; then
+    wait_for_service_accounts
+    return
+  fi
   # --node-port=0: else it would listen, on every address, for kubectl logs and exec.
   find_kwok_stages
   stages=$FOUND
@@ -584,13 +604,17 @@ start_the_rest() {
 # and CA ConfigMaps, kwok makes nodes Ready, the scheduler binds a pod, kwok runs it.
 wait_until_it_works() {
   try_quietly make_nodes || { cat "$DIR/log/wait.log" >&2 && die 1 "making the nodes failed"; }
-  wait_for_all "ServiceAccounts and CA ConfigMaps are there" try_quietly \
-    have_all serviceaccount/default configmap/kube-root-ca.crt
+  wait_for_service_accounts
   wait_for_all "a pod is made" try_quietly make_probe
   wait_for_all "nodes are Ready" try_quietly nodes_ready
   wait_for_all "a pod runs" try_quietly probe_runs
   kube delete pod/controlplane-probe --namespace=kube-system --wait=false --grace-period=0 \
     --force >/dev/null 2>&1
+}
+
+wait_for_service_accounts() {
+  wait_for_all "ServiceAccounts and CA ConfigMaps are there" try_quietly \
+    have_all serviceaccount/default configmap/kube-root-ca.crt
 }
 
 # wait_for, but the end of any component ends the wait.
@@ -599,6 +623,7 @@ wait_for_all() {
   shift
   until "$@"; do
     for name in kube-apiserver kube-controller-manager kube-scheduler kwok etcd; do
+      [[ $name != kwok || -z $REAL_NODES ]] || continue
       running "$DIR/run" "$name" ||
         fail_with_log "$name" "$name ended while it started, see the lines above"
     done

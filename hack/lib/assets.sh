@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# The control plane's binaries: found, or built once.
+# The control plane's binaries: found, or built once. (Or others: hack/e2e/binaries.sh sets
+# ASSETS_NAME and RECIPES to its own before it sources this.)
 #
 # - A binary is looked for in $KUBEBUILDER_ASSETS (if set; its kube-apiserver and etcd must be
 #   there), then in the cache folder; kubectl also on PATH. What is found nowhere is built.
@@ -10,11 +11,12 @@
 #
 # Needs: HACK_DIR, say.sh.
 
-readonly GO_MODULES="$HACK_DIR/controlplane"
+ASSETS_NAME=${ASSETS_NAME:-controlplane} # of the folder with the modules, and of the cache folder
+readonly GO_MODULES="$HACK_DIR/$ASSETS_NAME"
 readonly GO_NEEDED=26 # Go 1.26, the `go` line of the modules
 
-# One row per binary: name, module below hack/controlplane, package.
-readonly RECIPES="
+# One row per binary: name, module below GO_MODULES, package.
+[[ -n ${RECIPES:-} ]] || RECIPES="
 kube-apiserver          kubernetes k8s.io/kubernetes/cmd/kube-apiserver
 kube-controller-manager kubernetes k8s.io/kubernetes/cmd/kube-controller-manager
 kube-scheduler          kubernetes k8s.io/kubernetes/cmd/kube-scheduler
@@ -31,7 +33,7 @@ set_assets_dir() {
   [[ -n $cache ]] || die 3 "neither HOME nor XDG_CACHE_HOME is set; set XDG_CACHE_HOME to a folder for the built control plane"
   [[ $cache == /* ]] || cache=$PWD/$cache
   key=$(cd "$GO_MODULES" && { uname -sm; cat ./*/go.mod ./*/go.sum; } | sha256sum)
-  ASSETS_DIR=$cache/workload-operator/controlplane/${key:0:12}
+  ASSETS_DIR=$cache/workload-operator/$ASSETS_NAME/${key:0:12}
 }
 
 # Sets FOUND to the path of binary $1; fails if it has to be built.
@@ -76,7 +78,7 @@ build_binaries() {
   mkdir -p "$ASSETS_DIR"
   exec {lock}<"$ASSETS_DIR"
   if ! flock --nonblock "$lock"; then
-    say "another run builds the control plane in $ASSETS_DIR; waiting for it"
+    say "another run builds in $ASSETS_DIR; waiting for it"
     flock "$lock"
   fi
   rm -f "$ASSETS_DIR"/.building.*

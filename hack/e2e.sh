@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# The operator in a cluster for real, with real pods: its image, built from the Dockerfile, runs
+# in a Deployment on real nodes (kubelet, containerd, runc, kube-proxy, CoreDNS), and so does what
+# it makes. Each line comes with the time at which it had come true.
+#
+#   sudo hack/e2e.sh                  what takes a few minutes
+#   sudo hack/e2e.sh --token-expiry   and waits, for twelve more, until the operator's token expires
+#
+# It needs root on Linux, but no container engine, no registry and no cluster. All of it runs in
+# private namespaces, of which nothing is left on the machine in the end; that is the last step.
+# What Debian has it installs with apt-get; kubelet, kube-proxy and CoreDNS it builds with Go, once
+# (hack/e2e/binaries.sh).
+#
+# Environment: E2E_IMAGE (a docker archive: the operator's image, not built then), E2E_LOGS (a
+# folder for all logs, however it ends), TMPDIR, XDG_CACHE_HOME, and that of hack/controlplane.sh.
+# Exit status: 0 all came true, 1 something did not (the last line says what), 2 wrong usage,
+# 3 something has to be installed or set.
+set -euo pipefail
+
+HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cd "$HACK_DIR/.."
+# shellcheck source=hack/lib/say.sh
+source hack/lib/say.sh
+# shellcheck source=hack/e2e/machine.sh
+source hack/e2e/machine.sh
+# shellcheck source=hack/e2e/images.sh
+source hack/e2e/images.sh
+
+HOLDER=''
+
+main() {
+  case ${1:-} in
+    '') TOKEN_EXPIRY='' ;;
+    --token-expiry) TOKEN_EXPIRY=yes ;;
+    -h | --help) sed -n '2,/^set -euo/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" && return ;;
+    *) die 2 "unknown option '$1'; usage: e2e.sh [--token-expiry]" ;;
+  esac
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
+  trap clean_up EXIT
+  BEGIN=$(now_us)
+  DIR=$(mktemp -d "${TMPDIR:-/tmp}/workload-operator-e2e.XXXXXX")
+  CGROUP=${DIR##*/} # the name of all that is ours and has a name
+  mkdir "$DIR/log"
+  require_machine
+  prepare
+  run_inside
+  remove_cluster
+  nothing_is_left
+  line "nothing is left on the machine" "processes, mounts, interfaces, routes, rules, cgroups, settings"
+  line "everything came true"
+}
+
+# What takes long and is done once comes first, outside of the namespaces: it needs the network.
+prepare() {
+  hack/controlplane.sh build
+  hack/e2e/binaries.sh build
+  KUBECTL=$(hack/controlplane.sh which kubectl)
+  line "programs are there" "control plane, kubelet, kube-proxy, CoreDNS"
+  snapshot >"$DIR/before"
+  make_images
+  line "images made" "$OPERATOR_IMAGE, $MEMCACHED_IMAGE and others"
+}
+
+# Its end ends every process in there, however it comes about, and with them mounts, interfaces
+# and rules. It ends, too, when this script is killed.
+run_inside() {
+  export HACK_DIR DIR CGROUP KUBECTL BEGIN TOKEN_EXPIRY
+  E2E_MARK=$CGROUP setpriv --pdeathsig KILL unshare --mount --net --pid --fork --kill-child --mount-proc \
+    --propagation private "$BASH" hack/e2e/inside.sh &
+  HOLDER=$!
+  local status=0
+  wait "$HOLDER" || status=$?
+  HOLDER=''
+  ((status == 0)) || exit 1 # it has said why
+}
+
+line() { printf '%6ss  %-46s %s\n' "$(since "$BEGIN")" "$1" "${2:-}"; }
+
+clean_up() {
+  local status=$?
+  trap - EXIT INT TERM
+  set +e
+  remove_cluster
+  if [[ -n ${E2E_LOGS:-} ]]; then save_logs; fi
+  rm -rf "$DIR"
+  exit "$status"
+}
+
+save_logs() {
+  local folder
+  for folder in "$DIR"/log "$DIR"/*/log "$DIR"/*/pod-logs; do
+    [[ -d $folder ]] || continue
+    mkdir -p "$E2E_LOGS/${folder#"$DIR/"}"
+    cp -r "$folder/." "$E2E_LOGS/${folder#"$DIR/"}"
+  done
+  cp "$DIR/plane/audit.log" "$E2E_LOGS" 2>/dev/null
+}
+
+main "$@"
+exit

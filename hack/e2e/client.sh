@@ -1,0 +1,91 @@
+#!/bin/bash
+# A client of memcached in its text protocol: the program of hack/e2e.sh's client image.
+#
+#   client stats HOST NAME        the value of one line of `stats`
+#   client set HOST KEY VALUE     stores it
+#   client get HOST KEY           prints what is stored; fails when nothing is
+#   client keep-reading HOST KEY  reads on and on, a line for each: "read N hit|miss|FAILED"
+#   client http HOST PORT         prints the body that a web server answers with
+#   client wait                   does nothing until it is told to end
+#
+# HOST is an address or a name; of a name's addresses each is tried.
+set -u
+readonly PORT=11211 PATIENCE=5 # seconds for any answer
+readonly ATTEMPTS=3            # of keep-reading: an instance that goes away may cut one answer off
+
+main() {
+  local command=${1:-}
+  shift
+  case $command in
+    stats) ask "$1" stats END && statistic "STAT $2 " ;;
+    set) ask "$1" "set $2 0 0 ${#3}"$'\r\n'"$3" STORED ;;
+    get) ask "$1" "get $2" END && [[ $ANSWER == VALUE* ]] && value ;;
+    keep-reading) keep_reading "$@" ;;
+    http) http "$@" ;;
+    wait) wait_for_the_end ;;
+    *) echo "client: unknown command '$command'" >&2 && exit 2 ;;
+  esac
+}
+
+# ask HOST REQUEST LAST: sets ANSWER to the lines up to the one that is LAST.
+ask() {
+  local line connection
+  ANSWER=''
+  { exec {connection}<>"/dev/tcp/$1/$PORT"; } 2>/dev/null || return 1
+  printf '%s\r\n' "$2" >&"$connection"
+  while IFS= read -r -t "$PATIENCE" -u "$connection" line; do
+    line=${line%$'\r'}
+    [[ $line != "$3" ]] || { exec {connection}>&- && return 0; }
+    ANSWER+=$line$'\n'
+  done
+  exec {connection}>&-
+  return 1
+}
+
+# The value in "VALUE key flags length\nvalue".
+value() {
+  local rest=${ANSWER#*$'\n'}
+  printf '%s' "$rest"
+}
+
+# The rest of the answer's line that begins with $1.
+statistic() {
+  local line
+  while IFS= read -r line; do
+    [[ $line != "$1"* ]] || { printf '%s\n' "${line#"$1"}" && return; }
+  done <<<"$ANSWER"
+  return 1
+}
+
+keep_reading() {
+  local reads=0 attempt result
+  trap 'exit 0' TERM
+  while :; do
+    result=FAILED
+    for ((attempt = 0; attempt < ATTEMPTS; attempt++)); do
+      if ask "$1" "get $2" END; then
+        [[ $ANSWER == VALUE* ]] && result=hit || result=miss
+        break
+      fi
+    done
+    printf 'read %d %s\n' $((++reads)) "$result"
+    read -r -t 0.05 <> <(:) || true # a pause
+  done
+}
+
+http() {
+  local line connection
+  exec {connection}<>"/dev/tcp/$1/$2" || return 1
+  printf 'GET / HTTP/1.0\r\n\r\n' >&"$connection"
+  while IFS= read -r -t "$PATIENCE" -u "$connection" line && [[ ${line%$'\r'} != '' ]]; do :; done
+  while IFS= read -r -t "$PATIENCE" -u "$connection" line; do printf '%s\n' "$line"; done
+}
+
+wait_for_the_end() {
+  local never
+  trap 'exit 0' TERM
+  exec {never}<> <(:)
+  while :; do read -r -t 60 -u "$never" || true; done
+}
+
+main "$@"

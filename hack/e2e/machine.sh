@@ -1,0 +1,105 @@
+# shellcheck shell=bash
+# What hack/e2e.sh needs from the machine, and the proof that it leaves it as it was.
+#
+# Needs: DIR, CGROUP, say.sh.
+
+readonly DEBIAN_PACKAGES="buildah containerd runc containernetworking-plugins nftables memcached nginx-light busybox-static"
+# By what each package is recognised, in the same order.
+readonly PACKAGE_FILES="buildah containerd runc /usr/lib/cni/bridge nft memcached nginx /bin/busybox"
+
+require_machine() {
+  local tool missing=()
+  [[ $(uname -s) == Linux ]] || die 3 "needs Linux: a kubelet and its pods run here"
+  ((EUID == 0)) || die 3 "needs root, for namespaces, mounts and cgroups: sudo hack/e2e.sh"
+  for tool in unshare nsenter setpriv ip openssl flock awk ldd gcc go cargo mount find; do
+    command -v "$tool" >/dev/null || missing+=("$tool")
+  done
+  ((${#missing[@]} == 0)) ||
+    die 3 "missing: ${missing[*]} (Debian: apt-get install util-linux iproute2 openssl gawk gcc libc6-dev; https://go.dev/dl; https://rustup.rs)"
+  unshare --mount --net --pid --fork true 2>/dev/null ||
+    die 3 "may not make namespaces: needs CAP_SYS_ADMIN (in a container: privileged)"
+  # Where processes may not be moved into a cgroup of ours, no pod can run.
+  can_make_cgroups || die 3 "may not make cgroups in /sys/fs/cgroup: it is absent or read-only"
+  require_packages
+}
+
+can_make_cgroups() {
+  local hierarchy=/sys/fs/cgroup
+  [[ -e $hierarchy/cgroup.controllers ]] || hierarchy=/sys/fs/cgroup/memory
+  mkdir "$hierarchy/$CGROUP" 2>/dev/null && rmdir "$hierarchy/$CGROUP"
+}
+
+# Installs the Debian packages that are missing; none of their services is started.
+require_packages() {
+  local missing
+  missing=$(missing_packages)
+  [[ -n $missing ]] || return 0
+  command -v apt-get >/dev/null ||
+    die 3 "missing, and no apt-get to install them: what Debian has in the packages $missing"
+  say "installing $missing"
+  # RUNLEVEL: invoke-rc.d starts nothing in this one.
+  # shellcheck disable=SC2086 # one word per package
+  {
+    export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1
+    apt-get update -qq && apt-get install -qq -y --no-install-recommends $missing
+  } >"$DIR/log/packages.log" 2>&1 ||
+    die 3 "apt-get install --no-install-recommends $missing failed: $(tail -n 3 "$DIR/log/packages.log")"
+  unset RUNLEVEL
+}
+
+missing_packages() {
+  local package file files
+  read -r -a files <<<"$PACKAGE_FILES"
+  for package in $DEBIAN_PACKAGES; do
+    file=${files[0]}
+    files=("${files[@]:1}")
+    command -v "$file" >/dev/null || printf '%s ' "$package"
+  done
+}
+
+# What a run could leave behind, one thing a line.
+snapshot() {
+  local setting
+  awk '{ print "mount", $5, $9, $10 }' /proc/self/mountinfo
+  ip -oneline link | awk '{ print "interface", $2 }'
+  ip route | sed 's/^/route /'
+  nft list ruleset | sed 's/^/nft /'
+  find /run/netns /run/containerd /var/lib/kubelet /var/lib/cni /var/log/pods /var/log/containers \
+    -mindepth 1 -maxdepth 2 2>/dev/null | sed 's/^/file /' || true # not all of them are there
+  for setting in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops net/ipv4/ip_forward; do
+    printf 'setting %s=%s\n' "$setting" "$(<"/proc/sys/$setting")"
+  done
+  find /sys/fs/cgroup -type d -name "$CGROUP*" | sed 's/^/cgroup /'
+  our_processes | sed 's/^/process /'
+}
+
+# Processes that bear this run's mark in their environment (see run_inside).
+our_processes() {
+  local environ
+  grep -lszF "E2E_MARK=$CGROUP" /proc/[0-9]*/environ | while read -r environ; do
+    tr '\0' ' ' <"${environ%environ}cmdline"
+    echo
+  done 2>/dev/null || true
+}
+
+# The namespaces are gone with their first process; what lies outside of them is removed here.
+remove_cluster() {
+  local deadline=$((SECONDS + 30)) left
+  if [[ -n ${HOLDER:-} ]]; then
+    kill -KILL "$HOLDER" 2>/dev/null || true
+    wait "$HOLDER" 2>/dev/null || true
+  fi
+  until left=$(find /sys/fs/cgroup -depth -type d -path "*/$CGROUP*") && [[ -z $left ]]; do
+    xargs -r rmdir <<<"$left" 2>/dev/null || true
+    ((SECONDS < deadline)) || break
+    sleep 0.1
+  done
+}
+
+# Compares with the snapshot in $DIR/before.
+nothing_is_left() {
+  local left
+  snapshot >"$DIR/after"
+  left=$(sort "$DIR/before" | comm -13 - <(sort "$DIR/after"))
+  [[ -z $left ]] || die 1 "left on the machine: $left"
+}

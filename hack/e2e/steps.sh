@@ -1,0 +1,394 @@
+# shellcheck shell=bash
+# What hack/e2e.sh shows in its cluster. Every function is a step: it waits for events, fails with
+# a line that says what is not so, and ends with a line that says what was seen.
+#
+# Needs: cluster.sh, line and fail of inside.sh, the images' names of images.sh.
+
+readonly SYSTEM=workload-operator-system OPERATOR=workload-operator
+readonly CACHES=e2e-caches EXAMPLES=e2e-examples
+readonly CACHE=memcached-sample
+readonly PATIENCE=180 # seconds for any one step, generous for a busy machine
+readonly PHASE_READS=40 # of the reading client, before and after each change
+
+# ---- 1. installed --------------------------------------------------------------------------
+
+show_installation() {
+  local refusal
+  kubectl apply -k artifacts/default >/dev/null
+  line "applied" "kubectl apply -k artifacts/default"
+  rolled_out "$SYSTEM" "$OPERATOR"
+  expect "$SYSTEM" pods -l "app.kubernetes.io/name=$OPERATOR" \
+    '{.items[*].spec.serviceAccountName} {.items[*].spec.containers[*].image} {.items[*].status.conditions[?(@.type=="Ready")].status}' \
+    "$OPERATOR $OPERATOR_IMAGE True"
+  if refusal=$(kubectl -n "$SYSTEM" run root --image="$CLIENT_IMAGE" --dry-run=server 2>&1); then
+    fail "namespace $SYSTEM takes a pod that is not restricted"
+  fi
+  [[ $refusal == *'violates PodSecurity "restricted'* ]] || fail "a pod that is not restricted is refused otherwise: $refusal"
+  line "operator Ready under Pod Security restricted" "serviceaccount $OPERATOR, node $(node_of "$(operator_pods)")"
+  wait_until "the operator leads, with a token of its own ServiceAccount" operator_has_patched leases
+  line "and leads" "as $(holder)"
+}
+
+# In the audit log: a successful patch of RESOURCE by the ServiceAccount, in a pod.
+operator_has_patched() {
+  grep "serviceaccount:$SYSTEM:$OPERATOR\"" "$DIR/plane/audit.log" | grep '"verb":"patch"' |
+    grep "\"resource\":\"$1\"" | grep 'authentication.kubernetes.io/pod-name' | grep -q '"code":20[01]'
+}
+
+# Those that are not on their way out.
+operator_pods() {
+  kubectl -n "$SYSTEM" get pods -l "app.kubernetes.io/name=$OPERATOR" -o \
+    'go-template={{range .items}}{{if not .metadata.deletionTimestamp}}pod/{{.metadata.name}}{{"\n"}}{{end}}{{end}}'
+}
+
+node_of() { kubectl -n "$SYSTEM" get "$1" -o 'jsonpath={.spec.nodeName}'; }
+
+holder() { kubectl -n "$SYSTEM" get lease "$OPERATOR" -o 'jsonpath={.spec.holderIdentity}'; }
+
+# ---- 2. memcached, and the other kinds ------------------------------------------------------
+
+show_memcached() {
+  local pods pod ip name seen=()
+  kubectl create namespace "$CACHES" >/dev/null
+  kubectl label namespace "$CACHES" pod-security.kubernetes.io/enforce=restricted >/dev/null
+  kubectl -n "$CACHES" apply -f artifacts/examples/memcached.yaml >/dev/null
+  sed "s|CLIENT_IMAGE|$CLIENT_IMAGE|" hack/e2e/client.yaml | kubectl -n "$CACHES" apply -f - >/dev/null
+  is_available "$CACHES" "memcached/$CACHE"
+  rolled_out "$CACHES" client
+  pods=$(cache_pods)
+  [[ $(wc -w <<<"$pods") == 2 ]] || fail "Memcached of size 2 has these pods: $pods"
+  line "Memcached Available, 2 real pods" "kubectl apply -f artifacts/examples/memcached.yaml"
+
+  for pod in $pods; do
+    ip=$(kubectl -n "$CACHES" get "$pod" -o 'jsonpath={.status.podIP}')
+    wait_until "$pod answers" answers "$ip"
+    is "limit of $pod" "$(client stats "$ip" limit_maxbytes)" $((64 << 20))
+    client set "$ip" who "$pod"
+    is "what $ip gives back" "$(client get "$ip" who)" "$pod"
+    name=${ip//./-}.$CACHE.$CACHES.svc.cluster.local
+    is "what $name gives back" "$(client get "$name" who)" "$pod"
+    seen+=("$ip")
+  done
+  line "stats: limit 64 MiB; set and get by pod" "${seen[*]}, and by their headless names"
+  for name in "$CACHE" "$CACHE.$CACHES.svc.cluster.local"; do
+    pod=$(client get "$name" who) || fail "$name answers nothing"
+    [[ " ${pods//$'\n'/ } " == *" $pod "* ]] || fail "$name leads to '$pod', no pod of $CACHE"
+  done
+  line "get by the Service's headless name" "$CACHE"
+}
+
+show_other_kinds() {
+  local address
+  kubectl create namespace "$EXAMPLES" >/dev/null
+  kubectl label node node-a logs=true >/dev/null
+  kubectl -n "$EXAMPLES" apply -f artifacts/examples/nginx-app.yaml >/dev/null
+  sed "s|^\( *image:\).*|\1 $DAEMON_IMAGE|" artifacts/examples/syslog.yaml |
+    kubectl -n "$EXAMPLES" apply -f - >/dev/null
+  is_ready "$EXAMPLES" app/nginx-app
+  address=$(kubectl -n "$EXAMPLES" get service nginx-app -o 'jsonpath={.spec.clusterIP}')
+  is "the App by its Service's address" "$(client http "$address" 8080)" "nginx answers"
+  is "the App by its Service's name" "$(client http "nginx-app.$EXAMPLES" 8080)" "nginx answers"
+  line "App answers" "by Service address $address:8080 and by name"
+  is_ready "$EXAMPLES" genericdaemon/syslog
+  expect "$EXAMPLES" pods -l app.kubernetes.io/instance=syslog '{.items[*].spec.nodeName}' node-a
+  kubectl label node node-b logs=true >/dev/null
+  expect "$EXAMPLES" genericdaemon/syslog '{.status.installed}' 2
+  kubectl label node node-b logs- >/dev/null
+  expect "$EXAMPLES" genericdaemon/syslog '{.status.installed}' 1
+  line "GenericDaemon follows the nodes' label" "kubectl label node node-b logs=true; logs-"
+}
+
+cache_pods() { kubectl -n "$CACHES" get pods -l "app.kubernetes.io/instance=$CACHE" -o name; }
+
+answers() { client stats "$1" version >/dev/null 2>&1; }
+
+# The client in its pod.
+client() { kubectl -n "$CACHES" exec deployment/client -- client "$@"; }
+
+# ---- 3. scaled while a client reads ----------------------------------------------------------
+
+show_scaling() {
+  local size reads failed
+  sed "s|CLIENT_IMAGE|$CLIENT_IMAGE|" hack/e2e/reader.yaml | kubectl -n "$CACHES" apply -f - >/dev/null
+  kubectl -n "$CACHES" wait --for=condition=Ready --timeout="${PATIENCE}s" pod/reader >/dev/null
+  reads_on
+  for size in 3 1; do
+    kubectl -n "$CACHES" scale "memcached/$CACHE" --replicas="$size" >/dev/null
+    expect "$CACHES" "memcached/$CACHE" '{.status.readyReplicas} {.status.conditions[?(@.type=="Ready")].status}' "$size True"
+    wait_until "exactly $size pods are left" pods_are "$size"
+    reads_on
+    line "scaled to $size" "the client reads on"
+  done
+  reads=$(kubectl -n "$CACHES" logs reader)
+  failed=$(grep -c FAILED <<<"$reads" || true)
+  [[ $failed == 0 ]] || fail "$failed of $(wc -l <<<"$reads") reads failed: $(grep -m 3 FAILED <<<"$reads")"
+  grep -q hit <<<"$reads" || fail "no read found what was stored"
+  line "no read failed" "$(wc -l <<<"$reads") reads: $(grep -c hit <<<"$reads") hits, $(grep -c miss <<<"$reads") misses (a new instance is empty)"
+  kubectl -n "$CACHES" delete pod reader --wait >/dev/null
+}
+
+pods_are() { [[ $(cache_pods | wc -l) == "$1" ]]; }
+
+# Waits for PHASE_READS more lines of the reader.
+reads_on() {
+  local wanted
+  wanted=$(($(reads_so_far) + PHASE_READS))
+  wait_until "the client has read $PHASE_READS times more" reads_reached "$wanted"
+}
+
+reads_so_far() { kubectl -n "$CACHES" logs reader | wc -l; }
+reads_reached() { (($(reads_so_far) >= $1)); }
+
+# ---- 4. killed, drained, rolled --------------------------------------------------------------
+
+show_kill() {
+  local pod container node
+  pod=$(operator_pods)
+  node=$(node_of "$pod")
+  container=$(kubectl -n "$SYSTEM" get "$pod" -o 'jsonpath={.status.containerStatuses[0].containerID}')
+  ctr -a "$DIR/$node/containerd.sock" -n k8s.io tasks kill --signal SIGKILL "${container#containerd://}"
+  expect "$SYSTEM" "$pod" '{.status.containerStatuses[0].restartCount} {.status.conditions[?(@.type=="Ready")].status}' "1 True"
+  line "operator's process killed" "restarted by the kubelet, Ready"
+  operator_works 2
+  line "and works: Memcached scaled" "size 2 is Ready"
+}
+
+show_drain() {
+  local pod node other
+  pod=$(operator_pods)
+  node=$(node_of "$pod")
+  kubectl drain "$node" --ignore-daemonsets --delete-emptydir-data --timeout="${PATIENCE}s" >"$DIR/log/drain.log" 2>&1 ||
+    fail "$node is not drained: $(tail -n 3 "$DIR/log/drain.log")"
+  rolled_out "$SYSTEM" "$OPERATOR"
+  other=$(node_of "$(operator_pods)")
+  [[ $other != "$node" ]] || fail "the operator is still on the drained node $node"
+  line "its node drained" "$node: evicted, now on $other"
+  operator_works 1
+  line "and works: Memcached scaled" "size 1 is Ready"
+  kubectl uncordon "$node" >/dev/null
+}
+
+# With two replicas: the Lease is renewed by one or the other in time, and whoever writes holds it.
+show_rollout() {
+  local from size=1 progress
+  kubectl -n "$SYSTEM" scale deployment "$OPERATOR" --replicas=2 >/dev/null
+  rolled_out "$SYSTEM" "$OPERATOR"
+  line "two replicas" "kubectl scale deployment $OPERATOR --replicas=2"
+  from=$(wc -l <"$DIR/plane/audit.log")
+  kubectl -n "$SYSTEM" set image "deployment/$OPERATOR" "$OPERATOR=$NEXT_OPERATOR_IMAGE" >/dev/null
+  kubectl -n "$SYSTEM" rollout status "deployment/$OPERATOR" --timeout="${PATIENCE}s" >"$DIR/log/rollout.log" 2>&1 &
+  progress=$!
+  while kill -0 "$progress" 2>/dev/null; do
+    operator_works $((size = 3 - size))
+  done
+  wait "$progress" || fail "the new image is not rolled out: $(tail -n 3 "$DIR/log/rollout.log")"
+  wait_until "both replicas are of the new image, the old ones gone" \
+    operator_images_are "$NEXT_OPERATOR_IMAGE $NEXT_OPERATOR_IMAGE"
+  wait_until "a replica of the new image leads" leader_is_there
+  operator_works $((size = 3 - size))
+  line "rolled to a new image" "$NEXT_OPERATOR_IMAGE"
+  judge_leadership "$from"
+}
+
+operator_images_are() {
+  [[ $(kubectl -n "$SYSTEM" get pods -l "app.kubernetes.io/name=$OPERATOR" -o 'jsonpath={.items[*].spec.containers[*].image}') == "$1" ]]
+}
+
+leader() {
+  local identity
+  identity=$(holder)
+  printf 'pod/%s' "${identity%%_*}"
+}
+
+leader_is_there() { operator_pods | grep -qx "$(leader)"; }
+
+# judge_leadership FROM: from the audit log after line FROM.
+judge_leadership() {
+  local verdict
+  verdict=$(tail -n +"$(($1 + 1))" "$DIR/plane/audit.log" | grep "serviceaccount:$SYSTEM:$OPERATOR\"" |
+    awk -v lease="$(kubectl -n "$SYSTEM" get lease "$OPERATOR" -o 'jsonpath={.spec.leaseDurationSeconds}')" -f hack/e2e/leadership.awk) ||
+    fail "leadership: $verdict"
+  line "no gap in leadership, no write without it" "$verdict"
+}
+
+# ---- 5. the token ----------------------------------------------------------------------------
+
+# A kubelet that is restarted remembers no token and asks for new ones: the operator gets another
+# one into its file, long before the old one expires.
+restart_kubelets() {
+  local node
+  POD_WITH_TOKEN=$(operator_pods)
+  TOKEN=$(token_in_use "$POD_WITH_TOKEN")
+  for node in $NODES; do kill "$(<"$DIR/$node/kubelet.pid")"; done
+  line "kubelets restarted" "they ask for new tokens; the operator's was ${TOKEN:0:12}"
+}
+
+show_token_rotation() {
+  [[ $(operator_pods) == "$POD_WITH_TOKEN" ]] || fail "$POD_WITH_TOKEN was replaced meanwhile"
+  wait_until "the operator uses its new token" uses_another_token
+  is "restarts of $POD_WITH_TOKEN" "$(kubectl -n "$SYSTEM" get "$POD_WITH_TOKEN" -o 'jsonpath={.status.containerStatuses[0].restartCount}')" 0
+  line "the operator goes on with its new token" "${TOKEN_NOW:0:12}, which it took from the file"
+}
+
+uses_another_token() {
+  TOKEN_NOW=$(token_in_use "$POD_WITH_TOKEN")
+  [[ $TOKEN_NOW != "$TOKEN" ]]
+}
+
+# The id of the token that the pod's last request came with.
+token_in_use() {
+  grep "pod-name\":\[\"${1#pod/}\"" "$DIR/plane/audit.log" |
+    sed -n 's/.*credential-id":\["\(JTI=[^"]*\)".*/\1/p' | tail -n 1
+}
+
+# The shortest life that Kubernetes gives a token is ten minutes, and the API server takes it for one
+# more. So this takes twelve, and is done only on demand.
+show_token_expiry() {
+  local node uid token expires
+  kubectl -n "$SYSTEM" patch deployment "$OPERATOR" --patch-file hack/e2e/short-lived-token.yaml >/dev/null
+  rolled_out "$SYSTEM" "$OPERATOR"
+  wait_until "a replica with such a token leads" leader_has_volume
+  POD_WITH_TOKEN=$(leader)
+  node=$(node_of "$POD_WITH_TOKEN")
+  uid=$(kubectl -n "$SYSTEM" get "$POD_WITH_TOKEN" -o 'jsonpath={.metadata.uid}')
+  token=$(in_node "$node" cat "$DIR/$node/kubelet/pods/$uid/volumes/kubernetes.io~projected/short-lived/token")
+  expires=$(claim "$token" exp)
+  TOKEN=JTI=$(claim "$token" jti)
+  (($(token_status "$token") == 200)) || fail "the token of $POD_WITH_TOKEN is not accepted"
+  line "a token for ten minutes" "expires in $((expires - EPOCHSECONDS)) s"
+  wait_within 900 "the token is refused" token_is_refused "$token"
+  line "it has expired" "the API server answers 401 to it, $((EPOCHSECONDS - expires)) s later"
+  uses_another_token || fail "the operator's last request came with the expired token"
+  operator_works 3
+  operator_works 1
+  is "restarts of $POD_WITH_TOKEN" "$(kubectl -n "$SYSTEM" get "$POD_WITH_TOKEN" -o 'jsonpath={.status.containerStatuses[0].restartCount}')" 0
+  is "the leader" "$(leader)" "$POD_WITH_TOKEN"
+  line "the operator goes on" "${TOKEN:0:12}, then ${TOKEN_NOW:0:12}; leads on, no restart"
+}
+
+leader_has_volume() {
+  [[ $(kubectl -n "$SYSTEM" get "$(leader)" -o 'jsonpath={.spec.volumes[?(@.name=="short-lived")].name}' 2>/dev/null) == short-lived ]]
+}
+
+# claim TOKEN NAME: what the token says of itself.
+claim() {
+  local payload=${1#*.}
+  payload=${payload%%.*}
+  while ((${#payload} % 4)); do payload+='='; done
+  tr -- '-_' '+/' <<<"$payload" | base64 -d | sed -n "s/.*\"$2\":\"\{0,1\}\([^\",}]*\).*/\1/p"
+}
+
+# What the API server answers to who comes with this token alone.
+token_status() {
+  local answer
+  kubectl config view --raw --minify --flatten >"$DIR/token.kubeconfig"
+  kubectl --kubeconfig "$DIR/token.kubeconfig" config unset users >/dev/null
+  answer=$(kubectl --kubeconfig "$DIR/token.kubeconfig" --token "$1" get --raw /apis 2>&1) && printf 200 && return
+  case $answer in
+    *Unauthorized* | *'must be logged in'*) printf 401 ;;
+    *) fail "asked with the operator's token: $answer" ;;
+  esac
+}
+
+token_is_refused() { (($(token_status "$1") == 401)); }
+
+# ---- 6. logs and ports -----------------------------------------------------------------------
+
+show_ports() {
+  local pod log body
+  pod=$(leader)
+  log=$(kubectl -n "$SYSTEM" logs "$pod")
+  [[ $log == *"Ready to work"* ]] || fail "kubectl logs $pod: no 'Ready to work' in: $(tail -n 3 <<<"$log")"
+  line "kubectl logs" "$(wc -l <<<"$log") lines"
+  : >"$DIR/log/port-forward.log"
+  kubectl -n "$SYSTEM" port-forward "$pod" :8081 :8080 >"$DIR/log/port-forward.log" 2>&1 &
+  FORWARDER=$!
+  wait_until "port-forward listens" forwards_to 8080
+  forwards_to 8081
+  body=$(http_get "$PORT" /readyz)
+  is "/readyz" "$body" ok
+  forwards_to 8080
+  body=$(http_get "$PORT" /metrics)
+  [[ $body == *"controller_runtime_reconcile_total"* ]] || fail "/metrics lacks controller_runtime_reconcile_total: $(head -n 3 <<<"$body")"
+  kill "$FORWARDER"
+  line "/readyz and /metrics by port-forward" "$(grep -c '^[a-z]' <<<"$body") series"
+}
+
+# Sets PORT to the local one that leads to the pod's port $1.
+forwards_to() {
+  PORT=$(sed -n "s/^Forwarding from 127.0.0.1:\([0-9]*\) -> $1$/\1/p" "$DIR/log/port-forward.log")
+  [[ -n $PORT ]]
+}
+
+# http_get PORT PATH: the body.
+http_get() {
+  local connection line
+  exec {connection}<>"/dev/tcp/127.0.0.1/$1"
+  printf 'GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' "$2" >&"$connection"
+  while IFS= read -r -t 10 -u "$connection" line && [[ ${line%$'\r'} != '' ]]; do :; done
+  timeout 10 cat <&"$connection"
+  exec {connection}>&-
+}
+
+# ---- 7. removed ------------------------------------------------------------------------------
+
+show_removal() {
+  local left
+  kubectl -n "$CACHES" delete memcached --all --timeout="${PATIENCE}s" >/dev/null
+  kubectl -n "$EXAMPLES" delete app,genericdaemon --all --timeout="${PATIENCE}s" >/dev/null
+  wait_until "the children of the examples are gone" nothing_left "$EXAMPLES" deployments,daemonsets,services,pods
+  wait_until "the children of $CACHE are gone" nothing_left "$CACHES" deployments,services,pods -l "app.kubernetes.io/instance=$CACHE"
+  line "custom resources deleted" "children and pods are gone"
+  kubectl delete namespace "$CACHES" "$EXAMPLES" --timeout="${PATIENCE}s" >/dev/null
+  kubectl delete -k artifacts/default --timeout="${PATIENCE}s" >/dev/null
+  left=$(kubectl get crds,clusterroles,clusterrolebindings,validatingadmissionpolicies,namespaces,pods -A -o name | grep -E "$OPERATOR|example.com|mydomain.com" || true)
+  [[ -z $left ]] || fail "kubectl delete -k artifacts/default left: $left"
+  wait_until "no pod runs on any node" no_containers
+  line "uninstalled, no container is left" "kubectl delete -k artifacts/default"
+}
+
+nothing_left() {
+  local left
+  left=$(kubectl -n "$1" get "$2" "${@:3}" -o name) && [[ -z $left ]]
+}
+
+no_containers() {
+  local node
+  for node in $NODES; do
+    [[ -z $(ctr -a "$DIR/$node/containerd.sock" -n k8s.io tasks ls -q) ]] || return 1
+  done
+}
+
+# ---- what is looked at -----------------------------------------------------------------------
+
+# operator_works SIZE: it makes CACHE that large, in the cluster and in the status.
+operator_works() {
+  kubectl -n "$CACHES" scale "memcached/$CACHE" --replicas="$1" >/dev/null
+  expect "$CACHES" "memcached/$CACHE" '{.status.readyReplicas} {.status.conditions[?(@.type=="Ready")].status}' "$1 True"
+}
+
+rolled_out() {
+  kubectl -n "$1" rollout status "deployment/$2" --timeout="${PATIENCE}s" >"$DIR/log/rollout.log" 2>&1 ||
+    fail "deployment $2 is not rolled out after $PATIENCE s: $(tail -n 1 "$DIR/log/rollout.log")"
+}
+
+is_available() { condition_holds "$1" "$2" Available; }
+is_ready() { condition_holds "$1" "$2" Ready; }
+
+condition_holds() {
+  kubectl -n "$1" wait "$2" --for="condition=$3" --timeout="${PATIENCE}s" >/dev/null 2>&1 ||
+    fail "$2 is not $3 after $PATIENCE s: $(kubectl -n "$1" get "$2" -o 'jsonpath={.status.conditions}')"
+}
+
+# is WHAT VALUE WANTED
+is() { [[ $2 == "$3" ]] || fail "$1 is '$2', not '$3'"; }
+
+# expect NAMESPACE OBJECT... JSONPATH VALUE: until it is so.
+expect() {
+  local namespace=$1 wanted=${*: -1} path=${*: -2:1} deadline=$((SECONDS + PATIENCE)) value=''
+  local object=("${@:2:$#-3}")
+  until value=$(kubectl -n "$namespace" get "${object[@]}" -o "jsonpath=$path") && [[ $value == "$wanted" ]]; do
+    ((SECONDS < deadline)) || fail "${object[*]}: $path is '$value' after $PATIENCE s, not '$wanted'"
+    sleep 0.1
+  done
+}
