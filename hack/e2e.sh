@@ -40,9 +40,11 @@ main() {
   trap clean_up EXIT
   BEGIN=$(now_us)
   DIR=$(mktemp -d "${TMPDIR:-/tmp}/workload-operator-e2e.XXXXXX")
+  exec {LOCK}<"$DIR" && flock "$LOCK"
   CGROUP=${DIR##*/} # the name of all that is ours and has a name
   mkdir "$DIR/log"
   require_machine
+  remove_remains
   prepare
   run_inside
   remove_cluster

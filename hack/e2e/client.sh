@@ -4,7 +4,8 @@
 #   client stats HOST NAME        the value of one line of `stats`
 #   client set HOST KEY VALUE     stores it
 #   client get HOST KEY           prints what is stored; fails when nothing is
-#   client keep-reading HOST KEY  reads on and on, a line for each: "read N hit|miss|FAILED"
+#   client keep-reading NAME KEY  reads on and on, from each of NAME's addresses in turn; a line for
+#                                 each read: "read N ADDRESS hit|miss|FAILED"
 #   client http HOST PORT         prints the body that a web server answers with
 #   client wait                   does nothing until it is told to end
 #
@@ -58,17 +59,22 @@ statistic() {
 }
 
 keep_reading() {
-  local reads=0 attempt result
+  local reads=0 attempt result addresses address
   trap 'exit 0' TERM
   while :; do
     result=FAILED
     for ((attempt = 0; attempt < ATTEMPTS; attempt++)); do
-      if ask "$1" "get $2" END; then
+      mapfile -t addresses < <(getent ahostsv4 "$1" | while read -r address kind _; do
+        [[ $kind != STREAM ]] || echo "$address"
+      done)
+      ((${#addresses[@]} > 0)) || continue
+      address=${addresses[(reads + attempt) % ${#addresses[@]}]}
+      if ask "$address" "get $2" END; then
         [[ $ANSWER == VALUE* ]] && result=hit || result=miss
         break
       fi
     done
-    printf 'read %d %s\n' $((++reads)) "$result"
+    printf 'read %d %s %s\n' $((++reads)) "${address:-nowhere}" "$result"
     read -r -t 0.05 <> <(:) || true # a pause
   done
 }

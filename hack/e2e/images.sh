@@ -28,7 +28,7 @@ make_images() {
   make_pause
   make_from_debian "$MEMCACHED_IMAGE" /usr/bin/memcached
   make_from_debian "$CLIENT_IMAGE" /bin/bash --add hack/e2e/client.sh /usr/bin/client \
-    --entrypoint '["/usr/bin/client"]'
+    --add /usr/bin/getent /usr/bin/getent --entrypoint '["/usr/bin/client"]'
   make_from_debian "$APP_IMAGE" /usr/sbin/nginx --add hack/e2e/nginx.conf /etc/nginx/nginx.conf \
     --entrypoint '["/usr/sbin/nginx"]'
   make_from_debian "$DAEMON_IMAGE" /bin/busybox --entrypoint '["/bin/busybox","syslogd","-n","-O","-"]'
@@ -84,10 +84,9 @@ make_from_debian() {
   for library in $(ldd "$program" 2>/dev/null | grep -o '/[^ )]*'); do cp -L --parents "$library" "$root"; done
   while (($# > 0)); do
     case $1 in
-      --add) install -D -m 755 "$2" "$root$3" && shift ;;
-      --entrypoint) entrypoint=$2 ;;
+      --add) install -D -m 755 "$2" "$root$3" && shift 3 ;;
+      --entrypoint) entrypoint=$2 && shift 2 ;;
     esac
-    shift 2
   done
   commit "$name" "$root" "$entrypoint"
 }

@@ -96,6 +96,22 @@ remove_cluster() {
   done
 }
 
+# A run that was killed took its processes along, but left its folder and its empty cgroups. A run
+# holds a lock on its folder. (A folder of this minute may not have its lock yet.)
+remove_remains() {
+  local folder lock
+  find "${TMPDIR:-/tmp}" -mindepth 1 -maxdepth 1 -type d -user root -name 'workload-operator-e2e.??????' -mmin +1 |
+    while read -r folder; do
+      exec {lock}<"$folder"
+      if flock --nonblock "$lock"; then
+        say "removing what an earlier run left when it was killed: $folder"
+        CGROUP=${folder##*/} remove_cluster
+        rm -rf "$folder"
+      fi
+      exec {lock}<&-
+    done
+}
+
 # Compares with the snapshot in $DIR/before.
 nothing_is_left() {
   local left

@@ -117,7 +117,8 @@ show_scaling() {
     expect "$CACHES" "memcached/$CACHE" '{.status.readyReplicas} {.status.conditions[?(@.type=="Ready")].status}' "$size True"
     wait_until "exactly $size pods are left" pods_are "$size"
     reads_on
-    line "scaled to $size" "the client reads on"
+    wait_until "the client reads from exactly $size instances" reads_from "$size"
+    line "scaled to $size" "the client reads on, from $(recently_read_from | tr '\n' ' ')"
   done
   reads=$(kubectl -n "$CACHES" logs reader)
   failed=$(grep -c FAILED <<<"$reads" || true)
@@ -135,6 +136,11 @@ reads_on() {
   wanted=$(($(reads_so_far) + PHASE_READS))
   wait_until "the client has read $PHASE_READS times more" reads_reached "$wanted"
 }
+
+# The addresses of the last reads, fewer than those that reads_on waited for.
+recently_read_from() { kubectl -n "$CACHES" logs reader --tail=$((PHASE_READS - 10)) | awk '{ print $3 }' | sort -u; }
+
+reads_from() { (($(recently_read_from | wc -l) == $1)); }
 
 reads_so_far() { kubectl -n "$CACHES" logs reader | wc -l; }
 reads_reached() { (($(reads_so_far) >= $1)); }
