@@ -47,6 +47,8 @@ fail() {
 
 kubectl() { "$KUBECTL" --cache-dir="$DIR/kubectl-cache" "$@"; }
 
-trap 'exit 1' USR1
-trap 'status=$?; ((status == 0)) || say "the step ended with $status at ${BASH_SOURCE[0]} ${BASH_LINENO[*]}"' EXIT
+SAID=''
+trap 'SAID=yes; exit 1' USR1
+trap 'status=$?; ((status == 0)) || [[ -n $SAID ]] || say "a command failed with $status below these lines of inside.sh: ${BASH_LINENO[*]}"' EXIT
 main
+exit

@@ -29,7 +29,7 @@ can_make_cgroups() {
   mkdir "$hierarchy/$CGROUP" 2>/dev/null && rmdir "$hierarchy/$CGROUP"
 }
 
-# Installs the Debian packages that are missing; none of their services is started.
+# Installs the Debian packages that are missing.
 require_packages() {
   local missing
   missing=$(missing_packages)
@@ -37,14 +37,12 @@ require_packages() {
   command -v apt-get >/dev/null ||
     die 3 "missing, and no apt-get to install them: what Debian has in the packages $missing"
   say "installing $missing"
-  # RUNLEVEL: invoke-rc.d starts nothing in this one.
   # shellcheck disable=SC2086 # one word per package
   {
-    export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1
+    export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq && apt-get install -qq -y --no-install-recommends $missing
   } >"$DIR/log/packages.log" 2>&1 ||
     die 3 "apt-get install --no-install-recommends $missing failed: $(tail -n 3 "$DIR/log/packages.log")"
-  unset RUNLEVEL
 }
 
 missing_packages() {

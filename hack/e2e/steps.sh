@@ -31,8 +31,10 @@ show_installation() {
 
 # In the audit log: a successful patch of RESOURCE by the ServiceAccount, in a pod.
 operator_has_patched() {
-  grep "serviceaccount:$SYSTEM:$OPERATOR\"" "$DIR/plane/audit.log" | grep '"verb":"patch"' |
-    grep "\"resource\":\"$1\"" | grep 'authentication.kubernetes.io/pod-name' | grep -q '"code":20[01]'
+  local requests
+  requests=$(grep "serviceaccount:$SYSTEM:$OPERATOR\"" "$DIR/plane/audit.log" | grep '"verb":"patch"' |
+    grep "\"resource\":\"$1\"" | grep 'authentication.kubernetes.io/pod-name' | grep '"code":20[01]') &&
+    [[ -n $requests ]]
 }
 
 # Those that are not on their way out.
@@ -206,7 +208,7 @@ leader() {
   printf 'pod/%s' "${identity%%_*}"
 }
 
-leader_is_there() { operator_pods | grep -qx "$(leader)"; }
+leader_is_there() { [[ $'\n'$(operator_pods)$'\n' == *$'\n'$(leader)$'\n'* ]]; }
 
 # judge_leadership FROM: from the audit log after line FROM.
 judge_leadership() {
@@ -241,9 +243,11 @@ uses_another_token() {
   [[ $TOKEN_NOW != "$TOKEN" ]]
 }
 
-# The id of the token that the pod's last request came with.
+# The id of the token that the pod's last request came with. A watch that ends is logged with the
+# token with which it began; and this script itself comes with a token of the operator's.
 token_in_use() {
-  grep "pod-name\":\[\"${1#pod/}\"" "$DIR/plane/audit.log" |
+  grep "pod-name\":\[\"${1#pod/}\"" "$DIR/plane/audit.log" | grep '"userAgent":"workload-operator/' |
+    grep -v '"verb":"watch"' |
     sed -n 's/.*credential-id":\["\(JTI=[^"]*\)".*/\1/p' | tail -n 1
 }
 
