@@ -10,6 +10,8 @@ source "$HACK_DIR/e2e/images.sh"
 source "$HACK_DIR/e2e/cluster.sh"
 # shellcheck source=hack/e2e/steps.sh
 source "$HACK_DIR/e2e/steps.sh"
+# shellcheck source=hack/e2e/steps-operator.sh
+source "$HACK_DIR/e2e/steps-operator.sh"
 
 main() {
   (($$ == 1)) || die 2 "is started by hack/e2e.sh"
