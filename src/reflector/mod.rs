@@ -13,7 +13,7 @@
 //!   list in a single page, not to page one for ever.
 //! - A broken or ended watch goes on from its version; only 410, or a version the server cannot get
 //!   past, lists anew. A watch that is silent for 150 s, when a bookmark comes once a minute, is
-//!   dead and replaced; one that is not accepted within 30 s too.
+//!   dead, and what it may have hidden is listed; one that is not accepted within 30 s is replaced.
 //! - Failures wait 800 ms, doubling to 30 s with jitter, started over by a watch that delivers
 //!   something new, by two minutes of health, or by an API server that was away and answers again
 //!   ([`Reach`](crate::client::Reach)): then the pause is cut short, too. A version that has expired is no failure unless it

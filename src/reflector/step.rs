@@ -28,8 +28,15 @@ enum Phase {
     /// leads to the page under way; `whole`, after a token had expired, is all in one page.
     Paging { first: Option<String>, token: Option<String>, whole: bool },
     /// The view is complete up to `held`, and what comes over the watch follows it. `opened` is
-    /// none until the server has accepted; `progressed` once the watch got us anywhere.
-    Watching { began: Instant, opened: bool, progressed: bool, heard_by: Instant },
+    /// none until the server has accepted; `progressed` once the watch got us anywhere. `silence`:
+    /// that of the watch before, which ended in good order, would have been too long then.
+    Watching {
+        began: Instant,
+        opened: bool,
+        progressed: bool,
+        heard_by: Instant,
+        silence: Option<Instant>,
+    },
     /// After a failure: nothing until then, then what `next` says. `asked`: by the server.
     Waiting { until: Instant, next: Next, asked: bool },
 }
@@ -59,6 +66,8 @@ pub(super) struct Machine {
     streams_cut: u32,
     /// "Too large resource version" in a row.
     too_large: u32,
+    /// The server sends bookmarks for this kind: a watch without any is no quiet one.
+    bookmarks: bool,
     /// Answers older than `held` in a row to lists without a lower bound.
     rewound: u32,
     /// Internal errors of the watch in a row, since `held` last moved.
@@ -81,6 +90,7 @@ impl Machine {
             unbounded: false,
             streams_cut: 0,
             too_large: 0,
+            bookmarks: false,
             rewound: 0,
             stuck: 0,
             relisted: false,
@@ -162,9 +172,9 @@ impl Machine {
                 *progress_by = now + STREAM_PROGRESS;
                 Vec::new()
             }
-            Phase::Watching { opened, heard_by, .. } => {
+            Phase::Watching { opened, heard_by, silence, .. } => {
                 *opened = true;
-                *heard_by = now + IDLE;
+                *heard_by = silence.unwrap_or(now + IDLE);
                 self.enter(State::Live, now, None)
             }
             Phase::Paging { .. } | Phase::Waiting { .. } => Vec::new(),
@@ -200,6 +210,7 @@ impl Machine {
 
     fn bookmark(&mut self, at: Option<Position>, end: bool, now: Instant) -> Vec<Action> {
         let behind = self.behind(at.as_ref());
+        self.bookmarks = true;
         match &mut self.phase {
             Phase::Streaming { .. } if end => match self.commit(at, now) {
                 Ok(actions) => {
@@ -209,6 +220,7 @@ impl Machine {
                         opened: true,
                         progressed: true,
                         heard_by: now + IDLE,
+                        silence: None,
                     };
                     let live = self.enter(State::Live, now, None);
                     actions.into_iter().chain(live).collect()

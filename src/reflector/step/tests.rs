@@ -377,7 +377,18 @@ fn a_silent_watch_is_dead_after_two_and_a_half_minutes_and_a_bookmark_keeps_it_a
         _ => None,
     });
     assert_eq!(since, Some(heard), "stale since the server was last heard");
-    assert_eq!(run.watch().version.as_deref(), Some("10"));
+    assert!(run.has(&Action::Begin(Reason::Stuck)));
+    assert_eq!(run.watch().version, None, "the newest there is, whatever that is");
+}
+
+#[test]
+fn silent_watches_that_end_in_good_order_are_silent_together() {
+    let run = Run::watching().after(Duration::from_secs(120)).then(Input::Ended);
+    let run = run.then(Input::Opened).at_deadline();
+    assert!(run.has(&Action::Begin(Reason::Stuck)), "after 150 s in all");
+    let run = Run::watching().after(Duration::from_secs(120)).then(bookmark("10"));
+    let run = run.then(Input::Ended).then(Input::Opened);
+    assert_eq!(run.pause(), IDLE, "a watch that was heard begins anew");
 }
 
 #[test]

@@ -12,9 +12,15 @@ impl Machine {
     pub(super) fn ended(&mut self, now: Instant) -> Vec<Action> {
         match &self.phase {
             Phase::Streaming { .. } => self.fall_back(now),
-            Phase::Watching { began, progressed, .. } => {
+            Phase::Watching { began, progressed, heard_by, .. } => {
+                let so_far = *heard_by;
                 if *progressed || now.saturating_duration_since(*began) >= SHORT {
-                    return self.watch(now);
+                    let watch = self.watch(now);
+                    // A server that ends its silent watches in time must not get away with it.
+                    if let Phase::Watching { silence, .. } = &mut self.phase {
+                        *silence = Some(so_far);
+                    }
+                    return watch;
                 }
                 let failure = Failure::transient("the API server ends every watch at once");
                 let wait = self.back_off(&failure, Next::Watch, now);
@@ -93,9 +99,19 @@ impl Machine {
         self.unbounded
     }
 
-    /// A server may accept a watch from a version that it has not seen yet, and then keeps silent
-    /// about all that happens up to there. It is asked for the newest there is: if it lags, that is
-    /// what it catches up to; if it does not know better, the history has changed.
+    /// A watch said nothing for too long. Where bookmarks are sent, that is no dead connection alone:
+    /// a server that has not come as far as the watch's version is silent until it has, and so is one
+    /// that never will, because its data was restored.
+    fn silent(&mut self, now: Instant) -> Vec<Action> {
+        if !self.bookmarks {
+            return self.watch(now);
+        }
+        self.unbounded = true;
+        self.list(Reason::Stuck, now)
+    }
+
+    /// A server that says itself that it has not come as far as we have is asked for the newest there
+    /// is: if it lags, that is what it catches up to; if it does not, the history has changed.
     pub(super) fn in_the_past(&mut self, behind: &Failure, now: Instant) -> Vec<Action> {
         self.unbounded = true;
         self.back_off(behind, Next::List(Reason::Refused), now)
@@ -110,7 +126,7 @@ impl Machine {
             Phase::Watching { .. } => {
                 let why = format!("neither event nor bookmark for {IDLE:?}");
                 let mut actions = self.enter(State::Stale, now, Some(why));
-                actions.extend(self.watch(now));
+                actions.extend(self.silent(now));
                 actions
             }
             Phase::Waiting { next: Next::List(reason), .. } => self.list(*reason, now),
