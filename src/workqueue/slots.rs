@@ -17,6 +17,13 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Slots per chunk.
 const CHUNK: usize = 512;
 
+/// Slots side by side, beginning with a cache line: a slot of an [`ObjectKey`], which is as long
+/// as a line, then is one, and taking a key waits for memory once instead of twice.
+///
+/// [`ObjectKey`]: crate::object::ObjectKey
+#[repr(align(64))]
+struct Chunk<K>([Slot<K>; CHUNK]);
+
 /// All that the queue knows about one key. Which layer owns which field:
 /// `queue.rs` the flags and times, `lines.rs` tenant and links, `delaying.rs` the timer positions,
 /// `rate_limited.rs` the failures.
@@ -57,9 +64,7 @@ pub(super) const HELD: u8 = 16;
 
 /// The arena and the table.
 pub(super) struct Slots<K> {
-    chunks: Vec<Vec<Slot<K>>>,
-    /// Slots ever made.
-    made: u32,
+    chunks: Vec<Box<Chunk<K>>>,
     /// First free slot, linked by `next`.
     free: u32,
     table: HashTable<u32>,
@@ -69,6 +74,19 @@ pub(super) struct Slots<K> {
 // === impl Slot ===
 
 impl<K> Slot<K> {
+    const FREE: Slot<K> = Slot {
+        key: None,
+        asked_at: 0,
+        tenant: NONE,
+        prev: NONE,
+        next: NONE,
+        timers: [NONE; 2],
+        failures: 0,
+        flags: 0,
+        band: Band::Initial,
+        wanted: Band::Initial,
+    };
+
     pub(super) fn is(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
@@ -91,7 +109,7 @@ impl<K> Slot<K> {
 
 impl<K: Key> Slots<K> {
     pub(super) fn new(hasher: DefaultHashBuilder) -> Slots<K> {
-        Slots { chunks: Vec::new(), made: 0, free: NONE, table: HashTable::new(), hasher }
+        Slots { chunks: Vec::new(), free: NONE, table: HashTable::new(), hasher }
     }
 
     /// Keys known.
@@ -106,38 +124,28 @@ impl<K: Key> Slots<K> {
 
     /// A slot for a key that has none.
     pub(super) fn insert(&mut self, hash: u64, key: K, tenant: u32) -> u32 {
-        let slot = Slot {
-            key: Some(key),
-            asked_at: 0,
-            tenant,
-            prev: NONE,
-            next: NONE,
-            timers: [NONE; 2],
-            failures: 0,
-            flags: 0,
-            band: Band::Initial,
-            wanted: Band::Initial,
-        };
+        if self.free == NONE {
+            self.grow();
+        }
         let id = self.free;
-        let id = if id == NONE {
-            let id = self.made;
-            // The top bit belongs to the timers.
-            assert!(id < u32::MAX >> 1, "a queue of more than two thousand million keys");
-            if (id as usize).is_multiple_of(CHUNK) {
-                self.chunks.push(Vec::with_capacity(CHUNK));
-            }
-            self.chunks.last_mut().expect("a chunk was pushed for the first slot").push(slot);
-            self.made += 1;
-            id
-        } else {
-            let free = self.get_mut(id);
-            let next = std::mem::replace(free, slot).next;
-            self.free = next;
-            id
-        };
+        let slot = Slot { key: Some(key), tenant, ..Slot::FREE };
+        self.free = std::mem::replace(self.get_mut(id), slot).next;
         let (chunks, hasher) = (&self.chunks, &self.hasher);
         self.table.insert_unique(hash, id, |&id| hash_of(hasher, &at(chunks, id).key));
         id
+    }
+
+    /// Another chunk of free slots, for when there is none.
+    fn grow(&mut self) {
+        let first = self.chunks.len() * CHUNK;
+        // The top bit belongs to the timers.
+        assert!(first < (u32::MAX >> 1) as usize, "a queue of more than two thousand million keys");
+        let mut chunk = Box::new(Chunk([const { Slot::<K>::FREE }; CHUNK]));
+        for (slot, next) in chunk.0[..CHUNK - 1].iter_mut().zip(first as u32 + 1..) {
+            slot.next = next;
+        }
+        self.chunks.push(chunk);
+        self.free = first as u32;
     }
 
     /// The hash of the key of a slot.
@@ -164,7 +172,7 @@ impl<K: Key> Slots<K> {
 
     pub(super) fn get_mut(&mut self, id: u32) -> &mut Slot<K> {
         let id = id as usize;
-        &mut self.chunks[id / CHUNK][id % CHUNK]
+        &mut self.chunks[id / CHUNK].0[id % CHUNK]
     }
 }
 
@@ -173,9 +181,9 @@ fn hash_of<K: Key>(hasher: &DefaultHashBuilder, key: &Option<K>) -> u64 {
     key.as_ref().map_or(0, |key| hasher.hash_one(key))
 }
 
-fn at<K>(chunks: &[Vec<Slot<K>>], id: u32) -> &Slot<K> {
+fn at<K>(chunks: &[Box<Chunk<K>>], id: u32) -> &Slot<K> {
     let id = id as usize;
-    &chunks[id / CHUNK][id % CHUNK]
+    &chunks[id / CHUNK].0[id % CHUNK]
 }
 
 #[cfg(test)]

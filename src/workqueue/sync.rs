@@ -14,6 +14,12 @@ pub(super) use imp::Arc;
 /// Nanoseconds since the queue was made: enough for 584 years.
 pub(super) type Nanos = u64;
 
+/// How often a lock that is taken is looked at before the thread goes to sleep: some microseconds,
+/// many times what anybody holds it for. Going to sleep and being woken costs more than that, to
+/// him who wakes, too, and parking_lot itself soon gives up its processor instead.
+#[cfg(not(any(loom, shuttle)))]
+const SPINS: u32 = 200;
+
 /// A lock without poisoning.
 pub(super) struct Mutex<T>(
     #[cfg(not(any(loom, shuttle)))] parking_lot::Mutex<T>,
@@ -35,7 +41,15 @@ impl<T> Mutex<T> {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, T> {
         #[cfg(not(any(loom, shuttle)))]
-        return self.0.lock();
+        return (0..SPINS)
+            .find_map(|_| {
+                let free = self.0.try_lock();
+                if free.is_none() {
+                    std::hint::spin_loop();
+                }
+                free
+            })
+            .unwrap_or_else(|| self.0.lock());
         #[cfg(any(loom, shuttle))]
         return self.0.lock().expect("a model that panics is over");
     }

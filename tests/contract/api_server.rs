@@ -98,7 +98,7 @@ async fn when_etcd_is_restored_from_a_backup_the_operator_ends_and_begins_anew()
 
     let restore = || fs::remove_dir_all(&data).and_then(|()| copy(&backup, &data));
     servers.with_all_down(plane, restore).await;
-    // A bookmark tells it, and they come once a minute.
+    // That no bookmark comes tells it, after 150 s.
     let ended = tokio::time::timeout(Duration::from_secs(400), operator.ended()).await;
     let log = operator.lines().join("\n");
     assert_eq!(ended, Ok(Some(1)), "{log}");
