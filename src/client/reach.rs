@@ -86,7 +86,7 @@ impl Returns {
     pub async fn next(&mut self) {
         if self.0.changed().await.is_err() {
             // Nobody calls any more.
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }
