@@ -10,8 +10,8 @@ use tracing_subscriber::{EnvFilter, Layer, fmt, registry};
 use super::args::LogFormat;
 use super::spans::Lines;
 
-/// Sends log lines to stderr from now on, and spans to where `spans` sends them. `level` is `info` or RUST_LOG's syntax; what it means
-/// wrongly is an error that quotes it.
+/// Sends log lines to stderr from now on, and spans to where `spans` sends them. `level` is `info` or
+/// RUST_LOG's syntax; what is not is an error that quotes it.
 ///
 /// Text from outside (names, messages of the API server) is safe in both formats: JSON escapes
 /// it, and the text format prints fields with `Debug`, so no line can be injected.
