@@ -5,16 +5,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::audit::{Entry, operator_writes, writes_to};
-use crate::world::{APP, DEPLOYMENT, MEMCACHED, World, conditions, has_condition};
+use crate::world::{APP, DEPLOYMENT, MEMCACHED, World, conditions, has_condition, is_ready};
 
 /// The most writes for one custom resource in a minute.
 const MOST_A_MINUTE: usize = 12;
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
-
-fn is_ready(object: &Value) -> bool {
-    has_condition(object, "Ready", "True")
-}
 
 fn app(name: &str, spec: Value) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})

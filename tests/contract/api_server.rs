@@ -12,27 +12,14 @@ use crate::control_plane::ControlPlane;
 use crate::proxy::{Call, Proxy};
 use crate::servers::{Server, ready};
 use crate::stall::Stall;
-use crate::world::{DEPLOYMENT, GENERIC_DAEMON, MEMCACHED, World, has_condition};
+use crate::world::{DEPLOYMENT, GENERIC_DAEMON, MEMCACHED, World, is_ready, memcached};
 
 /// What a Memcached's reconciles read.
 const WATCHED: [&str; 4] = ["memcacheds", "deployments", "services", "pods"];
 
-fn is_ready(object: &Value) -> bool {
-    has_condition(object, "Ready", "True")
-}
-
-fn memcached(name: &str, size: i64) -> Value {
-    json!({"metadata": {"name": name}, "spec": {"size": size}})
-}
-
-async fn private(name: &'static str) -> &'static ControlPlane {
-    let plane = tokio::task::spawn_blocking(move || ControlPlane::private(name));
-    Box::leak(Box::new(plane.await.expect("it starts")))
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn when_the_api_server_or_etcd_is_killed_no_work_is_lost_and_the_operator_stays() {
-    let plane = private("servers-killed").await;
+    let plane = ControlPlane::leaked(|| ControlPlane::private("servers-killed")).await;
     let world = World::on(plane, "servers-killed", "baseline").await;
     let mut operator = world.start_operator().await;
     let daemon = json!({"metadata": {"name": "logs"}, "spec": {"image": "a:1", "label": "logs"}});
@@ -75,7 +62,7 @@ async fn when_the_api_server_or_etcd_is_killed_no_work_is_lost_and_the_operator_
 /// of them; what nobody restarts must do it itself, or it never sees again what has such a version.
 #[tokio::test(flavor = "multi_thread")]
 async fn when_etcd_is_restored_from_a_backup_the_operator_ends_and_begins_anew() {
-    let plane = private("restored").await;
+    let plane = ControlPlane::leaked(|| ControlPlane::private("restored")).await;
     let world = World::on(plane, "restored", "baseline").await;
     let mut operator = world.start_operator().await;
     world.create(MEMCACHED, memcached("kept", 1)).await.unwrap();
@@ -184,7 +171,7 @@ fn is_create(write: &Entry, name: &str) -> bool {
 /// children, that was deleted since, and one that was made anew under its name since.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_api_server_that_lives_in_the_past_is_not_believed() {
-    let plane = private("past").await;
+    let plane = ControlPlane::leaked(|| ControlPlane::private("past")).await;
     let world = World::on(plane, "past", "baseline").await;
     let etcd = Stall::to(plane.etcd()).await;
     let second = Second::start(plane, &etcd).await;

@@ -3,14 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::audit::{Entry, writes_to};
-use crate::world::{APP, DEPLOYMENT, SERVICE, World, conditions, has_condition};
+use crate::world::{APP, DEPLOYMENT, SERVICE, World, conditions, is_ready};
 
 fn app(spec: &Value) -> Value {
     json!({"metadata": {"name": "shop"}, "spec": spec})
-}
-
-fn is_ready(object: &Value) -> bool {
-    has_condition(object, "Ready", "True")
 }
 
 /// Merge-patches the App's spec and waits until the operator has carried that out.

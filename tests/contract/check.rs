@@ -25,8 +25,7 @@ struct Cluster {
 
 impl Cluster {
     async fn start() -> Cluster {
-        let plane = tokio::task::spawn_blocking(|| ControlPlane::private("check"));
-        let plane: &'static ControlPlane = Box::leak(Box::new(plane.await.unwrap()));
+        let plane = ControlPlane::leaked(|| ControlPlane::private("check")).await;
         plane.kubectl(&["apply", "--server-side", "--force-conflicts", "-k", "artifacts/default"]);
         let rollout = ["rollout", "status", "deployment/workload-operator", "-n", SYSTEM];
         plane.kubectl(&rollout);

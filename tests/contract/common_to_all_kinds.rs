@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::audit::{Audit, Entry, logged, operator_writes, writes_to};
 use crate::world::{
     APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, SERVICE, World, conditions,
-    has_condition,
+    has_condition, is_ready,
 };
 
 /// A custom resource of one kind.
@@ -29,10 +29,6 @@ fn one_of_each() -> [Sample; 3] {
         sample(GENERIC_DAEMON, "agent", json!({"image": "agent:1", "label": "logs"}), DAEMON_SET),
         sample(APP, "shop", json!({"image": "shop:1", "ports": [{"port": 80}]}), DEPLOYMENT),
     ]
-}
-
-fn is_ready(object: &Value) -> bool {
-    has_condition(object, "Ready", "True")
 }
 
 /// The guard against needless requests. How often a status is written depends on what the operator

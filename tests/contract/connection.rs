@@ -10,7 +10,8 @@ use crate::black_hole::Wire;
 use crate::operator_process::OperatorProcess;
 use crate::proxy::{Fault, Proxy};
 use crate::world::{
-    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, SERVICE, World, has_condition,
+    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, SERVICE, World, is_ready,
+    memcached,
 };
 
 /// A dead connection is found by then.
@@ -18,14 +19,6 @@ const FOUND: Duration = Duration::from_secs(45);
 
 /// What a Memcached's reconciles read.
 const WATCHED: [&str; 4] = ["memcacheds", "deployments", "services", "pods"];
-
-fn is_ready(object: &Value) -> bool {
-    has_condition(object, "Ready", "True")
-}
-
-fn memcached(name: &str) -> Value {
-    json!({"metadata": {"name": name}, "spec": {"size": 1}})
-}
 
 /// A world, and an operator in it that reaches the API server through a proxy.
 async fn proxied(name: &str) -> (World, Proxy, OperatorProcess) {
@@ -53,7 +46,7 @@ async fn a_connection_whose_packets_vanish_is_found_and_replaced_within_45_secon
     let wire = Wire::to(world.plane().address()).await;
     let mut operator = world.start_operator_through(&wire.url()).await;
     operator.logged("Ready to work").await;
-    world.create(MEMCACHED, memcached("cart")).await.unwrap();
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
     world.until(MEMCACHED, "cart", is_ready).await;
     let before = world.get(DEPLOYMENT, "cart").await.unwrap()["metadata"]["uid"].clone();
     wire.swallow();
@@ -75,7 +68,7 @@ async fn a_create_whose_answer_is_lost_is_not_made_twice() {
     for object in ["deployments/cart", "services/cart", "memcacheds/cart/status"] {
         proxy.inject(Fault::LoseAnswer, 1, move |call| call.is_write() && call.object == object);
     }
-    world.create(MEMCACHED, memcached("cart")).await.unwrap();
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
     world.until(MEMCACHED, "cart", is_ready).await;
     for resource in [DEPLOYMENT, SERVICE] {
         assert_eq!(creates(&audit, &world, resource.plural()), 1, "{resource:?}");
@@ -89,13 +82,13 @@ async fn a_create_whose_answer_is_lost_is_not_made_twice() {
 async fn an_api_server_that_answers_errors_for_a_while_is_asked_again_until_it_does_not() {
     let (world, proxy, mut operator) = proxied("errors").await;
     let audit = Audit::from_now(&world);
-    world.create(MEMCACHED, memcached("old")).await.unwrap();
+    world.create(MEMCACHED, memcached("old", 1)).await.unwrap();
     world.until(MEMCACHED, "old", is_ready).await;
     proxy.inject(Fault::Answer(500, None), 3, |_| true);
     proxy.inject(Fault::Answer(503, None), usize::MAX, |_| true);
     WATCHED.iter().for_each(|resource| proxy.cut(resource));
     let so_far = proxy.calls().len();
-    world.create(MEMCACHED, memcached("new")).await.unwrap();
+    world.create(MEMCACHED, memcached("new", 1)).await.unwrap();
     world.delete(DEPLOYMENT, "old").await;
     world.until_gone(DEPLOYMENT, "old").await;
     proxy.until(6, |call| call.answer == Some(503)).await;
@@ -118,9 +111,9 @@ async fn told_to_come_again_later_it_does_and_others_do_not_wait() {
     proxy.inject(retry_after, 1, |call| call.verb == "patch" && call.object == "deployments/cart");
     proxy.inject(retry_after, 1, |call| call.verb == "watch" && call.object == "pods");
     proxy.cut("pods");
-    world.create(MEMCACHED, memcached("cart")).await.unwrap();
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
     proxy.until(1, |call| call.object == "deployments/cart" && call.answer == Some(429)).await;
-    world.create(MEMCACHED, memcached("other")).await.unwrap();
+    world.create(MEMCACHED, memcached("other", 1)).await.unwrap();
     world.until(MEMCACHED, "cart", is_ready).await;
     let calls = proxy.calls();
     let at = |verb, object, from| {
@@ -148,7 +141,7 @@ async fn a_child_deleted_while_its_watch_was_expiring_is_restored() {
 /// The watch breaks, the child is deleted meanwhile, and going on is answered with `fault`.
 async fn restored_after(name: &str, fault: Fault) {
     let (world, proxy, mut operator) = proxied(name).await;
-    world.create(MEMCACHED, memcached("cart")).await.unwrap();
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
     world.until(MEMCACHED, "cart", is_ready).await;
     let uid = world.get(DEPLOYMENT, "cart").await.unwrap()["metadata"]["uid"].clone();
     proxy.hold("deployments");
@@ -166,7 +159,7 @@ async fn restored_after(name: &str, fault: Fault) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_that_breaks_goes_on_where_it_was_without_a_list() {
     let (world, proxy, _operator) = proxied("cut").await;
-    world.create(MEMCACHED, memcached("cart")).await.unwrap();
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
     world.until(MEMCACHED, "cart", is_ready).await;
     let listed = WATCHED.map(|resource| lists(&proxy, resource));
     for size in [2, 1] {
@@ -186,9 +179,9 @@ async fn a_call_without_an_answer_ends_at_its_deadline_and_others_do_not_wait() 
     proxy.inject(Fault::Delay(beyond), 1, |call| {
         call.verb == "patch" && call.object == "deployments/cart"
     });
-    world.create(MEMCACHED, memcached("cart")).await.unwrap();
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
     proxy.until(1, |call| call.object == "deployments/cart").await;
-    world.create(MEMCACHED, memcached("other")).await.unwrap();
+    world.create(MEMCACHED, memcached("other", 1)).await.unwrap();
     world.until(MEMCACHED, "other", is_ready).await;
     assert!(world.get(DEPLOYMENT, "cart").await.is_none(), "the slow call is still under way");
     let asked = proxy.calls().into_iter().find(|call| call.object == "deployments/cart").unwrap();

@@ -35,6 +35,12 @@ impl ControlPlane {
         ControlPlane::empty(name, &["--only-api"]).with_manifests()
     }
 
+    /// What `start` starts, for as long as the tests run.
+    pub async fn leaked(start: fn() -> ControlPlane) -> &'static ControlPlane {
+        let plane = tokio::task::spawn_blocking(start).await.expect("it starts");
+        Box::leak(Box::new(plane))
+    }
+
     fn with_manifests(self) -> ControlPlane {
         self.kubectl(&["apply", "--server-side", "-f", "artifacts/crds/"]);
         self.kubectl(&["apply", "-f", "artifacts/rbac/"]);

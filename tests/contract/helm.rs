@@ -306,8 +306,7 @@ const SHOP: &str = "namespaced=true,watchNamespaces={shop}";
 #[tokio::test(flavor = "multi_thread")]
 async fn the_chart_is_installed_upgraded_uninstalled_and_installed_again() {
     let Some(helm) = Helm::find("that the chart can be installed and upgraded") else { return };
-    let plane = tokio::task::spawn_blocking(|| ControlPlane::bare("helm")).await.unwrap();
-    let plane: &'static ControlPlane = Box::leak(Box::new(plane));
+    let plane = ControlPlane::leaked(|| ControlPlane::bare("helm")).await;
     let folder = tempfile::tempdir().unwrap();
     prepare(plane, folder.path());
 

@@ -4,11 +4,8 @@ use serde_json::{Value, json};
 
 use crate::world::{
     DEPLOYMENT, EVENT, MEMCACHED, MEMCACHED_IMAGE, POD, SERVICE, World, conditions, has_condition,
+    memcached,
 };
-
-fn memcached(name: &str, size: i64) -> Value {
-    json!({"metadata": {"name": name}, "spec": {"size": size}})
-}
 
 fn is_available(object: &Value) -> bool {
     has_condition(object, "Available", "True")

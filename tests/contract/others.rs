@@ -3,11 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::audit::writes_to;
-use crate::world::{APP, DEPLOYMENT, MEMCACHED, World, has_condition};
-
-fn is_ready(object: &Value) -> bool {
-    has_condition(object, "Ready", "True")
-}
+use crate::world::{APP, DEPLOYMENT, MEMCACHED, World, has_condition, is_ready};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_autoscaler_scales_a_memcached_by_its_scale_subresource_and_nobody_reverses_it() {

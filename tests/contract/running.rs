@@ -7,16 +7,8 @@ use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;
 use crate::world::{
     DEPLOYMENT, GENERIC_DAEMON, LEASE, MEMCACHED, MEMCACHED_IMAGE, POD, ROLE_BINDING, World,
-    has_condition,
+    is_ready, memcached,
 };
-
-fn is_ready(object: &Value) -> bool {
-    has_condition(object, "Ready", "True")
-}
-
-fn memcached(name: &str, size: i64) -> Value {
-    json!({"metadata": {"name": name}, "spec": {"size": size}})
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_at_any_moment_and_restarted_it_converges() {
@@ -100,8 +92,7 @@ async fn its_own_service_account_suffices_for_everything() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_namespace_flag_it_works_in_all_namespaces_with_the_rights_of_the_artifacts() {
-    let plane = tokio::task::spawn_blocking(|| ControlPlane::private("all-namespaces"));
-    let plane: &'static ControlPlane = Box::leak(Box::new(plane.await.unwrap()));
+    let plane = ControlPlane::leaked(|| ControlPlane::private("all-namespaces")).await;
     let one = World::on(plane, "one", "restricted").await;
     let two = World::on(plane, "two", "restricted").await;
     for world in [&one, &two] {

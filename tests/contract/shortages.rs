@@ -4,32 +4,19 @@
 use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::audit::{Entry, operator_writes};
 use crate::control_plane::ControlPlane;
 use crate::etcd;
-use crate::leadership::lease_roles;
 use crate::operator_process::OperatorProcess;
+use crate::packaging;
 use crate::proxy::Proxy;
 use crate::servers::{Server, ready};
-use crate::world::{
-    DEPLOYMENT, MEMCACHED, MEMCACHED_IMAGE, ROLE, ROLE_BINDING, World, has_condition,
-};
+use crate::world::{DEPLOYMENT, MEMCACHED, World, has_condition, memcached};
 
 /// How long the API server is away, in seconds, unless OUTAGE_SECONDS says otherwise.
 const OUTAGE: u64 = 10;
-
-fn memcached(name: &str) -> Value {
-    json!({"metadata": {"name": name}, "spec": {"size": 1}})
-}
-
-/// An API server and etcd of the test's own.
-async fn alone(name: &'static str) -> &'static ControlPlane {
-    let plane = tokio::task::spawn_blocking(move || ControlPlane::api_server_alone(name));
-    Box::leak(Box::new(plane.await.expect("it starts")))
-}
 
 fn creates(world: &World, name: &str) -> usize {
     let it = |w: &&Entry| w.resource == "deployments" && w.name == name && w.code == 201;
@@ -38,10 +25,10 @@ fn creates(world: &World, name: &str) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_api_server_is_away_it_waits_and_afterwards_it_works_on() {
-    let plane = alone("outage").await;
+    let plane = ControlPlane::leaked(|| ControlPlane::api_server_alone("outage")).await;
     let world = World::on(plane, "outage", "baseline").await;
-    let mut operator = start_leading(&world).await;
-    world.create(MEMCACHED, memcached("before")).await.unwrap();
+    let mut operator = packaging::start_operator(&world).await;
+    world.create(MEMCACHED, memcached("before", 1)).await.unwrap();
     world.until(DEPLOYMENT, "before", |_| true).await;
     let mut server = Server::of(plane, "kube-apiserver");
     server.kill().await;
@@ -53,7 +40,7 @@ async fn while_the_api_server_is_away_it_waits_and_afterwards_it_works_on() {
     server.start();
     ready(&plane.admin().await).await;
     let back = Instant::now();
-    world.create(MEMCACHED, memcached("after")).await.unwrap();
+    world.create(MEMCACHED, memcached("after", 1)).await.unwrap();
     world.until(DEPLOYMENT, "after", |_| true).await;
     println!("away for {outage:?}: at work again {:?} after its return", back.elapsed());
     operator.assert_alive();
@@ -62,13 +49,13 @@ async fn while_the_api_server_is_away_it_waits_and_afterwards_it_works_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_etcd_is_full_it_tries_now_and_then_and_when_there_is_space_it_works_on() {
-    let plane = alone("full").await;
+    let plane = ControlPlane::leaked(|| ControlPlane::api_server_alone("full")).await;
     let world = World::on(plane, "full", "baseline").await;
     let operator = world.start_operator().await;
-    world.create(MEMCACHED, memcached("before")).await.unwrap();
+    world.create(MEMCACHED, memcached("before", 1)).await.unwrap();
     world.until(DEPLOYMENT, "before", |_| true).await;
     operator.kill().await;
-    world.create(MEMCACHED, memcached("late")).await.unwrap();
+    world.create(MEMCACHED, memcached("late", 1)).await.unwrap();
     etcd::alarm(plane, "ACTIVATE").await;
     let mut operator = world.start_operator().await;
     let refused = || {
@@ -82,28 +69,6 @@ async fn while_etcd_is_full_it_tries_now_and_then_and_when_there_is_space_it_wor
     assert_eq!(creates(&world, "late"), 1);
     // Doubling pauses: as many as there were seconds would be a loop without them.
     assert!(refused() < 40, "{} tries", refused());
-}
-
-/// An operator that leads, as the one that is installed does.
-async fn start_leading(world: &World) -> OperatorProcess {
-    for role in lease_roles() {
-        let name = &role["metadata"]["name"];
-        let binding = json!({
-            "metadata": {"name": name},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-            "subjects": [{"kind": "ServiceAccount", "name": "workload-operator", "namespace": world.namespace}],
-        });
-        world.create(ROLE_BINDING, binding).await.unwrap();
-        world.create(ROLE, role).await.unwrap();
-    }
-    let environment = [
-        ("MEMCACHED_IMAGE", MEMCACHED_IMAGE),
-        ("LEADER_ELECT", "true"),
-        ("LEADER_ELECT_NAMESPACE", &world.namespace),
-    ];
-    let operator = world.start_operator_with(&environment).await;
-    operator.logged("Ready to work").await;
-    operator
 }
 
 /// As many as it has, and two more: watches that break can hardly be replaced, and workers take
@@ -120,7 +85,7 @@ async fn with_hardly_a_file_descriptor_left_it_works_on_as_it_can() {
     }
     let names: Vec<String> = (0..20).map(|number| format!("it-{number}")).collect();
     for name in &names {
-        world.create(MEMCACHED, memcached(name)).await.unwrap();
+        world.create(MEMCACHED, memcached(name, 1)).await.unwrap();
     }
     for name in &names {
         world.until(MEMCACHED, name, |m| has_condition(m, "Ready", "True")).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::world::{
-    APP, GENERIC_DAEMON, Kind, MEMCACHED, POD, QUOTA, SERVICE, World, has_condition,
+    APP, GENERIC_DAEMON, Kind, MEMCACHED, POD, QUOTA, SERVICE, World, has_condition, memcached,
 };
 
 /// The first line that `status` prints for an object, and its exit code.
@@ -37,10 +37,6 @@ async fn until_blocked_by(world: &World, kind: Kind, name: &str, cause: &str) ->
         tokio::time::sleep(Duration::from_millis(250)).await;
     }
     panic!("expected {prefix:?}, got {last:?}");
-}
-
-fn memcached(name: &str, size: i64) -> Value {
-    json!({"metadata": {"name": name}, "spec": {"size": size}})
 }
 
 fn daemon(name: &str, label: &str) -> Value {

@@ -10,20 +10,12 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::audit::{Entry, operator_writes};
-use crate::world::{DEPLOYMENT, MEMCACHED, World, has_condition};
+use crate::world::{DEPLOYMENT, MEMCACHED, World, is_ready, memcached};
 
 /// How long it is killed again and again, in seconds, unless KILL_SECONDS says otherwise.
 const KILLED_FOR: u64 = 10;
 /// A storm lasts for so many changes at least.
 const CHANGES: i64 = 100;
-
-fn is_ready(object: &Value) -> bool {
-    has_condition(object, "Ready", "True")
-}
-
-fn memcached(name: &str, size: i64) -> Value {
-    json!({"metadata": {"name": name}, "spec": {"size": size}})
-}
 
 /// How often the operator wrote to this Deployment so far.
 fn written(world: &World, name: &str) -> usize {

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
 use crate::operator_process::OperatorProcess;
-use crate::world::{APP, MEMCACHED, MEMCACHED_IMAGE, QUOTA, World, has_condition};
+use crate::world::{APP, MEMCACHED, MEMCACHED_IMAGE, QUOTA, World, is_ready, memcached};
 
 /// How long anything may take that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -120,21 +120,13 @@ async fn exporting(world: &World, endpoint: &str, more: &[(&str, &str)]) -> Oper
     operator
 }
 
-fn memcached(name: &str) -> Value {
-    json!({"metadata": {"name": name}, "spec": {"size": 1}})
-}
-
-fn is_ready(object: &Value) -> bool {
-    has_condition(object, "Ready", "True")
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn each_pass_is_a_span_and_the_requests_it_made_are_spans_in_it() {
     let mut collector = Collector::start().await;
     let world = World::new("traces", "restricted").await;
     let soon = [("OTEL_BSP_SCHEDULE_DELAY", "100"), ("RUST_LOG", "error")];
     let mut operator = exporting(&world, &collector.url(), &soon).await;
-    world.create(MEMCACHED, memcached("cart")).await.unwrap();
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
     world.until(MEMCACHED, "cart", is_ready).await;
     let pass = [("controller", "memcached"), ("namespace", "traces"), ("object", "cart")];
     let child_of = |span: &Span, pass: &Span| {
@@ -213,7 +205,7 @@ async fn what_is_in_the_queue_at_shutdown_is_sent() {
     let world = World::new("traces-flushed", "restricted").await;
     let never = [("OTEL_BSP_SCHEDULE_DELAY", "3600000")];
     let operator = exporting(&world, &collector.url(), &never).await;
-    world.create(MEMCACHED, memcached("cart")).await.unwrap();
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
     world.until(MEMCACHED, "cart", is_ready).await;
     assert!(collector.received.borrow().is_empty(), "it sends before it has to");
     assert_eq!(operator.terminate().await, Some(0));
@@ -233,7 +225,7 @@ async fn a_collector_that_is_away_or_never_answers_holds_up_neither_work_nor_shu
     let patient = [("OTEL_BSP_SCHEDULE_DELAY", "100"), ("OTEL_EXPORTER_OTLP_TIMEOUT", "600000")];
     for (name, endpoint) in [("silent", silent_url), ("away", away_url)] {
         let mut operator = exporting(&world, &endpoint, &patient).await;
-        world.create(MEMCACHED, memcached(name)).await.unwrap();
+        world.create(MEMCACHED, memcached(name, 1)).await.unwrap();
         world.until(MEMCACHED, name, is_ready).await;
         if name == "away" {
             let line = operator.logged("Spans are not exported").await;

@@ -405,6 +405,16 @@ pub fn has_condition(object: &Value, condition: &str, status: &str) -> bool {
     })
 }
 
+/// Whether the object is Ready, for its newest generation.
+pub fn is_ready(object: &Value) -> bool {
+    has_condition(object, "Ready", "True")
+}
+
+/// A Memcached of so many nodes, to be created.
+pub fn memcached(name: &str, size: i64) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"size": size}})
+}
+
 impl Kind {
     pub fn api_version(self) -> String {
         if self.0.is_empty() { self.1.to_owned() } else { format!("{}/{}", self.0, self.1) }
