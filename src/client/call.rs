@@ -123,7 +123,7 @@ impl Client {
         told: &mut Told<'_>,
     ) -> Result<Response<Answer>, Error> {
         let by = told.began + self.options().deadline;
-        let reach = &self.options().reach;
+        let reach = self.reach();
         let answer = self.by(by, self.shared.wire.clone().oneshot(request)).await;
         let answer = answer.and_then(|answer| answer.map_err(Error::transport));
         let answer = answer.inspect_err(|_| reach.failed())?;

@@ -144,7 +144,15 @@ impl<R: Reconciler> Core<R> {
         loudness: Option<Level>,
         error: &dyn fmt::Display,
     ) {
-        let before = self.failed.lock().get(key).copied();
+        let before = match (class, retry_after) {
+            (Class::Forbidden, _) | (Class::Transient, None) => {
+                self.failed.lock().insert(key.clone(), class)
+            }
+            // Soon over, not over before the key changes, and not before the server says.
+            (Class::Conflict | Class::Terminal | Class::Transient, _) => {
+                self.failed.lock().remove(key)
+            }
+        };
         if class == Class::Forbidden && before != Some(class) {
             // Its delays are longer, so they begin with the first refusal: an API server that has
             // just come back refuses for a moment what it will allow when it has read its roles.
@@ -156,15 +164,6 @@ impl<R: Reconciler> Core<R> {
             None => {
                 self.settle(key);
                 None
-            }
-        };
-        match (class, retry_after) {
-            (Class::Forbidden, _) | (Class::Transient, None) => {
-                self.failed.lock().insert(key.clone(), class)
-            }
-            // Soon over, not over before the key changes, and not before the server says.
-            (Class::Conflict | Class::Terminal | Class::Transient, _) => {
-                self.failed.lock().remove(key)
             }
         };
         let loudness = loudness.unwrap_or_else(|| level(class, failures));

@@ -114,7 +114,7 @@ impl<V: Object> Relist<V> {
             self.behind.insert(key.clone(), (holds, version));
             return;
         }
-        self.behind.remove(key);
+        self.caught_up(key);
         if version.is_same_as(holds) && object.uid() == held.uid() {
             self.changed.remove(hash, key);
             return;
@@ -134,10 +134,17 @@ impl<V: Object> Relist<V> {
         self.added.remove(hash, key);
         self.changed.remove(hash, key);
         self.items.remove(key);
-        self.behind.remove(key);
+        self.caught_up(key);
         let told = state.memory.get(key).and_then(Memory::told);
         for object in told.into_iter().chain(state.base.find(hash, key)) {
             self.seen.remove(object);
+        }
+    }
+
+    /// Nothing newer is held of this key. There hardly ever is, so no key is hashed for it.
+    fn caught_up(&mut self, key: &ObjectKey) {
+        if !self.behind.is_empty() {
+            self.behind.remove(key);
         }
     }
 
