@@ -6,31 +6,46 @@ use serde_json::{Value, json};
 
 use super::steps::Step;
 use super::workloads::{NAME, Workload};
-use crate::audit::Audit;
+use crate::audit::{Audit, Entry};
 use crate::world::World;
 
 /// The annotation by which the operator knows what it has applied.
 const APPLIED: &str = "workload-operator.example.com/applied";
 
-/// What was created and deleted: `verb resource` and how often.
+/// What was created and deleted: `verb resource` and how often. In the end nothing is left.
 pub(super) fn made(world: &World, workload: &Workload, audit: &Audit) -> BTreeMap<String, usize> {
-    let mut made = BTreeMap::new();
-    let ours = |resource: &str| {
-        resource == workload.kind.plural()
-            || workload.children.iter().any(|c| c.plural() == resource)
-    };
-    for write in audit.writes(world) {
-        let what = match (write.verb.as_str(), write.code) {
+    let writes = audit.writes(world);
+    let kinds = [&[workload.kind], workload.children].concat();
+    let counted = kinds.iter().flat_map(|kind| {
+        let of_kind = writes.iter().filter(|write| write.resource == kind.plural());
+        let (created, deleted) = created_and_deleted(of_kind);
+        [("create", created), ("delete", deleted)].map(|(verb, n)| (verb, kind.plural(), n))
+    });
+    let some = counted.filter(|(_, _, count)| *count > 0);
+    some.map(|(verb, resource, count)| (format!("{verb} {resource}"), count)).collect()
+}
+
+/// How many objects of a kind of which nothing is left were created, and how many deleted.
+///
+/// When the operator is killed while other calls of its are under way, the API server answers those
+/// to nobody: 504, be it that they were carried out or not. Such a create counts if an object more
+/// was deleted than created otherwise, and such a delete if one more was created.
+fn created_and_deleted<'a>(writes: impl Iterator<Item = &'a Entry>) -> (usize, usize) {
+    let (mut created, mut deleted) = (0_usize, 0_usize);
+    let (mut perhaps_created, mut perhaps_deleted) = (0, 0);
+    for write in writes {
+        match (write.verb.as_str(), write.code) {
             // A server-side apply that creates is a patch that answers 201.
-            (_, 201) => "create",
-            ("delete", 200) => "delete",
-            _ => continue,
-        };
-        if ours(&write.resource) {
-            *made.entry(format!("{what} {}", write.resource)).or_default() += 1;
+            (_, 201) => created += 1,
+            ("delete", 200) => deleted += 1,
+            ("delete", 504) => perhaps_deleted += 1,
+            ("create" | "patch", 504) if write.subresource.is_empty() => perhaps_created += 1,
+            _ => {}
         }
     }
-    made
+    let (unseen_creates, unseen_deletes) =
+        (deleted.saturating_sub(created), created.saturating_sub(deleted));
+    (created + unseen_creates.min(perhaps_created), deleted + unseen_deletes.min(perhaps_deleted))
 }
 
 /// The custom resource, its children and the number of pods, without what no two runs share.
@@ -80,4 +95,30 @@ fn mask(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(mask),
         _ => {}
     }
+}
+
+#[test]
+fn a_write_that_was_answered_to_nobody_counts_if_what_it_made_was_there() {
+    let write = |verb: &str, code: i64| {
+        let line = json!({
+            "requestReceivedTimestamp": "2026-01-01T00:00:00Z",
+            "stageTimestamp": "2026-01-01T00:00:00Z",
+            "user": {"username": "it"},
+            "verb": verb,
+            "objectRef": {"resource": "services", "name": NAME},
+            "responseStatus": {"code": code},
+        });
+        Entry::parse(line.to_string().as_bytes(), "it").expect("an entry")
+    };
+    let count = |writes: &[(&str, i64)]| {
+        let writes: Vec<Entry> = writes.iter().map(|(verb, code)| write(verb, *code)).collect();
+        created_and_deleted(writes.iter())
+    };
+    assert_eq!(count(&[("patch", 201), ("delete", 200)]), (1, 1));
+    assert_eq!(count(&[("patch", 504), ("delete", 200)]), (1, 1), "it was carried out");
+    assert_eq!(count(&[("patch", 504), ("patch", 201), ("delete", 200)]), (1, 1), "it was not");
+    assert_eq!(count(&[("patch", 201), ("delete", 504)]), (1, 1), "it was carried out");
+    assert_eq!(count(&[("patch", 409), ("delete", 200)]), (0, 1), "a refusal makes nothing");
+    let twice = [("patch", 504), ("patch", 201), ("delete", 200), ("delete", 200)];
+    assert_eq!(count(&twice), (2, 2), "one too many is still seen");
 }
