@@ -171,3 +171,21 @@ async fn in_a_namespace_that_is_going_nothing_is_tried_again() {
     assert!(matches!(scene.pass().await, Ok(Action::Done)));
     assert!(!scene.asked.lock().is_empty(), "it tried once");
 }
+
+#[tokio::test]
+async fn a_child_is_not_made_anew_before_its_owner_is_known_to_be_there() {
+    let mut object = sample(&json!({"finalizers": [FINALIZER]}));
+    object["status"] = json!({"observedGeneration": 1});
+    let scene = Scene::new(&object, Some("memcached:1"), |_| {
+        let status = json!({
+            "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404,
+            "reason": "NotFound", "message": "it is gone",
+        });
+        (404, status)
+    });
+    assert!(matches!(scene.pass().await, Ok(Action::Done)));
+    let asked = scene.asked.lock();
+    let [(_, path, body)] = asked.as_slice() else { panic!("{asked:?}") };
+    assert!(path.ends_with("memcacheds/memcached-sample/status"), "{path}");
+    assert_eq!(body["metadata"]["resourceVersion"], "10", "as it was read");
+}
