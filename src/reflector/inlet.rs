@@ -179,3 +179,67 @@ impl<V: Resource, S: Sink<V>> Inlet<V, S> {
         self.health.update(|health| health.quarantined = held);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::object::{Kind, Meta, Uid};
+    use crate::reflector::observer::Unobserved;
+    use crate::store::{self, Delta};
+
+    #[derive(Debug, serde::Deserialize)]
+    struct Thing {
+        metadata: Meta,
+    }
+    crate::view!(Thing: Kind::namespaced("example.com", "v1", "Thing", "things"));
+
+    /// What was told: `+` added, `~` updated, `-` deleted.
+    type Told = Arc<Mutex<Vec<char>>>;
+
+    impl Sink<Thing> for Told {
+        fn told(&mut self, delta: Delta<Thing>, _: bool) {
+            self.lock().push(match delta {
+                Delta::Added(..) => '+',
+                Delta::Updated { .. } => '~',
+                Delta::Deleted(..) => '-',
+            });
+        }
+        fn synced(&mut self) {}
+    }
+
+    fn uid(number: u8) -> String {
+        format!("00000000-0000-4000-8000-{number:012x}")
+    }
+
+    fn undecodable(number: u8, version: u64) -> Event<Thing> {
+        Event::Undecodable(Undecodable {
+            key: ObjectKey::new("ns", "it"),
+            uid: uid(number).parse::<Uid>().unwrap(),
+            version: ResourceVersion::new(version),
+            deleted: false,
+            why: "a number is a text".to_owned(),
+        })
+    }
+
+    #[test]
+    fn an_undecodable_object_leaves_itself_as_it_was_and_replaces_a_namesake() {
+        let (writer, store) = store::new(Vec::new());
+        let (told, health) = (Told::default(), HealthHandle::new(Instant::now()));
+        let writer = Arc::new(Mutex::new(writer));
+        let mut inlet = Inlet::new(writer, told.clone(), Arc::new(Unobserved), health.clone());
+        let meta: Value = json!({
+            "name": "it", "namespace": "ns", "uid": uid(1), "resourceVersion": "5",
+        });
+        let thing: Thing = serde_json::from_value(json!({ "metadata": meta })).unwrap();
+        let key = thing.metadata.key.clone();
+        inlet.apply(Event::Added(thing));
+        inlet.apply(undecodable(1, 6));
+        assert!(store.get(&key).is_some(), "the object as it last could be decoded");
+        inlet.apply(undecodable(2, 7));
+        assert!(store.get(&key).is_none(), "it is another one that cannot be decoded");
+        assert_eq!(*told.lock(), ['+', '-']);
+        assert_eq!(health.get().quarantined, 1);
+    }
+}
