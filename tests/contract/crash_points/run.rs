@@ -21,8 +21,9 @@ use crate::world::World;
 
 /// For so long the operator must write nothing to be quiet.
 const QUIET: Duration = Duration::from_millis(1500);
-/// By then it must have become quiet, and what it has made be as in the undisturbed run.
-const RESTLESS: Duration = Duration::from_secs(30);
+/// By then it must have become quiet, and what it has made be as in the undisturbed run. Generous:
+/// on a starved machine the API server alone takes half a minute for a Deployment's status.
+const RESTLESS: Duration = Duration::from_secs(120);
 
 /// What a run came to.
 #[derive(Debug, Clone)]
