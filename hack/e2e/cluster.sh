@@ -8,7 +8,7 @@ readonly NODES="node-a node-b"
 export NODE_INDEXES="1 2"
 export NODE_NETWORK=192.168.77 POD_NETWORK=10.244 HUB=192.168.77.254
 export PKI=$DIR/plane/pki
-readonly START_SECONDS=180 # for each wait, generous for a busy machine
+readonly START_SECONDS=300 # for each wait, generous for a busy machine
 
 start_cluster() {
   local node index=0

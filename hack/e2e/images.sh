@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # The images of hack/e2e.sh, made without a registry: the operator's from the repository's
 # Dockerfile, the others from this machine's own Debian packages. Each becomes an archive in
-# $DIR/images, under the name that the manifests use.
+# $DIR/images, under the name that the manifests use. Where making images does not work at all that is
+# the machine's (status 3); the operator's, when its Dockerfile does not build (1).
 #
 # Needs: HACK_DIR, DIR, say.sh, KUBECTL.
 
@@ -41,7 +42,7 @@ buildah() { command buildah --storage-driver vfs --root "$DIR/storage" --runroot
 save() {
   local file=${1//[\/:]/_}
   buildah push "$1" "docker-archive:$DIR/images/$file.tar:$(full_name "$1")" ||
-    die 1 "saving image $1 failed: $(tail -n 3 "$DIR/log/images.log")"
+    die 3 "saving image $1 failed: $(tail -n 3 "$DIR/log/images.log")"
 }
 
 # What a short name stands for, to Docker and to the kubelet.
@@ -60,14 +61,14 @@ commit() {
   if ! { buildah from --name "$container" scratch && buildah copy "$container" "$2" / &&
     buildah config --env PATH=/usr/bin:/bin --entrypoint "$3" "$container" &&
     buildah commit --rm "$container" "$1"; }; then
-    die 1 "making image $1 failed: $(tail -n 3 "$DIR/log/images.log")"
+    die 3 "making image $1 failed: $(tail -n 3 "$DIR/log/images.log")"
   fi
   save "$1"
 }
 
 make_pause() {
   mkdir -p "$DIR/roots/pause"
-  gcc -Os -static -o "$DIR/roots/pause/pause" hack/e2e/pause.c
+  gcc -Os -static -o "$DIR/roots/pause/pause" hack/e2e/pause.c || die 3 "no static C program can be built: gcc failed"
   commit "$PAUSE_IMAGE" "$DIR/roots/pause" '["/pause"]'
 }
 
@@ -103,7 +104,7 @@ make_operator() {
   # Another image, as the next release is: the same program, another digest.
   printf 'FROM %s\nLABEL release=next\n' "localhost/$OPERATOR_IMAGE" >"$DIR/next.Dockerfile"
   buildah bud --isolation chroot -t "$NEXT_OPERATOR_IMAGE" -f "$DIR/next.Dockerfile" "$DIR/roots/pause" ||
-    die 1 "making image $NEXT_OPERATOR_IMAGE failed: $(tail -n 3 "$DIR/log/images.log")"
+    die 3 "making image $NEXT_OPERATOR_IMAGE failed: $(tail -n 3 "$DIR/log/images.log")"
   save "$NEXT_OPERATOR_IMAGE"
 }
 
@@ -114,14 +115,17 @@ build_operator() {
   local target=${XDG_CACHE_HOME:-$HOME/.cache}/workload-operator/e2e/target link
   [[ -d $rustup && -x $cargo/bin/cargo ]] ||
     die 3 "no Rust from rustup in $rustup and $cargo: install it from https://rustup.rs, or set E2E_IMAGE"
-  cargo fetch --locked >>"$DIR/log/images.log" 2>&1 || die 1 "cargo fetch failed: $(tail -n 3 "$DIR/log/images.log")"
+  cargo fetch --locked >>"$DIR/log/images.log" 2>&1 || die 3 "cargo fetch failed: $(tail -n 3 "$DIR/log/images.log")"
   mkdir -p "$target" "$machine"/{usr,etc/alternatives,cargo,rustup,tmp,root}
   for link in bin sbin lib lib64; do ln -s "usr/$link" "$machine/$link"; done
-  if ! { buildah bud --isolation chroot -t machine -f hack/e2e/machine.Dockerfile "$machine" &&
-    buildah bud --isolation chroot --build-arg RUST_IMAGE=localhost/machine \
-      --volume /usr:/usr:ro --volume /etc/alternatives:/etc/alternatives:ro \
-      --volume "$cargo:/cargo" --volume "$rustup:/rustup:ro" --volume "$target:/source/target" \
-      -t "$OPERATOR_IMAGE" .; }; then
+  local mounts=(--volume /usr:/usr:ro --volume /etc/alternatives:/etc/alternatives:ro
+    --volume "$cargo:/cargo" --volume "$rustup:/rustup:ro")
+  # Does this machine's toolchain work as an image at all?
+  printf 'FROM localhost/machine\nRUN cargo --version && cc --version\n' >"$DIR/trial.Dockerfile"
+  buildah bud --isolation chroot -t machine -f hack/e2e/machine.Dockerfile "$machine" &&
+    buildah bud --isolation chroot "${mounts[@]}" -t trial -f "$DIR/trial.Dockerfile" "$DIR/roots/pause" ||
+    die 3 "this machine's toolchain does not work in an image: $(tail -n 3 "$DIR/log/images.log")"
+  buildah bud --isolation chroot --build-arg RUST_IMAGE=localhost/machine "${mounts[@]}" \
+    --volume "$target:/source/target" -t "$OPERATOR_IMAGE" . ||
     die 1 "building the operator's image failed: $(tail -n 15 "$DIR/log/images.log")"
-  fi
 }

@@ -19,6 +19,8 @@ main() {
   read_image_names
   start_cluster
   line "cluster up" "$(kubectl version -o json 2>/dev/null | sed -n '/serverVersion/,/}/s/.*"gitVersion": "\(.*\)".*/Kubernetes \1/p'), nodes: $NODES"
+  keep_asking
+  prove_machine
   show_installation
   restart_kubelets
   show_memcached
@@ -37,7 +39,12 @@ line() { printf '%6ss  %-46s %s\n' "$(since "$BEGIN")" "$1" "${2:-}"; }
 
 # The step's sentence, then what helps to find out why.
 fail() {
-  line "FAILED" "$*" >&2
+  local word=FAILED
+  if [[ -z $MACHINE_PROVED ]]; then
+    word='DOES NOT WORK HERE'
+    [[ -z ${REASON_FILE:-} ]] || printf 'pods do not run here, without the operator: %s\n' "$*" >"$REASON_FILE"
+  fi
+  line "$word" "$*" >&2
   {
     kubectl get nodes,pods -A -o wide
     kubectl get events -A --sort-by=.lastTimestamp | tail -n 25
@@ -47,10 +54,30 @@ fail() {
   exit 1
 }
 
-kubectl() { "$KUBECTL" --cache-dir="$DIR/kubectl-cache" "$@"; }
+# After a failure: 3 if it may be the machine's (see e2e.sh), else 1.
+blame() {
+  local slowest
+  [[ -n $MACHINE_PROVED ]] || return 3
+  slowest=$(slowest_answer)
+  ((${slowest:-0} >= TOO_SLOW)) || return 1
+  say "that says nothing of the operator: meanwhile a request to the API server took $slowest s"
+  [[ -z ${REASON_FILE:-} ]] || printf 'too slow: a request to the API server took %s s\n' "$slowest" >"$REASON_FILE"
+  return 3
+}
 
-SAID=''
+on_exit() {
+  local status=$?
+  ((status != 0)) || return 0
+  [[ -n $SAID ]] || say "a command failed with $status below these lines of inside.sh: ${BASH_LINENO[*]}"
+  blame || exit $?
+}
+
+# Over SPDY: over WebSockets kubectl begins to read before it knows the command's output for what it
+# is, and what comes too early is lost ("Unknown stream id 1, discarding message").
+kubectl() { KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false "$KUBECTL" --cache-dir="$DIR/kubectl-cache" "$@"; }
+
+SAID='' MACHINE_PROVED=''
 trap 'SAID=yes; exit 1' USR1
-trap 'status=$?; ((status == 0)) || [[ -n $SAID ]] || say "a command failed with $status below these lines of inside.sh: ${BASH_LINENO[*]}"' EXIT
+trap on_exit EXIT
 main
 exit

@@ -4,6 +4,7 @@
 # Needs: DIR, CGROUP, say.sh.
 
 readonly DEBIAN_PACKAGES="buildah containerd runc containernetworking-plugins nftables memcached nginx-light busybox-static"
+readonly NEEDED_MEMORY=3000 NEEDED_DISK=6000 # MiB
 # By what each package is recognised, in the same order.
 readonly PACKAGE_FILES="buildah containerd runc /usr/lib/cni/bridge nft memcached nginx /bin/busybox"
 
@@ -20,7 +21,33 @@ require_machine() {
     die 3 "may not make namespaces: needs CAP_SYS_ADMIN (in a container: privileged)"
   # Where processes may not be moved into a cgroup of ours, no pod can run.
   can_make_cgroups || die 3 "may not make cgroups in /sys/fs/cgroup: it is absent or read-only"
+  require_room
   require_packages
+  require_kernel
+}
+
+# Of a build of the image, and of two nodes.
+require_room() {
+  local memory disk
+  memory=$(awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo)
+  ((memory >= NEEDED_MEMORY)) || die 3 "$memory MiB of memory are free, $NEEDED_MEMORY are needed"
+  disk=$(df --output=avail --block-size=1M "$DIR" | tail -n 1)
+  ((disk >= NEEDED_DISK)) || die 3 "$((disk)) MiB are free in ${DIR%/*}, $NEEDED_DISK are needed: set TMPDIR"
+}
+
+# What pods are made of, tried in namespaces that end with the trial.
+require_kernel() {
+  local trial="$DIR/trial" why
+  mkdir -p "$trial"/{memory,lower,upper,work,all}
+  # shellcheck disable=SC2016 # the inner shell's
+  why=$(unshare --mount --net --pid --fork --kill-child "$BASH" -c '
+    mount -t tmpfs tmpfs "$1/memory" || exit 1
+    mount -t overlay overlay -o "lowerdir=$1/lower,upperdir=$1/upper,workdir=$1/work" "$1/all" || exit 1
+    ip link add hub type bridge && ip link add one type veth peer name other || exit 1
+    nft add table inet trial || exit 1
+    echo 1 >/proc/sys/net/ipv4/ip_forward' trial "$trial" 2>&1) ||
+    die 3 "cannot make what pods need (overlayfs in ${DIR%/*}, bridge, veth, nftables, ip_forward): ${why//$'\n'/; }"
+  rm -rf "$trial"
 }
 
 can_make_cgroups() {
@@ -40,7 +67,10 @@ require_packages() {
   # shellcheck disable=SC2086 # one word per package
   {
     export DEBIAN_FRONTEND=noninteractive
-    apt-get update -qq && apt-get install -qq -y --no-install-recommends $missing
+    local network=(-o Acquire::Retries=1 -o Acquire::http::Timeout=30)
+    # Nothing else goes for it: another engine's containerd or runc does as well.
+    apt-get "${network[@]}" update -qq &&
+      apt-get "${network[@]}" install -qq -y --no-install-recommends --no-remove $missing
   } >"$DIR/log/packages.log" 2>&1 ||
     die 3 "apt-get install --no-install-recommends $missing failed: $(tail -n 3 "$DIR/log/packages.log")"
 }
@@ -104,16 +134,38 @@ remove_remains() {
       if flock --nonblock "$lock"; then
         say "removing what an earlier run left when it was killed: $folder"
         CGROUP=${folder##*/} remove_cluster
-        rm -rf "$folder"
+        remove_folder "$folder"
       fi
       exec {lock}<&-
     done
 }
 
-# Compares with the snapshot in $DIR/before.
+# Compares with the snapshot in $DIR/before. Others may use this machine, too: with if-there, only
+# what bears this run's name is surely its own.
 nothing_is_left() {
-  local left
+  local left deadline=$((SECONDS + 30))
+  until left=$(left_over) && [[ -z $left ]]; do
+    ((SECONDS < deadline)) || break
+    sleep 0.5
+  done
+  [[ -n $left ]] || return 0
+  if [[ -n ${REASON_FILE:-} && $left != *"$CGROUP"* && $left != *process\ * ]]; then
+    say "NOT CHECKED: whether this is left of this run, or somebody else made it meanwhile: $left"
+  else
+    die 1 "left on the machine: $left"
+  fi
+}
+
+left_over() {
   snapshot >"$DIR/after"
-  left=$(sort "$DIR/before" | comm -13 - <(sort "$DIR/after"))
-  [[ -z $left ]] || die 1 "left on the machine: $left"
+  sort "$DIR/before" | comm -13 - <(sort "$DIR/after")
+}
+
+# Nothing is removed through a mount that is still there.
+remove_folder() {
+  if grep -q " $1/" /proc/self/mountinfo; then
+    say "not removed, for something is still mounted in it: $1"
+  else
+    rm -rf "$1"
+  fi
 }

@@ -7,8 +7,46 @@
 readonly SYSTEM=workload-operator-system OPERATOR=workload-operator
 readonly CACHES=e2e-caches EXAMPLES=e2e-examples
 readonly CACHE=memcached-sample
-readonly PATIENCE=180 # seconds for any one step, generous for a busy machine
+readonly PATIENCE=300 # seconds for any one step, generous for a busy machine
+readonly TOO_SLOW=5 # seconds for one small request; less than the operator has to renew its Lease
 readonly PHASE_READS=40 # of the reading client, before and after each change
+
+# ---- 0. the machine, without the operator ----------------------------------------------------
+
+# Asks the API server for next to nothing, again and again, and writes down how long that took: what
+# it took in vain counts too.
+keep_asking() {
+  local begin
+  while :; do
+    begin=$SECONDS
+    kubectl get --raw /readyz --request-timeout=30s >/dev/null 2>&1 || true
+    printf '%d\n' $((SECONDS - begin)) >>"$DIR/log/answers"
+    read -r -t 1 <> <(:) || true # a pause
+  done &
+}
+
+slowest_answer() { sort -n "$DIR/log/answers" | tail -n 1; }
+
+# Pods run on each node, under Pod Security, and are reached by address, by Service and by name.
+prove_machine() {
+  local pods pod address
+  kubectl create namespace "$CACHES" >/dev/null
+  kubectl label namespace "$CACHES" pod-security.kubernetes.io/enforce=restricted >/dev/null
+  sed "s|CLIENT_IMAGE|$CLIENT_IMAGE|" hack/e2e/client.yaml | kubectl -n "$CACHES" apply -f - >/dev/null
+  sed "s|MEMCACHED_IMAGE|$MEMCACHED_IMAGE|" hack/e2e/canary.yaml | kubectl -n "$CACHES" apply -f - >/dev/null
+  rolled_out "$CACHES" client
+  expect "$CACHES" daemonset/canary '{.status.numberReady}' "$(wc -w <<<"$NODES")"
+  pods=$(kubectl -n "$CACHES" get pods -l app=canary -o 'jsonpath={.items[*].status.podIP}')
+  address=$(kubectl -n "$CACHES" get service canary -o 'jsonpath={.spec.clusterIP}')
+  for pod in $pods "$address" canary "canary.$CACHES.svc.cluster.local"; do
+    wait_until "a pod is reached by $pod" answers "$pod"
+  done
+  kubectl -n "$CACHES" delete -f hack/e2e/canary.yaml --timeout="${PATIENCE}s" >/dev/null
+  wait_until "the canary is gone" nothing_left "$CACHES" pods -l app=canary
+  MACHINE_PROVED=yes
+  : >"$DIR/log/answers" # from now on it counts
+  line "pods run, without the operator" "on each node, reached by address, Service and name"
+}
 
 # ---- 1. installed --------------------------------------------------------------------------
 
@@ -51,12 +89,8 @@ holder() { kubectl -n "$SYSTEM" get lease "$OPERATOR" -o 'jsonpath={.spec.holder
 
 show_memcached() {
   local pods pod ip name seen=()
-  kubectl create namespace "$CACHES" >/dev/null
-  kubectl label namespace "$CACHES" pod-security.kubernetes.io/enforce=restricted >/dev/null
   kubectl -n "$CACHES" apply -f artifacts/examples/memcached.yaml >/dev/null
-  sed "s|CLIENT_IMAGE|$CLIENT_IMAGE|" hack/e2e/client.yaml | kubectl -n "$CACHES" apply -f - >/dev/null
   is_available "$CACHES" "memcached/$CACHE"
-  rolled_out "$CACHES" client
   pods=$(cache_pods)
   [[ $(wc -w <<<"$pods") == 2 ]] || fail "Memcached of size 2 has these pods: $pods"
   line "Memcached Available, 2 real pods" "kubectl apply -f artifacts/examples/memcached.yaml"
@@ -122,7 +156,7 @@ show_scaling() {
     wait_until "the client reads from exactly $size instances" reads_from "$size"
     line "scaled to $size" "the client reads on, from $(recently_read_from | tr '\n' ' ')"
   done
-  reads=$(kubectl -n "$CACHES" logs reader)
+  reads=$(kubectl -n "$CACHES" logs reader | grep "^read ")
   failed=$(grep -c FAILED <<<"$reads" || true)
   [[ $failed == 0 ]] || fail "$failed of $(wc -l <<<"$reads") reads failed: $(grep -m 3 FAILED <<<"$reads")"
   grep -q hit <<<"$reads" || fail "no read found what was stored"

@@ -5,11 +5,13 @@
 say() { printf '%s\n' "$*" >&2; }
 
 # die STATUS MESSAGE: one line that says what to do, then the exit status
-# (1 something failed, 2 wrong usage, 3 something has to be installed or set).
+# (1 something failed, 2 wrong usage, 3 something has to be installed or set). Who calls a script and
+# says itself what is missing sets REASON_FILE to a file for the message.
 die() {
   local status=$1
   shift
-  say "${0##*/}: $*"
+  [[ -z ${REASON_FILE:-} ]] || printf '%s\n' "$*" >"$REASON_FILE"
+  [[ -n ${REASON_FILE:-} && $status == 3 ]] || say "${0##*/}: $*"
   exit "$status"
 }
 
