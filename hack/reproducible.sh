@@ -11,9 +11,10 @@ source hack/lib/say.sh
 folder=$(mktemp -d "${TMPDIR:-/tmp}/workload-operator-reproducible.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
 
+commit=$(git rev-parse HEAD)
 for place in one and/another/one; do
   mkdir -p "$folder/$place"
-  git archive HEAD | tar -x -C "$folder/$place"
+  git archive "$commit" | tar -x -C "$folder/$place"
   say "building in $folder/$place"
   env -u CARGO_TARGET_DIR "$folder/$place/hack/build-static.sh" "$folder/$place.binary"
 done
