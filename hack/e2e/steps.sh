@@ -181,7 +181,7 @@ reads_from() { (($(recently_read_from | wc -l) == $1)); }
 reads_so_far() { kubectl -n "$CACHES" logs reader | wc -l; }
 reads_reached() { (($(reads_so_far) >= $1)); }
 
-# ---- 6. logs and ports -----------------------------------------------------------------------
+# ---- 6. logs, check and ports ----------------------------------------------------------------
 
 show_ports() {
   local pod log body
@@ -189,6 +189,8 @@ show_ports() {
   log=$(kubectl -n "$SYSTEM" logs "$pod")
   [[ $log == *"Ready to work"* ]] || fail "kubectl logs $pod: no 'Ready to work' in: $(tail -n 3 <<<"$log")"
   line "kubectl logs" "$(wc -l <<<"$log") lines"
+  log=$(kubectl -n "$SYSTEM" exec "$pod" -- /workload-operator check) || fail "workload-operator check in $pod: $log"
+  line "workload-operator check, in its pod" "$(awk 'END { $1 = $1; print }' <<<"$log")"
   : >"$DIR/log/port-forward.log"
   kubectl -n "$SYSTEM" port-forward "$pod" :8081 :8080 >"$DIR/log/port-forward.log" 2>&1 &
   FORWARDER=$!
