@@ -15,6 +15,8 @@ mod packages;
 mod image;
 #[path = "artifacts/argocd.rs"]
 mod argocd;
+#[path = "artifacts/operator_verify.rs"]
+mod operator_verify;
 
 /// With `UPDATE_ARTIFACTS=1` the files are written instead.
 #[test]

@@ -1,0 +1,92 @@
+# shellcheck shell=bash
+# One program of a Go module in hack/, at the version that its go.mod pins, built once per user.
+#
+# - It is looked for in the variable that TOOL_VARIABLE names (if set), in the cache folder, then where
+#   the script's find_elsewhere finds it; what is found nowhere is built with Go.
+# - The cache folder's name is a hash of go.mod and go.sum, as in assets.sh. It appears under its name
+#   when it is complete. Two builds at once do the work twice and do not collide.
+#
+# Needs: HACK_DIR, say.sh, and of the script: TOOL (its name; its module is in hack/$TOOL), PACKAGE,
+# TOOL_VARIABLE (the variable with a path to it, which the user may set), find_elsewhere (sets FOUND,
+# or fails), linker_flags VERSION (prints what the linker gets beside -s -w).
+
+readonly GO_NEEDED=26 # Go 1.26, the `go` line of the modules
+
+# build, which, or its arguments.
+tool_main() {
+  case ${1:-} in
+    build) find_tool || build_tool ;;
+    which)
+      find_tool || build_tool
+      printf '%s\n' "$FOUND"
+      ;;
+    '') sed -n '2,/^set -euo/{/^#/s/^# \{0,1\}//p}' "$0" && exit 2 ;;
+    *)
+      find_tool || build_tool
+      exec "$FOUND" "$@"
+      ;;
+  esac
+}
+
+# Sets FOUND to the program; fails, with CACHED as the place for it, if it has to be built.
+find_tool() {
+  local cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}} key
+  if [[ -n ${!TOOL_VARIABLE:-} ]]; then
+    FOUND=${!TOOL_VARIABLE}
+    [[ -x $FOUND ]] || die 2 "$TOOL_VARIABLE=$FOUND is no program"
+    return
+  fi
+  [[ $cache == /* ]] || die 3 "set XDG_CACHE_HOME (or HOME) to an absolute path, for the built $TOOL"
+  key=$(cd "$HACK_DIR/$TOOL" && { uname -sm; cat go.mod go.sum; } | sha256sum)
+  CACHED=$cache/workload-operator/$TOOL/${key:0:12}/$TOOL
+  FOUND=$CACHED
+  [[ ! -x $FOUND ]] || return 0
+  find_elsewhere
+}
+
+build_tool() {
+  local temporary version started
+  require_go
+  mkdir -p "${CACHED%/*}"
+  temporary=$(mktemp "${CACHED%/*}/.building.XXXXXX")
+  # shellcheck disable=SC2064 # its path as it is now
+  trap "rm -f '$temporary' '$temporary.log'" EXIT
+  version=$(awk -v package="$PACKAGE/" '{ sub(/^require /, "") }
+    $2 ~ /^v[0-9]/ && index(package, $1 "/") == 1 { print $2; exit }' "$HACK_DIR/$TOOL/go.mod")
+  started=$(now_us)
+  say "building $TOOL $version (once; a few minutes) ..."
+  in_module build -trimpath -ldflags "-s -w $(linker_flags "$version")" -o "$temporary" "$PACKAGE" \
+    >"$temporary.log" 2>&1 &
+  while kill -0 $! 2>/dev/null; do
+    [[ ! -t 2 ]] || printf '\r  %4d s ' $((($(now_us) - started) / 1000000)) >&2
+    sleep 0.5
+  done
+  if ! wait $!; then
+    grep -v '^go: downloading' "$temporary.log" | tail -n 15 >&2 || true
+    die 1 "building $TOOL failed, see the lines above"
+  fi
+  chmod 755 "$temporary"
+  mv "$temporary" "$CACHED"
+  FOUND=$CACHED
+  say "built in $(since "$started") s: $CACHED"
+}
+
+# go in the module, untouched by a workspace or a cross-compiling environment around it.
+in_module() {
+  local verb=$1
+  shift
+  cd "$HACK_DIR/$TOOL" || exit
+  CGO_ENABLED=0 GO111MODULE=on GOWORK=off GOOS='' GOARCH='' exec go "$verb" -mod=readonly "$@"
+}
+
+require_go() {
+  local version minor
+  type -P go >/dev/null ||
+    die 3 "no $TOOL and no Go to build it: install $TOOL, or Go >= 1.$GO_NEEDED from https://go.dev/dl"
+  # Asked inside the module: since 1.21, go fetches the toolchain that go.mod names by itself.
+  version=$(cd "$HACK_DIR/$TOOL" && GOWORK=off go env GOVERSION 2>/dev/null) || version=
+  minor=${version#go1.}
+  minor=${minor%%[!0-9]*}
+  ((${minor:-0} >= GO_NEEDED)) ||
+    die 3 "no $TOOL, and Go >= 1.$GO_NEEDED is needed to build it: https://go.dev/dl"
+}

@@ -1,0 +1,57 @@
+//! The bundle, judged by the Operator Framework's own program: `hack/operator-verify.sh`.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+const BUNDLE: &str = "artifacts/olm/manifests";
+
+/// What it says of every bundle like this one. `events` it takes for v1beta1, which Kubernetes 1.25
+/// no longer had; rights name no version.
+const EXPECTED: [&str; 2] = [
+    "The \\\"operatorhub\\\" validator is deprecated",
+    "Migrate the API(s) for events: ([\\\"ClusterServiceVersion.Spec.InstallStrategy.\
+     StrategySpec.ClusterPermissions[0].Rules[12]\\\" \\\"ClusterServiceVersion.Spec.\
+     InstallStrategy.StrategySpec.Permissions[0].Rules[2]\\\"])",
+];
+
+/// `None`, and a line that no test harness swallows, where it neither is nor can be built.
+fn operator_verify() -> Option<String> {
+    let output = Command::new("hack/operator-verify.sh").arg("which").output().unwrap();
+    if output.status.success() {
+        return Some(String::from_utf8(output.stdout).unwrap().trim().to_owned());
+    }
+    let why = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+    let line = format!("NOT CHECKED: the OLM bundle with operator-verify: {why}\n");
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
+    None
+}
+
+/// The lines that it prints of a folder. It exits with 0 whatever it finds.
+fn complaints(program: &str, folder: &Path) -> Vec<String> {
+    let arguments = ["manifests", "--operatorhub_validate", "--object_validate"];
+    let output = Command::new(program).args(arguments).arg(folder).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let unexpected = said.lines().filter(|line| EXPECTED.iter().all(|known| !line.contains(known)));
+    unexpected.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_operator_frameworks_own_program_finds_nothing_to_complain_about_in_the_bundle() {
+    let Some(program) = operator_verify() else { return };
+    let found = complaints(&program, Path::new(BUNDLE));
+    assert!(found.is_empty(), "{}", found.join("\n"));
+
+    // It does look: without the CRD that the ClusterServiceVersion owns it complains.
+    let folder = tempfile::tempdir().unwrap();
+    // Folders whose names begin with a dot it passes over.
+    let broken = folder.path().join("manifests");
+    std::fs::create_dir(&broken).unwrap();
+    for name in crate::packages::names_in(BUNDLE) {
+        if name != "app.example.com_apps.yaml" {
+            std::fs::copy(Path::new(BUNDLE).join(&name), broken.join(name)).unwrap();
+        }
+    }
+    let found = complaints(&program, &broken);
+    assert!(found.iter().any(|line| line.contains("app.example.com")), "{found:?}");
+}
