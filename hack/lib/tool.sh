@@ -82,7 +82,7 @@ in_module() {
 require_go() {
   local version minor
   type -P go >/dev/null ||
-    die 3 "no $TOOL and no Go to build it: install $TOOL, or Go >= 1.$GO_NEEDED from https://go.dev/dl"
+    die 3 "no $TOOL of those that the head of hack/$TOOL.sh names, and no Go to build it: install Go >= 1.$GO_NEEDED from https://go.dev/dl"
   # Asked inside the module: since 1.21, go fetches the toolchain that go.mod names by itself.
   version=$(cd "$HACK_DIR/$TOOL" && GOWORK=off go env GOVERSION 2>/dev/null) || version=
   minor=${version#go1.}
