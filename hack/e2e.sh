@@ -31,7 +31,7 @@ source hack/e2e/machine.sh
 # shellcheck source=hack/e2e/images.sh
 source hack/e2e/images.sh
 
-HOLDER=''
+HOLDER='' PREPARED=''
 readonly IF_THERE_SECONDS=1500 # in which most is built if nothing is there yet
 
 main() {
@@ -44,7 +44,7 @@ main() {
   esac
   trap 'exit 130' INT
   trap 'exit 143' TERM
-  trap clean_up EXIT
+  trap 'clean_up "$BASH_COMMAND"' EXIT
   BEGIN=$(now_us)
   DIR=$(mktemp -d "${TMPDIR:-/tmp}/workload-operator-e2e.XXXXXX")
   exec {LOCK}<"$DIR" && flock "$LOCK"
@@ -87,10 +87,11 @@ if_there() {
 prepare() {
   hack/controlplane.sh build || exit 3
   hack/e2e/binaries.sh build || exit 3
-  KUBECTL=$(hack/controlplane.sh which kubectl)
+  KUBECTL=$(hack/controlplane.sh which kubectl) || exit 3
   line "programs are there" "control plane, kubelet, kube-proxy, CoreDNS"
   snapshot >"$DIR/before"
   make_images
+  PREPARED=yes
   line "images made" "$OPERATOR_IMAGE, $MEMCACHED_IMAGE and others"
 }
 
@@ -110,10 +111,17 @@ run_inside() {
 
 line() { printf '%6ss  %-46s %s\n' "$(since "$BEGIN")" "$1" "${2:-}"; }
 
+# clean_up COMMAND: the last one.
 clean_up() {
   local status=$?
   trap - EXIT INT TERM
   set +e
+  # A command that failed where no failure was foreseen, before the operator came: the machine's.
+  if ((status == 1)) && [[ -z $PREPARED && -z ${DIED:-} ]]; then
+    say "failed: $1"
+    [[ -z ${REASON_FILE:-} ]] || printf 'failed: %s\n' "$1" >"$REASON_FILE"
+    status=3
+  fi
   remove_cluster
   if [[ -n ${E2E_LOGS:-} ]]; then save_logs; fi
   remove_folder "$DIR"

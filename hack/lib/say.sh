@@ -10,6 +10,7 @@ say() { printf '%s\n' "$*" >&2; }
 die() {
   local status=$1
   shift
+  DIED=yes # for traps: this end has a reason that was said
   [[ -z ${REASON_FILE:-} ]] || printf '%s\n' "$*" >"$REASON_FILE"
   [[ -n ${REASON_FILE:-} && $status == 3 ]] || say "${0##*/}: $*"
   exit "$status"
