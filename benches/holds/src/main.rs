@@ -16,6 +16,10 @@ pub mod store;
 #[cfg(lock_holds)]
 mod measured;
 
+/// The operator's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() {
     #[cfg(lock_holds)]
     measured::run();
