@@ -8,7 +8,8 @@
 //! - Nothing is retried here. Whoever calls knows what may be repeated, and has the backoff.
 //! - A dead connection (packets vanish, no FIN) is found within 45 s, by TCP keepalive or by data
 //!   that is not acknowledged.
-//! - When an API server that was away answers again, whoever waits for it is told ([`Reach`]).
+//! - When an API server that was away answers again, whoever waits for it is told ([`Reach`]). Where
+//!   nobody calls meanwhile, [`Client::look_out`] asks.
 //! - Every write first asks [`Options::gate`], and carries [`Options::field_manager`].
 //! - A list is decoded item by item while it arrives: beside what `each` keeps, memory is bounded by
 //!   the largest item. A watch is decoded from the buffer it was read into. A body or an object
@@ -40,6 +41,7 @@ mod list;
 mod watch;
 mod write;
 mod plain;
+mod look_out;
 
 pub use call::Client;
 pub use config::config;

@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
-/// An API server that did not answer for so long was away, and its return is told. What pauses
-/// after a shorter failure pauses for about as long anyway; and where some calls fail and others
-/// do not, nobody is to be hurried.
+/// An API server of which all calls failed for so long was away, and its return is told. What
+/// pauses after a shorter failure pauses for about as long anyway; and where some calls fail and
+/// others do not, nobody is to be hurried.
 const AWAY: Duration = Duration::from_secs(5);
+/// While calls fail somebody asks after a pause of this to twice of it: replicas do not ask in
+/// lockstep. With the two, an outage is over for us about two seconds after it is over.
+const ASK: Duration = Duration::from_millis(1_300);
 
 /// Tells when an API server that was away answers again, so that what waits for it need not wait
 /// out a pause that grew with the outage. Cheap to clone; all clones are one. Clients of one
@@ -22,14 +25,24 @@ pub struct Reach(Arc<Shared>);
 struct Shared {
     calls: Mutex<Calls>,
     returns: watch::Sender<u64>,
+    /// Grows with every first failure after an answer.
+    troubles: watch::Sender<u64>,
 }
 
 /// What became of the calls so far.
 struct Calls {
-    /// When one was last answered.
-    answered: Instant,
-    /// Whether one failed since.
-    failed: bool,
+    /// When the first one failed since the last answer.
+    failing: Option<Instant>,
+    /// Nobody has to ask before: somebody just did.
+    ask_at: Instant,
+}
+
+/// When to ask whether the API server answers.
+enum Due {
+    Now,
+    At(Instant),
+    /// Calls are answered.
+    Never,
 }
 
 /// Waits for the returns of an API server: see [`Reach::returns`].
@@ -44,32 +57,74 @@ impl Reach {
         Returns(self.0.returns.subscribe())
     }
 
-    /// A call was answered, by whatever: 429 and 5xx are no answers, but a server in trouble. The
-    /// client says so of each of its calls.
+    /// A call was answered; the client says so of each of its calls. 429 and 5xx are no answers,
+    /// but a server in trouble, and 401 and 403 say nothing: a server that has just started refuses
+    /// everybody, until it has read its roles.
     pub fn answered(&self, code: u16) {
-        if code == 429 || code >= 500 {
-            return self.failed();
+        match code {
+            401 | 403 => return,
+            429 | 500.. => return self.failed(),
+            _ => {}
         }
-        let now = Instant::now();
-        let mut calls = self.0.calls.lock();
-        let away = calls.failed && now.saturating_duration_since(calls.answered) >= AWAY;
-        *calls = Calls { answered: now, failed: false };
-        drop(calls);
-        if away {
+        let failing = self.0.calls.lock().failing.take();
+        if failing.is_some_and(|since| since.elapsed() >= AWAY) {
             self.0.returns.send_modify(|returns| *returns += 1);
         }
     }
 
     /// A call was not answered.
     pub fn failed(&self) {
-        self.0.calls.lock().failed = true;
+        let now = Instant::now();
+        let mut calls = self.0.calls.lock();
+        calls.ask_at = now + pause();
+        let first = calls.failing.is_none();
+        calls.failing.get_or_insert(now);
+        drop(calls);
+        if first {
+            self.0.troubles.send_modify(|troubles| *troubles += 1);
+        }
     }
+
+    /// Returns when calls fail and nobody has called for a while. It is told to one of those that
+    /// wait, who asks; to the next after another pause.
+    pub(super) async fn is_to_be_asked(&self) {
+        let mut troubles = self.0.troubles.subscribe();
+        loop {
+            match self.due() {
+                Due::Now => return,
+                Due::At(at) => sleep_until(at).await,
+                // `self` holds the sender.
+                Due::Never => drop(troubles.changed().await),
+            }
+        }
+    }
+
+    fn due(&self) -> Due {
+        let now = Instant::now();
+        let mut calls = self.0.calls.lock();
+        match calls.failing {
+            None => Due::Never,
+            Some(_) if now < calls.ask_at => Due::At(calls.ask_at),
+            Some(_) => {
+                calls.ask_at = now + pause();
+                Due::Now
+            }
+        }
+    }
+}
+
+fn pause() -> Duration {
+    ASK + ASK.mul_f64(fastrand::f64())
 }
 
 impl Default for Reach {
     fn default() -> Reach {
-        let calls = Calls { answered: Instant::now(), failed: false };
-        Reach(Arc::new(Shared { calls: Mutex::new(calls), returns: watch::Sender::new(0) }))
+        let calls = Calls { failing: None, ask_at: Instant::now() };
+        Reach(Arc::new(Shared {
+            calls: Mutex::new(calls),
+            returns: watch::Sender::new(0),
+            troubles: watch::Sender::new(0),
+        }))
     }
 }
 
@@ -112,11 +167,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_was_away_is_back_with_its_first_answer_whatever_that_is() {
-        for answer in [200, 403, 409] {
+    async fn a_server_that_was_away_is_back_with_its_first_answer_that_is_no_refusal() {
+        for answer in [200, 404, 409] {
             assert!(told(Duration::from_secs(2), &[200, 0, 0, 0, answer]).await, "{answer}");
         }
         assert!(told(Duration::from_secs(2), &[200, 503, 503, 429, 200]).await);
+        assert!(!told(Duration::from_secs(2), &[200, 0, 0, 0, 403, 401]).await, "no roles yet");
+        assert!(told(Duration::from_secs(2), &[200, 0, 0, 0, 403, 0, 200]).await);
     }
 
     #[tokio::test(start_paused = true)]
@@ -124,5 +181,17 @@ mod tests {
         assert!(!told(Duration::from_secs(60), &[200, 200, 200]).await, "nothing failed");
         assert!(!told(Duration::from_secs(1), &[200, 0, 200, 0, 200, 0, 200]).await, "some did");
         assert!(!told(Duration::from_secs(2), &[200, 0, 0, 503]).await, "it is still in trouble");
+        assert!(!told(Duration::from_secs(60), &[200, 0]).await, "it is still away");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_after_a_long_quiet_is_no_outage() {
+        let reach = Reach::default();
+        let mut returns = reach.returns();
+        reach.answered(200);
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        reach.failed();
+        reach.answered(200);
+        assert!(returns.next().now_or_never().is_none());
     }
 }

@@ -16,7 +16,8 @@
 //!   dead, and what it may have hidden is listed; one that is not accepted within 30 s is replaced.
 //! - Failures wait 800 ms, doubling to 30 s with jitter, started over by a watch that delivers
 //!   something new, by two minutes of health, or by an API server that was away and answers again
-//!   ([`Reach`](crate::client::Reach)), which also cuts the pause short. A version that has expired
+//!   ([`Reach`](crate::client::Reach)), which also cuts the pause short; while nobody calls, the
+//!   reflectors ask in turns whether it does, every two seconds. A version that has expired
 //!   is no failure unless it does so again before a watch has delivered anything. `Retry-After` is a
 //!   lower bound. `timeoutSeconds` is drawn from 120 to 230 s, so that replicas do not move in
 //!   lockstep.

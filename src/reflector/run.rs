@@ -89,7 +89,17 @@ impl<V: Resource, S: Sink<V>> Reflector<V, S> {
     ///
     /// # Errors
     /// When the API server's data went back in time.
-    pub async fn run(mut self, shutdown: Shutdown) -> Result<(), Rewound> {
+    pub async fn run(self, shutdown: Shutdown) -> Result<(), Rewound> {
+        let client = self.client.clone();
+        tokio::select! {
+            biased;
+            ended = self.follow(shutdown) => ended,
+            // Everything may be waiting out a pause.
+            never = client.look_out() => match never {},
+        }
+    }
+
+    async fn follow(mut self, shutdown: Shutdown) -> Result<(), Rewound> {
         let mut doing = Doing::Nothing;
         let requested = shutdown.requested();
         tokio::pin!(requested);

@@ -24,13 +24,27 @@ fn creates(world: &World, name: &str) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_the_api_server_is_away_it_waits_and_afterwards_it_works_on() {
+async fn while_the_api_server_is_away_a_leader_waits_and_afterwards_it_works_on() {
     let plane = ControlPlane::leaked(|| ControlPlane::api_server_alone("outage")).await;
     let world = World::on(plane, "outage", "baseline").await;
-    let mut operator = packaging::start_operator(&world).await;
+    let operator = packaging::start_operator(&world).await;
+    works_on_after_an_outage(&world, operator).await;
+}
+
+/// Nobody asks for a Lease every two seconds here.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_api_server_is_away_it_waits_and_afterwards_it_works_on_without_leader_election()
+{
+    let plane = ControlPlane::leaked(|| ControlPlane::api_server_alone("outage-alone")).await;
+    let world = World::on(plane, "outage", "baseline").await;
+    let operator = world.start_operator().await;
+    works_on_after_an_outage(&world, operator).await;
+}
+
+async fn works_on_after_an_outage(world: &World, mut operator: OperatorProcess) {
     world.create(MEMCACHED, memcached("before", 1)).await.unwrap();
     world.until(DEPLOYMENT, "before", |_| true).await;
-    let mut server = Server::of(plane, "kube-apiserver");
+    let mut server = Server::of(world.plane(), "kube-apiserver");
     server.kill().await;
     let seconds = std::env::var("OUTAGE_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     let outage = Duration::from_secs(seconds.unwrap_or(OUTAGE));
@@ -38,13 +52,13 @@ async fn while_the_api_server_is_away_it_waits_and_afterwards_it_works_on() {
     tokio::time::sleep(outage).await;
     operator.assert_alive();
     server.start();
-    ready(&plane.admin().await).await;
+    ready(&world.plane().admin().await).await;
     let back = Instant::now();
     world.create(MEMCACHED, memcached("after", 1)).await.unwrap();
     world.until(DEPLOYMENT, "after", |_| true).await;
     println!("away for {outage:?}: at work again {:?} after its return", back.elapsed());
     operator.assert_alive();
-    assert_eq!((creates(&world, "before"), creates(&world, "after")), (1, 1));
+    assert_eq!((creates(world, "before"), creates(world, "after")), (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

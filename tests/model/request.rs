@@ -94,6 +94,9 @@ pub(super) async fn answer(
     head: &Parts,
     body: &[u8],
 ) -> io::Result<Response<Answer>> {
+    if head.uri.path() == "/readyz" {
+        return readiness(&model.lock());
+    }
     let ask = Ask::parse(head);
     let fault = {
         let mut state = model.lock();
@@ -117,6 +120,20 @@ pub(super) async fn answer(
         (&Method::GET, None) if ask.is("watch") => Ok(Watching::begin(model, ask, stale)),
         (&Method::GET, None) => Ok(list(model, &ask, stale)),
         _ => Ok(object(model, head, &ask, body)),
+    }
+}
+
+/// No request as others are: it is not noted, and meets the next scripted fault without using it up.
+fn readiness(state: &State) -> io::Result<Response<Answer>> {
+    match state.script.front() {
+        Some(Fault::Refused) => Err(io::ErrorKind::ConnectionRefused.into()),
+        Some(fault @ (Fault::TooMany(_) | Fault::Internal | Fault::Unavailable)) => {
+            Ok(failure(*fault))
+        }
+        _ => {
+            let body = Full::new(Bytes::from("ok")).map_err(|never| match never {});
+            Ok(Response::new(body.boxed_unsync()))
+        }
     }
 }
 

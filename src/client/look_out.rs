@@ -1,0 +1,132 @@
+//! Asks whether an API server that is away answers again.
+
+use std::convert::Infallible;
+
+use super::Error;
+use super::call::{Client, request};
+use super::query::Url;
+use crate::object::Kind;
+
+/// It is not ready before it has read its roles and reaches its etcd, so an answer means that other
+/// calls are answered, too; `/version` is answered without either. Everybody may ask
+/// (`system:public-info-viewer`), and it is exempt from the API server's limits.
+const PATH: &str = "/readyz";
+/// What the observer is told of it.
+const KIND: Kind = Kind::cluster_scoped("", "", "", "readyz");
+
+// === impl Client ===
+
+impl Client {
+    /// Asks the API server every two seconds or so while calls fail, none is answered and nobody
+    /// else asks; the first answer ends the pauses of all who wait for it
+    /// ([`Reach`](super::Reach)). While calls are answered it asks nothing. Any number of these may
+    /// run; those of one `Reach` take turns. Reflectors run it. It ends when it is dropped.
+    pub async fn look_out(&self) -> Infallible {
+        loop {
+            self.reach().is_to_be_asked().await;
+            // Each call tells what became of it by itself. Boxed, because it hardly ever is.
+            drop(Box::pin(self.is_ready()).await);
+        }
+    }
+
+    async fn is_ready(&self) -> Result<(), Error> {
+        self.call("get", &KIND, request("GET", Url::plain(PATH))?.empty()).await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use futures::FutureExt;
+    use http::{Request, Response};
+    use http_body_util::Full;
+    use kube::client::Body;
+    use tokio::time::{Instant, sleep, timeout};
+    use tower::service_fn;
+
+    use super::*;
+    use crate::client::Options;
+
+    /// An API server that answers with a code (0: not at all), and counts questions.
+    #[derive(Clone, Default)]
+    struct Server {
+        code: Arc<AtomicU16>,
+        asked: Arc<AtomicUsize>,
+    }
+
+    impl Server {
+        fn client(&self) -> Client {
+            let server = self.clone();
+            let service = service_fn(move |request: Request<Body>| {
+                assert_eq!(request.uri().path(), "/readyz");
+                server.asked.fetch_add(1, Ordering::Relaxed);
+                let code = server.code.load(Ordering::Relaxed);
+                async move {
+                    let body = Full::new(Bytes::from("ok"));
+                    match code {
+                        0 => Err(std::io::Error::other("connection refused")),
+                        code => Ok(Response::builder().status(code).body(body).unwrap()),
+                    }
+                }
+            });
+            Client::from_service(service, Options::default())
+        }
+
+        /// How often it was asked meanwhile, by several that look out.
+        async fn asked_in(&self, client: &Client, time: Duration) -> usize {
+            let before = self.asked.load(Ordering::Relaxed);
+            let all = (0..5).map(|_| client.look_out());
+            drop(timeout(time, futures::future::join_all(all)).await);
+            self.asked.load(Ordering::Relaxed) - before
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_the_api_server_is_away_one_of_all_asks_every_two_seconds() {
+        let server = Server::default();
+        let client = server.client();
+        client.reach().failed();
+        let asked = server.asked_in(&client, Duration::from_secs(300)).await;
+        assert!((110..=240).contains(&asked), "{asked} times in 300 s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_answer_is_the_return_and_then_nothing_is_asked() {
+        for (trouble, answer) in [(0, 200), (500, 200), (403, 200)] {
+            let server = Server::default();
+            let client = server.client();
+            let mut returns = client.reach().returns();
+            server.code.store(trouble, Ordering::Relaxed);
+            client.reach().failed();
+            server.asked_in(&client, Duration::from_secs(60)).await;
+            assert!(returns.next().now_or_never().is_none(), "it is away: {trouble}");
+            server.code.store(answer, Ordering::Relaxed);
+            let back = Instant::now();
+            let told = async {
+                tokio::select! { () = returns.next() => {}, _ = client.look_out() => {} }
+            };
+            timeout(Duration::from_secs(60), told).await.expect("it is back");
+            assert!(back.elapsed() < Duration::from_secs(5), "{:?}", back.elapsed());
+            assert_eq!(server.asked_in(&client, Duration::from_secs(600)).await, 0);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_asks_where_others_do_or_where_calls_are_answered() {
+        let server = Server::default();
+        let client = server.client();
+        assert_eq!(server.asked_in(&client, Duration::from_secs(600)).await, 0, "all is well");
+        let others = async {
+            for _ in 0..600 {
+                client.reach().failed();
+                sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let (asked, ()) = tokio::join!(server.asked_in(&client, Duration::from_secs(600)), others);
+        assert_eq!(asked, 0, "others ask every second");
+    }
+}
