@@ -34,7 +34,7 @@ fn object(number: u64) -> (Kind, Value) {
 }
 
 /// Creates all of them, one after the other.
-async fn create_all(world: &World, objects: u64) {
+pub async fn create_all(world: &World, objects: u64) {
     for number in 0..objects {
         let (kind, object) = object(number);
         world.create(kind, object).await.expect("it is created");
@@ -42,7 +42,7 @@ async fn create_all(world: &World, objects: u64) {
 }
 
 /// Waits until every object is Ready.
-async fn until_ready(world: &World) {
+pub async fn until_ready(world: &World) {
     let deadline = Instant::now() + PATIENCE;
     for kind in [MEMCACHED, GENERIC_DAEMON, APP] {
         loop {
@@ -59,7 +59,7 @@ async fn until_ready(world: &World) {
 }
 
 /// The most memory that it ever used, in MiB (VmHWM).
-fn peak(operator: &OperatorProcess) -> u64 {
+pub fn peak(operator: &OperatorProcess) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", operator.pid()));
     let status = status.expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux has it");
@@ -68,7 +68,7 @@ fn peak(operator: &OperatorProcess) -> u64 {
 }
 
 /// A number from the environment.
-fn setting(name: &str) -> Option<u64> {
+pub fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 

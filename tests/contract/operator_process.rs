@@ -28,18 +28,7 @@ struct Log {
 impl OperatorProcess {
     /// Starts the operator with this kubeconfig, these further arguments and this environment.
     pub fn start(kubeconfig: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_workload-operator"));
-        command
-            .arg("--kubeconfig")
-            .arg(kubeconfig)
-            .args(["--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0"])
-            .args(["--log-format=text", "--log-level=info"])
-            .args(arguments)
-            .env_remove("MEMCACHED_IMAGE")
-            .env_remove("KUBECONFIG")
-            .env_remove("RUST_LOG")
-            .envs(environment.iter().copied());
-        OperatorProcess::of(command)
+        OperatorProcess::of(command(kubeconfig, arguments, environment))
     }
 
     /// Starts any program that logs to stderr.
@@ -115,6 +104,24 @@ impl OperatorProcess {
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         ended.expect("the operator ends on SIGTERM").expect("a child can be waited for").code()
     }
+}
+
+/// The operator with this kubeconfig, these further arguments and this environment, to be started.
+/// `OPERATOR=FILE` is another build of it.
+pub fn command(kubeconfig: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Command {
+    let built = || env!("CARGO_BIN_EXE_workload-operator").into();
+    let mut command = Command::new(std::env::var_os("OPERATOR").unwrap_or_else(built));
+    command
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .args(["--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0"])
+        .args(["--log-format=text", "--log-level=info"])
+        .args(arguments)
+        .env_remove("MEMCACHED_IMAGE")
+        .env_remove("KUBECONFIG")
+        .env_remove("RUST_LOG")
+        .envs(environment.iter().copied());
+    command
 }
 
 async fn collect(stderr: tokio::process::ChildStderr, log: Arc<Log>) {

@@ -1,0 +1,67 @@
+//! What the operator does with when it gets no more: memory and processor time are limited by the
+//! kernel.
+
+use std::io::Write;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::{Instant, timeout};
+
+use crate::cgroup::Cgroup;
+use crate::idle::{create_all, peak, setting, until_ready};
+use crate::operator_process::{OperatorProcess, command};
+use crate::world::{MEMCACHED, MEMCACHED_IMAGE, World, is_ready};
+
+/// How many objects there are, unless LIMITED_OBJECTS says otherwise; those of idle.rs.
+const OBJECTS: u64 = 16;
+/// In bytes.
+const MEMORY: u64 = 64 << 20;
+/// Of one processor, unless LIMITED_PERCENT says otherwise.
+const PERCENT: u64 = 5;
+/// How long a start may take: a debug build with a twentieth of a busy processor.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// All there is to know comes at once, when it starts, and all there is to do.
+#[tokio::test(flavor = "multi_thread")]
+async fn with_64_mib_and_a_twentieth_of_a_processor_it_does_all_there_is_to_do() {
+    let percent = setting("LIMITED_PERCENT").unwrap_or(PERCENT);
+    let cgroup = match Cgroup::new(MEMORY, percent) {
+        Ok(cgroup) => cgroup,
+        Err(why) => {
+            // Not captured with what a test that passes prints.
+            let line = format!("\nNOT CHECKED: limits of memory and processor: no cgroup: {why}\n");
+            return std::io::stderr().write_all(line.as_bytes()).expect("stderr");
+        }
+    };
+    let world = World::new("limits", "restricted").await;
+    let objects = setting("LIMITED_OBJECTS").unwrap_or(OBJECTS);
+    create_all(&world, objects).await;
+    let began = Instant::now();
+    let mut operator = start_in(&cgroup, &world).await;
+    let ready = operator.line(|line| line.contains("Ready to work"));
+    timeout(PATIENCE, ready).await.expect("its informers sync");
+    until_ready(&world).await;
+    let took = began.elapsed();
+    world.patch(MEMCACHED, "idle-0", json!({"spec": {"size": 1}})).await.unwrap();
+    let grown = |m: &serde_json::Value| is_ready(m) && m["status"]["size"] == 1;
+    world.until(MEMCACHED, "idle-0", grown).await;
+    operator.assert_alive();
+    assert_eq!(cgroup.killed(), 0, "it wanted more memory");
+    println!(
+        "{objects} objects, {percent} % of a processor: all Ready after {took:.1?}, at most {} MiB",
+        peak(&operator)
+    );
+}
+
+/// The operator of this world, in the cgroup from its first instruction on.
+async fn start_in(cgroup: &Cgroup, world: &World) -> OperatorProcess {
+    let kubeconfig = world.operator_kubeconfig().await;
+    let doors: Vec<String> = cgroup.doors().iter().map(|door| door.display().to_string()).collect();
+    let enter = "for door in $DOORS; do echo $$ >\"$door\" || exit; done; exec \"$0\" \"$@\"";
+    let operator = command(&kubeconfig, &["--namespace", &world.namespace], &[]);
+    let operator = operator.as_std();
+    let mut shell = tokio::process::Command::new("sh");
+    shell.args(["-c", enter]).arg(operator.get_program()).args(operator.get_args());
+    shell.env("DOORS", doors.join(" ")).env("MEMCACHED_IMAGE", MEMCACHED_IMAGE);
+    OperatorProcess::of(shell)
+}
