@@ -3,13 +3,11 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Where the hierarchies are, or the one.
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// Processes that may use so much memory and processor time. Removed when dropped, once they have
-/// ended.
+/// Processes that may use so much memory and processor time.
 pub struct Cgroup {
     version: Version,
     name: String,
@@ -84,17 +82,10 @@ impl Cgroup {
 }
 
 impl Drop for Cgroup {
+    /// Who was in it must have ended.
     fn drop(&mut self) {
         for folder in self.folders() {
-            // A process that was just killed may take a moment to be gone.
-            for _ in 0..100 {
-                match fs::remove_dir(&folder) {
-                    Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                        std::thread::sleep(Duration::from_millis(20));
-                    }
-                    _ => break,
-                }
-            }
+            drop(fs::remove_dir(&folder));
         }
     }
 }

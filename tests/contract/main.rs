@@ -59,6 +59,8 @@ mod stall;
 mod api_server;
 mod etcd;
 mod shortages;
+mod cgroup;
+mod limits;
 mod storms;
 
 // What the other tests stand on.

@@ -107,10 +107,10 @@ impl OperatorProcess {
 }
 
 /// The operator with this kubeconfig, these further arguments and this environment, to be started.
-/// `OPERATOR=FILE` is another build of it.
+/// `OPERATOR_BINARY=FILE` is another build of it.
 pub fn command(kubeconfig: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Command {
     let built = || env!("CARGO_BIN_EXE_workload-operator").into();
-    let mut command = Command::new(std::env::var_os("OPERATOR").unwrap_or_else(built));
+    let mut command = Command::new(std::env::var_os("OPERATOR_BINARY").unwrap_or_else(built));
     command
         .arg("--kubeconfig")
         .arg(kubeconfig)
