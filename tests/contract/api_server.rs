@@ -228,16 +228,16 @@ fn is_work(call: &Call) -> bool {
 }
 
 /// A second API server on the same etcd.
-struct Second {
+pub struct Second {
     /// Ends with this.
     _server: Server,
-    nobody: kube::Client,
+    pub nobody: kube::Client,
     admin: kube::Client,
 }
 
 impl Second {
     /// One that reaches `etcd` by this wire; returns when it serves.
-    async fn start(plane: &ControlPlane, etcd: &Stall) -> Second {
+    pub async fn start(plane: &ControlPlane, etcd: &Stall) -> Second {
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
         let port = free.expect("a free port").port();
         let log = plane.audit_log().with_file_name("audit-second.log");

@@ -58,6 +58,7 @@ mod servers;
 mod stall;
 mod api_server;
 mod etcd;
+mod slow_etcd;
 mod shortages;
 mod cgroup;
 mod limits;

@@ -1,11 +1,13 @@
-//! A wire that can stand still: what is sent waits, and arrives later.
+//! A wire that is long, or stands still: what is sent waits, and arrives later.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
 
 /// Passes bytes on, unread, or keeps them. Ends when dropped.
 pub struct Stall {
@@ -23,10 +25,15 @@ impl Drop for Stall {
 impl Stall {
     /// A wire to `far` (`host:port`).
     pub async fn to(far: String) -> Stall {
+        Stall::long(far, Duration::ZERO).await
+    }
+
+    /// As [`Stall::to`]; what is sent there arrives so much later.
+    pub async fn long(far: String, delay: Duration) -> Stall {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it listens");
         let stands = Arc::new(watch::Sender::new(false));
-        let task = tokio::spawn(accept(listener, far, stands.clone()));
+        let task = tokio::spawn(accept(listener, far, delay, stands.clone()));
         Stall { address, stands, task }
     }
 
@@ -41,7 +48,12 @@ impl Stall {
     }
 }
 
-async fn accept(listener: TcpListener, far: String, stands: Arc<watch::Sender<bool>>) {
+async fn accept(
+    listener: TcpListener,
+    far: String,
+    delay: Duration,
+    stands: Arc<watch::Sender<bool>>,
+) {
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let Ok((near, _)) = listener.accept().await else { return };
@@ -51,22 +63,38 @@ async fn accept(listener: TcpListener, far: String, stands: Arc<watch::Sender<bo
             let ((read_near, write_near), (read_far, write_far)) =
                 (near.into_split(), far.into_split());
             tokio::select! {
-                _ = pass(read_near, write_far, stands.subscribe()) => {}
-                _ = pass(read_far, write_near, stands.subscribe()) => {}
+                _ = pass(read_near, write_far, delay, stands.subscribe()) => {}
+                _ = pass(read_far, write_near, Duration::ZERO, stands.subscribe()) => {}
             }
         });
     }
 }
 
+/// Passes on until one of the two ends. What is sent meanwhile is under way at the same time.
 async fn pass(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
+    delay: Duration,
     mut stands: watch::Receiver<bool>,
-) -> Option<()> {
-    let mut buffer = vec![0; 16 << 10];
-    loop {
-        let read = from.read(&mut buffer).await.ok().filter(|read| *read > 0)?;
-        stands.wait_for(|stands| !stands).await.ok()?;
-        to.write_all(buffer.get(..read)?).await.ok()?;
-    }
+) {
+    let (sender, mut under_way) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+    let take = async move {
+        let mut buffer = vec![0; 16 << 10];
+        while let Ok(read @ 1..) = from.read(&mut buffer).await {
+            let bytes = buffer.get(..read).unwrap_or_default().to_vec();
+            if sender.send((Instant::now() + delay, bytes)).is_err() {
+                return;
+            }
+        }
+    };
+    let give = async move {
+        while let Some((at, bytes)) = under_way.recv().await {
+            sleep_until(at).await;
+            let goes = stands.wait_for(|stands| !stands).await.is_ok();
+            if !goes || to.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::join!(take, give);
 }

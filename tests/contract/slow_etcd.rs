@@ -1,0 +1,80 @@
+//! What the operator promises while etcd is slow, and when it has forgotten what a watch asks for.
+
+use std::time::Duration;
+
+use crate::api_server::Second;
+use crate::control_plane::ControlPlane;
+use crate::etcd;
+use crate::proxy::{Call, Proxy};
+use crate::servers::{Server, ready};
+use crate::stall::Stall;
+use crate::world::{DEPLOYMENT, MEMCACHED, World, is_ready, memcached};
+
+/// How much later whatever an API server asks of etcd arrives there. A healthy one answers within
+/// 10 ms.
+const SLOW: Duration = Duration::from_millis(200);
+
+/// How often these calls were made.
+fn count(proxy: &Proxy, wanted: impl Fn(&Call) -> bool) -> usize {
+    proxy.calls().iter().filter(|call| wanted(call)).count()
+}
+
+/// Each write takes 200 ms and more, and as late come the answers and the watches' news of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_etcd_is_slow_all_converges_and_each_child_is_written_to_once() {
+    let plane = ControlPlane::leaked(|| ControlPlane::private("slow-etcd")).await;
+    let world = World::on(plane, "slow-etcd", "baseline").await;
+    let etcd = Stall::long(plane.etcd(), SLOW).await;
+    let second = Second::start(plane, &etcd).await;
+    let proxy = Proxy::start(plane).await;
+    proxy.switch_to(second.nobody.clone());
+    let mut operator = world.start_operator_through(&proxy.url()).await;
+    let names: Vec<String> = (0..4).map(|number| format!("it-{number}")).collect();
+    for name in &names {
+        world.create(MEMCACHED, memcached(name, 1)).await.unwrap();
+    }
+    for name in &names {
+        world.until(MEMCACHED, name, is_ready).await;
+    }
+    for name in &names {
+        for child in ["deployments", "services"] {
+            let child = format!("{child}/{name}");
+            let writes = count(&proxy, |call| call.is_write() && call.object == child);
+            assert_eq!(writes, 1, "{child}: {:#?}", proxy.calls());
+        }
+        world.delete(MEMCACHED, name).await;
+    }
+    for name in &names {
+        world.until_gone(MEMCACHED, name).await;
+    }
+    operator.assert_alive();
+}
+
+/// The API server begins anew, without a memory of its own, and etcd has forgotten what was before:
+/// the watch goes on from a version that nobody has any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_watch_missed_and_etcd_has_forgotten_is_found_by_one_list() {
+    let plane = ControlPlane::leaked(|| ControlPlane::api_server_alone("compacted")).await;
+    let world = World::on(plane, "compacted", "baseline").await;
+    let proxy = Proxy::start(plane).await;
+    let mut operator = world.start_operator_through(&proxy.url()).await;
+    world.create(MEMCACHED, memcached("it", 1)).await.unwrap();
+    let first = world.until(DEPLOYMENT, "it", |_| true).await;
+    let lists = || count(&proxy, |call| call.lists && call.object == "deployments");
+    // What it has written itself it knows without its watch: that has come as far, too.
+    operator.logged("Ready to work").await;
+    proxy.hold("deployments");
+    let before = lists();
+    world.delete(DEPLOYMENT, "it").await;
+    world.until_gone(DEPLOYMENT, "it").await;
+    etcd::compact(plane).await;
+    let mut server = Server::of(plane, "kube-apiserver");
+    server.kill().await;
+    server.start();
+    ready(&plane.admin().await).await;
+    proxy.cut("deployments");
+    let anew = |child: &serde_json::Value| child["metadata"]["uid"] != first["metadata"]["uid"];
+    world.until(DEPLOYMENT, "it", anew).await;
+    assert_eq!(lists() - before, 1, "{:#?}", proxy.calls());
+    operator.assert_alive();
+}
