@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::audit::{Audit, Entry};
+use crate::audit::{Audit, Entry, logged};
 use crate::operator_process::OperatorProcess;
 use crate::world::{
     LEASE, MEMCACHED, MEMCACHED_IMAGE, ROLE, ROLE_BINDING, SERVICE_ACCOUNT, World, has_condition,
@@ -82,11 +82,15 @@ impl Replicas {
         self.world.until(MEMCACHED, name, |m| has_condition(m, "Ready", "True")).await;
     }
 
-    /// The writes of the three that the API server carried out, in order of arrival.
-    fn accepted(&self) -> Vec<Entry> {
+    /// All that the three asked for, in order of arrival.
+    fn asked(&self) -> Vec<Entry> {
         let prefix = format!("system:serviceaccount:{}:replica-", self.world.namespace);
-        let counts = |entry: &Entry| entry.is_write() && entry.is_accepted();
-        Audit::whole().of(&self.world, &prefix, counts)
+        Audit::whole().of(&self.world, &prefix, |_| true)
+    }
+
+    /// Their writes that the API server carried out.
+    fn accepted(&self) -> Vec<Entry> {
+        self.asked().into_iter().filter(|entry| entry.is_write() && entry.is_accepted()).collect()
     }
 
     /// When `name` first wrote the Lease after `since`.
@@ -252,4 +256,57 @@ async fn who_leads_is_told_as_events_of_the_lease_and_no_log_line_is_an_error() 
     let described = replicas.world.kubectl(&["describe", "lease", "workload-operator"]).unwrap();
     assert!(described.contains("LeaderElection"), "{described}");
     replicas.assert_one_writer_at_a_time();
+}
+
+/// Somebody writes another holder into the Lease, and never renews it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_whose_lease_was_taken_from_it_stops_until_one_of_them_leads_again() {
+    // As short as the margins for a clock at double rate allow.
+    let flags = [
+        "--leader-elect-lease-duration=10s",
+        "--leader-elect-renew-deadline=8s",
+        "--leader-elect-retry-period=500ms",
+    ];
+    let mut replicas = Replicas::start("stolen-lease", &flags).await;
+    let (first, mut robbed) = replicas.leader_but("").await;
+    replicas.give_work("before").await;
+    let thief =
+        json!({"spec": {"holderIdentity": "thief", "renewTime": now(), "acquireTime": now()}});
+    let stolen = replicas.world.patch(LEASE, "workload-operator", thief).await.unwrap();
+    assert_eq!(holder(&stolen), "thief");
+    let stolen = Timestamp::now();
+    let ours = |e: &Entry| is_of_lease(e) && by(e) == first && e.received > stolen;
+    // Whoever has read it, and asks again, knows; that its renewal conflicts says only: look.
+    let knows = || {
+        let asked = replicas.asked().into_iter().filter(ours);
+        asked.skip_while(|e| e.verb != "get" || e.code != 200).nth(1)
+    };
+    let noticed = logged(knows).await.received;
+    replicas.give_work("after").await;
+
+    let all = replicas.asked();
+    let again = all.iter().find(|e| is_of_lease(e) && is_taken(e) && e.received > stolen);
+    let again = again.expect("one of them leads again").received;
+    let writes = || replicas.accepted().into_iter().filter(|w| !is_of_lease(w));
+    let between: Vec<Entry> =
+        writes().filter(|w| w.received > noticed && w.received < again).collect();
+    assert!(between.is_empty(), "written while the thief held the Lease: {between:#?}");
+    // It was seen unchanged for its whole duration first.
+    assert!(since(stolen, again) > Duration::from_secs(5), "{stolen} {again}");
+    assert!(writes().any(|w| w.received > again), "whoever leads then has done the work");
+    robbed.assert_alive();
+    for (_, operator) in &mut replicas.running {
+        operator.assert_alive();
+    }
+    replicas.assert_one_writer_at_a_time();
+}
+
+/// Whether a replica has written itself into the Lease.
+fn is_taken(entry: &Entry) -> bool {
+    entry.is_write() && entry.is_accepted()
+}
+
+/// As a Lease has it.
+fn now() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
