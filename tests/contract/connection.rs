@@ -234,3 +234,48 @@ async fn deleted_unseen(
     assert_eq!(creates(&audit, &world, child.plural()), 1, "{name}");
     operator.assert_alive();
 }
+
+/// What is not whole is nothing: no half view is acted on, and no answer believed that was none.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_that_are_garbage_break_off_or_drip_harm_nothing() {
+    let world = World::new("broken-answers", "baseline").await;
+    let audit = Audit::from_now(&world);
+    let proxy = Proxy::start(world.plane()).await;
+    let operator = world.start_operator_through(&proxy.url()).await;
+    for name in ["one", "two"] {
+        world.create(MEMCACHED, memcached(name, 1)).await.unwrap();
+        world.until(MEMCACHED, name, is_ready).await;
+    }
+    operator.kill().await;
+    let first = |resource: &'static str, fault| {
+        proxy.inject(fault, 1, move |call| call.lists && call.object == resource);
+    };
+    // In the middle of the first object, of nothing at all, of what an API server would say.
+    first("memcacheds", Fault::CutAfter(300));
+    first("deployments", Fault::Says("<html>Bad Gateway</html>\n"));
+    first(
+        "services",
+        Fault::Says("{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":7}}}\n{{"),
+    );
+    first("pods", Fault::Drip(7, Duration::from_millis(1)));
+    let writes = |object: &'static str, fault| {
+        proxy.inject(fault, 1, move |call| call.is_write() && call.object == object);
+    };
+    writes("deployments/three", Fault::CutAfter(100));
+    writes("services/three", Fault::Says("{\"kind\":\"Service\""));
+    world.create(MEMCACHED, memcached("three", 1)).await.unwrap();
+    let mut operator = world.start_operator_through(&proxy.url()).await;
+    world.until(MEMCACHED, "three", is_ready).await;
+    world.patch(MEMCACHED, "one", json!({"spec": {"size": 2}})).await.unwrap();
+    world.until(MEMCACHED, "one", |m| is_ready(m) && m["status"]["size"] == 2).await;
+    let faults = |object| proxy.calls().iter().filter(|c| c.object == object).count();
+    assert!(faults("services/three") > 1, "what was never done is done again");
+    for child in ["deployments", "services"] {
+        assert_eq!(creates(&audit, &world, child), 3, "one for each");
+    }
+    let removed = audit.writes(&world).into_iter().filter(|w| w.by_operator && w.verb == "delete");
+    assert_eq!(removed.count(), 0);
+    operator.assert_alive();
+    let log = operator.lines();
+    assert!(!log.iter().any(|line| line.contains("panicked")), "{log:#?}");
+}

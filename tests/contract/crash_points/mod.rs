@@ -1,9 +1,10 @@
-//! The operator killed at every write it makes, once or twice.
+//! The operator killed at every write it makes, once or twice, and at every event it is sent.
 //!
 //! A workload (see workloads.rs) runs once undisturbed, which tells every write the operator makes.
 //! Then it runs again for each write and each moment of it: the operator is killed (SIGKILL) there
-//! and started again, and in pairs killed once more at a write of its recovery. Each run has to end
-//! as the undisturbed one did. docs/RELIABILITY.md says what is compared.
+//! and started again, and in pairs killed once more at a write of its recovery. The same for each
+//! event of its watches, before and after it is delivered. Each run has to end as the undisturbed one
+//! did. docs/RELIABILITY.md says what is compared.
 //!
 //! - `CRASH_POINTS=all` runs every point, `CRASH_PAIRS=all` every pair; otherwise a fixed slice runs.
 //! - `CRASH_WORKLOADS=app,app-ports` runs these workloads only.
@@ -14,6 +15,7 @@ mod steps;
 mod compared;
 mod run;
 mod pairs;
+mod events;
 mod table;
 
 use std::fmt;
@@ -33,7 +35,10 @@ const LANES: usize = 6;
 
 const MOMENTS: [Moment; 3] = [Moment::AnswerLost, Moment::Before, Moment::After];
 
-/// A write, and a moment of it.
+/// The verb of a point that is no write: `object` is then a resource, and the event one of its watch.
+const EVENT: &str = "event";
+
+/// A write or an event, and a moment of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Point {
     verb: &'static str,
@@ -56,14 +61,23 @@ type Reference = (Arc<Workload>, Arc<Outcome>);
 async fn killed_at_any_write_it_ends_as_if_it_had_not_been() {
     let all = is_all("CRASH_POINTS");
     let chosen = chosen(|workload| all || workload.slice != Slice::Nothing);
+    judge_all("crash", chosen, |workload, reference| points(workload, reference, all)).await;
+}
+
+/// Runs the workloads with a crash at each of the points that `points` names, and reports.
+async fn judge_all(
+    prefix: &str,
+    chosen: Vec<Arc<Workload>>,
+    points: impl Fn(&Workload, &Outcome) -> Vec<Point>,
+) {
     let table = Table::open();
     let plane = tokio::task::spawn_blocking(ControlPlane::shared).await.expect("it starts");
-    let references = references(plane, "crash", chosen).await;
+    let references = references(plane, prefix, chosen).await;
     let mut runs = Vec::new();
     for (workload, reference) in &references {
-        for (number, first) in points(workload, reference, all).into_iter().enumerate() {
+        for (number, first) in points(workload, reference).into_iter().enumerate() {
             let pair = Pair { first, second: None };
-            let name = format!("crash-{}-{number}", workload.label);
+            let name = format!("{prefix}-{}-{number}", workload.label);
             let (workload, reference) = (workload.clone(), reference.clone());
             if !table.knows(workload.label, &pair) {
                 runs.push(async { judge(plane, (workload, reference), name, pair).await });

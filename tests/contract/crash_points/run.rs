@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::compared::{end_state, made};
 use super::steps::Step;
 use super::workloads::Workload;
-use super::{Pair, Point};
+use super::{EVENT, Pair, Point};
 use crate::audit::Audit;
 use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;
@@ -34,6 +34,8 @@ pub(super) struct Outcome {
     pub(super) made: BTreeMap<String, usize>,
     /// Every write that reached the proxy.
     pub(super) writes: BTreeSet<(&'static str, String, usize)>,
+    /// How many events of each resource the operator was sent.
+    pub(super) events: BTreeMap<String, usize>,
     /// How often the operator was killed.
     pub(super) crashes: usize,
     /// From the last kill to the end of the step that it disturbed.
@@ -78,7 +80,11 @@ pub(super) async fn run(
         crashed: Mutex::default(),
         over: Notify::new(),
     };
+    lane.proxy.count_events();
     if let Some(Point { verb, object, occurrence, moment }) = pair.map(|pair| pair.first.clone()) {
+        if verb == EVENT {
+            lane.proxy.crash_at_event(&object, occurrence, moment);
+        }
         lane.proxy.inject(Fault::Crash(moment), 1, move |call| {
             call.verb == verb && call.object == object && call.occurrence == occurrence
         });
@@ -93,7 +99,8 @@ pub(super) async fn run(
     let writes = writes.map(|call| (call.verb, call.object, call.occurrence)).collect();
     let made = made(&lane.world, workload, &lane.audit);
     let crashes = lane.crashed.lock().len();
-    Outcome { states, made, writes, crashes, recovery }
+    let events = lane.proxy.events();
+    Outcome { states, made, writes, events, crashes, recovery }
 }
 
 impl Lane<'_> {

@@ -1,6 +1,7 @@
 //! What becomes of one call.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -13,10 +14,11 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::{Call, Fault, Moment, Shared, Watches};
+use super::{Call, Fault, Moment, Shared, Watches, events};
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
-type Answer = Response<UnsyncBoxBody<Bytes, Failure>>;
+pub(super) type Failure = Box<dyn std::error::Error + Send + Sync>;
+type Answer = Response<Streamed>;
+pub(super) type Streamed = UnsyncBoxBody<Bytes, Failure>;
 
 /// Carries out what is to be done to the call, and answers it or not.
 pub(super) async fn answer(
@@ -56,6 +58,12 @@ pub(super) async fn answer(
         Some(Fault::Answer(code, retry_after)) => refuse(code, retry_after)?,
         Some(Fault::Says(text)) => says(text.to_owned()),
         Some(Fault::Expired) => expired(),
+        Some(Fault::CutAfter(bytes)) => {
+            pass_on(request, &shared, &call).await?.map(|b| cut(b, bytes))
+        }
+        Some(Fault::Drip(bytes, pause)) => {
+            pass_on(request, &shared, &call).await?.map(|body| dripping(body, bytes, pause))
+        }
     };
     shared.answered(number, answer.status());
     Ok(answer)
@@ -71,11 +79,18 @@ async fn pass_on(
     let body = body.collect().await?.to_bytes();
     let request = Request::from_parts(parts, Body::from(body.to_vec()));
     let api_server = shared.api_server.lock().clone();
-    let (mut parts, body) = api_server.send(request).await?.into_parts();
+    let answer = async move { api_server.send(request).await };
+    let answer = match call.is_write() {
+        // What has reached the API server is carried out, and logged, though the operator dies.
+        true => tokio::spawn(answer).await?,
+        false => answer.await,
+    };
+    let (mut parts, body) = answer?.into_parts();
     without_hop_by_hop(&mut parts.headers);
     let body = if call.verb == "watch" {
         let resource = call.object.split('/').next().unwrap_or_default().to_owned();
-        watched(body, resource, shared.watches.subscribe())
+        let watched = watched(body, resource.clone(), shared.watches.subscribe());
+        events::counted(watched, resource, shared.clone())
     } else {
         body.map_err(Failure::from).boxed_unsync()
     };
@@ -127,12 +142,45 @@ fn says(text: String) -> Answer {
     Response::new(body.map_err(|never| match never {}).boxed_unsync())
 }
 
+/// Breaks off after so many bytes.
+fn cut(body: Streamed, bytes: usize) -> Streamed {
+    let frames = futures::stream::unfold(Some((body, bytes)), |open| async move {
+        let (mut body, left) = open?;
+        if left == 0 {
+            return Some((Err(Failure::from("the answer is cut")), None));
+        }
+        let mut data = match body.frame().await?.map(Frame::into_data) {
+            Ok(Ok(data)) => data,
+            Ok(Err(_)) => return None,
+            Err(error) => return Some((Err(error), None)),
+        };
+        data.truncate(left);
+        let left = left - data.len();
+        Some((Ok(Frame::data(data)), Some((body, left))))
+    });
+    StreamBody::new(frames.boxed()).boxed_unsync()
+}
+
+/// Comes in pieces of so many bytes, one after each pause.
+fn dripping(body: Streamed, bytes: usize, pause: Duration) -> Streamed {
+    let frames =
+        futures::stream::unfold((body, Bytes::new()), move |(mut body, mut rest)| async move {
+            while rest.is_empty() {
+                match body.frame().await?.map(Frame::into_data) {
+                    Ok(Ok(data)) => rest = data,
+                    Ok(Err(_)) => return None,
+                    Err(error) => return Some((Err(error), (body, rest))),
+                }
+            }
+            tokio::time::sleep(pause).await;
+            let piece = rest.split_to(bytes.min(rest.len()));
+            Some((Ok(Frame::data(piece)), (body, rest)))
+        });
+    StreamBody::new(frames.boxed()).boxed_unsync()
+}
+
 /// A watch's answer, that can be held and cut.
-fn watched(
-    body: Body,
-    resource: String,
-    watches: watch::Receiver<Watches>,
-) -> UnsyncBoxBody<Bytes, Failure> {
+fn watched(body: Body, resource: String, watches: watch::Receiver<Watches>) -> Streamed {
     let cuts = |watches: &Watches, resource: &str| watches.cuts.get(resource).copied();
     let open = cuts(&watches.borrow(), &resource);
     let frames = futures::stream::unfold(Some((body, watches)), move |watch| {

@@ -5,6 +5,7 @@
 //! cluster may do to a client; nothing is dropped from inside a live watch.
 
 mod answer;
+mod events;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -63,6 +64,10 @@ pub enum Fault {
     Expired,
     /// The API server is asked so much later.
     Delay(Duration),
+    /// The answer breaks off after so many bytes of its body.
+    CutAfter(usize),
+    /// The answer comes in pieces of so many bytes, with so much time between them.
+    Drip(usize, Duration),
 }
 
 /// When the operator dies.
@@ -91,6 +96,10 @@ struct State {
     operator: Option<u32>,
     /// From a crash until the next operator: calls of the old one reach nobody.
     dead: bool,
+    /// Events that were about to be delivered, by resource; none if nobody counts them.
+    events: Option<BTreeMap<String, usize>>,
+    /// The event at which the operator dies.
+    last_event: Option<(String, usize, Moment)>,
 }
 
 /// What happens to open watches, by resource.
@@ -157,7 +166,10 @@ impl Proxy {
 
     /// From now on calls are passed on; what was done is done.
     pub fn heal(&self) {
-        self.shared.state.lock().rules.clear();
+        let mut state = self.shared.state.lock();
+        state.rules.clear();
+        state.last_event = None;
+        drop(state);
         self.shared.watches.send_modify(|watches| watches.held.clear());
     }
 
@@ -195,6 +207,21 @@ impl Proxy {
         self.shared.watches.send_modify(|watches| {
             watches.held.insert(resource.to_owned());
         });
+    }
+
+    /// From now on the events of watches are told apart and counted; no bookmarks.
+    pub fn count_events(&self) {
+        self.shared.state.lock().events = Some(BTreeMap::new());
+    }
+
+    /// The operator is killed at the event of a resource with this number, from 1.
+    pub fn crash_at_event(&self, resource: &str, number: usize, moment: Moment) {
+        self.shared.state.lock().last_event = Some((resource.to_owned(), number, moment));
+    }
+
+    /// How many events of each resource there were so far.
+    pub fn events(&self) -> BTreeMap<String, usize> {
+        self.shared.state.lock().events.clone().unwrap_or_default()
     }
 
     /// From now on calls go to another API server; open watches stay where they are until they are

@@ -1,0 +1,35 @@
+//! Killed at an event: before it is delivered, or when it has just been.
+
+use super::run::Outcome;
+use super::{EVENT, Point, chosen, is_all, judge_all};
+use crate::proxy::Moment;
+
+/// So many events of each resource are the slice.
+const SLICE: usize = 2;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_at_any_event_it_ends_as_if_it_had_not_been() {
+    let all = is_all("CRASH_POINTS");
+    let chosen = chosen(|workload| all || workload.label == "memcached");
+    judge_all("event", chosen, |_, reference| points(reference, all)).await;
+}
+
+fn points(undisturbed: &Outcome, all: bool) -> Vec<Point> {
+    let mut points = Vec::new();
+    for (object, count) in &undisturbed.events {
+        let point = |occurrence, moment| {
+            let object = object.clone();
+            Point { verb: EVENT, object, occurrence, moment }
+        };
+        for number in 1..=*count {
+            // The slice: the first before it is delivered, the second after.
+            if all || (number <= SLICE && number % 2 == 1) {
+                points.push(point(number, Moment::Before));
+            }
+            if all || (number <= SLICE && number % 2 == 0) {
+                points.push(point(number, Moment::After));
+            }
+        }
+    }
+    points
+}

@@ -1,0 +1,95 @@
+//! The events of a watch, told apart: one of them may be the operator's last.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
+
+use super::answer::{Failure, Streamed};
+use super::{Moment, Shared};
+
+/// So long after an event was handed over it is in the operator's socket, or in its hands.
+const DELIVERED: Duration = Duration::from_millis(5);
+
+struct Lines {
+    body: Streamed,
+    /// The beginning of a line.
+    rest: BytesMut,
+    /// The operator dies of the last one.
+    dies: bool,
+}
+
+/// A watch's answer, line by line, if somebody counts events.
+pub(super) fn counted(body: Streamed, resource: String, shared: Arc<Shared>) -> Streamed {
+    if shared.state.lock().events.is_none() {
+        return body;
+    }
+    let lines = Lines { body, rest: BytesMut::new(), dies: false };
+    let frames = futures::stream::unfold(Some(lines), move |lines| {
+        let (resource, shared) = (resource.clone(), shared.clone());
+        async move {
+            let mut lines = lines?;
+            if lines.dies {
+                tokio::time::sleep(DELIVERED).await;
+                return shared.crash_for_good().await;
+            }
+            let line = match lines.next().await? {
+                Ok(line) => line,
+                Err(error) => return Some((Err(error), None)),
+            };
+            match shared.event(&resource, &line) {
+                None => {}
+                Some(Moment::After) => lines.dies = true,
+                Some(Moment::Before | Moment::AnswerLost) => return shared.crash_for_good().await,
+            }
+            Some((Ok(Frame::data(line)), Some(lines)))
+        }
+    });
+    StreamBody::new(frames.boxed()).boxed_unsync()
+}
+
+impl Lines {
+    /// The next line; at the end what is left.
+    async fn next(&mut self) -> Option<Result<Bytes, Failure>> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+                return Some(Ok(self.rest.split_to(end + 1).freeze()));
+            }
+            match self.body.frame().await {
+                Some(Ok(frame)) => {
+                    self.rest.extend_from_slice(&frame.into_data().unwrap_or_default());
+                }
+                Some(Err(error)) => return Some(Err(error)),
+                None if self.rest.is_empty() => return None,
+                None => return Some(Ok(self.rest.split().freeze())),
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Counts the event; the moment, if the operator is to die of it.
+    fn event(&self, resource: &str, line: &[u8]) -> Option<Moment> {
+        let mut state = self.state.lock();
+        if line.starts_with(br#"{"type":"BOOKMARK""#) {
+            return None;
+        }
+        let count = state.events.as_mut()?.entry(resource.to_owned()).or_default();
+        *count += 1;
+        let number = *count;
+        let it = |last: &(String, usize, Moment)| last.0 == resource && last.1 == number;
+        let (.., moment) = state.last_event.take_if(|last| it(last))?;
+        // Nothing more is passed on of an operator that is about to die.
+        state.dead = true;
+        Some(moment)
+    }
+
+    /// Nothing comes after it.
+    async fn crash_for_good<T>(&self) -> T {
+        self.crash();
+        std::future::pending().await
+    }
+}
