@@ -76,11 +76,13 @@ async fn a_child_that_somebody_else_never_stops_writing_to_is_changed_all_the_sa
     let before = written(&world, "it");
     let scaled = async {
         world.patch(MEMCACHED, "it", json!({"spec": {"size": 2}})).await.unwrap();
-        world.until(DEPLOYMENT, "it", |d| d["status"]["availableReplicas"] == 2).await;
-        world.until(MEMCACHED, "it", is_ready).await;
+        world.until(DEPLOYMENT, "it", |d| d["spec"]["replicas"] == 2).await;
     };
     let note = |change: i64| json!({"metadata": {"annotations": {"peer": change.to_string()}}});
     let changes = storm(|change| world.patch(DEPLOYMENT, "it", note(change)), scaled).await;
+    // Kubernetes' own controller writes its status with a version, so it may have to wait till now.
+    world.until(DEPLOYMENT, "it", |d| d["status"]["availableReplicas"] == 2).await;
+    world.until(MEMCACHED, "it", is_ready).await;
     let writes = written(&world, "it") - before;
     assert_eq!(writes, 1, "beside {changes} of somebody else");
     operator.assert_alive();
