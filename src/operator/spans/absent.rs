@@ -11,6 +11,11 @@ use crate::{client, controller};
 #[derive(Clone)]
 pub(super) enum Traces {}
 
+/// Somebody asks for them.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} is set, and this binary is built without the feature otel")]
+pub(super) struct AskedFor(&'static str);
+
 /// What asks for them.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 
@@ -18,12 +23,10 @@ const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP
 
 impl Traces {
     /// None. `Err`: whoever asks for them is told.
-    pub(super) fn from_environment(_: &Handle) -> Result<Option<Traces>, String> {
+    pub(super) fn from_environment(_: &Handle) -> Result<Option<Traces>, AskedFor> {
         match ENDPOINTS.iter().find(|name| std::env::var(name).is_ok_and(|url| !url.is_empty())) {
             None => Ok(None),
-            Some(name) => {
-                Err(format!("{name} is set, and this binary is built without the feature otel"))
-            }
+            Some(name) => Err(AskedFor(name)),
         }
     }
 
