@@ -13,7 +13,8 @@
 
 ASSETS_NAME=${ASSETS_NAME:-controlplane} # of the folder with the modules, and of the cache folder
 readonly GO_MODULES="$HACK_DIR/$ASSETS_NAME"
-readonly GO_NEEDED=26 # Go 1.26, the `go` line of the modules
+# shellcheck source=hack/lib/go.sh
+source "$HACK_DIR/lib/go.sh"
 
 # One row per binary: name, module below GO_MODULES, package.
 [[ -n ${RECIPES:-} ]] || RECIPES="
@@ -118,7 +119,7 @@ build_one() {
 
   started=$(now_us)
   [[ -t 2 ]] || say "building $name $version ..."
-  in_module "$module" build -trimpath -ldflags "$flags" -o "$temporary" "$package" \
+  in_module "$GO_MODULES/$module" build -trimpath -ldflags "$flags" -o "$temporary" "$package" \
     >"$log" 2>&1 &
   BUILD_PID=$!
   while kill -0 "$BUILD_PID" 2>/dev/null; do
@@ -143,7 +144,7 @@ build_one() {
 
 copy_kwok_stages() {
   local source stage file temporary=$ASSETS_DIR/.building.kwok-stages.$$
-  source=$(in_module kwok list -f '{{.Module.Dir}}' sigs.k8s.io/kwok/cmd/kwok)
+  source=$(in_module "$GO_MODULES/kwok" list -f '{{.Module.Dir}}' sigs.k8s.io/kwok/cmd/kwok)
   for stage in $KWOK_STAGES; do
     for file in "$source/kustomize/stage/$stage"/*.yaml; do
       [[ ${file##*/} != kustomization.yaml ]] || continue
@@ -154,26 +155,12 @@ copy_kwok_stages() {
   mv "$temporary" "$ASSETS_DIR/kwok-stages.yaml"
 }
 
-# Becomes go in a module of ours, untouched by a workspace, a vendor folder or a cross-compiling
-# environment around it. GOFLAGS, GOPROXY and the caches are the user's. To be called in $( )
-# or with &: then that process is go itself, and can be ended.
-in_module() {
-  local module=$1 verb=$2
-  shift 2
-  cd "$GO_MODULES/$module" || exit
-  CGO_ENABLED=0 GO111MODULE=on GOWORK=off GOOS='' GOARCH='' exec go "$verb" -mod=readonly "$@"
-}
-
 require_go() {
-  local version minor names="$*"
+  local names="$*"
   names=${names% kwok-stages}
   local otherwise="or set KUBEBUILDER_ASSETS to a folder that has it, or use a cluster you have (--kubeconfig)"
   type -P go >/dev/null ||
     die 3 "no Go to build $names: install Go >= 1.$GO_NEEDED from https://go.dev/dl, $otherwise"
-  # Asked inside the module: since 1.21, go fetches the toolchain that go.mod names by itself.
-  version=$(cd "$GO_MODULES/kubernetes" && GOWORK=off go env GOVERSION 2>/dev/null) || version=
-  minor=${version#go1.}
-  minor=${minor%%[!0-9]*}
-  ((${minor:-0} >= GO_NEEDED)) ||
+  is_new_enough "$GO_MODULES/kubernetes" ||
     die 3 "Go >= 1.$GO_NEEDED is needed to build $names, this is $(GOTOOLCHAIN=local go env GOVERSION 2>/dev/null || go version): install it from https://go.dev/dl, $otherwise"
 }

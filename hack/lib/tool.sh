@@ -10,7 +10,8 @@
 # TOOL_VARIABLE (the variable with a path to it, which the user may set), find_elsewhere (sets FOUND,
 # or fails), linker_flags VERSION (prints what the linker gets beside -s -w).
 
-readonly GO_NEEDED=26 # Go 1.26, the `go` line of the modules
+# shellcheck source=hack/lib/go.sh
+source "$HACK_DIR/lib/go.sh"
 
 # build, which, or its arguments.
 tool_main() {
@@ -55,8 +56,8 @@ build_tool() {
     $2 ~ /^v[0-9]/ && index(package, $1 "/") == 1 { print $2; exit }' "$HACK_DIR/$TOOL/go.mod")
   started=$(now_us)
   say "building $TOOL $version (once; a few minutes) ..."
-  in_module build -trimpath -ldflags "-s -w $(linker_flags "$version")" -o "$temporary" "$PACKAGE" \
-    >"$temporary.log" 2>&1 &
+  in_module "$HACK_DIR/$TOOL" build -trimpath -ldflags "-s -w $(linker_flags "$version")" \
+    -o "$temporary" "$PACKAGE" >"$temporary.log" 2>&1 &
   while kill -0 $! 2>/dev/null; do
     [[ ! -t 2 ]] || printf '\r  %4d s ' $((($(now_us) - started) / 1000000)) >&2
     sleep 0.5
@@ -71,22 +72,9 @@ build_tool() {
   say "built in $(since "$started") s: $CACHED"
 }
 
-# go in the module, untouched by a workspace or a cross-compiling environment around it.
-in_module() {
-  local verb=$1
-  shift
-  cd "$HACK_DIR/$TOOL" || exit
-  CGO_ENABLED=0 GO111MODULE=on GOWORK=off GOOS='' GOARCH='' exec go "$verb" -mod=readonly "$@"
-}
-
 require_go() {
-  local version minor
   type -P go >/dev/null ||
     die 3 "no $TOOL of those that the head of hack/$TOOL.sh names, and no Go to build it: install Go >= 1.$GO_NEEDED from https://go.dev/dl"
-  # Asked inside the module: since 1.21, go fetches the toolchain that go.mod names by itself.
-  version=$(cd "$HACK_DIR/$TOOL" && GOWORK=off go env GOVERSION 2>/dev/null) || version=
-  minor=${version#go1.}
-  minor=${minor%%[!0-9]*}
-  ((${minor:-0} >= GO_NEEDED)) ||
+  is_new_enough "$HACK_DIR/$TOOL" ||
     die 3 "no $TOOL, and Go >= 1.$GO_NEEDED is needed to build it: https://go.dev/dl"
 }
