@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::audit::{Audit, Entry, operator_writes};
 use crate::control_plane::ControlPlane;
 use crate::proxy::{Call, Proxy};
-use crate::servers::{Server, ready};
+use crate::servers::{Second, Server, ready};
 use crate::stall::Stall;
 use crate::world::{DEPLOYMENT, GENERIC_DAEMON, MEMCACHED, World, is_ready, memcached};
 
@@ -225,49 +225,4 @@ async fn an_api_server_that_lives_in_the_past_is_not_believed() {
 /// Whether it touches a child, or a finalizer. A status that is on its way is no harm.
 fn is_work(call: &Call) -> bool {
     call.is_write() && !call.object.starts_with("events") && !call.object.ends_with("/status")
-}
-
-/// A second API server on the same etcd.
-pub struct Second {
-    /// Ends with this.
-    _server: Server,
-    pub nobody: kube::Client,
-    admin: kube::Client,
-}
-
-impl Second {
-    /// One that reaches `etcd` by this wire; returns when it serves.
-    pub async fn start(plane: &ControlPlane, etcd: &Stall) -> Second {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
-        let port = free.expect("a free port").port();
-        let log = plane.audit_log().with_file_name("audit-second.log");
-        let changes = [
-            ("--secure-port", port.to_string()),
-            ("--etcd-servers", format!("https://{}", etcd.address)),
-            ("--audit-log-path", log.to_string_lossy().into_owned()),
-        ];
-        let mut server =
-            Server::of(plane, "kube-apiserver").like("kube-apiserver-second", &changes);
-        server.start();
-        let (nobody, admin) = (plane.nobody_at(port).await, plane.admin_at(port).await);
-        ready(&nobody).await;
-        Second { _server: server, nobody, admin }
-    }
-
-    /// Waits until it shows this Memcached out of its cache, which follows etcd a little later.
-    async fn shows(&self, world: &World, name: &str) {
-        let path = format!("{}?resourceVersion=0", MEMCACHED.path(&world.namespace));
-        let shown = async {
-            loop {
-                let request = http::Request::get(&path).body(Vec::new()).expect("a request");
-                let list: Value = self.admin.request(request).await.expect("a list");
-                let mut items = list["items"].as_array().into_iter().flatten();
-                if items.any(|item| item["metadata"]["name"] == name) {
-                    return;
-                }
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(60), shown).await.expect("it is shown");
-    }
 }

@@ -3,9 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::lua::health;
-use crate::world::{
-    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, World, has_condition,
-};
+use crate::world::{APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, World, is_ready};
 
 fn shown(kind: Kind, object: &Value) -> String {
     let file = format!("artifacts/argocd/resource_customizations/{}/{}", kind.group(), kind.name());
@@ -36,8 +34,7 @@ async fn argo_cd_sees_each_kind_progress_become_healthy_suspended_and_degraded()
     let _operator = world.start_operator().await;
     for kind in kinds {
         let name = object(kind).0;
-        let ready = |object: &Value| has_condition(object, "Ready", "True");
-        let healthy = world.until(kind, &name, ready).await;
+        let healthy = world.until(kind, &name, is_ready).await;
         assert_eq!(shown(kind, &healthy), "Healthy");
         let pause =
             json!({"metadata": {"annotations": {"workload-operator.example.com/paused": "true"}}});

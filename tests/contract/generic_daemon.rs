@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::world::{DAEMON_SET, GENERIC_DAEMON, NODE, POD, World, has_condition};
+use crate::world::{DAEMON_SET, GENERIC_DAEMON, NODE, POD, World, is_ready};
 
 fn daemon(name: &str, label: Option<&str>) -> Value {
     let mut spec = json!({"image": "mbessler/syslogdocker"});
@@ -15,7 +15,7 @@ fn daemon(name: &str, label: Option<&str>) -> Value {
 }
 
 fn installed(count: i64) -> impl Fn(&Value) -> bool {
-    move |gd| gd["status"]["installed"] == count && has_condition(gd, "Ready", "True")
+    move |gd| gd["status"]["installed"] == count && is_ready(gd)
 }
 
 /// The nodes that bear `label`, or all.

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use serde_json::json;
 use tokio::time::Instant;
 
 use crate::http::fetch;
 use crate::operator_process::OperatorProcess;
-use crate::world::{MEMCACHED, MEMCACHED_IMAGE, ROLE_BINDING, World, has_condition};
+use crate::world::{MEMCACHED, MEMCACHED_IMAGE, ROLE_BINDING, World, is_ready, memcached};
 
 /// Status code and body of a GET; `what` is the server's name in the log.
 pub async fn get(operator: &OperatorProcess, what: &str, path: &str) -> (u16, String) {
@@ -32,9 +31,8 @@ async fn until_ready(operator: &OperatorProcess) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn ready_names_every_informer_and_metrics_have_the_names_that_dashboards_know() {
     let (world, operator) = World::with_operator("healthy").await;
-    let memcached = json!({"metadata": {"name": "cart"}, "spec": {"size": 1}});
-    world.create(MEMCACHED, memcached).await.unwrap();
-    world.until(MEMCACHED, "cart", |m| has_condition(m, "Ready", "True")).await;
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
+    world.until(MEMCACHED, "cart", is_ready).await;
 
     assert_eq!(get(&operator, "health", "/healthz").await.0, 200);
     let report = until_ready(&operator).await;

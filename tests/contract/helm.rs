@@ -12,7 +12,7 @@ use crate::operator_process::OperatorProcess;
 use crate::packaging::{
     NAME, SYSTEM, names, objects, prometheus_operators_kinds, what_finds_the_pods_finds_them,
 };
-use crate::world::{MEMCACHED, MEMCACHED_IMAGE, World, has_condition};
+use crate::world::{MEMCACHED, MEMCACHED_IMAGE, World, is_ready};
 
 const CHART: &str = "artifacts/helm/workload-operator";
 
@@ -365,7 +365,7 @@ async fn a_memcached_is_served(plane: &'static ControlPlane) {
     let operator = OperatorProcess::start(&kubeconfig, &flags, &environment);
     let cart = json!({"metadata": {"name": "cart"}, "spec": {"size": 1}});
     shop.create(MEMCACHED, cart).await.unwrap();
-    shop.until(MEMCACHED, "cart", |cart| has_condition(cart, "Ready", "True")).await;
+    shop.until(MEMCACHED, "cart", is_ready).await;
     assert_eq!(operator.terminate().await, Some(0));
 }
 

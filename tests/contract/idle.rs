@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::audit::operator_writes;
 use crate::operator_process::OperatorProcess;
-use crate::world::{APP, GENERIC_DAEMON, Kind, MEMCACHED, MEMCACHED_IMAGE, World, has_condition};
+use crate::world::{APP, GENERIC_DAEMON, Kind, MEMCACHED, MEMCACHED_IMAGE, World, is_ready};
 
 /// How many objects there are, unless IDLE_OBJECTS says otherwise: scaled to nothing, or on no node,
 /// so that no pod moves by itself.
@@ -47,7 +47,7 @@ pub async fn until_ready(world: &World) {
     for kind in [MEMCACHED, GENERIC_DAEMON, APP] {
         loop {
             let all = world.list(kind).await;
-            let ready = all.iter().filter(|one| has_condition(one, "Ready", "True")).count();
+            let ready = all.iter().filter(|one| is_ready(one)).count();
             if ready == all.len() {
                 break;
             }

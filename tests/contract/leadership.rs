@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::audit::{Audit, Entry, logged};
 use crate::operator_process::OperatorProcess;
 use crate::world::{
-    LEASE, MEMCACHED, MEMCACHED_IMAGE, ROLE, ROLE_BINDING, SERVICE_ACCOUNT, World, has_condition,
+    LEASE, MEMCACHED, MEMCACHED_IMAGE, ROLE, ROLE_BINDING, SERVICE_ACCOUNT, World, is_ready,
 };
 
 /// Whoever takes over after a SIGKILL must first see the lease unchanged for its whole duration.
@@ -18,6 +18,13 @@ const LEASE_DURATION: Duration = Duration::from_secs(15);
 
 /// What a busy machine may add or take away.
 const MARGIN: Duration = Duration::from_secs(10);
+
+/// As short as the margins for a clock at double rate allow.
+const QUICK: [&str; 3] = [
+    "--leader-elect-lease-duration=10s",
+    "--leader-elect-renew-deadline=8s",
+    "--leader-elect-retry-period=500ms",
+];
 
 /// Three replicas, each under a ServiceAccount of its own: the audit log tells them apart.
 struct Replicas {
@@ -79,7 +86,7 @@ impl Replicas {
     async fn give_work(&self, name: &str) {
         let spec = json!({"metadata": {"name": name}, "spec": {"size": 1}});
         self.world.create(MEMCACHED, spec).await.unwrap();
-        self.world.until(MEMCACHED, name, |m| has_condition(m, "Ready", "True")).await;
+        self.world.until(MEMCACHED, name, is_ready).await;
     }
 
     /// All that the three asked for, in order of arrival.
@@ -182,13 +189,7 @@ async fn the_next_leader_follows_at_once_after_sigterm_and_within_the_lease_afte
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_was_paused_for_30_s_writes_nothing_before_it_leads_again() {
-    // As short as the margins for a clock at double rate allow.
-    let flags = [
-        "--leader-elect-lease-duration=10s",
-        "--leader-elect-renew-deadline=8s",
-        "--leader-elect-retry-period=500ms",
-    ];
-    let mut replicas = Replicas::start("paused-leader", &flags).await;
+    let mut replicas = Replicas::start("paused-leader", &QUICK).await;
     let (first, paused) = replicas.leader_but("").await;
     replicas.give_work("before").await;
 
@@ -261,13 +262,7 @@ async fn who_leads_is_told_as_events_of_the_lease_and_no_log_line_is_an_error() 
 /// Somebody writes another holder into the Lease, and never renews it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_whose_lease_was_taken_from_it_stops_until_one_of_them_leads_again() {
-    // As short as the margins for a clock at double rate allow.
-    let flags = [
-        "--leader-elect-lease-duration=10s",
-        "--leader-elect-renew-deadline=8s",
-        "--leader-elect-retry-period=500ms",
-    ];
-    let mut replicas = Replicas::start("stolen-lease", &flags).await;
+    let mut replicas = Replicas::start("stolen-lease", &QUICK).await;
     let (first, mut robbed) = replicas.leader_but("").await;
     replicas.give_work("before").await;
     let thief =

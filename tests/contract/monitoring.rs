@@ -19,7 +19,7 @@ use crate::health::get;
 use crate::http::{encoded, fetch};
 use crate::operator_process::OperatorProcess;
 use crate::packaging::start_operator;
-use crate::world::{APP, DEPLOYMENT, GENERIC_DAEMON, MEMCACHED, World, has_condition};
+use crate::world::{APP, DEPLOYMENT, GENERIC_DAEMON, MEMCACHED, World, is_ready};
 use expression::{Selector, alerts, dashboard, names, selectors};
 
 const COMPONENT: &str = "artifacts/components/monitoring";
@@ -45,7 +45,7 @@ async fn lived(namespace: &str) -> (World, OperatorProcess) {
         let name = kind.name().to_lowercase();
         let object = json!({"metadata": {"name": name}, "spec": spec});
         world.create(kind, object).await.unwrap();
-        world.until(kind, &name, |object| has_condition(object, "Ready", "True")).await;
+        world.until(kind, &name, is_ready).await;
     }
     for replicas in [7, 8] {
         let scaled = json!({"spec": {"replicas": replicas}});

@@ -13,7 +13,7 @@ use crate::leadership::lease_roles;
 use crate::operator_process::OperatorProcess;
 use crate::world::{
     APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, MEMCACHED_IMAGE, ROLE,
-    ROLE_BINDING, SERVICE, World, has_condition,
+    ROLE_BINDING, SERVICE, World, is_ready, memcached,
 };
 
 pub const SYSTEM: &str = "workload-operator-system";
@@ -290,26 +290,24 @@ async fn what_is_granted_is_what_a_life_of_all_kinds_uses() {
 /// Everything that the operator does happens once: it makes, heals, changes and removes children
 /// of each kind, and meets those of others.
 pub async fn a_life_of_all_kinds(world: &World) {
-    let memcached = |name: &str| json!({"metadata": {"name": name}, "spec": {"size": 1}});
     let daemon =
         |name: &str| json!({"metadata": {"name": name}, "spec": {"image": "a:1", "label": "logs"}});
     let app = |name: &str| {
         json!({"metadata": {"name": name}, "spec":
             {"replicas": 1, "image": "a:1", "ports": [{"name": "web", "port": 80}]}})
     };
-    let ready = |object: &Value| has_condition(object, "Ready", "True");
     for (kind, object) in [
-        (MEMCACHED, memcached("one")),
+        (MEMCACHED, memcached("one", 1)),
         (GENERIC_DAEMON, daemon("one-agent")),
         (APP, app("one-app")),
     ] {
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         world.create(kind, object).await.unwrap();
-        world.until(kind, &name, ready).await;
+        world.until(kind, &name, is_ready).await;
     }
     // A name that somebody else has is looked at, not touched.
     for (kind, object) in [
-        (MEMCACHED, memcached("taken")),
+        (MEMCACHED, memcached("taken", 1)),
         (GENERIC_DAEMON, daemon("taken")),
         (APP, app("taken-service")),
     ] {
@@ -364,11 +362,10 @@ async fn without_the_right_to_create_no_child_is_made_and_the_condition_says_so(
     world.create(ROLE_BINDING, binding).await.unwrap();
     let _operator = world.start_operator().await;
     let daemon = json!({"metadata": {"name": "one"}, "spec": {"image": "a:1"}});
-    let memcached = json!({"metadata": {"name": "one"}, "spec": {"size": 1}});
-    for (kind, object) in [(GENERIC_DAEMON, daemon), (MEMCACHED, memcached)] {
+    for (kind, object) in [(GENERIC_DAEMON, daemon), (MEMCACHED, memcached("one", 1))] {
         world.create(kind, object).await.unwrap();
         world.until_condition(kind, "one", "Ready", ("False", "Forbidden")).await;
     }
     tokio::time::timeout(Duration::from_secs(60), world.bind()).await.unwrap();
-    world.until(MEMCACHED, "one", |m| has_condition(m, "Ready", "True")).await;
+    world.until(MEMCACHED, "one", is_ready).await;
 }

@@ -6,9 +6,12 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::control_plane::ControlPlane;
+use crate::stall::Stall;
+use crate::world::{MEMCACHED, World};
 
 /// How long a server may take to serve.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -124,5 +127,50 @@ pub async fn ready(client: &kube::Client) {
         assert!(Instant::now() < deadline, "the API server does not come back");
         // A server that is not there sends no event.
         tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// A second API server on the same etcd.
+pub struct Second {
+    /// Ends with this.
+    _server: Server,
+    pub nobody: kube::Client,
+    admin: kube::Client,
+}
+
+impl Second {
+    /// One that reaches `etcd` by this wire; returns when it serves.
+    pub async fn start(plane: &ControlPlane, etcd: &Stall) -> Second {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+        let port = free.expect("a free port").port();
+        let log = plane.audit_log().with_file_name("audit-second.log");
+        let changes = [
+            ("--secure-port", port.to_string()),
+            ("--etcd-servers", format!("https://{}", etcd.address)),
+            ("--audit-log-path", log.to_string_lossy().into_owned()),
+        ];
+        let mut server =
+            Server::of(plane, "kube-apiserver").like("kube-apiserver-second", &changes);
+        server.start();
+        let (nobody, admin) = (plane.nobody_at(port).await, plane.admin_at(port).await);
+        ready(&nobody).await;
+        Second { _server: server, nobody, admin }
+    }
+
+    /// Waits until it shows this Memcached out of its cache, which follows etcd a little later.
+    pub async fn shows(&self, world: &World, name: &str) {
+        let path = format!("{}?resourceVersion=0", MEMCACHED.path(&world.namespace));
+        let shown = async {
+            loop {
+                let request = http::Request::get(&path).body(Vec::new()).expect("a request");
+                let list: Value = self.admin.request(request).await.expect("a list");
+                let mut items = list["items"].as_array().into_iter().flatten();
+                if items.any(|item| item["metadata"]["name"] == name) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), shown).await.expect("it is shown");
     }
 }

@@ -13,7 +13,7 @@ use crate::operator_process::OperatorProcess;
 use crate::packaging;
 use crate::proxy::Proxy;
 use crate::servers::{Server, ready};
-use crate::world::{DEPLOYMENT, MEMCACHED, World, has_condition, memcached};
+use crate::world::{DEPLOYMENT, MEMCACHED, World, is_ready, memcached};
 
 /// How long the API server is away, in seconds, unless OUTAGE_SECONDS says otherwise.
 const OUTAGE: u64 = 10;
@@ -104,7 +104,7 @@ async fn with_hardly_a_file_descriptor_left_it_works_on_as_it_can() {
         world.create(MEMCACHED, memcached(name, 1)).await.unwrap();
     }
     for name in &names {
-        world.until(MEMCACHED, name, |m| has_condition(m, "Ready", "True")).await;
+        world.until(MEMCACHED, name, is_ready).await;
         assert_eq!(creates(&world, name), 1);
     }
     operator.assert_alive();

@@ -2,22 +2,16 @@
 
 use std::time::Duration;
 
-use crate::api_server::Second;
 use crate::control_plane::ControlPlane;
 use crate::etcd;
-use crate::proxy::{Call, Proxy};
-use crate::servers::{Server, ready};
+use crate::proxy::Proxy;
+use crate::servers::{Second, Server, ready};
 use crate::stall::Stall;
 use crate::world::{DEPLOYMENT, MEMCACHED, World, is_ready, memcached};
 
 /// How much later whatever an API server asks of etcd arrives there. A healthy one answers within
 /// 10 ms.
 const SLOW: Duration = Duration::from_millis(200);
-
-/// How often these calls were made.
-fn count(proxy: &Proxy, wanted: impl Fn(&Call) -> bool) -> usize {
-    proxy.calls().iter().filter(|call| wanted(call)).count()
-}
 
 /// Each write takes 200 ms and more, and as late come the answers and the watches' news of it.
 #[tokio::test(flavor = "multi_thread")]
@@ -39,7 +33,7 @@ async fn while_etcd_is_slow_all_converges_and_each_child_is_written_to_once() {
     for name in &names {
         for child in ["deployments", "services"] {
             let child = format!("{child}/{name}");
-            let writes = count(&proxy, |call| call.is_write() && call.object == child);
+            let writes = proxy.count(|call| call.is_write() && call.object == child);
             assert_eq!(writes, 1, "{child}: {:#?}", proxy.calls());
         }
         world.delete(MEMCACHED, name).await;
@@ -60,7 +54,7 @@ async fn what_a_watch_missed_and_etcd_has_forgotten_is_found_by_one_list() {
     let mut operator = world.start_operator_through(&proxy.url()).await;
     world.create(MEMCACHED, memcached("it", 1)).await.unwrap();
     let first = world.until(DEPLOYMENT, "it", |_| true).await;
-    let lists = || count(&proxy, |call| call.lists && call.object == "deployments");
+    let lists = || proxy.count(|call| call.lists && call.object == "deployments");
     // What it has written itself it knows without its watch: that has come as far, too.
     operator.logged("Ready to work").await;
     proxy.hold("deployments");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::world::{
-    APP, GENERIC_DAEMON, Kind, MEMCACHED, POD, QUOTA, SERVICE, World, has_condition, memcached,
+    APP, GENERIC_DAEMON, Kind, MEMCACHED, POD, QUOTA, SERVICE, World, is_ready, memcached,
 };
 
 /// The first line that `status` prints for an object, and its exit code.
@@ -93,7 +93,7 @@ async fn status_names_the_cause_that_blocks() {
     for (name, reason, cause) in
         [("typo", "ImagePullBackOff", "BadImage"), ("crash", "CrashLoopBackOff", "CrashLoop")]
     {
-        world.until(MEMCACHED, name, |m| has_condition(m, "Ready", "True")).await;
+        world.until(MEMCACHED, name, is_ready).await;
         stop_pod(&world, name, reason).await;
         let line = until_blocked_by(&world, MEMCACHED, name, cause).await;
         assert!(line.contains("1 of 1 pods: "), "{line}");

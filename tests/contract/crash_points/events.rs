@@ -4,9 +4,6 @@ use super::run::Outcome;
 use super::{EVENT, Point, chosen, is_all, judge_all};
 use crate::proxy::Moment;
 
-/// So many events of each resource are the slice.
-const SLICE: usize = 2;
-
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_at_any_event_it_ends_as_if_it_had_not_been() {
     let all = is_all("CRASH_POINTS");
@@ -21,14 +18,15 @@ fn points(undisturbed: &Outcome, all: bool) -> Vec<Point> {
             let object = object.clone();
             Point { verb: EVENT, object, occurrence, moment }
         };
-        for number in 1..=*count {
-            // The slice: the first before it is delivered, the second after.
-            if all || (number <= SLICE && number % 2 == 1) {
-                points.push(point(number, Moment::Before));
-            }
-            if all || (number <= SLICE && number % 2 == 0) {
-                points.push(point(number, Moment::After));
-            }
+        for occurrence in 1..=*count {
+            let moments: &[Moment] = match occurrence {
+                _ if all => &[Moment::Before, Moment::After],
+                // The slice: the first before it is delivered, the second after.
+                1 => &[Moment::Before],
+                2 => &[Moment::After],
+                _ => &[],
+            };
+            points.extend(moments.iter().map(|moment| point(occurrence, *moment)));
         }
     }
     points

@@ -84,10 +84,11 @@ pub(super) async fn run(
     if let Some(Point { verb, object, occurrence, moment }) = pair.map(|pair| pair.first.clone()) {
         if verb == EVENT {
             lane.proxy.crash_at_event(&object, occurrence, moment);
+        } else {
+            lane.proxy.inject(Fault::Crash(moment), 1, move |call| {
+                call.verb == verb && call.object == object && call.occurrence == occurrence
+            });
         }
-        lane.proxy.inject(Fault::Crash(moment), 1, move |call| {
-            call.verb == verb && call.object == object && call.occurrence == occurrence
-        });
     }
     let second = pair.and_then(|pair| pair.second);
     let (mut operator, (states, recovery)) =

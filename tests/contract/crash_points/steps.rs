@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::workloads::{NAME, Workload};
-use crate::world::{Kind, NODE, World, has_condition};
+use crate::world::{Kind, NODE, World, has_condition, is_ready};
 
 /// A step.
 #[derive(Clone)]
@@ -44,14 +44,14 @@ impl Awaited {
     }
 
     fn ready(kind: Kind) -> Awaited {
-        Awaited::is(kind, |object| has_condition(object, "Ready", "True"))
+        Awaited::is(kind, is_ready)
     }
 
     fn runs_on(kind: Kind, nodes: i64) -> Awaited {
         Awaited::is(kind, move |daemon| {
             daemon["status"]["installed"] == nodes
                 && daemon["status"]["desired"] == nodes
-                && has_condition(daemon, "Ready", "True")
+                && is_ready(daemon)
         })
     }
 

@@ -235,6 +235,11 @@ impl Proxy {
         self.shared.state.lock().calls.clone()
     }
 
+    /// How many calls of this kind there were so far.
+    pub fn count(&self, matches: impl Fn(&Call) -> bool) -> usize {
+        self.shared.state.lock().calls.iter().filter(|call| matches(call)).count()
+    }
+
     /// Waits until as many calls as `count` match.
     pub async fn until(&self, count: usize, matches: impl Fn(&Call) -> bool) {
         self.until_since(0, count, matches).await;

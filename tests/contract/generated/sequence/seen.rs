@@ -10,7 +10,7 @@ use super::super::expected::{Expected, expected};
 use super::super::schema::defaulted;
 use super::super::values::OWN;
 use super::{Sequence, Snapshot};
-use crate::world::{DEPLOYMENT, FOO, Kind, POD, has_condition};
+use crate::world::{DEPLOYMENT, FOO, Kind, POD, has_condition, is_ready};
 
 /// The most writes to children that one edit may cause: two children, of each a change, one more to
 /// clear its way, and one that somebody else's came before.
@@ -104,7 +104,6 @@ impl Sequence {
     pub(super) async fn ready(&self) -> Value {
         let (world, kind, name) = (&self.run.world, self.kind, self.name.as_str());
         if kind != FOO {
-            let is_ready = |object: &Value| has_condition(object, "Ready", "True");
             return world.until(kind, name, is_ready).await;
         }
         let (child, replicas) = (self.child_name(), &self.expected().counts[0].1);
