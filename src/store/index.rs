@@ -152,17 +152,14 @@ impl<V: Object> Indexed<V> {
         Some(object)
     }
 
-    /// Takes some objects out, at most `most`; none when there are none left.
-    pub(super) fn take_some(&mut self, most: usize) -> Vec<Arc<V>> {
-        let taken = self.table.take_some(most);
-        for object in &taken {
-            self.unpost(self.hashing.hash(object.key()), object);
+    /// Takes any object out; none when there is none left.
+    pub(super) fn pop(&mut self) -> Option<Arc<V>> {
+        let popped = self.table.pop();
+        match &popped {
+            Some(object) => self.unpost(self.hashing.hash(object.key()), object),
+            None => self.postings.iter_mut().for_each(|postings| postings.shards = Box::default()),
         }
-        if taken.is_empty() {
-            // By itself, as it takes its time.
-            self.postings.iter_mut().for_each(|postings| postings.shards = Box::default());
-        }
-        taken
+        popped
     }
 
     /// Hands on the objects that index `name` has under `value`.

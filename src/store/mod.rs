@@ -5,8 +5,8 @@
 //!   in which it says it; any number of readers ([`Store`]) look at it, and may add the answers to
 //!   our own writes.
 //! - Readers never see part of a relist: what was listed becomes visible at one instant, indexes
-//!   included. No reader waits for a relist for longer than a batch of [`Writer::commit`] takes, tens
-//!   of microseconds of processor time (docs/PERFORMANCE.md, "Lock holds").
+//!   included. No reader waits for a relist for longer than the change of one object takes, some
+//!   microseconds of processor time (docs/PERFORMANCE.md, "Lock holds").
 //! - The view never goes back: an object is never replaced by an older one, and a list that is older
 //!   than what was already seen is refused whole.
 //! - Nothing is lost: every object that goes is a [`Delta::Deleted`], also when only a list shows

@@ -18,7 +18,7 @@ pub struct Store<V> {
 }
 
 pub(super) struct Shared<V> {
-    /// Held for a lookup, one change, or one batch of a relist.
+    /// Held for a lookup, or one change, be it of a relist.
     pub(super) state: RwLock<State<V>>,
     pub(super) hashing: Hashing,
     pub(super) indexes: Arc<Indexes<V>>,

@@ -10,11 +10,11 @@ use super::index::Indexed;
 use super::memory::{self, Memory};
 use super::state::State;
 use super::table::{Hashing, SHARDS, Table};
-use super::writer::{BATCH, Writer};
+use super::writer::Writer;
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
-/// So many times own writes that come while the list is being put in place are looked at in a batch
-/// of their own; then with the lock held, however many they are.
+/// So many times own writes that come while the list is being put in place are looked at again
+/// one by one; then with the lock held, however many they are.
 const ROUNDS: usize = 8;
 
 /// A list, as far as it differs from what is held.
@@ -279,7 +279,7 @@ impl<V: Object> Writer<V> {
             self.resolve(relist, &keys, version);
             let mut state = shared.state.write();
             keys = state.touched.replace(Vec::new()).unwrap_or_default();
-            if keys.len() > BATCH && round < ROUNDS {
+            if keys.len() > 1 && round < ROUNDS {
                 continue;
             }
             for key in &keys {
@@ -303,18 +303,15 @@ impl<V: Object> Writer<V> {
         Vec::new()
     }
 
-    /// Decides what keys with own writes under way will show, batch by batch.
+    /// Decides what keys with own writes under way will show, each under a hold of its own.
     fn resolve(&self, relist: &mut Relist<V>, keys: &[ObjectKey], version: ResourceVersion) {
         let shared = self.store.shared();
-        for some in keys.chunks(BATCH) {
-            let state = shared.state.read();
-            for key in some {
-                relist.resolve(&state, shared.hashing.hash(key), key, version);
-            }
+        for key in keys {
+            relist.resolve(&shared.state.read(), shared.hashing.hash(key), key, version);
         }
     }
 
-    /// Brings what is shown into `base`, batch by batch, and tells it.
+    /// Brings what is shown into `base`, object by object, and tells it.
     fn settle(&mut self, tell: &mut dyn FnMut(Delta<V>)) {
         let hashing = self.store.shared().hashing.clone();
         for stage in [State::settle_gone, State::settle_changed, State::settle_added] {
@@ -333,15 +330,9 @@ impl<V: Object> Writer<V> {
         tell: &mut dyn FnMut(Delta<V>),
     ) {
         let hashing = self.store.shared().hashing.clone();
-        let mut items = items.into_iter().peekable();
-        while items.peek().is_some() {
-            let some = items.by_ref().take(BATCH);
-            let confirm = |state: &mut State<V>, out: &mut Vec<Delta<V>>| {
-                for (key, item) in some {
-                    state.confirm(hashing.hash(&key), &key, item, version, out);
-                }
-            };
-            self.change(confirm, &mut *tell);
+        for (key, item) in items {
+            let hash = hashing.hash(&key);
+            self.change(|state, out| state.confirm(hash, &key, item, version, out), &mut *tell);
         }
     }
 }
@@ -349,55 +340,51 @@ impl<V: Object> Writer<V> {
 // === impl State ===
 
 impl<V: Object> State<V> {
-    /// Takes a batch out of `base`; whether there may be more.
+    /// Takes an object out of `base`; whether there may be more.
     fn settle_gone(&mut self, hashing: &Hashing, out: &mut Vec<Delta<V>>) -> bool {
-        let some = self.gone.take_some(BATCH);
-        for object in &some {
-            let key = object.key();
-            let held = self.base.remove(hashing.hash(key), key);
-            let told = match self.memory.get_mut(key) {
-                Some(memory) => memory.untell(),
-                None => held.clone(),
-            };
-            if told.is_none() {
-                // We made it and somebody has deleted it. Whoever wants it has to know.
-                step(None, held.clone(), Origin::Server, out);
-            }
-            step(told.or(held), None, Origin::Server, out);
+        let Some(object) = self.gone.pop() else { return false };
+        let key = object.key();
+        let held = self.base.remove(hashing.hash(key), key);
+        let told = match self.memory.get_mut(key) {
+            Some(memory) => memory.untell(),
+            None => held.clone(),
+        };
+        if told.is_none() {
+            // We made it and somebody has deleted it. Whoever wants it has to know.
+            step(None, held.clone(), Origin::Server, out);
         }
-        !some.is_empty()
+        step(told.or(held), None, Origin::Server, out);
+        true
     }
 
     fn settle_changed(&mut self, hashing: &Hashing, out: &mut Vec<Delta<V>>) -> bool {
-        let some = self.changed.take_some(BATCH);
-        self.settle_some(some, hashing, out)
+        let object = self.changed.pop();
+        self.settle_one(object, hashing, out)
     }
 
     fn settle_added(&mut self, hashing: &Hashing, out: &mut Vec<Delta<V>>) -> bool {
-        let some = self.added.take_some(BATCH);
-        self.settle_some(some, hashing, out)
+        let object = self.added.pop();
+        self.settle_one(object, hashing, out)
     }
 
-    /// Puts a batch into `base`; whether there may be more.
-    fn settle_some(
+    /// Puts an object into `base`; whether there may be more.
+    fn settle_one(
         &mut self,
-        some: Vec<Arc<V>>,
+        object: Option<Arc<V>>,
         hashing: &Hashing,
         out: &mut Vec<Delta<V>>,
     ) -> bool {
-        let more = !some.is_empty();
-        for object in some {
-            let held = self.base.insert(hashing.hash(object.key()), object.clone());
-            let told = match self.memory.get_mut(object.key()) {
-                Some(memory) => {
-                    memory.settled = true;
-                    memory.tell(object.clone(), object.meta().version)
-                }
-                None => held,
-            };
-            step(told, Some(object), Origin::Server, out);
-        }
-        more
+        let Some(object) = object else { return false };
+        let held = self.base.insert(hashing.hash(object.key()), object.clone());
+        let told = match self.memory.get_mut(object.key()) {
+            Some(memory) => {
+                memory.settled = true;
+                memory.tell(object.clone(), object.meta().version)
+            }
+            None => held,
+        };
+        step(told, Some(object), Origin::Server, out);
+        true
     }
 
     /// After a list is shown and settled: a key with own writes under way.

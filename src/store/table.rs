@@ -109,20 +109,15 @@ impl<V: Object> Table<V> {
         Some(object)
     }
 
-    /// Takes some objects out, at most `most`; none when there are none left.
-    pub(super) fn take_some(&mut self, most: usize) -> Vec<Arc<V>> {
-        let mut taken = Vec::new();
-        for shard in &mut self.shards {
-            if taken.len() == most {
-                break;
-            }
-            taken.extend(shard.extract_if(|_| true).take(most - taken.len()));
+    /// Takes any object out; none when there is none left.
+    pub(super) fn pop(&mut self) -> Option<Arc<V>> {
+        let object = self.shards.iter_mut().find_map(|shard| shard.extract_if(|_| true).next());
+        match &object {
+            Some(_) => self.len -= 1,
+            // By itself, as it takes its time.
+            None => self.shards = Box::default(),
         }
-        self.len -= taken.len();
-        if self.len == 0 {
-            self.shards = Box::default();
-        }
-        taken
+        object
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<V>> {
@@ -191,10 +186,8 @@ mod tests {
             names.sort();
             prop_assert!(names.iter().eq(model.keys()));
             let mut taken = 0;
-            loop {
-                let some = table.take_some(7);
-                if some.is_empty() { break }
-                taken += some.len();
+            while table.pop().is_some() {
+                taken += 1;
             }
             prop_assert_eq!(taken, model.len());
         }

@@ -10,14 +10,10 @@ use super::relist::Relist;
 use super::state::State;
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
-/// So many changes are made under one hold of the lock: some tens of microseconds, with indexes and
-/// with nothing of it in the processor's caches.
-pub(super) const BATCH: usize = 4;
-
 /// The one writer of a store. It takes the news of one list and watch, in their order.
 ///
 /// Deltas are told after the change is visible and the lock is released, so that a handler may read
-/// the store. A `tell` must not panic: deltas of the batch under way would be lost.
+/// the store. A `tell` must not panic: deltas of the change under way would be lost.
 pub struct Writer<V> {
     pub(super) store: Store<V>,
     /// What is staged, from [`Writer::begin`] on.
@@ -86,8 +82,12 @@ impl<V: Object> Writer<V> {
         if self.store.shared().state.write().passed(version) {
             for shard in 0..memory::SHARDS {
                 let keys = self.store.shared().state.read().memory.keys_of(shard);
-                for some in keys.chunks(BATCH) {
-                    self.overdue(some, version, &mut tell);
+                for key in keys {
+                    let hash = self.store.shared().hashing.hash(&key);
+                    let overdue = |state: &mut State<V>, out: &mut Vec<Delta<V>>| {
+                        state.overdue(hash, &key, version, out);
+                    };
+                    self.change(overdue, &mut tell);
                 }
             }
         }
@@ -95,23 +95,8 @@ impl<V: Object> Writer<V> {
         self.change(|_, _| {}, tell);
     }
 
-    fn overdue(
-        &mut self,
-        keys: &[ObjectKey],
-        version: ResourceVersion,
-        tell: impl FnMut(Delta<V>),
-    ) {
-        let hashing = &self.store.shared().hashing;
-        let hashes: Vec<u64> = keys.iter().map(|key| hashing.hash(key)).collect();
-        let overdue = |state: &mut State<V>, out: &mut Vec<Delta<V>>| {
-            for (key, hash) in keys.iter().zip(hashes) {
-                state.overdue(hash, key, version, out);
-            }
-        };
-        self.change(overdue, tell);
-    }
-
-    /// Changes the state under the lock, then tells what came of it.
+    /// Makes one change under the lock, however much there is to do, so that readers wait for one
+    /// only; then tells what came of it.
     pub(super) fn change(
         &mut self,
         change: impl FnOnce(&mut State<V>, &mut Vec<Delta<V>>),

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::hint::black_box;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::object::{Meta, Nothing, Object, ObjectKey, ResourceVersion};
 use crate::store::{self, Hold, Index, Store, Writer};
@@ -15,6 +15,8 @@ const OWN_WRITES: usize = 20_000;
 const READERS: usize = 4;
 /// What no hold may be longer than.
 const LIMIT: Duration = Duration::from_micros(100);
+/// So often nothing is held after each list.
+const NOTHING_HELD: usize = 50_000;
 /// A reader rests after so many lookups, or the writer would seldom run on a small machine.
 const LOOKUPS: usize = 64;
 const REST: Duration = Duration::from_micros(100);
@@ -89,6 +91,29 @@ fn rounds(indexes: Vec<Index<Thing>>, readers: usize) {
     });
 }
 
+/// What the clocks say of work that holds nothing and of which it is known how long it is: some
+/// microseconds. Whatever is longer was the machine: interrupts, and a host that lets somebody else
+/// run, count as processor time of the thread that they hit.
+fn nothing_held() {
+    let mut bytes = [1u8; 512];
+    for _ in 0..NOTHING_HELD {
+        let (began, worked) = (Instant::now(), processor_time());
+        for round in 0..4u8 {
+            for byte in &mut bytes {
+                *byte = black_box(byte.wrapping_mul(31).wrapping_add(round));
+            }
+        }
+        let worked = processor_time().saturating_sub(worked);
+        let hold = Hold { exclusive: true, waited: None, held: began.elapsed(), worked };
+        HOLDS.with_borrow_mut(|holds| holds.push(hold));
+    }
+}
+
+fn processor_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
+}
+
 fn object(i: usize, version: u64) -> Thing {
     let mut meta = Meta::named(ObjectKey::new("default", format!("deployment-{i:05}")));
     let uid = format!("{i:08x}-0000-4000-8000-000000000000");
@@ -128,7 +153,7 @@ fn read(store: &Store<Thing>, stop: &AtomicBool, seed: usize) {
 fn report(name: &str, store: &Store<Thing>, readers: usize, work: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     let reads = Mutex::new(Vec::new());
-    HOLDS.take();
+    let mut holds = HOLDS.take();
     std::thread::scope(|scope| {
         for reader in 0..readers {
             let (stop, reads) = (&stop, &reads);
@@ -138,13 +163,17 @@ fn report(name: &str, store: &Store<Thing>, readers: usize, work: impl FnOnce())
             });
         }
         work();
+        holds = HOLDS.take();
+        nothing_held();
         stop.store(true, Ordering::Relaxed);
     });
+    let nothing = HOLDS.take();
     let (exclusive, shared): (Vec<Hold>, Vec<Hold>) =
-        HOLDS.take().into_iter().partition(|hold| hold.exclusive);
+        holds.into_iter().partition(|hold| hold.exclusive);
     let reads = reads.into_inner().expect("no reader panics");
     println!(" {name}");
     line("the list's holds, CPU", exclusive.iter().map(|hold| hold.worked));
+    line("nothing held, CPU", nothing.iter().map(|hold| hold.worked));
     line("the list's holds, wall", exclusive.iter().map(|hold| hold.held));
     line("the list's looks, CPU", shared.iter().map(|hold| hold.worked));
     line("readers' holds, CPU", reads.iter().map(|hold| hold.worked));
