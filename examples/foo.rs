@@ -193,9 +193,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let controller =
         Controller::new("foo", reconciler, Options { workers, reach, ..Options::default() });
 
-    let queue = controller.handle().queue().clone();
-    foos.handle(enqueue::for_object(queue.clone()));
-    deployments.handle(enqueue::for_owner(queue, Foo::KIND));
+    foos.handle(enqueue::for_object(controller.handle()));
+    deployments.handle(enqueue::for_owner(controller.handle(), Foo::KIND));
     deployments.handle(enqueue::forbidden_when_freed(controller.handle()));
 
     let program = Program::new().informer(&foos).informer(&deployments).controller(controller);

@@ -5,8 +5,8 @@
 
 use super::Handle;
 use crate::object::{Kind, Object, ObjectKey, Owner};
-use crate::store::{Delta, Origin};
-use crate::workqueue::{Band, Key, WorkQueue};
+use crate::store::{Delta, Origin, Write};
+use crate::workqueue::{Band, Key};
 
 impl Key for ObjectKey {
     type Tenant = crate::object::Text;
@@ -19,13 +19,11 @@ impl Key for ObjectKey {
 
 /// Enqueues the object itself, for the kind that a controller is for. Its own writes (status,
 /// finalizers) do not wake it.
-pub fn for_object<V: Object>(
-    queue: WorkQueue<ObjectKey>,
-) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
+pub fn for_object<V: Object>(handle: Handle) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
     move |delta, initial| {
-        let (_, new, origin) = sides(delta);
-        if origin == Origin::Server {
-            queue.add_with(new.key().clone(), band(initial));
+        if delta.origin() != Origin::Own {
+            let key = delta.object().key().clone();
+            handle.changed(key, Write::unclaimed(delta), band(initial));
         }
     }
 }
@@ -33,34 +31,35 @@ pub fn for_object<V: Object>(
 /// Enqueues the controller of the object, if it is of this kind (same group, any version). Of an
 /// object that changed hands, both. A controller's own writes to its children do not wake it.
 pub fn for_owner<V: Object>(
-    queue: WorkQueue<ObjectKey>,
+    handle: Handle,
     kind: Kind,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
     move |delta, initial| {
-        let (old, new, origin) = sides(delta);
-        if origin == Origin::Own {
+        if delta.origin() == Origin::Own {
             return;
         }
+        let (old, new) = sides(delta);
         let before = old.and_then(|old| owner(&kind, old));
         let now = owner(&kind, new);
+        let write = Write::unclaimed(delta);
         if before != now {
-            before.into_iter().for_each(|key| queue.add_with(key, band(initial)));
+            before.into_iter().for_each(|key| handle.changed(key, write, band(initial)));
         }
-        now.into_iter().for_each(|key| queue.add_with(key, band(initial)));
+        now.into_iter().for_each(|key| handle.changed(key, write, band(initial)));
     }
 }
 
 /// Enqueues what `keys` says of the object, and of what it was before. A controller's own writes
 /// count here: made for one key, they may concern another.
 pub fn for_mapped<V: Object>(
-    queue: WorkQueue<ObjectKey>,
+    handle: Handle,
     keys: fn(&V) -> Vec<ObjectKey>,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
     move |delta, initial| {
-        let (old, new, _) = sides(delta);
+        let (old, new) = sides(delta);
         for side in old.into_iter().chain([new]) {
             // A key that both sides name is one piece of work.
-            keys(side).into_iter().for_each(|key| queue.add_with(key, band(initial)));
+            keys(side).into_iter().for_each(|key| handle.changed(key, None, band(initial)));
         }
     }
 }
@@ -68,11 +67,11 @@ pub fn for_mapped<V: Object>(
 /// Enqueues the key that an object had which is gone, whoever removed it. For children that bear
 /// the name of their owner: it may have waited for the name.
 pub fn for_freed_name<V: Object>(
-    queue: WorkQueue<ObjectKey>,
+    handle: Handle,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
     move |delta, initial| {
         if let Delta::Deleted(gone, _) = delta {
-            queue.add_with(gone.key().clone(), band(initial));
+            handle.changed(gone.key().clone(), None, band(initial));
         }
     }
 }
@@ -98,11 +97,11 @@ fn band(initial: bool) -> Band {
     if initial { Band::Initial } else { Band::People }
 }
 
-/// What the object was, what it is or last was, and who changed it.
-fn sides<V>(delta: &Delta<V>) -> (Option<&V>, &V, Origin) {
+/// What the object was, and what it is or last was.
+fn sides<V>(delta: &Delta<V>) -> (Option<&V>, &V) {
     match delta {
-        Delta::Added(new, origin) | Delta::Deleted(new, origin) => (None, new, *origin),
-        Delta::Updated { old, new, origin } => (Some(old), new, *origin),
+        Delta::Added(new, _) | Delta::Deleted(new, _) => (None, new),
+        Delta::Updated { old, new, .. } => (Some(old), new),
     }
 }
 
@@ -126,6 +125,7 @@ mod tests {
 
     use super::*;
     use crate::object::{Meta, Uid};
+    use crate::workqueue::WorkQueue;
 
     #[derive(Debug)]
     struct Thing(Meta);
@@ -154,12 +154,13 @@ mod tests {
 
     /// What a handler of this kind enqueues.
     async fn enqueued<H: Fn(&Delta<Thing>, bool)>(
-        handler: impl Fn(WorkQueue<ObjectKey>) -> H,
+        handler: impl Fn(Handle) -> H,
         delta: Delta<Thing>,
         initial: bool,
     ) -> Vec<(String, Band)> {
-        let queue = WorkQueue::new();
-        handler(queue.clone())(&delta, initial);
+        let handle = Handle::new(WorkQueue::new());
+        handler(handle.clone())(&delta, initial);
+        let queue = handle.queue();
         queue.shut_down();
         let mut keys = Vec::new();
         while let Some(taken) = queue.get().await {
@@ -183,7 +184,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_controller_of_a_child_is_enqueued_by_group_and_kind_whatever_the_version() {
-        let owned = |queue| for_owner(queue, APP);
+        let owned = |handle| for_owner(handle, APP);
         for (owner, expected) in [
             (Some(("app.example.com/v1", "App", "web")), people(&["ns/web"])),
             (Some(("app.example.com/v2", "App", "web")), people(&["ns/web"])),
@@ -213,7 +214,7 @@ mod tests {
             new: child(Some(("app.example.com/v1", "App", "after"))),
             origin: Origin::Server,
         };
-        let keys = enqueued(|queue| for_owner(queue, APP), delta, false).await;
+        let keys = enqueued(|handle| for_owner(handle, APP), delta, false).await;
         assert_eq!(keys, people(&["ns/before", "ns/after"]));
     }
 
@@ -221,14 +222,17 @@ mod tests {
     async fn a_controllers_own_write_to_a_child_does_not_wake_it() {
         let app = Some(("app.example.com/v1", "App", "web"));
         let delta = Delta::Updated { old: child(app), new: child(app), origin: Origin::Own };
-        assert!(enqueued(|queue| for_owner(queue, APP), delta, false).await.is_empty());
+        assert!(enqueued(|handle| for_owner(handle, APP), delta, false).await.is_empty());
     }
 
     #[tokio::test]
     async fn the_owner_of_a_child_may_be_cluster_scoped() {
         let kind = Kind { namespaced: false, ..APP };
         let delta = Delta::Added(child(Some(("app.example.com/v1", "App", "web"))), Origin::Server);
-        assert_eq!(enqueued(|queue| for_owner(queue, kind), delta, false).await, people(&["web"]));
+        assert_eq!(
+            enqueued(|handle| for_owner(handle, kind), delta, false).await,
+            people(&["web"])
+        );
     }
 
     #[tokio::test]
@@ -242,7 +246,7 @@ mod tests {
             new: child(Some(("v1", "Node", "after"))),
             origin: Origin::Own,
         };
-        let keys = enqueued(|queue| for_mapped(queue, keys), delta, false).await;
+        let keys = enqueued(|handle| for_mapped(handle, keys), delta, false).await;
         assert_eq!(keys, people(&["ns/before", "ns/child", "ns/after"]));
     }
 }

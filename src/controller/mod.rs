@@ -2,7 +2,8 @@
 //!
 //! Guarantees
 //! - A key is reconciled by at most one worker at a time, and every wish to reconcile it is
-//!   followed by a pass that began later.
+//!   followed by a pass that began later. The echo of a pass's own write is no wish, be it read
+//!   after the answer to the write or before.
 //! - A pass that fails, panics or misses its deadline comes back after a backoff, by the rule of
 //!   its class ([`Retries`]); its worker is free again at once, and other keys do not notice.
 //!   A server's Retry-After is kept. A terminal error is not retried until the object changes.
@@ -19,6 +20,7 @@ mod failure;
 mod policy;
 mod observer;
 mod watchdog;
+mod underway;
 mod worker;
 mod run;
 mod program;

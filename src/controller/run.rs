@@ -12,11 +12,13 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::policy::Retries;
+use super::underway::Underway;
 use super::watchdog::{Post, Watchdog};
 use super::worker::Core;
 use super::{Class, Observer, Reconciler};
 use crate::client::{Reach, Returns};
 use crate::object::ObjectKey;
+use crate::store::Write;
 use crate::workqueue::{Band, Limits, WorkQueue};
 
 /// How long passes that shutdown has dropped get to come to an await point. One that blocks its
@@ -58,6 +60,7 @@ pub struct Controller<R> {
 #[derive(Clone)]
 pub struct Handle {
     queue: WorkQueue<ObjectKey>,
+    underway: Underway,
     failed: Arc<Mutex<HashMap<ObjectKey, Class>>>,
 }
 
@@ -101,6 +104,7 @@ impl<R: Reconciler> Controller<R> {
             name,
             reconciler,
             queue: WorkQueue::with(options.limits, options.queue_observer.clone()),
+            underway: Underway::default(),
             deadline: options.deadline,
             retries: options.retries,
             observer: options.observer.clone(),
@@ -118,7 +122,8 @@ impl<R: Reconciler> Controller<R> {
 
     /// What others may do with it.
     pub fn handle(&self) -> Handle {
-        Handle { queue: self.core.queue.clone(), failed: self.core.failed.clone() }
+        let Core { queue, underway, failed, .. } = &self.core;
+        Handle { queue: queue.clone(), underway: underway.clone(), failed: failed.clone() }
     }
 
     /// Works until `shutdown` is ready: then no pass begins, those under way have
@@ -184,9 +189,23 @@ async fn ended(workers: &mut JoinSet<()>) {
 // === impl Handle ===
 
 impl Handle {
+    /// Of a queue on which no controller works.
+    pub fn new(queue: WorkQueue<ObjectKey>) -> Handle {
+        Handle { queue, underway: Underway::default(), failed: Arc::default() }
+    }
+
     /// The queue, to put keys into.
     pub fn queue(&self) -> &WorkQueue<ObjectKey> {
         &self.queue
+    }
+
+    /// Something changed that `key` is to be looked at for. If that was one write, of which it is
+    /// not known yet whose, and a pass over `key` is under way, then only when that is over and it
+    /// was not its own.
+    pub(super) fn changed(&self, key: ObjectKey, write: Option<Write>, band: Band) {
+        if !write.is_some_and(|write| self.underway.keeps(&key, write, band)) {
+            self.queue.add_with(key, band);
+        }
     }
 
     /// Rights, a quota or a policy may have changed: every key whose last pass was forbidden runs

@@ -14,9 +14,11 @@ use tokio::time::Instant;
 use tracing::{Instrument, Level};
 
 use super::policy::{Retries, level};
+use super::underway::Underway;
 use super::watchdog::{Post, Watched};
 use super::{Action, Class, Failure, Observer, Outcome, Reconciler};
 use crate::object::ObjectKey;
+use crate::store;
 use crate::workqueue::{Taken, WorkQueue};
 
 /// Up to this part of a RequeueAfter is added at random, so that objects that were made together
@@ -28,6 +30,7 @@ pub(super) struct Core<R> {
     pub(super) name: &'static str,
     pub(super) reconciler: R,
     pub(super) queue: WorkQueue<ObjectKey>,
+    pub(super) underway: Underway,
     pub(super) deadline: Duration,
     pub(super) retries: Retries,
     pub(super) observer: Arc<dyn Observer>,
@@ -86,15 +89,19 @@ impl<R: Reconciler> Core<R> {
     }
 
     async fn reconcile(&self, key: &ObjectKey, post: &Arc<Post>) -> Ended<R::Error> {
+        let mut begun = self.underway.begin(&self.queue, key);
         let bounded = async {
-            let pass = async { self.reconciler.reconcile(key).await };
+            let pass = store::answers_of(async { self.reconciler.reconcile(key).await });
             let watched = Watched { pass: Box::pin(pass), post: Arc::clone(post) };
             tokio::time::timeout(self.deadline, watched).await
         };
         // Around the timeout, because a pass may also panic while it is dropped. Nothing of the
         // pass is looked at after a panic but the message.
         match AssertUnwindSafe(bounded).catch_unwind().await {
-            Ok(Ok(returned)) => Ended::Returned(returned),
+            Ok(Ok((returned, answers))) => {
+                begun.answers = answers;
+                Ended::Returned(returned)
+            }
             Ok(Err(_)) => Ended::TimedOut,
             Err(panic) => Ended::Panicked(message(&*panic)),
         }

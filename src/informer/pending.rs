@@ -264,12 +264,19 @@ mod tests {
     }
 
     #[test]
-    fn a_mixed_origin_is_not_ours() {
-        let mut pending = Pending::default();
-        let (a, b, c) = (thing(0, 1, 1), thing(0, 1, 2), thing(0, 1, 3));
-        pending.push(&Delta::Updated { old: a, new: b.clone(), origin: Origin::Own }, false);
-        pending.push(&Delta::Updated { old: b, new: c, origin: Origin::Server }, false);
-        let (told, _, _) = pending.pop().unwrap();
-        assert!(matches!(told, Delta::Updated { origin: Origin::Server, .. }));
+    fn of_several_changes_only_own_ones_stay_ours_and_nobody_can_claim_them_as_one() {
+        for (first, second, told) in [
+            (Origin::Own, Origin::Own, Origin::Own),
+            (Origin::Own, Origin::Server, Origin::Server),
+            (Origin::Own, Origin::Unclaimed, Origin::Server),
+            (Origin::Unclaimed, Origin::Unclaimed, Origin::Server),
+        ] {
+            let mut pending = Pending::default();
+            let (a, b, c) = (thing(0, 1, 1), thing(0, 1, 2), thing(0, 1, 3));
+            pending.push(&Delta::Updated { old: a, new: b.clone(), origin: first }, false);
+            pending.push(&Delta::Updated { old: b, new: c, origin: second }, false);
+            let (delta, _, _) = pending.pop().unwrap();
+            assert_eq!(delta.origin(), told, "{first:?}, {second:?}");
+        }
     }
 }

@@ -8,18 +8,17 @@ use super::args::{ControllerName, RunArgs};
 use super::leading::WhileLeading;
 use super::servers;
 use crate::client::Client;
-use crate::controller::{self, Controller, Options, Program, Reconciler, enqueue};
+use crate::controller::{self, Controller, Handle, Options, Program, Reconciler, enqueue};
 use crate::events::Recorder;
 use crate::informer::{self, Informer};
 use crate::leader_election::{Leadership, Phase};
 use crate::metrics::{Checks, Metrics};
-use crate::object::{Kind, ObjectKey, Resource};
+use crate::object::{Kind, Resource};
 use crate::reconcilers::app::{self, App, AppReconciler};
 use crate::reconcilers::generic_daemon::{self, GenericDaemon, GenericDaemonReconciler};
 use crate::reconcilers::memcached::{self, Memcached, MemcachedReconciler};
 use crate::reconcilers::workload::{DaemonSet, Deployment};
 use crate::reconcilers::{Hands, Pod, Service, Settings};
-use crate::workqueue::WorkQueue;
 
 /// What all controllers are made of.
 pub(super) struct Wiring {
@@ -80,11 +79,11 @@ impl Wiring {
         let settings = Settings { memcached_image: image.map(Into::into) };
         let reconciler = MemcachedReconciler::new(stores, self.hands("memcached"), settings);
         let controller = self.controller("memcached", reconciler);
-        let queue = controller.handle().queue().clone();
-        memcacheds.handle(enqueue::for_object(queue.clone()));
-        own(deployments, &queue, Memcached::KIND);
-        own(services, &queue, Memcached::KIND);
-        pods.handle(enqueue::for_mapped(queue, |pod: &Pod| pod.memcached().into_iter().collect()));
+        let handle = controller.handle();
+        memcacheds.handle(enqueue::for_object(handle.clone()));
+        own(deployments, &handle, Memcached::KIND);
+        own(services, &handle, Memcached::KIND);
+        pods.handle(enqueue::for_mapped(handle, |pod: &Pod| pod.memcached().into_iter().collect()));
         let children = join(deployments.synced(), services.synced());
         let synced = join(join(memcacheds.synced(), pods.synced()), children);
         let program = program.controller_after(self.leading_after(synced), controller);
@@ -98,9 +97,9 @@ impl Wiring {
             generic_daemon::Stores { daemons: daemons.store(), daemon_sets: daemon_sets.store() };
         let reconciler = GenericDaemonReconciler::new(stores, self.hands("genericdaemon"));
         let controller = self.controller("genericdaemon", reconciler);
-        let queue = controller.handle().queue().clone();
-        daemons.handle(enqueue::for_object(queue.clone()));
-        own(&daemon_sets, &queue, GenericDaemon::KIND);
+        let handle = controller.handle();
+        daemons.handle(enqueue::for_object(handle.clone()));
+        own(&daemon_sets, &handle, GenericDaemon::KIND);
         let synced = join(daemons.synced(), daemon_sets.synced());
         let program = program.controller_after(self.leading_after(synced), controller);
         self.run(self.run(program, &daemons), &daemon_sets)
@@ -120,10 +119,10 @@ impl Wiring {
         };
         let reconciler = AppReconciler::new(stores, self.hands("app"));
         let controller = self.controller("app", reconciler);
-        let queue = controller.handle().queue().clone();
-        apps.handle(enqueue::for_object(queue.clone()));
-        own(deployments, &queue, App::KIND);
-        own(services, &queue, App::KIND);
+        let handle = controller.handle();
+        apps.handle(enqueue::for_object(handle.clone()));
+        own(deployments, &handle, App::KIND);
+        own(services, &handle, App::KIND);
         let synced = join(apps.synced(), join(deployments.synced(), services.synced()));
         let program = program.controller_after(self.leading_after(synced), controller);
         self.run(program, &apps)
@@ -188,7 +187,7 @@ impl Wiring {
 }
 
 /// Children wake their owner, and, when they free their name, whoever waits for it.
-fn own<V: Resource>(children: &Informer<V>, queue: &WorkQueue<ObjectKey>, kind: Kind) {
-    children.handle(enqueue::for_owner(queue.clone(), kind));
-    children.handle(enqueue::for_freed_name(queue.clone()));
+fn own<V: Resource>(children: &Informer<V>, handle: &Handle, kind: Kind) {
+    children.handle(enqueue::for_owner(handle.clone(), kind));
+    children.handle(enqueue::for_freed_name(handle.clone()));
 }

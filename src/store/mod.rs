@@ -33,9 +33,12 @@
 //! deleted it, and no news will ever show it. Whoever made it believes that it is there, so the next
 //! news of any kind, a bookmark at the latest, tell its coming and its going, as [`Origin::Server`].
 //!
+//! The watch may be faster than the answer. Then the write is told as [`Origin::Unclaimed`], and
+//! whoever wrote it knows when he is done that it was his: [`answers_of`].
+//!
 //! An answer to a write that changed nothing carries the version of somebody's earlier write. If
-//! that has not come over the watch yet, it is taken for ours. A writer that cannot exclude it and
-//! must not miss it uses [`Store::read`].
+//! that has not come over the watch yet, or only since the task began, it is taken for ours. A writer
+//! that cannot exclude it and must not miss it uses [`Store::read`].
 //!
 //! # Versions
 //! All this needs versions that can be ordered. Where they cannot ([`ResourceVersion::UNKNOWN`]),
@@ -45,6 +48,7 @@
 
 mod lock;
 mod delta;
+mod answers;
 mod table;
 mod index;
 mod memory;
@@ -53,6 +57,7 @@ mod reader;
 mod writer;
 mod relist;
 
+pub use answers::{Answers, Write, answers_of};
 pub use delta::{Delta, Origin};
 pub use index::Index;
 #[cfg(lock_holds)]

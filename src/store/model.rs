@@ -7,7 +7,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::tests::{Thing, thing, uid};
-use super::{Delta, Origin, Store, Writer, new};
+use super::{Delta, Origin, Store, Write, Writer, new};
 use crate::object::{Object, ObjectKey, ResourceVersion};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -213,7 +213,9 @@ impl World {
                 }
             }
             match delta.origin() {
-                Origin::Server => {
+                // Whoever wrote it will know, and wakes nobody.
+                Origin::Unclaimed if self.is_own(&delta) => {}
+                Origin::Server | Origin::Unclaimed => {
                     // Whoever is woken now sees all that is visible now.
                     let held = self.store.get(&key(name));
                     let sees = held.map_or(u64::MAX, |held| held.meta().version.number().unwrap());
@@ -226,6 +228,17 @@ impl World {
                 Origin::Own => {}
             }
         }
+    }
+
+    /// Whether what `delta` may be the news of, if it is claimed, was our own write.
+    fn is_own(&self, delta: &Delta<Thing>) -> bool {
+        let own = self.log.iter().filter(|change| change.own);
+        let mut writes = own.map(|change| match change.deleted {
+            true => Write::removal(uid(change.uid)),
+            false => Write::at(uid(change.uid), ResourceVersion::new(change.version)),
+        });
+        let unclaimed = Write::unclaimed(delta).expect("its origin says so");
+        writes.any(|write| write == unclaimed)
     }
 
     fn begin(&mut self, pick: &prop::sample::Index) {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::answers::{self, Write};
 use super::index::{BY_CONTROLLER, Index, Indexes};
 use super::lock::RwLock;
 use super::state::State;
@@ -147,6 +148,7 @@ impl<V: Object> Store<V> {
     ///
     /// An answer whose version is unknown, or that the watch has overtaken, changes nothing.
     pub fn wrote(&self, object: V) -> Arc<V> {
+        answers::note(Write::at(object.uid(), object.meta().version));
         self.answered(object, true)
     }
 
@@ -167,6 +169,7 @@ impl<V: Object> Store<V> {
     /// Write-through of a delete that the API server has acknowledged as final. The object is
     /// invisible at once, and is not seen again should the watch still show earlier states of it.
     pub fn removed(&self, key: &ObjectKey, uid: Uid) {
+        answers::note(Write::removal(uid));
         if let Some((part, hash)) = self.part(key) {
             part.state.write().removed(hash, key, uid);
         }

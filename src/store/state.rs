@@ -259,7 +259,7 @@ impl<V: Object> State<V> {
         }
         if self.memory.is_empty() || !self.memory.contains_key(object.key()) {
             let told = self.put(hash, object.clone());
-            return step(told, Some(object), Origin::Server, out);
+            return step(told, Some(object), Origin::Unclaimed, out);
         }
         let key = object.key().clone();
         let held = self.visible(hash, &key).cloned();
@@ -301,8 +301,11 @@ impl<V: Object> State<V> {
         let went = held.as_ref().filter(|held| goes(held)).and_then(|_| self.take(hash, &key));
         let Some(memory) = self.memory.get_mut(&key) else {
             if let Some(went) = went {
-                let last = if went.uid() == uid { object } else { went };
-                out.push(Delta::Deleted(last, Origin::Server));
+                let (last, origin) = match went.uid() == uid {
+                    true => (object, Origin::Unclaimed),
+                    false => (went, Origin::Server),
+                };
+                out.push(Delta::Deleted(last, origin));
             }
             return;
         };

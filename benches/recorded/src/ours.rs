@@ -8,7 +8,7 @@ use kube::client::Body;
 use tokio::sync::Notify;
 use tower::service_fn;
 use workload_operator::client::{Client, Options};
-use workload_operator::controller::enqueue;
+use workload_operator::controller::{Handle, enqueue};
 use workload_operator::informer::Informer;
 use workload_operator::object::{Kind, ObjectKey};
 use workload_operator::shutdown::Shutdown;
@@ -35,7 +35,7 @@ pub(crate) async fn run(path: PathBuf, mut meter: Meter) -> Meter {
     let end = Arc::new(Notify::new());
     let (result, at_end) = (Arc::new(std::sync::Mutex::new(None)), end.clone());
     let at = result.clone();
-    let enqueue = enqueue::for_owner(queue, FOO);
+    let enqueue = enqueue::for_owner(Handle::new(queue), FOO);
     informer.handle(move |delta: &Delta<Deployment>, initial| {
         enqueue(delta, initial);
         if meter.event() {

@@ -3,6 +3,7 @@
 mod retries;
 mod isolation;
 mod shutdown;
+mod echoes;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -31,7 +31,7 @@ fn word(delta: &Delta<Thing>) -> String {
     };
     match origin {
         Origin::Own => format!("({sign}{})", object.key()),
-        Origin::Server => format!("{sign}{}", object.key()),
+        Origin::Server | Origin::Unclaimed => format!("{sign}{}", object.key()),
     }
 }
 
