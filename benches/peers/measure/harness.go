@@ -68,6 +68,8 @@ type harness struct {
 	results  results
 	sizes    sizes
 	started  time.Time
+	// rounds that were planned so far.
+	rounds int
 	// shared is the control plane of the part under way, if its steps use one together.
 	shared *sharedPlane
 }
@@ -131,11 +133,19 @@ func (h *harness) runParts(only string) error {
 	return nil
 }
 
+// nextRound is all contenders, beginning with another one each time: a machine that slows down
+// during a round is to the disadvantage of a different one in the next.
+func (h *harness) nextRound() []contender {
+	first := h.rounds % len(h.contenders)
+	h.rounds++
+	return slices.Concat(h.contenders[first:], h.contenders[:first])
+}
+
 // interleaved is a step per run and contender, all contenders before the next run.
 func (h *harness) interleaved(runs int, title string, run func(c contender, run int) (string, error)) []step {
 	var steps []step
 	for n := 1; n <= runs; n++ {
-		for _, c := range h.contenders {
+		for _, c := range h.nextRound() {
 			name := fmt.Sprintf("%s · %s", title, c.name)
 			if runs > 1 {
 				name += fmt.Sprintf(" · run %d", n)

@@ -7,7 +7,7 @@
 //   - CPU time and memory come from the kernel, requests from the API server's audit log,
 //     times from watches of this program: nothing is asked of the contender itself.
 //   - Runs are interleaved (all contenders once, then all again), so that a machine that slows
-//     down does so for everybody.
+//     down does so for everybody; and each round begins with another contender.
 //   - Whatever ends it, no control plane and no contender is left running.
 package main
 
