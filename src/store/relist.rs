@@ -1,11 +1,12 @@
 //! A list takes the place of what is held: staged, then shown at one instant, then told.
 
+mod seen;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use hashbrown::HashTable;
-
-use super::delta::{Delta, Origin, step};
+use self::seen::Seen;
+use super::delta::{Delta, Origin};
 use super::index::Indexed;
 use super::memory::{self, Memory};
 use super::state::State;
@@ -35,50 +36,11 @@ pub(super) struct Relist<V> {
 type Behind = (ResourceVersion, ResourceVersion);
 
 /// What a list says of one key.
-struct Item<V> {
+pub(super) struct Item<V> {
     /// None: that there is no object.
-    object: Option<Arc<V>>,
+    pub(super) object: Option<Arc<V>>,
     /// The own deletes that were known when the list was put in place.
-    removed: Vec<Uid>,
-}
-
-/// A set of objects by address. Whoever is in it is also held elsewhere for as long as it matters, so
-/// no address is taken for another's: what leaves the store during a list, leaves it for an own
-/// write, and such keys are looked at one by one.
-struct Seen(HashTable<usize>);
-
-// === impl Seen ===
-
-impl Seen {
-    fn with_room_for(objects: usize) -> Seen {
-        Seen(HashTable::with_capacity(objects))
-    }
-
-    fn insert<V>(&mut self, object: &Arc<V>) {
-        let address = Arc::as_ptr(object).addr();
-        if !self.has(object) {
-            self.0.insert_unique(scatter(address), address, |address| scatter(*address));
-        }
-    }
-
-    fn remove<V>(&mut self, object: &Arc<V>) {
-        let address = Arc::as_ptr(object).addr();
-        if let Ok(found) = self.0.find_entry(scatter(address), |known| *known == address) {
-            found.remove();
-        }
-    }
-
-    fn has<V>(&self, object: &Arc<V>) -> bool {
-        let address = Arc::as_ptr(object).addr();
-        self.0.find(scatter(address), |known| *known == address).is_some()
-    }
-}
-
-/// A hash of an address: Fibonacci hashing, with the high bits, which are the good ones, also where
-/// hashbrown looks for a place.
-fn scatter(address: usize) -> u64 {
-    let product = (address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    product ^ product >> 32
+    pub(super) removed: Vec<Uid>,
 }
 
 // === impl Relist ===
@@ -334,88 +296,5 @@ impl<V: Object> Writer<V> {
             let hash = hashing.hash(&key);
             self.change(|state, out| state.confirm(hash, &key, item, version, out), &mut *tell);
         }
-    }
-}
-
-// === impl State ===
-
-impl<V: Object> State<V> {
-    /// Takes an object out of `base`; whether there may be more.
-    fn settle_gone(&mut self, hashing: &Hashing, out: &mut Vec<Delta<V>>) -> bool {
-        let Some(object) = self.gone.pop() else { return false };
-        let key = object.key();
-        let held = self.base.remove(hashing.hash(key), key);
-        let told = match self.memory.get_mut(key) {
-            Some(memory) => memory.untell(),
-            None => held.clone(),
-        };
-        if told.is_none() {
-            // We made it and somebody has deleted it. Whoever wants it has to know.
-            step(None, held.clone(), Origin::Server, out);
-        }
-        step(told.or(held), None, Origin::Server, out);
-        true
-    }
-
-    fn settle_changed(&mut self, hashing: &Hashing, out: &mut Vec<Delta<V>>) -> bool {
-        let object = self.changed.pop();
-        self.settle_one(object, hashing, out)
-    }
-
-    fn settle_added(&mut self, hashing: &Hashing, out: &mut Vec<Delta<V>>) -> bool {
-        let object = self.added.pop();
-        self.settle_one(object, hashing, out)
-    }
-
-    /// Puts an object into `base`; whether there may be more.
-    fn settle_one(
-        &mut self,
-        object: Option<Arc<V>>,
-        hashing: &Hashing,
-        out: &mut Vec<Delta<V>>,
-    ) -> bool {
-        let Some(object) = object else { return false };
-        let held = self.base.insert(hashing.hash(object.key()), object.clone());
-        let told = match self.memory.get_mut(object.key()) {
-            Some(memory) => {
-                memory.settled = true;
-                memory.tell(object.clone(), object.meta().version)
-            }
-            None => held,
-        };
-        step(told, Some(object), Origin::Server, out);
-        true
-    }
-
-    /// After a list is shown and settled: a key with own writes under way.
-    fn confirm(
-        &mut self,
-        hash: u64,
-        key: &ObjectKey,
-        item: Item<V>,
-        version: ResourceVersion,
-        out: &mut Vec<Delta<V>>,
-    ) {
-        let held = self.visible(hash, key).cloned();
-        let Some(memory) = self.memory.get_mut(key) else { return };
-        let listed_uid = item.object.as_ref().map(|object| object.uid());
-        match item.object {
-            _ if std::mem::take(&mut memory.settled) => {}
-            None => step(memory.untell(), None, Origin::Server, out),
-            Some(listed) if memory.is_old_news(&listed) => {}
-            Some(listed) => {
-                let shown = listed.meta().version;
-                let removed = memory.has_removed(listed.uid());
-                let new = held.filter(|_| !removed).unwrap_or(listed);
-                step(memory.tell(new.clone(), shown), Some(new), Origin::Server, out);
-            }
-        }
-        memory.forget_writes(version);
-        for uid in item.removed {
-            if Some(uid) != listed_uid {
-                memory.forget_removed(uid);
-            }
-        }
-        self.forget_if_idle(hash, key, out);
     }
 }

@@ -1,4 +1,8 @@
-//! What is behind the lock.
+//! What is behind the lock: what is visible here, what changes it in the files below.
+
+mod own;
+mod news;
+mod settle;
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -7,15 +11,11 @@ use super::delta::{Delta, Origin, step};
 use super::index::{Indexed, Indexes};
 use super::memory::{Memories, Memory};
 use super::table::{Hashing, Table};
-use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
+use crate::object::{Object, ObjectKey, ResourceVersion};
 
 /// Own writes are remembered for so many keys; others wait for the watch. Normally a write is
 /// forgotten within milliseconds: this is for a watch that is down for long.
 const REMEMBERED: usize = 1 << 16;
-/// So many objects that went before we heard that we made them wait to be told; for others whoever
-/// made them has to look again by himself. The next news tells them all.
-const LOST: usize = 64;
-
 /// All that readers see, and what is needed to keep it right.
 ///
 /// What is visible under a key is in `added` or `changed`, or else in `base` unless it is in `gone`.
@@ -166,230 +166,9 @@ impl<V: Object> State<V> {
         self.memory.get_mut(key)
     }
 
-    /// An answer of the API server to us. What is to be used instead of `object`: what is held if
-    /// that is newer.
-    pub(super) fn answered(&mut self, hash: u64, object: Arc<V>, ours: bool) -> Arc<V> {
-        let (key, version) = (object.key(), object.meta().version);
-        let held = self.visible(hash, key).cloned();
-        if let Some(held) = &held
-            && !version.is_newer_than(held.meta().version)
-        {
-            let same = held.uid() == object.uid();
-            let overtaken = same && version.is_older_than(held.meta().version);
-            if overtaken && !self.has_passed(version) && self.memory.contains_key(key) {
-                // The answers to two writes have changed places.
-                if let Some(memory) = self.remember(hash, key) {
-                    memory.wrote(version, ours);
-                }
-            }
-            return if same { held.clone() } else { object };
-        }
-        // Up to `seen` the API server has told us everything: the object is gone again.
-        if !version.is_known() || self.has_passed(version) {
-            let untold =
-                matches!(version.order(self.listed), Some(Ordering::Less | Ordering::Equal));
-            if ours && untold && held.is_none() && self.lost.len() < LOST {
-                self.lost.push(object.clone());
-            }
-            return object;
-        }
-        let Some(memory) = self.remember(hash, key) else { return object };
-        if memory.has_removed(object.uid()) {
-            return object;
-        }
-        memory.wrote(version, ours);
-        self.put(hash, object.clone());
-        object
-    }
-
-    /// Tells what was lost: that it was there, and that it is gone.
-    pub(super) fn tell_lost(&mut self, hashing: &Hashing, out: &mut Vec<Delta<V>>) {
-        for object in std::mem::take(&mut self.lost) {
-            let key = object.key();
-            let told = match self.memory.get(key) {
-                Some(memory) => memory.told().is_some(),
-                None => self.base.find(hashing.hash(key), key).is_some(),
-            };
-            // That a namesake went, or came, is news enough.
-            if told {
-                continue;
-            }
-            step(None, Some(object.clone()), Origin::Server, out);
-            step(Some(object), None, Origin::Server, out);
-        }
-    }
-
-    /// The API server has deleted `uid` for us, for good.
-    pub(super) fn removed(&mut self, hash: u64, key: &ObjectKey, uid: Uid) {
-        let held = self.visible(hash, key).is_some_and(|held| held.uid() == uid);
-        let told = self.memory.get(key).and_then(Memory::told);
-        let told = told.is_some_and(|told| told.uid() == uid);
-        if !held && !told {
-            // Its deletion has come over the watch already.
-            return;
-        }
-        let Some(memory) = self.remember(hash, key) else { return };
-        memory.removed(uid);
-        if held {
-            self.take(hash, key);
-        }
-    }
-
-    /// Whether news at `version` are none. If not, they are taken note of.
-    fn is_repetition(&mut self, version: ResourceVersion) -> bool {
-        if self.has_passed(version) {
-            return true;
-        }
-        if version.is_known() {
-            self.seen = version;
-        }
-        false
-    }
-
     /// Whether the API server has surely told us all up to `version`.
     fn has_passed(&self, version: ResourceVersion) -> bool {
         matches!(version.order(self.seen), Some(Ordering::Less | Ordering::Equal))
-    }
-
-    /// The watch says that there is `object`.
-    pub(super) fn applied(&mut self, hash: u64, object: Arc<V>, out: &mut Vec<Delta<V>>) {
-        let version = object.meta().version;
-        if self.is_repetition(version) {
-            return;
-        }
-        if self.memory.is_empty() || !self.memory.contains_key(object.key()) {
-            let told = self.put(hash, object.clone());
-            return step(told, Some(object), Origin::Unclaimed, out);
-        }
-        let key = object.key().clone();
-        let held = self.visible(hash, &key).cloned();
-        let memory = self.memory.get_mut(&key).expect("it is there, as was just seen");
-        let ours = memory.pass(version) && !memory.foreign;
-        let origin = if ours { Origin::Own } else { Origin::Server };
-        let newest = match held {
-            Some(held) if held.meta().version.is_newer_than(version) => {
-                if held.uid() == object.uid() { held } else { object }
-            }
-            // We have deleted it since: handlers are told, so that nothing is hidden from them, but
-            // it is not seen again.
-            _ if memory.is_past(object.uid(), version) => object,
-            _ => {
-                self.put(hash, object.clone());
-                object
-            }
-        };
-        if let Some(memory) = self.memory.get_mut(&key) {
-            step(memory.tell(newest.clone(), version), Some(newest), origin, out);
-        }
-        self.forget_if_idle(hash, &key, out);
-    }
-
-    /// The watch says that `object` is gone; this was its last state.
-    pub(super) fn deleted(&mut self, hash: u64, object: Arc<V>, out: &mut Vec<Delta<V>>) {
-        let version = object.meta().version;
-        if self.is_repetition(version) {
-            return;
-        }
-        let (key, uid) = (object.key().clone(), object.uid());
-        let held = self.visible(hash, &key).cloned();
-        // It may have been written by us after it went: a selector does not match for a while.
-        let stays = |held: &Arc<V>| held.meta().version.is_newer_than(version);
-        // A namesake that is held and older went before this one came.
-        let goes = |held: &Arc<V>| {
-            !stays(held) && (held.uid() == uid || held.meta().version.is_older_than(version))
-        };
-        let went = held.as_ref().filter(|held| goes(held)).and_then(|_| self.take(hash, &key));
-        let Some(memory) = self.memory.get_mut(&key) else {
-            if let Some(went) = went {
-                let (last, origin) = match went.uid() == uid {
-                    true => (object, Origin::Unclaimed),
-                    false => (went, Origin::Server),
-                };
-                out.push(Delta::Deleted(last, origin));
-            }
-            return;
-        };
-        let ours = memory.pass(version) | memory.forget_removed(uid);
-        let origin = if ours && !memory.foreign { Origin::Own } else { Origin::Server };
-        match memory.untell() {
-            Some(told) => {
-                let last = if told.uid() == uid { object } else { told };
-                let origin = if last.uid() == uid { origin } else { Origin::Server };
-                memory.foreign = false;
-                out.push(Delta::Deleted(last, origin));
-            }
-            // Handlers never knew it. What they are told next is more than they can know.
-            None => memory.foreign |= !ours,
-        }
-        self.forget_if_idle(hash, &key, out);
-    }
-
-    /// The watch says that the object under `key`, of which nothing else could be read, is gone.
-    pub(super) fn vanished(
-        &mut self,
-        hash: u64,
-        key: &ObjectKey,
-        version: ResourceVersion,
-        out: &mut Vec<Delta<V>>,
-    ) {
-        if self.is_repetition(version) {
-            return;
-        }
-        let newer = |held: &Arc<V>| held.meta().version.is_newer_than(version);
-        if !self.visible(hash, key).is_some_and(newer) {
-            self.let_go(hash, key, out);
-        } else if let Some(memory) = self.memory.get_mut(key) {
-            step(memory.untell(), None, Origin::Server, out);
-        }
-    }
-
-    /// The watch says that under `key` there is `uid`, of which nothing else could be read.
-    pub(super) fn displaced(
-        &mut self,
-        hash: u64,
-        key: &ObjectKey,
-        uid: Uid,
-        out: &mut Vec<Delta<V>>,
-    ) {
-        if let Some(memory) = self.memory.get_mut(key) {
-            memory.foreign = true;
-        } else if self.visible(hash, key).is_some_and(|held| uid.is_some() && held.uid() != uid) {
-            self.let_go(hash, key, out);
-        }
-    }
-
-    /// What is under `key` is gone, told or not.
-    fn let_go(&mut self, hash: u64, key: &ObjectKey, out: &mut Vec<Delta<V>>) {
-        let went = self.take(hash, key);
-        let told = match self.memory.remove(key) {
-            Some(mut memory) => memory.untell(),
-            None => went,
-        };
-        step(told, None, Origin::Server, out);
-    }
-
-    /// The API server has said everything up to `version`: whether that is news.
-    pub(super) fn passed(&mut self, version: ResourceVersion) -> bool {
-        version.is_known() && !self.is_repetition(version)
-    }
-
-    /// A bookmark at `version` was read: forgets what the watch should have shown and has not.
-    pub(super) fn overdue(
-        &mut self,
-        hash: u64,
-        key: &ObjectKey,
-        version: ResourceVersion,
-        out: &mut Vec<Delta<V>>,
-    ) {
-        let Some(memory) = self.memory.get_mut(key) else { return };
-        memory.age();
-        let unseen = memory.forget_writes(version) && memory.told().is_none();
-        let held = self.visible(hash, key);
-        if unseen && held.is_some_and(|held| !held.meta().version.is_newer_than(version)) {
-            // We created it, and the watch shows no such object: it is not in its scope.
-            self.take(hash, key);
-        }
-        self.forget_if_idle(hash, key, out);
     }
 
     /// Forgets a key on which nothing is under way any more. Then handlers know what is held.

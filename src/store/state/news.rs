@@ -1,0 +1,161 @@
+//! What the watch says.
+
+use std::sync::Arc;
+
+use super::State;
+use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
+use crate::store::delta::{Delta, Origin, step};
+
+impl<V: Object> State<V> {
+    /// Whether news at `version` are none. If not, they are taken note of.
+    fn is_repetition(&mut self, version: ResourceVersion) -> bool {
+        if self.has_passed(version) {
+            return true;
+        }
+        if version.is_known() {
+            self.seen = version;
+        }
+        false
+    }
+
+    /// The watch says that there is `object`.
+    pub(in crate::store) fn applied(&mut self, hash: u64, object: Arc<V>, out: &mut Vec<Delta<V>>) {
+        let version = object.meta().version;
+        if self.is_repetition(version) {
+            return;
+        }
+        if self.memory.is_empty() || !self.memory.contains_key(object.key()) {
+            let told = self.put(hash, object.clone());
+            return step(told, Some(object), Origin::Unclaimed, out);
+        }
+        let key = object.key().clone();
+        let held = self.visible(hash, &key).cloned();
+        let memory = self.memory.get_mut(&key).expect("it is there, as was just seen");
+        let ours = memory.pass(version) && !memory.foreign;
+        let origin = if ours { Origin::Own } else { Origin::Server };
+        let newest = match held {
+            Some(held) if held.meta().version.is_newer_than(version) => {
+                if held.uid() == object.uid() { held } else { object }
+            }
+            // We have deleted it since: handlers are told, so that nothing is hidden from them, but
+            // it is not seen again.
+            _ if memory.is_past(object.uid(), version) => object,
+            _ => {
+                self.put(hash, object.clone());
+                object
+            }
+        };
+        if let Some(memory) = self.memory.get_mut(&key) {
+            step(memory.tell(newest.clone(), version), Some(newest), origin, out);
+        }
+        self.forget_if_idle(hash, &key, out);
+    }
+
+    /// The watch says that `object` is gone; this was its last state.
+    pub(in crate::store) fn deleted(&mut self, hash: u64, object: Arc<V>, out: &mut Vec<Delta<V>>) {
+        let version = object.meta().version;
+        if self.is_repetition(version) {
+            return;
+        }
+        let (key, uid) = (object.key().clone(), object.uid());
+        let held = self.visible(hash, &key).cloned();
+        // It may have been written by us after it went: a selector does not match for a while.
+        let stays = |held: &Arc<V>| held.meta().version.is_newer_than(version);
+        // A namesake that is held and older went before this one came.
+        let goes = |held: &Arc<V>| {
+            !stays(held) && (held.uid() == uid || held.meta().version.is_older_than(version))
+        };
+        let went = held.as_ref().filter(|held| goes(held)).and_then(|_| self.take(hash, &key));
+        let Some(memory) = self.memory.get_mut(&key) else {
+            if let Some(went) = went {
+                let (last, origin) = match went.uid() == uid {
+                    true => (object, Origin::Unclaimed),
+                    false => (went, Origin::Server),
+                };
+                out.push(Delta::Deleted(last, origin));
+            }
+            return;
+        };
+        let ours = memory.pass(version) | memory.forget_removed(uid);
+        let origin = if ours && !memory.foreign { Origin::Own } else { Origin::Server };
+        match memory.untell() {
+            Some(told) => {
+                let last = if told.uid() == uid { object } else { told };
+                let origin = if last.uid() == uid { origin } else { Origin::Server };
+                memory.foreign = false;
+                out.push(Delta::Deleted(last, origin));
+            }
+            // Handlers never knew it. What they are told next is more than they can know.
+            None => memory.foreign |= !ours,
+        }
+        self.forget_if_idle(hash, &key, out);
+    }
+
+    /// The watch says that the object under `key`, of which nothing else could be read, is gone.
+    pub(in crate::store) fn vanished(
+        &mut self,
+        hash: u64,
+        key: &ObjectKey,
+        version: ResourceVersion,
+        out: &mut Vec<Delta<V>>,
+    ) {
+        if self.is_repetition(version) {
+            return;
+        }
+        let newer = |held: &Arc<V>| held.meta().version.is_newer_than(version);
+        if !self.visible(hash, key).is_some_and(newer) {
+            self.let_go(hash, key, out);
+        } else if let Some(memory) = self.memory.get_mut(key) {
+            step(memory.untell(), None, Origin::Server, out);
+        }
+    }
+
+    /// The watch says that under `key` there is `uid`, of which nothing else could be read.
+    pub(in crate::store) fn displaced(
+        &mut self,
+        hash: u64,
+        key: &ObjectKey,
+        uid: Uid,
+        out: &mut Vec<Delta<V>>,
+    ) {
+        if let Some(memory) = self.memory.get_mut(key) {
+            memory.foreign = true;
+        } else if self.visible(hash, key).is_some_and(|held| uid.is_some() && held.uid() != uid) {
+            self.let_go(hash, key, out);
+        }
+    }
+
+    /// What is under `key` is gone, told or not.
+    fn let_go(&mut self, hash: u64, key: &ObjectKey, out: &mut Vec<Delta<V>>) {
+        let went = self.take(hash, key);
+        let told = match self.memory.remove(key) {
+            Some(mut memory) => memory.untell(),
+            None => went,
+        };
+        step(told, None, Origin::Server, out);
+    }
+
+    /// The API server has said everything up to `version`: whether that is news.
+    pub(in crate::store) fn passed(&mut self, version: ResourceVersion) -> bool {
+        version.is_known() && !self.is_repetition(version)
+    }
+
+    /// A bookmark at `version` was read: forgets what the watch should have shown and has not.
+    pub(in crate::store) fn overdue(
+        &mut self,
+        hash: u64,
+        key: &ObjectKey,
+        version: ResourceVersion,
+        out: &mut Vec<Delta<V>>,
+    ) {
+        let Some(memory) = self.memory.get_mut(key) else { return };
+        memory.age();
+        let unseen = memory.forget_writes(version) && memory.told().is_none();
+        let held = self.visible(hash, key);
+        if unseen && held.is_some_and(|held| !held.meta().version.is_newer_than(version)) {
+            // We created it, and the watch shows no such object: it is not in its scope.
+            self.take(hash, key);
+        }
+        self.forget_if_idle(hash, key, out);
+    }
+}

@@ -1,0 +1,85 @@
+//! Our own writes, as the API server has answered them.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use super::State;
+use crate::object::{Object, ObjectKey, Uid};
+use crate::store::delta::{Delta, Origin, step};
+use crate::store::memory::Memory;
+use crate::store::table::Hashing;
+
+/// So many objects that went before we heard that we made them wait to be told; for others whoever
+/// made them has to look again by himself. The next news tells them all.
+const LOST: usize = 64;
+
+impl<V: Object> State<V> {
+    /// An answer of the API server to us. What is to be used instead of `object`: what is held if
+    /// that is newer.
+    pub(in crate::store) fn answered(&mut self, hash: u64, object: Arc<V>, ours: bool) -> Arc<V> {
+        let (key, version) = (object.key(), object.meta().version);
+        let held = self.visible(hash, key).cloned();
+        if let Some(held) = &held
+            && !version.is_newer_than(held.meta().version)
+        {
+            let same = held.uid() == object.uid();
+            let overtaken = same && version.is_older_than(held.meta().version);
+            if overtaken && !self.has_passed(version) && self.memory.contains_key(key) {
+                // The answers to two writes have changed places.
+                if let Some(memory) = self.remember(hash, key) {
+                    memory.wrote(version, ours);
+                }
+            }
+            return if same { held.clone() } else { object };
+        }
+        // Up to `seen` the API server has told us everything: the object is gone again.
+        if !version.is_known() || self.has_passed(version) {
+            let untold =
+                matches!(version.order(self.listed), Some(Ordering::Less | Ordering::Equal));
+            if ours && untold && held.is_none() && self.lost.len() < LOST {
+                self.lost.push(object.clone());
+            }
+            return object;
+        }
+        let Some(memory) = self.remember(hash, key) else { return object };
+        if memory.has_removed(object.uid()) {
+            return object;
+        }
+        memory.wrote(version, ours);
+        self.put(hash, object.clone());
+        object
+    }
+
+    /// Tells what was lost: that it was there, and that it is gone.
+    pub(in crate::store) fn tell_lost(&mut self, hashing: &Hashing, out: &mut Vec<Delta<V>>) {
+        for object in std::mem::take(&mut self.lost) {
+            let key = object.key();
+            let told = match self.memory.get(key) {
+                Some(memory) => memory.told().is_some(),
+                None => self.base.find(hashing.hash(key), key).is_some(),
+            };
+            // That a namesake went, or came, is news enough.
+            if told {
+                continue;
+            }
+            step(None, Some(object.clone()), Origin::Server, out);
+            step(Some(object), None, Origin::Server, out);
+        }
+    }
+
+    /// The API server has deleted `uid` for us, for good.
+    pub(in crate::store) fn removed(&mut self, hash: u64, key: &ObjectKey, uid: Uid) {
+        let held = self.visible(hash, key).is_some_and(|held| held.uid() == uid);
+        let told = self.memory.get(key).and_then(Memory::told);
+        let told = told.is_some_and(|told| told.uid() == uid);
+        if !held && !told {
+            // Its deletion has come over the watch already.
+            return;
+        }
+        let Some(memory) = self.remember(hash, key) else { return };
+        memory.removed(uid);
+        if held {
+            self.take(hash, key);
+        }
+    }
+}
