@@ -16,6 +16,7 @@ use crate::object::{Object, ObjectKey, ResourceVersion};
 /// Own writes are remembered for so many keys; others wait for the watch. Normally a write is
 /// forgotten within milliseconds: this is for a watch that is down for long.
 const REMEMBERED: usize = 1 << 16;
+
 /// All that readers see, and what is needed to keep it right.
 ///
 /// What is visible under a key is in `added` or `changed`, or else in `base` unless it is in `gone`.
