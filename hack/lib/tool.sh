@@ -3,12 +3,14 @@
 #
 # - It is looked for in the variable that TOOL_VARIABLE names (if set), in the cache folder, then where
 #   the script's find_elsewhere finds it; what is found nowhere is built with Go.
-# - The cache folder's name is a hash of go.mod and go.sum, as in assets.sh. It appears under its name
+# - The cache folder's name is a hash of the module's files, as in assets.sh. It appears under its name
 #   when it is complete. Two builds at once do the work twice and do not collide.
 #
 # Needs: HACK_DIR, say.sh, and of the script: TOOL (its name; its module is in hack/$TOOL), PACKAGE,
 # TOOL_VARIABLE (the variable with a path to it, which the user may set), find_elsewhere (sets FOUND,
-# or fails), linker_flags VERSION (prints what the linker gets beside -s -w).
+# or fails), linker_flags VERSION (prints what the linker gets beside -s -w). If the script has
+# put_beside FOLDER TEMPORARY, it puts what belongs to the program into that folder, before the program
+# appears there, and may write to the temporary file.
 
 # shellcheck source=hack/lib/go.sh
 source "$HACK_DIR/lib/go.sh"
@@ -38,7 +40,7 @@ find_tool() {
     return
   fi
   [[ $cache == /* ]] || die 3 "set XDG_CACHE_HOME (or HOME) to an absolute path, for the built $TOOL"
-  key=$(cd "$HACK_DIR/$TOOL" && { uname -sm; cat go.mod go.sum; } | sha256sum)
+  key=$(cd "$HACK_DIR/$TOOL" && { uname -sm; cat go.mod go.sum; find . -name '*.go' -exec cat {} +; } | sha256sum)
   CACHED=$cache/workload-operator/$TOOL/${key:0:12}/$TOOL
   FOUND=$CACHED
   [[ ! -x $FOUND ]] || return 0
@@ -51,7 +53,7 @@ build_tool() {
   mkdir -p "${CACHED%/*}"
   temporary=$(mktemp "${CACHED%/*}/.building.XXXXXX")
   # shellcheck disable=SC2064 # its path as it is now
-  trap "rm -f '$temporary' '$temporary.log'" EXIT
+  trap "rm -f '$temporary' '$temporary.log' '$temporary.beside'" EXIT
   version=$(awk -v package="$PACKAGE/" '{ sub(/^require /, "") }
     $2 ~ /^v[0-9]/ && index(package, $1 "/") == 1 { print $2; exit }' "$HACK_DIR/$TOOL/go.mod")
   started=$(now_us)
@@ -66,6 +68,7 @@ build_tool() {
     grep -v '^go: downloading' "$temporary.log" | tail -n 15 >&2 || true
     die 1 "building $TOOL failed, see the lines above"
   fi
+  if declare -F put_beside >/dev/null; then put_beside "${CACHED%/*}" "$temporary.beside"; fi
   chmod 755 "$temporary"
   mv "$temporary" "$CACHED"
   FOUND=$CACHED

@@ -268,7 +268,7 @@ fn there_is(plane: &ControlPlane, what: &str) -> bool {
     !plane.kubectl(&arguments).trim().is_empty()
 }
 
-fn memcached_port(plane: &ControlPlane) -> String {
+pub fn memcached_port(plane: &ControlPlane) -> String {
     let path =
         ".spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.containerPort.type";
     let output = format!("-o=jsonpath={{{path}}}");
@@ -290,7 +290,7 @@ fn prepare(plane: &ControlPlane, folder: &Path) {
 }
 
 /// Waits until the pods that the release asks for are available under `restricted`.
-fn runs(plane: &ControlPlane, deployment: &str, replicas: usize) {
+pub fn runs(plane: &ControlPlane, deployment: &str, replicas: usize) {
     let deployment = format!("deployment/{deployment}");
     plane.kubectl(&["rollout", "status", &deployment, "-n", SYSTEM, "--timeout=300s"]);
     let available = "-o=jsonpath={.status.availableReplicas}";

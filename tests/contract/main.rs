@@ -44,6 +44,7 @@ mod command_line;
 mod packaging;
 mod rights_taken;
 mod helm;
+mod olm;
 #[path = "../lua/mod.rs"]
 mod lua;
 mod argocd;

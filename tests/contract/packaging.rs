@@ -213,19 +213,28 @@ async fn manifests_prints_what_the_default_overlay_is() {
 
 /// What artifacts/rbac/operator.yaml grants.
 pub fn granted() -> Rights {
+    &granted_by("ClusterRole") | &granted_by("Role")
+}
+
+/// What its roles of one kind grant.
+pub fn granted_by(kind: &str) -> Rights {
     let text = std::fs::read_to_string("artifacts/rbac/operator.yaml").unwrap();
+    let roles = objects(&text).into_iter().filter(|object| object["kind"] == kind);
+    roles.flat_map(|role| rights_in(&role["rules"])).collect()
+}
+
+/// The rights that rules of a role grant.
+pub fn rights_in(rules: &Value) -> Rights {
     let words = |value: &Value| -> Vec<String> {
         let words = value.as_array().unwrap().iter();
         words.map(|word| word.as_str().unwrap().to_owned()).collect()
     };
     let mut all = Rights::new();
-    for role in objects(&text).iter().filter(|object| object["rules"].is_array()) {
-        for rule in role["rules"].as_array().unwrap() {
-            for group in words(&rule["apiGroups"]) {
-                for resource in words(&rule["resources"]) {
-                    let right = |verb| [group.clone(), resource.clone(), verb];
-                    all.extend(words(&rule["verbs"]).into_iter().map(right));
-                }
+    for rule in rules.as_array().unwrap() {
+        for group in words(&rule["apiGroups"]) {
+            for resource in words(&rule["resources"]) {
+                let right = |verb| [group.clone(), resource.clone(), verb];
+                all.extend(words(&rule["verbs"]).into_iter().map(right));
             }
         }
     }

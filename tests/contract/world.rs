@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;
 
-/// How long anything may take that a test waits for. Far beyond what it takes, so that a busy
-/// machine fails no test; the waiting itself is by events.
+/// How long anything may take that a test waits for, unless the test says otherwise. Far beyond what it
+/// takes, so that a busy machine fails no test; the waiting itself is by events.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The image that memcached pods are given; kwok pulls nothing.
@@ -46,6 +46,7 @@ pub struct World {
     client: kube::Client,
     pub namespace: String,
     files: tempfile::TempDir,
+    patience: Duration,
 }
 
 impl World {
@@ -73,7 +74,7 @@ impl World {
     pub async fn on(plane: &'static ControlPlane, name: &str, pod_security: &str) -> World {
         let client = plane.admin().await;
         let files = tempfile::tempdir().expect("a temporary folder");
-        let world = World { plane, client, namespace: name.to_owned(), files };
+        let world = World { plane, client, namespace: name.to_owned(), files, patience: PATIENCE };
         let labels = json!({"pod-security.kubernetes.io/enforce": pod_security});
         world
             .post("/api/v1/namespaces", json!({"metadata": {"name": name, "labels": labels}}))
@@ -91,7 +92,13 @@ impl World {
     /// A namespace that the artifacts have made.
     pub async fn in_existing(plane: &'static ControlPlane, name: &str) -> World {
         let files = tempfile::tempdir().expect("a temporary folder");
-        World { plane, client: plane.admin().await, namespace: name.to_owned(), files }
+        let client = plane.admin().await;
+        World { plane, client, namespace: name.to_owned(), files, patience: PATIENCE }
+    }
+
+    /// With so much patience, for what takes others long.
+    pub fn patient(self, patience: Duration) -> World {
+        World { patience, ..self }
     }
 
     /// Gives the operator's ServiceAccount its ClusterRole's rights in this namespace.
@@ -292,8 +299,8 @@ impl World {
                 }
             }
         };
-        let outcome = tokio::time::timeout(PATIENCE, seen).await;
-        outcome.unwrap_or_else(|_| panic!("no such Event in {PATIENCE:?}, but {others:?}"))
+        let outcome = tokio::time::timeout(self.patience, seen).await;
+        outcome.unwrap_or_else(|_| panic!("no such Event in {:?}, but {others:?}", self.patience))
     }
 
     /// Calls `look` with every object of a kind in this namespace, and again with each change.
@@ -350,9 +357,10 @@ impl World {
                 };
             }
         };
-        let outcome = tokio::time::timeout(PATIENCE, seen).await;
+        let outcome = tokio::time::timeout(self.patience, seen).await;
         if outcome.is_err() {
-            panic!("{} {name} was not as wanted in {PATIENCE:?}; it is {last:#?}", kind.2);
+            let patience = self.patience;
+            panic!("{} {name} was not as wanted in {patience:?}; it is {last:#?}", kind.2);
         }
         last
     }
@@ -416,6 +424,16 @@ pub fn memcached(name: &str, size: i64) -> Value {
 }
 
 impl Kind {
+    /// One that few tests name: `Kind::new(GROUP, VERSION, KIND, PLURAL)`.
+    pub const fn new(
+        group: &'static str,
+        version: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+    ) -> Kind {
+        Kind(group, version, kind, plural)
+    }
+
     pub fn api_version(self) -> String {
         if self.0.is_empty() { self.1.to_owned() } else { format!("{}/{}", self.0, self.1) }
     }

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# The Operator Lifecycle Manager that installs bundles, at the version that hack/olm/go.mod pins, built
+# once per user. Four files are beside each other:
+#
+#   olm        its operator that runs what a ClusterServiceVersion asks for
+#   catalog    its operator that resolves Subscriptions and carries out InstallPlans
+#   registry   a server of catalogs (hack/olm/registry)
+#   crds.yaml  the CRDs that the operators work on
+#
+#   hack/olm.sh build         build them if they are missing
+#   hack/olm.sh which         print olm's path, built if need be
+#   hack/olm.sh ARGUMENTS...  run olm
+#
+# Both operators listen on port 8080, and go on without it where it is taken.
+#
+# olm is looked for in $OLM (if set; the others have to be beside it), then in the cache folder; what is
+# found nowhere is built with Go.
+#
+# Environment: OLM, XDG_CACHE_HOME, GOFLAGS, GOPROXY.
+# Exit status of build and which: 0 done, 1 failed, 2 OLM is wrong, 3 install or set something.
+set -euo pipefail
+
+HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=hack/lib/say.sh
+source "$HACK_DIR/lib/say.sh"
+readonly MODULE=github.com/operator-framework/operator-lifecycle-manager
+# shellcheck disable=SC2034 # tool.sh reads them
+TOOL=olm PACKAGE=$MODULE/cmd/olm TOOL_VARIABLE=OLM
+# shellcheck source=hack/lib/tool.sh
+source "$HACK_DIR/lib/tool.sh"
+
+find_elsewhere() { return 1; } # one on PATH has no CRDs beside it
+
+linker_flags() { :; }
+
+put_beside() {
+  local folder=$1 temporary=$2 source file
+  build_beside "$folder/catalog" "$temporary" "$MODULE/cmd/catalog"
+  build_beside "$folder/registry" "$temporary" ./registry
+  source=$(in_module "$HACK_DIR/olm" list -m -f '{{.Dir}}' "$MODULE")
+  for file in "$source"/deploy/chart/crds/*.yaml; do
+    printf -- '---\n'
+    cat "$file"
+  done >"$temporary"
+  mv "$temporary" "$folder/crds.yaml"
+}
+
+build_beside() {
+  local path=$1 temporary=$2 package=$3
+  (in_module "$HACK_DIR/olm" build -trimpath -ldflags '-s -w' -o "$temporary" "$package") >&2
+  mv "$temporary" "$path"
+}
+
+tool_main "$@"

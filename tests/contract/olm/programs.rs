@@ -1,0 +1,77 @@
+//! OLM's programs, beside a control plane: `hack/olm.sh`.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::catalog;
+use crate::control_plane::ControlPlane;
+use crate::operator_process::OperatorProcess;
+
+/// Where they are.
+pub struct Programs(PathBuf);
+
+/// They run as long as this is kept.
+pub struct Running {
+    /// `host:port` of the registry.
+    pub catalog: String,
+    processes: [OperatorProcess; 3],
+    _folder: tempfile::TempDir,
+}
+
+impl Programs {
+    /// `None`, and a line that no test harness swallows, where they neither are nor can be built.
+    pub fn find(unchecked: &str) -> Option<Programs> {
+        let output = Command::new("hack/olm.sh").arg("which").output().unwrap();
+        if output.status.success() {
+            let olm = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
+            return Some(Programs(olm.parent().unwrap().to_owned()));
+        }
+        let why = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+        let line = format!("NOT CHECKED: {unchecked}: {why}\n");
+        std::io::stderr().write_all(line.as_bytes()).unwrap();
+        None
+    }
+
+    pub fn crds(&self) -> String {
+        self.0.join("crds.yaml").to_str().unwrap().to_owned()
+    }
+
+    /// Both operators, as administrators, and the registry. The CRDs have to be there.
+    pub async fn start(&self, plane: &ControlPlane, namespace: &str) -> Running {
+        let folder = tempfile::tempdir().unwrap();
+        let (served, cache) = (folder.path().join("catalog"), folder.path().join("cache"));
+        std::fs::create_dir(&served).unwrap();
+        catalog::write(&served);
+        let registry = self.start_one("registry", plane, &[&served, &cache]);
+        let said = registry.logged("serving on ").await;
+        let olm = self.start_one("olm", plane, &[]);
+        let arguments = [Path::new("--namespace"), Path::new(namespace)];
+        let resolver = self.start_one("catalog", plane, &arguments);
+        Running {
+            catalog: said.rsplit(' ').next().unwrap().to_owned(),
+            processes: [registry, olm, resolver],
+            _folder: folder,
+        }
+    }
+
+    fn start_one(&self, name: &str, plane: &ControlPlane, arguments: &[&Path]) -> OperatorProcess {
+        let mut command = tokio::process::Command::new(self.0.join(name));
+        command.args(arguments).env("KUBECONFIG", plane.kubeconfig());
+        OperatorProcess::of(command)
+    }
+}
+
+impl Drop for Running {
+    /// What they said last, if the test fails.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for process in &self.processes {
+                let lines = process.lines();
+                let newest = &lines[lines.len().saturating_sub(20)..];
+                let text = format!("---- OLM:\n{}\n", newest.join("\n"));
+                drop(std::io::stderr().write_all(text.as_bytes()));
+            }
+        }
+    }
+}
