@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# The Operator Lifecycle Manager that installs bundles, at the version that hack/olm/go.mod pins, built
-# once per user. Four files are beside each other:
+# The Operator Lifecycle Manager that installs bundles, and what else takes them, at the versions that
+# hack/olm/go.mod pins, built once per user. These are beside each other:
 #
-#   olm        its operator that runs what a ClusterServiceVersion asks for
-#   catalog    its operator that resolves Subscriptions and carries out InstallPlans
-#   registry   a server of catalogs (hack/olm/registry)
-#   crds.yaml  the CRDs that the operators work on
+#   olm             its operator that runs what a ClusterServiceVersion asks for
+#   catalog         its operator that resolves Subscriptions and carries out InstallPlans
+#   crds.yaml       the CRDs that the two work on
+#   registry        a server of catalogs (hack/olm/registry)
+#   scorecard-test  the tests of operator-sdk's scorecard; it takes one's name, and the bundle in /bundle
 #
 #   hack/olm.sh build         build them if they are missing
 #   hack/olm.sh which         print olm's path, built if need be
 #   hack/olm.sh ARGUMENTS...  run olm
 #
-# Both operators listen on port 8080, and go on without it where it is taken.
+# Both of OLM's operators listen on port 8080 of all addresses, and go on without where it is taken.
 #
 # olm is looked for in $OLM (if set; the others have to be beside it), then in the cache folder; what is
 # found nowhere is built with Go.
@@ -37,6 +38,8 @@ put_beside() {
   local folder=$1 temporary=$2 source file
   build_beside "$folder/catalog" "$temporary" "$MODULE/cmd/catalog"
   build_beside "$folder/registry" "$temporary" ./registry
+  build_beside "$folder/scorecard-test" "$temporary" \
+    github.com/operator-framework/operator-sdk/images/scorecard-test
   source=$(in_module "$HACK_DIR/olm" list -m -f '{{.Dir}}' "$MODULE")
   for file in "$source"/deploy/chart/crds/*.yaml; do
     printf -- '---\n'

@@ -17,6 +17,8 @@ mod image;
 mod argocd;
 #[path = "artifacts/operator_verify.rs"]
 mod operator_verify;
+#[path = "artifacts/scorecard.rs"]
+mod scorecard;
 
 /// With `UPDATE_ARTIFACTS=1` the files are written instead.
 #[test]

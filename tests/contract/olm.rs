@@ -48,6 +48,12 @@ fn prepare(plane: &ControlPlane, programs: &Programs, bundle: &[Value]) {
     plane.kubectl(&["create", "namespace", SHOP]);
 }
 
+/// Waits until OLM takes the OperatorGroup to be for this namespace, or for all: "".
+async fn until_it_is_for(world: &World, namespace: &str) {
+    let is = |group: &Value| group["status"]["namespaces"] == json!([namespace]);
+    world.until(OPERATOR_GROUP, "ours", is).await;
+}
+
 /// Whoever names no version gets the newest.
 async fn subscribe(world: &World, starting: Option<&str>) {
     let subscription = json!({"metadata": {"name": NAME}, "spec": {"name": NAME,
@@ -87,8 +93,8 @@ async fn uninstall(world: &World, version: &str) {
         plane.kubectl(&["get", object, "-n", SYSTEM]);
     }
     for kind in ["clusterrolebinding", "rolebinding"] {
-        let name = |binding: &Value| binding["metadata"]["name"].as_str().unwrap().to_owned();
-        made.extend(bindings(plane, kind).iter().map(|it| format!("{kind}/{}", name(it))));
+        let bindings = bindings(plane, kind);
+        made.extend(bindings.iter().map(|it| format!("{kind}/{}", name_of_binding(it))));
     }
     world.delete(SUBSCRIPTION, NAME).await;
     world.delete(CSV, version).await;
@@ -115,31 +121,47 @@ fn bindings(plane: &ControlPlane, kind: &str) -> Vec<Value> {
     all["items"].as_array().unwrap().iter().filter(names_it).cloned().collect()
 }
 
-/// What bindings of this kind grant to the operator's ServiceAccount, without what concerns OLM's own
-/// kinds.
-fn bound(plane: &ControlPlane, kind: &str) -> Rights {
-    let rights = |binding: &Value| {
-        let namespace = binding["metadata"]["namespace"].as_str().unwrap_or_default();
-        let reference = &binding["roleRef"];
-        let (kind, name) = (reference["kind"].as_str(), reference["name"].as_str());
-        // A release that was replaced may have lost its role before its binding.
-        let role = get(plane, &[kind.unwrap(), name.unwrap(), "-n", namespace]);
-        role.map_or_else(Rights::new, |role| rights_in(&role["rules"]))
-    };
-    let mut all: Rights = bindings(plane, kind).iter().flat_map(rights).collect();
+fn name_of_binding(binding: &Value) -> &str {
+    binding["metadata"]["name"].as_str().unwrap()
+}
+
+/// What a binding grants, without what concerns OLM's own kinds.
+fn granted_through(plane: &ControlPlane, binding: &Value) -> Rights {
+    let namespace = binding["metadata"]["namespace"].as_str().unwrap_or_default();
+    let reference = &binding["roleRef"];
+    let (kind, name) = (reference["kind"].as_str(), reference["name"].as_str());
+    // A release that was replaced may have lost its role before its binding.
+    let role = get(plane, &[kind.unwrap(), name.unwrap(), "-n", namespace]);
+    let mut all = role.map_or_else(Rights::new, |role| rights_in(&role["rules"]));
     all.retain(|[group, _, _]| group != OPERATORS);
     all
 }
 
-/// The same as artifacts/rbac. To an operator for all namespaces OLM grants in all of them what it is
-/// granted in its own, and that it may read namespaces.
-fn the_rights_are_those_of_the_manifests(plane: &ControlPlane, for_all_namespaces: bool) {
-    let mut in_cluster = granted_by("ClusterRole");
-    if for_all_namespaces {
-        in_cluster.extend(granted_by("Role"));
-        let read = ["get", "list", "watch"].map(|verb| ["", "namespaces", verb]);
-        in_cluster.extend(read.map(|right| right.map(str::to_owned)));
+/// What bindings of this kind grant to the operator's ServiceAccount.
+fn bound(plane: &ControlPlane, kind: &str) -> Rights {
+    let bindings = bindings(plane, kind);
+    bindings.iter().flat_map(|binding| granted_through(plane, binding)).collect()
+}
+
+/// Those of artifacts/rbac.
+fn the_rights_are_those_of_the_manifests(plane: &ControlPlane) {
+    assert_eq!(bound(plane, "clusterrolebinding"), granted_by("ClusterRole"));
+    assert_eq!(bound(plane, "rolebinding"), granted_by("Role"));
+}
+
+/// To an operator for all namespaces OLM grants in all of them what it is granted in its own, and that
+/// it may read namespaces.
+fn the_rights_are_those_and_what_olm_adds(plane: &ControlPlane, version: &str) {
+    for binding in bindings(plane, "rolebinding") {
+        let name = name_of_binding(&binding);
+        if name.starts_with(version) && !granted_through(plane, &binding).is_empty() {
+            let same = format!("clusterrolebinding/{name}");
+            plane.kubectl(&["wait", "--for=create", &same, "--timeout=600s"]);
+        }
     }
+    let mut in_cluster = &granted_by("ClusterRole") | &granted_by("Role");
+    let read = ["get", "list", "watch"].map(|verb| ["", "namespaces", verb]);
+    in_cluster.extend(read.map(|right| right.map(str::to_owned)));
     assert_eq!(bound(plane, "clusterrolebinding"), in_cluster);
     assert_eq!(bound(plane, "rolebinding"), granted_by("Role"));
 }
@@ -167,8 +189,8 @@ async fn olm_installs_the_bundle_upgrades_it_removes_it_and_installs_it_again() 
     let source = json!({"metadata": {"name": "ours"},
         "spec": {"sourceType": "grpc", "address": olm.catalog}});
     world.create(CATALOG_SOURCE, source).await.unwrap();
-    // For all namespaces.
     world.create(OPERATOR_GROUP, json!({"metadata": {"name": "ours"}})).await.unwrap();
+    until_it_is_for(&world, "").await;
 
     subscribe(&world, Some(OLDER)).await;
     approve(&world, OLDER).await;
@@ -182,7 +204,7 @@ async fn olm_installs_the_bundle_upgrades_it_removes_it_and_installs_it_again() 
     the_older_one_is_replaced_by(&world, version).await;
     assert_eq!(running(plane), [image, ""]);
     assert_eq!(memcached_port(plane), "integer");
-    the_rights_are_those_of_the_manifests(plane, true);
+    the_rights_are_those_and_what_olm_adds(plane, version);
 
     // What people have made outlives it.
     uninstall(&world, version).await;
@@ -192,10 +214,11 @@ async fn olm_installs_the_bundle_upgrades_it_removes_it_and_installs_it_again() 
     // In one namespace, and what OLM grants and tells it is enough to work.
     let one = json!({"spec": {"targetNamespaces": [SHOP]}});
     world.patch(OPERATOR_GROUP, "ours", one).await.unwrap();
+    until_it_is_for(&world, SHOP).await;
     subscribe(&world, None).await;
     approve(&world, version).await;
     assert_eq!(running(plane), [image, SHOP]);
-    the_rights_are_those_of_the_manifests(plane, false);
+    the_rights_are_those_of_the_manifests(plane);
     it_serves(&world, &shop).await;
 }
 

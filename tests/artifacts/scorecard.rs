@@ -1,0 +1,107 @@
+//! The bundle, judged by the tests that its scorecard configuration names: `hack/olm.sh` builds the
+//! program that is in their image.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+const BUNDLE: &str = "artifacts/olm";
+const CSV: &str = "manifests/workload-operator.clusterserviceversion.yaml";
+
+/// What it suggests of every bundle whose examples are what people write: a status is not.
+const EXPECTED: &str = "does not have status spec";
+
+fn not_checked(why: &str) -> Option<PathBuf> {
+    let why = why.trim().replace('\n', "; ");
+    let line = format!("NOT CHECKED: the OLM bundle with scorecard's tests: {why}\n");
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
+    None
+}
+
+/// The program. `None`, and a line that no test harness swallows, where it neither is nor can be built,
+/// or a process may not have a root folder of its own: it looks for the bundle in /bundle.
+fn program() -> Option<PathBuf> {
+    let olm = Command::new("hack/olm.sh").arg("which").output().unwrap();
+    if !olm.status.success() {
+        return not_checked(&String::from_utf8_lossy(&olm.stderr));
+    }
+    match Command::new("unshare").args(["--map-root-user", "true"]).output() {
+        Ok(output) if output.status.success() => {}
+        Ok(output) => return not_checked(&String::from_utf8_lossy(&output.stderr)),
+        Err(error) => return not_checked(&format!("unshare: {error}")),
+    }
+    let olm = PathBuf::from(String::from_utf8(olm.stdout).unwrap().trim());
+    Some(olm.with_file_name("scorecard-test"))
+}
+
+/// A root folder with the program and a copy of the bundle.
+fn root_with(program: &Path) -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::copy(program, root.path().join("scorecard-test")).unwrap();
+    let copied = Command::new("cp").arg("-r").arg(BUNDLE).arg(root.path().join("bundle")).status();
+    assert!(copied.unwrap().success());
+    root
+}
+
+fn yaml(path: &Path) -> Value {
+    serde_yaml_ng::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// What each of the configuration's tests complains of, and that it passed.
+fn complaints(root: &Path) -> Vec<String> {
+    let config = yaml(&root.join("bundle/tests/scorecard/config.yaml"));
+    let tests = config["stages"][0]["tests"].as_array().unwrap();
+    assert_eq!(tests.len(), 6);
+    tests.iter().flat_map(|test| complaints_of(root, test)).collect()
+}
+
+fn complaints_of(root: &Path, test: &Value) -> Vec<String> {
+    let words = test["entrypoint"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
+    let [program, name] = words.collect::<Vec<_>>()[..] else { panic!("{test}") };
+    let mut command = Command::new("unshare");
+    command.arg("--map-root-user").arg("--root").arg(root).arg(format!("/{program}")).arg(name);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name}: {said}");
+    let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let [result] = &status["results"].as_array().unwrap()[..] else { panic!("{status}") };
+    assert_eq!(result["name"], name);
+    let said = ["errors", "suggestions"].map(|key| result[key].as_array().cloned());
+    let said = said.into_iter().flatten().flatten().map(|line| line.as_str().unwrap().to_owned());
+    let mut all: Vec<_> = said.filter(|line| !line.contains(EXPECTED)).collect();
+    if result["state"] != "pass" {
+        all.push(format!("{name}: {}", result["state"]));
+    }
+    all
+}
+
+#[test]
+fn the_bundle_passes_the_scorecard_tests_that_it_names() {
+    let Some(program) = program() else { return };
+    let root = root_with(&program);
+    let found = complaints(root.path());
+    assert!(found.is_empty(), "{}", found.join("\n"));
+
+    // They do look: at what a kind is made of, for one.
+    let file = root.path().join("bundle").join(CSV);
+    let mut csv = yaml(&file);
+    let owned = &mut csv["spec"]["customresourcedefinitions"]["owned"][0];
+    owned.as_object_mut().unwrap().remove("resources").unwrap();
+    std::fs::write(&file, csv.to_string()).unwrap();
+    let found = complaints(root.path());
+    assert!(found.contains(&"olm-crds-have-resources: \"fail\"".to_owned()), "{found:?}");
+}
+
+#[test]
+fn the_scorecard_tests_that_run_here_are_of_the_version_that_the_bundle_names() {
+    let module = std::fs::read_to_string("hack/olm/go.mod").unwrap();
+    let pinned = "github.com/operator-framework/operator-sdk ";
+    let version = module.split_once(pinned).unwrap().1.split_whitespace().next().unwrap();
+    let config = yaml(&Path::new(BUNDLE).join("tests/scorecard/config.yaml"));
+    for test in config["stages"][0]["tests"].as_array().unwrap() {
+        let image = format!("quay.io/operator-framework/scorecard-test:{version}");
+        assert_eq!(test["image"], image);
+    }
+}
