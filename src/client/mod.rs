@@ -17,6 +17,8 @@
 //! - An object that does not fit its view is [`Undecodable`], and its neighbours are unharmed.
 //! - A call that is dropped is cancelled. [`Watch::next`] can be dropped and called again without
 //!   losing an event.
+//! - A token in a file is read anew within a minute, and after a 401 at once, whatever the wall clock
+//!   does meanwhile.
 //! - No error, log line or `Debug` output contains a token.
 //!
 //! Caveats
@@ -28,6 +30,7 @@ mod status;
 mod options;
 mod reach;
 mod config;
+mod token;
 mod transport;
 mod query;
 mod types;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::USER_AGENT;
-use http::{HeaderValue, Request, Response};
+use http::header::{AUTHORIZATION, USER_AGENT};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -15,6 +15,7 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 
 use super::Error;
 use super::error::config_failure;
+use super::token::TokenFile;
 
 /// An answer's body.
 pub(super) type Answer = UnsyncBoxBody<Bytes, BoxError>;
@@ -52,6 +53,11 @@ pub(super) fn connect(config: &kube::Config) -> Result<Wire, Error> {
             proxy.host().unwrap_or_default()
         )));
     }
+    let token = TokenFile::of(&config.auth_info)?;
+    let mut config = config.clone();
+    if token.is_some() {
+        config.auth_info.token_file = None;
+    }
     let https = config.rustls_https_connector_with_connector(connector()).map_err(unusable)?;
     let http: hyper_util::client::legacy::Client<_, Body> =
         hyper_util::client::legacy::Client::builder(TokioExecutor::new())
@@ -66,7 +72,21 @@ pub(super) fn connect(config: &kube::Config) -> Result<Wire, Error> {
         .layer(config.extra_headers_layer().map_err(unusable)?)
         .map_err(BoxError::from)
         .service(http);
-    Ok(wire(stack))
+    let Some(token) = token else { return Ok(wire(stack)) };
+    let asked = token.clone();
+    Ok(wire(
+        stack
+            .map_request(move |mut request: Request<Body>| {
+                request.headers_mut().insert(AUTHORIZATION, asked.header());
+                request
+            })
+            .map_response(move |response: Response<_>| {
+                if response.status() == StatusCode::UNAUTHORIZED {
+                    token.refused();
+                }
+                response
+            }),
+    ))
 }
 
 fn connector() -> HttpConnector {
