@@ -8,6 +8,8 @@
 //!
 //! - `CRASH_POINTS=all` runs every point, `CRASH_PAIRS=all` every pair; otherwise a fixed slice runs.
 //! - `CRASH_WORKLOADS=app,app-ports` runs these workloads only.
+//! - `CRASH_ONLY='status #1'` runs, of the points, those that have this in their name.
+//! - `CRASH_LANES=3` runs so many at the same time.
 //! - `CRASH_JOURNAL=FILE` notes what has passed, and does not run again what is noted there.
 
 mod workloads;
@@ -28,9 +30,10 @@ use table::{Judgement, Table};
 use workloads::{Slice, Workload, workloads};
 
 use crate::control_plane::ControlPlane;
+use crate::idle::setting;
 use crate::proxy::Moment;
 
-/// Runs at the same time; each has an operator of its own.
+/// Runs at the same time, unless CRASH_LANES says otherwise; each has an operator of its own.
 const LANES: usize = 6;
 
 const MOMENTS: [Moment; 3] = [Moment::AnswerLost, Moment::Before, Moment::After];
@@ -79,16 +82,25 @@ async fn judge_all(
             let pair = Pair { first, second: None };
             let name = format!("{prefix}-{}-{number}", workload.label);
             let (workload, reference) = (workload.clone(), reference.clone());
-            if !table.knows(workload.label, &pair) {
+            if is_asked_for(&pair) && !table.knows(workload.label, &pair) {
                 runs.push(async { judge(plane, (workload, reference), name, pair).await });
             }
         }
     }
-    let mut runs = futures::stream::iter(runs).buffer_unordered(LANES);
+    let mut runs = futures::stream::iter(runs).buffer_unordered(lanes());
     while let Some((label, pair, judgement)) = runs.next().await {
         table.note(label, &pair, judgement);
     }
     table.report();
+}
+
+fn is_asked_for(pair: &Pair) -> bool {
+    std::env::var("CRASH_ONLY").map_or(true, |part| pair.to_string().contains(&part))
+}
+
+fn lanes() -> usize {
+    let asked = setting("CRASH_LANES").and_then(|lanes| usize::try_from(lanes).ok());
+    asked.unwrap_or(LANES).max(1)
 }
 
 fn is_all(variable: &str) -> bool {
@@ -118,7 +130,7 @@ async fn references(
             (workload, Arc::new(outcome))
         }
     });
-    futures::stream::iter(runs).buffered(LANES).collect().await
+    futures::stream::iter(runs).buffered(lanes()).collect().await
 }
 
 /// Which points to run.

@@ -3,7 +3,7 @@
 use futures::StreamExt;
 
 use super::table::Table;
-use super::{LANES, MOMENTS, Pair, Point, Reference, chosen, is_all, judge, points, references};
+use super::{MOMENTS, Pair, Point, Reference, chosen, is_all, judge, lanes, points, references};
 use crate::control_plane::ControlPlane;
 
 /// No recovery makes as many writes.
@@ -28,7 +28,7 @@ async fn killed_again_while_it_recovers_it_ends_as_if_it_had_not_been() {
             walks.push(walk(plane, reference.clone(), number, first, most, &table));
         }
     }
-    futures::stream::iter(walks).buffer_unordered(LANES).collect::<Vec<()>>().await;
+    futures::stream::iter(walks).buffer_unordered(lanes()).collect::<Vec<()>>().await;
     table.report();
 }
 
