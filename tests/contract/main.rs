@@ -64,6 +64,7 @@ mod shortages;
 mod cgroup;
 mod limits;
 mod storms;
+mod wall_clock;
 
 // What the other tests stand on.
 #[path = "../model/mod.rs"]

@@ -256,8 +256,8 @@ fn used(world: &World) -> Rights {
     entries.into_iter().map(right).collect()
 }
 
-/// An operator that elects its leader, with exactly the rights of the artifacts.
-pub async fn start_operator(world: &World) -> OperatorProcess {
+/// Gives the operator's ServiceAccount the rights to its Lease in this namespace.
+pub async fn bind_lease_roles(world: &World) {
     for role in lease_roles() {
         let binding = json!({
             "metadata": {"name": role["metadata"]["name"]},
@@ -268,6 +268,11 @@ pub async fn start_operator(world: &World) -> OperatorProcess {
         world.create(ROLE, role).await.unwrap();
         world.create(ROLE_BINDING, binding).await.unwrap();
     }
+}
+
+/// An operator that elects its leader, with exactly the rights of the artifacts.
+pub async fn start_operator(world: &World) -> OperatorProcess {
+    bind_lease_roles(world).await;
     let environment = [
         ("MEMCACHED_IMAGE", MEMCACHED_IMAGE),
         ("LEADER_ELECT", "true"),
