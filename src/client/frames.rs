@@ -55,11 +55,11 @@ impl Frames {
                 continue;
             }
             self.begun.extend_from_slice(&line);
-            self.lent = true;
             if blank(&self.begun) {
                 self.begun.clear();
                 continue;
             }
+            self.lent = true;
             return Ok(Some(Lent::Joined(&self.begun)));
         }
     }
@@ -140,6 +140,11 @@ mod tests {
         let (all, between) = frames(&[b"{1}\n\n{2}\r\n \n{3}"]).unwrap();
         assert_eq!(all, [b"{1}".to_vec(), b"{2}\r".to_vec()]);
         assert!(!between, "the third was cut");
+    }
+
+    #[test]
+    fn an_empty_line_that_comes_in_two_pieces_takes_nothing_of_the_next_frame_along() {
+        assert_eq!(frames(&[b" ", b" \n{", b"1}\n"]).unwrap(), (vec![b"{1}".to_vec()], true));
     }
 
     #[test]
