@@ -16,6 +16,9 @@ use crate::operator_process::OperatorProcess;
 /// takes, so that a busy machine fails no test; the waiting itself is by events.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// So often a list that fails is asked for again.
+const LISTS: usize = 3;
+
 /// The image that memcached pods are given; kwok pulls nothing.
 pub const MEMCACHED_IMAGE: &str = "memcached:1.6.26-alpine3.19";
 
@@ -185,15 +188,24 @@ impl World {
 
     /// All objects of a kind in this namespace.
     pub async fn list(&self, kind: Kind) -> Vec<Value> {
-        let path = kind.path(&self.namespace);
-        let list = self.send(Method::GET, &path, "application/json", Value::Null).await;
-        list.expect("a list")["items"].as_array().expect("items").clone()
+        self.items(&kind.path(&self.namespace)).await
     }
 
     /// The objects of a kind in this namespace that bear `labels` (`a=b,c=d`).
     pub async fn list_with(&self, kind: Kind, labels: &str) -> Vec<Value> {
-        let path = format!("{}?labelSelector={labels}", kind.path(&self.namespace));
-        let list = self.send(Method::GET, &path, "application/json", Value::Null).await;
+        self.items(&format!("{}?labelSelector={labels}", kind.path(&self.namespace))).await
+    }
+
+    /// What is listed at `path`. A starved API server breaks off an answer now and then, and to ask
+    /// again does no harm.
+    async fn items(&self, path: &str) -> Vec<Value> {
+        let ask = || self.send(Method::GET, path, "application/json", Value::Null);
+        let mut list = ask().await;
+        for _ in 0..LISTS {
+            if list.is_err() {
+                list = ask().await;
+            }
+        }
         list.expect("a list")["items"].as_array().expect("items").clone()
     }
 
