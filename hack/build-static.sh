@@ -5,7 +5,8 @@
 #
 #   hack/build-static.sh FILE
 #
-# Environment: PROFILE (default release), FEATURES (cargo features, such as otel), CARGO_TARGET_DIR.
+# Environment: PROFILE (default release), FEATURES (cargo features, such as otel), CARGO_TARGET_DIR,
+# SOURCE_DATE_EPOCH (default 0).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 file=${1:?usage: hack/build-static.sh FILE}
@@ -17,6 +18,8 @@ cargo_home=${CARGO_HOME:-$HOME/.cargo}
 remap="--remap-path-prefix=$PWD=/source --remap-path-prefix=$cargo_home=/cargo"
 export RUSTFLAGS="-C target-feature=+crt-static $remap"
 export CFLAGS="-ffile-prefix-map=$PWD=/source -ffile-prefix-map=$cargo_home=/cargo"
+# mimalloc says when it was compiled (__DATE__, __TIME__); compilers take that from here.
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-0}
 export CARGO_INCREMENTAL=0
 
 # Naming the target keeps crt-static away from proc macros and build scripts, which cannot be
