@@ -27,6 +27,8 @@ set -euo pipefail
 HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=hack/lib/say.sh
 source "$HACK_DIR/lib/say.sh"
+# shellcheck source=hack/lib/go.sh
+source "$HACK_DIR/lib/go.sh"
 readonly ROOT=${HACK_DIR%/*}
 readonly PEERS=$ROOT/benches/peers
 readonly OUT=$ROOT/target/bench
@@ -99,12 +101,7 @@ go_build() {
   in_peers build -trimpath -ldflags '-s -w' -o "$BINS/$1" "$2"
 }
 
-in_peers() {
-  local verb=$1
-  shift
-  if [[ $verb != list ]]; then set -- -mod=readonly "$@"; fi
-  (cd "$PEERS" && CGO_ENABLED=0 GO111MODULE=on GOWORK=off GOOS='' GOARCH='' exec go "$verb" "$@")
-}
+in_peers() { (in_module "$PEERS" "$@"); }
 
 # Sets OURS. Without the example there are only the peers to measure.
 build_ours() {

@@ -9,6 +9,7 @@ use workload_operator::api;
 use workload_operator::reconcilers::{Action, Reason};
 
 mod lua;
+mod unchecked;
 #[path = "artifacts/packages.rs"]
 mod packages;
 #[path = "artifacts/image.rs"]

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Go in the modules below hack/.
+# Go in the modules of this repository.
 
 readonly GO_NEEDED=26 # Go 1.26, the `go` line of the modules
 

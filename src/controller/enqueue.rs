@@ -124,18 +124,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::object::fixtures::Thing;
     use crate::object::{Meta, Uid};
     use crate::workqueue::WorkQueue;
-
-    #[derive(Debug)]
-    struct Thing(Meta);
-
-    impl Object for Thing {
-        type Keep = crate::object::Nothing;
-        fn meta(&self) -> &Meta {
-            &self.0
-        }
-    }
 
     const APP: Kind = Kind::namespaced("app.example.com", "v1", "App", "apps");
 

@@ -165,18 +165,9 @@ fn combine<V>(before: Option<Change<V>>, delta: &Delta<V>, initial: bool) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::{Meta, Nothing, ResourceVersion, Uid};
+    use crate::object::fixtures::Thing;
+    use crate::object::{Meta, ResourceVersion, Uid};
     use proptest::prelude::*;
-
-    #[derive(Debug)]
-    struct Thing(Meta);
-
-    impl Object for Thing {
-        type Keep = Nothing;
-        fn meta(&self) -> &Meta {
-            &self.0
-        }
-    }
 
     fn thing(name: u8, uid: u64, version: u64) -> Arc<Thing> {
         let mut meta = Meta::named(ObjectKey::new("ns", format!("t{name}")));

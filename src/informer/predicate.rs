@@ -46,17 +46,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::object::{Meta, Nothing};
-
-    #[derive(Debug)]
-    struct Thing(Meta);
-
-    impl Object for Thing {
-        type Keep = Nothing;
-        fn meta(&self) -> &Meta {
-            &self.0
-        }
-    }
+    use crate::object::Meta;
+    use crate::object::fixtures::Thing;
 
     fn update(change: impl Fn(&mut Meta)) -> Delta<Thing> {
         let (mut old, mut new) = (Meta::default(), Meta::default());

@@ -21,6 +21,8 @@ mod key;
 mod labels;
 mod meta;
 mod resource;
+#[cfg(test)]
+pub(crate) mod fixtures;
 
 pub use key::ObjectKey;
 pub use labels::Labels;

@@ -4,7 +4,7 @@
 #[cfg(lock_holds)]
 pub(super) use clocked::RwLock;
 #[cfg(lock_holds)]
-pub use clocked::{Hold, observe};
+pub use clocked::{Hold, observe, processor_time};
 #[cfg(not(lock_holds))]
 pub(super) use parking_lot::RwLock;
 
@@ -79,7 +79,8 @@ mod clocked {
                 Some(guard) => (guard, None),
                 None => (wait(), Some(asked.elapsed())),
             };
-            let _clock = Clock { exclusive, waited, began: Instant::now(), worked: worked() };
+            let _clock =
+                Clock { exclusive, waited, began: Instant::now(), worked: processor_time() };
             Guard { guard, _clock }
         }
     }
@@ -102,7 +103,7 @@ mod clocked {
     impl Drop for Clock {
         fn drop(&mut self) {
             let Clock { exclusive, waited, .. } = *self;
-            let worked = worked().saturating_sub(self.worked);
+            let worked = processor_time().saturating_sub(self.worked);
             let held = self.began.elapsed();
             if let Some(observer) = OBSERVER.get() {
                 observer(&Hold { exclusive, waited, held, worked });
@@ -111,7 +112,7 @@ mod clocked {
     }
 
     /// The processor time of this thread so far.
-    fn worked() -> Duration {
+    pub fn processor_time() -> Duration {
         let now = clock_gettime(ClockId::ThreadCPUTime);
         Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
     }

@@ -61,7 +61,7 @@ pub use answers::{Answers, Write, answers_of};
 pub use delta::{Delta, Origin};
 pub use index::Index;
 #[cfg(lock_holds)]
-pub use lock::{Hold, observe};
+pub use lock::{Hold, observe, processor_time};
 pub use reader::Store;
 pub use writer::Writer;
 

@@ -1,8 +1,9 @@
 //! The bundle, judged by the Operator Framework's own program: `hack/operator-verify.sh`.
 
-use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::unchecked::built_by;
 
 const BUNDLE: &str = "artifacts/olm/manifests";
 
@@ -15,20 +16,12 @@ const EXPECTED: [&str; 2] = [
      InstallStrategy.StrategySpec.Permissions[0].Rules[2]\\\"])",
 ];
 
-/// `None`, and a line that no test harness swallows, where it neither is nor can be built.
-fn operator_verify() -> Option<String> {
-    let output = Command::new("hack/operator-verify.sh").arg("which").output().unwrap();
-    if output.status.success() {
-        return Some(String::from_utf8(output.stdout).unwrap().trim().to_owned());
-    }
-    let why = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
-    let line = format!("NOT CHECKED: the OLM bundle with operator-verify: {why}\n");
-    std::io::stderr().write_all(line.as_bytes()).unwrap();
-    None
+fn operator_verify() -> Option<PathBuf> {
+    built_by("hack/operator-verify.sh", "the OLM bundle with operator-verify")
 }
 
 /// The lines that it prints of a folder. It exits with 0 whatever it finds.
-fn complaints(program: &str, folder: &Path) -> Vec<String> {
+fn complaints(program: &Path, folder: &Path) -> Vec<String> {
     let arguments = ["manifests", "--operatorhub_validate", "--object_validate"];
     let output = Command::new(program).args(arguments).arg(folder).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();

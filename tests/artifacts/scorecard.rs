@@ -1,11 +1,12 @@
 //! The bundle, judged by the tests that its scorecard configuration names: `hack/olm.sh` builds the
 //! program that is in their image.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+
+use crate::unchecked::{built_by, not_checked};
 
 const BUNDLE: &str = "artifacts/olm";
 const CSV: &str = "manifests/workload-operator.clusterserviceversion.yaml";
@@ -13,27 +14,23 @@ const CSV: &str = "manifests/workload-operator.clusterserviceversion.yaml";
 /// What it suggests of every bundle whose examples are what people write: a status is not.
 const EXPECTED: &str = "does not have status spec";
 
-fn not_checked(why: &str) -> Option<PathBuf> {
-    let why = why.trim().replace('\n', "; ");
-    let line = format!("NOT CHECKED: the OLM bundle with scorecard's tests: {why}\n");
-    std::io::stderr().write_all(line.as_bytes()).unwrap();
-    None
-}
+const UNCHECKED: &str = "the OLM bundle with scorecard's tests";
 
-/// The program. `None`, and a line that no test harness swallows, where it neither is nor can be built,
-/// or a process may not have a root folder of its own: it looks for the bundle in /bundle.
+/// The program. `None`, said aloud, where it neither is nor can be built, or a process may not have a
+/// root folder of its own: it looks for the bundle in /bundle.
 fn program() -> Option<PathBuf> {
-    let olm = Command::new("hack/olm.sh").arg("which").output().unwrap();
-    if !olm.status.success() {
-        return not_checked(&String::from_utf8_lossy(&olm.stderr));
-    }
+    let olm = built_by("hack/olm.sh", UNCHECKED)?;
     match Command::new("unshare").args(["--map-root-user", "true"]).output() {
-        Ok(output) if output.status.success() => {}
-        Ok(output) => return not_checked(&String::from_utf8_lossy(&output.stderr)),
-        Err(error) => return not_checked(&format!("unshare: {error}")),
+        Ok(output) if output.status.success() => Some(olm.with_file_name("scorecard-test")),
+        Ok(output) => {
+            not_checked(UNCHECKED, &String::from_utf8_lossy(&output.stderr));
+            None
+        }
+        Err(error) => {
+            not_checked(UNCHECKED, &format!("unshare: {error}"));
+            None
+        }
     }
-    let olm = PathBuf::from(String::from_utf8(olm.stdout).unwrap().trim());
-    Some(olm.with_file_name("scorecard-test"))
 }
 
 /// A root folder with the program and a copy of the bundle.

@@ -1,7 +1,6 @@
 //! The Helm chart: what helm makes of it is what kustomize makes, and it comes and goes as promised.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,6 +11,7 @@ use crate::operator_process::OperatorProcess;
 use crate::packaging::{
     NAME, SYSTEM, names, objects, prometheus_operators_kinds, what_finds_the_pods_finds_them,
 };
+use crate::unchecked::not_checked;
 use crate::world::{MEMCACHED, MEMCACHED_IMAGE, World, is_ready};
 
 const CHART: &str = "artifacts/helm/workload-operator";
@@ -43,8 +43,7 @@ impl Helm {
                 Some(Helm { program, home: tempfile::tempdir().unwrap() })
             }
             Some(3) => {
-                let line = format!("NOT CHECKED: {unchecked}: {}\n", stderr.trim());
-                std::io::stderr().write_all(line.as_bytes()).unwrap();
+                not_checked(unchecked, &stderr);
                 None
             }
             _ => panic!("hack/helm.sh which: {stderr}"),

@@ -1,7 +1,6 @@
 //! What the operator does with when it gets no more: memory and processor time are limited by the
 //! kernel.
 
-use std::io::Write;
 use std::time::Duration;
 
 use serde_json::json;
@@ -10,6 +9,7 @@ use tokio::time::{Instant, timeout};
 use crate::cgroup::Cgroup;
 use crate::idle::{create_all, peak, setting, until_ready};
 use crate::operator_process::{OperatorProcess, command};
+use crate::unchecked::not_checked;
 use crate::world::{MEMCACHED, MEMCACHED_IMAGE, World, is_ready};
 
 /// How many objects there are, unless LIMITED_OBJECTS says otherwise; those of idle.rs.
@@ -28,9 +28,7 @@ async fn with_64_mib_and_a_twentieth_of_a_processor_it_does_all_there_is_to_do()
     let cgroup = match Cgroup::new(MEMORY, percent) {
         Ok(cgroup) => cgroup,
         Err(why) => {
-            // Not captured with what a test that passes prints.
-            let line = format!("\nNOT CHECKED: limits of memory and processor: no cgroup: {why}\n");
-            return std::io::stderr().write_all(line.as_bytes()).expect("stderr");
+            return not_checked("limits of memory and processor", &format!("no cgroup: {why}"));
         }
     };
     let world = World::new("limits", "restricted").await;

@@ -47,6 +47,8 @@ mod helm;
 mod olm;
 #[path = "../lua/mod.rs"]
 mod lua;
+#[path = "../unchecked/mod.rs"]
+mod unchecked;
 mod argocd;
 
 // What it survives.

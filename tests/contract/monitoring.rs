@@ -19,6 +19,7 @@ use crate::health::get;
 use crate::http::{encoded, fetch};
 use crate::operator_process::OperatorProcess;
 use crate::packaging::start_operator;
+use crate::unchecked::not_checked;
 use crate::world::{APP, DEPLOYMENT, GENERIC_DAEMON, MEMCACHED, World, is_ready};
 use expression::{Selector, alerts, dashboard, names, selectors};
 
@@ -60,12 +61,11 @@ pub fn program(name: &str, unchecked: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|f| f.is_file());
     if found.is_none() {
-        // Not by a macro: the output of a test that passes would be kept back.
-        let line = format!(
-            "\nNOT CHECKED: {unchecked}: there is no {name} on PATH. To install it on Debian or \
-             Ubuntu: apt-get install --no-install-recommends prometheus\n"
+        let why = format!(
+            "there is no {name} on PATH. To install it on Debian or Ubuntu: apt-get install \
+             --no-install-recommends prometheus"
         );
-        std::io::stderr().write_all(line.as_bytes()).expect("stderr");
+        not_checked(unchecked, &why);
     }
     found
 }

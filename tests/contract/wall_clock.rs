@@ -1,7 +1,6 @@
 //! What the operator promises on a machine whose clock somebody sets: it tells times by it, and
 //! counts none. Each process has a clock of its own here (wall_clock.c).
 
-use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use tokio::time::Instant;
 use crate::audit::operator_writes;
 use crate::operator_process::OperatorProcess;
 use crate::packaging::bind_lease_roles;
+use crate::unchecked::not_checked;
 use crate::world::{LEASE, MEMCACHED, MEMCACHED_IMAGE, World, is_ready, memcached};
 
 /// How far a clock jumps, in seconds: the API server's certificate is valid then, too.
@@ -81,13 +81,7 @@ impl WallClock {
 
 /// A clock, or none and a word about it.
 fn wall_clock() -> Option<WallClock> {
-    WallClock::new()
-        .inspect_err(|why| {
-            // Not captured with what a test that passes prints.
-            let line = format!("\nNOT CHECKED: jumps of the clock: {why}\n");
-            std::io::stderr().write_all(line.as_bytes()).expect("stderr");
-        })
-        .ok()
+    WallClock::new().inspect_err(|why| not_checked("jumps of the clock", why)).ok()
 }
 
 /// Waits until `holder` has renewed the Lease a few times, and says that it did so on the day that

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::object::{Meta, Nothing, Object, ObjectKey, ResourceVersion};
-use crate::store::{self, Hold, Index, Store, Writer};
+use crate::store::{self, Hold, Index, Store, Writer, processor_time};
 
 const COUNT: usize = 100_000;
 /// So many objects have a write of our own that the list does not know.
@@ -109,11 +109,6 @@ fn nothing_held() {
     }
 }
 
-fn processor_time() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
-}
-
 fn object(i: usize, version: u64) -> Thing {
     let mut meta = Meta::named(ObjectKey::new("default", format!("deployment-{i:05}")));
     let uid = format!("{i:08x}-0000-4000-8000-000000000000");
@@ -153,8 +148,8 @@ fn read(store: &Store<Thing>, stop: &AtomicBool, seed: usize) {
 fn report(name: &str, store: &Store<Thing>, readers: usize, work: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     let reads = Mutex::new(Vec::new());
-    let mut holds = HOLDS.take();
-    std::thread::scope(|scope| {
+    HOLDS.take();
+    let holds = std::thread::scope(|scope| {
         for reader in 0..readers {
             let (stop, reads) = (&stop, &reads);
             scope.spawn(move || {
@@ -163,9 +158,10 @@ fn report(name: &str, store: &Store<Thing>, readers: usize, work: impl FnOnce())
             });
         }
         work();
-        holds = HOLDS.take();
+        let holds = HOLDS.take();
         nothing_held();
         stop.store(true, Ordering::Relaxed);
+        holds
     });
     let nothing = HOLDS.take();
     let (exclusive, shared): (Vec<Hold>, Vec<Hold>) =

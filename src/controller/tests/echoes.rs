@@ -5,18 +5,9 @@ use std::sync::OnceLock;
 
 use super::*;
 use crate::controller::enqueue;
-use crate::object::{Meta, Nothing, Object, ResourceVersion, Uid};
+use crate::object::fixtures::Thing;
+use crate::object::{Meta, ResourceVersion, Uid};
 use crate::store::{self, Store, Writer};
-
-#[derive(Debug)]
-struct Thing(Meta);
-
-impl Object for Thing {
-    type Keep = Nothing;
-    fn meta(&self) -> &Meta {
-        &self.0
-    }
-}
 
 /// `ns/thing`, as a write has made it.
 fn thing(version: u64) -> Thing {

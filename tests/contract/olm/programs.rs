@@ -2,11 +2,11 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use super::catalog;
 use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;
+use crate::unchecked::built_by;
 
 /// Where they are.
 pub struct Programs(PathBuf);
@@ -20,17 +20,10 @@ pub struct Running {
 }
 
 impl Programs {
-    /// `None`, and a line that no test harness swallows, where they neither are nor can be built.
+    /// `None`, said aloud, where they neither are nor can be built.
     pub fn find(unchecked: &str) -> Option<Programs> {
-        let output = Command::new("hack/olm.sh").arg("which").output().unwrap();
-        if output.status.success() {
-            let olm = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
-            return Some(Programs(olm.parent().unwrap().to_owned()));
-        }
-        let why = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
-        let line = format!("NOT CHECKED: {unchecked}: {why}\n");
-        std::io::stderr().write_all(line.as_bytes()).unwrap();
-        None
+        let olm = built_by("hack/olm.sh", unchecked)?;
+        Some(Programs(olm.parent().unwrap().to_owned()))
     }
 
     pub fn crds(&self) -> String {

@@ -1,0 +1,13 @@
+//! An object for tests of rooms that look at metadata alone.
+
+use super::{Meta, Nothing, Object};
+
+#[derive(Debug)]
+pub(crate) struct Thing(pub(crate) Meta);
+
+impl Object for Thing {
+    type Keep = Nothing;
+    fn meta(&self) -> &Meta {
+        &self.0
+    }
+}

@@ -1,0 +1,22 @@
+//! What a test could not check on this machine, and the programs of hack/ whose lack is a reason.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Says in one line what is not checked and why. No test harness swallows it, as it would what a macro
+/// prints in a test that passes.
+pub(crate) fn not_checked(what: &str, why: &str) {
+    let line = format!("\nNOT CHECKED: {what}: {}\n", why.trim().replace('\n', "; "));
+    std::io::stderr().write_all(line.as_bytes()).expect("stderr");
+}
+
+/// The program that `script` has built, or builds now. `None`, said aloud, where it cannot.
+pub(crate) fn built_by(script: &str, unchecked: &str) -> Option<PathBuf> {
+    let output = Command::new(script).arg("which").output().unwrap();
+    if output.status.success() {
+        return Some(String::from_utf8(output.stdout).unwrap().trim().into());
+    }
+    not_checked(unchecked, &String::from_utf8_lossy(&output.stderr));
+    None
+}
