@@ -1,6 +1,6 @@
 //! The shell around the pure queue: one lock, and wake-ups of one worker per key.
 //!
-//! Wake-ups follow one rule, checked after every change under the lock (`State::wake`): while
+//! Wake-ups follow one rule, checked after every change under the lock (`State::wakes`): while
 //! more keys are ready than workers were told, tell one more; and one waiting worker, the
 //! timekeeper, sleeps until the next deadline. A worker that was told and went away passes it on.
 
@@ -44,6 +44,15 @@ pub(super) struct State<K: Key> {
     number: u64,
     /// Who waits for the end.
     pub(super) drained: Vec<Waker>,
+}
+
+/// Who has to look at the queue.
+#[must_use]
+pub(super) struct Wakes {
+    /// A worker, for a key.
+    worker: Option<Waker>,
+    /// Those who waited for the end, when it has come.
+    drained: Vec<Waker>,
 }
 
 // === impl WorkQueue ===
@@ -190,9 +199,11 @@ impl<K: Key> WorkQueue<K> {
         let now = self.shared.clock.now();
         let mut state = self.shared.state.lock();
         let result = change(&mut state.queue, now);
-        let (waker, drained) = (state.wake(), state.ended());
+        let wakes = state.wakes();
         drop(state);
-        wake(waker, drained);
+        if let Some(wakes) = wakes {
+            wakes.wake();
+        }
         result
     }
 
@@ -224,11 +235,21 @@ impl<K: Key> fmt::Debug for WorkQueue<K> {
 // === impl State ===
 
 impl<K: Key> State<K> {
-    /// Whom to wake. One at most: who is woken looks, and looking wakes the next.
-    pub(super) fn wake(&mut self) -> Option<Waker> {
-        if self.waiting.is_empty() {
+    /// Whom to wake after a change. As a rule nobody waits.
+    #[inline]
+    pub(super) fn wakes(&mut self) -> Option<Wakes> {
+        if self.waiting.is_empty() && self.drained.is_empty() {
             return None;
         }
+        let worker = if self.waiting.is_empty() { None } else { self.tell() };
+        let ended = !self.drained.is_empty() && self.queue.is_drained();
+        let drained = if ended { std::mem::take(&mut self.drained) } else { Vec::new() };
+        Some(Wakes { worker, drained })
+    }
+
+    /// The worker to tell that it should look. One at most: who is woken looks, and looking wakes
+    /// the next.
+    fn tell(&mut self) -> Option<Waker> {
         let deadline = self.queue.next_deadline();
         let watched = match (deadline, self.timekeeper) {
             (None, _) => true,
@@ -242,14 +263,6 @@ impl<K: Key> State<K> {
         }
         self.told += 1;
         self.waiting.pop_front().map(|(_, waker)| waker)
-    }
-
-    /// Whom to wake because it is over.
-    pub(super) fn ended(&mut self) -> Vec<Waker> {
-        if self.drained.is_empty() || !self.queue.is_drained() {
-            return Vec::new();
-        }
-        std::mem::take(&mut self.drained)
     }
 
     /// A worker stops waiting.
@@ -279,10 +292,14 @@ impl<K: Key> State<K> {
     }
 }
 
-/// Called without the lock, so that nobody wakes up only to wait for it.
-pub(super) fn wake(waker: Option<Waker>, drained: Vec<Waker>) {
-    if let Some(waker) = waker {
-        waker.wake();
+// === impl Wakes ===
+
+impl Wakes {
+    /// To be called without the lock, so that nobody wakes up only to wait for it.
+    pub(super) fn wake(self) {
+        if let Some(worker) = self.worker {
+            worker.wake();
+        }
+        self.drained.into_iter().for_each(Waker::wake);
     }
-    drained.into_iter().for_each(Waker::wake);
 }

@@ -16,13 +16,11 @@ pub trait Key: Clone + Eq + Hash + Debug + Send + Sync + 'static {
     fn tenant(&self) -> &Self::Tenant;
 }
 
-/// A key and its hashes, made before the lock is taken: hashing reads what the key points to, and
+/// A key and its hash, made before the lock is taken: hashing reads what the key points to, and
 /// others need not wait for that.
 pub(super) struct Hashed<K> {
     pub(super) key: K,
     pub(super) hash: u64,
-    /// Of the tenant.
-    pub(super) tenant: u64,
 }
 
 /// How soon a key is wanted. A higher band goes first, yet never keeps a lower one waiting for
@@ -42,8 +40,7 @@ pub enum Band {
 
 impl<K: Key> Hashed<K> {
     pub(super) fn new(hasher: &DefaultHashBuilder, key: K) -> Hashed<K> {
-        let (hash, tenant) = (hasher.hash_one(&key), hasher.hash_one(key.tenant()));
-        Hashed { key, hash, tenant }
+        Hashed { hash: hasher.hash_one(&key), key }
     }
 }
 

@@ -61,8 +61,9 @@ impl<K: Key> Lines<K> {
         self.waiting
     }
 
-    /// The place of a tenant, which gains a user; `hash` is its hash by the hasher of the queue.
-    pub(super) fn enter(&mut self, hash: u64, name: &K::Tenant) -> u32 {
+    /// The place of a tenant, which gains a user.
+    pub(super) fn enter(&mut self, name: &K::Tenant) -> u32 {
+        let hash = self.hasher.hash_one(name);
         let tenants = &self.tenants;
         let known = self.table.find(hash, |&id| tenants[id as usize].name.as_ref() == Some(name));
         if let Some(&id) = known {

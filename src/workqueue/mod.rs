@@ -27,7 +27,8 @@
 //! - One key wakes one worker. Timers need no task of their own: one waiting worker keeps the
 //!   time for all.
 //! - A parked key costs at most 59 bytes beyond itself, one timer included (a second: 15 more).
-//!   Adding a known key allocates nothing. Memory follows the largest number of keys held at once.
+//!   Adding a known key allocates nothing. Memory follows the largest number of keys held at once;
+//!   of keys that are done the last 64 are still held, with nothing known of them.
 //!
 //! Three layers, each a file over the one before: `queue`, `delaying`, `rate_limited`, all pure,
 //! with the time as an argument; `handle` puts a lock and wake-ups around them, `taken` is the

@@ -2,12 +2,12 @@
 //!
 //! | a key is …     | flags               | an add …                      | leaves by        |
 //! |----------------|---------------------|-------------------------------|------------------|
-//! | unknown        | no slot             | queues it                     | –                |
+//! | unknown        | no slot, or IDLE    | queues it                     | –                |
 //! | queued         | QUEUED              | can only raise its band       | `take`           |
 //! | in process     | PROCESSING          | makes it dirty                | `done`: idle     |
 //! | … and dirty    | PROCESSING, DIRTY   | can only raise its next band  | `done`: queued   |
 //! | held           | HELD, timer pending | makes it dirty                | the timer        |
-//! | idle           | none, maybe a timer | queues it                     | freed, if no timer |
+//! | delayed        | none, but a timer   | queues it                     | the timer        |
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use hashbrown::DefaultHashBuilder;
 
 use super::key::{Band, Hashed, Key};
 use super::lines::Lines;
-use super::slots::{DIRTY, HELD, PROCESSING, QUEUED, RETRY_DUE, Slots};
+use super::slots::{DIRTY, HELD, IDLE, PROCESSING, QUEUED, RETRY_DUE, Slots};
 use super::sync::Nanos;
 
 /// What a worker is given.
@@ -54,11 +54,16 @@ impl<K: Key> Queue<K> {
     /// key, if the slot has it already: it is to be dropped without the lock, as dropping it
     /// touches memory that others may be writing to.
     pub(super) fn enter(&mut self, wish: Hashed<K>) -> (u32, Option<K>) {
-        let Hashed { key, hash, tenant } = wish;
+        let Hashed { key, hash } = wish;
         match self.slots.find(hash, &key) {
-            Some(id) => (id, Some(key)),
+            Some(id) => {
+                if self.slots.get(id).is(IDLE) {
+                    self.slots.revive(id);
+                }
+                (id, Some(key))
+            }
             None => {
-                let tenant = self.lines.enter(tenant, key.tenant());
+                let tenant = self.lines.enter(key.tenant());
                 (self.slots.insert(hash, key, tenant), None)
             }
         }
@@ -127,12 +132,13 @@ impl<K: Key> Queue<K> {
         Duration::from_nanos(now.saturating_sub(began))
     }
 
-    /// Frees the slot if nothing keeps it; its key, to be dropped without the lock.
-    pub(super) fn release(&mut self, hash: u64, id: u32) -> Option<K> {
-        if !self.slots.get(id).is_idle() {
+    /// Lets go of the slot if nothing keeps it; the key that is forgotten for that, to be dropped
+    /// without the lock.
+    pub(super) fn release(&mut self, id: u32) -> Option<K> {
+        if !self.slots.get(id).is_unwanted() {
             return None;
         }
-        let (key, tenant) = self.slots.remove(hash, id);
+        let (key, tenant) = self.slots.retire(id)?;
         self.lines.leave(tenant);
         key
     }
@@ -141,7 +147,7 @@ impl<K: Key> Queue<K> {
     pub(super) fn abandon(&mut self) {
         while let Some(id) = self.lines.pop(&mut self.slots, true) {
             self.slots.get_mut(id).clear(QUEUED);
-            self.release(self.slots.hash(id), id);
+            self.release(id);
         }
         for (id, _) in &self.processing {
             self.slots.get_mut(*id).clear(DIRTY | RETRY_DUE);

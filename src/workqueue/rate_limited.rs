@@ -130,7 +130,7 @@ impl<K: Key> RateLimited<K> {
         slot.failures = 0;
         slot.clear(RETRY_DUE | HELD);
         self.delaying.queue.settle(id);
-        self.delaying.queue.release(hash, id);
+        self.delaying.queue.release(id);
     }
 
     /// Cancels what `add_after` asked for.
@@ -138,7 +138,7 @@ impl<K: Key> RateLimited<K> {
         self.fire(now);
         let Some(id) = self.delaying.queue.slots.find(hash, key) else { return };
         self.delaying.timers.cancel(&mut self.delaying.queue.slots, id, Timer::After);
-        self.delaying.queue.release(hash, id);
+        self.delaying.queue.release(id);
     }
 
     /// Failures in a row.
@@ -158,8 +158,8 @@ impl<K: Key> RateLimited<K> {
         Some(next)
     }
 
-    /// Ends a run; how long it took, and the key if it is not kept.
-    pub(super) fn done(&mut self, now: Nanos, hash: u64, id: u32) -> (Duration, Option<K>) {
+    /// Ends a run; how long it took, and the key that is forgotten for that, if one is.
+    pub(super) fn done(&mut self, now: Nanos, id: u32) -> (Duration, Option<K>) {
         let now = self.fire(now);
         let took = self.delaying.queue.done(now, id);
         let pending = self.pending(id).is_some();
@@ -174,21 +174,29 @@ impl<K: Key> RateLimited<K> {
             slot.failures = 0;
         }
         self.delaying.queue.settle(id);
-        (took, self.delaying.queue.release(hash, id))
+        (took, self.delaying.queue.release(id))
     }
 
     /// Queues what is due by now; first of all in every operation that is given the time, so that
     /// what was due earlier stands before what is added later. The time to go on with.
+    #[inline]
     pub(super) fn fire(&mut self, now: Nanos) -> Nanos {
         self.now = self.now.max(now);
-        let now = self.now;
+        if self.delaying.timers.first().is_some_and(|due| due <= self.now) {
+            self.fire_all(self.now);
+        }
+        self.now
+    }
+
+    /// Out of line: as a rule nothing is due.
+    #[cold]
+    fn fire_all(&mut self, now: Nanos) {
         while let Some((due, id, timer)) = self.delaying.next_due(now) {
             match timer {
                 Timer::After => self.ask(due, id, Band::Initial),
                 Timer::Retry => self.retry_due(due, id),
             }
         }
-        now
     }
 
     /// A run is wanted for another reason than a failure.

@@ -62,13 +62,33 @@ pub(super) const RETRY_DUE: u8 = 8;
 /// The server wants this key left alone until its retry is due; being asked for does not help.
 pub(super) const HELD: u8 = 16;
 
+/// Nothing is wanted of its key; it is in the list of idle slots.
+pub(super) const IDLE: u8 = 32;
+
+/// Idle slots that stay. A key that is done is often wanted again soon, by the news of what its run
+/// wrote; it then finds its slot instead of being put into the table anew. So many come from a few
+/// dozen workers, and take some kilobytes with their keys. Few in tests, so that models see slots
+/// being freed.
+const IDLE_KEPT: usize = if cfg!(any(test, loom, shuttle)) { 2 } else { 64 };
+
 /// The arena and the table.
 pub(super) struct Slots<K> {
     chunks: Vec<Box<Chunk<K>>>,
     /// First free slot, linked by `next`.
     free: u32,
+    /// Every slot with a key.
     table: HashTable<u32>,
+    /// Idle slots, longest idle first, linked by `prev` and `next`; no more than `IDLE_KEPT`.
+    idle: Ends,
+    idle_len: usize,
     hasher: DefaultHashBuilder,
+}
+
+/// First and last of a list of slots.
+#[derive(Clone, Copy)]
+struct Ends {
+    head: u32,
+    tail: u32,
 }
 
 // === impl Slot ===
@@ -99,9 +119,9 @@ impl<K> Slot<K> {
         self.flags &= !flag;
     }
 
-    /// Nothing is waiting for it and it waits for nothing.
-    pub(super) fn is_idle(&self) -> bool {
-        !self.is(QUEUED | PROCESSING | DIRTY | RETRY_DUE) && self.timers == [NONE; 2]
+    /// Nothing is waiting for it and it waits for nothing, and that is new.
+    pub(super) fn is_unwanted(&self) -> bool {
+        !self.is(QUEUED | PROCESSING | DIRTY | RETRY_DUE | IDLE) && self.timers == [NONE; 2]
     }
 }
 
@@ -109,12 +129,13 @@ impl<K> Slot<K> {
 
 impl<K: Key> Slots<K> {
     pub(super) fn new(hasher: DefaultHashBuilder) -> Slots<K> {
-        Slots { chunks: Vec::new(), free: NONE, table: HashTable::new(), hasher }
+        let idle = Ends { head: NONE, tail: NONE };
+        Slots { chunks: Vec::new(), free: NONE, table: HashTable::new(), idle, idle_len: 0, hasher }
     }
 
-    /// Keys known.
+    /// Keys of which something is wanted.
     pub(super) fn len(&self) -> usize {
-        self.table.len()
+        self.table.len() - self.idle_len
     }
 
     /// The slot of `key`; `hash` is its hash by the hasher of this arena, here and below.
@@ -135,7 +156,10 @@ impl<K: Key> Slots<K> {
         id
     }
 
-    /// Another chunk of free slots, for when there is none.
+    /// Another chunk of free slots, for when there is none. A function of its own, as it makes the
+    /// chunk on the stack: inlined, each `add` would reserve and touch those 64 KiB.
+    #[cold]
+    #[inline(never)]
     fn grow(&mut self) {
         let first = self.chunks.len() * CHUNK;
         // The top bit belongs to the timers.
@@ -148,22 +172,51 @@ impl<K: Key> Slots<K> {
         self.free = first as u32;
     }
 
-    /// The hash of the key of a slot.
-    pub(super) fn hash(&self, id: u32) -> u64 {
-        hash_of(&self.hasher, &self.get(id).key)
+    /// Nothing is wanted of a slot any more. The slot that is freed for it, if one is: its key,
+    /// and the tenant to which it belonged.
+    pub(super) fn retire(&mut self, id: u32) -> Option<(Option<K>, u32)> {
+        let last = self.idle.tail;
+        let slot = self.get_mut(id);
+        (slot.failures, slot.band, slot.flags) = (0, Band::Initial, IDLE);
+        (slot.prev, slot.next) = (last, NONE);
+        match last {
+            NONE => self.idle.head = id,
+            last => self.get_mut(last).next = id,
+        }
+        self.idle.tail = id;
+        self.idle_len += 1;
+        (self.idle_len > IDLE_KEPT).then(|| self.free(self.idle.head))
     }
 
-    /// Frees a slot; gives back its key and the tenant it belonged to.
-    pub(super) fn remove(&mut self, hash: u64, id: u32) -> (Option<K>, u32) {
-        let free = self.free;
+    /// Something is wanted of an idle slot.
+    pub(super) fn revive(&mut self, id: u32) {
         let slot = self.get_mut(id);
-        let (key, tenant) = (slot.key.take(), slot.tenant);
-        slot.next = free;
-        self.free = id;
+        slot.clear(IDLE);
+        let (prev, next) = (slot.prev, slot.next);
+        match prev {
+            NONE => self.idle.head = next,
+            prev => self.get_mut(prev).next = next,
+        }
+        match next {
+            NONE => self.idle.tail = prev,
+            next => self.get_mut(next).prev = prev,
+        }
+        self.idle_len -= 1;
+    }
+
+    /// Frees an idle slot; gives back its key and the tenant to which it belonged.
+    fn free(&mut self, id: u32) -> (Option<K>, u32) {
+        self.revive(id);
+        let hash = hash_of(&self.hasher, &self.get(id).key);
         if let Ok(entry) = self.table.find_entry(hash, |&other| other == id) {
             entry.remove();
         }
-        (key, tenant)
+        let free = self.free;
+        let slot = self.get_mut(id);
+        slot.next = free;
+        let freed = (slot.key.take(), slot.tenant);
+        self.free = id;
+        freed
     }
 
     pub(super) fn get(&self, id: u32) -> &Slot<K> {
@@ -189,6 +242,49 @@ fn at<K>(chunks: &[Box<Chunk<K>>], id: u32) -> &Slot<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Keys of one tenant.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    struct Few(u32);
+
+    impl Key for Few {
+        type Tenant = ();
+        fn tenant(&self) -> &() {
+            &()
+        }
+    }
+
+    fn slots_of(keys: u32) -> Slots<Few> {
+        let mut slots = Slots::new(DefaultHashBuilder::default());
+        for key in (0..keys).map(Few) {
+            slots.insert(slots.hasher.hash_one(key), key, 0);
+        }
+        slots
+    }
+
+    fn find(slots: &Slots<Few>, key: u32) -> Option<u32> {
+        slots.find(slots.hasher.hash_one(Few(key)), &Few(key))
+    }
+
+    #[test]
+    fn of_idle_slots_the_last_ones_stay_and_the_longest_idle_is_freed_first() {
+        let mut slots = slots_of(4);
+        let freed: Vec<_> = (0..4).map(|id| slots.retire(id).and_then(|(key, _)| key)).collect();
+        assert_eq!(freed, [None, None, Some(Few(0)), Some(Few(1))]);
+        assert_eq!(slots.len(), 0);
+        assert_eq!([0, 1, 2, 3].map(|key| find(&slots, key)), [None, None, Some(2), Some(3)]);
+    }
+
+    #[test]
+    fn an_idle_slot_that_is_wanted_again_is_not_freed_for_others() {
+        let mut slots = slots_of(4);
+        slots.retire(0);
+        slots.retire(1);
+        slots.revive(0);
+        assert!(slots.retire(2).is_none());
+        assert_eq!(slots.retire(3).and_then(|(key, _)| key), Some(Few(1)));
+        assert_eq!((slots.len(), find(&slots, 0)), (1, Some(0)));
+    }
 
     #[test]
     fn a_slot_beyond_its_key_is_32_bytes() {

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::handle::{WorkQueue, wake};
+use super::handle::WorkQueue;
 use super::key::{Band, Key};
 use super::queue::Next;
 use super::sync::Sleep;
@@ -52,40 +52,47 @@ impl<'a, K: Key> Get<'a, K> {
     }
 
     /// Takes a key, or finds out that there will be none, or waits.
-    fn look(&mut self, context: &mut Context<'_>) -> Poll<Option<Next<K>>> {
+    fn look(&mut self, context: &mut Context<'_>) -> Poll<Option<Taken<K>>> {
         let shared = &self.queue.shared;
-        let before = self.before.take().map(|mut before| {
-            // It ends here, so dropping it must not end it again.
+        if let Some(before) = &mut self.before {
+            // Its run ends here, so dropping it must not end it again.
             self.handle = before.queue.take();
-            before
-        });
-        let hash = before.as_ref().map(|before| self.queue.hash(&before.key));
+        }
         let now = shared.clock.now();
         let mut state = shared.state.lock();
-        let ended =
-            before.as_ref().zip(hash).map(|(before, hash)| state.queue.done(now, hash, before.id));
+        let ended = self.before.as_ref().map(|before| state.queue.done(now, before.id));
         if let Some(number) = self.number.take() {
             state.leave(number);
         }
         let next = state.queue.take(now);
-        let found = if next.is_none() && !state.queue.is_shut_down() {
+        if next.is_none() && !state.queue.is_shut_down() {
             let (number, deadline) = state.wait(context.waker().clone());
+            drop(state);
             self.number = Some(number);
             self.sleep = deadline.map(|deadline| shared.clock.sleep_until(deadline));
-            Poll::Pending
-        } else {
-            Poll::Ready(next)
-        };
-        let (waker, drained) = match found.is_ready() {
-            true => (state.wake(), state.ended()),
-            false => (None, Vec::new()),
-        };
-        drop(state);
-        wake(waker, drained);
-        if let Some((worked, _)) = ended {
-            shared.observer.done(worked);
+            self.over(ended.map(|(worked, _)| worked));
+            return Poll::Pending;
         }
-        found
+        let wakes = state.wakes();
+        drop(state);
+        if let Some(wakes) = wakes {
+            wakes.wake();
+        }
+        self.over(ended.map(|(worked, _)| worked));
+        Poll::Ready(next.map(|Next { id, key, band, waited }| {
+            shared.observer.taken(band, waited);
+            let queue = self.handle.take().unwrap_or_else(|| self.queue.clone());
+            Taken { queue: Some(queue), key, id, band, waited }
+        }))
+    }
+
+    /// The run before has ended, after so long. Called without the lock, under which no key is
+    /// dropped.
+    fn over(&mut self, worked: Option<Duration>) {
+        if let Some(worked) = worked {
+            self.before = None;
+            self.queue.shared.observer.done(worked);
+        }
     }
 }
 
@@ -97,13 +104,8 @@ impl<K: Key> Future for Get<'_, K> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
-            if let Poll::Ready(next) = self.look(context) {
-                return Poll::Ready(next.map(|Next { id, key, band, waited }| {
-                    let queue = self.handle.take().unwrap_or_else(|| self.queue.clone());
-                    let taken = Taken { queue: Some(queue), key, id, band, waited };
-                    self.queue.shared.observer.taken(band, waited);
-                    taken
-                }));
+            if let Poll::Ready(taken) = self.look(context) {
+                return Poll::Ready(taken);
             }
             // A timer that has ended already means to look again; otherwise it wakes this task.
             let ended = self.sleep.as_mut().is_some_and(|sleep| sleep.poll(context).is_ready());
@@ -119,9 +121,11 @@ impl<K: Key> Drop for Get<'_, K> {
         let Some(number) = self.number else { return };
         let mut state = self.queue.shared.state.lock();
         state.leave(number);
-        let waker = state.wake();
+        let wakes = state.wakes();
         drop(state);
-        wake(waker, Vec::new());
+        if let Some(wakes) = wakes {
+            wakes.wake();
+        }
     }
 }
 
@@ -183,8 +187,7 @@ impl<K: Key> fmt::Debug for Taken<K> {
 impl<K: Key> Drop for Taken<K> {
     fn drop(&mut self) {
         let Some(queue) = self.queue.take() else { return };
-        let hash = queue.hash(&self.key);
-        let (worked, _) = queue.change(|queue, now| queue.done(now, hash, self.id));
+        let (worked, _) = queue.change(|queue, now| queue.done(now, self.id));
         queue.shared.observer.done(worked);
     }
 }

@@ -78,7 +78,7 @@ impl<K: Key> RateLimited<K> {
                 slot.clear(DIRTY);
             }
             let queue = &mut self.delaying.queue;
-            queue.release(queue.slots.hash(id), id);
+            queue.release(id);
         }
     }
 

@@ -125,7 +125,7 @@ struct Real {
     hasher: DefaultHashBuilder,
     now: Nanos,
     /// Slots in process, oldest first.
-    runs: Vec<(u32, Named)>,
+    runs: Vec<u32>,
 }
 
 impl StateMachineTest for Real {
@@ -158,12 +158,12 @@ impl StateMachineTest for Real {
                 let next = queue.take(*now);
                 let taken = next.as_ref().map(|next| (next.key, next.band));
                 assert_eq!(taken, model.taken, "what was taken");
-                runs.extend(next.map(|next| (next.id, next.key)));
+                runs.extend(next.map(|next| next.id));
             }
             Op::Done(at) => {
                 if at < runs.len() {
-                    let (id, key) = runs.remove(at);
-                    queue.done(*now, hash(&key), id);
+                    let id = runs.remove(at);
+                    queue.done(*now, id);
                 }
             }
             Op::Pass(time) => *now += time * MS,

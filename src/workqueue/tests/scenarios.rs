@@ -57,7 +57,7 @@ async fn a_key_added_again_during_its_second_run_runs_a_third_time() {
         drop(taken);
     }
     assert_eq!(run_all(&queue), [A]);
-    assert_eq!(queue.snapshot().known, 0, "an idle key is not kept");
+    assert_eq!(queue.snapshot().known, 0, "nothing is known of an idle key");
 }
 
 #[tokio::test]
