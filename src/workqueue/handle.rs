@@ -1,13 +1,7 @@
-//! The shell around the pure queue: one lock, and wake-ups of one worker per key.
-//!
-//! Wake-ups follow one rule, checked after every change under the lock (`State::wakes`): while
-//! more keys are ready than workers were told, tell one more; and one waiting worker, the
-//! timekeeper, sleeps until the next deadline. A worker that was told and went away passes it on.
+//! The shell around the pure queue: one lock, and wake-ups after every change under it.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::hash::BuildHasher;
-use std::task::Waker;
 use std::time::Duration;
 
 use hashbrown::DefaultHashBuilder;
@@ -18,6 +12,7 @@ use super::observer::{Observer, Snapshot};
 use super::rate_limited::RateLimited;
 use super::sync::{Arc, Clock, Mutex, Nanos};
 use super::taken::{Drained, Get, Taken};
+use super::waiting::State;
 
 /// A queue of keys. Cheap to clone; all clones are one queue.
 pub struct WorkQueue<K: Key> {
@@ -32,29 +27,6 @@ pub(super) struct Shared<K: Key> {
     pub(super) observer: Box<dyn Observer>,
 }
 
-pub(super) struct State<K: Key> {
-    pub(super) queue: RateLimited<K>,
-    /// Workers that wait to be told, longest first.
-    waiting: VecDeque<(u64, Waker)>,
-    /// Workers that were told (and so left `waiting`) but have not looked yet.
-    told: usize,
-    /// The waiting worker that has a timer, and when that ends. It may have been told meanwhile.
-    timekeeper: Option<(u64, Nanos)>,
-    /// Number of the next worker to wait.
-    number: u64,
-    /// Who waits for the end.
-    pub(super) drained: Vec<Waker>,
-}
-
-/// Who has to look at the queue.
-#[must_use]
-pub(super) struct Wakes {
-    /// A worker, for a key.
-    worker: Option<Waker>,
-    /// Those who waited for the end, when it has come.
-    drained: Vec<Waker>,
-}
-
 // === impl WorkQueue ===
 
 impl<K: Key> WorkQueue<K> {
@@ -66,16 +38,8 @@ impl<K: Key> WorkQueue<K> {
     /// An empty queue.
     pub fn with(limits: Limits, observer: impl Observer) -> WorkQueue<K> {
         let hasher = DefaultHashBuilder::default();
-        let state = State {
-            queue: RateLimited::new(limits, hasher.clone()),
-            waiting: VecDeque::new(),
-            told: 0,
-            timekeeper: None,
-            number: 0,
-            drained: Vec::new(),
-        };
         let shared = Shared {
-            state: Mutex::new(state),
+            state: Mutex::new(State::new(RateLimited::new(limits, hasher.clone()))),
             clock: Clock::new(),
             hasher,
             limits,
@@ -229,77 +193,5 @@ impl<K: Key> Clone for WorkQueue<K> {
 impl<K: Key> fmt::Debug for WorkQueue<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WorkQueue").finish_non_exhaustive()
-    }
-}
-
-// === impl State ===
-
-impl<K: Key> State<K> {
-    /// Whom to wake after a change. As a rule nobody waits.
-    #[inline]
-    pub(super) fn wakes(&mut self) -> Option<Wakes> {
-        if self.waiting.is_empty() && self.drained.is_empty() {
-            return None;
-        }
-        let worker = if self.waiting.is_empty() { None } else { self.tell() };
-        let ended = !self.drained.is_empty() && self.queue.is_drained();
-        let drained = if ended { std::mem::take(&mut self.drained) } else { Vec::new() };
-        Some(Wakes { worker, drained })
-    }
-
-    /// The worker to tell that it should look. One at most: who is woken looks, and looking wakes
-    /// the next.
-    fn tell(&mut self) -> Option<Waker> {
-        let deadline = self.queue.next_deadline();
-        let watched = match (deadline, self.timekeeper) {
-            (None, _) => true,
-            (Some(deadline), Some((_, until))) => until <= deadline,
-            (Some(_), None) => false,
-        };
-        // Whoever was told will look, and become timekeeper if there is nothing else to do.
-        let untold = self.queue.ready() > self.told || (!watched && self.told == 0);
-        if !untold && !self.queue.is_shut_down() {
-            return None;
-        }
-        self.told += 1;
-        self.waiting.pop_front().map(|(_, waker)| waker)
-    }
-
-    /// A worker stops waiting.
-    pub(super) fn leave(&mut self, number: u64) {
-        match self.waiting.iter().position(|(waiting, _)| *waiting == number) {
-            Some(at) => drop(self.waiting.remove(at)),
-            None => self.told -= 1,
-        }
-        if self.timekeeper.is_some_and(|(keeper, _)| keeper == number) {
-            self.timekeeper = None;
-        }
-    }
-
-    /// A worker waits. Until when it has to keep the time, if it has to.
-    pub(super) fn wait(&mut self, waker: Waker) -> (u64, Option<Nanos>) {
-        let number = self.number;
-        self.number += 1;
-        self.waiting.push_back((number, waker));
-        let deadline = self.queue.next_deadline().filter(|deadline| match self.timekeeper {
-            Some((_, until)) => *deadline < until,
-            None => true,
-        });
-        if let Some(deadline) = deadline {
-            self.timekeeper = Some((number, deadline));
-        }
-        (number, deadline)
-    }
-}
-
-// === impl Wakes ===
-
-impl Wakes {
-    /// To be called without the lock, so that nobody wakes up only to wait for it.
-    pub(super) fn wake(self) {
-        if let Some(worker) = self.worker {
-            worker.wake();
-        }
-        self.drained.into_iter().for_each(Waker::wake);
     }
 }

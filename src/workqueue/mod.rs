@@ -31,9 +31,9 @@
 //!   of keys that are done the last 64 are still held, with nothing known of them.
 //!
 //! Three layers, each a file over the one before: `queue`, `delaying`, `rate_limited`, all pure,
-//! with the time as an argument; `handle` puts a lock and wake-ups around them, `taken` is the
-//! worker's side of it. All locks and
-//! clocks come through `sync`, so that model checkers can drive the code that ships.
+//! with the time as an argument. `waiting` knows whom to wake, `handle` puts a lock around both,
+//! `taken` is the worker's side of it. All locks and clocks come through `sync`, so that model
+//! checkers can drive the code that ships.
 
 mod key;
 mod sync;
@@ -46,6 +46,7 @@ mod backoff;
 mod bucket;
 mod rate_limited;
 mod observer;
+mod waiting;
 mod handle;
 mod taken;
 

@@ -1,0 +1,119 @@
+//! Workers that wait, and whom to wake: what the shell's lock guards.
+//!
+//! Wake-ups follow one rule, checked after every change under the lock (`State::wakes`): while
+//! more keys are ready than workers were told, tell one more; and one waiting worker, the
+//! timekeeper, sleeps until the next deadline. A worker that was told and went away passes it on.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+use super::key::Key;
+use super::rate_limited::RateLimited;
+use super::sync::Nanos;
+
+/// The queue, and who waits for it.
+pub(super) struct State<K: Key> {
+    pub(super) queue: RateLimited<K>,
+    /// Workers that wait to be told, longest first.
+    waiting: VecDeque<(u64, Waker)>,
+    /// Workers that were told (and so left `waiting`) but have not looked yet.
+    told: usize,
+    /// The waiting worker that has a timer, and when that ends. It may have been told meanwhile.
+    timekeeper: Option<(u64, Nanos)>,
+    /// Number of the next worker to wait.
+    number: u64,
+    /// Who waits for the end.
+    pub(super) drained: Vec<Waker>,
+}
+
+/// Who has to look at the queue.
+#[must_use]
+pub(super) struct Wakes {
+    /// A worker, for a key.
+    worker: Option<Waker>,
+    /// Those who waited for the end, when it has come.
+    drained: Vec<Waker>,
+}
+
+// === impl State ===
+
+impl<K: Key> State<K> {
+    pub(super) fn new(queue: RateLimited<K>) -> State<K> {
+        State {
+            queue,
+            waiting: VecDeque::new(),
+            told: 0,
+            timekeeper: None,
+            number: 0,
+            drained: Vec::new(),
+        }
+    }
+
+    /// Whom to wake after a change. As a rule nobody waits.
+    #[inline]
+    pub(super) fn wakes(&mut self) -> Option<Wakes> {
+        if self.waiting.is_empty() && self.drained.is_empty() {
+            return None;
+        }
+        let worker = if self.waiting.is_empty() { None } else { self.tell() };
+        let ended = !self.drained.is_empty() && self.queue.is_drained();
+        let drained = if ended { std::mem::take(&mut self.drained) } else { Vec::new() };
+        Some(Wakes { worker, drained })
+    }
+
+    /// The worker to tell that it should look. One at most: who is woken looks, and looking wakes
+    /// the next.
+    fn tell(&mut self) -> Option<Waker> {
+        let deadline = self.queue.next_deadline();
+        let watched = match (deadline, self.timekeeper) {
+            (None, _) => true,
+            (Some(deadline), Some((_, until))) => until <= deadline,
+            (Some(_), None) => false,
+        };
+        // Whoever was told will look, and become timekeeper if there is nothing else to do.
+        let untold = self.queue.ready() > self.told || (!watched && self.told == 0);
+        if !untold && !self.queue.is_shut_down() {
+            return None;
+        }
+        self.told += 1;
+        self.waiting.pop_front().map(|(_, waker)| waker)
+    }
+
+    /// A worker stops waiting.
+    pub(super) fn leave(&mut self, number: u64) {
+        match self.waiting.iter().position(|(waiting, _)| *waiting == number) {
+            Some(at) => drop(self.waiting.remove(at)),
+            None => self.told -= 1,
+        }
+        if self.timekeeper.is_some_and(|(keeper, _)| keeper == number) {
+            self.timekeeper = None;
+        }
+    }
+
+    /// A worker waits. Until when it has to keep the time, if it has to.
+    pub(super) fn wait(&mut self, waker: Waker) -> (u64, Option<Nanos>) {
+        let number = self.number;
+        self.number += 1;
+        self.waiting.push_back((number, waker));
+        let deadline = self.queue.next_deadline().filter(|deadline| match self.timekeeper {
+            Some((_, until)) => *deadline < until,
+            None => true,
+        });
+        if let Some(deadline) = deadline {
+            self.timekeeper = Some((number, deadline));
+        }
+        (number, deadline)
+    }
+}
+
+// === impl Wakes ===
+
+impl Wakes {
+    /// To be called without the lock, so that nobody wakes up only to wait for it.
+    pub(super) fn wake(self) {
+        if let Some(worker) = self.worker {
+            worker.wake();
+        }
+        self.drained.into_iter().for_each(Waker::wake);
+    }
+}
