@@ -1,6 +1,7 @@
 //! What becomes of one call.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,11 +11,10 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use kube::client::Body;
-use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::{Call, Fault, Moment, Shared, Watches, events};
+use super::{Call, Connection, Fault, Moment, Shared, Watches, events};
 
 pub(super) type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Answer = Response<Streamed>;
@@ -24,9 +24,10 @@ pub(super) type Streamed = UnsyncBoxBody<Bytes, Failure>;
 pub(super) async fn answer(
     request: Request<Incoming>,
     shared: Arc<Shared>,
-    dies_after: Arc<Mutex<bool>>,
+    connection: Arc<Connection>,
 ) -> Result<Answer, Failure> {
-    let Some((number, call, fault)) = shared.enter(request.method(), request.uri()) else {
+    let entered = shared.enter(&connection, request.method(), request.uri());
+    let Some((number, call, fault)) = entered else {
         return std::future::pending().await;
     };
     let answer = match fault {
@@ -48,7 +49,7 @@ pub(super) async fn answer(
             let mut answer = whole(pass_on(request, &shared, &call).await?).await?;
             // hyper ends the connection when the answer is written.
             answer.headers_mut().insert(header::CONNECTION, "close".parse()?);
-            *dies_after.lock() = true;
+            connection.dies_after.store(true, Ordering::Relaxed);
             answer
         }
         Some(Fault::LoseAnswer) => {

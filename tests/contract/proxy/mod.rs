@@ -10,6 +10,7 @@ mod events;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::{Method, StatusCode, Uri};
@@ -117,6 +118,14 @@ struct Shared {
     /// Grows with every crash.
     crashes: watch::Sender<usize>,
     watches: watch::Sender<Watches>,
+}
+
+/// A connection of an operator.
+struct Connection {
+    /// How many operators had been killed when it was made; its own has been if there are more.
+    crashes_before: usize,
+    /// Whether its operator is killed when the answer is written.
+    dies_after: AtomicBool,
 }
 
 /// A running proxy. Ends when dropped.
@@ -271,19 +280,22 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 /// Serves one connection until it ends or its operator is killed.
 async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     let mut crashes = shared.crashes.subscribe();
-    let dies_after = Arc::new(Mutex::new(false));
+    let connection = Arc::new(Connection {
+        crashes_before: *crashes.borrow_and_update(),
+        dies_after: AtomicBool::new(false),
+    });
     let answer = {
-        let (shared, dies_after) = (shared.clone(), dies_after.clone());
-        service_fn(move |request| answer(request, shared.clone(), dies_after.clone()))
+        let (shared, connection) = (shared.clone(), connection.clone());
+        service_fn(move |request| answer(request, shared.clone(), connection.clone()))
     };
-    let connection =
+    let served =
         hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
     tokio::select! {
-        _ = connection => {}
+        _ = served => {}
         _ = crashes.changed() => {}
     }
     // The answer's last byte is in the operator's socket now.
-    if *dies_after.lock() {
+    if connection.dies_after.load(Ordering::Relaxed) {
         shared.crash();
     }
 }
@@ -304,10 +316,16 @@ impl Shared {
     }
 
     /// Notes the call, and says what is to be done to it. `None`: it comes from a dead operator.
-    fn enter(&self, method: &Method, uri: &Uri) -> Option<(usize, Call, Option<Fault>)> {
+    fn enter(
+        &self,
+        connection: &Connection,
+        method: &Method,
+        uri: &Uri,
+    ) -> Option<(usize, Call, Option<Fault>)> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        if state.dead {
+        // A call that the old operator had sent may get here when the next one may come already.
+        if state.dead || connection.crashes_before != *self.crashes.borrow() {
             return None;
         }
         let (verb, object) = meaning(method, uri);
