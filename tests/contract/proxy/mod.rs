@@ -97,6 +97,8 @@ struct State {
     operator: Option<u32>,
     /// From a crash until the next operator: calls of the old one reach nobody.
     dead: bool,
+    /// Operators that were killed and forgotten: the listener of the one that may make calls.
+    forgotten: usize,
     /// Events that were about to be delivered, by resource; none if nobody counts them.
     events: Option<BTreeMap<String, usize>>,
     /// The event at which the operator dies.
@@ -122,20 +124,27 @@ struct Shared {
 
 /// A connection of an operator.
 struct Connection {
-    /// How many operators had been killed when it was made; its own has been if there are more.
-    crashes_before: usize,
+    /// Whose: as `State::forgotten` was when its listener was made.
+    operator: usize,
     /// Whether its operator is killed when the answer is written.
     dies_after: AtomicBool,
 }
 
 /// A running proxy. Ends when dropped.
 pub struct Proxy {
-    address: SocketAddr,
     shared: Arc<Shared>,
+    listener: Mutex<Listener>,
+}
+
+/// Where one operator is served. The next one has another: what the old one has sent before it was
+/// killed, on a connection that nobody has accepted yet, would otherwise be taken for the new
+/// one's.
+struct Listener {
+    address: SocketAddr,
     task: tokio::task::JoinHandle<()>,
 }
 
-impl Drop for Proxy {
+impl Drop for Listener {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -151,15 +160,14 @@ impl Proxy {
             crashes: watch::Sender::new(0),
             watches: watch::Sender::default(),
         });
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("it listens");
-        let task = tokio::spawn(accept(listener, shared.clone()));
-        Proxy { address, shared, task }
+        let listener = Mutex::new(Listener::start(&shared, 0));
+        Proxy { shared, listener }
     }
 
-    /// What a kubeconfig has to name as the server.
+    /// What the kubeconfig of an operator has to name as the server; the next one's after
+    /// [`Proxy::forget_the_dead`].
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("http://{}", self.listener.lock().address)
     }
 
     /// Does `fault` to the next `times` calls that match. Earlier rules go first.
@@ -199,6 +207,8 @@ impl Proxy {
         let mut state = self.shared.state.lock();
         state.dead = false;
         state.operator = None;
+        state.forgotten += 1;
+        *self.listener.lock() = Listener::start(&self.shared, state.forgotten);
     }
 
     /// Breaks all open watches of a resource, in the middle of whatever they say; what was held is
@@ -269,21 +279,28 @@ impl Proxy {
 
 // === Connections ===
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+impl Listener {
+    fn start(shared: &Arc<Shared>, operator: usize) -> Listener {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        socket.set_nonblocking(true).expect("it is a socket");
+        let address = socket.local_addr().expect("it listens");
+        let socket = TcpListener::from_std(socket).expect("it does not block");
+        Listener { address, task: tokio::spawn(accept(socket, shared.clone(), operator)) }
+    }
+}
+
+async fn accept(socket: TcpListener, shared: Arc<Shared>, operator: usize) {
     let mut connections = tokio::task::JoinSet::new();
     loop {
-        let Ok((stream, _)) = listener.accept().await else { return };
-        connections.spawn(serve(stream, shared.clone()));
+        let Ok((stream, _)) = socket.accept().await else { return };
+        connections.spawn(serve(stream, shared.clone(), operator));
     }
 }
 
 /// Serves one connection until it ends or its operator is killed.
-async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+async fn serve(stream: TcpStream, shared: Arc<Shared>, operator: usize) {
     let mut crashes = shared.crashes.subscribe();
-    let connection = Arc::new(Connection {
-        crashes_before: *crashes.borrow_and_update(),
-        dies_after: AtomicBool::new(false),
-    });
+    let connection = Arc::new(Connection { operator, dies_after: AtomicBool::new(false) });
     let answer = {
         let (shared, connection) = (shared.clone(), connection.clone());
         service_fn(move |request| answer(request, shared.clone(), connection.clone()))
@@ -324,8 +341,7 @@ impl Shared {
     ) -> Option<(usize, Call, Option<Fault>)> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        // A call that the old operator had sent may get here when the next one may come already.
-        if state.dead || connection.crashes_before != *self.crashes.borrow() {
+        if state.dead || connection.operator != state.forgotten {
             return None;
         }
         let (verb, object) = meaning(method, uri);
