@@ -12,7 +12,7 @@ use super::observer::{Observer, Snapshot};
 use super::rate_limited::RateLimited;
 use super::sync::{Arc, Clock, Mutex, Nanos};
 use super::taken::{Drained, Get, Taken};
-use super::waiting::State;
+use super::waiting::{State, unlock};
 
 /// A queue of keys. Cheap to clone; all clones are one queue.
 pub struct WorkQueue<K: Key> {
@@ -163,11 +163,7 @@ impl<K: Key> WorkQueue<K> {
         let now = self.shared.clock.now();
         let mut state = self.shared.state.lock();
         let result = change(&mut state.queue, now);
-        let wakes = state.wakes();
-        drop(state);
-        if let Some(wakes) = wakes {
-            wakes.wake();
-        }
+        unlock(state);
         result
     }
 

@@ -7,13 +7,12 @@ use std::hash::BuildHasher;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::key::{Band, Key};
-use super::slots::{NONE, Slots};
+use super::slots::{Ends, NONE, Slots};
 
 /// Keys of one tenant that wait in one band, first come first served.
 #[derive(Clone, Copy)]
 struct Line {
-    head: u32,
-    tail: u32,
+    keys: Ends,
     /// Whether the tenant stands in the band's ring: always while the line has keys, and a while
     /// longer when its last key was moved to another band.
     in_ring: bool,
@@ -70,7 +69,7 @@ impl<K: Key> Lines<K> {
             self.tenants[id as usize].users += 1;
             return id;
         }
-        let line = Line { head: NONE, tail: NONE, in_ring: false };
+        let line = Line { keys: Ends::EMPTY, in_ring: false };
         let tenant = Tenant { name: Some(name.clone()), users: 1, lines: [line; 3] };
         let id = match self.free.pop() {
             Some(id) => {
@@ -108,13 +107,8 @@ impl<K: Key> Lines<K> {
         let at = slot.tenant;
         let tenant = &mut self.tenants[at as usize];
         let line = &mut tenant.lines[band.index()];
-        (slot.band, slot.prev, slot.next) = (band, line.tail, NONE);
-        if line.tail == NONE {
-            line.head = id;
-        } else {
-            slots.get_mut(line.tail).next = id;
-        }
-        line.tail = id;
+        slot.band = band;
+        line.keys = slots.link(line.keys, id);
         if !line.in_ring {
             line.in_ring = true;
             tenant.users += 1;
@@ -126,16 +120,9 @@ impl<K: Key> Lines<K> {
     /// Takes a slot out of the line in which it stands.
     pub(super) fn remove(&mut self, slots: &mut Slots<K>, id: u32) {
         let slot = slots.get(id);
-        let (tenant, band, prev, next) = (slot.tenant, slot.band.index(), slot.prev, slot.next);
+        let (tenant, band) = (slot.tenant, slot.band.index());
         let line = &mut self.tenants[tenant as usize].lines[band];
-        match prev {
-            NONE => line.head = next,
-            prev => slots.get_mut(prev).next = next,
-        }
-        match next {
-            NONE => line.tail = prev,
-            next => slots.get_mut(next).prev = prev,
-        }
+        line.keys = slots.unlink(line.keys, id);
         self.waiting[band] -= 1;
     }
 
@@ -145,20 +132,18 @@ impl<K: Key> Lines<K> {
         loop {
             let at = self.rings[band].pop_front()?;
             let line = &mut self.tenants[at as usize].lines[band];
-            let id = line.head;
+            let id = line.keys.head;
             if id == NONE {
                 line.in_ring = false;
                 self.leave(at);
                 continue;
             }
-            line.head = slots.get(id).next;
-            if line.head == NONE {
-                line.tail = NONE;
+            line.keys = slots.unlink(line.keys, id);
+            if line.keys.head == NONE {
                 line.in_ring = false;
                 // Its slot is still a user, so the tenant stays.
                 self.tenants[at as usize].users -= 1;
             } else {
-                slots.get_mut(line.head).prev = NONE;
                 self.rings[band].push_back(at);
             }
             self.waiting[band] -= 1;

@@ -84,11 +84,11 @@ pub(super) struct Slots<K> {
     hasher: DefaultHashBuilder,
 }
 
-/// First and last of a list of slots.
+/// First and last of a list of slots, which `prev` and `next` link; NONE if it is empty.
 #[derive(Clone, Copy)]
-struct Ends {
-    head: u32,
-    tail: u32,
+pub(super) struct Ends {
+    pub(super) head: u32,
+    pub(super) tail: u32,
 }
 
 // === impl Slot ===
@@ -125,11 +125,17 @@ impl<K> Slot<K> {
     }
 }
 
+// === impl Ends ===
+
+impl Ends {
+    pub(super) const EMPTY: Ends = Ends { head: NONE, tail: NONE };
+}
+
 // === impl Slots ===
 
 impl<K: Key> Slots<K> {
     pub(super) fn new(hasher: DefaultHashBuilder) -> Slots<K> {
-        let idle = Ends { head: NONE, tail: NONE };
+        let idle = Ends::EMPTY;
         Slots { chunks: Vec::new(), free: NONE, table: HashTable::new(), idle, idle_len: 0, hasher }
     }
 
@@ -175,33 +181,45 @@ impl<K: Key> Slots<K> {
     /// Nothing is wanted of a slot any more. The slot that is freed for it, if one is: its key,
     /// and the tenant to which it belonged.
     pub(super) fn retire(&mut self, id: u32) -> Option<(Option<K>, u32)> {
-        let last = self.idle.tail;
         let slot = self.get_mut(id);
         (slot.failures, slot.band, slot.flags) = (0, Band::Initial, IDLE);
-        (slot.prev, slot.next) = (last, NONE);
-        match last {
-            NONE => self.idle.head = id,
-            last => self.get_mut(last).next = id,
-        }
-        self.idle.tail = id;
+        self.idle = self.link(self.idle, id);
         self.idle_len += 1;
         (self.idle_len > IDLE_KEPT).then(|| self.free(self.idle.head))
     }
 
     /// Something is wanted of an idle slot.
     pub(super) fn revive(&mut self, id: u32) {
+        self.get_mut(id).clear(IDLE);
+        self.idle = self.unlink(self.idle, id);
+        self.idle_len -= 1;
+    }
+
+    /// Puts a slot at the end of a list; the list then.
+    pub(super) fn link(&mut self, list: Ends, id: u32) -> Ends {
         let slot = self.get_mut(id);
-        slot.clear(IDLE);
-        let (prev, next) = (slot.prev, slot.next);
+        (slot.prev, slot.next) = (list.tail, NONE);
+        match list.tail {
+            NONE => Ends { head: id, tail: id },
+            last => {
+                self.get_mut(last).next = id;
+                Ends { tail: id, ..list }
+            }
+        }
+    }
+
+    /// Takes a slot out of the list in which it is; the list then.
+    pub(super) fn unlink(&mut self, mut list: Ends, id: u32) -> Ends {
+        let (prev, next) = (self.get(id).prev, self.get(id).next);
         match prev {
-            NONE => self.idle.head = next,
+            NONE => list.head = next,
             prev => self.get_mut(prev).next = next,
         }
         match next {
-            NONE => self.idle.tail = prev,
+            NONE => list.tail = prev,
             next => self.get_mut(next).prev = prev,
         }
-        self.idle_len -= 1;
+        list
     }
 
     /// Frees an idle slot; gives back its key and the tenant to which it belonged.

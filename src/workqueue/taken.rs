@@ -11,6 +11,7 @@ use super::handle::WorkQueue;
 use super::key::{Band, Key};
 use super::queue::Next;
 use super::sync::Sleep;
+use super::waiting::unlock;
 
 /// A key that was taken. Dropping it ends the run, however that comes about: return, panic or a
 /// cancelled task.
@@ -73,11 +74,7 @@ impl<'a, K: Key> Get<'a, K> {
             self.over(ended.map(|(worked, _)| worked));
             return Poll::Pending;
         }
-        let wakes = state.wakes();
-        drop(state);
-        if let Some(wakes) = wakes {
-            wakes.wake();
-        }
+        unlock(state);
         self.over(ended.map(|(worked, _)| worked));
         Poll::Ready(next.map(|Next { id, key, band, waited }| {
             shared.observer.taken(band, waited);
@@ -121,11 +118,7 @@ impl<K: Key> Drop for Get<'_, K> {
         let Some(number) = self.number else { return };
         let mut state = self.queue.shared.state.lock();
         state.leave(number);
-        let wakes = state.wakes();
-        drop(state);
-        if let Some(wakes) = wakes {
-            wakes.wake();
-        }
+        unlock(state);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Workers that wait, and whom to wake: what the shell's lock guards.
 //!
-//! Wake-ups follow one rule, checked after every change under the lock (`State::wakes`): while
+//! Wake-ups follow one rule, checked as the lock is given back (`unlock`): while
 //! more keys are ready than workers were told, tell one more; and one waiting worker, the
 //! timekeeper, sleeps until the next deadline. A worker that was told and went away passes it on.
 
@@ -9,7 +9,7 @@ use std::task::Waker;
 
 use super::key::Key;
 use super::rate_limited::RateLimited;
-use super::sync::Nanos;
+use super::sync::{MutexGuard, Nanos};
 
 /// The queue, and who waits for it.
 pub(super) struct State<K: Key> {
@@ -27,8 +27,7 @@ pub(super) struct State<K: Key> {
 }
 
 /// Who has to look at the queue.
-#[must_use]
-pub(super) struct Wakes {
+struct Wakes {
     /// A worker, for a key.
     worker: Option<Waker>,
     /// Those who waited for the end, when it has come.
@@ -51,7 +50,7 @@ impl<K: Key> State<K> {
 
     /// Whom to wake after a change. As a rule nobody waits.
     #[inline]
-    pub(super) fn wakes(&mut self) -> Option<Wakes> {
+    fn wakes(&mut self) -> Option<Wakes> {
         if self.waiting.is_empty() && self.drained.is_empty() {
             return None;
         }
@@ -106,14 +105,12 @@ impl<K: Key> State<K> {
     }
 }
 
-// === impl Wakes ===
-
-impl Wakes {
-    /// To be called without the lock, so that nobody wakes up only to wait for it.
-    pub(super) fn wake(self) {
-        if let Some(worker) = self.worker {
-            worker.wake();
-        }
-        self.drained.into_iter().for_each(Waker::wake);
+/// Gives the lock back after a change, then wakes whom that concerns: without the lock, so that
+/// nobody wakes up only to wait for it.
+pub(super) fn unlock<K: Key>(mut state: MutexGuard<'_, State<K>>) {
+    let wakes = state.wakes();
+    drop(state);
+    if let Some(Wakes { worker, drained }) = wakes {
+        worker.into_iter().chain(drained).for_each(Waker::wake);
     }
 }
