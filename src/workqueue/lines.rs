@@ -7,7 +7,14 @@ use std::hash::BuildHasher;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::key::{Band, Key};
-use super::slots::{Ends, NONE, Slots};
+use super::slots::{NONE, Slots};
+
+/// First and last of a list of slots, which `prev` and `next` link; NONE if it is empty.
+#[derive(Clone, Copy)]
+struct Ends {
+    head: u32,
+    tail: u32,
+}
 
 /// Keys of one tenant that wait in one band, first come first served.
 #[derive(Clone, Copy)]
@@ -38,6 +45,36 @@ pub(super) struct Lines<K: Key> {
     waiting: [usize; 3],
     /// Gets since a band was last served, while it could have been.
     passed_over: [u32; 3],
+}
+
+// === impl Ends ===
+
+impl Ends {
+    const EMPTY: Ends = Ends { head: NONE, tail: NONE };
+
+    /// Puts a slot at the end.
+    fn link<K: Key>(&mut self, slots: &mut Slots<K>, id: u32) {
+        let slot = slots.get_mut(id);
+        (slot.prev, slot.next) = (self.tail, NONE);
+        match self.tail {
+            NONE => self.head = id,
+            last => slots.get_mut(last).next = id,
+        }
+        self.tail = id;
+    }
+
+    /// Takes out a slot that is in it.
+    fn unlink<K: Key>(&mut self, slots: &mut Slots<K>, id: u32) {
+        let (prev, next) = (slots.get(id).prev, slots.get(id).next);
+        match prev {
+            NONE => self.head = next,
+            prev => slots.get_mut(prev).next = next,
+        }
+        match next {
+            NONE => self.tail = prev,
+            next => slots.get_mut(next).prev = prev,
+        }
+    }
 }
 
 // === impl Lines ===
@@ -108,7 +145,7 @@ impl<K: Key> Lines<K> {
         let tenant = &mut self.tenants[at as usize];
         let line = &mut tenant.lines[band.index()];
         slot.band = band;
-        line.keys = slots.link(line.keys, id);
+        line.keys.link(slots, id);
         if !line.in_ring {
             line.in_ring = true;
             tenant.users += 1;
@@ -122,7 +159,7 @@ impl<K: Key> Lines<K> {
         let slot = slots.get(id);
         let (tenant, band) = (slot.tenant, slot.band.index());
         let line = &mut self.tenants[tenant as usize].lines[band];
-        line.keys = slots.unlink(line.keys, id);
+        line.keys.unlink(slots, id);
         self.waiting[band] -= 1;
     }
 
@@ -138,7 +175,7 @@ impl<K: Key> Lines<K> {
                 self.leave(at);
                 continue;
             }
-            line.keys = slots.unlink(line.keys, id);
+            line.keys.unlink(slots, id);
             if line.keys.head == NONE {
                 line.in_ring = false;
                 // Its slot is still a user, so the tenant stays.

@@ -37,6 +37,7 @@
 
 mod key;
 mod sync;
+mod recent;
 mod slots;
 mod lines;
 mod queue;

@@ -15,7 +15,7 @@ use hashbrown::DefaultHashBuilder;
 
 use super::key::{Band, Hashed, Key};
 use super::lines::Lines;
-use super::slots::{DIRTY, HELD, IDLE, PROCESSING, QUEUED, RETRY_DUE, Slots};
+use super::slots::{DIRTY, HELD, IDLE, NONE, PROCESSING, QUEUED, RETRY_DUE, Slots};
 use super::sync::Nanos;
 
 /// What a worker is given.
@@ -31,8 +31,11 @@ pub(super) struct Next<K> {
 pub(super) struct Queue<K: Key> {
     pub(super) slots: Slots<K>,
     pub(super) lines: Lines<K>,
-    /// Slots in process and when their runs began, in no order; a slot's `prev` is its place.
+    /// Slots in process and when their runs began, each in the place that its `prev` says. A place
+    /// whose run is over has NONE, and is in `places`.
     processing: Vec<(u32, Nanos)>,
+    /// Places to be taken again.
+    places: Vec<u32>,
 }
 
 // === impl Queue ===
@@ -43,11 +46,12 @@ impl<K: Key> Queue<K> {
             slots: Slots::new(hasher.clone()),
             lines: Lines::new(hasher),
             processing: Vec::new(),
+            places: Vec::new(),
         }
     }
 
     pub(super) fn processing(&self) -> usize {
-        self.processing.len()
+        self.processing.len() - self.places.len()
     }
 
     /// The slot of a key, made if need be, to which the caller gives a flag or a timer; and the
@@ -109,15 +113,29 @@ impl<K: Key> Queue<K> {
     /// Takes the next key. `retries`: whether one of [`Band::Retry`] may be.
     pub(super) fn take(&mut self, now: Nanos, retries: bool) -> Option<Next<K>> {
         let id = self.lines.pop(&mut self.slots, retries)?;
+        let place = self.begin(now, id);
         let slot = self.slots.get_mut(id);
         slot.clear(QUEUED);
         slot.set(PROCESSING);
-        slot.prev = self.processing.len() as u32;
+        slot.prev = place;
         let key = slot.key.clone().expect("a slot in a line has a key");
         let waited = Duration::from_nanos(now.saturating_sub(slot.asked_at));
         let band = slot.band;
-        self.processing.push((id, now));
         Some(Next { id, key, band, waited })
+    }
+
+    /// A place for a run that begins.
+    fn begin(&mut self, now: Nanos, id: u32) -> u32 {
+        match self.places.pop() {
+            Some(place) => {
+                self.processing[place as usize] = (id, now);
+                place
+            }
+            None => {
+                self.processing.push((id, now));
+                self.processing.len() as u32 - 1
+            }
+        }
     }
 
     /// Ends a run; how long it took. The caller settles or releases the slot.
@@ -125,10 +143,8 @@ impl<K: Key> Queue<K> {
         let slot = self.slots.get_mut(id);
         slot.clear(PROCESSING);
         let place = slot.prev;
-        let (_, began) = self.processing.swap_remove(place as usize);
-        if let Some((moved, _)) = self.processing.get(place as usize) {
-            self.slots.get_mut(*moved).prev = place;
-        }
+        let (_, began) = std::mem::replace(&mut self.processing[place as usize], (NONE, 0));
+        self.places.push(place);
         Duration::from_nanos(now.saturating_sub(began))
     }
 
@@ -149,13 +165,13 @@ impl<K: Key> Queue<K> {
             self.slots.get_mut(id).clear(QUEUED);
             self.release(id);
         }
-        for (id, _) in &self.processing {
+        for (id, _) in self.processing.iter().filter(|(id, _)| *id != NONE) {
             self.slots.get_mut(*id).clear(DIRTY | RETRY_DUE);
         }
     }
 
     /// Slots in process and when their runs began, in no order.
-    pub(super) fn in_process(&self) -> &[(u32, Nanos)] {
-        &self.processing
+    pub(super) fn in_process(&self) -> impl Iterator<Item = (u32, Nanos)> {
+        self.processing.iter().copied().filter(|(id, _)| *id != NONE)
     }
 }

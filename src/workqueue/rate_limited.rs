@@ -158,8 +158,10 @@ impl<K: Key> RateLimited<K> {
         Some(next)
     }
 
-    /// Ends a run; how long it took, and the key that is forgotten for that, if one is.
-    pub(super) fn done(&mut self, now: Nanos, id: u32) -> (Duration, Option<K>) {
+    /// Ends a run of the key with this hash; how long it took, and the key that is forgotten for
+    /// that, if one is.
+    pub(super) fn done(&mut self, now: Nanos, id: u32, hash: u64) -> (Duration, Option<K>) {
+        self.delaying.queue.slots.remember(hash, id);
         let now = self.fire(now);
         let took = self.delaying.queue.done(now, id);
         let pending = self.pending(id).is_some();

@@ -9,6 +9,7 @@ use std::hash::BuildHasher;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::key::{Band, Key};
+use super::recent::Recent;
 use super::sync::Nanos;
 
 /// No slot, no tenant, no timer.
@@ -35,7 +36,7 @@ pub(super) struct Slot<K> {
     /// Index into the tenants.
     pub(super) tenant: u32,
     /// The one before in the tenant's line while QUEUED; the place among those in process while
-    /// PROCESSING. A slot is never both.
+    /// PROCESSING, among those that are idle while IDLE. A slot is never two of these.
     pub(super) prev: u32,
     /// The one after in the tenant's line while QUEUED; in the free list of a free slot.
     pub(super) next: u32,
@@ -62,10 +63,10 @@ pub(super) const RETRY_DUE: u8 = 8;
 /// The server wants this key left alone until its retry is due; being asked for does not help.
 pub(super) const HELD: u8 = 16;
 
-/// Nothing is wanted of its key; it is in the list of idle slots.
+/// Nothing is wanted of its key; it has a place among the idle slots.
 pub(super) const IDLE: u8 = 32;
 
-/// Idle slots that stay. A key that is done is often wanted again soon, by the news of what its run
+/// A slot that is idle stays until so many others have become idle. A key that is done is often wanted again soon, by the news of what its run
 /// wrote; it then finds its slot instead of being put into the table anew. So many come from a few
 /// dozen workers, and take some kilobytes with their keys. Few in tests, so that models see slots
 /// being freed.
@@ -78,17 +79,14 @@ pub(super) struct Slots<K> {
     free: u32,
     /// Every slot with a key.
     table: HashTable<u32>,
-    /// Idle slots, longest idle first, linked by `prev` and `next`; no more than `IDLE_KEPT`.
-    idle: Ends,
+    /// Idle slots, each in the place that its `prev` says; NONE where one was wanted again.
+    idle: [u32; IDLE_KEPT],
+    /// The place that is taken next: that of the slot that was there for longest.
+    idle_next: usize,
     idle_len: usize,
+    /// Where to look before the table.
+    recent: Recent,
     hasher: DefaultHashBuilder,
-}
-
-/// First and last of a list of slots, which `prev` and `next` link; NONE if it is empty.
-#[derive(Clone, Copy)]
-pub(super) struct Ends {
-    pub(super) head: u32,
-    pub(super) tail: u32,
 }
 
 // === impl Slot ===
@@ -125,18 +123,20 @@ impl<K> Slot<K> {
     }
 }
 
-// === impl Ends ===
-
-impl Ends {
-    pub(super) const EMPTY: Ends = Ends { head: NONE, tail: NONE };
-}
-
 // === impl Slots ===
 
 impl<K: Key> Slots<K> {
     pub(super) fn new(hasher: DefaultHashBuilder) -> Slots<K> {
-        let idle = Ends::EMPTY;
-        Slots { chunks: Vec::new(), free: NONE, table: HashTable::new(), idle, idle_len: 0, hasher }
+        Slots {
+            chunks: Vec::new(),
+            free: NONE,
+            table: HashTable::new(),
+            idle: [NONE; IDLE_KEPT],
+            idle_next: 0,
+            idle_len: 0,
+            recent: Recent::new(),
+            hasher,
+        }
     }
 
     /// Keys of which something is wanted.
@@ -146,7 +146,16 @@ impl<K: Key> Slots<K> {
 
     /// The slot of `key`; `hash` is its hash by the hasher of this arena, here and below.
     pub(super) fn find(&self, hash: u64, key: &K) -> Option<u32> {
-        self.table.find(hash, |&id| self.get(id).key.as_ref() == Some(key)).copied()
+        let is_it = |id: u32| self.get(id).key.as_ref() == Some(key);
+        if let Some(id) = self.recent.look(hash).filter(|&id| is_it(id)) {
+            return Some(id);
+        }
+        self.table.find(hash, |&id| is_it(id)).copied()
+    }
+
+    /// A slot is likely to be asked for soon; `hash` is that of its key.
+    pub(super) fn remember(&mut self, hash: u64, id: u32) {
+        self.recent.remember(hash, id);
     }
 
     /// A slot for a key that has none.
@@ -181,56 +190,36 @@ impl<K: Key> Slots<K> {
     /// Nothing is wanted of a slot any more. The slot that is freed for it, if one is: its key,
     /// and the tenant to which it belonged.
     pub(super) fn retire(&mut self, id: u32) -> Option<(Option<K>, u32)> {
+        let place = self.idle_next;
+        self.idle_next = (place + 1) % IDLE_KEPT;
+        let former = std::mem::replace(&mut self.idle[place], id);
+        self.idle_len += 1;
         let slot = self.get_mut(id);
         (slot.failures, slot.band, slot.flags) = (0, Band::Initial, IDLE);
-        self.idle = self.link(self.idle, id);
-        self.idle_len += 1;
-        (self.idle_len > IDLE_KEPT).then(|| self.free(self.idle.head))
+        slot.prev = place as u32;
+        (former != NONE).then(|| self.free(former))
     }
 
     /// Something is wanted of an idle slot.
     pub(super) fn revive(&mut self, id: u32) {
-        self.get_mut(id).clear(IDLE);
-        self.idle = self.unlink(self.idle, id);
+        let slot = self.get_mut(id);
+        slot.clear(IDLE);
+        let place = slot.prev as usize;
+        self.idle[place] = NONE;
         self.idle_len -= 1;
     }
 
-    /// Puts a slot at the end of a list; the list then.
-    pub(super) fn link(&mut self, list: Ends, id: u32) -> Ends {
-        let slot = self.get_mut(id);
-        (slot.prev, slot.next) = (list.tail, NONE);
-        match list.tail {
-            NONE => Ends { head: id, tail: id },
-            last => {
-                self.get_mut(last).next = id;
-                Ends { tail: id, ..list }
-            }
-        }
-    }
-
-    /// Takes a slot out of the list in which it is; the list then.
-    pub(super) fn unlink(&mut self, mut list: Ends, id: u32) -> Ends {
-        let (prev, next) = (self.get(id).prev, self.get(id).next);
-        match prev {
-            NONE => list.head = next,
-            prev => self.get_mut(prev).next = next,
-        }
-        match next {
-            NONE => list.tail = prev,
-            next => self.get_mut(next).prev = prev,
-        }
-        list
-    }
-
-    /// Frees an idle slot; gives back its key and the tenant to which it belonged.
+    /// Frees an idle slot that has lost its place; gives back its key and the tenant to which it
+    /// belonged.
     fn free(&mut self, id: u32) -> (Option<K>, u32) {
-        self.revive(id);
+        self.idle_len -= 1;
         let hash = hash_of(&self.hasher, &self.get(id).key);
         if let Ok(entry) = self.table.find_entry(hash, |&other| other == id) {
             entry.remove();
         }
         let free = self.free;
         let slot = self.get_mut(id);
+        slot.clear(IDLE);
         slot.next = free;
         let freed = (slot.key.take(), slot.tenant);
         self.free = id;

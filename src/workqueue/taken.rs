@@ -59,9 +59,10 @@ impl<'a, K: Key> Get<'a, K> {
             // Its run ends here, so dropping it must not end it again.
             self.handle = before.queue.take();
         }
+        let before = self.before.as_ref().map(|before| (before.id, self.queue.hash(&before.key)));
         let now = shared.clock.now();
         let mut state = shared.state.lock();
-        let ended = self.before.as_ref().map(|before| state.queue.done(now, before.id));
+        let ended = before.map(|(id, hash)| state.queue.done(now, id, hash));
         if let Some(number) = self.number.take() {
             state.leave(number);
         }
@@ -180,7 +181,8 @@ impl<K: Key> fmt::Debug for Taken<K> {
 impl<K: Key> Drop for Taken<K> {
     fn drop(&mut self) {
         let Some(queue) = self.queue.take() else { return };
-        let (worked, _) = queue.change(|queue, now| queue.done(now, self.id));
+        let hash = queue.hash(&self.key);
+        let (worked, _) = queue.change(|queue, now| queue.done(now, self.id, hash));
         queue.shared.observer.done(worked);
     }
 }

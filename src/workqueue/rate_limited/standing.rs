@@ -52,7 +52,7 @@ impl<K: Key> RateLimited<K> {
         let now = self.fire(now);
         let queue = &self.delaying.queue;
         let age = |began: Nanos| Duration::from_nanos(now.saturating_sub(began));
-        let oldest = queue.in_process().iter().min_by_key(|(_, began)| *began);
+        let oldest = queue.in_process().min_by_key(|(_, began)| *began);
         Snapshot {
             adds: self.adds,
             retries: self.retries,
@@ -60,9 +60,9 @@ impl<K: Key> RateLimited<K> {
             delayed: self.delayed(),
             processing: self.processing(),
             known: self.known(),
-            unfinished: queue.in_process().iter().map(|(_, began)| age(*began)).sum(),
+            unfinished: queue.in_process().map(|(_, began)| age(began)).sum(),
             oldest: oldest.and_then(|(id, began)| {
-                queue.slots.get(*id).key.clone().map(|key| (key, age(*began)))
+                queue.slots.get(id).key.clone().map(|key| (key, age(began)))
             }),
         }
     }

@@ -124,8 +124,8 @@ struct Real {
     queue: RateLimited<Named>,
     hasher: DefaultHashBuilder,
     now: Nanos,
-    /// Slots in process, oldest first.
-    runs: Vec<u32>,
+    /// Slots in process and the hashes of their keys, oldest first.
+    runs: Vec<(u32, u64)>,
 }
 
 impl StateMachineTest for Real {
@@ -158,12 +158,12 @@ impl StateMachineTest for Real {
                 let next = queue.take(*now);
                 let taken = next.as_ref().map(|next| (next.key, next.band));
                 assert_eq!(taken, model.taken, "what was taken");
-                runs.extend(next.map(|next| next.id));
+                runs.extend(next.map(|next| (next.id, hash(&next.key))));
             }
             Op::Done(at) => {
                 if at < runs.len() {
-                    let id = runs.remove(at);
-                    queue.done(*now, id);
+                    let (id, hash) = runs.remove(at);
+                    queue.done(*now, id, hash);
                 }
             }
             Op::Pass(time) => *now += time * MS,

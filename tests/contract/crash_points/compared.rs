@@ -86,6 +86,7 @@ fn mask(value: &mut Value) {
                     name if name.ends_with("Time") || name.ends_with("Timestamp") => {
                         *field = json!("*");
                     }
+                    "message" => mask_replica_set(field),
                     // The names of pods, which Kubernetes makes up.
                     "nodes" => *field = json!(field.as_array().map(Vec::len)),
                     _ => mask(field),
@@ -95,6 +96,31 @@ fn mask(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(mask),
         _ => {}
     }
+}
+
+/// "ReplicaSet "it-59b98cc8bb" has …": Kubernetes takes another name while the ReplicaSet of a
+/// Deployment that is gone still has this one.
+fn mask_replica_set(message: &mut Value) {
+    const BEFORE: &str = "ReplicaSet \"it-";
+    let Some((before, after)) = message.as_str().and_then(|text| text.split_once(BEFORE)) else {
+        return;
+    };
+    let rest = after.trim_start_matches(|c: char| c.is_ascii_alphanumeric());
+    *message = json!(format!("{before}{BEFORE}*{rest}"));
+}
+
+#[test]
+fn of_a_replica_set_that_is_named_in_a_message_only_the_hash_is_masked() {
+    let masked = |text: &str| {
+        let mut condition = json!({"message": text});
+        mask(&mut condition);
+        condition["message"].as_str().map(str::to_owned)
+    };
+    let progressed = masked("ReplicaSet \"it-59b98cc8bb\" has successfully progressed.");
+    assert_eq!(progressed.as_deref(), Some("ReplicaSet \"it-*\" has successfully progressed."));
+    let other = masked("ReplicaSet \"it-6f84f9566c\" is progressing.");
+    assert_eq!(other.as_deref(), Some("ReplicaSet \"it-*\" is progressing."));
+    assert_eq!(masked("All 1 replicas are ready").as_deref(), Some("All 1 replicas are ready"));
 }
 
 #[test]
