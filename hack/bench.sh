@@ -35,7 +35,7 @@ readonly OUT=$ROOT/target/bench
 readonly CONTROLPLANE=${CONTROLPLANE:-$HACK_DIR/controlplane.sh}
 
 main() {
-  local command=run quick='' rest=()
+  local command=run quick='' only='' rest=()
   while (($# > 0)); do
     case $1 in
       build) command=build ;;
@@ -45,6 +45,7 @@ main() {
       --only | --contenders | --runs | --workers)
         [[ -n ${2:-} ]] || die 2 "$1 needs a value"
         rest+=("-${1#--}" "$2")
+        [[ $1 != --only ]] || only=$2
         shift
         ;;
       *) die 2 "unknown option '$1'; see hack/bench.sh --help" ;;
@@ -54,9 +55,9 @@ main() {
   [[ -r /proc/self/stat ]] || die 3 "needs Linux: CPU time and memory are read from /proc"
   build_peers
   [[ $command == run ]] || return 0
-  build_ours
+  build_ours "$only"
   build_our_queue
-  "$CONTROLPLANE" build >/dev/null
+  [[ $only == queue ]] || "$CONTROLPLANE" build >/dev/null
   measure "$quick" "${rest[@]}"
 }
 
@@ -103,10 +104,12 @@ go_build() {
 
 in_peers() { (in_module "$PEERS" "$@"); }
 
-# Sets OURS. Without the example there are only the peers to measure.
+# Sets OURS. Without the example there are only the peers to measure. For the queue's part alone it has
+# to be there, but not to be new.
 build_ours() {
   [[ -z ${OURS:-} ]] || return 0
   OURS=${CARGO_TARGET_DIR:-$ROOT/target}/release/examples/foo
+  [[ $1 != queue || ! -e $OURS ]] || return 0
   if [[ -e $ROOT/examples/foo.rs ]]; then
     say "building examples/foo.rs"
     (cd "$ROOT" && cargo build --quiet --release --example foo)

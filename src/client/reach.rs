@@ -57,13 +57,15 @@ impl Reach {
         Returns(self.0.returns.subscribe())
     }
 
-    /// A call was answered; the client says so of each of its calls. 429 and 5xx are no answers,
-    /// but a server in trouble, and 401 and 403 say nothing: a server that has just started refuses
-    /// everybody, until it has read its roles.
+    /// A call was answered; the client says so of each of its calls. 429 and 502 to 504 are no
+    /// answers, but a server in trouble. 401 and 403 say nothing: a server that has just started
+    /// refuses everybody, until it has read its roles. Nor does 500: it is the failure of one
+    /// request (its object is too large for etcd, a webhook is away), and that the next one is
+    /// answered is no reason to hurry it.
     pub fn answered(&self, code: u16) {
         match code {
-            401 | 403 => return,
-            429 | 500.. => return self.failed(),
+            401 | 403 | 500 => return,
+            429 | 501.. => return self.failed(),
             _ => {}
         }
         let failing = self.0.calls.lock().failing.take();
@@ -174,6 +176,7 @@ mod tests {
         assert!(told(Duration::from_secs(2), &[200, 503, 503, 429, 200]).await);
         assert!(!told(Duration::from_secs(2), &[200, 0, 0, 0, 403, 401]).await, "no roles yet");
         assert!(told(Duration::from_secs(2), &[200, 0, 0, 0, 403, 0, 200]).await);
+        assert!(told(Duration::from_secs(2), &[200, 0, 500, 0, 0, 500, 200]).await);
     }
 
     #[tokio::test(start_paused = true)]
@@ -182,6 +185,11 @@ mod tests {
         assert!(!told(Duration::from_secs(1), &[200, 0, 200, 0, 200, 0, 200]).await, "some did");
         assert!(!told(Duration::from_secs(2), &[200, 0, 0, 503]).await, "it is still in trouble");
         assert!(!told(Duration::from_secs(60), &[200, 0]).await, "it is still away");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_at_which_one_request_fails_each_time_was_not_away() {
+        assert!(!told(Duration::from_secs(2), &[200, 500, 500, 500, 500, 200]).await);
     }
 
     #[tokio::test(start_paused = true)]

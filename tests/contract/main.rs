@@ -65,6 +65,8 @@ mod slow_etcd;
 mod shortages;
 mod cgroup;
 mod limits;
+mod large;
+mod taken_away;
 mod storms;
 mod wall_clock;
 

@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 
 use super::workloads::{NAME, Workload};
-use crate::world::{Kind, NODE, World, has_condition, is_ready};
+use crate::world::{Kind, NODE, QUOTA, World, has_condition, is_ready};
 
 /// A step.
 #[derive(Clone)]
 pub(super) enum Step {
     /// The custom resource is created.
     Create(Value),
-    /// It is created while its child's name is taken.
-    CreateInVain(Value),
+    /// It is created while its child's name is taken, or a quota forbids it, and has this condition.
+    CreateInVain(Value, &'static str),
     /// It is changed.
     Change(Value),
     /// It is changed and, at once, changed back.
@@ -28,6 +28,10 @@ pub(super) enum Step {
     Occupy(Kind, Value),
     /// And deletes it.
     Vacate(Kind),
+    /// A quota of none of this resource, named as the API server counts it.
+    Forbid(&'static str),
+    /// And the quota is lifted.
+    Permit,
     /// A node gains or loses the label `NAMESPACE`; on `then` nodes the daemon is to run.
     Label { node: &'static str, bears: bool, then: i64 },
 }
@@ -72,9 +76,10 @@ impl Step {
             Step::Create(object) => {
                 world.create(kind, here(object)).await.expect("a new object");
             }
-            Step::CreateInVain(object) => {
+            Step::CreateInVain(object, condition) => {
                 world.create(kind, here(object)).await.expect("a new object");
-                return vec![Awaited::is(kind, |object| has_condition(object, "Stalled", "True"))];
+                let condition = *condition;
+                return vec![Awaited::is(kind, |object| has_condition(object, condition, "True"))];
             }
             Step::Change(patch) => {
                 world.patch(kind, NAME, here(patch)).await.expect("a changed object");
@@ -113,6 +118,14 @@ impl Step {
                 return Vec::new();
             }
             Step::Vacate(child) => world.delete(*child, NAME).await,
+            Step::Forbid(resource) => {
+                let mut quota = json!({"metadata": {"name": NAME}, "spec": {"hard": {}}});
+                quota["spec"]["hard"][*resource] = json!("0");
+                world.create(QUOTA, quota).await.expect("a new quota");
+                // Kubernetes enforces it from then on.
+                return vec![Awaited::is(QUOTA, |quota| quota["status"]["hard"].is_object())];
+            }
+            Step::Permit => world.delete(QUOTA, NAME).await,
             Step::Label { node, bears, then } => {
                 let value = if *bears { json!("yes") } else { Value::Null };
                 let label = json!({"metadata": {"labels": {"NAMESPACE": value}}});

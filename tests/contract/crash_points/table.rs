@@ -47,10 +47,12 @@ impl Table {
 
     pub(super) fn note(&self, label: &str, pair: &Pair, judgement: Judgement) {
         println!("{label}\t{pair}\t{judgement}");
-        let is_failure = matches!(judgement, Judgement::Failed(_));
-        if let Some(path) = self.journal.as_ref().filter(|_| !is_failure) {
+        if let Some(path) = &self.journal {
             let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
             let mut file = file.expect("the journal can be written");
+            // One line; a failure is noted to be counted, and run again (`row`).
+            let judgement = judgement.to_string();
+            let judgement = judgement.lines().next().unwrap_or_default();
             writeln!(file, "{label}\t{pair}\t{judgement}").expect("the journal can be written");
         }
         self.rows.lock().insert(key(label, pair), judgement);
@@ -108,7 +110,7 @@ fn key(label: &str, pair: &Pair) -> (String, String) {
     (label.to_owned(), pair.to_string())
 }
 
-/// A line of the journal. One that is half written is no row.
+/// A line of the journal. One that is half written is no row, nor is a failure.
 fn row(line: &str) -> Option<((String, String), Judgement)> {
     let mut parts = line.split('\t');
     let key = (parts.next()?.to_owned(), parts.next()?.to_owned());

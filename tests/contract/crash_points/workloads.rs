@@ -72,6 +72,7 @@ pub(super) fn workloads() -> Vec<Workload> {
     all.extend(flapping(&memcached, &daemon, &app));
     all.extend(disturbed(&memcached, &daemon, &app));
     all.extend(renewed(&memcached, &daemon, &app));
+    all.extend(rationed(&memcached, &daemon, &app));
     all
 }
 
@@ -204,7 +205,7 @@ fn renewed(memcached: &Sample, daemon: &Sample, app: &Sample) -> Vec<Workload> {
     let taken = |sample: &Sample, child: Kind, object: &Value| {
         vec![
             Step::Occupy(child, object.clone()),
-            Step::CreateInVain(sample.object.clone()),
+            Step::CreateInVain(sample.object.clone(), "Stalled"),
             Step::Vacate(child),
         ]
     };
@@ -215,5 +216,21 @@ fn renewed(memcached: &Sample, daemon: &Sample, app: &Sample) -> Vec<Workload> {
         memcached.workload("memcached-taken", Slice::Nothing, taken(memcached, DEPLOYMENT, &pods)),
         app.workload("app-taken", Slice::Nothing, taken(app, SERVICE, &service)),
         daemon.workload("genericdaemon-taken", Slice::One, taken(daemon, DAEMON_SET, &pods)),
+    ]
+}
+
+/// A quota forbids a child, and is lifted.
+fn rationed(memcached: &Sample, daemon: &Sample, app: &Sample) -> Vec<Workload> {
+    let quota = |sample: &Sample, resource: &'static str| {
+        vec![
+            Step::Forbid(resource),
+            Step::CreateInVain(sample.object.clone(), "Degraded"),
+            Step::Permit,
+        ]
+    };
+    vec![
+        memcached.workload("memcached-quota", Slice::Nothing, quota(memcached, "count/services")),
+        app.workload("app-quota", Slice::Nothing, quota(app, "count/deployments.apps")),
+        daemon.workload("genericdaemon-quota", Slice::One, quota(daemon, "count/daemonsets.apps")),
     ]
 }

@@ -1,0 +1,74 @@
+//! Objects as large as etcd takes them: requests of 1.5 MiB (`--max-request-bytes`).
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::audit::{Entry, logged, operator_writes};
+use crate::world::{APP, DEPLOYMENT, World, is_ready};
+
+/// The longest value that the CRD takes.
+const VALUE: usize = 128 << 10;
+/// Pauses that are waited for. They begin with 5 ms and double, so the last is 2.5 s.
+const TRIES: usize = 10;
+
+/// An App with so many bytes of environment.
+fn app(name: &str, bytes: usize) -> Value {
+    let sizes = (0..bytes.div_ceil(VALUE)).map(|number| VALUE.min(bytes - number * VALUE));
+    let envs = sizes
+        .enumerate()
+        .map(|(number, size)| json!({"name": format!("E{number}"), "value": "x".repeat(size)}));
+    let envs: Vec<Value> = envs.collect();
+    json!({"metadata": {"name": name}, "spec": {"image": "a:1", "replicas": 1, "envs": envs}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_app_of_more_than_a_mebibyte_is_worked_on_like_any_other() {
+    let (world, mut operator) = World::with_operator_at("large", "baseline").await;
+    world.create(APP, app("large", 1_250_000)).await.unwrap();
+    world.until(APP, "large", is_ready).await;
+    world.patch(APP, "large", json!({"spec": {"image": "a:2"}})).await.unwrap();
+    let image = |d: &Value| d["spec"]["template"]["spec"]["containers"][0]["image"] == "a:2";
+    world.until(DEPLOYMENT, "large", image).await;
+    world.until(APP, "large", |app| is_ready(app) && app["metadata"]["generation"] == 2).await;
+    operator.assert_alive();
+}
+
+/// What is made for it is larger than the App itself, and so is the App with a status.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_etcd_does_not_take_is_tried_with_growing_pauses_and_heals_when_it_is_smaller() {
+    let (world, mut operator) = World::with_operator_at("too-large", "baseline").await;
+    let mut bytes = 3 << 19;
+    while let Err(why) = world.create(APP, app("edge", bytes)).await {
+        assert!(why.contains("too large"), "{why}");
+        bytes -= 256;
+    }
+    let refused = || {
+        let writes = operator_writes(&world).into_iter();
+        writes.filter(|w| w.name == "edge" && !w.is_accepted()).collect::<Vec<_>>()
+    };
+    let tries = logged(|| Some(refused()).filter(|tries| passes(tries) > TRIES)).await;
+    // There is room for it nowhere else.
+    let said = operator.lines().iter().any(|line| line.contains("request is too large"));
+    assert!(said, "the log says why: {:#?}", operator.lines());
+    world.create(APP, app("other", 0)).await.unwrap();
+    world.until(APP, "other", is_ready).await;
+    world.patch(APP, "edge", json!({"spec": {"envs": []}})).await.unwrap();
+    world.until(APP, "edge", is_ready).await;
+    operator.assert_alive();
+    // From the end of a pass to the begin of the next. A busy machine only makes them longer.
+    let pauses: Vec<Duration> = tries
+        .windows(2)
+        .filter(|two| two[1].resource == "deployments")
+        .map(|two| two[1].received.duration_since(two[0].done))
+        .map(|pause| Duration::try_from(pause).unwrap_or_default())
+        .collect();
+    println!("{bytes} bytes of environment; pauses {pauses:.2?}");
+    let last = pauses[TRIES - 1];
+    assert!(last > Duration::from_millis(1_200), "its pauses do not grow: {pauses:?}");
+}
+
+/// Each begins with the Deployment.
+fn passes(tries: &[Entry]) -> usize {
+    tries.iter().filter(|one| one.resource == "deployments").count()
+}
