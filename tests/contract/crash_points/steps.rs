@@ -99,18 +99,15 @@ impl Step {
                 world.create(kind, here(object)).await.expect("a new object");
             }
             Step::Edit { child, patch, field } => {
-                let was = world.get(*child, NAME).await.expect("a child");
-                let was = was.pointer(field).cloned();
-                world.patch(*child, NAME, patch.clone()).await.expect("a changed child");
-                let field = *field;
-                let restored = Awaited::is(*child, move |now| now.pointer(field) == was.as_ref());
+                let restored = edit(world, *child, patch, field).await;
                 return vec![restored, Awaited::ready(kind)];
             }
             Step::Remove(child) => {
-                let old =
-                    world.get(*child, NAME).await.expect("a child")["metadata"]["uid"].clone();
+                let old = world.get(*child, NAME).await.expect("a child");
                 world.delete(*child, NAME).await;
-                let anew = Awaited::is(*child, move |now| now["metadata"]["uid"] != old);
+                let is_another =
+                    move |now: &Value| now["metadata"]["uid"] != old["metadata"]["uid"];
+                let anew = Awaited::is(*child, is_another);
                 return vec![anew, Awaited::ready(kind)];
             }
             Step::Occupy(child, object) => {
@@ -119,9 +116,7 @@ impl Step {
             }
             Step::Vacate(child) => world.delete(*child, NAME).await,
             Step::Forbid(resource) => {
-                let mut quota = json!({"metadata": {"name": NAME}, "spec": {"hard": {}}});
-                quota["spec"]["hard"][*resource] = json!("0");
-                world.create(QUOTA, quota).await.expect("a new quota");
+                world.create(QUOTA, quota_of_none(resource)).await.expect("a new quota");
                 // Kubernetes enforces it from then on.
                 return vec![Awaited::is(QUOTA, |quota| quota["status"]["hard"].is_object())];
             }
@@ -135,6 +130,19 @@ impl Step {
         }
         vec![Awaited::ready(kind)]
     }
+}
+
+/// Changes a field of a child. It is to become what it was.
+async fn edit(world: &World, child: Kind, patch: &Value, field: &'static str) -> Awaited {
+    let was = world.get(child, NAME).await.expect("a child").pointer(field).cloned();
+    world.patch(child, NAME, patch.clone()).await.expect("a changed child");
+    Awaited::is(child, move |now| now.pointer(field) == was.as_ref())
+}
+
+fn quota_of_none(resource: &str) -> Value {
+    let mut quota = json!({"metadata": {"name": NAME}, "spec": {"hard": {}}});
+    quota["spec"]["hard"][resource] = json!("0");
+    quota
 }
 
 /// `value` with this world's namespace where it says `NAMESPACE`.
