@@ -3,7 +3,7 @@
 # recovery: all plans of docs/RELIABILITY.md, which then go into one table for each of the three.
 #
 #   hack/crash-points.sh           runs what the journal does not have yet, then prints the tables;
-#                                  4,600 runs in all, an hour and a half on 2 slow cores
+#                                  5,400 runs in all, two hours on 2 slow cores
 #   hack/crash-points.sh report    runs nothing, prints the tables
 #
 # Can be broken off at any time: what has passed is in the journal, and what has failed is run again.
