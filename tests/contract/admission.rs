@@ -5,7 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::audit::{Entry, operator_writes, writes_to};
-use crate::world::{APP, DEPLOYMENT, MEMCACHED, World, conditions, has_condition, is_ready};
+use crate::world::{
+    APP, DEPLOYMENT, MEMCACHED, PATIENCE, World, conditions, has_condition, is_ready,
+};
 
 /// The most writes for one custom resource in a minute.
 const MOST_A_MINUTE: usize = 12;
@@ -91,7 +93,7 @@ impl Policy {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        let outcome = tokio::time::timeout(Duration::from_secs(60), asked).await;
+        let outcome = tokio::time::timeout(PATIENCE, asked).await;
         outcome.unwrap_or_else(|_| panic!("{} is not what it ought to be", self.name));
     }
 }

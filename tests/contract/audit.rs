@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::world::World;
+use crate::world::{PATIENCE, World};
 
 /// An answered request.
 #[derive(Debug, Clone)]
@@ -125,12 +125,12 @@ pub fn writes_to(world: &World, resource: &str, name: &str) -> Vec<Entry> {
 /// What `find` finds in the log, waited for: a request is logged a little after its effect can be
 /// seen.
 pub async fn logged<T>(mut find: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(found) = find() {
             return found;
         }
         assert!(Instant::now() < deadline, "it is not in the audit log");
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }

@@ -6,7 +6,9 @@ use tokio::time::Instant;
 
 use crate::http::fetch;
 use crate::operator_process::OperatorProcess;
-use crate::world::{MEMCACHED, MEMCACHED_IMAGE, ROLE_BINDING, World, is_ready, memcached};
+use crate::world::{
+    MEMCACHED, MEMCACHED_IMAGE, PATIENCE, ROLE_BINDING, World, is_ready, memcached,
+};
 
 /// Status code and body of a GET; `what` is the server's name in the log.
 pub async fn get(operator: &OperatorProcess, what: &str, path: &str) -> (u16, String) {
@@ -17,7 +19,7 @@ pub async fn get(operator: &OperatorProcess, what: &str, path: &str) -> (u16, St
 
 /// What it says when asked until it is ready. Its own reports say what is missing if it never is.
 async fn until_ready(operator: &OperatorProcess) -> String {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + PATIENCE;
     loop {
         let (code, report) = get(operator, "health", "/readyz?verbose").await;
         if code == 200 {

@@ -18,7 +18,7 @@ use crate::http::fetch_over;
 use crate::monitoring::{Prometheus, program};
 use crate::operator_process::OperatorProcess;
 use crate::packaging::objects;
-use crate::world::{SERVICE_ACCOUNT, World};
+use crate::world::{PATIENCE, SERVICE_ACCOUNT, World};
 
 const CERTIFICATE: &str = "src/metrics/tls/test-cert.pem";
 const KEY: &str = "src/metrics/tls/test-key.pem";
@@ -78,7 +78,7 @@ fn bind(world: &World, role: &str, account: &str) {
 async fn until_may(world: &World, account: &str, what: &[&str]) {
     let who = format!("--as=system:serviceaccount:{}:{account}", world.namespace);
     let question = [&["auth", "can-i", &who][..], what].concat();
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + PATIENCE;
     // It exits with 1 while the answer is no.
     while world.plane().try_kubectl(&question).is_err() {
         assert!(Instant::now() < deadline, "{account} may not {what:?}");

@@ -26,6 +26,7 @@ use trace::{Entry, first_difference};
 use crate::control_plane::ControlPlane;
 use crate::etcd;
 use crate::model::Model;
+use crate::world::PATIENCE;
 
 /// What both servers keep: the kind of tests/cache.
 const THINGS: &str = "/apis/test.example.com/v1";
@@ -35,8 +36,6 @@ const NAMES: [&str; 3] = ["a", "a-b", "b"];
 
 /// So many scripts by default: what fits into half a minute.
 const SEEDS: u64 = 20;
-/// How long anything may take that is waited for.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A control plane without controllers: what is compared is the API server, and here nobody else's
 /// compaction disturbs anybody.

@@ -20,7 +20,7 @@ use crate::http::{encoded, fetch};
 use crate::operator_process::OperatorProcess;
 use crate::packaging::start_operator;
 use crate::unchecked::not_checked;
-use crate::world::{APP, DEPLOYMENT, GENERIC_DAEMON, MEMCACHED, World, is_ready};
+use crate::world::{APP, DEPLOYMENT, GENERIC_DAEMON, MEMCACHED, PATIENCE, World, is_ready};
 use expression::{Selector, alerts, dashboard, names, selectors};
 
 const COMPONENT: &str = "artifacts/components/monitoring";
@@ -30,9 +30,6 @@ const ONLY_AFTER_TROUBLE: &[&str] = &[
     // Requests that the API server fails or does not answer.
     r#"rest_client_requests_total{code=~"5..|<error>","#,
 ];
-
-/// How long a scrape may take to come about on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// An operator that leads and has worked on every kind, with an Event that was repeated.
 async fn lived(namespace: &str) -> (World, OperatorProcess) {

@@ -10,8 +10,10 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::Notify;
 
-/// How long the operator has for anything that a test waits for.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::world::PATIENCE;
+
+/// After SIGTERM. The Deployment gives it 40 s, then kubelet kills it.
+const GRACE: Duration = Duration::from_secs(30);
 
 /// A running operator. Killed when dropped.
 pub struct OperatorProcess {
@@ -101,7 +103,7 @@ impl OperatorProcess {
     /// SIGTERM, and the exit code.
     pub async fn terminate(mut self) -> Option<i32> {
         self.signal(rustix::process::Signal::TERM);
-        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+        let ended = tokio::time::timeout(GRACE, self.child.wait()).await;
         ended.expect("the operator ends on SIGTERM").expect("a child can be waited for").code()
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::process::Command;
-use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -12,7 +11,7 @@ use crate::control_plane::ControlPlane;
 use crate::leadership::lease_roles;
 use crate::operator_process::OperatorProcess;
 use crate::world::{
-    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, MEMCACHED_IMAGE, ROLE,
+    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, ROLE,
     ROLE_BINDING, SERVICE, World, is_ready, memcached,
 };
 
@@ -380,6 +379,6 @@ async fn without_the_right_to_create_no_child_is_made_and_the_condition_says_so(
         world.create(kind, object).await.unwrap();
         world.until_condition(kind, "one", "Ready", ("False", "Forbidden")).await;
     }
-    tokio::time::timeout(Duration::from_secs(60), world.bind()).await.unwrap();
+    tokio::time::timeout(PATIENCE, world.bind()).await.unwrap();
     world.until(MEMCACHED, "one", is_ready).await;
 }

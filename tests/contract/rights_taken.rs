@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::operator_process::OperatorProcess;
 use crate::packaging::{NAME, Rights, SELDOM, a_life_of_all_kinds, foreign_children, granted};
-use crate::world::{MEMCACHED_IMAGE, ROLE, ROLE_BINDING, World};
+use crate::world::{MEMCACHED_IMAGE, PATIENCE, ROLE, ROLE_BINDING, World};
 
 /// Lives at the same time; each has an operator of its own.
 const LANES: usize = 4;
@@ -84,7 +84,7 @@ async fn world_without(number: usize, taken: &Right) -> World {
 /// binding a moment later.
 async fn checked(world: &World, expected: &str) -> Result<(), String> {
     let kubeconfig = world.operator_kubeconfig().await;
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + PATIENCE;
     loop {
         let output = Command::new(env!("CARGO_BIN_EXE_workload-operator"))
             .args(["check", "-o", "json", "--namespace", &world.namespace])

@@ -11,10 +11,7 @@ use tokio::time::Instant;
 
 use crate::control_plane::ControlPlane;
 use crate::stall::Stall;
-use crate::world::{MEMCACHED, World};
-
-/// How long a server may take to serve.
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::world::{MEMCACHED, PATIENCE, World};
 
 /// A process of a control plane: etcd, kube-apiserver.
 pub struct Server {
@@ -171,6 +168,6 @@ impl Second {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(60), shown).await.expect("it is shown");
+        tokio::time::timeout(PATIENCE, shown).await.expect("it is shown");
     }
 }

@@ -15,15 +15,12 @@ use crate::operator_process::OperatorProcess;
 use crate::packaging;
 use crate::proxy::Proxy;
 use crate::servers::{Server, ready};
-use crate::world::{DEPLOYMENT, MEMCACHED, World, is_ready, memcached};
+use crate::world::{DEPLOYMENT, MEMCACHED, PATIENCE, World, is_ready, memcached};
 
 /// How long the API server is away, in seconds, unless OUTAGE_SECONDS says otherwise.
 const OUTAGE: u64 = 10;
 /// So many tries tell a pause that grows from one that does not.
 const TRIES: usize = 11;
-/// Where calls fail for want of a descriptor, a key or a watch that was unlucky a few times in a row
-/// waits for half a minute, and that may meet an object more than once.
-const PATIENCE: Duration = Duration::from_secs(300);
 
 fn creates(world: &World, name: &str) -> usize {
     let it = |w: &&Entry| w.resource == "deployments" && w.name == name && w.code == 201;

@@ -1,8 +1,6 @@
 //! What the operator counts on is taken away and given back: a kind, and Kubernetes' own
 //! controllers.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use crate::audit::Audit;
@@ -19,9 +17,7 @@ fn logs() -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kind_that_is_removed_and_comes_back_harms_no_other_and_needs_no_restart() {
     let plane = ControlPlane::leaked(|| ControlPlane::private("kind-removed")).await;
-    // Kubernetes' garbage collector learns of kinds every 30 s.
-    let world =
-        World::on(plane, "kind-removed", "baseline").await.patient(Duration::from_secs(180));
+    let world = World::on(plane, "kind-removed", "baseline").await;
     let audit = Audit::from_now(&world);
     let mut operator = world.start_operator().await;
     world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();

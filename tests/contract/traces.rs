@@ -19,10 +19,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
 use crate::operator_process::OperatorProcess;
-use crate::world::{APP, MEMCACHED, MEMCACHED_IMAGE, QUOTA, World, is_ready, memcached};
+use crate::world::{APP, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, QUOTA, World, is_ready, memcached};
 
-/// How long anything may take that a test waits for.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Stands where people write what is nobody else's business.
 const PRIVATE: &str = "not-for-traces";
 

@@ -14,7 +14,7 @@ use crate::audit::operator_writes;
 use crate::operator_process::OperatorProcess;
 use crate::packaging::bind_lease_roles;
 use crate::unchecked::not_checked;
-use crate::world::{LEASE, MEMCACHED, MEMCACHED_IMAGE, World, is_ready, memcached};
+use crate::world::{LEASE, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, World, is_ready, memcached};
 
 /// How far a clock jumps, in seconds: the API server's certificate is valid then, too.
 const DAY: i64 = 24 * 3600;
@@ -161,7 +161,7 @@ async fn end(world: &World, name: &str, token: &str) {
     let path = format!("/api/v1/namespaces/{}/secrets/{name}", world.namespace);
     world.send(Method::DELETE, &path, "application/json", Value::Null).await.unwrap();
     let nobody = world.plane().nobody().await;
-    let deadline = Instant::now() + Duration::from_secs(120);
+    let deadline = Instant::now() + PATIENCE;
     loop {
         let request = Request::get("/version").header("Authorization", format!("Bearer {token}"));
         match nobody.request_text(request.body(Vec::new()).unwrap()).await {

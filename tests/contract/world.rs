@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;
 
-/// How long anything may take that a test waits for, unless the test says otherwise. Far beyond what it
-/// takes, so that a busy machine fails no test; the waiting itself is by events.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long anything may take that a test waits for, unless the test says otherwise. Far beyond
+/// what it takes, so that a busy machine fails no test; the waiting itself is by events.
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// So often a list that fails is asked for again.
 const LISTS: usize = 3;

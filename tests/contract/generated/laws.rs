@@ -6,7 +6,6 @@ mod status;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -14,10 +13,7 @@ use tokio::sync::Notify;
 
 use columns::Columns;
 
-use crate::world::{EVENT, Kind, Seen, World};
-
-/// How long a write that the audit log has may take to be seen by a watch.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::world::{EVENT, Kind, PATIENCE, Seen, World};
 
 /// Watches custom resources and Events in a namespace and keeps what broke a law.
 pub struct Laws {

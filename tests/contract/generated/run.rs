@@ -13,7 +13,7 @@ use super::values::LICENCES;
 use crate::foo;
 use crate::operator_process::OperatorProcess;
 use crate::world::{
-    APP, FOO, GENERIC_DAEMON, Kind, MEMCACHED, NODE, QUOTA, SERVICE_ACCOUNT, World,
+    APP, FOO, GENERIC_DAEMON, Kind, MEMCACHED, NODE, PATIENCE, QUOTA, SERVICE_ACCOUNT, World,
 };
 
 /// A namespace with the operator and the program for Foos in it, and all that watches them.
@@ -66,7 +66,7 @@ impl Run {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(60), in_force).await.expect("a quota in force");
+        tokio::time::timeout(PATIENCE, in_force).await.expect("a quota in force");
         Quota(name)
     }
 

@@ -12,12 +12,13 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::{BoxError, ServiceExt};
 
+use super::THINGS;
 use super::script::{Query, Request, Uid, Version};
 use super::stream::Stream;
 use super::trace::Entry;
-use super::{PATIENCE, THINGS};
 use crate::control_plane::ControlPlane;
 use crate::model::Model;
+use crate::world::PATIENCE;
 
 /// A version beyond all there will be.
 pub(super) const FUTURE: &str = "1000000000";

@@ -24,9 +24,7 @@ use tokio::time::Instant;
 use answer::answer;
 
 use crate::control_plane::ControlPlane;
-
-/// How long a test waits for a call, at most.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::world::PATIENCE;
 
 /// A call of the operator.
 #[derive(Debug, Clone)]
