@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Duration, timeout};
+use tokio::time::timeout;
 
 use crate::operator_process::OperatorProcess;
 use crate::world::{APP, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, QUOTA, World, is_ready, memcached};
