@@ -15,7 +15,8 @@ const HEALTHY: Duration = Duration::from_secs(120);
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
 
 /// Waits of [d, 2d) with d doubling from 800 ms to 15 s; it starts over when a watch delivers
-/// something new, and after two minutes without a failure. One for everything a reflector does, so that failures of list and watch add up.
+/// something new, and after two minutes without a failure. One for everything a reflector does, so
+/// that failures of list and watch add up.
 #[derive(Debug)]
 pub(super) struct Backoff {
     base: Duration,

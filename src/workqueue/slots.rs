@@ -62,14 +62,13 @@ pub(super) const DIRTY: u8 = 4;
 pub(super) const RETRY_DUE: u8 = 8;
 /// The server wants this key left alone until its retry is due; being asked for does not help.
 pub(super) const HELD: u8 = 16;
-
 /// Nothing is wanted of its key; it has a place among the idle slots.
 pub(super) const IDLE: u8 = 32;
 
-/// A slot that is idle stays until so many others have become idle. A key that is done is often wanted again soon, by the news of what its run
-/// wrote; it then finds its slot instead of being put into the table anew. So many come from a few
-/// dozen workers, and take some kilobytes with their keys. Few in tests, so that models see slots
-/// being freed.
+/// A slot that is idle stays until so many others have become idle. A key that is done is often
+/// wanted again soon, by the news of what its run wrote; it then finds its slot instead of being
+/// put into the table anew. So many come from a few dozen workers, and take some kilobytes with
+/// their keys. Few in tests, so that models see slots being freed.
 const IDLE_KEPT: usize = if cfg!(any(test, loom, shuttle)) { 2 } else { 64 };
 
 /// The arena and the table.

@@ -82,8 +82,8 @@ impl Server {
         self.child = Some(child);
     }
 
-    /// A server like it, under another name that hack/controlplane.sh knows, with other arguments `(before the =, after it)`. Not
-    /// started.
+    /// A server like it, under another name that hack/controlplane.sh knows, with other arguments
+    /// `(before the =, after it)`. Not started.
     pub fn like(&self, name: &str, changes: &[(&str, String)]) -> Server {
         let changed = |argument: &std::ffi::OsString| {
             let text = argument.to_string_lossy();
