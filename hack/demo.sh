@@ -110,7 +110,7 @@ start_operator() {
   (umask 077 && kubectl config view --raw --flatten --minify >"$config")
   kubectl --kubeconfig "$config" config set-credentials operator --token "$token" >/dev/null
   kubectl --kubeconfig "$config" config set-context --current --user operator >/dev/null
-  target/debug/workload-operator --kubeconfig "$config" \
+  "${CARGO_TARGET_DIR:-target}/debug/workload-operator" --kubeconfig "$config" \
     --metrics-bind-address 0 --health-probe-bind-address 0 --leader-elect=false \
     >"$FILES/operator.log" 2>&1 &
   OPERATOR_PID=$!

@@ -18,7 +18,7 @@ main() {
   trap clean_up EXIT
   if [[ -z ${OPERATOR:-} ]]; then
     cargo build --quiet --locked
-    OPERATOR=target/debug/workload-operator
+    OPERATOR=${CARGO_TARGET_DIR:-target}/debug/workload-operator
   fi
   KUBECONFIG=$(hack/controlplane.sh start --while-pid $$)
   export KUBECONFIG
