@@ -122,6 +122,12 @@ pub fn writes_to(world: &World, resource: &str, name: &str) -> Vec<Entry> {
     Audit::whole().writes(world).into_iter().filter(|write| people(write) && it(write)).collect()
 }
 
+/// The writes of the operator to objects of this name that were not carried out so far.
+pub fn refused_writes(world: &World, name: &str) -> Vec<Entry> {
+    let refused = |write: &Entry| write.name == name && !write.is_accepted();
+    operator_writes(world).into_iter().filter(refused).collect()
+}
+
 /// What `find` finds in the log, waited for: a request is logged a little after its effect can be
 /// seen.
 pub async fn logged<T>(mut find: impl FnMut() -> Option<T>) -> T {

@@ -9,7 +9,7 @@ use tokio::process::Command;
 use crate::audit::{Entry, operator_writes};
 use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;
-use crate::world::{DEPLOYMENT, FOO, QUOTA, ROLE_BINDING, World};
+use crate::world::{DEPLOYMENT, FOO, ROLE_BINDING, World};
 
 /// A namespace for Foos; the program's ServiceAccount may do anything in it.
 async fn world(name: &str) -> World {
@@ -154,9 +154,7 @@ async fn the_deployment_of_sample_controller_is_taken_over_as_it_is() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_status_of_zero_is_written_by_the_first_pass_and_once() {
     let world = world("foo-zero").await;
-    let quota = json!({"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}});
-    world.create(QUOTA, quota).await.unwrap();
-    world.until(QUOTA, "none", |quota| quota["status"]["hard"]["pods"] == "0").await;
+    world.forbid("none", "pods").await;
     let _program = start(&world).await;
     world.create(FOO, foo("one", "one", 1)).await.unwrap();
     world.until(FOO, "one", |foo| available(foo) == 0).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::audit::{Entry, logged, operator_writes};
+use crate::audit::{Entry, logged, refused_writes};
 use crate::world::{APP, DEPLOYMENT, World, is_ready};
 
 /// The longest value that the CRD takes.
@@ -43,11 +43,8 @@ async fn what_etcd_does_not_take_is_tried_with_growing_pauses_and_heals_when_it_
         assert!(why.contains("too large"), "{why}");
         bytes -= 256;
     }
-    let refused = || {
-        let writes = operator_writes(&world).into_iter();
-        writes.filter(|w| w.name == "edge" && !w.is_accepted()).collect::<Vec<_>>()
-    };
-    let tries = logged(|| Some(refused()).filter(|tries| passes(tries) > TRIES)).await;
+    let refused = || Some(refused_writes(&world, "edge"));
+    let tries = logged(|| refused().filter(|tries| passes(tries) > TRIES)).await;
     // There is room for it nowhere else.
     let said = operator.lines().iter().any(|line| line.contains("request is too large"));
     assert!(said, "the log says why: {:#?}", operator.lines());

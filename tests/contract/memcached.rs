@@ -260,11 +260,7 @@ async fn deletion_runs_the_finalizer_and_says_so() {
 #[tokio::test(flavor = "multi_thread")]
 async fn quota_that_forbids_is_told_and_heals_when_it_is_raised() {
     let world = World::new("quota", "restricted").await;
-    let quota = |count: &str| json!({"spec": {"hard": {"count/deployments.apps": count}}});
-    let mut first = quota("0");
-    first["metadata"] = json!({"name": "tight"});
-    world.create(crate::world::QUOTA, first).await.unwrap();
-    world.until(crate::world::QUOTA, "tight", |q| q["status"]["hard"].is_object()).await;
+    world.forbid("tight", "count/deployments.apps").await;
     let _operator = world.start_operator().await;
     world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
     let told = world
@@ -279,7 +275,8 @@ async fn quota_that_forbids_is_told_and_heals_when_it_is_raised() {
         "{message}"
     );
     assert!(message.contains("quota"), "{message}");
-    world.patch(crate::world::QUOTA, "tight", quota("5")).await.unwrap();
+    let raised = json!({"spec": {"hard": {"count/deployments.apps": "5"}}});
+    world.patch(crate::world::QUOTA, "tight", raised).await.unwrap();
     world.until(MEMCACHED, "cart", is_available).await;
 }
 

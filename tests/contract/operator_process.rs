@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::world::PATIENCE;
 
-/// After SIGTERM. The Deployment gives it 40 s, then kubelet kills it.
+/// After SIGTERM. Its own bound is 25 s (`SHUTDOWN_GRACE`); after 40 s kubelet would kill it.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// A running operator. Killed when dropped.

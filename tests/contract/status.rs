@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::world::{
-    APP, GENERIC_DAEMON, Kind, MEMCACHED, POD, QUOTA, SERVICE, World, is_ready, memcached,
+    APP, GENERIC_DAEMON, Kind, MEMCACHED, POD, SERVICE, World, is_ready, memcached,
 };
 
 /// The first line that `status` prints for an object, and its exit code.
@@ -141,9 +141,7 @@ async fn status_as_json_has_cause_next_step_conditions_and_pods() {
 #[tokio::test(flavor = "multi_thread")]
 async fn status_tells_a_quota_from_what_is_forbidden() {
     let (world, _operator) = World::with_operator("status-quota").await;
-    let none = json!({"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}});
-    world.create(QUOTA, none).await.unwrap();
-    world.until(QUOTA, "none", |quota| quota["status"]["hard"]["pods"] == "0").await;
+    world.forbid("none", "pods").await;
     world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
     let line = until_blocked_by(&world, MEMCACHED, "cart", "Quota").await;
     assert!(line.contains("exceeded quota: none"), "{line}");

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::operator_process::OperatorProcess;
-use crate::world::{APP, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, QUOTA, World, is_ready, memcached};
+use crate::world::{APP, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, World, is_ready, memcached};
 
 /// Stands where people write what is nobody else's business.
 const PRIVATE: &str = "not-for-traces";
@@ -164,10 +164,7 @@ async fn each_pass_is_a_span_and_the_requests_it_made_are_spans_in_it() {
 async fn a_failed_pass_says_its_class_and_no_span_says_what_people_wrote() {
     let mut collector = Collector::start().await;
     let world = World::new("traces-failed", "restricted").await;
-    let quota =
-        json!({"metadata": {"name": "none"}, "spec": {"hard": {"count/deployments.apps": "0"}}});
-    world.create(QUOTA, quota).await.unwrap();
-    world.until(QUOTA, "none", |quota| quota["status"]["hard"].is_object()).await;
+    world.forbid("none", "count/deployments.apps").await;
     let mine = [("OTEL_BSP_SCHEDULE_DELAY", "100"), ("OTEL_SERVICE_NAME", "mine")];
     let mut operator = exporting(&world, &collector.url(), &mine).await;
     let shop = json!({

@@ -228,6 +228,14 @@ impl World {
         self.post(&format!("{}?dryRun=All", kind.path(&self.namespace)), object).await
     }
 
+    /// Sets a quota of none of `resource`, named as the API server counts it; returns when
+    /// Kubernetes has taken notice of it.
+    pub async fn forbid(&self, quota: &str, resource: &str) {
+        let none = json!({"metadata": {"name": quota}, "spec": {"hard": {resource: "0"}}});
+        self.create(QUOTA, none).await.expect("a new quota");
+        self.until(QUOTA, quota, |quota| quota["status"]["hard"][resource] == "0").await;
+    }
+
     /// Deletes an object in the background, as kubectl does by default, without waiting.
     pub async fn delete(&self, kind: Kind, name: &str) {
         self.delete_with(kind, name, "Background").await;

@@ -116,9 +116,8 @@ impl Step {
             }
             Step::Vacate(child) => world.delete(*child, NAME).await,
             Step::Forbid(resource) => {
-                world.create(QUOTA, quota_of_none(resource)).await.expect("a new quota");
-                // Kubernetes enforces it from then on.
-                return vec![Awaited::is(QUOTA, |quota| quota["status"]["hard"].is_object())];
+                world.forbid(NAME, resource).await;
+                return Vec::new();
             }
             Step::Permit => world.delete(QUOTA, NAME).await,
             Step::Label { node, bears, then } => {
@@ -137,12 +136,6 @@ async fn edit(world: &World, child: Kind, patch: &Value, field: &'static str) ->
     let was = world.get(child, NAME).await.expect("a child").pointer(field).cloned();
     world.patch(child, NAME, patch.clone()).await.expect("a changed child");
     Awaited::is(child, move |now| now.pointer(field) == was.as_ref())
-}
-
-fn quota_of_none(resource: &str) -> Value {
-    let mut quota = json!({"metadata": {"name": NAME}, "spec": {"hard": {}}});
-    quota["spec"]["hard"][resource] = json!("0");
-    quota
 }
 
 /// `value` with this world's namespace where it says `NAMESPACE`.

@@ -37,10 +37,7 @@ impl Run {
         world.create(SERVICE_ACCOUNT, account).await.expect("an account");
         foo::prepare(&world, "foo").await;
         let processes = Mutex::new(vec![operator, foo::start_as(&world, "foo").await]);
-        let quota = json!({"metadata": {"name": "licences"},
-            "spec": {"hard": {format!("requests.{LICENCES}"): "0"}}});
-        world.create(QUOTA, quota).await.expect("a quota");
-        world.until(QUOTA, "licences", |quota| !quota["status"]["hard"].is_null()).await;
+        world.forbid("licences", &format!("requests.{LICENCES}")).await;
         let audit = Audit::open(&world);
         let laws = Laws::watch(&world, &[MEMCACHED, GENERIC_DAEMON, APP, FOO]).await;
         let nodes = world.list(NODE).await;
@@ -56,9 +53,7 @@ impl Run {
             group => format!("{}.{group}", child.plural()),
         };
         let name = format!("no-{}", child.plural());
-        let quota = json!({"metadata": {"name": name},
-            "spec": {"hard": {format!("count/{of}"): "0"}}});
-        self.world.create(QUOTA, quota).await.expect("a quota");
+        self.world.forbid(&name, &format!("count/{of}")).await;
         probe["metadata"]["name"] = json!("probe");
         // Admission has a cache of its own of which nothing tells: asked until it knows.
         let in_force = async {
