@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -113,9 +114,11 @@ func (a *api) version(path string) (string, error) {
 
 // seen is the part of a watch event that is looked at.
 type seen struct {
+	Type   string `json:"type"`
 	Object struct {
 		Metadata struct {
-			Name string `json:"name"`
+			Name            string `json:"name"`
+			ResourceVersion string `json:"resourceVersion"`
 		} `json:"metadata"`
 		Status struct {
 			AvailableReplicas *int32 `json:"availableReplicas"`
@@ -123,25 +126,47 @@ type seen struct {
 	} `json:"object"`
 }
 
-// watch calls handle for each event until the context ends or the connection does.
-func (a *api) watch(ctx context.Context, path, from string, handle func(*seen)) error {
-	stream, err := a.open(ctx, http.MethodGet, path+"?watch=1&timeoutSeconds=3600&resourceVersion="+from, "", nil)
+// watch calls handle for each event until the context ends. A watch that the API server ends, as it
+// does with one that reads too slowly, goes on behind the last event; one that cannot is told to
+// lost, since nothing that is counted by it is true any more.
+func (a *api) watch(ctx context.Context, path, from string, handle func(*seen), lost func(error)) error {
+	open := func() (io.ReadCloser, error) {
+		return a.open(ctx, http.MethodGet, path+"?watch=1&timeoutSeconds=3600&resourceVersion="+from, "", nil)
+	}
+	stream, err := open()
 	if err != nil {
 		return err
 	}
 	go func() {
-		defer stream.Close()
-		lines := bufio.NewReaderSize(stream, 1<<16)
-		for {
-			line, err := lines.ReadBytes('\n')
-			if err != nil {
-				return
+		for err == nil {
+			if from, err = follow(stream, from, handle); err == nil {
+				stream, err = open()
 			}
-			var event seen
-			if json.Unmarshal(line, &event) == nil {
-				handle(&event)
-			}
+		}
+		if ctx.Err() == nil {
+			lost(fmt.Errorf("the watch of %s was lost: %w", path, err))
 		}
 	}()
 	return nil
+}
+
+// follow handles the events of one watch until it ends, and returns the version of the last one.
+func follow(stream io.ReadCloser, from string, handle func(*seen)) (string, error) {
+	defer stream.Close()
+	lines := bufio.NewReaderSize(stream, 1<<16)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return from, nil
+		}
+		var event seen
+		if err := json.Unmarshal(line, &event); err != nil {
+			return from, err
+		}
+		if event.Type == "ERROR" {
+			return from, errors.New(string(line))
+		}
+		from = event.Object.Metadata.ResourceVersion
+		handle(&event)
+	}
 }

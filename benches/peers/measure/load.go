@@ -105,12 +105,14 @@ type observer struct {
 	sent, returned, deployed, reported []atomic.Int64
 	left                               atomic.Int64
 	done                               chan struct{}
-	stop                               context.CancelFunc
+	// lost takes the first reason why a watch could not go on.
+	lost chan error
+	stop context.CancelFunc
 }
 
 func (a *api) observe(n int) (*observer, error) {
 	o := &observer{
-		started: time.Now(), done: make(chan struct{}),
+		started: time.Now(), done: make(chan struct{}), lost: make(chan error, 2),
 		sent: make([]atomic.Int64, n), returned: make([]atomic.Int64, n),
 		deployed: make([]atomic.Int64, n), reported: make([]atomic.Int64, n),
 	}
@@ -134,7 +136,7 @@ func (a *api) observe(n int) (*observer, error) {
 			if times[i].CompareAndSwap(0, o.now()) && o.left.Add(-1) == 0 {
 				close(o.done)
 			}
-		})
+		}, func(err error) { o.lost <- err })
 		if err != nil {
 			return nil, err
 		}
@@ -215,6 +217,8 @@ func (o *observer) wait(a *api, limit time.Duration) error {
 	select {
 	case <-o.done:
 		return nil
+	case err := <-o.lost:
+		return err
 	case <-a.ctx.Done():
 		return a.ctx.Err()
 	case <-timeout.C:

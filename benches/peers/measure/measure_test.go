@@ -5,11 +5,16 @@ import (
 	"io"
 	"maps"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
 )
 
 func auditLine(user, stage, verb, resource, subresource string, code int) string {
@@ -147,6 +152,42 @@ func TestAContenderTooQuickForTheClockIsStillDrawn(t *testing.T) {
 	for _, l := range everything.lines([]result{none}) {
 		if l.points[0].y <= 0 {
 			t.Errorf("0 has no place on a logarithmic axis: %v", l.points)
+		}
+	}
+}
+
+func TestAWatchGoesOnBehindItsLastEventOrSaysThatItIsLost(t *testing.T) {
+	const event = `{"type":"ADDED","object":{"metadata":{"name":"foo-%s","resourceVersion":%q}}}` + "\n"
+	asked := make(chan string, 8)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		from := r.URL.Query().Get("resourceVersion")
+		asked <- from
+		switch from {
+		case "4":
+			fmt.Fprintf(w, event, "a", "5")
+		case "5":
+			fmt.Fprintf(w, event, "b", "6")
+		default:
+			io.WriteString(w, `{"type":"ERROR","object":{"code":410,"message":"too old resource version"}}`+"\n")
+		}
+	}))
+	defer server.Close()
+	a := &api{t.Context(), &rest.Config{Host: server.URL}, server.Client()}
+	var names []string
+	lost := make(chan error, 1)
+	handle := func(e *seen) { names = append(names, e.Object.Metadata.Name) }
+	if err := a.watch(t.Context(), "/foos", "4", handle, func(err error) { lost <- err }); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-lost; !strings.Contains(err.Error(), "too old resource version") {
+		t.Fatalf("lost because of %v, want what the server said", err)
+	}
+	if want := []string{"foo-a", "foo-b"}; !slices.Equal(names, want) {
+		t.Errorf("handled %v, want %v", names, want)
+	}
+	for _, want := range []string{"4", "5", "6"} {
+		if from := <-asked; from != want {
+			t.Errorf("watched from %s, want %s, the last event's", from, want)
 		}
 	}
 }
