@@ -2,7 +2,7 @@
 # A profile of what the programs do most, for builds that put that together in memory and make
 # little of the rest (profile-guided optimization). What it buys: docs/PERFORMANCE.md.
 #
-#   hack/pgo.sh [FILE]        default: target/pgo/profile.profdata. 20 minutes on 2 slow cores
+#   hack/pgo.sh [FILE]        default: target/pgo/profile.profdata. 14 minutes on 2 slow cores
 #
 #   PROFILE_DATA=FILE hack/build-static.sh BINARY                    the operator, for an image
 #   RUSTFLAGS=-Cprofile-use=$PWD/FILE cargo build --release --target TRIPLE [--example foo]
