@@ -54,7 +54,11 @@ main() {
 
 clean_up() {
   local pid
-  for pid in "${PIDS[@]}"; do kill "$pid" 2>/dev/null || true; done
+  # Not before they have ended: their counts would come into a folder that is gone, and make it anew.
+  for pid in "${PIDS[@]}"; do
+    kill "$pid" 2>/dev/null || true
+    wait "$pid" 2>/dev/null || true
+  done
   hack/controlplane.sh stop --dir "$WORK/controlplane" >/dev/null 2>&1 || true
   rm -rf "$WORK"
 }

@@ -105,7 +105,7 @@ type observer struct {
 	sent, returned, deployed, reported []atomic.Int64
 	left                               atomic.Int64
 	done                               chan struct{}
-	// lost takes the first reason why a watch could not go on.
+	// lost takes why a watch could not go on, once from each of the two.
 	lost chan error
 	stop context.CancelFunc
 }
