@@ -20,8 +20,8 @@ struct Ends {
 #[derive(Clone, Copy)]
 struct Line {
     keys: Ends,
-    /// Whether the tenant stands in the band's ring: always while the line has keys, and a while
-    /// longer when its last key was moved to another band.
+    /// Whether the tenant stands in the band's ring: always while the line has keys, and, when its
+    /// last key was moved to another band, until its turn comes or the band is empty.
     in_ring: bool,
 }
 
@@ -160,7 +160,19 @@ impl<K: Key> Lines<K> {
         let (tenant, band) = (slot.tenant, slot.band.index());
         let line = &mut self.tenants[tenant as usize].lines[band];
         line.keys.unlink(slots, id);
+        self.left(band);
+    }
+
+    /// A key has left `band`. With the last one go the tenants that still stand in its ring, as no
+    /// turn of theirs will come.
+    fn left(&mut self, band: usize) {
         self.waiting[band] -= 1;
+        while self.waiting[band] == 0
+            && let Some(at) = self.rings[band].pop_front()
+        {
+            self.tenants[at as usize].lines[band].in_ring = false;
+            self.leave(at);
+        }
     }
 
     /// Takes the slot that is next. `retries`: whether one of [`Band::Retry`] may be.
@@ -183,7 +195,7 @@ impl<K: Key> Lines<K> {
             } else {
                 self.rings[band].push_back(at);
             }
-            self.waiting[band] -= 1;
+            self.left(band);
             return Some(id);
         }
     }
@@ -216,4 +228,25 @@ impl<K: Key> Lines<K> {
 /// The hash of a tenant's name. Only a free place has none, and the table knows no free place.
 fn hash_of<T: std::hash::Hash>(hasher: &DefaultHashBuilder, name: &Option<T>) -> u64 {
     name.as_ref().map_or(0, |name| hasher.hash_one(name))
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tenants_whose_keys_have_left_a_band_do_not_stay_in_its_ring() {
+        let hasher = DefaultHashBuilder::default();
+        let (mut lines, mut slots) = (Lines::new(hasher.clone()), Slots::new(hasher));
+        for name in 0..100_u32 {
+            let tenant = lines.enter(&name);
+            let id = slots.insert(u64::from(name), (name, 0), tenant);
+            lines.push(&mut slots, id, Band::Initial);
+            lines.remove(&mut slots, id);
+            lines.push(&mut slots, id, Band::People);
+            assert_eq!(lines.pop(&mut slots, true), Some(id));
+            lines.leave(tenant);
+        }
+        assert_eq!(lines.tenants.len(), 1, "the place of the one before is taken again");
+    }
 }

@@ -28,7 +28,7 @@ pub(super) struct Model {
     pub(super) now: Nanos,
     pub(super) keys: BTreeMap<Named, Known>,
     /// Per band, tenants in the order of their turns with their lines. A line that other bands
-    /// have emptied keeps its turn.
+    /// have emptied keeps its turn until the whole band is empty.
     pub(super) lines: [Vec<(u32, Vec<Named>)>; 3],
     pub(super) passed_over: [u32; 3],
     /// Nanoseconds' worth of tokens, and as of when.
@@ -77,6 +77,7 @@ impl Model {
         if let Some(before) = self.known(key).queued {
             let lines = &mut self.lines[before.index()];
             lines.iter_mut().for_each(|(_, line)| line.retain(|other| *other != key));
+            leave_if_empty(lines);
         }
         self.known(key).queued = Some(band);
         let lines = &mut self.lines[band.index()];
@@ -201,6 +202,7 @@ impl Model {
         if !line.is_empty() {
             lines.push((tenant, line));
         }
+        leave_if_empty(lines);
         if band == Band::Retry {
             let (level, as_of) = self.tokens;
             let level = (level + self.now - as_of).min(2 * INTERVAL);
@@ -280,5 +282,12 @@ impl Model {
             .values()
             .map(|known| known.after.iter().count() + known.retry.iter().count())
             .sum()
+    }
+}
+
+/// Where nobody waits, nobody keeps a turn.
+fn leave_if_empty(lines: &mut Vec<(u32, Vec<Named>)>) {
+    if lines.iter().all(|(_, line)| line.is_empty()) {
+        lines.clear();
     }
 }
