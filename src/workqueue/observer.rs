@@ -10,8 +10,8 @@ use super::key::Band;
 /// quick and must not block. What is a number rather than a distribution is in [`Snapshot`].
 pub trait Observer: Send + Sync + 'static {
     /// A worker took a key from `band`, `waited` after its run was asked for (client-go:
-    /// `workqueue_queue_duration_seconds`). Time in backoff does not count; time in which the
-    /// key's run before was not done does.
+    /// `workqueue_queue_duration_seconds`). Time in backoff does not count, nor does time for
+    /// which a Retry-After held the key; time in which the key's run before was not done does.
     fn taken(&self, band: Band, waited: Duration) {
         let _ = (band, waited);
     }
@@ -42,8 +42,9 @@ pub struct Snapshot<K> {
     pub adds: u64,
     /// Delays and retries asked for so far (`workqueue_retries_total`).
     pub retries: u64,
-    /// Keys ready to be taken, in the order of [`Band::ALL`] (their sum: `workqueue_depth`).
-    /// Those in [`Band::Retry`] may wait for the overall rate.
+    /// Runs asked for that have not begun, in the order of [`Band::ALL`] (their sum:
+    /// `workqueue_depth`): keys ready to be taken and, as in client-go, keys in process that were
+    /// asked for again. Those in [`Band::Retry`] may wait for the overall rate.
     pub depth: [usize; 3],
     /// Timers set: backoffs and `add_after`.
     pub delayed: usize,

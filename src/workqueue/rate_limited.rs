@@ -107,7 +107,9 @@ impl<K: Key> RateLimited<K> {
         };
         let backoff = retry.backoff.delay(u32::from(before));
         let jitter = 1.0 + self.limits.jitter.clamp(0.0, 1.0) * self.random.f64();
-        let mut due = after(now, backoff.mul_f64(jitter));
+        // A backoff too long to stretch is as good as for ever.
+        let stretched = Duration::try_from_secs_f64(backoff.as_secs_f64() * jitter);
+        let mut due = after(now, stretched.unwrap_or(Duration::MAX));
         due = pending.map_or(due, |pending| pending.min(due));
         if retry.at_least > Duration::ZERO {
             slot.set(HELD);
@@ -224,6 +226,8 @@ impl<K: Key> RateLimited<K> {
         } else if slot.is(PROCESSING) {
             slot.set(RETRY_DUE);
         } else if slot.is(DIRTY) {
+            // It was held until now, and that is no waiting in the queue.
+            slot.asked_at = due;
             queue.settle(id);
         } else {
             self.enqueue_retry(due, id);

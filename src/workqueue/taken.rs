@@ -76,16 +76,20 @@ impl<'a, K: Key> Get<'a, K> {
             return Poll::Pending;
         }
         unlock(state);
-        self.over(ended.map(|(worked, _)| worked));
-        Poll::Ready(next.map(|Next { id, key, band, waited }| {
-            shared.observer.taken(band, waited);
+        // First of all, so that the key is given back even if an observer panics.
+        let taken = next.map(|Next { id, key, band, waited }| {
             let queue = self.handle.take().unwrap_or_else(|| self.queue.clone());
             Taken { queue: Some(queue), key, id, band, waited }
-        }))
+        });
+        self.over(ended.map(|(worked, _)| worked));
+        if let Some(taken) = &taken {
+            shared.observer.taken(taken.band, taken.waited);
+        }
+        Poll::Ready(taken)
     }
 
-    /// The run before has ended, after so long. Called without the lock, under which no key is
-    /// dropped.
+    /// The run before has ended, after so long. Called without the lock: dropping its key, and
+    /// whatever the observer does, must not hold up others.
     fn over(&mut self, worked: Option<Duration>) {
         if let Some(worked) = worked {
             self.before = None;

@@ -53,10 +53,14 @@ impl<K: Key> RateLimited<K> {
         let queue = &self.delaying.queue;
         let age = |began: Nanos| Duration::from_nanos(now.saturating_sub(began));
         let oldest = queue.in_process().min_by_key(|(_, began)| *began);
+        let mut depth = self.depth();
+        for slot in queue.in_process().map(|(id, _)| queue.slots.get(id)) {
+            depth[slot.wanted.index()] += usize::from(slot.is(DIRTY) && !slot.is(HELD));
+        }
         Snapshot {
             adds: self.adds,
             retries: self.retries,
-            depth: self.depth(),
+            depth,
             delayed: self.delayed(),
             processing: self.processing(),
             known: self.known(),

@@ -240,6 +240,7 @@ async fn retry_after_is_a_lower_bound_that_events_do_not_cut_short() {
     advance(SECOND).await;
     let taken = take(&queue).unwrap();
     assert_eq!(taken.band(), Band::People, "what was asked for meanwhile was forgotten");
+    assert_eq!(taken.waited(), Duration::ZERO, "being held is no waiting");
     queue.forget(&A);
     drop(taken);
     assert_eq!(queue.snapshot().known, 0);
@@ -270,4 +271,14 @@ async fn a_law_of_its_own_applies_per_failure_and_the_earlier_time_counts() {
     assert_eq!(fail(&queue).unwrap().1, 5 * MS);
     advance(5 * MS).await;
     assert_eq!(run_all(&queue), [A]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backoff_too_long_to_stretch_is_for_ever() {
+    let limits = Limits { seed: Some(1), ..Limits::default() };
+    let queue = WorkQueue::<Named>::with(limits, ());
+    let backoff = Backoff { base: Duration::MAX, max: Duration::MAX };
+    assert!(
+        queue.add_rate_limited_with(A, Retry { backoff, ..Retry::default() }) > 1_000_000 * SECOND
+    );
 }

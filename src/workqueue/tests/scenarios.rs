@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::time::{advance, sleep, timeout};
 
-use super::{Band, Named, WorkQueue, exact, run_all, take};
+use super::super::Observer;
+use super::{Band, Limits, Named, WorkQueue, exact, run_all, take};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -137,4 +138,30 @@ async fn a_snapshot_shows_the_oldest_key_in_process() {
     assert_eq!((seen.depth, seen.delayed, seen.processing), ([0, 0, 1], 1, 2));
     assert_eq!((seen.adds, seen.retries), (3, 1));
     drop((first, second));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_asked_for_while_in_process_counts_in_the_depth_as_in_client_go() {
+    let queue = exact();
+    queue.add(A);
+    let taken = take(&queue).unwrap();
+    queue.add_with(A, Band::Initial);
+    assert_eq!((queue.snapshot().depth, queue.len()), ([0, 1, 0], 0));
+    drop(taken);
+    assert_eq!((queue.snapshot().depth, queue.len()), ([0, 1, 0], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_an_observer_panics_over_is_given_back() {
+    struct Panics;
+    impl Observer for Panics {
+        fn taken(&self, _: Band, _: Duration) {
+            panic!("as an observer may not");
+        }
+    }
+    let queue = WorkQueue::<Named>::with(Limits::default(), Panics);
+    queue.add(A);
+    let getting = queue.clone();
+    assert!(tokio::spawn(async move { drop(getting.get().await) }).await.is_err());
+    assert_eq!(queue.snapshot().processing, 0);
 }
