@@ -2,7 +2,8 @@
 //!
 //! The news of a write may be read before the answer to it. Put into the queue, they would have the
 //! key run again for what the pass itself did. So they wait here until the pass is over and it is
-//! known which writes were its own; all others then go into the queue.
+//! known which writes were its own; all others then go into the queue, where their waiting counts
+//! from that moment.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::object::ObjectKey;
 use crate::store::{Answers, Write};
 use crate::workqueue::{Band, WorkQueue};
 
-/// So many wishes for one key wait here; with one more it surely runs again.
+/// At most this many changes are held back per key; beyond that the key is simply queued again.
 const MOST: usize = 64;
 
 /// By the keys over which passes are under way: what came meanwhile.

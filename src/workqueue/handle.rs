@@ -98,7 +98,7 @@ impl<K: Key> WorkQueue<K> {
     }
 
     /// Failures of `key` in a row, each after the backoff of the one before (at most 255). 0 once
-    /// it was forgotten, or a run of it ended without a retry being asked for.
+    /// it was forgotten, or a run of it ended while no retry was pending.
     pub fn requeues(&self, key: &K) -> u32 {
         let hash = self.hash(key);
         self.shared.state.lock().queue.requeues(hash, key)

@@ -16,7 +16,7 @@
 //!   the failures before it in a row. Only failures that are spaced by a backoff count: events
 //!   from outside make a key ready at once, but do not raise n, however many fail.
 //! - [`WorkQueue::forget`] ends a row of failures and cancels a pending retry. So does a run that
-//!   ends without asking for one: nothing about a healthy key is kept.
+//!   ends while no retry is pending: nothing about a healthy key is kept.
 //! - An overall rate bounds retries after the second failure in a row. First runs and first
 //!   retries never wait for it, and neither does a key that is asked for from outside. Tenants
 //!   take turns at it, nothing is reserved ahead of time, and nobody waits for it longer than

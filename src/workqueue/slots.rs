@@ -171,7 +171,8 @@ impl<K: Key> Slots<K> {
     }
 
     /// Another chunk of free slots, for when there is none. A function of its own, as it makes the
-    /// chunk on the stack: inlined, each `add` would reserve and touch those 64 KiB.
+    /// chunk on the stack: inlined, each `add` would reserve and touch twice the 32 KiB that a chunk of
+    /// [`ObjectKey`](crate::object::ObjectKey)s has.
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {

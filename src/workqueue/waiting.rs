@@ -1,8 +1,8 @@
 //! Workers that wait, and whom to wake: what the shell's lock guards.
 //!
 //! Wake-ups follow one rule, checked as the lock is given back (`unlock`): while
-//! more keys are ready than workers were told, tell one more; and one waiting worker, the
-//! timekeeper, sleeps until the next deadline. A worker that was told and went away passes it on.
+//! more keys are ready than workers were notified, notify one more; and one waiting worker, the
+//! timekeeper, sleeps until the next deadline. A worker that was notified and went away passes it on.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -14,11 +14,11 @@ use super::sync::{MutexGuard, Nanos};
 /// The queue, and who waits for it.
 pub(super) struct State<K: Key> {
     pub(super) queue: RateLimited<K>,
-    /// Workers that wait to be told, longest first.
+    /// Workers that wait to be notified, longest first.
     waiting: VecDeque<(u64, Waker)>,
-    /// Workers that were told (and so left `waiting`) but have not looked yet.
-    told: usize,
-    /// The waiting worker that has a timer, and when that ends. It may have been told meanwhile.
+    /// Workers that were notified (and so left `waiting`) but have not looked yet.
+    notified: usize,
+    /// The waiting worker that has a timer, and when that ends. It may have been notified meanwhile.
     timekeeper: Option<(u64, Nanos)>,
     /// Number of the next worker to wait.
     number: u64,
@@ -41,7 +41,7 @@ impl<K: Key> State<K> {
         State {
             queue,
             waiting: VecDeque::new(),
-            told: 0,
+            notified: 0,
             timekeeper: None,
             number: 0,
             drained: Vec::new(),
@@ -54,27 +54,27 @@ impl<K: Key> State<K> {
         if self.waiting.is_empty() && self.drained.is_empty() {
             return None;
         }
-        let worker = if self.waiting.is_empty() { None } else { self.tell() };
+        let worker = if self.waiting.is_empty() { None } else { self.notify() };
         let ended = !self.drained.is_empty() && self.queue.is_drained();
         let drained = if ended { std::mem::take(&mut self.drained) } else { Vec::new() };
         Some(Wakes { worker, drained })
     }
 
-    /// The worker to tell that it should look. One at most: who is woken looks, and looking wakes
+    /// The worker to notify that it should look. One at most: who is woken looks, and looking wakes
     /// the next.
-    fn tell(&mut self) -> Option<Waker> {
+    fn notify(&mut self) -> Option<Waker> {
         let deadline = self.queue.next_deadline();
         let watched = match (deadline, self.timekeeper) {
             (None, _) => true,
             (Some(deadline), Some((_, until))) => until <= deadline,
             (Some(_), None) => false,
         };
-        // Whoever was told will look, and become timekeeper if there is nothing else to do.
-        let untold = self.queue.ready() > self.told || (!watched && self.told == 0);
-        if !untold && !self.queue.is_shut_down() {
+        // Whoever was notified will look, and become timekeeper if there is nothing else to do.
+        let unnoticed = self.queue.ready() > self.notified || (!watched && self.notified == 0);
+        if !unnoticed && !self.queue.is_shut_down() {
             return None;
         }
-        self.told += 1;
+        self.notified += 1;
         self.waiting.pop_front().map(|(_, waker)| waker)
     }
 
@@ -82,7 +82,7 @@ impl<K: Key> State<K> {
     pub(super) fn leave(&mut self, number: u64) {
         match self.waiting.iter().position(|(waiting, _)| *waiting == number) {
             Some(at) => drop(self.waiting.remove(at)),
-            None => self.told -= 1,
+            None => self.notified -= 1,
         }
         if self.timekeeper.is_some_and(|(keeper, _)| keeper == number) {
             self.timekeeper = None;

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::{advance, sleep, timeout};
 
 use super::{Named, exact, run_all, take};
@@ -62,23 +63,20 @@ async fn a_delay_that_passes_while_the_key_runs_makes_it_run_again() {
 async fn a_waiting_worker_is_woken_for_a_delayed_key_without_a_task_for_timers() {
     let queue = exact();
     queue.add_after(A, Duration::from_secs(1000));
-    let getters = [(); 3].map(|()| {
+    let mut getters = JoinSet::new();
+    for _ in 0..3 {
         let queue = queue.clone();
-        tokio::spawn(async move { queue.get().await.map(|taken| *taken.key()) })
-    });
+        getters.spawn(async move { queue.get().await.map(|taken| *taken.key()) });
+    }
     sleep(MS).await;
     // Earlier than what the timekeeper waits for.
     queue.add_after(B, 10 * MS);
     let start = tokio::time::Instant::now();
-    sleep(12 * MS).await;
+    let mut next = async || getters.join_next().await.unwrap().unwrap();
+    assert_eq!((next().await, start.elapsed().as_millis() / 2), (Some(B), 5));
     queue.add((9, 9));
-    let mut got = Vec::new();
-    for getter in getters {
-        got.extend(getter.await.unwrap());
-    }
-    got.sort_unstable();
-    assert_eq!(got, [A, B, (9, 9)]);
-    assert_eq!(start.elapsed().as_secs(), 999);
+    assert_eq!((next().await, start.elapsed().as_millis() / 2), (Some((9, 9)), 5));
+    assert_eq!((next().await, start.elapsed().as_secs()), (Some(A), 999));
 }
 
 #[tokio::test(start_paused = true)]
