@@ -42,8 +42,8 @@ pub trait Observer: Send + Sync + 'static {
         let _ = (controller, outcome, took);
     }
 
-    /// A pass has blocked its thread for too long and still does. Told once a pass, from the
-    /// watchdog's thread.
+    /// A pass has blocked its thread for too long and still does. Told once for each time that it
+    /// does not await, from the watchdog's thread.
     fn blocked(&self, controller: &'static str) {
         let _ = controller;
     }

@@ -51,11 +51,39 @@ impl Retries {
     }
 }
 
+/// What is remembered of a key whose last pass failed, until a pass goes well or its error is
+/// terminal.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row {
+    /// Of the last failure, if others may hear that its cause is over: not of one that is soon over
+    /// anyhow, nor of one that a server's Retry-After holds.
+    pub(super) wakes: Option<Class>,
+    /// How often it was forbidden, whatever failed in between.
+    pub(super) refusals: u32,
+}
+
+impl Row {
+    /// The row after one more failure.
+    pub(super) fn after(before: Option<Row>, class: Class, retry_after: Option<Duration>) -> Row {
+        let refused = u32::from(class == Class::Forbidden);
+        Row {
+            wakes: match (class, retry_after) {
+                (Class::Forbidden, _) | (Class::Transient, None) => Some(class),
+                (Class::Conflict | Class::Terminal | Class::Transient, _) => None,
+            },
+            refusals: before.map_or(0, |row| row.refusals).saturating_add(refused),
+        }
+    }
+}
+
 /// How loud a failure is. ERROR is for what an administrator must act on, once per row of
-/// failures; a terminal error is told to the owner of the object, in its status.
-pub(super) fn level(class: Class, failures_before: u32) -> Level {
+/// failures: at the second refusal, because an API server that has just come back refuses for a
+/// moment what it will allow when it has read its roles. A terminal error is told to the owner of
+/// the object, in its status.
+pub(super) fn level(class: Class, refusals: u32) -> Level {
     match class {
-        Class::Forbidden if failures_before == 0 => Level::ERROR,
+        Class::Forbidden if refusals == 2 => Level::ERROR,
+        Class::Forbidden if refusals < 2 => Level::WARN,
         Class::Transient | Class::Terminal => Level::WARN,
         Class::Forbidden | Class::Conflict => Level::DEBUG,
     }
@@ -64,6 +92,19 @@ pub(super) fn level(class: Class, failures_before: u32) -> Level {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_of_failures_is_told_as_an_error_once_at_the_second_refusal_whatever_came_between() {
+        use Class::{Conflict, Forbidden, Transient};
+        let (mut row, mut errors) = (None, Vec::new());
+        let classes = [Transient, Forbidden, Transient, Conflict, Forbidden, Transient, Forbidden];
+        for (at, class) in classes.into_iter().enumerate() {
+            let after = Row::after(row, class, None);
+            errors.extend((level(class, after.refusals) == Level::ERROR).then_some(at));
+            row = Some(after);
+        }
+        assert_eq!(errors, [4]);
+    }
 
     #[test]
     fn however_long_an_outage_was_the_next_try_comes_within_half_a_minute() {

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -9,13 +10,16 @@ use futures::future::{BoxFuture, join_all, select_all};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::worker::message;
 use super::{Controller, Reconciler};
 use crate::informer::Informer;
 use crate::object::Resource;
 use crate::shutdown::Shutdown;
 
-/// What is not a controller gets so long to end, each after the other.
-const LAST_STEPS: Duration = Duration::from_secs(3);
+/// How long each stage after the controllers may take to stop; they are stopped one after another,
+/// and what has not stopped by then is dropped. Longer than what giving up a lease may take (two
+/// requests of 2 s each).
+const LAST_STEPS: Duration = Duration::from_millis(4500);
 
 /// Runs informers, controllers and what they need beside them as one.
 ///
@@ -147,7 +151,8 @@ impl Program {
         self
     }
 
-    /// Runs until `shutdown`, then until everything has ended.
+    /// Runs until `shutdown`, then until everything has ended or was dropped. Dropping the future
+    /// drops everything.
     ///
     /// # Errors
     /// When a task died. `shutdown` is then requested, and everything has ended, too.
@@ -175,7 +180,7 @@ impl Program {
         controllers.end().await;
         for mut stage in others {
             if timeout(LAST_STEPS, stage.end()).await.is_err() {
-                tracing::warn!("Not everything ended in {LAST_STEPS:?}");
+                tracing::warn!("Not everything ended in {LAST_STEPS:?}: the rest is dropped");
             }
         }
         tracing::info!("Stopped");
@@ -202,10 +207,14 @@ impl Stage {
     fn start(tasks: impl IntoIterator<Item = Task>, stop: Shutdown) -> Stage {
         let mut running = JoinSet::new();
         for (name, task) in tasks {
-            let ended = tokio::spawn(task(stop.clone()));
+            let stop = stop.clone();
             running.spawn(async move {
-                // A panic is told with the name of the task it was in.
-                let outcome = ended.await.unwrap_or_else(|panic| Err(panic.to_string()));
+                // A panic is told with the name of the task it was in, which is not run any more.
+                let task = AssertUnwindSafe(async move { task(stop).await });
+                let outcome = task
+                    .catch_unwind()
+                    .await
+                    .unwrap_or_else(|panic| Err(format!("it panicked: {}", message(&*panic))));
                 (name, outcome)
             });
         }
@@ -342,10 +351,32 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_does_not_stop_is_not_waited_for_for_ever() {
-        let shutdown = Shutdown::manual();
+    async fn what_panics_is_named_with_what_it_said() {
+        let program = Program::new().beside("a sink", |_| async { panic!("as the test wants it") });
+        let died = program.run(Shutdown::manual()).await.unwrap_err();
+        assert_eq!(died.to_string(), "a sink died: it panicked: as the test wants it");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_does_not_stop_is_not_waited_for_for_ever_and_nothing_of_it_is_left() {
+        let (shutdown, (alive, gone)) = (Shutdown::manual(), tokio::sync::oneshot::channel::<()>());
         shutdown.request();
-        let program = Program::new().beside("a rock", |_| std::future::pending());
+        let program = Program::new().beside("a rock", |_| async move {
+            let _alive = alive;
+            std::future::pending().await
+        });
         program.run(shutdown).await.unwrap();
+        assert!(gone.await.is_err(), "it still runs");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_program_that_is_dropped_leaves_nothing_running() {
+        let (alive, gone) = tokio::sync::oneshot::channel::<()>();
+        let program = Program::new().beside("a rock", |_| async move {
+            let _alive = alive;
+            std::future::pending().await
+        });
+        let ran = timeout(Duration::from_secs(1), program.run(Shutdown::manual())).await;
+        assert!(ran.is_err() && gone.await.is_err());
     }
 }

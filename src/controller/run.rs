@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::policy::Retries;
+use super::policy::{Retries, Row};
 use super::underway::Underway;
 use super::watchdog::{Post, Watchdog};
 use super::worker::Core;
@@ -32,8 +32,8 @@ pub struct Options {
     pub workers: usize,
     /// A pass that has not ended by then is dropped. Default 60 s.
     pub deadline: Duration,
-    /// How long shutdown waits for passes under way. Default 25 s: with what else has to end, it
-    /// fits into the 30 s that a kubelet gives.
+    /// How long shutdown waits for passes under way. Default 25 s: what else has to end takes a
+    /// moment, as a rule, so that all of it fits into the 30 s that a kubelet gives.
     pub drain: Duration,
     /// A pass that keeps its thread for longer, without awaiting, is named. Default 5 s.
     pub blocked: Duration,
@@ -61,7 +61,7 @@ pub struct Controller<R> {
 pub struct Handle {
     queue: WorkQueue<ObjectKey>,
     underway: Underway,
-    failed: Arc<Mutex<HashMap<ObjectKey, Class>>>,
+    failing: Arc<Mutex<HashMap<ObjectKey, Row>>>,
 }
 
 /// How a controller ended.
@@ -108,7 +108,7 @@ impl<R: Reconciler> Controller<R> {
             deadline: options.deadline,
             retries: options.retries,
             observer: options.observer.clone(),
-            failed: Arc::default(),
+            failing: Arc::default(),
             passes: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
         };
@@ -122,8 +122,8 @@ impl<R: Reconciler> Controller<R> {
 
     /// What others may do with it.
     pub fn handle(&self) -> Handle {
-        let Core { queue, underway, failed, .. } = &self.core;
-        Handle { queue: queue.clone(), underway: underway.clone(), failed: failed.clone() }
+        let Core { queue, underway, failing, .. } = &self.core;
+        Handle { queue: queue.clone(), underway: underway.clone(), failing: failing.clone() }
     }
 
     /// Works until `shutdown` is ready: then no pass begins, those under way have
@@ -136,9 +136,9 @@ impl<R: Reconciler> Controller<R> {
         options.observer.running(name, posts.len());
         let _watchdog =
             Watchdog::start(name, posts.clone(), options.blocked, options.observer.clone());
-        let mut workers = JoinSet::new();
+        let (mut workers, mut at) = (JoinSet::new(), HashMap::new());
         for post in posts {
-            workers.spawn(Arc::clone(&core).work(post));
+            at.insert(workers.spawn(Arc::clone(&core).work(Arc::clone(&post))).id(), post);
         }
         let mut returns = options.reach.as_ref().map(Reach::returns);
         let mut shutdown = pin!(shutdown);
@@ -151,10 +151,12 @@ impl<R: Reconciler> Controller<R> {
                 }
                 Some(ended) = workers.join_next() => ended,
             };
-            // A pass cannot do this, whatever it does; an observer or an error's own methods can.
+            // A pass cannot do this, whatever it does; an observer can.
             if let Err(error) = ended {
                 tracing::error!(controller = name, %error, "a worker died and is replaced");
-                workers.spawn(Arc::clone(&core).work(Arc::default()));
+                // At the post of the one before, which the watchdog knows.
+                let post = at.remove(&error.id()).unwrap_or_default();
+                at.insert(workers.spawn(Arc::clone(&core).work(Arc::clone(&post))).id(), post);
             }
         }
         core.queue.shut_down_now();
@@ -191,7 +193,7 @@ async fn ended(workers: &mut JoinSet<()>) {
 impl Handle {
     /// Of a queue on which no controller works.
     pub fn new(queue: WorkQueue<ObjectKey>) -> Handle {
-        Handle { queue, underway: Underway::default(), failed: Arc::default() }
+        Handle { queue, underway: Underway::default(), failing: Arc::default() }
     }
 
     /// The queue, to put keys into.
@@ -211,23 +213,22 @@ impl Handle {
     /// Rights, a quota or a policy may have changed: every key whose last pass was forbidden runs
     /// again now. Its failures still count, so a needless call costs one pass per key.
     pub fn wake_forbidden(&self) {
-        for key in self.failed(Class::Forbidden) {
-            self.queue.add_with(key, Band::Initial);
-        }
+        self.wake(Class::Forbidden, |_| {});
     }
 
     /// The API server was away and answers again: every key whose last pass failed for something
     /// that passes runs again now, and its next failure is the first.
     fn wake_transient(&self) {
-        for key in self.failed(Class::Transient) {
-            self.queue.forget(&key);
-            self.queue.add_with(key, Band::Initial);
-        }
+        self.wake(Class::Transient, |key| self.queue.forget(key));
     }
 
-    /// Keys whose last pass failed in this class.
-    fn failed(&self, class: Class) -> Vec<ObjectKey> {
-        let failed = self.failed.lock();
-        failed.iter().filter(|(_, of)| **of == class).map(|(key, _)| key.clone()).collect()
+    /// Runs every key whose last pass failed in this class, after `before`. Under the lock, so that
+    /// no pass ends in between with a failure of another class, such as a Retry-After to be kept.
+    fn wake(&self, class: Class, before: impl Fn(&ObjectKey)) {
+        let failing = self.failing.lock();
+        for (key, _) in failing.iter().filter(|(_, row)| row.wakes == Some(class)) {
+            before(key);
+            self.queue.add_with(key.clone(), Band::Initial);
+        }
     }
 }

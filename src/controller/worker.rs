@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{Instrument, Level};
 
-use super::policy::{Retries, level};
+use super::policy::{Retries, Row, level};
 use super::underway::Underway;
 use super::watchdog::{Post, Watched};
 use super::{Action, Class, Failure, Observer, Outcome, Reconciler};
@@ -34,8 +34,8 @@ pub(super) struct Core<R> {
     pub(super) deadline: Duration,
     pub(super) retries: Retries,
     pub(super) observer: Arc<dyn Observer>,
-    /// Keys whose last pass failed for something that others may hear to be over.
-    pub(super) failed: Arc<Mutex<HashMap<ObjectKey, Class>>>,
+    /// Keys whose last pass failed.
+    pub(super) failing: Arc<Mutex<HashMap<ObjectKey, Row>>>,
     pub(super) passes: AtomicU64,
     pub(super) dropped: AtomicU64,
 }
@@ -43,7 +43,7 @@ pub(super) struct Core<R> {
 /// How a pass came out, before anything follows from it.
 enum Ended<E> {
     Returned(Result<Action, E>),
-    Panicked(String),
+    Panicked(Box<dyn Any + Send>),
     TimedOut,
 }
 
@@ -85,7 +85,9 @@ impl<R: Reconciler> Core<R> {
         self.observer.started(self.name);
         post.over(key);
         let ended = self.reconcile(key, post).await;
-        pass.outcome = self.conclude(key, ended);
+        // An error's own methods may panic, too.
+        let concluded = catch_unwind(AssertUnwindSafe(|| self.conclude(key, ended)));
+        pass.outcome = concluded.unwrap_or_else(|panic| self.panicked(key, &*panic));
     }
 
     async fn reconcile(&self, key: &ObjectKey, post: &Arc<Post>) -> Ended<R::Error> {
@@ -103,7 +105,7 @@ impl<R: Reconciler> Core<R> {
                 Ended::Returned(returned)
             }
             Ok(Err(_)) => Ended::TimedOut,
-            Err(panic) => Ended::Panicked(message(&*panic)),
+            Err(panic) => Ended::Panicked(panic),
         }
     }
 
@@ -116,11 +118,7 @@ impl<R: Reconciler> Core<R> {
                 self.failed(key, class, error.retry_after(), None, &Chain(&error));
                 Outcome::Failed(class)
             }
-            Ended::Panicked(message) => {
-                let why = format_args!("a pass panicked, which is a bug: {message}");
-                self.failed(key, Class::Transient, None, Some(Level::ERROR), &why);
-                Outcome::Panicked
-            }
+            Ended::Panicked(panic) => self.panicked(key, &*panic),
             Ended::TimedOut => {
                 let why = format_args!("a pass did not end within {:?}", self.deadline);
                 self.failed(key, Class::Transient, None, None, &why);
@@ -129,8 +127,14 @@ impl<R: Reconciler> Core<R> {
         }
     }
 
+    fn panicked(&self, key: &ObjectKey, panic: &(dyn Any + Send)) -> Outcome {
+        let why = format!("a pass panicked, which is a bug: {}", message(panic));
+        self.failed(key, Class::Transient, None, Some(Level::ERROR), &why);
+        Outcome::Panicked
+    }
+
     fn succeeded(&self, key: &ObjectKey, action: Action) -> Outcome {
-        self.settle(key);
+        self.clear_retries(key);
         match action {
             Action::Done => Outcome::Success,
             Action::RequeueAfter(delay) => {
@@ -151,29 +155,20 @@ impl<R: Reconciler> Core<R> {
         loudness: Option<Level>,
         error: &dyn fmt::Display,
     ) {
-        let before = match (class, retry_after) {
-            (Class::Forbidden, _) | (Class::Transient, None) => {
-                self.failed.lock().insert(key.clone(), class)
-            }
-            // Soon over, not over before the key changes, and not before the server says.
-            (Class::Conflict | Class::Terminal | Class::Transient, _) => {
-                self.failed.lock().remove(key)
-            }
-        };
-        if class == Class::Forbidden && before != Some(class) {
-            // Its delays are longer, so they begin with the first refusal: an API server that has
-            // just come back refuses for a moment what it will allow when it has read its roles.
+        let row = self.fails_again(key, class, retry_after);
+        if class == Class::Forbidden && row.refusals == 1 {
+            // Its delays are longer, so they begin with the first refusal.
             self.queue.forget(key);
         }
         let failures = self.queue.requeues(key);
         let retry_in = match self.retries.of(class, retry_after) {
             Some(retry) => Some(self.queue.add_rate_limited_with(key.clone(), retry)),
             None => {
-                self.settle(key);
+                self.clear_retries(key);
                 None
             }
         };
-        let loudness = loudness.unwrap_or_else(|| level(class, failures));
+        let loudness = loudness.unwrap_or_else(|| level(class, row.refusals));
         let class = class.as_str();
         match loudness {
             Level::ERROR => tracing::error!(%error, class, failures, ?retry_in, "pass failed"),
@@ -182,11 +177,18 @@ impl<R: Reconciler> Core<R> {
         }
     }
 
+    fn fails_again(&self, key: &ObjectKey, class: Class, retry_after: Option<Duration>) -> Row {
+        let mut failing = self.failing.lock();
+        let row = Row::after(failing.get(key).copied(), class, retry_after);
+        failing.insert(key.clone(), row);
+        row
+    }
+
     /// The last pass has the last word: no retry and no timer of an earlier one stays.
-    fn settle(&self, key: &ObjectKey) {
+    fn clear_retries(&self, key: &ObjectKey) {
         self.queue.forget(key);
         self.queue.cancel(key);
-        self.failed.lock().remove(key);
+        self.failing.lock().remove(key);
     }
 }
 
@@ -207,23 +209,54 @@ impl<R: Reconciler> Drop for Pass<'_, R> {
     }
 }
 
-/// An error and what it comes from.
+/// An error and what it comes from. Of errors that end with the text of their source, that text is
+/// not repeated.
 struct Chain<'a>(&'a dyn std::error::Error);
 
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
+        let mut said = self.0.to_string();
+        write!(f, "{said}")?;
         let mut source = self.0.source();
         while let Some(error) = source {
-            write!(f, ": {error}")?;
+            let text = error.to_string();
+            if !said.ends_with(&text) {
+                write!(f, ": {text}")?;
+                said = text;
+            }
             source = error.source();
         }
         Ok(())
     }
 }
 
-fn message(panic: &(dyn Any + Send)) -> String {
+/// What a panic said.
+pub(super) fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("no message").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{said}")]
+    struct Because {
+        said: &'static str,
+        source: Option<Box<Because>>,
+    }
+
+    #[test]
+    fn what_an_error_comes_from_is_said_once() {
+        let because =
+            |said, source: Option<Because>| Because { said, source: source.map(Box::new) };
+        let root = || because("no route", None);
+        let repeats = because("the request failed: no route", Some(root()));
+        let outer = because("cannot create it: the request failed: no route", Some(repeats));
+        assert_eq!(Chain(&outer).to_string(), outer.said);
+        let silent = because("cannot create it", Some(because("the request failed", Some(root()))));
+        assert_eq!(Chain(&silent).to_string(), "cannot create it: the request failed: no route");
+    }
 }

@@ -1,6 +1,7 @@
 //! Passes that panic, hang or block, and those beside them.
 
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
@@ -12,14 +13,17 @@ use super::{
 
 #[tokio::test(start_paused = true)]
 async fn a_pass_that_panics_is_counted_and_retried_and_its_worker_lives() {
-    let running = start(1, &[("p", Does::Panic)]);
-    running.add("p");
-    running.add("good");
-    sleep(MS).await;
-    assert_eq!(running.told.ended.lock().as_slice(), ["good"]);
-    sleep(100 * MS).await;
-    assert!(running.told.passes("p") >= 4);
-    assert_eq!(running.told.outcomes.lock().first(), Some(&Outcome::Panicked));
+    for does in [Does::Panic, Does::FailBadly] {
+        let running = start(1, &[("p", does)]);
+        running.add("p");
+        running.add("good");
+        sleep(MS).await;
+        assert_eq!(running.told.ended.lock().as_slice(), ["good"]);
+        sleep(100 * MS).await;
+        assert!(running.told.passes("p") >= 4);
+        assert_eq!(running.told.outcomes.lock().first(), Some(&Outcome::Panicked), "{does:?}");
+        assert_eq!(running.stop().await.dropped, 0, "{does:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,4 +95,30 @@ async fn a_worker_that_dies_of_its_observer_is_replaced_and_its_key_retried() {
     tokio::spawn(controller.run(std::future::pending()));
     sleep(SECOND).await;
     assert_eq!(told.ended.lock().as_slice(), ["a"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_replaced_another_is_watched_as_well() {
+    struct Bad(Mutex<bool>, Sender<()>);
+    impl Observer for Bad {
+        fn started(&self, _: &'static str) {
+            assert!(std::mem::replace(&mut *self.0.lock(), true), "an observer must not");
+        }
+        fn blocked(&self, _: &'static str) {
+            let _ = self.1.send(());
+        }
+    }
+    let told = Arc::new(Told::default());
+    told.tell("b", Does::Block);
+    let (blocked, noticed) = channel();
+    let observer = Arc::new(Bad(Mutex::new(false), blocked));
+    let options = Options { workers: 1, blocked: 40 * MS, observer, ..Options::default() };
+    let controller = Controller::new("test", Script(told.clone()), options);
+    controller.handle().queue().add(ObjectKey::new("ns", "b"));
+    let running = tokio::spawn(controller.run(std::future::pending()));
+    // Not by a timer of tokio's: the thread that has them may be the one that is blocked.
+    let noticed = noticed.recv_timeout(30 * SECOND);
+    told.release();
+    running.abort();
+    noticed.expect("nobody noticed that the pass blocked");
 }

@@ -25,11 +25,11 @@ const SECOND: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 #[error("as the test wants it")]
-struct Wrong(Class, Option<Duration>);
+struct Wrong(Option<Class>, Option<Duration>);
 
 impl Failure for Wrong {
     fn class(&self) -> Class {
-        self.0
+        self.0.expect("as the test wants it")
     }
     fn retry_after(&self) -> Option<Duration> {
         self.1
@@ -44,6 +44,8 @@ enum Does {
     Fail(Class),
     Refuse(Duration),
     Panic,
+    /// With an error whose methods panic.
+    FailBadly,
     PanicWhenDropped,
     Hang,
     Take(Duration),
@@ -74,9 +76,10 @@ impl Reconciler for Script {
         match does {
             Does::Succeed => {}
             Does::Again(after) => return Ok(Action::RequeueAfter(after)),
-            Does::Fail(class) => return Err(Wrong(class, None)),
-            Does::Refuse(after) => return Err(Wrong(Class::Transient, Some(after))),
+            Does::Fail(class) => return Err(Wrong(Some(class), None)),
+            Does::Refuse(after) => return Err(Wrong(Some(Class::Transient), Some(after))),
             Does::Panic => panic!("as the test wants it"),
+            Does::FailBadly => return Err(Wrong(None, None)),
             Does::PanicWhenDropped => {
                 struct Bomb;
                 impl Drop for Bomb {
