@@ -19,6 +19,7 @@ use crate::reconcilers::generic_daemon::{self, GenericDaemon, GenericDaemonRecon
 use crate::reconcilers::memcached::{self, Memcached, MemcachedReconciler};
 use crate::reconcilers::workload::{DaemonSet, Deployment};
 use crate::reconcilers::{Hands, Pod, Service, Settings};
+use crate::store::Store;
 
 /// What all controllers are made of.
 pub(super) struct Wiring {
@@ -78,15 +79,20 @@ impl Wiring {
         let image = self.args.memcached_image.as_deref();
         let settings = Settings { memcached_image: image.map(Into::into) };
         let reconciler = MemcachedReconciler::new(stores, self.hands("memcached"), settings);
-        let controller = self.controller("memcached", reconciler);
-        let handle = controller.handle();
-        memcacheds.handle(enqueue::for_object(handle.clone()));
-        own(deployments, &handle, Memcached::KIND);
-        own(services, &handle, Memcached::KIND);
-        pods.handle(enqueue::for_mapped(handle, |pod: &Pod| pod.memcached().into_iter().collect()));
+        let controller = self.controller("memcached", reconciler, memcacheds.store());
         let children = join(deployments.synced(), services.synced());
         let synced = join(join(memcacheds.synced(), pods.synced()), children);
-        let program = program.controller_after(self.leading_after(synced), controller);
+        let handle = controller.handle();
+        let (objects, labelled) = (memcacheds.clone(), pods.clone());
+        let (deployments, services) = (deployments.clone(), services.clone());
+        let listen = move || {
+            objects.handle(enqueue::for_object(handle.clone()));
+            own(&deployments, &handle, Memcached::KIND);
+            own(&services, &handle, Memcached::KIND);
+            let memcached = |pod: &Pod| pod.memcached().into_iter().collect();
+            labelled.handle(enqueue::for_mapped(handle, memcached));
+        };
+        let program = program.controller_after(self.leading_after(synced, listen), controller);
         self.run(self.run(program, &memcacheds), &pods)
     }
 
@@ -96,12 +102,15 @@ impl Wiring {
         let stores =
             generic_daemon::Stores { daemons: daemons.store(), daemon_sets: daemon_sets.store() };
         let reconciler = GenericDaemonReconciler::new(stores, self.hands("genericdaemon"));
-        let controller = self.controller("genericdaemon", reconciler);
-        let handle = controller.handle();
-        daemons.handle(enqueue::for_object(handle.clone()));
-        own(&daemon_sets, &handle, GenericDaemon::KIND);
+        let controller = self.controller("genericdaemon", reconciler, daemons.store());
         let synced = join(daemons.synced(), daemon_sets.synced());
-        let program = program.controller_after(self.leading_after(synced), controller);
+        let handle = controller.handle();
+        let (objects, children) = (daemons.clone(), daemon_sets.clone());
+        let listen = move || {
+            objects.handle(enqueue::for_object(handle.clone()));
+            own(&children, &handle, GenericDaemon::KIND);
+        };
+        let program = program.controller_after(self.leading_after(synced, listen), controller);
         self.run(self.run(program, &daemons), &daemon_sets)
     }
 
@@ -118,13 +127,17 @@ impl Wiring {
             services: services.store(),
         };
         let reconciler = AppReconciler::new(stores, self.hands("app"));
-        let controller = self.controller("app", reconciler);
-        let handle = controller.handle();
-        apps.handle(enqueue::for_object(handle.clone()));
-        own(deployments, &handle, App::KIND);
-        own(services, &handle, App::KIND);
+        let controller = self.controller("app", reconciler, apps.store());
         let synced = join(apps.synced(), join(deployments.synced(), services.synced()));
-        let program = program.controller_after(self.leading_after(synced), controller);
+        let handle = controller.handle();
+        let (objects, deployments, services) =
+            (apps.clone(), deployments.clone(), services.clone());
+        let listen = move || {
+            objects.handle(enqueue::for_object(handle.clone()));
+            own(&deployments, &handle, App::KIND);
+            own(&services, &handle, App::KIND);
+        };
+        let program = program.controller_after(self.leading_after(synced, listen), controller);
         self.run(program, &apps)
     }
 
@@ -142,13 +155,15 @@ impl Wiring {
         Hands::new(self.client.clone(), self.recorder.for_controller(controller))
     }
 
-    fn controller<R: Reconciler>(
+    fn controller<R: Reconciler, V: Resource>(
         &self,
         name: &'static str,
         reconciler: R,
-    ) -> Controller<WhileLeading<R>> {
+        objects: Store<V>,
+    ) -> Controller<WhileLeading<R, V>> {
         let reconciler = WhileLeading {
             reconciler,
+            objects,
             leadership: self.leadership.clone(),
             again: self.args.leader_elect_retry_period,
         };
@@ -172,16 +187,21 @@ impl Wiring {
     }
 
     /// Returns when what a controller reads is known and this process leads for the first time.
-    fn leading_after<F: Future + Send>(
+    /// `listen` adds the handlers that fill the controller's queue: not before, as nobody would take
+    /// out what a standby hears, or what is heard while a kind is not served. A handler that is
+    /// added late is told of everything that is there.
+    fn leading_after<F: Future + Send, L: FnOnce() + Send>(
         &self,
         synced: F,
-    ) -> impl Future<Output = ()> + Send + use<F> {
+        listen: L,
+    ) -> impl Future<Output = ()> + Send + use<F, L> {
         let leadership = self.leadership.clone();
         async move {
             synced.await;
             if let Some(leadership) = leadership {
                 leadership.reached(Phase::Leading).await;
             }
+            listen();
         }
     }
 }

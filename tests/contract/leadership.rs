@@ -6,11 +6,14 @@ use jiff::Timestamp;
 use rustix::process::Signal;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::audit::{Audit, Entry, logged};
+use crate::health::get;
 use crate::operator_process::OperatorProcess;
 use crate::world::{
-    LEASE, MEMCACHED, MEMCACHED_IMAGE, ROLE, ROLE_BINDING, SERVICE_ACCOUNT, World, is_ready,
+    LEASE, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT,
+    World, is_ready,
 };
 
 /// Whoever takes over after a SIGKILL must first see the lease unchanged for its whole duration.
@@ -194,7 +197,7 @@ async fn a_leader_that_was_paused_for_30_s_writes_nothing_before_it_leads_again(
     replicas.give_work("before").await;
 
     paused.signal(Signal::STOP);
-    let stopped = tokio::time::Instant::now();
+    let stopped = Instant::now();
     let (second, process) = replicas.leader_but(&first).await;
     // While it is paused its watches fill up with work for it.
     replicas.give_work("meanwhile").await;
@@ -257,6 +260,45 @@ async fn who_leads_is_told_as_events_of_the_lease_and_no_log_line_is_an_error() 
     let described = replicas.world.kubectl(&["describe", "lease", "workload-operator"]).unwrap();
     assert!(described.contains("LeaderElection"), "{described}");
     replicas.assert_one_writer_at_a_time();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_queues_of_a_standby_stay_empty_whatever_comes_and_goes() {
+    let mut replicas = Replicas::start("idle-standby", &[]).await;
+    let (_, _leader) = replicas.leader_but("").await;
+    replicas.give_work("cart").await;
+    let world = &replicas.world;
+    let service =
+        |name: &str| json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}});
+    for name in ["passer-by", "the-last"] {
+        world.create(SERVICE, service(name)).await.unwrap();
+    }
+    world.delete(SERVICE, "passer-by").await;
+    let last = json!({"metadata": {"labels": {"seen": "yes"}}});
+    let last = world.patch(SERVICE, "the-last", last).await.unwrap();
+    let last: f64 = last["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    for (name, standby) in &replicas.running {
+        let deadline = Instant::now() + PATIENCE;
+        let metrics = loop {
+            let (_, metrics) = get(standby, "metrics", "/metrics").await;
+            let seen = number(&metrics, r#"reflector_last_resource_version{name="services"}"#);
+            if seen >= last {
+                break metrics;
+            }
+            assert!(Instant::now() < deadline, "{name} has not heard of {last}: {metrics}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        for queue in ["memcached", "app", "genericdaemon"] {
+            let adds = format!(r#"workqueue_adds_total{{name="{queue}",controller="{queue}"}}"#);
+            assert_eq!(number(&metrics, &adds), 0.0, "{name}: {metrics}");
+        }
+    }
+}
+
+/// The value of a series.
+fn number(metrics: &str, series: &str) -> f64 {
+    let line = metrics.lines().find_map(|line| line.strip_prefix(series));
+    line.unwrap_or_else(|| panic!("no {series} in {metrics}")).trim().parse().unwrap()
 }
 
 /// Somebody writes another holder into the Lease, and never renews it.
