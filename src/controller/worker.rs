@@ -118,7 +118,7 @@ impl<R: Reconciler> Core<R> {
                 self.failed(key, class, error.retry_after(), None, &Chain(&error));
                 Outcome::Failed(class)
             }
-            Ended::Panicked(panic) => self.panicked(key, &*panic),
+            Ended::Panicked(said) => self.panicked(key, &*said),
             Ended::TimedOut => {
                 let why = format_args!("a pass did not end within {:?}", self.deadline);
                 self.failed(key, Class::Transient, None, None, &why);
