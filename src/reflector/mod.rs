@@ -8,8 +8,8 @@
 //!   what was there before; unchanged objects are neither replaced nor told.
 //! - What harms the view does not happen by an error: 403 and 404 are states ([`State::Forbidden`],
 //!   [`State::NotServed`]) with the old view kept, never an empty list. They heal by themselves.
-//! - A streaming list is preferred, and given up for pages where the server has none, or its end
-//!   does not come in time; that is remembered for an hour. An expired continue token leads to one
+//! - A streaming list is preferred, and given up for pages where the server has none, its end does
+//!   not come in time, or three in a row fail; that is remembered for an hour. An expired continue token leads to one
 //!   list in a single page, not to page one for ever.
 //! - A broken or ended watch goes on from its version; only 410, or a version the server cannot get
 //!   past, lists anew. A watch that is silent for 150 s, when a bookmark comes once a minute, is

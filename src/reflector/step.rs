@@ -62,7 +62,7 @@ pub(super) struct Machine {
     /// The next list carries no lower bound: the server would not have it. Its answer is still
     /// refused if it is older than `held`.
     unbounded: bool,
-    /// Streaming lists in a row that broke off.
+    /// Streaming lists in a row that broke off, or were answered with an error of the server.
     streams_cut: u32,
     /// "Too large resource version" in a row.
     too_large: u32,

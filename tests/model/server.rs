@@ -40,6 +40,8 @@ pub(super) struct State {
     /// How likely a random fault strikes a request, and a frame.
     pub(super) rates: (f64, f64),
     pub(super) streaming: bool,
+    /// Whether every streaming list is accepted, and then is an ERROR frame.
+    pub(super) streams_break: bool,
     /// Whether it chooses at random where an API server may do one or the other.
     pub(super) liberties: bool,
     /// No page is larger, whatever is asked for.
@@ -63,6 +65,7 @@ impl Model {
             script: VecDeque::new(),
             rates: (0.0, 0.0),
             streaming: true,
+            streams_break: false,
             liberties: true,
             page: 500,
             unserved: HashSet::new(),
@@ -141,6 +144,12 @@ impl Model {
     /// Whether it knows streaming lists.
     pub fn set_streaming(&self, streaming: bool) {
         self.lock().streaming = streaming;
+    }
+
+    /// It accepts streaming lists, but answers each with an internal error alone, as an API server
+    /// does whose etcd is too old for them.
+    pub fn break_streams(&self) {
+        self.lock().streams_break = true;
     }
 
     /// The largest page it gives to a request with a limit.

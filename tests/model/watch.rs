@@ -116,6 +116,11 @@ impl Watching {
         if streams && !state.streaming {
             return Err(Fault::NoStreaming);
         }
+        if streams && state.streams_break {
+            drop(state);
+            self.error(500, "InternalError", "an internal error");
+            return Ok(());
+        }
         let until = match state.visible(&self.ask, stale) {
             Ok(until) => until,
             Err(Fault::TooLarge) if !state.liberties || state.rng.bool() => {

@@ -21,7 +21,8 @@ pub(super) const IDLE: Duration = Duration::from_secs(150);
 /// connections, and spread so that replicas do not move in lockstep.
 pub(super) const TIMEOUT: Range<u64> = 120..230;
 /// So many streaming lists in a row that break off in the middle, and pages are tried: something
-/// on the way may not let a response live long enough.
+/// on the way may not let a response live long enough. As well if the server fails to answer them:
+/// it may be able to answer others.
 pub(super) const STREAMS_CUT: u32 = 3;
 /// A server that has just come back is asked within this time, by each at a moment of its own.
 pub(super) const RETURNED: Duration = Duration::from_secs(1);

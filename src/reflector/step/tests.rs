@@ -320,12 +320,17 @@ fn a_list_without_a_version_is_refused() {
 #[test]
 fn after_five_lags_the_bound_is_dropped_and_the_answer_still_checked() {
     let mut run = Run::watching().after(SHORT).then(failed(Class::Expired));
-    for _ in 0..TOO_LARGE {
+    for _ in 1..STREAMS_CUT {
         assert_eq!(run.watch().version.as_deref(), Some("10"));
         run = run.then(failed(Class::TooLarge)).at_deadline();
     }
-    assert_eq!(run.watch().version, None);
-    assert!(run.then(Input::Opened).then(end_of_list("9")).has(&Action::Abandon));
+    run = run.then(failed(Class::TooLarge));
+    for _ in STREAMS_CUT..=TOO_LARGE {
+        assert_eq!(run.page().not_older_than.as_deref(), Some("10"));
+        run = run.then(failed(Class::TooLarge)).at_deadline();
+    }
+    assert_eq!(run.page().not_older_than, None);
+    assert!(run.then(page_end("9", None)).has(&Action::Abandon));
 }
 
 #[test]
@@ -408,6 +413,33 @@ fn streaming_lists_that_always_break_off_give_way_to_pages() {
         run = run.then(failed(Class::Transient)).at_deadline().then(Input::Opened);
     }
     assert_eq!(run.then(failed(Class::Transient)).page().limit, Some(PAGE));
+}
+
+/// kube-apiserver answers every streaming list with an ERROR frame 500 if its etcd is too old for
+/// them, and with one of "too large resource version" while its watch cache lags.
+#[test]
+fn streaming_lists_that_are_always_answered_with_an_error_give_way_to_pages() {
+    for class in [Class::Internal, Class::TooLarge] {
+        for opened in [true, false] {
+            let open = |run: Run| if opened { run.then(Input::Opened) } else { run };
+            let mut run = open(Run::new().then(Input::Start));
+            for _ in 1..STREAMS_CUT {
+                run = open(run.then(failed(class)).at_deadline());
+            }
+            assert_eq!(run.then(failed(class)).page().limit, Some(PAGE), "{class:?}");
+        }
+    }
+}
+
+#[test]
+fn a_list_that_is_forbidden_or_not_served_says_nothing_of_streaming_lists() {
+    for class in [Class::Forbidden, Class::NotServed, Class::Expired] {
+        let mut run = Run::new().then(Input::Start);
+        for _ in 0..2 * STREAMS_CUT {
+            run = run.then(failed(class)).at_deadline();
+            assert!(run.watch().initial_events, "{class:?}");
+        }
+    }
 }
 
 #[test]

@@ -33,9 +33,14 @@ impl Machine {
     pub(super) fn failed(&mut self, failure: &Failure, now: Instant) -> Vec<Action> {
         match &self.phase {
             Phase::Streaming { opened, .. } => {
-                if *opened && failure.class == Class::Transient {
-                    self.streams_cut += 1;
-                }
+                let cut = match failure.class {
+                    Class::Transient => *opened,
+                    // So an API server answers whose etcd is too old for streaming lists, or whose
+                    // watch cache lags. A page it may have all the same.
+                    Class::Internal | Class::TooLarge => true,
+                    Class::Expired | Class::Refused | Class::Forbidden | Class::NotServed => false,
+                };
+                self.streams_cut += u32::from(cut);
                 if failure.class == Class::Refused || self.streams_cut >= STREAMS_CUT {
                     return self.fall_back(now);
                 }

@@ -64,6 +64,20 @@ async fn a_server_without_streaming_lists_is_listed_by_pages_at_once() {
     assert_eq!(pages, 2);
 }
 
+/// So does a kube-apiserver whose etcd is older than 3.4.31 or 3.5.13.
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_every_streaming_list_is_an_error_is_listed_by_pages() {
+    let model = Model::new(1);
+    model.break_streams();
+    model.put(&id("a", "x"), thing(1));
+    let informer = informer(&model);
+    let synced = tokio::time::timeout(Duration::from_secs(30), informer.synced()).await;
+    assert!(synced.is_ok(), "only streaming lists: {:#?}", model.requests());
+    assert_eq!(held(&informer), served(&model));
+    model.put(&id("a", "y"), thing(1));
+    until("the watch goes on", || held(&informer) == served(&model)).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_token_that_always_expires_does_not_keep_a_list_from_ending() {
     let model = Model::new(1);
