@@ -147,6 +147,16 @@ mod tests {
         assert_eq!(frames(&[b" ", b" \n{", b"1}\n"]).unwrap(), (vec![b"{1}".to_vec()], true));
     }
 
+    /// Kinds of Kubernetes' own are stored as protobuf, so that what etcd takes says nothing of their
+    /// size in JSON, in which Go writes six bytes for one of `<`, `>` and `&`.
+    #[test]
+    fn an_object_that_etcd_takes_is_no_too_large_frame_whatever_is_in_it() {
+        let args = r"\u003c".repeat(3 << 19);
+        let frame = format!(r#"{{"type":"ADDED","object":{{"args":["{args}"]}}}}"#) + "\n";
+        let pieces: Vec<&[u8]> = frame.as_bytes().chunks(64 << 10).collect();
+        assert_eq!(frames(&pieces).unwrap().0.len(), 1);
+    }
+
     #[test]
     fn a_frame_without_end_is_refused_and_not_kept_for_ever() {
         let (mut frames, piece) = (Frames::default(), Bytes::from(vec![b'x'; 1 << 20]));

@@ -55,6 +55,8 @@ pub use types::{Deletion, Event, Page, PageEnd, Preconditions, Scope, Undecodabl
 pub use watch::Watch;
 
 /// The largest object or answer that is accepted, in bytes. etcd takes 1.5 MiB by default
-/// (`--max-request-bytes`) and the API server 3 MiB (`maxRequestBodyBytes`); JSON may be larger than
-/// what is stored, so this is more than twice that.
-pub const MAX_OBJECT: usize = 8 << 20;
+/// (`--max-request-bytes`), and the API server sends it 2 MiB at most (gRPC's bound for a client of
+/// etcd). Kinds of Kubernetes' own are stored as protobuf, and in JSON Go writes six bytes for one of
+/// `<`, `>` and `&` (`\u003c`): one legal object may be 12 MiB on the wire, and one that is not
+/// accepted would keep its whole kind from everybody.
+pub const MAX_OBJECT: usize = 16 << 20;

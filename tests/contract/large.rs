@@ -34,6 +34,31 @@ async fn an_app_of_more_than_a_mebibyte_is_worked_on_like_any_other() {
     operator.assert_alive();
 }
 
+/// It is somebody else's, but comes over the wire like any other: 1.45 MB as it is stored, 8.7 MB as
+/// JSON, because Go writes six bytes for a `<`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_that_is_six_times_as_large_in_json_keeps_nobody_from_work() {
+    let world = World::new("wide", "baseline").await;
+    let labels = json!({"app": "wide"});
+    let container = json!({"name": "c", "image": "a:1", "args": ["<".repeat(1_450_000)]});
+    let spec = json!({
+        "replicas": 0,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+    });
+    let wide = json!({"metadata": {"name": "wide"}, "spec": spec});
+    world.create(DEPLOYMENT, wide).await.unwrap();
+    // It is listed,
+    let mut operator = world.start_operator().await;
+    // and it comes over the watch.
+    world.patch(DEPLOYMENT, "wide", json!({"metadata": {"labels": labels}})).await.unwrap();
+    world.create(APP, app("beside", 0)).await.unwrap();
+    world.until(APP, "beside", is_ready).await;
+    world.delete(DEPLOYMENT, "beside").await;
+    world.until(DEPLOYMENT, "beside", |_| true).await;
+    operator.assert_alive();
+}
+
 /// What is made for it is larger than the App itself, and so is the App with a status.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_etcd_does_not_take_is_tried_with_growing_pauses_and_heals_when_it_is_smaller() {
