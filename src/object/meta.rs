@@ -1,5 +1,6 @@
 //! Object metadata.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -34,7 +35,9 @@ pub struct Owner {
     pub kind: Text,
     /// Name of the owner, in the object's own namespace or cluster-scoped.
     pub name: Text,
-    /// UID of the owner. A namesake with another UID is somebody else.
+    /// UID of the owner. A namesake with another UID is somebody else. [`Uid::NONE`] if what the
+    /// object says is no UUID, and so nobody's: users write these references, and the API server
+    /// only asks that there is something (`validateOwnerReference`).
     pub uid: Uid,
 }
 
@@ -103,9 +106,9 @@ impl<K> Meta<K> {
         }
     }
 
-    /// Whether the object is controlled by the one with this UID.
+    /// Whether the object is controlled by the one with this UID. Never by one that has none.
     pub fn is_controlled_by(&self, uid: Uid) -> bool {
-        self.owner.as_ref().is_some_and(|owner| owner.uid == uid)
+        uid.is_some() && self.owner.as_ref().is_some_and(|owner| owner.uid == uid)
     }
 }
 
@@ -268,20 +271,22 @@ impl<'de> Deserialize<'de> for Controller {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Controller, D::Error> {
         #[derive(serde::Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Reference {
+        struct Reference<'a> {
             api_version: Text,
             kind: Text,
             name: Text,
-            uid: Uid,
+            #[serde(borrow)]
+            uid: Cow<'a, str>,
             controller: Option<bool>,
         }
-        let references = Option::<Vec<Reference>>::deserialize(deserializer)?.unwrap_or_default();
-        let controller = references.into_iter().find(|r| r.controller == Some(true));
+        let references = Option::<Vec<Reference<'_>>>::deserialize(deserializer)?;
+        let mut references = references.unwrap_or_default().into_iter();
+        let controller = references.find(|reference| reference.controller == Some(true));
         Ok(Controller(controller.map(|Reference { api_version, kind, name, uid, .. }| Owner {
             api_version,
             kind,
             name,
-            uid,
+            uid: uid.parse().unwrap_or(Uid::NONE),
         })))
     }
 }
@@ -321,6 +326,20 @@ mod tests {
     fn an_object_to_be_created_is_sent_without_uid_and_version() {
         let meta: Meta = Meta::named(ObjectKey::new("ns", "a"));
         assert_eq!(serde_json::to_string(&meta).unwrap(), r#"{"name":"a","namespace":"ns"}"#);
+    }
+
+    /// A user may write anything there; the API server only asks that it is not empty.
+    #[test]
+    fn an_owner_whose_uid_is_no_uuid_is_nobody_and_does_no_harm() {
+        let some = "11111111-1111-1111-1111-111111111111";
+        let controller = "22222222-2222-2222-2222-222222222222";
+        let meta: Meta = serde_json::from_str(&FULL.replace(some, "x")).unwrap();
+        assert!(meta.is_controlled_by(controller.parse().unwrap()));
+        let meta: Meta = serde_json::from_str(&FULL.replace(controller, "x")).unwrap();
+        assert_eq!(meta.owner.as_ref().unwrap().name, "web", "it is not free");
+        assert_eq!(meta.owner.as_ref().unwrap().uid, Uid::NONE);
+        assert!(!meta.is_controlled_by(controller.parse().unwrap()));
+        assert!(!meta.is_controlled_by(Uid::NONE), "not even what was never created");
     }
 
     #[test]

@@ -12,8 +12,9 @@ use serde::ser::{Serialize, Serializer};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Uid([u8; 16]);
 
-/// A UID that is no UUID. The API server makes every UID with `uuid.NewRandom`
-/// (k8s.io/apimachinery/pkg/util/uuid), so this means that something else answered.
+/// A UID that is no UUID. The API server makes every object's own UID with `uuid.NewRandom`
+/// (k8s.io/apimachinery/pkg/util/uuid), so there this means that something else answered. What an
+/// object says of others' UIDs, as its owner's, may be anything that a user wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a UID must be a UUID of the form 01234567-89ab-cdef-0123-456789abcdef")]
 pub struct ParseUidError;
