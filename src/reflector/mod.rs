@@ -13,7 +13,8 @@
 //!   list in a single page, not to page one for ever.
 //! - A broken or ended watch goes on from its version; only 410, or a version the server cannot get
 //!   past, lists anew. A watch that is silent for 150 s, when a bookmark comes once a minute, is
-//!   dead, and what it may have hidden is listed; one that is not accepted within 30 s is replaced.
+//!   dead, and what it may have hidden is listed: where no bookmark ever comes, once. One that is not
+//!   accepted within the client's deadline, or 30 s if that is longer, is opened anew.
 //! - Failures wait 800 ms, doubling to 30 s with jitter, started over by a watch that delivers
 //!   something new, by two minutes of health, or by an API server that was away and answers again
 //!   ([`Reach`](crate::client::Reach)), which also cuts the pause short; while nobody calls, the

@@ -66,8 +66,10 @@ pub(super) struct Machine {
     streams_cut: u32,
     /// "Too large resource version" in a row.
     too_large: u32,
-    /// The server sends bookmarks for this kind: a watch without any is no quiet one.
-    bookmarks: bool,
+    /// Whether the server sends bookmarks for this kind, so that a watch without any is no quiet
+    /// one. Not the bookmark that ends a streaming list: a kind without a watch cache has that one
+    /// alone. None while it is not known: then a silent watch is listed for once.
+    bookmarks: Option<bool>,
     /// Answers older than `held` in a row to lists without a lower bound.
     rewound: u32,
     /// Internal errors of the watch in a row, since `held` last moved.
@@ -90,7 +92,7 @@ impl Machine {
             unbounded: false,
             streams_cut: 0,
             too_large: 0,
-            bookmarks: false,
+            bookmarks: None,
             rewound: 0,
             stuck: 0,
             relisted: false,
@@ -210,7 +212,9 @@ impl Machine {
 
     fn bookmark(&mut self, at: Option<Position>, end: bool, now: Instant) -> Vec<Action> {
         let behind = self.behind(at.as_ref());
-        self.bookmarks = true;
+        if !end {
+            self.bookmarks = Some(true);
+        }
         match &mut self.phase {
             Phase::Streaming { .. } if end => match self.commit(at, now) {
                 Ok(actions) => {

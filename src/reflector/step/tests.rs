@@ -388,12 +388,32 @@ fn a_silent_watch_is_dead_after_two_and_a_half_minutes_and_a_bookmark_keeps_it_a
 
 #[test]
 fn silent_watches_that_end_in_good_order_are_silent_together() {
-    let run = Run::watching().after(Duration::from_secs(120)).then(Input::Ended);
-    let run = run.then(Input::Opened).at_deadline();
+    let run = Run::watching().then(bookmark("10")).after(Duration::from_secs(120));
+    let run = run.then(Input::Ended).then(Input::Opened).at_deadline();
     assert!(run.has(&Action::Begin(Reason::Stuck)), "after 150 s in all");
     let run = Run::watching().after(Duration::from_secs(120)).then(bookmark("10"));
     let run = run.then(Input::Ended).then(Input::Opened);
     assert_eq!(run.pause(), IDLE, "a watch that was heard begins anew");
+}
+
+/// A kind without a watch cache has the bookmark that ends a streaming list and no others.
+#[test]
+fn where_no_bookmarks_are_sent_a_quiet_kind_is_listed_once_and_then_only_watched() {
+    let mut run = Run::watching().at_deadline();
+    assert!(run.has(&Action::Begin(Reason::Stuck)), "there might have been some");
+    run = run.then(Input::Opened).then(end_of_list("10"));
+    for _ in 0..3 {
+        run = run.at_deadline();
+        assert_eq!(run.watch().version.as_deref(), Some("10"), "{:?}", run.actions);
+        assert!(!run.watch().initial_events);
+        run = run.then(Input::Opened);
+    }
+    run = run.then(bookmark("10"));
+    for _ in 0..3 {
+        run = run.at_deadline();
+        assert!(run.has(&Action::Begin(Reason::Stuck)), "now it is known that there are some");
+        run = run.then(Input::Opened).then(end_of_list("10"));
+    }
 }
 
 #[test]

@@ -108,8 +108,10 @@ impl Machine {
     /// a server that has not come as far as the watch's version is silent until it has, and so is one
     /// that never will, because its data was restored.
     fn silent(&mut self, now: Instant) -> Vec<Action> {
-        if !self.bookmarks {
-            return self.watch(now);
+        match self.bookmarks {
+            Some(true) => {}
+            Some(false) => return self.watch(now),
+            None => self.bookmarks = Some(false),
         }
         self.unbounded = true;
         self.list(Reason::Stuck, now)
