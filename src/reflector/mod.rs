@@ -30,8 +30,14 @@
 //! - How it is can be read at any time ([`HealthHandle`]), the end by a panic included; what a
 //!   person must mend is one line in the log when it begins and one when it is over.
 //!
-//! Assumptions: resourceVersions of one kind are numbers that grow (KEP-5504). Where they are not,
-//! nothing can be refused for its age, and the server is trusted.
+//! Assumptions
+//! - resourceVersions of one kind are numbers that grow (KEP-5504). Where they are not, nothing can
+//!   be refused for its age, and the server is trusted.
+//! - No two objects of a kind change at one version: of several events with the same version the
+//!   first is taken and the others are held for repetitions. The API server writes each object in a
+//!   transaction of its own. What etcd removes by itself, when a lease ends, it removes in one: of
+//!   Kubernetes' own kinds Events alone have leases (`--event-ttl`), and a view of them keeps some
+//!   that have expired until the next list.
 
 mod position;
 mod backoff;
