@@ -11,7 +11,6 @@ use super::error::{Error, excerpt};
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Status {
     kind: Option<String>,
-    pub(super) status: Option<String>,
     code: Option<u16>,
     reason: Option<String>,
     message: Option<String>,
@@ -34,7 +33,7 @@ struct Cause {
 // === impl Status ===
 
 impl Status {
-    pub(super) fn is_status(&self) -> bool {
+    fn is_status(&self) -> bool {
         self.kind.as_deref() == Some("Status")
     }
 

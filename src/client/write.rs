@@ -1,18 +1,39 @@
 //! Writes: each asks the gate first.
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Error;
 use super::call::{Client, JSON, decode, request};
 use super::query::Url;
-use super::status::Status;
 use super::types::{Deletion, Preconditions};
 use crate::object::{ObjectKey, Resource};
 
 const APPLY: &str = "application/apply-patch+yaml";
 const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
+
+/// The answer to a delete: an object, or a Status, which is never marked.
+#[derive(Deserialize)]
+struct Left {
+    #[serde(default)]
+    metadata: LeftMeta,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LeftMeta {
+    #[serde(default)]
+    deletion_timestamp: Option<IgnoredAny>,
+}
+
+impl Left {
+    /// Whether it has yet to go.
+    fn is_marked(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+}
 
 // === impl Client ===
 
@@ -132,10 +153,9 @@ impl Client {
         self.permitted()?;
         let request = request("DELETE", url)?.body(JSON, bytes(&body)?);
         let answer = self.call("delete", &V::KIND, request).await?;
-        // What is gone is answered with a Status, what has yet to go with the object itself.
-        let status = serde_json::from_slice::<Status>(&answer);
-        let gone = status
-            .is_ok_and(|status| status.is_status() && status.status.as_deref() == Some("Success"));
+        // What is gone is answered with a Status, or, of some kinds (`ReturnDeletedObject`:
+        // Services), with the object as it was; what has yet to go with the marked object.
+        let gone = serde_json::from_slice::<Left>(&answer).is_ok_and(|left| !left.is_marked());
         Ok(if gone { Deletion::Final } else { Deletion::Started })
     }
 

@@ -18,6 +18,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use workload_operator::client::{self, Client, Deletion, Options, Preconditions};
+use workload_operator::object::{Kind, Meta, ObjectKey, Resource, ResourceVersion};
 
 use script::{Query, Request, Version, script};
 use side::Side;
@@ -164,4 +166,52 @@ fn after_compaction() -> Vec<Request> {
 /// Whether a value is null, for skipping.
 fn absent(value: &Value) -> bool {
     value.is_null()
+}
+
+/// Of some kinds it answers with the object that is gone, of others with a Status.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delete_tells_of_a_service_as_of_any_kind_whether_it_is_gone() {
+    let config = client::config(Some(plane().await.kubeconfig()), None).await.unwrap();
+    let real = Client::new(config, Options::default()).unwrap();
+    let model = Client::from_service(Model::new(1), Options::default());
+    for server in [real, model] {
+        assert_eq!(deleted::<Service>(&server, "gone", json!(null)).await, Deletion::Final);
+        assert_eq!(deleted::<ConfigMap>(&server, "gone", json!(null)).await, Deletion::Final);
+        let kept = json!(["example.com/kept"]);
+        assert_eq!(deleted::<Service>(&server, "kept", kept.clone()).await, Deletion::Started);
+        assert_eq!(deleted::<ConfigMap>(&server, "kept", kept).await, Deletion::Started);
+    }
+}
+
+#[derive(Debug, serde::Deserialize)]
+struct Service {
+    metadata: Meta,
+}
+workload_operator::view!(Service: Kind::namespaced("", "v1", "Service", "services"));
+
+#[derive(Debug, serde::Deserialize)]
+struct ConfigMap {
+    metadata: Meta,
+}
+workload_operator::view!(ConfigMap: Kind::namespaced("", "v1", "ConfigMap", "configmaps"));
+
+/// Creates such an object and deletes it: what the client says of it.
+async fn deleted<V: Resource>(client: &Client, name: &str, finalizers: Value) -> Deletion {
+    let key = ObjectKey::new(NAMESPACES[0], name);
+    let mut body = json!({
+        "apiVersion": V::KIND.api_version(),
+        "kind": V::KIND.kind,
+        "metadata": {"name": name, "finalizers": finalizers},
+    });
+    if V::KIND.kind == "Service" {
+        body["spec"] = json!({"ports": [{"port": 80}]});
+    }
+    let made = client.create::<V>(&key, &body).await.unwrap();
+    let only = Preconditions { uid: made.uid(), version: ResourceVersion::UNKNOWN };
+    let deletion = client.delete::<V>(&key, only).await.unwrap();
+    if deletion == Deletion::Started {
+        let free = json!({"metadata": {"finalizers": null}});
+        client.merge_patch::<V>(&key, &free).await.unwrap();
+    }
+    deletion
 }

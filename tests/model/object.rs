@@ -167,13 +167,20 @@ fn leaves(old: &Value, new: &Value) -> bool {
     !is_deleting(old) || finalizers(new).iter().all(|one| finalizers(old).contains(one))
 }
 
+/// Kinds of which a delete answers with the object that is gone, as it was (`ReturnDeletedObject`),
+/// and not with a Status.
+const RETURNED: [&str; 1] = ["/api/v1/services"];
+
 /// Deletes, or marks as deleting what has finalizers.
 fn delete(state: &mut State, id: &Id, old: &Arc<Value>, only: &Value) -> Outcome {
     if differs(old, only, "uid") || differs(old, only, "resourceVersion") {
         return Err(conflict());
     }
     if finalizers(old).is_empty() {
-        state.history.remove(id);
+        let gone = state.history.remove(id);
+        if let (true, Some(gone)) = (RETURNED.contains(&&*id.resource), gone) {
+            return Ok((200, gone));
+        }
         let uid = &old["metadata"]["uid"];
         return Ok((
             200,

@@ -108,6 +108,9 @@ fn key() -> ObjectKey {
 
 const THING: &str = r#"{"metadata":{"name":"a","namespace":"ns","resourceVersion":"5"},"size":3}"#;
 
+/// As [`THING`], once it is to be deleted.
+const MARKED: &str = r#"{"metadata":{"name":"a","deletionTimestamp":"2026-01-01T00:00:00Z"}}"#;
+
 async fn list(client: &Client) -> (Result<crate::client::PageEnd, Error>, Vec<String>) {
     let mut items = Vec::new();
     let end = client
@@ -336,10 +339,15 @@ async fn a_delete_means_one_object_and_says_whether_it_is_gone() {
     assert_eq!(body["preconditions"], json!({"uid": uid, "resourceVersion": "7"}));
     assert_eq!(body["propagationPolicy"], "Background");
 
-    let (begun, asked) = client(200, &[THING], End::Good);
+    let (begun, asked) = client(200, &[MARKED], End::Good);
     let unknown = Preconditions { uid, version: ResourceVersion::UNKNOWN };
     assert_eq!(begun.delete::<Thing>(&key(), unknown).await.unwrap(), Deletion::Started);
     assert_eq!(asked.lock().body["preconditions"], json!({"uid": uid}));
+    // So the API server answers for Services.
+    let (gone, _) = client(200, &[THING], End::Good);
+    assert_eq!(gone.delete::<Thing>(&key(), known).await.unwrap(), Deletion::Final);
+    let (unclear, _) = client(200, &["ok"], End::Good);
+    assert_eq!(unclear.delete::<Thing>(&key(), known).await.unwrap(), Deletion::Started);
 }
 
 struct Closed;
