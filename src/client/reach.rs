@@ -57,15 +57,16 @@ impl Reach {
         Returns(self.0.returns.subscribe())
     }
 
-    /// A call was answered; the client says so of each of its calls. 429 and 502 to 504 are no
-    /// answers, but a server in trouble. 401 and 403 say nothing: a server that has just started
-    /// refuses everybody, until it has read its roles. Nor does 500: it is the failure of one
-    /// request (its object is too large for etcd, a webhook is away), and that the next one is
-    /// answered is no reason to hurry it.
+    /// A call was answered; the client says so of each of its calls. 502 to 504 are no answers, but
+    /// a server in trouble. 401 and 403 say nothing: a server that has just started refuses
+    /// everybody, until it has read its roles. Nor does 429: the server is there, and has asked not
+    /// to be hurried. Nor does 500: it is the failure of one request (its object is too large for
+    /// etcd, a webhook is away), and that the next one is answered is no reason to hurry it.
     pub fn answered(&self, code: u16) {
         match code {
             401 | 403 | 500 => return,
-            429 | 501.. => return self.failed(),
+            429 => return,
+            501.. => return self.failed(),
             _ => {}
         }
         let failing = self.0.calls.lock().failing.take();
@@ -190,6 +191,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_server_at_which_one_request_fails_each_time_was_not_away() {
         assert!(!told(Duration::from_secs(2), &[200, 500, 500, 500, 500, 200]).await);
+    }
+
+    /// `/readyz`, which is asked while calls fail, is exempt from its limits.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_asks_to_be_left_alone_was_not_away() {
+        assert!(!told(Duration::from_secs(2), &[200, 429, 429, 429, 429, 200]).await);
+        assert!(told(Duration::from_secs(2), &[200, 0, 0, 0, 429, 200]).await, "it was before");
     }
 
     #[tokio::test(start_paused = true)]
