@@ -6,6 +6,8 @@ mod trouble;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use self::limits::{IDLE, PAGE, REWOUND, STREAM_PER_OBJECT, STREAM_PROGRESS};
@@ -27,16 +29,10 @@ enum Phase {
     /// Pages are asked for. The list has the version of its first page (`first`, as sent); `token`
     /// leads to the page under way; `whole`, after a token had expired, is all in one page.
     Paging { first: Option<String>, token: Option<String>, whole: bool },
-    /// The view is complete up to `held`, and what comes over the watch follows it. `opened` is
-    /// none until the server has accepted; `progressed` once the watch got us anywhere. `silence`:
-    /// that of the watch before, which ended in good order, would have been too long then.
-    Watching {
-        began: Instant,
-        opened: bool,
-        progressed: bool,
-        heard_by: Instant,
-        silence: Option<Instant>,
-    },
+    /// The view is complete up to `held`, and what comes over the watch follows it. `opened`: the
+    /// server has accepted. `progressed`: this watch has moved `held`. `heard_by`: it must have
+    /// accepted, and then said something, by then.
+    Watching { began: Instant, opened: bool, progressed: bool, heard_by: Instant },
     /// After a failure: nothing until then, then what `next` says. `asked`: by the server.
     Waiting { until: Instant, next: Next, asked: bool },
 }
@@ -70,6 +66,10 @@ pub(super) struct Machine {
     /// one. Not the bookmark that ends a streaming list: a kind without a watch cache has that one
     /// alone. None while it is not known: then a silent watch is listed for once.
     bookmarks: Option<bool>,
+    /// How long the next watch may be silent. Watches that are over before they have been silent
+    /// for too long are silent together: a server that ends them all in time must not get away with
+    /// it. What passes without a watch does not count.
+    patience: Duration,
     /// Answers older than `held` in a row to lists without a lower bound.
     rewound: u32,
     /// Internal errors of the watch in a row, since `held` last moved.
@@ -93,6 +93,7 @@ impl Machine {
             streams_cut: 0,
             too_large: 0,
             bookmarks: None,
+            patience: IDLE,
             rewound: 0,
             stuck: 0,
             relisted: false,
@@ -174,9 +175,9 @@ impl Machine {
                 *progress_by = now + STREAM_PROGRESS;
                 Vec::new()
             }
-            Phase::Watching { opened, heard_by, silence, .. } => {
+            Phase::Watching { opened, heard_by, .. } => {
                 *opened = true;
-                *heard_by = silence.unwrap_or(now + IDLE);
+                *heard_by = now + self.patience;
                 self.enter(State::Live, now, None)
             }
             Phase::Paging { .. } | Phase::Waiting { .. } => Vec::new(),
@@ -224,7 +225,6 @@ impl Machine {
                         opened: true,
                         progressed: true,
                         heard_by: now + IDLE,
-                        silence: None,
                     };
                     let live = self.enter(State::Live, now, None);
                     actions.into_iter().chain(live).collect()
@@ -296,6 +296,7 @@ impl Machine {
             (Some(at), _) => {
                 self.held = Some(at.clone());
                 self.heard = now;
+                self.patience = IDLE;
                 self.unbounded = false;
                 self.too_large = 0;
                 self.rewound = 0;

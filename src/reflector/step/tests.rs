@@ -396,6 +396,20 @@ fn silent_watches_that_end_in_good_order_are_silent_together() {
     assert_eq!(run.pause(), IDLE, "a watch that was heard begins anew");
 }
 
+/// Each is over before it has been silent for too long. What passes between two watches is not
+/// their silence: after an outage nobody is to be listed anew for it.
+#[test]
+fn silent_watches_that_break_off_are_silent_together_and_pauses_do_not_count() {
+    let quiet = Duration::from_secs(100);
+    let run = Run::watching().then(bookmark("10")).after(quiet).then(failed(Class::Transient));
+    let run = run.at_deadline().after(Duration::from_secs(600)).then(failed(Class::Transient));
+    let run = run.at_deadline().then(Input::Opened);
+    assert_eq!(run.pause(), IDLE - quiet);
+    assert!(run.at_deadline().has(&Action::Begin(Reason::Stuck)));
+    let run = Run::watching().after(quiet).then(bookmark("10")).then(failed(Class::Transient));
+    assert_eq!(run.at_deadline().then(Input::Opened).pause(), IDLE, "it was heard");
+}
+
 /// A kind without a watch cache has the bookmark that ends a streaming list and no others.
 #[test]
 fn where_no_bookmarks_are_sent_a_quiet_kind_is_listed_once_and_then_only_watched() {

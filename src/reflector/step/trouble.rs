@@ -12,15 +12,11 @@ impl Machine {
     pub(super) fn ended(&mut self, now: Instant) -> Vec<Action> {
         match &self.phase {
             Phase::Streaming { .. } => self.fall_back(now),
-            Phase::Watching { began, progressed, heard_by, .. } => {
-                let so_far = *heard_by;
-                if *progressed || now.saturating_duration_since(*began) >= SHORT {
-                    let watch = self.watch(now);
-                    // A server that ends its silent watches in time must not get away with it.
-                    if let Phase::Watching { silence, .. } = &mut self.phase {
-                        *silence = Some(so_far);
-                    }
-                    return watch;
+            Phase::Watching { began, progressed, .. } => {
+                let fair = *progressed || now.saturating_duration_since(*began) >= SHORT;
+                self.note_silence(now);
+                if fair {
+                    return self.watch(now);
                 }
                 let failure = Failure::transient("the API server ends every watch at once");
                 let wait = self.back_off(&failure, Next::Watch, now);
@@ -54,8 +50,18 @@ impl Machine {
                 }
                 self.list_failed(failure, now)
             }
-            Phase::Watching { .. } => self.watch_failed(failure, now),
+            Phase::Watching { .. } => {
+                self.note_silence(now);
+                self.watch_failed(failure, now)
+            }
             Phase::Waiting { .. } => Vec::new(),
+        }
+    }
+
+    /// A watch is over: what it was silent for last counts for the next one.
+    fn note_silence(&mut self, now: Instant) {
+        if let Phase::Watching { opened: true, heard_by, .. } = &self.phase {
+            self.patience = heard_by.saturating_duration_since(now);
         }
     }
 
@@ -108,6 +114,7 @@ impl Machine {
     /// a server that has not come as far as the watch's version is silent until it has, and so is one
     /// that never will, because its data was restored.
     fn silent(&mut self, now: Instant) -> Vec<Action> {
+        self.patience = IDLE;
         match self.bookmarks {
             Some(true) => {}
             Some(false) => return self.watch(now),
