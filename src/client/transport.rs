@@ -23,7 +23,7 @@ pub(super) type Answer = UnsyncBoxBody<Bytes, BoxError>;
 /// service; without it a request takes one hop between tasks less.
 pub(super) type Wire = BoxCloneSyncService<Request<Body>, Response<Answer>, BoxError>;
 
-/// TCP and TLS have to be there by then.
+/// A TCP connection has to be there by then. TLS on it, and the answer, have the deadline of the call.
 const CONNECT: Duration = Duration::from_secs(5);
 /// A connection on which nothing moves is probed after KEEPALIVE_IDLE, then every
 /// KEEPALIVE_INTERVAL, and is dead after KEEPALIVE_PROBES without answer: after 30 s.
@@ -56,7 +56,9 @@ pub(super) fn connect(config: &kube::Config) -> Result<Wire, Error> {
     let token = TokenFile::of(&config.auth_info)?;
     let mut config = config.clone();
     if token.is_some() {
+        // A plugin would come after the file, and must not come in its place.
         config.auth_info.token_file = None;
+        config.auth_info.exec = None;
     }
     let https = config.rustls_https_connector_with_connector(connector()).map_err(unusable)?;
     let http: hyper_util::client::legacy::Client<_, Body> =
@@ -121,4 +123,28 @@ where
         })
         .map_err(Into::into);
     BoxCloneSyncService::new(service)
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::config::ExecConfig;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn where_there_is_a_token_file_no_credential_plugin_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let (token, ran) = (folder.path().join("token"), folder.path().join("ran"));
+        std::fs::write(&token, "secret").unwrap();
+        let mut config = kube::Config::new("https://127.0.0.1:1".parse().unwrap());
+        config.auth_info.token_file = Some(token.display().to_string());
+        config.auth_info.exec = Some(ExecConfig {
+            command: Some("touch".to_owned()),
+            args: Some(vec![ran.display().to_string()]),
+            ..serde_json::from_str("{}").unwrap()
+        });
+        let connected = connect(&config);
+        assert!(!ran.exists(), "the plugin ran");
+        connected.unwrap();
+    }
 }
