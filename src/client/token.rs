@@ -76,7 +76,11 @@ impl TokenFile {
 /// It is a file in memory, of a kB.
 fn read(path: &Path) -> Result<HeaderValue, String> {
     let token = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    let header = HeaderValue::try_from(format!("Bearer {}", token.trim()));
+    let token = token.trim();
+    if token.is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    let header = HeaderValue::try_from(format!("Bearer {token}"));
     let mut header = header.map_err(|error| error.to_string())?;
     header.set_sensitive(true);
     Ok(header)
@@ -123,6 +127,19 @@ mod tests {
         assert_eq!(token.header(), "Bearer first");
         std::fs::write(&path, "second").unwrap();
         assert_eq!(token.header(), "Bearer second");
+    }
+
+    /// Who writes a file anew without care empties it first.
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_is_empty_is_no_token_and_does_not_take_the_place_of_one() {
+        let (_folder, path) = file(" \n");
+        let error = TokenFile::open(&path).err().unwrap().to_string();
+        assert!(error.ends_with("it is empty"), "{error}");
+        let (_folder, path) = file("first");
+        let token = TokenFile::open(&path).unwrap();
+        std::fs::write(&path, "").unwrap();
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert_eq!(token.header(), "Bearer first");
     }
 
     #[tokio::test]
