@@ -11,6 +11,9 @@ pub(super) struct Quarantine {
     held: HashMap<ObjectKey, ResourceVersion>,
     /// What the list under way has shown so far; takes the place of `held` when it is whole.
     listing: HashMap<ObjectKey, ResourceVersion>,
+    /// What lists have shown since the last one that was whole: what was told of lists that failed
+    /// is not told again.
+    told: HashMap<ObjectKey, ResourceVersion>,
 }
 
 impl Quarantine {
@@ -18,7 +21,8 @@ impl Quarantine {
     pub(super) fn put(&mut self, key: ObjectKey, version: ResourceVersion, staging: bool) -> bool {
         let known = self.held.get(&key) == Some(&version);
         if staging {
-            return self.listing.insert(key, version) != Some(version) && !known;
+            self.listing.insert(key.clone(), version);
+            return self.told.insert(key, version) != Some(version) && !known;
         }
         self.held.insert(key, version);
         !known
@@ -39,6 +43,7 @@ impl Quarantine {
     /// The list is whole.
     pub(super) fn commit(&mut self) {
         self.held = std::mem::take(&mut self.listing);
+        self.told = HashMap::new();
     }
 
     pub(super) fn len(&self) -> usize {
@@ -69,6 +74,23 @@ mod tests {
             quarantine.commit();
         }
         assert!(quarantine.put(key("a"), version(2), false));
+    }
+
+    #[test]
+    fn one_version_is_news_once_however_many_lists_fail_that_show_it() {
+        let mut quarantine = Quarantine::default();
+        quarantine.begin();
+        assert!(quarantine.put(key("a"), version(1), true));
+        for _ in 0..3 {
+            quarantine.begin();
+            assert!(!quarantine.put(key("a"), version(1), true));
+        }
+        assert!(quarantine.put(key("a"), version(2), true), "another version");
+        quarantine.commit();
+        assert!(!quarantine.put(key("a"), version(2), false));
+        quarantine.remove(&key("a"), false);
+        quarantine.begin();
+        assert!(quarantine.put(key("a"), version(2), true), "it was not held any more");
     }
 
     #[test]
