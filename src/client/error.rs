@@ -52,7 +52,7 @@ pub enum Error {
     /// The answer is not what the API promises.
     #[error("the answer of the API server is not understood: {why} in: {excerpt}")]
     Decode {
-        /// What did not fit.
+        /// What did not fit, in about 200 bytes.
         why: String,
         /// Where, at most 200 bytes.
         excerpt: String,
@@ -94,7 +94,7 @@ impl Error {
     }
 
     pub(super) fn decode(error: &serde_json::Error, text: &[u8]) -> Error {
-        Error::Decode { why: error.to_string(), excerpt: excerpt(text) }
+        Error::Decode { why: in_short(error), excerpt: excerpt(text) }
     }
 
     /// The HTTP code, if there was an answer.
@@ -200,18 +200,32 @@ pub(super) fn config_failure(error: &kube::Error) -> String {
     }
 }
 
+/// What serde says, without the middle of it: it repeats a string that did not fit, however long it
+/// is, and says after it what would have fitted, and where.
+pub(super) fn in_short(error: &serde_json::Error) -> String {
+    const EACH: usize = 100;
+    let why = on_one_line(&error.to_string());
+    let (head, tail) = (why.floor_char_boundary(EACH), why.len().saturating_sub(EACH));
+    let tail = why.ceil_char_boundary(tail);
+    match (why.get(..head), why.get(tail..)) {
+        (Some(head), Some(end)) if head.len() < tail => format!("{head}…{end}"),
+        _ => why,
+    }
+}
+
 /// The beginning of `text`, for people: at most 200 bytes, printable, on one line.
 pub(super) fn excerpt(text: &[u8]) -> String {
     const MOST: usize = 200;
     let start = text.get(..MOST).unwrap_or(text);
-    let mut line: String = String::from_utf8_lossy(start)
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
+    let mut line = on_one_line(&String::from_utf8_lossy(start));
     if text.len() > MOST {
         line.push('…');
     }
     line
+}
+
+fn on_one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -248,6 +262,16 @@ mod tests {
         let text = "é\n".repeat(500);
         let short = excerpt(text.as_bytes());
         assert!(short.len() < 300 && !short.contains('\n'), "{short}");
+    }
+
+    /// serde repeats the string that did not fit, and says at the end what would have.
+    #[test]
+    fn what_is_said_of_a_decode_error_is_bounded_and_says_what_would_have_fitted() {
+        let text = serde_json::to_vec(&"x".repeat(1 << 20)).unwrap();
+        let why = serde_json::from_slice::<u32>(&text).unwrap_err();
+        let said = Error::decode(&why, &text).to_string();
+        assert!(said.len() < 600, "{} bytes", said.len());
+        assert!(said.contains("invalid type: string") && said.contains("expected u32"), "{said}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
 
-use super::error::{Error, excerpt};
+use super::error::{Error, excerpt, in_short};
 use super::status::Status;
 use super::types::Event;
 use super::undecodable::Bare;
@@ -43,7 +43,7 @@ pub(super) fn decode<V: DeserializeOwned>(frame: &[u8]) -> Result<Event<V>, Erro
         Ok(Frame::Event(event)) => Ok(event),
         Ok(Frame::Error(status)) => Err(status.into_error(500, None)),
         Ok(Frame::Unordered) => again(frame, "there is no type"),
-        Err(why) => again(frame, &why.to_string()),
+        Err(why) => again(frame, &in_short(&why)),
     }
 }
 
@@ -59,10 +59,9 @@ fn again<V: DeserializeOwned>(frame: &[u8], why: &str) -> Result<Event<V>, Error
     struct Named {
         object: Bare,
     }
-    let lost =
-        |why: &dyn fmt::Display| Error::Decode { why: why.to_string(), excerpt: excerpt(frame) };
+    let lost = || Error::Decode { why: why.to_owned(), excerpt: excerpt(frame) };
     let Typed { r#type, object: IgnoredAny } =
-        serde_json::from_slice(frame).map_err(|error| lost(&error))?;
+        serde_json::from_slice(frame).map_err(|error| Error::decode(&error, frame))?;
     match parse(frame, Some(r#type)) {
         Ok(Frame::Event(event)) => return Ok(event),
         Ok(Frame::Error(status)) => return Err(status.into_error(500, None)),
@@ -70,11 +69,11 @@ fn again<V: DeserializeOwned>(frame: &[u8], why: &str) -> Result<Event<V>, Error
     }
     match r#type {
         Type::Added | Type::Modified | Type::Deleted => {
-            let Named { object } = serde_json::from_slice(frame).map_err(|_| lost(&why))?;
+            let Named { object } = serde_json::from_slice(frame).map_err(|_| lost())?;
             let deleted = r#type == Type::Deleted;
             Ok(Event::Undecodable(object.into_undecodable(deleted, why.to_owned())))
         }
-        Type::Bookmark | Type::Error => Err(lost(&why)),
+        Type::Bookmark | Type::Error => Err(lost()),
     }
 }
 

@@ -84,7 +84,7 @@ pub struct Undecodable {
     pub version: ResourceVersion,
     /// It was deleted.
     pub deleted: bool,
-    /// What did not fit.
+    /// What did not fit, in about 200 bytes.
     pub why: String,
 }
 

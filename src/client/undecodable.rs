@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::error::{Error, excerpt};
+use super::error::{Error, in_short};
 use super::types::Undecodable;
 use crate::object::{ObjectKey, ResourceVersion, Uid};
 
@@ -49,7 +49,7 @@ pub(super) fn name(
     why: &serde_json::Error,
 ) -> Result<Undecodable, Error> {
     match serde_json::from_slice::<Bare>(json) {
-        Ok(bare) => Ok(bare.into_undecodable(deleted, why.to_string())),
-        Err(_) => Err(Error::Decode { why: why.to_string(), excerpt: excerpt(json) }),
+        Ok(bare) => Ok(bare.into_undecodable(deleted, in_short(why))),
+        Err(_) => Err(Error::decode(why, json)),
     }
 }

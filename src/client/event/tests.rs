@@ -114,3 +114,15 @@ proptest! {
         prop_assert!(decode::<View>(&frame).is_err());
     }
 }
+
+#[test]
+fn why_an_object_is_undecodable_is_said_in_few_words() {
+    let wide = "x".repeat(1 << 20);
+    let frame = format!(
+        r#"{{"type":"ADDED","object":{{"metadata":{{"name":"a"}},"spec":{{"size":"{wide}"}}}}}}"#
+    );
+    match decode::<View>(frame.as_bytes()) {
+        Ok(Event::Undecodable(bad)) => assert!(bad.why.len() < 300, "{} bytes", bad.why.len()),
+        other => panic!("{other:?}"),
+    }
+}
