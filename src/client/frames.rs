@@ -12,8 +12,8 @@ use super::{Error, MAX_OBJECT};
 pub(super) struct Frames {
     /// The piece that arrived last, as far as it was not lent yet.
     piece: Bytes,
-    /// The beginning of a frame whose end has not arrived: never a whole frame, and only non-empty
-    /// with a `piece` that has not been looked at.
+    /// The beginning of a frame whose end has not arrived yet; while `lent`, the whole frame that was
+    /// lent last.
     begun: Vec<u8>,
     /// The frame that was lent last was in `begun`, which has to be cleared.
     lent: bool,

@@ -41,7 +41,8 @@ pub(super) struct Splitter {
     key: Vec<u8>,
     /// The beginning of a part whose end has not arrived.
     begun: Vec<u8>,
-    /// The length of the last item: what is shorter is not worth an attempt to decode it.
+    /// The length of the last item. With fewer bytes than that left in the piece the next item is
+    /// probably cut, so decoding it in place is not tried.
     last: usize,
 }
 

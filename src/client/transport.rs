@@ -23,7 +23,8 @@ pub(super) type Answer = UnsyncBoxBody<Bytes, BoxError>;
 /// service; without it a request takes one hop between tasks less.
 pub(super) type Wire = BoxCloneSyncService<Request<Body>, Response<Answer>, BoxError>;
 
-/// A TCP connection has to be there by then. TLS on it, and the answer, have the deadline of the call.
+/// A TCP connection has to be there by then. TLS on it, and the answer, have the deadline of the
+/// call.
 const CONNECT: Duration = Duration::from_secs(5);
 /// A connection on which nothing moves is probed after KEEPALIVE_IDLE, then every
 /// KEEPALIVE_INTERVAL, and is dead after KEEPALIVE_PROBES without answer: after 30 s.

@@ -18,8 +18,8 @@ pub(super) struct Failure {
 pub(super) enum Class {
     /// The version asked for is compacted away: list again.
     Expired,
-    /// The version asked for is newer than this server has seen: it lags.
-    TooLarge,
+    /// The version asked for is newer than this server has seen ("Too large resource version").
+    ServerBehind,
     /// The request was understood and refused: 400, 422 and the rest of 4xx. The same request will
     /// be refused again; a streaming list is refused so by a server that has none.
     Refused,
@@ -52,7 +52,7 @@ fn classify(error: &client::Error) -> Class {
         return Class::Expired;
     }
     if error.is_too_large_version() {
-        return Class::TooLarge;
+        return Class::ServerBehind;
     }
     match error.code() {
         Some(403) => Class::Forbidden,
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn a_lagging_server_is_not_taken_for_a_slow_one() {
         let lags = client::Error::api(504, "Timeout", "Too large resource version: 9, current: 7");
-        assert_eq!(classify(&lags), Class::TooLarge);
+        assert_eq!(classify(&lags), Class::ServerBehind);
     }
 
     #[test]

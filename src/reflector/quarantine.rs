@@ -11,7 +11,7 @@ pub(super) struct Quarantine {
     held: HashMap<ObjectKey, ResourceVersion>,
     /// What the list under way has shown so far; takes the place of `held` when it is whole.
     listing: HashMap<ObjectKey, ResourceVersion>,
-    /// What lists have shown since the last one that was whole: what was told of lists that failed
+    /// All that lists have shown since the last one that was whole: what lists that failed have told
     /// is not told again.
     told: HashMap<ObjectKey, ResourceVersion>,
 }

@@ -322,12 +322,12 @@ fn after_five_lags_the_bound_is_dropped_and_the_answer_still_checked() {
     let mut run = Run::watching().after(SHORT).then(failed(Class::Expired));
     for _ in 1..STREAMS_CUT {
         assert_eq!(run.watch().version.as_deref(), Some("10"));
-        run = run.then(failed(Class::TooLarge)).at_deadline();
+        run = run.then(failed(Class::ServerBehind)).at_deadline();
     }
-    run = run.then(failed(Class::TooLarge));
+    run = run.then(failed(Class::ServerBehind));
     for _ in STREAMS_CUT..=TOO_LARGE {
         assert_eq!(run.page().not_older_than.as_deref(), Some("10"));
-        run = run.then(failed(Class::TooLarge)).at_deadline();
+        run = run.then(failed(Class::ServerBehind)).at_deadline();
     }
     assert_eq!(run.page().not_older_than, None);
     assert!(run.then(page_end("9", None)).has(&Action::Abandon));
@@ -453,7 +453,7 @@ fn streaming_lists_that_always_break_off_give_way_to_pages() {
 /// them, and with one of "too large resource version" while its watch cache lags.
 #[test]
 fn streaming_lists_that_are_always_answered_with_an_error_give_way_to_pages() {
-    for class in [Class::Internal, Class::TooLarge] {
+    for class in [Class::Internal, Class::ServerBehind] {
         for opened in [true, false] {
             let open = |run: Run| if opened { run.then(Input::Opened) } else { run };
             let mut run = open(Run::new().then(Input::Start));
@@ -504,7 +504,7 @@ fn no_sequence_of_inputs_panics_or_leaves_it_without_a_way_on() {
                 7 => run.then(end_of_list(["", "opaque", "17"][rng.usize(..3)])),
                 8 => run.then(Input::Ended),
                 9 => run.then(failed(
-                    [Class::Expired, Class::TooLarge, Class::Refused, Class::Internal]
+                    [Class::Expired, Class::ServerBehind, Class::Refused, Class::Internal]
                         [rng.usize(..4)],
                 )),
                 10 => run.then(failed(

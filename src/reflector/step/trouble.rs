@@ -33,7 +33,7 @@ impl Machine {
                     Class::Transient => *opened,
                     // So an API server answers whose etcd is too old for streaming lists, or whose
                     // watch cache lags. A page it may have all the same.
-                    Class::Internal | Class::TooLarge => true,
+                    Class::Internal | Class::ServerBehind => true,
                     Class::Expired | Class::Refused | Class::Forbidden | Class::NotServed => false,
                 };
                 self.streams_cut += u32::from(cut);
@@ -72,7 +72,7 @@ impl Machine {
         };
         match failure.class {
             Class::Expired | Class::Refused => self.unbounded = true,
-            Class::TooLarge => drop(self.lagging()),
+            Class::ServerBehind => drop(self.lagging()),
             Class::Forbidden | Class::NotServed | Class::Internal | Class::Transient => {}
         }
         let wait = self.back_off(failure, Next::List(reason), now);
@@ -93,12 +93,12 @@ impl Machine {
                 Next::List(Reason::Refused)
             }
             Class::Forbidden | Class::NotServed => Next::List(Reason::Healed),
-            Class::TooLarge if self.lagging() => Next::List(Reason::Refused),
+            Class::ServerBehind if self.lagging() => Next::List(Reason::Refused),
             Class::Internal => {
                 self.stuck += 1;
                 if self.stuck >= STUCK { Next::List(Reason::Stuck) } else { Next::Watch }
             }
-            Class::TooLarge | Class::Transient => Next::Watch,
+            Class::ServerBehind | Class::Transient => Next::Watch,
         };
         self.back_off(failure, next, now)
     }
