@@ -7,8 +7,9 @@
 #   hack/demo.sh --kubeconfig FILE   in the cluster that FILE's current context names
 #
 # Without --kubeconfig it starts a control plane of its own (hack/controlplane.sh, built on first
-# use). In a cluster of yours it works in a namespace of its own and removes what it made, except
-# for the CRDs, because removing those would delete every object of their kinds.
+# use). In a cluster of yours it works in a namespace of its own, where it alone is looked after, and
+# removes what it made, except for the CRDs, because removing those would delete every object of their
+# kinds. It refuses a cluster in which an operator is installed, and changes nothing that is there.
 #
 # Exit status: 0 all came true, 1 something did not (the last line says what), 2 wrong usage,
 # 3 something has to be installed or set.
@@ -18,6 +19,8 @@ HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$HACK_DIR/.."
 # shellcheck source=hack/lib/say.sh
 source hack/lib/say.sh
+# shellcheck source=hack/lib/wait.sh
+source hack/lib/wait.sh
 
 readonly NAMESPACE=workload-operator-demo
 readonly OPERATOR_NAMESPACE=workload-operator-system
@@ -25,7 +28,9 @@ export MEMCACHED_IMAGE=${MEMCACHED_IMAGE:-memcached:1.6.26-alpine3.19}
 readonly PATIENCE=60 # seconds for any one step
 readonly IDLE_SECONDS=5
 
-ONCE='' KUBECONFIG_OF_USER='' OPERATOR_PID='' WATCH_PID='' PLANE='' FILES='' LABELLED_NODES=''
+ONCE='' KUBECONFIG_OF_USER='' OPERATOR_PID='' WATCH_PID='' PLANE='' FILES=''
+# What it made in the user's cluster, and therefore removes; MADE_RIGHTS and LABELLED_NODES are names.
+MADE_NAMESPACE='' MADE_RIGHTS='' LABELLED_NODES=''
 
 main() {
   parse_options "$@"
@@ -68,12 +73,10 @@ parse_options() {
 # ---- the stage -----------------------------------------------------------------------------
 
 prepare() {
+  # First of all: kubectl without it would speak to the default context's cluster.
+  [[ -z $KUBECONFIG_OF_USER ]] || export KUBECONFIG=$KUBECONFIG_OF_USER
   command -v cargo >/dev/null || die 3 "cargo is missing: install Rust from https://rustup.rs"
-  if [[ -n $KUBECONFIG_OF_USER ]]; then
-    export KUBECONFIG=$KUBECONFIG_OF_USER
-  else
-    hack/controlplane.sh build
-  fi
+  [[ -n $KUBECONFIG_OF_USER ]] || hack/controlplane.sh build
   say "building the operator"
   cargo build --locked --bin workload-operator >&2
   BEGIN=$(now_us)
@@ -84,6 +87,7 @@ prepare() {
     line "control plane up" "$(version), $(nodes_that_bear "" | wc -w) simulated nodes, private to this run"
   else
     line "cluster reached" "$(version)"
+    refuse_what_is_there
   fi
   install
   start_operator
@@ -93,12 +97,29 @@ version() { kubectl version -o json 2>/dev/null | sed -n '/serverVersion/,/}/s/.
 
 nodes_that_bear() { kubectl get nodes ${1:+-l "$1"} -o jsonpath='{.items[*].metadata.name}'; }
 
+refuse_what_is_there() {
+  local there
+  there=$(kubectl get -f artifacts/rbac/ --ignore-not-found -o name)
+  [[ -z $there ]] ||
+    fail "an operator is installed in this cluster (${there%%$'\n'*}), the demo would change its rights: use another cluster, or none"
+  there=$(kubectl get namespace "$NAMESPACE" --ignore-not-found -o name)
+  [[ -z $there ]] ||
+    fail "$there exists: kubectl delete namespace $NAMESPACE, or wait until it is gone"
+}
+
+# CRDs that are there stay as they are: others may use them.
 install() {
-  kubectl apply --server-side -f artifacts/crds/ >/dev/null
-  kubectl apply -f artifacts/rbac/ >/dev/null
+  local crd
+  for crd in artifacts/crds/*.yaml; do
+    if [[ -z $(kubectl get -f "$crd" --ignore-not-found -o name) ]]; then
+      kubectl apply --server-side -f "$crd" >/dev/null
+    fi
+  done
+  # Created, not applied: what somebody else makes meanwhile is not ours to remove.
+  kubectl create namespace "$NAMESPACE" >/dev/null || fail "namespace $NAMESPACE could not be created"
+  MADE_NAMESPACE=yes
+  MADE_RIGHTS=$(kubectl create -f artifacts/rbac/ -o name) || fail "not all of artifacts/rbac/ could be created"
   kubectl wait --for=condition=Established --timeout="${PATIENCE}s" -f artifacts/crds/ >/dev/null
-  kubectl create namespace "$NAMESPACE" >/dev/null ||
-    fail "namespace $NAMESPACE exists: kubectl delete namespace $NAMESPACE, or wait until it is gone"
   line "CRDs and rights applied" "kubectl apply -f artifacts/crds/ -f artifacts/rbac/"
 }
 
@@ -111,24 +132,22 @@ start_operator() {
   kubectl --kubeconfig "$config" config set-credentials operator --token "$token" >/dev/null
   kubectl --kubeconfig "$config" config set-context --current --user operator >/dev/null
   "${CARGO_TARGET_DIR:-target}/debug/workload-operator" --kubeconfig "$config" \
-    --metrics-bind-address 0 --health-probe-bind-address 0 --leader-elect=false \
+    --namespace "$NAMESPACE" --metrics-bind-address 0 --health-probe-bind-address 0 --leader-elect=false \
     >"$FILES/operator.log" 2>&1 &
   OPERATOR_PID=$!
-  local start
-  start=$(now_us)
-  until grep -q "Ready to work" "$FILES/operator.log"; do
-    kill -0 "$OPERATOR_PID" 2>/dev/null || fail "the operator ended: $(tail -n 3 "$FILES/operator.log")"
-    (($(now_us) - start < PATIENCE * 1000000)) ||
-      fail "the operator is not ready after $PATIENCE s: $(tail -n 3 "$FILES/operator.log")"
-    sleep 0.05
-  done
+  until_true "$PATIENCE" operator_runs grep -q "Ready to work" "$FILES/operator.log" ||
+    fail "the operator is not ready after $PATIENCE s: $(tail -n 3 "$FILES/operator.log")"
   line "operator running" "under its own ServiceAccount"
+}
+
+operator_runs() {
+  kill -0 "$OPERATOR_PID" 2>/dev/null || fail "the operator ended: $(tail -n 3 "$FILES/operator.log")"
 }
 
 # ---- the play ------------------------------------------------------------------------------
 
 show_memcached() {
-  local name=memcached-sample
+  local name=memcached-sample asked
   watch_deployment "$name"
   kubectl -n "$NAMESPACE" apply -f artifacts/examples/memcached.yaml >/dev/null
   line "create Memcached/$name, size 2" "kubectl apply -f artifacts/examples/memcached.yaml"
@@ -136,12 +155,16 @@ show_memcached() {
   expect memcached/"$name" '{.status.nodes}' "has 2 nodes" '^\["[^"]*","[^"]*"\]$'
   line "ready: 2 nodes" "kubectl wait --for=condition=Available memcached/$name"
 
+  mark
   kubectl -n "$NAMESPACE" delete deployment "$name" --wait=false >/dev/null
-  line "Deployment deleted by hand" "restored after $(between 'DELETED .*' 'ADDED .*')"
+  between 'DELETED .*' 'ADDED .*'
+  line "Deployment deleted by hand" "restored after $BETWEEN ms"
   wait_for memcached/"$name" Ready
 
+  mark
   kubectl -n "$NAMESPACE" scale deployment "$name" --replicas=9 >/dev/null
-  line "Deployment edited by hand, 2 to 9" "reverted after $(between 'MODIFIED 9' 'MODIFIED 2')"
+  between 'MODIFIED 9' 'MODIFIED 2'
+  line "Deployment edited by hand, 2 to 9" "reverted after $BETWEEN ms"
 
   local refusal
   if refusal=$(kubectl -n "$NAMESPACE" patch memcached "$name" --type=merge -p '{"spec":{"size":9}}' 2>&1); then
@@ -149,8 +172,15 @@ show_memcached() {
   fi
   line "size 9: refused by the API server" "spec${refusal##*: spec}"
 
+  mark
   kubectl -n "$NAMESPACE" scale memcached "$name" --replicas=3 >/dev/null
-  line "scaled to 3" "Deployment followed after $(between 'MODIFIED 2' 'MODIFIED 3' since-now)"
+  asked=$(now_us)
+  wait_for_change 'MODIFIED 3'
+  if ((CHANGED_US > asked)); then
+    line "scaled to 3" "Deployment followed $(((CHANGED_US - asked) / 1000)) ms after kubectl scale returned"
+  else
+    line "scaled to 3" "Deployment had followed when kubectl scale returned"
+  fi
   wait_for memcached/"$name" Available
   expect memcached/"$name" '{.status.readyReplicas}' "has 3 ready replicas" '^3$'
   line "ready: 3 nodes" "kubectl scale memcached $name --replicas=3"
@@ -166,11 +196,13 @@ show_generic_daemon() {
   fi
   kubectl -n "$NAMESPACE" apply -f artifacts/examples/syslog.yaml >/dev/null
   line "create GenericDaemon/syslog" "on nodes labelled logs: $nodes"
+  # shellcheck disable=SC2086 # one word per node
   installed_on $nodes
   line "installed on exactly these"
   for node in $(nodes_that_bear '!logs'); do
     label "$node"
     line "label node $node" "kubectl label node $node logs=true"
+    # shellcheck disable=SC2086
     installed_on $nodes "$node"
     line "daemon there too"
     break
@@ -190,13 +222,12 @@ show_idle() {
 show_deletion() {
   kubectl -n "$NAMESPACE" delete memcached,genericdaemon --all --timeout="${PATIENCE}s" >/dev/null ||
     fail "the objects were not deleted in $PATIENCE s"
-  local left start
-  start=$(now_us)
-  until left=$(kubectl -n "$NAMESPACE" get deployment,daemonset,pod,service -o name) && [[ -z $left ]]; do
-    (($(now_us) - start < PATIENCE * 1000000)) || fail "still there after $PATIENCE s: $left"
-    sleep 0.2
-  done
+  until_true "$PATIENCE" true children_are_gone || fail "still there after $PATIENCE s: $LEFT"
   line "deleted: all children gone" "kubectl delete memcached,genericdaemon --all"
+}
+
+children_are_gone() {
+  LEFT=$(kubectl -n "$NAMESPACE" get deployment,daemonset,pod,service -o name) && [[ -z $LEFT ]]
 }
 
 stay() {
@@ -226,25 +257,22 @@ wait_for() {
 
 # expect OBJECT JSONPATH MEANING REGEX
 expect() {
-  local value start
-  start=$(now_us)
-  until value=$(kubectl -n "$NAMESPACE" get "$1" -o jsonpath="$2") && [[ $value =~ $4 ]]; do
-    (($(now_us) - start < PATIENCE * 1000000)) || fail "$1 $3? No: $2 is '$value'"
-    sleep 0.1
-  done
+  until_true "$PATIENCE" true matches "$1" "$2" "$4" || fail "$1 $3? No: $2 is '$VALUE'"
 }
+
+matches() { VALUE=$(kubectl -n "$NAMESPACE" get "$1" -o jsonpath="$2") && [[ $VALUE =~ $3 ]]; }
 
 # The daemon's pods run on exactly these nodes, and the status says so.
 installed_on() {
-  local wanted=$# want have start
+  local wanted=$# want
   want=$(printf '%s\n' "$@" | sort | tr '\n' ' ')
   expect genericdaemon/syslog '{.status.installed}' "is installed on $wanted nodes" "^$wanted\$"
-  start=$(now_us)
-  until have=$(kubectl -n "$NAMESPACE" get pods -l app.kubernetes.io/instance=syslog \
-    -o jsonpath='{range .items[*]}{.spec.nodeName}{"\n"}{end}' | sort | tr '\n' ' ') && [[ $have == "$want" ]]; do
-    (($(now_us) - start < PATIENCE * 1000000)) || fail "syslog runs on '$have', not on '$want'"
-    sleep 0.1
-  done
+  until_true "$PATIENCE" true runs_on "$want" || fail "syslog runs on '$HAVE', not on '$want'"
+}
+
+runs_on() {
+  HAVE=$(kubectl -n "$NAMESPACE" get pods -l app.kubernetes.io/instance=syslog \
+    -o jsonpath='{range .items[*]}{.spec.nodeName}{"\n"}{end}' | sort | tr '\n' ' ') && [[ $HAVE == "$1" ]]
 }
 
 label() {
@@ -271,22 +299,30 @@ stop_watching() {
   WATCH_PID=''
 }
 
-# between FIRST SECOND: waits for a change like SECOND after the last one like FIRST; prints the
-# time between them.
+# The changes that count are those from here on.
+mark() { MARK=$(wc -l <"$FILES/changes"); }
+
+# between FIRST SECOND: waits for the first change like FIRST since the mark and for the first one like
+# SECOND after that; sets BETWEEN to the milliseconds between them. Not for $( ): a fail there ends nothing.
 between() {
-  local start first second
-  start=$(now_us)
-  while :; do
-    first=$(grep -nE "^[0-9]+ $1\$" "$FILES/changes" | tail -n 1) || true
-    if [[ -n $first ]]; then
-      second=$(tail -n +"$((${first%%:*} + 1))" "$FILES/changes" | grep -E "^[0-9]+ $2\$" | head -n 1) || true
-      if [[ -n ${second:-} ]]; then break; fi
-    fi
-    (($(now_us) - start < PATIENCE * 1000000)) || fail "no change '$2' after '$1' in $PATIENCE s"
-    sleep 0.02
-  done
-  first=${first#*:}
-  printf '%d ms' $(((${second%% *} - ${first%% *}) / 1000))
+  local first
+  wait_for_change "$1"
+  first=$CHANGED_US
+  wait_for_change "$2"
+  BETWEEN=$(((CHANGED_US - first) / 1000))
+}
+
+# wait_for_change CHANGE: sets CHANGED_US to the time of the first one since the mark, and moves the mark
+# behind it.
+wait_for_change() {
+  until_true "$PATIENCE" true changed "$1" || fail "no change '$1' in $PATIENCE s"
+}
+
+changed() {
+  local found
+  found=$(awk -v mark="$MARK" -v change="^[0-9]+ $1\$" 'NR > mark && $0 ~ change { print NR, $1; exit }' "$FILES/changes")
+  [[ -n $found ]] || return 1
+  read -r MARK CHANGED_US <<<"$found"
 }
 
 # What the operator wrote so far: the API server's audit log says it exactly. In a cluster whose
@@ -302,20 +338,19 @@ writes() {
 }
 
 wait_until_settled() {
-  local before after start
-  start=$(now_us)
-  before=$(writes)
-  while sleep 1 && after=$(writes) && [[ $before != "$after" ]]; do
-    (($(now_us) - start < PATIENCE * 1000000)) || fail "the operator still writes after $PATIENCE s"
-    before=$after
-  done
+  until_true "$PATIENCE" true writes_nothing_for_a_second || fail "the operator still writes after $PATIENCE s"
+}
+
+writes_nothing_for_a_second() {
+  local before
+  before=$(writes) && sleep 1 && [[ $(writes) == "$before" ]]
 }
 
 clean_up() {
   local status=$?
   trap - EXIT INT TERM
   set +e
-  if [[ -n $OPERATOR_PID && -n $KUBECONFIG_OF_USER ]]; then
+  if [[ -n $OPERATOR_PID && -n $MADE_NAMESPACE && -n $KUBECONFIG_OF_USER ]]; then
     kubectl -n "$NAMESPACE" delete memcached,genericdaemon --all --timeout="${PATIENCE}s" >/dev/null 2>&1
   fi
   [[ -z $WATCH_PID ]] || stop_watching
@@ -324,8 +359,10 @@ clean_up() {
     wait "$OPERATOR_PID" 2>/dev/null
   fi
   if [[ -n $KUBECONFIG_OF_USER ]]; then
-    kubectl delete namespace "$NAMESPACE" --wait=false >/dev/null 2>&1
-    kubectl delete -f artifacts/rbac/ --ignore-not-found >/dev/null 2>&1
+    [[ -z $MADE_NAMESPACE ]] || kubectl delete namespace "$NAMESPACE" --wait=false >/dev/null 2>&1
+    # shellcheck disable=SC2086 # one word per object
+    [[ -z $MADE_RIGHTS ]] ||
+      kubectl -n "$OPERATOR_NAMESPACE" delete --ignore-not-found $MADE_RIGHTS >/dev/null 2>&1
     for node in $LABELLED_NODES; do kubectl label node "$node" logs- >/dev/null; done
   elif [[ -n $PLANE ]]; then
     hack/controlplane.sh stop --dir "$PLANE" >/dev/null 2>&1
