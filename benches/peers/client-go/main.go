@@ -1,7 +1,7 @@
 // Peer: the Foo controller on client-go, with the machinery of sample-controller (generated
 // clientset, shared informers, listers, rate limited workqueue, event recorder) and without
 // its two brakes: the client-side limit of 5 requests a second, and the informers' resync,
-// which would write every status again each 30 seconds.
+// which would write every status again each 30 seconds. managedFields are not cached.
 package main
 
 import (
@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/sample-controller/pkg/generated/clientset/versioned"
@@ -41,8 +42,10 @@ func run(ctx context.Context, options foo.Options) error {
 	if err != nil {
 		return err
 	}
-	kubeInformers := informers.NewSharedInformerFactory(kube, never)
-	sampleInformers := externalversions.NewSharedInformerFactory(sample, never)
+	kubeInformers := informers.NewSharedInformerFactoryWithOptions(kube, never,
+		informers.WithTransform(withoutManagedFields))
+	sampleInformers := externalversions.NewSharedInformerFactoryWithOptions(sample, never,
+		externalversions.WithTransform(withoutManagedFields))
 	c, err := newController(ctx, kube, sample,
 		kubeInformers.Apps().V1().Deployments(),
 		sampleInformers.Samplecontroller().V1alpha1().Foos(),
@@ -53,4 +56,12 @@ func run(ctx context.Context, options foo.Options) error {
 	kubeInformers.Start(ctx.Done())
 	sampleInformers.Start(ctx.Done())
 	return c.run(ctx, options.Workers)
+}
+
+// withoutManagedFields is what controller-runtime has as cache.TransformStripManagedFields.
+func withoutManagedFields(object any) (any, error) {
+	if o, err := meta.Accessor(object); err == nil {
+		o.SetManagedFields(nil)
+	}
+	return object, nil
 }
