@@ -15,6 +15,7 @@
 #
 # With --only or --contenders the other results of the last run are kept, so that one part can
 # be measured again. Results are JSON files in target/bench/results (--quick: target/bench/quick).
+# With OURS set they are in target/bench/ours-NAME, and the table is only printed.
 #
 # Needs cargo, Go 1.26 and what hack/controlplane.sh needs. The peers are built once, into
 # ${XDG_CACHE_HOME:-~/.cache}/workload-operator/bench. Do nothing else on the machine meanwhile.
@@ -30,18 +31,20 @@ source "$HACK_DIR/lib/say.sh"
 # shellcheck source=hack/lib/go.sh
 source "$HACK_DIR/lib/go.sh"
 readonly ROOT=${HACK_DIR%/*}
+CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-$ROOT/target}") # cargo is called in another folder
 readonly PEERS=$ROOT/benches/peers
 readonly OUT=$ROOT/target/bench
 readonly CONTROLPLANE=${CONTROLPLANE:-$HACK_DIR/controlplane.sh}
+readonly GIVEN=${OURS:-} # a program of the user's: its numbers are not those of the document
 
 main() {
-  local command=run quick='' only='' rest=()
+  local command=run quick='' only='' report_only='' rest=()
   while (($# > 0)); do
     case $1 in
       build) command=build ;;
       help | -h | --help) usage && return ;;
       --quick) quick=yes ;;
-      --report-only) rest+=(-report-only) ;;
+      --report-only) report_only=yes rest+=(-report-only) ;;
       --only | --contenders | --runs | --workers)
         [[ -n ${2:-} ]] || die 2 "$1 needs a value"
         rest+=("-${1#--}" "$2")
@@ -53,10 +56,17 @@ main() {
     shift
   done
   [[ -r /proc/self/stat ]] || die 3 "needs Linux: CPU time and memory are read from /proc"
+  find_bins
+  OUR_QUEUE=
+  if [[ -n $report_only ]]; then
+    [[ -e $BINS/measure ]] || { mkdir -p "$BINS" && go_build measure ./measure; }
+    measure "$quick" "${rest[@]}"
+    return
+  fi
   build_peers
   [[ $command == run ]] || return 0
   build_ours "$only"
-  build_our_queue
+  [[ ,${only:-queue}, != *,queue,* ]] || build_our_queue
   [[ $only == queue ]] || "$CONTROLPLANE" build >/dev/null
   measure "$quick" "${rest[@]}"
 }
@@ -65,7 +75,8 @@ usage() { sed -n '2,/^set -euo/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
 # ---- building ------------------------------------------------------------------------------
 
-build_peers() {
+# Sets CACHE, and BINS to the folder of the built peers.
+find_bins() {
   local cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}} key tool
   [[ -n $cache ]] || die 3 "neither HOME nor XDG_CACHE_HOME is set; set XDG_CACHE_HOME to a folder for the built peers"
   [[ $cache == /* ]] || cache=$PWD/$cache
@@ -75,9 +86,12 @@ build_peers() {
   # Everything that decides what the programs are: sources, locked versions, compilers.
   key=$(cd "$PEERS" && { uname -sm; go env GOVERSION; cargo --version; find . -type f \
     ! -path '*/target/*' ! -name '*.md' -print0 | sort -z | xargs -0 sha256sum; } | sha256sum)
-  BINS=$cache/workload-operator/bench/${key:0:12}
-  [[ ! -e $BINS/complete ]] || return 0
+  CACHE=$cache/workload-operator/bench
+  BINS=$CACHE/${key:0:12}
+}
 
+build_peers() {
+  [[ ! -e $BINS/complete ]] || return 0
   say "building the peers; the first time this takes several minutes"
   mkdir -p "$BINS"
   exec {lock}<"$BINS"
@@ -91,8 +105,8 @@ build_peers() {
   cp -f "$(in_peers list -m -f '{{.Dir}}' k8s.io/sample-controller)/artifacts/examples/crd-status-subresource.yaml" "$BINS/foo-crd.yaml"
   say "  kube-runtime"
   (cd "$PEERS/kube-runtime" && cargo build --quiet --release --locked \
-    --target-dir "$cache/workload-operator/bench/kube-runtime-target")
-  install "$cache/workload-operator/bench/kube-runtime-target/release/kube-runtime-peer" "$BINS/kube-runtime"
+    --target-dir "$CACHE/kube-runtime-target")
+  install "$CACHE/kube-runtime-target/release/kube-runtime-peer" "$BINS/kube-runtime"
   : >"$BINS/complete"
   exec {lock}<&-
 }
@@ -108,20 +122,19 @@ in_peers() { (in_module "$PEERS" "$@"); }
 # to be there, but not to be new.
 build_ours() {
   [[ -z ${OURS:-} ]] || return 0
-  OURS=${CARGO_TARGET_DIR:-$ROOT/target}/release/examples/foo
+  OURS=$CARGO_TARGET_DIR/release/examples/foo
   [[ $1 != queue || ! -e $OURS ]] || return 0
   if [[ -e $ROOT/examples/foo.rs ]]; then
     say "building examples/foo.rs"
-    (cd "$ROOT" && cargo build --quiet --release --example foo)
+    (cd "$ROOT" && cargo build --quiet --locked --release --example foo)
   fi
 }
 
 # Sets OUR_QUEUE.
 build_our_queue() {
-  OUR_QUEUE=
   [[ -e $ROOT/benches/workqueue.rs ]] || return 0
   say "building benches/workqueue.rs"
-  OUR_QUEUE=$(cd "$ROOT" && cargo bench --quiet --no-run --bench workqueue --message-format=json |
+  OUR_QUEUE=$(cd "$ROOT" && cargo bench --quiet --locked --no-run --bench workqueue --message-format=json |
     sed -n 's/.*"name":"workqueue".*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
 }
 
@@ -130,17 +143,24 @@ build_our_queue() {
 measure() {
   local quick=$1 out=$OUT document=$ROOT/docs/PERFORMANCE.md
   shift
+  if [[ -n $GIVEN ]]; then
+    out=$OUT/ours-$(basename "$GIVEN") document=
+  fi
   if [[ -n $quick ]]; then
-    out=$OUT/quick document=
+    out+=/quick document=
     set -- -quick "$@"
   fi
   mkdir -p "$out"
-  "$BINS/measure" -bin "$BINS" -ours "$OURS" -our-queue "$OUR_QUEUE" -crd "$BINS/foo-crd.yaml" -controlplane "$CONTROLPLANE" \
+  "$BINS/measure" -bin "$BINS" -ours "${OURS:-}" -our-queue "$OUR_QUEUE" -crd "$BINS/foo-crd.yaml" -controlplane "$CONTROLPLANE" \
     -out "$out" -document "$document" -revision "$(revision)" "$@"
 }
 
 revision() {
   local dirty=
+  if [[ -n $GIVEN ]]; then
+    printf 'program %s' "$(basename "$GIVEN")"
+    return
+  fi
   git -C "$ROOT" diff --quiet HEAD -- src examples Cargo.toml Cargo.lock 2>/dev/null || dirty=" with changes"
   printf 'revision %s%s' "$(git -C "$ROOT" rev-parse --short=9 HEAD 2>/dev/null || echo unknown)" "$dirty"
 }

@@ -11,6 +11,11 @@ type contender struct {
 	program string
 	// skipUnchanged: it can be told to write no status that is there already. Ours always does so.
 	skipUnchanged bool
+	// firstZero: told so, it still writes a first 0. The Go peers take a status that is not there for
+	// one that says 0, so that a Foo would never get one.
+	firstZero bool
+	// comparing: it is told so in this turn.
+	comparing bool
 	// ownWorkers: it has no flag for the number of workers.
 	ownWorkers bool
 	extra      []string
@@ -21,7 +26,7 @@ func contenders(bins, ours string) []contender {
 		{name: "ours", program: ours},
 		{name: "client-go", program: filepath.Join(bins, "client-go"), skipUnchanged: true},
 		{name: "controller-runtime", program: filepath.Join(bins, "controller-runtime"), skipUnchanged: true},
-		{name: "kube-runtime", program: filepath.Join(bins, "kube-runtime"), skipUnchanged: true},
+		{name: "kube-runtime", program: filepath.Join(bins, "kube-runtime"), skipUnchanged: true, firstZero: true},
 	}
 }
 

@@ -102,7 +102,7 @@ func partNames() []string {
 }
 
 func (h *harness) runParts(only string) error {
-	wanted := strings.FieldsFunc(only, func(r rune) bool { return r == ',' })
+	wanted := list(only)
 	for _, name := range wanted {
 		if !slices.Contains(partNames(), name) {
 			return fmt.Errorf("there is no part %q, but: %s", name, strings.Join(partNames(), " "))
@@ -133,20 +133,36 @@ func (h *harness) runParts(only string) error {
 	return nil
 }
 
-// nextRound is all contenders, beginning with another one each time: a machine that slows down
+// nextRound is all of these, beginning with another one each time: a machine that slows down
 // during a round is to the disadvantage of a different one in the next.
-func (h *harness) nextRound() []contender {
-	first := h.rounds % len(h.contenders)
+func (h *harness) nextRound(all []contender) []contender {
+	first := h.rounds % len(all)
 	h.rounds++
-	return slices.Concat(h.contenders[first:], h.contenders[:first])
+	return slices.Concat(all[first:], all[:first])
+}
+
+// withComparing is all contenders, and once more, as if it were another, who can be told to compare
+// before it writes in work that begins without a status.
+func (h *harness) withComparing() []contender {
+	all := slices.Clone(h.contenders)
+	for _, c := range h.contenders {
+		if c.firstZero {
+			c.comparing = true
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 // interleaved is a step per run and contender, all contenders before the next run.
-func (h *harness) interleaved(runs int, title string, run func(c contender, run int) (string, error)) []step {
+func (h *harness) interleaved(all []contender, runs int, title string, run func(c contender, run int) (string, error)) []step {
 	var steps []step
 	for n := 1; n <= runs; n++ {
-		for _, c := range h.nextRound() {
+		for _, c := range h.nextRound(all) {
 			name := fmt.Sprintf("%s · %s", title, c.name)
+			if c.comparing {
+				name += ", comparing first"
+			}
 			if runs > 1 {
 				name += fmt.Sprintf(" · run %d", n)
 			}
@@ -191,6 +207,8 @@ type session struct {
 	*process
 	cp   *controlPlane
 	user string
+	// begun is what its user had requested before it was started, in earlier runs on the same plane.
+	begun map[string]int
 	// before is what it, the servers and this program had used when the work began.
 	before struct {
 		own, servers, load time.Duration
@@ -213,6 +231,7 @@ func (h *harness) begin(cp *controlPlane, c contender, s setting, logName string
 	if err := ses.mark(); err != nil {
 		return nil, err
 	}
+	ses.begun = ses.before.requests
 	logFile := filepath.Join(h.out, "log", logName+"-"+c.name+".log")
 	ses.process, err = start(c.command(kubeconfig, s.workers, s.skipUnchanged), logFile)
 	return ses, err
@@ -283,8 +302,7 @@ func (s *session) untilQuiet(quiet time.Duration) (time.Time, error) {
 			last = time.Now()
 		}
 		lastCPU, lastRequests = u.cpu, requests
-		// Before it has asked for both kinds it is not quiet, only slow to start.
-		if counts["watch foos"] > 0 && counts["watch deployments"] > 0 && time.Since(last) >= quiet {
+		if s.asked(counts) && time.Since(last) >= quiet {
 			return last, nil
 		}
 		if s.cp.admin.ctx.Err() != nil {
@@ -292,6 +310,12 @@ func (s *session) untilQuiet(quiet time.Duration) (time.Time, error) {
 		}
 	}
 	return last, nil
+}
+
+// asked says whether it has asked for both kinds. Before that it is not quiet, only slow to start.
+func (s *session) asked(counts map[string]int) bool {
+	own := minus(counts, s.begun)
+	return own["watch foos"] > 0 && own["watch deployments"] > 0
 }
 
 // measured is what it used since mark, its memory now and its peak.

@@ -49,7 +49,6 @@ func run(ctx context.Context) error {
 		who          = flag.String("contenders", "", "these contenders, comma separated")
 		reportOnly   = flag.Bool("report-only", false, "measure nothing, write the table from earlier results")
 		workers      = flag.Int("workers", 8, "workers of each contender")
-		keepEarlier  = flag.Bool("keep", false, "keep earlier results of parts that are not run now")
 		revision     = flag.String("revision", "", "what of ours is measured, for the record")
 		showCommands = flag.Bool("list", false, "list contenders and parts")
 	)
@@ -67,10 +66,8 @@ func run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !*keepEarlier && *only == "" && *who == "" {
-			if err := store.clear(); err != nil {
-				return err
-			}
+		if err := forget(store, *only, *who, chosen); err != nil {
+			return err
 		}
 		h := &harness{
 			ctx: ctx, contenders: chosen, sample: sampleController(*bins), bins: *bins, ourQueue: *ourQueue,
@@ -91,10 +88,31 @@ func run(ctx context.Context) error {
 	return writeReport(store, *document)
 }
 
+// forget removes the earlier results of what is measured now.
+func forget(store results, only, who string, chosen []contender) error {
+	if only == "" && who == "" {
+		return store.clear()
+	}
+	parts := partNames()
+	if only != "" {
+		parts = list(only)
+	}
+	var names []string
+	for _, c := range chosen {
+		names = append(names, c.name)
+	}
+	return store.remove(parts, names)
+}
+
+// list splits what a flag has between commas.
+func list(flag string) []string {
+	return strings.FieldsFunc(flag, func(r rune) bool { return r == ',' })
+}
+
 // choose picks contenders by name; programs that were not built are left out with a word.
 func choose(all []contender, names string) ([]contender, error) {
 	var chosen []contender
-	wanted := strings.FieldsFunc(names, func(r rune) bool { return r == ',' })
+	wanted := list(names)
 	for _, c := range all {
 		if len(wanted) > 0 && !slices.Contains(wanted, c.name) {
 			continue

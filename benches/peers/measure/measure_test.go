@@ -83,6 +83,109 @@ func TestTheRatioIsAgainstTheBestPeersMedian(t *testing.T) {
 	t.Error("the table has no such row")
 }
 
+// converged is a result of converging 4,000 Foos that took so many CPU seconds.
+func converged(contender string, workers, run int, cpu float64) result {
+	return result{Scenario: "converge", Contender: contender, Run: run,
+		Parameters: map[string]int{"foos": 4000, "workers": workers}, Metrics: map[string]float64{"cpu_s": cpu}}
+}
+
+// rowOf is the table's row that begins so, or empty.
+func rowOf(all []result, title string) string {
+	for line := range strings.Lines(table(all)) {
+		if strings.HasPrefix(line, "| "+title) {
+			return line
+		}
+	}
+	return ""
+}
+
+func TestARowDoesNotMixNumbersOfWorkers(t *testing.T) {
+	earlier, now := converged("ours", 8, 1, 9), converged("ours", 4, 1, 2)
+	now.At = time.Unix(1, 0)
+	row := rowOf([]result{now, earlier, converged("client-go", 8, 1, 5)}, "converge 4,000 Foos: CPU s")
+	if want := "| – | ≤ 0.33 | 2.00 | – | – | – |\n"; !strings.HasSuffix(row, want) {
+		t.Errorf("got %s want … %s", row, want)
+	}
+}
+
+func TestARowThatNobodyMeasuredIsLeftOut(t *testing.T) {
+	const title = "the same, kube-runtime made to compare before it writes: CPU s"
+	all := []result{converged("ours", 8, 1, 1), converged("kube-runtime", 8, 1, 4)}
+	if row := rowOf(all, title); row != "" {
+		t.Errorf("not measured, but there is a row: %s", row)
+	}
+	if row := rowOf(all, "cold start"); row != "" {
+		t.Errorf("not measured, but there is a row: %s", row)
+	}
+	comparing := converged("kube-runtime", 8, 1, 2)
+	comparing.Parameters["skip_unchanged"] = 1
+	all = append(all, comparing)
+	if row, want := rowOf(all, title), "| **0.50** | – | 1.00 | – | – | 2.00 |\n"; !strings.HasSuffix(row, want) {
+		t.Errorf("got %s want … %s", row, want)
+	}
+	if row, want := rowOf(all, "converge"), "| **0.25** | ≤ 0.33 | 1.00 | – | – | 4.00 |\n"; !strings.HasSuffix(row, want) {
+		t.Errorf("got %s want … %s", row, want)
+	}
+}
+
+func TestWhatIsMeasuredAgainReplacesAllItsEarlierRuns(t *testing.T) {
+	store := results{folder: t.TempDir()}
+	for run := 1; run <= 3; run++ {
+		for _, name := range []string{"ours", "client-go"} {
+			if err := store.add(converged(name, 8, run, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := store.add(result{Scenario: "rate", Contender: "ours"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := forget(store, "converge", "ours", []contender{{name: "ours"}}); err != nil {
+		t.Fatal(err)
+	}
+	all, err := store.all()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all {
+		if r.Scenario == "converge" && r.Contender == "ours" {
+			t.Errorf("%s of ours is still there", r.name())
+		}
+	}
+	if len(all) != 4 {
+		t.Errorf("%d results are left, want client-go's three and that of another part", len(all))
+	}
+}
+
+func TestTheCaptionNamesEveryRevisionWithWhatItIsOf(t *testing.T) {
+	var all []result
+	add := func(scenario, contender, revision string, run int, day int64) {
+		all = append(all, result{Scenario: scenario, Contender: contender, Run: run, Revision: revision,
+			Machine: "1 × slow", At: time.Unix(day*24*60*60, 0).UTC()})
+	}
+	for run := 1; run <= 3; run++ {
+		add("converge", "ours", "revision a", run, 0)
+		add("converge", "client-go", "revision a", run, 0)
+	}
+	add("queue", "ours", "revision b", 1, 1)
+	add("queue", "client-go", "revision a", 1, 0)
+	const want = "Taken on 1 × slow: converge, queue of client-go (1970-01-01, revision a); " +
+		"queue of ours (1970-01-02, revision b). Median of 1 to 3 runs (smallest–largest); MB are 10⁶ bytes.\n"
+	if got := caption(all); got != want {
+		t.Errorf("got  %swant %s", got, want)
+	}
+}
+
+func TestWatchesOfAnEarlierRunAreNotTheSessionsOwn(t *testing.T) {
+	s := session{begun: map[string]int{"watch foos": 1, "watch deployments": 1}}
+	if s.asked(map[string]int{"watch foos": 2, "watch deployments": 1}) {
+		t.Error("it has not asked for Deployments yet")
+	}
+	if !s.asked(map[string]int{"watch foos": 2, "watch deployments": 2}) {
+		t.Error("it has asked for both kinds")
+	}
+}
+
 func TestTheProxyDelaysAnswersAndLosesNothing(t *testing.T) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

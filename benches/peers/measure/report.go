@@ -1,13 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -30,7 +34,9 @@ type row struct {
 	value func(*result) float64
 	// oursFrom, if set, replaces pick for ours: where only the peers have two ways to run.
 	oursFrom func(*result) bool
-	digits   int
+	// ifPeers: left out as long as no peer has been measured so.
+	ifPeers bool
+	digits  int
 	// noRatio: a count, compared as it is.
 	noRatio bool
 }
@@ -88,12 +94,32 @@ func largest(all []result, scenario, parameter string) int {
 	return n
 }
 
+// newest is a parameter of a scenario's newest result: a row does not mix results that differ in it.
+func newest(all []result, scenario, parameter string) int {
+	var last result
+	for _, r := range all {
+		if r.Scenario == scenario && !r.At.Before(last.At) {
+			last = r
+		}
+	}
+	return last.Parameters[parameter]
+}
+
 func rows(all []result) []row {
-	converge := with("converge", nil)
-	rate := with("rate", nil)
+	// of a scenario, with as many workers as were used last, and with or without a comparison first.
+	of := func(scenario string, skipUnchanged int) func(*result) bool {
+		return with(scenario, map[string]int{
+			"workers": newest(all, scenario, "workers"), "skip_unchanged": skipUnchanged,
+		})
+	}
+	converge, convergeComparing := of("converge", 0), of("converge", 1)
+	rate, rateComparing := of("rate", 0), of("rate", 1)
 	cold := largest(all, "coldstart", "foos")
-	asIs := with("coldstart", map[string]int{"foos": cold, "skip_unchanged": 0})
-	comparing := with("coldstart", map[string]int{"foos": cold, "skip_unchanged": 1})
+	coldStart := func(skipUnchanged int) func(*result) bool {
+		picked := of("coldstart", skipUnchanged)
+		return func(r *result) bool { return picked(r) && r.Parameters["foos"] == cold }
+	}
+	asIs, comparing := coldStart(0), coldStart(1)
 	queue := func(workers int) func(*result) bool {
 		return with("queue", map[string]int{"workers": workers})
 	}
@@ -109,6 +135,7 @@ func rows(all []result) []row {
 	work := fmt.Sprintf("converge %s Foos: ", thousands(largest(all, "converge", "foos")))
 	at := fmt.Sprintf("%d creates/s, %s Foos: ", largest(all, "rate", "per_second"), thousands(largest(all, "rate", "foos")))
 	start := fmt.Sprintf("cold start on %s Foos and their Deployments (%.0f MB of JSON): ", thousands(cold), json)
+	const sameWork = "the same, kube-runtime made to compare before it writes: "
 	return []row{
 		{title: work + "CPU s", goal: "≤ 0.33", pick: converge, value: metric("cpu_s"), digits: 2},
 		{title: "… converged after s", goal: "≤ 0.75", pick: converge, value: metric("span_s"), digits: 1},
@@ -118,6 +145,9 @@ func rows(all []result) []row {
 		{title: "… events per Foo", goal: "0", pick: converge, value: perFoo(events), digits: 2, noRatio: true},
 		{title: "… reads per Foo", pick: converge, value: perFoo(otherReads), digits: 3, noRatio: true},
 		{title: "… resident MB after", goal: "≤ 0.25", pick: converge, value: metric("resident_mb"), digits: 1},
+		{title: sameWork + "CPU s", pick: convergeComparing, oursFrom: converge, ifPeers: true, value: metric("cpu_s"), digits: 2},
+		{title: "… converged after s", pick: convergeComparing, oursFrom: converge, ifPeers: true, value: metric("span_s"), digits: 1},
+		{title: "… status writes per Foo", pick: convergeComparing, oursFrom: converge, ifPeers: true, value: perFoo(statusWrites), digits: 2, noRatio: true},
 		{title: start + "CPU s", goal: "≤ 0.125", pick: asIs, oursFrom: comparing, value: metric("cpu_s"), digits: 2},
 		{title: "… until quiet, s", goal: "≤ 0.125", pick: asIs, oursFrom: comparing, value: metric("quiet_s"), digits: 1},
 		{title: "… writes", goal: "0", pick: asIs, oursFrom: comparing, value: metric("writes"), noRatio: true},
@@ -128,6 +158,9 @@ func rows(all []result) []row {
 		{title: at + "Deployment seen after, p50 ms", goal: "≤ 1.5 ms", pick: rate, value: metric("p50_ms"), digits: 2},
 		{title: "… p99 ms", goal: "≤ 6 ms", pick: rate, value: metric("p99_ms"), digits: 2},
 		{title: "… CPU s", goal: "≤ 0.33", pick: rate, value: metric("cpu_s"), digits: 2},
+		{title: sameWork + "Deployment seen after, p50 ms", pick: rateComparing, oursFrom: rate, ifPeers: true, value: metric("p50_ms"), digits: 2},
+		{title: "… p99 ms", pick: rateComparing, oursFrom: rate, ifPeers: true, value: metric("p99_ms"), digits: 2},
+		{title: "… CPU s", pick: rateComparing, oursFrom: rate, ifPeers: true, value: metric("cpu_s"), digits: 2},
 		{title: "queue, ns per add+get+done, 100,000 keys waiting: 1 worker", pick: queue(1), value: metric("ns_per_key")},
 		{title: "… 4 workers", goal: "≤ 200 ns", pick: queue(4), value: metric("ns_per_key")},
 		{title: "… 16 workers", pick: queue(16), value: metric("ns_per_key")},
@@ -143,7 +176,7 @@ func writeReport(store results, document string) error {
 	if len(all) == 0 {
 		return fmt.Errorf("no results in %s", store.folder)
 	}
-	text := table(all) + sampleLine(all) + "\n" + machine(all)
+	text := table(all) + sampleLine(all) + "\n" + caption(all)
 	if document == "" {
 		fmt.Print(text)
 		_, err = writePlots(all, filepath.Join(filepath.Dir(store.folder), plotFolder))
@@ -173,6 +206,9 @@ func table(all []result) string {
 				best = min(best, median(values))
 			}
 			cells = append(cells, spread(values, row.digits))
+		}
+		if math.IsInf(best, 1) && (len(ours) == 0 || row.ifPeers) {
+			continue
 		}
 		ratio := missing
 		if len(ours) > 0 && !math.IsInf(best, 1) && best > 0 && !row.noRatio {
@@ -240,26 +276,90 @@ func thousands(n int) string {
 	return text
 }
 
-func machine(all []result) string {
-	newest, revision, runs := time.Time{}, "", 0
+// caption says what was taken when, of which revision and on which machine.
+func caption(all []result) string {
+	// What was taken of one revision on one machine, and of whom in each scenario.
+	type taken struct{ machine, revision string }
+	at := map[taken]time.Time{}
+	of := map[taken]map[string][]string{}
+	everybody := map[string][]string{}
+	runs := map[string]int{}
 	for i := range all {
-		if r := &all[i]; r.At.After(newest) {
-			newest = r.At
-			revision = r.Revision
+		r := &all[i]
+		key := taken{r.Machine, r.Revision}
+		if key.machine == "" {
+			key.machine = thisMachine()
 		}
-		runs = max(runs, all[i].Run)
+		if of[key] == nil {
+			of[key] = map[string][]string{}
+		}
+		of[key][r.Scenario] = including(of[key][r.Scenario], r.Contender)
+		everybody[r.Scenario] = including(everybody[r.Scenario], r.Contender)
+		if r.At.After(at[key]) {
+			at[key] = r.At
+		}
+		if slices.Contains(tableParts, r.Scenario) {
+			one := r.Scenario + " " + r.Contender
+			runs[one] = max(runs[one], r.Run)
+		}
 	}
+	keys := slices.SortedFunc(maps.Keys(of), func(a, b taken) int {
+		return cmp.Or(cmp.Compare(a.machine, b.machine), at[a].Compare(at[b]), cmp.Compare(a.revision, b.revision))
+	})
+	var text strings.Builder
+	for i, key := range keys {
+		if i == 0 || key.machine != keys[i-1].machine {
+			if i > 0 {
+				text.WriteString(". ")
+			}
+			fmt.Fprintf(&text, "Taken on %s: ", key.machine)
+		} else {
+			text.WriteString("; ")
+		}
+		var names []string
+		for _, scenario := range partNames() {
+			who := of[key][scenario]
+			switch {
+			case len(who) == len(everybody[scenario]) && len(who) > 0:
+				names = append(names, scenario)
+			case len(who) > 0:
+				names = append(names, scenario+" of "+strings.Join(who, " and "))
+			}
+		}
+		fmt.Fprintf(&text, "%s (%s, %s)", strings.Join(names, ", "), at[key].Format("2006-01-02"), key.revision)
+	}
+	return fmt.Sprintf("%s. %s; MB are 10⁶ bytes.\n", text.String(), howMany(slices.Collect(maps.Values(runs))))
+}
+
+// tableParts have as many runs as the command line says; all others have one.
+var tableParts = []string{"converge", "rate", "coldstart", "queue"}
+
+func howMany(runs []int) string {
+	if len(runs) == 0 || slices.Max(runs) == 1 {
+		return "One run"
+	}
+	few, many := slices.Min(runs), slices.Max(runs)
+	if few < many {
+		return fmt.Sprintf("Median of %d to %d runs (smallest–largest)", few, many)
+	}
+	return fmt.Sprintf("Median of %d runs (smallest–largest)", many)
+}
+
+// including is names with this one among them, once, in order.
+func including(names []string, name string) []string {
+	if i, found := slices.BinarySearch(names, name); !found {
+		names = slices.Insert(names, i, name)
+	}
+	return names
+}
+
+var thisMachine = sync.OnceValue(func() string {
 	model := field("/proc/cpuinfo", "model name")
 	memory, _ := strconv.Atoi(strings.TrimSuffix(field("/proc/meminfo", "MemTotal"), " kB"))
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	how := "One run"
-	if runs > 1 {
-		how = fmt.Sprintf("Median of %d runs (smallest–largest)", runs)
-	}
-	return fmt.Sprintf("Taken %s at %s on %d × %s, %d GiB, Linux %s, %s. %s; MB are 10⁶ bytes.\n",
-		newest.Format("2006-01-02"), revision, runtime.NumCPU(), model, (memory+1<<19)>>20, strings.TrimSpace(string(kernel)),
-		runtime.Version(), how)
-}
+	return fmt.Sprintf("%d × %s, %d GiB, Linux %s, %s", runtime.NumCPU(), model, (memory+1<<19)>>20,
+		strings.TrimSpace(string(kernel)), runtime.Version())
+})
 
 func field(file, name string) string {
 	data, _ := os.ReadFile(file)

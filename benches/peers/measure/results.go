@@ -22,6 +22,8 @@ type result struct {
 	Requests map[string]int `json:"requests,omitempty"`
 	At       time.Time      `json:"at"`
 	Revision string         `json:"revision"`
+	// Machine it was taken on; results of earlier times do not say it.
+	Machine string `json:"machine,omitempty"`
 }
 
 func (r *result) name() string {
@@ -43,8 +45,20 @@ type results struct {
 
 func (s results) clear() error { return removeAll(s.folder) }
 
+// remove takes away what these contenders had in these parts, so that fewer runs, or runs with other
+// flags, do not stand beside earlier ones. The two parts that measure who was not chosen go as a whole.
+func (s results) remove(parts, contenders []string) error {
+	return s.each(func(file string, r *result) error {
+		whole := r.Scenario == "queue" || r.Scenario == "sample"
+		if !slices.Contains(parts, r.Scenario) || !whole && !slices.Contains(contenders, r.Contender) {
+			return nil
+		}
+		return os.Remove(file)
+	})
+}
+
 func (s results) add(r result) error {
-	r.At, r.Revision = time.Now().UTC().Truncate(time.Second), s.revision
+	r.At, r.Revision, r.Machine = time.Now().UTC().Truncate(time.Second), s.revision, thisMachine()
 	if err := os.MkdirAll(s.folder, 0o755); err != nil {
 		return err
 	}
@@ -56,23 +70,33 @@ func (s results) add(r result) error {
 }
 
 func (s results) all() ([]result, error) {
+	var all []result
+	err := s.each(func(_ string, r *result) error {
+		all = append(all, *r)
+		return nil
+	})
+	return all, err
+}
+
+func (s results) each(handle func(file string, r *result) error) error {
 	files, err := filepath.Glob(filepath.Join(s.folder, "*.json"))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var all []result
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		var r result
 		if err := json.Unmarshal(data, &r); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+			return fmt.Errorf("%s: %w", file, err)
 		}
-		all = append(all, r)
+		if err := handle(file, &r); err != nil {
+			return err
+		}
 	}
-	return all, nil
+	return nil
 }
 
 // writes are all requests that change something, events included.

@@ -18,8 +18,9 @@ import (
 
 func (h *harness) convergeSteps() []step {
 	n := h.sizes.converge
-	return h.interleaved(h.sizes.runs, fmt.Sprintf("converge %d", n), func(c contender, run int) (string, error) {
-		return h.convergeFresh("converge", c, n, setting{workers: h.workers}, run, convergeLimit)
+	return h.interleaved(h.withComparing(), h.sizes.runs, fmt.Sprintf("converge %d", n), func(c contender, run int) (string, error) {
+		set := setting{workers: h.workers, skipUnchanged: c.comparing}
+		return h.convergeFresh("converge", c, n, set, run, convergeLimit)
 	})
 }
 
@@ -27,7 +28,7 @@ func (h *harness) workersSteps() []step {
 	var steps []step
 	for _, workers := range h.sizes.workers {
 		title := fmt.Sprintf("converge %d with %d workers", h.sizes.workersFoos, workers)
-		steps = append(steps, h.interleaved(1, title, func(c contender, _ int) (string, error) {
+		steps = append(steps, h.interleaved(h.contenders, 1, title, func(c contender, _ int) (string, error) {
 			return h.convergeShared("workers", c, h.sizes.workersFoos, setting{workers: workers})
 		})...)
 	}
@@ -39,7 +40,7 @@ func (h *harness) latencySteps() []step {
 	for _, ms := range h.sizes.delays {
 		title := fmt.Sprintf("converge %d, API server %d ms away", h.sizes.delayFoos, ms)
 		delay := time.Duration(ms) * time.Millisecond
-		steps = append(steps, h.interleaved(1, title, func(c contender, _ int) (string, error) {
+		steps = append(steps, h.interleaved(h.contenders, 1, title, func(c contender, _ int) (string, error) {
 			return h.convergeShared("latency", c, h.sizes.delayFoos, setting{workers: h.workers, delay: delay})
 		})...)
 	}
@@ -75,6 +76,9 @@ func (h *harness) converge(scenario string, cp *controlPlane, c contender, n int
 	r := result{Scenario: scenario, Contender: c.name, Run: run, Parameters: map[string]int{
 		"foos": n, "workers": set.workers, "delay_ms": int(set.delay.Milliseconds()),
 	}}
+	if set.skipUnchanged {
+		r.Parameters["skip_unchanged"] = 1
+	}
 	s, err := h.begin(cp, c, set, r.name())
 	if err != nil {
 		return "", err
@@ -112,7 +116,7 @@ func (h *harness) converge(scenario string, cp *controlPlane, c contender, n int
 
 func (h *harness) rateSteps() []step {
 	title := fmt.Sprintf("%d creates at %d/s", h.sizes.rate, h.sizes.perSecond)
-	return h.interleaved(h.sizes.runs, title, h.rate)
+	return h.interleaved(h.withComparing(), h.sizes.runs, title, h.rate)
 }
 
 func (h *harness) rate(c contender, run int) (string, error) {
@@ -120,12 +124,15 @@ func (h *harness) rate(c contender, run int) (string, error) {
 	r := result{Scenario: "rate", Contender: c.name, Run: run, Parameters: map[string]int{
 		"foos": n, "per_second": perSecond, "workers": h.workers,
 	}}
+	if c.comparing {
+		r.Parameters["skip_unchanged"] = 1
+	}
 	cp, err := h.freshControlPlane()
 	if err != nil {
 		return "", err
 	}
 	defer cp.stop()
-	s, err := h.begin(cp, c, setting{workers: h.workers}, r.name())
+	s, err := h.begin(cp, c, setting{workers: h.workers, skipUnchanged: c.comparing}, r.name())
 	if err != nil {
 		return "", err
 	}
@@ -174,7 +181,7 @@ func (h *harness) coldStartSteps() []step {
 		if n == h.sizes.coldStart {
 			runs = h.sizes.runs
 			title := fmt.Sprintf("cold start on %d", n)
-			steps = append(steps, h.interleaved(runs, title, func(c contender, run int) (string, error) {
+			steps = append(steps, h.interleaved(h.contenders, runs, title, func(c contender, run int) (string, error) {
 				if !c.skipUnchanged { // there is only one way to run it, and that comes next
 					return "see below", nil
 				}
@@ -182,7 +189,7 @@ func (h *harness) coldStartSteps() []step {
 			})...)
 		}
 		title := fmt.Sprintf("cold start on %d, all comparing first", n)
-		steps = append(steps, h.interleaved(runs, title, func(c contender, run int) (string, error) {
+		steps = append(steps, h.interleaved(h.contenders, runs, title, func(c contender, run int) (string, error) {
 			return h.startCold(c, true, run)
 		})...)
 	}
