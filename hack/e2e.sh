@@ -3,9 +3,11 @@
 # in a Deployment on real nodes (kubelet, containerd, runc, kube-proxy, CoreDNS), and so does what
 # it makes. Each line comes with the time at which it had come true.
 #
-#   sudo hack/e2e.sh                  what takes a few minutes
-#   sudo hack/e2e.sh --token-expiry   and waits, for twelve more, until the operator's token expires
-#   hack/e2e.sh if-there              if this machine can, in 25 minutes; says so if it cannot
+#   hack/e2e.sh                  what takes a few minutes
+#   hack/e2e.sh --token-expiry   and waits, for twelve more, until the operator's token expires
+#   hack/e2e.sh if-there         if this machine can, in 25 minutes; says so if it cannot
+#
+#   sudo env PATH="$PATH" HOME="$HOME" hack/e2e.sh    where you are not root: sudo's PATH has no cargo
 #
 # It needs root on Linux, but no container engine, no registry and no cluster. All of it runs in
 # private namespaces, of which nothing is left on the machine in the end; that is the last step.

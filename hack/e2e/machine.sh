@@ -11,7 +11,7 @@ readonly PACKAGE_FILES="buildah containerd runc /usr/lib/cni/bridge nft memcache
 require_machine() {
   local tool missing=()
   [[ $(uname -s) == Linux ]] || die 3 "needs Linux: a kubelet and its pods run here"
-  ((EUID == 0)) || die 3 "needs root, for namespaces, mounts and cgroups: sudo hack/e2e.sh"
+  ((EUID == 0)) || die 3 "needs root, for namespaces, mounts and cgroups: sudo env PATH=\"\$PATH\" HOME=\"\$HOME\" hack/e2e.sh"
   for tool in unshare nsenter setpriv ip openssl flock awk ldd gcc go cargo mount find; do
     command -v "$tool" >/dev/null || missing+=("$tool")
   done
