@@ -73,10 +73,20 @@ impl Meter {
         assert_eq!(held as u64, OBJECTS, "objects are missing");
     }
 
-    /// For who does nothing: all of it, as if events had come evenly.
+    /// For who does nothing: all of it, as if objects and changes had come evenly.
     pub(crate) fn all_at_once(&mut self) {
-        self.listed = self.began;
         self.changed = Reading::now();
+        let (began, changed) = (self.began, self.changed);
+        let share = |from: u64, to: u64| from + (to - from) * OBJECTS / (OBJECTS + CHANGES);
+        let cpu = |at: Reading| at.cpu.as_nanos() as u64;
+        self.listed = Reading {
+            cpu: Duration::from_nanos(share(cpu(began), cpu(changed))),
+            counts: Counts {
+                allocations: share(began.counts.allocations, changed.counts.allocations),
+                bytes: share(began.counts.bytes, changed.counts.bytes),
+                ..changed.counts
+            },
+        };
     }
 
     pub(crate) fn found(&self) -> Found {
