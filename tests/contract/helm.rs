@@ -11,7 +11,7 @@ use crate::operator_process::OperatorProcess;
 use crate::packaging::{
     NAME, SYSTEM, names, objects, prometheus_operators_kinds, what_finds_the_pods_finds_them,
 };
-use crate::unchecked::not_checked;
+use crate::unchecked::built_by;
 use crate::world::{MEMCACHED, MEMCACHED_IMAGE, World, is_ready};
 
 const CHART: &str = "artifacts/helm/workload-operator";
@@ -35,19 +35,8 @@ struct Helm {
 impl Helm {
     /// `None`, and a line that no test harness swallows, where there is neither helm nor Go.
     fn find(unchecked: &str) -> Option<Helm> {
-        let output = Command::new("hack/helm.sh").arg("which").output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        match output.status.code() {
-            Some(0) => {
-                let program = String::from_utf8(output.stdout).unwrap().trim().into();
-                Some(Helm { program, home: tempfile::tempdir().unwrap() })
-            }
-            Some(3) => {
-                not_checked(unchecked, &stderr);
-                None
-            }
-            _ => panic!("hack/helm.sh which: {stderr}"),
-        }
+        let program = built_by("hack/helm.sh", unchecked)?;
+        Some(Helm { program, home: tempfile::tempdir().unwrap() })
     }
 
     fn command(&self) -> Command {

@@ -11,12 +11,17 @@ pub(crate) fn not_checked(what: &str, why: &str) {
     std::io::stderr().write_all(line.as_bytes()).expect("stderr");
 }
 
-/// The program that `script` has built, or builds now. `None`, said aloud, where it cannot.
+/// The program that `script` has built, or builds now. `None`, said aloud, where something would have to
+/// be installed first (status 3); that it does not build is no excuse.
 pub(crate) fn built_by(script: &str, unchecked: &str) -> Option<PathBuf> {
     let output = Command::new(script).arg("which").output().unwrap();
-    if output.status.success() {
-        return Some(String::from_utf8(output.stdout).unwrap().trim().into());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    match output.status.code() {
+        Some(0) => Some(String::from_utf8(output.stdout).unwrap().trim().into()),
+        Some(3) => {
+            not_checked(unchecked, &stderr);
+            None
+        }
+        _ => panic!("{script} which: {stderr}"),
     }
-    not_checked(unchecked, &String::from_utf8_lossy(&output.stderr));
-    None
 }
