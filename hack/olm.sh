@@ -50,7 +50,10 @@ put_beside() {
 
 build_beside() {
   local path=$1 temporary=$2 package=$3
-  (in_module "$HACK_DIR/olm" build -trimpath -ldflags '-s -w' -o "$temporary" "$package") >&2
+  in_module "$HACK_DIR/olm" build -trimpath -ldflags '-s -w' -o "$temporary" "$package" >&2 &
+  BUILD_PID=$! # for tool.sh, which ends it with the script
+  wait "$BUILD_PID"
+  BUILD_PID=
   mv "$temporary" "$path"
 }
 

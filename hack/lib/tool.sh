@@ -50,32 +50,48 @@ find_tool() {
   find_elsewhere
 }
 
+# Sets TEMPORARY and BUILD_PID, for end_build.
 build_tool() {
-  local temporary version started
+  local version started
   require_go
   mkdir -p "${CACHED%/*}"
-  temporary=$(mktemp "${CACHED%/*}/.building.XXXXXX")
-  # shellcheck disable=SC2064 # its path as it is now
-  trap "rm -f '$temporary' '$temporary.log' '$temporary.beside'" EXIT
+  TEMPORARY=$(mktemp "${CACHED%/*}/.building.XXXXXX")
+  trap end_build EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
   version=$(awk -v package="$PACKAGE/" '{ sub(/^require /, "") }
     $2 ~ /^v[0-9]/ && index(package, $1 "/") == 1 { print $2; exit }' "$HACK_DIR/$TOOL/go.mod")
   started=$(now_us)
   say "building $TOOL $version (once; a few minutes) ..."
   in_module "$HACK_DIR/$TOOL" build -trimpath -ldflags "-s -w $(linker_flags "$version")" \
-    -o "$temporary" "$PACKAGE" >"$temporary.log" 2>&1 &
-  while kill -0 $! 2>/dev/null; do
+    -o "$TEMPORARY" "$PACKAGE" >"$TEMPORARY.log" 2>&1 &
+  BUILD_PID=$!
+  while kill -0 "$BUILD_PID" 2>/dev/null; do
     [[ ! -t 2 ]] || printf '\r  %4d s ' $((($(now_us) - started) / 1000000)) >&2
     sleep 0.5
   done
-  if ! wait $!; then
-    grep -v '^go: downloading' "$temporary.log" | tail -n 15 >&2 || true
+  if ! wait "$BUILD_PID"; then
+    BUILD_PID=
+    grep -v '^go: downloading' "$TEMPORARY.log" | tail -n 15 >&2 || true
     die 1 "building $TOOL failed, see the lines above"
   fi
-  if declare -F put_beside >/dev/null; then put_beside "${CACHED%/*}" "$temporary.beside"; fi
-  chmod 755 "$temporary"
-  mv "$temporary" "$CACHED"
+  BUILD_PID=
+  if declare -F put_beside >/dev/null; then put_beside "${CACHED%/*}" "$TEMPORARY.beside"; fi
+  chmod 755 "$TEMPORARY"
+  mv "$TEMPORARY" "$CACHED"
   FOUND=$CACHED
+  trap - EXIT INT TERM
+  end_build
   say "built in $(since "$started") s: $CACHED"
+}
+
+# Whatever ends the script ends go, which would build on for nobody.
+end_build() {
+  if [[ -n ${BUILD_PID:-} ]]; then
+    kill "$BUILD_PID" 2>/dev/null || true
+    wait "$BUILD_PID" 2>/dev/null || true
+  fi
+  rm -f "$TEMPORARY" "$TEMPORARY.log" "$TEMPORARY.beside"
 }
 
 require_go() {
