@@ -6,7 +6,7 @@
 #                                  5,400 runs in all, two hours on 2 slow cores
 #   hack/crash-points.sh report    runs nothing, prints the tables
 #
-# Can be broken off at any time: what has passed is in the journal, and what has failed is run again.
+# Can be interrupted at any time: what has passed is in the journal, and what has failed is run again.
 #
 # Environment: CRASH_LANES (so many runs at the same time, default 10), CRASH_WORKLOADS (only these,
 # with commas between), CRASH_JOURNAL (default target/crash-points.journal), CARGO_TARGET_DIR.
@@ -17,8 +17,8 @@ HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=hack/lib/say.sh
 source "$HACK_DIR/lib/say.sh"
 readonly ROOT=${HACK_DIR%/*}
-readonly TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
-export CRASH_JOURNAL=${CRASH_JOURNAL:-$TARGET/crash-points.journal}
+CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-$ROOT/target}") # cargo is called in another folder
+export CRASH_JOURNAL=${CRASH_JOURNAL:-$CARGO_TARGET_DIR/crash-points.journal}
 export CRASH_LANES=${CRASH_LANES:-10}
 
 main() {
@@ -36,7 +36,7 @@ run() {
   mkdir -p "$(dirname "$CRASH_JOURNAL")"
   # One after the other: each has all the lanes.
   for plans in killed_at_any_write killed_at_any_event killed_again_while_it_recovers; do
-    CRASH_POINTS=all CRASH_PAIRS=all cargo test --test contract "$plans" -- --nocapture || failed=yes
+    CRASH_POINTS=all CRASH_PAIRS=all cargo test --locked --test contract "$plans" -- --nocapture || failed=yes
   done
   report
   [[ -z $failed ]] || die 1 "not all plans passed; those that failed are run again by the next call"

@@ -21,7 +21,8 @@ HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$HACK_DIR/lib/say.sh"
 
 readonly ROOT=${HACK_DIR%/*}
-readonly SCRATCH=${CARGO_TARGET_DIR:-$ROOT/target}/deliberate-bugs
+SCRATCH=$(realpath -m "${CARGO_TARGET_DIR:-$ROOT/target}")/deliberate-bugs
+readonly SCRATCH
 readonly TREE=$SCRATCH/tree # what cargo builds
 readonly FRESH=$SCRATCH/fresh
 

@@ -3,8 +3,9 @@
 # random schedules of large ones (shuttle). Takes a few minutes. LOOM_MAX_PREEMPTIONS may be set
 # for a deeper or shallower search; SHUTTLE_SCHEDULES for more schedules.
 set -euo pipefail
-cd "$(dirname "$0")/interleavings"
-target="${CARGO_TARGET_DIR:-../../target}/interleavings"
+folder=$(realpath "$(dirname "$0")/interleavings")
+target=$(realpath -m "${CARGO_TARGET_DIR:-$folder/../../target}")/interleavings
+cd "$folder"
 for tool in "${@:-loom shuttle}"; do
   for one in $tool; do
     echo "== $one"

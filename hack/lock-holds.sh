@@ -3,6 +3,7 @@
 # the place of another: docs/PERFORMANCE.md, "Lock holds". Builds the store alone, with its lock
 # clocked; takes about a minute. Exit status: 0 done, 1 failed.
 set -euo pipefail
-cd "$(dirname "$0")/../benches/holds"
-RUSTFLAGS="--cfg lock_holds" exec cargo run --quiet --release --locked \
-  --target-dir "${CARGO_TARGET_DIR:-../../target}/holds"
+root=$(realpath "$(dirname "$0")/..")
+target=$(realpath -m "${CARGO_TARGET_DIR:-$root/target}")
+cd "$root/benches/holds"
+RUSTFLAGS="--cfg lock_holds" exec cargo run --quiet --release --locked --target-dir "$target/holds"

@@ -5,5 +5,5 @@
 # it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-UPDATE_ARTIFACTS=1 cargo test --quiet --test artifacts
-UPDATE_ARTIFACTS=1 cargo test --quiet --lib operator::check
+UPDATE_ARTIFACTS=1 cargo test --locked --quiet --test artifacts
+UPDATE_ARTIFACTS=1 cargo test --locked --quiet --lib operator::check
