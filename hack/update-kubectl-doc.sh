@@ -9,6 +9,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=hack/lib/say.sh
 source hack/lib/say.sh
+# shellcheck source=hack/lib/wait.sh
+source hack/lib/wait.sh
 
 readonly DOC=docs/KUBECTL.md
 FILES=$(mktemp -d)
@@ -91,14 +93,20 @@ metadata:
 spec: {}
 YAML
   k wait --for=condition=Degraded memcached/taken --timeout=60s >&2
-  until [[ $(k get events --field-selector reason=ErrResourceExists -o name) ]]; do sleep 0.2; done
+  until_true 60 true was_refused || die 1 "no Event ErrResourceExists within 60 s"
   printf 'What only shows later is in the conditions, with what to do; docs/REASONS.md has all reasons:\n\n'
   show get memcached taken
   show describe memcached taken
 }
 
+was_refused() { [[ $(k get events --field-selector reason=ErrResourceExists -o name) ]]; }
+
 # A command and what it prints.
-show() { printf '```console\n$ kubectl %s\n%s\n```\n\n' "$(quoted "$@")" "$(k "$@" | normalised)"; }
+show() {
+  local said
+  said=$(k "$@" | normalised) # by itself, so that one that fails ends this
+  printf '```console\n$ kubectl %s\n%s\n```\n\n' "$(quoted "$@")" "$said"
+}
 
 # The same, of one that fails.
 show_refusal() {
