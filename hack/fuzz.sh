@@ -16,7 +16,7 @@ if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
   exit 3
 fi
 # cargo-fuzz has no --locked: where the lock file is not up to date, this fails first.
-cargo metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
+cargo fetch --quiet --locked --manifest-path fuzz/Cargo.toml --target "$(rustc -vV | sed -n 's/^host: //p')"
 seconds=${2:-60}
 for target in ${1:-$(sed -n 's|^path = "fuzz_targets/\(.*\)\.rs"|\1|p' fuzz/Cargo.toml)}; do
   echo "== $target, $seconds s"
