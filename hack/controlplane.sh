@@ -38,6 +38,8 @@ set -euo pipefail
 HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=hack/lib/say.sh
 source "$HACK_DIR/lib/say.sh"
+# shellcheck source=hack/lib/wait.sh
+source "$HACK_DIR/lib/wait.sh"
 [[ -r /proc/self/stat ]] ||
   die 3 "needs Linux; on another system use a cluster you have (kind, minikube, ...) with --kubeconfig"
 # shellcheck source=hack/lib/processes.sh
@@ -462,16 +464,18 @@ choose_port() {
 
 # wait_for NAME WHAT COMMAND...: until COMMAND succeeds. Fails with 1 if daemon NAME ended.
 wait_for() {
-  local name=$1 what=$2 deadline=$((SECONDS + START_SECONDS))
+  local what=$2 status=0
+  WAITED_FOR=$1
   shift 2
-  until "$@"; do
-    running "$DIR/run" "$name" || return 1
-    still_wanted
-    ((SECONDS < deadline)) ||
-      fail_with_log "$name" "waited $START_SECONDS s in vain: $what"
-    sleep 0.05
-  done
+  until_true "$START_SECONDS" it_runs "$@" || status=$?
+  case $status in
+    0) ;;
+    2) return 1 ;;
+    *) fail_with_log "$WAITED_FOR" "waited $START_SECONDS s in vain: $what" ;;
+  esac
 }
+
+it_runs() { running "$DIR/run" "$WAITED_FOR" && still_wanted; }
 
 fail_with_log() {
   local name=$1
@@ -624,21 +628,22 @@ wait_for_service_accounts() {
 
 # wait_for, but the end of any component ends the wait.
 wait_for_all() {
-  local what=$1 deadline=$((SECONDS + START_SECONDS)) name
+  local what=$1
   shift
-  until "$@"; do
-    for name in kube-apiserver kube-controller-manager kube-scheduler kwok etcd; do
-      [[ $name != kwok || -z $REAL_NODES ]] || continue
-      running "$DIR/run" "$name" ||
-        fail_with_log "$name" "$name ended while it started, see the lines above"
-    done
-    still_wanted
-    ((SECONDS < deadline)) || {
-      cat "$DIR/log/wait.log" >&2 || true
-      die 1 "waited $START_SECONDS s in vain until $what"
-    }
-    sleep 0.05
+  until_true "$START_SECONDS" all_run "$@" || {
+    cat "$DIR/log/wait.log" >&2 || true
+    die 1 "waited $START_SECONDS s in vain until $what"
+  }
+}
+
+all_run() {
+  local name
+  for name in kube-apiserver kube-controller-manager kube-scheduler kwok etcd; do
+    [[ $name != kwok || -z $REAL_NODES ]] || continue
+    running "$DIR/run" "$name" ||
+      fail_with_log "$name" "$name ended while it started, see the lines above"
   done
+  still_wanted
 }
 
 try_quietly() { "$@" >"$DIR/log/wait.log" 2>&1; }

@@ -22,6 +22,8 @@ set -euo pipefail
 HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=hack/lib/say.sh
 source "$HACK_DIR/lib/say.sh"
+# shellcheck source=hack/lib/wait.sh
+source "$HACK_DIR/lib/wait.sh"
 FILE=$(realpath -m -- "${1:-$HACK_DIR/../target/pgo/profile.profdata}")
 cd "$HACK_DIR/.."
 
@@ -30,6 +32,7 @@ export MEMCACHED_IMAGE=${MEMCACHED_IMAGE:-memcached:1.6.26-alpine3.19}
 readonly EACH=1000        # Memcacheds, Apps, Foos
 readonly DAEMONS=100      # GenericDaemons
 readonly PATIENCE=600     # seconds for any one step
+readonly END_SECONDS=60   # for a program that was told to end
 readonly PROFDATA_SINCE=19 # the LLVM whose format of raw profiles rustc's (of 1.91 and later) still is
 
 PIDS=()
@@ -57,6 +60,7 @@ clean_up() {
   # Not before they have ended: their counts would come into a folder that is gone, and make it anew.
   for pid in "${PIDS[@]}"; do
     kill "$pid" 2>/dev/null || true
+    until_true "$END_SECONDS" true ended "$pid" || kill -KILL "$pid" 2>/dev/null || true
     wait "$pid" 2>/dev/null || true
   done
   hack/controlplane.sh stop --dir "$WORK/controlplane" >/dev/null 2>&1 || true
@@ -106,7 +110,7 @@ begin() {
   run workload-operator "$built/workload-operator" --metrics-bind-address 0 \
     --health-probe-bind-address 0 --leader-elect=false
   run foo "$built/examples/foo"
-  for name in workload-operator foo; do until_true grep -q "Ready to work" "$WORK/$name.log"; done
+  for name in workload-operator foo; do wait_until grep -q "Ready to work" "$WORK/$name.log"; done
 }
 
 # run NAME PROGRAM ARGUMENTS...
@@ -122,20 +126,23 @@ end() {
   local pid
   for pid in "${PIDS[@]}"; do
     kill "$pid"
+    until_true "$END_SECONDS" true ended "$pid" || die 1 "a program that counts does not end: $(tail -n 3 "$WORK"/*.log)"
     wait "$pid" || die 1 "a program that counts failed: $(tail -n 3 "$WORK"/*.log)"
   done
   PIDS=()
 }
 
-until_true() {
-  local start pid
-  start=$(now_us)
-  until "$@"; do
-    for pid in "${PIDS[@]}"; do
-      kill -0 "$pid" 2>/dev/null || die 1 "a program that counts ended: $(tail -n 3 "$WORK"/*.log)"
-    done
-    (($(now_us) - start < PATIENCE * 1000000)) || die 1 "not within $PATIENCE s: $*"
-    sleep 1
+ended() { ! kill -0 "$1" 2>/dev/null; }
+
+# A second between questions: to list thousands of objects is much for the API server.
+wait_until() {
+  PAUSE=1 until_true "$PATIENCE" they_run "$@" || die 1 "not within $PATIENCE s: $*"
+}
+
+they_run() {
+  local pid
+  for pid in "${PIDS[@]}"; do
+    ! ended "$pid" || die 1 "a program that counts ended: $(tail -n 3 "$WORK"/*.log)"
   done
 }
 
@@ -145,7 +152,7 @@ play() {
   begin
   say "creating $((3 * EACH + DAEMONS)) objects"
   objects | kubectl create -f - >/dev/null
-  until_true all_done
+  wait_until all_done
   say "beginning anew on what is there"
   end
   begin
@@ -154,7 +161,7 @@ play() {
   kubectl delete --raw "/apis/apps/v1/namespaces/$NAMESPACE/deployments" >/dev/null
   kubectl delete --raw "/apis/apps/v1/namespaces/$NAMESPACE/daemonsets" >/dev/null
   kubectl delete --raw "/api/v1/namespaces/$NAMESPACE/services" >/dev/null
-  until_true all_done
+  wait_until all_done
   end
 }
 

@@ -2,7 +2,7 @@
 # The cluster of hack/e2e.sh, inside its private namespaces: a switch (the hub), beside it the
 # control plane and CoreDNS, and two nodes, each in namespaces of its own.
 #
-# Needs: HACK_DIR, DIR, CGROUP, say.sh, and PID 1 to be ours: what is started here ends with it.
+# Needs: HACK_DIR, DIR, CGROUP, say.sh, wait.sh, and PID 1 to be ours: what is started here ends with it.
 
 readonly NODES="node-a node-b"
 export NODE_INDEXES="1 2"
@@ -130,10 +130,7 @@ wait_until() { wait_within "$START_SECONDS" "$@"; }
 
 # wait_within SECONDS WHAT COMMAND...
 wait_within() {
-  local seconds=$1 what=$2 deadline=$((SECONDS + $1))
+  local seconds=$1 what=$2
   shift 2
-  until "$@"; do
-    ((SECONDS < deadline)) || fail "waited $seconds s in vain until $what"
-    sleep 0.1
-  done
+  PAUSE=0.1 until_true "$seconds" true "$@" || fail "waited $seconds s in vain until $what"
 }

@@ -4,6 +4,8 @@
 set -euo pipefail
 # shellcheck source=hack/lib/say.sh
 source "$HACK_DIR/lib/say.sh"
+# shellcheck source=hack/lib/wait.sh
+source "$HACK_DIR/lib/wait.sh"
 # shellcheck source=hack/e2e/images.sh
 source "$HACK_DIR/e2e/images.sh"
 # shellcheck source=hack/e2e/cluster.sh

@@ -14,7 +14,10 @@
 set -euo pipefail
 # shellcheck source=hack/lib/say.sh
 source "$HACK_DIR/lib/say.sh"
+# shellcheck source=hack/lib/wait.sh
+source "$HACK_DIR/lib/wait.sh"
 
+readonly PATIENCE=600 # seconds for each wait: the cluster's own, which say more, end before
 NODE=$1 INDEX=$2
 ADDRESS=$NODE_NETWORK.$INDEX
 FILES=$DIR/$NODE
@@ -24,7 +27,8 @@ main() {
   private_files
   network
   start_containerd
-  until [[ -e $DIR/certificates-ready ]]; do sleep 0.05; done
+  until_true "$PATIENCE" containerd_runs test -e "$DIR/certificates-ready" ||
+    die 1 "$NODE has no certificates: containerd ended, or the control plane did not start"
   start_kubelet
   start_proxy
   wait # for the end of all of it
@@ -47,10 +51,12 @@ private_files() {
   mount --make-rshared /
 }
 
+has_link() { ip link show node0 >/dev/null 2>&1; }
+
 # node0 comes from cluster.sh, as soon as this process has its namespace.
 network() {
   local other
-  until ip link show node0 >/dev/null 2>&1; do sleep 0.05; done
+  until_true "$PATIENCE" true has_link || die 1 "$NODE has no link to the others"
   ip link set lo up
   ip address add "$ADDRESS/24" dev node0
   ip link set node0 up
@@ -89,12 +95,18 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
     SystemdCgroup = false
 END
   containerd --config "$FILES/containerd.toml" >"$FILES/log/containerd.log" 2>&1 &
-  until ctr -a "$SOCKET" version >/dev/null 2>&1; do sleep 0.05; done
+  CONTAINERD=$!
+  until_true "$PATIENCE" containerd_runs containerd_answers ||
+    die 1 "containerd of $NODE does not work: $(tail -n 3 "$FILES/log/containerd.log")"
   for image in "$DIR"/images/*.tar; do
     ctr -a "$SOCKET" -n k8s.io images import "$image" >>"$FILES/log/images.log" 2>&1 ||
       die 1 "$NODE cannot load $image: $(tail -n 3 "$FILES/log/images.log")"
   done
 }
+
+containerd_runs() { kill -0 "$CONTAINERD" 2>/dev/null; }
+
+containerd_answers() { ctr -a "$SOCKET" version >/dev/null 2>&1; }
 
 start_kubelet() {
   cat >"$FILES/kubelet.yaml" <<END

@@ -276,10 +276,13 @@ is() { [[ $2 == "$3" ]] || fail "$1 is '$2', not '$3'"; }
 
 # expect NAMESPACE OBJECT... JSONPATH VALUE: until it is so.
 expect() {
-  local namespace=$1 wanted=${*: -1} path=${*: -2:1} deadline=$((SECONDS + PATIENCE)) value=''
+  local namespace=$1 wanted=${*: -1} path=${*: -2:1} value=''
   local object=("${@:2:$#-3}")
-  until value=$(kubectl -n "$namespace" get "${object[@]}" -o "jsonpath=$path") && [[ $value == "$wanted" ]]; do
-    ((SECONDS < deadline)) || fail "${object[*]}: $path is '$value' after $PATIENCE s, not '$wanted'"
-    sleep 0.1
-  done
+  PAUSE=0.1 until_true "$PATIENCE" true is_as_expected ||
+    fail "${object[*]}: $path is '$value' after $PATIENCE s, not '$wanted'"
+}
+
+# With the variables of expect.
+is_as_expected() {
+  value=$(kubectl -n "$namespace" get "${object[@]}" -o "jsonpath=$path") && [[ $value == "$wanted" ]]
 }
