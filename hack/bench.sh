@@ -71,23 +71,19 @@ main() {
   measure "$quick" "${rest[@]}"
 }
 
-usage() { sed -n '2,/^set -euo/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
-
 # ---- building ------------------------------------------------------------------------------
 
-# Sets CACHE, and BINS to the folder of the built peers.
+# Sets BINS to the folder of the built peers, below CACHE_FOLDER.
 find_bins() {
-  local cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}} key tool
-  [[ -n $cache ]] || die 3 "neither HOME nor XDG_CACHE_HOME is set; set XDG_CACHE_HOME to a folder for the built peers"
-  [[ $cache == /* ]] || cache=$PWD/$cache
+  local key tool
+  cache_folder bench
   for tool in go cargo flock sha256sum; do
     type -P "$tool" >/dev/null || die 3 "'$tool' is missing"
   done
   # Everything that decides what the programs are: sources, locked versions, compilers.
   key=$(cd "$PEERS" && { uname -sm; go env GOVERSION; cargo --version; find . -type f \
     ! -path '*/target/*' ! -name '*.md' -print0 | sort -z | xargs -0 sha256sum; } | sha256sum)
-  CACHE=$cache/workload-operator/bench
-  BINS=$CACHE/${key:0:12}
+  BINS=$CACHE_FOLDER/${key:0:12}
 }
 
 build_peers() {
@@ -105,8 +101,8 @@ build_peers() {
   cp -f "$(in_peers list -m -f '{{.Dir}}' k8s.io/sample-controller)/artifacts/examples/crd-status-subresource.yaml" "$BINS/foo-crd.yaml"
   say "  kube-runtime"
   (cd "$PEERS/kube-runtime" && cargo build --quiet --release --locked \
-    --target-dir "$CACHE/kube-runtime-target")
-  install "$CACHE/kube-runtime-target/release/kube-runtime-peer" "$BINS/kube-runtime"
+    --target-dir "$CACHE_FOLDER/kube-runtime-target")
+  install "$CACHE_FOLDER/kube-runtime-target/release/kube-runtime-peer" "$BINS/kube-runtime"
   : >"$BINS/complete"
   exec {lock}<&-
 }

@@ -83,8 +83,6 @@ main() {
   esac
 }
 
-usage() { sed -n '2,/^set -euo/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
-
 usage_error() { die 2 "$*; usage: controlplane.sh build | start | status | stop | which NAME | help"; }
 
 parse_options() {

@@ -25,7 +25,7 @@ main() {
   case ${1:-run} in
     run) run ;;
     report) report ;;
-    help | -h | --help) sed -n '2,/^set -euo/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" ;;
+    help | -h | --help) usage ;;
     *) die 2 "unknown command '$1'; see hack/crash-points.sh --help" ;;
   esac
 }

@@ -61,7 +61,7 @@ parse_options() {
         shift
         ;;
       -h | --help)
-        sed -n '2,/^set -euo/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
+        usage
         exit 0
         ;;
       *) die 2 "unknown option '$1'; usage: demo.sh [--once] [--kubeconfig FILE]" ;;

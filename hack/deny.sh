@@ -16,7 +16,8 @@ cd "$(dirname "$0")/.."
 source hack/lib/say.sh
 readonly VERSION=0.20.2
 readonly DATABASE=https://github.com/RustSec/advisory-db
-readonly CACHED=${XDG_CACHE_HOME:-$HOME/.cache}/workload-operator/cargo-deny/$VERSION
+cache_folder "cargo-deny/$VERSION"
+readonly CACHED=$CACHE_FOLDER
 
 case ${1:-} in '' | if-there) ;; *) die 2 "unknown argument '$1'" ;; esac
 

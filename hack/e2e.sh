@@ -41,7 +41,7 @@ main() {
     '') TOKEN_EXPIRY='' ;;
     --token-expiry) TOKEN_EXPIRY=yes ;;
     if-there) if_there && return ;;
-    -h | --help) sed -n '2,/^set -euo/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" && return ;;
+    -h | --help) usage && return ;;
     *) die 2 "unknown option '$1'; usage: e2e.sh [--token-expiry | if-there]" ;;
   esac
   trap 'exit 130' INT

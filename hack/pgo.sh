@@ -39,7 +39,7 @@ PIDS=()
 
 main() {
   case ${1:-} in
-    -h | --help) sed -n '2,/^set -euo/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" && return ;;
+    -h | --help) usage && return ;;
     -*) die 2 "unknown option '$1'; usage: hack/pgo.sh [FILE]" ;;
   esac
   find_profdata

@@ -112,7 +112,9 @@ make_operator() {
 # What cargo built stays in the cache folder, so that a second build is quick.
 build_operator() {
   local machine=$DIR/roots/machine cargo=${CARGO_HOME:-$HOME/.cargo} rustup=${RUSTUP_HOME:-$HOME/.rustup}
-  local target=${XDG_CACHE_HOME:-$HOME/.cache}/workload-operator/e2e/target link
+  local target link
+  cache_folder e2e/target
+  target=$CACHE_FOLDER
   [[ -d $rustup && -x $cargo/bin/cargo ]] ||
     die 3 "no Rust from rustup in $rustup and $cargo: install it from https://rustup.rs, or set E2E_IMAGE"
   cargo fetch --locked >>"$DIR/log/images.log" 2>&1 || die 3 "cargo fetch failed: $(tail -n 3 "$DIR/log/images.log")"

@@ -30,11 +30,10 @@ kwok                    kwok       sigs.k8s.io/kwok/cmd/kwok
 readonly KWOK_STAGES="node/fast node/heartbeat-with-lease pod/fast"
 
 set_assets_dir() {
-  local cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}} key
-  [[ -n $cache ]] || die 3 "neither HOME nor XDG_CACHE_HOME is set; set XDG_CACHE_HOME to a folder for the built control plane"
-  [[ $cache == /* ]] || cache=$PWD/$cache
+  local key
+  cache_folder "$ASSETS_NAME"
   key=$(cd "$GO_MODULES" && { uname -sm; cat ./*/go.mod ./*/go.sum; } | sha256sum)
-  ASSETS_DIR=$cache/workload-operator/$ASSETS_NAME/${key:0:12}
+  ASSETS_DIR=$CACHE_FOLDER/${key:0:12}
 }
 
 # Sets FOUND to the path of binary $1; fails if it has to be built.

@@ -16,6 +16,19 @@ die() {
   exit "$status"
 }
 
+# Prints the head of the script that was called. Needs HACK_DIR: the script's own path may be a relative
+# one, from another folder.
+usage() { sed -n '2,/^set -euo/{/^#/s/^# \{0,1\}//p}' "$HACK_DIR/${0##*/}"; }
+
+# cache_folder NAME: sets CACHE_FOLDER to the one for what is built once per user. (Not printed: a die in
+# $( ) would end nothing.)
+cache_folder() {
+  local cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
+  [[ -n $cache ]] || die 3 "neither HOME nor XDG_CACHE_HOME is set; set XDG_CACHE_HOME to a folder for what is built once"
+  [[ $cache == /* ]] || cache=$PWD/$cache
+  CACHE_FOLDER=$cache/workload-operator/$1
+}
+
 # Microseconds of a clock for durations; no process is started for it.
 now_us() {
   local clock=${EPOCHREALTIME/[.,]/}

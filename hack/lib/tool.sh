@@ -24,7 +24,7 @@ tool_main() {
       find_tool || build_tool
       printf '%s\n' "$FOUND"
       ;;
-    '') sed -n '2,/^set -euo/{/^#/s/^# \{0,1\}//p}' "$0" && exit 2 ;;
+    '') usage && exit 2 ;;
     *)
       find_tool || build_tool
       exec "$FOUND" "$@"
@@ -34,7 +34,7 @@ tool_main() {
 
 # Sets FOUND to the program; fails, with CACHED as the place for it, if it has to be built.
 find_tool() {
-  local cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}} key
+  local key
   if [[ ${!TOOL_VARIABLE:-} == not-built ]]; then
     die 3 "no $TOOL: it could not be built here before ($TOOL_VARIABLE=not-built)"
   elif [[ -n ${!TOOL_VARIABLE:-} ]]; then
@@ -42,9 +42,9 @@ find_tool() {
     [[ -x $FOUND ]] || die 2 "$TOOL_VARIABLE=$FOUND is no program"
     return
   fi
-  [[ $cache == /* ]] || die 3 "set XDG_CACHE_HOME (or HOME) to an absolute path, for the built $TOOL"
+  cache_folder "$TOOL"
   key=$(cd "$HACK_DIR/$TOOL" && { uname -sm; cat go.mod go.sum; find . -name '*.go' -exec cat {} +; } | sha256sum)
-  CACHED=$cache/workload-operator/$TOOL/${key:0:12}/$TOOL
+  CACHED=$CACHE_FOLDER/${key:0:12}/$TOOL
   FOUND=$CACHED
   [[ ! -x $FOUND ]] || return 0
   find_elsewhere
