@@ -73,6 +73,9 @@ build_tool() {
   if ! wait "$BUILD_PID"; then
     BUILD_PID=
     grep -v '^go: downloading' "$TEMPORARY.log" | tail -n 15 >&2 || true
+    # A machine without a way to the sources lacks something, as one without Go does.
+    ! grep -qE 'Get "https?://|dial tcp|module lookup disabled' "$TEMPORARY.log" ||
+      die 3 "the sources of $TOOL cannot be fetched, see the lines above (GOPROXY=$(go env GOPROXY))"
     die 1 "building $TOOL failed, see the lines above"
   fi
   BUILD_PID=
