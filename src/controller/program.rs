@@ -363,7 +363,7 @@ mod tests {
         shutdown.request();
         let program = Program::new().beside("a rock", |_| async move {
             let _alive = alive;
-            std::future::pending().await
+            std::future::pending::<()>().await;
         });
         program.run(shutdown).await.unwrap();
         assert!(gone.await.is_err(), "it still runs");
@@ -374,7 +374,7 @@ mod tests {
         let (alive, gone) = tokio::sync::oneshot::channel::<()>();
         let program = Program::new().beside("a rock", |_| async move {
             let _alive = alive;
-            std::future::pending().await
+            std::future::pending::<()>().await;
         });
         let ran = timeout(Duration::from_secs(1), program.run(Shutdown::manual())).await;
         assert!(ran.is_err() && gone.await.is_err());
