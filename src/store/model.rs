@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::tests::{Thing, thing, uid};
 use super::{Delta, Origin, Store, Write, Writer, new};
-use crate::object::{Object, ObjectKey, ResourceVersion};
+use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
@@ -36,8 +36,8 @@ enum Step {
     Begin(prop::sample::Index),
     /// Half of the list under way arrives.
     Half,
-    /// It is whole.
-    Commit,
+    /// It is whole, and so many answers arrive while it is told.
+    Commit(usize),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -62,6 +62,33 @@ enum Answer {
     Got(usize, Live),
 }
 
+impl Answer {
+    fn name(&self) -> usize {
+        match self {
+            Answer::Wrote(name, _) | Answer::Removed(name, _) | Answer::Got(name, _) => *name,
+        }
+    }
+
+    /// The store is told of it; what it must not show any more.
+    fn arrives(self, store: &Store<Thing>) -> Option<Uid> {
+        match self {
+            Answer::Wrote(name, live) => {
+                store.wrote(thing(NAMES[name], live.uid, live.version));
+                None
+            }
+            Answer::Got(name, live) => {
+                store.read(thing(NAMES[name], live.uid, live.version));
+                None
+            }
+            Answer::Removed(name, number) => {
+                let held = store.get(&key(name)).is_some_and(|held| held.uid() == uid(number));
+                store.removed(&key(name), uid(number));
+                held.then(|| uid(number))
+            }
+        }
+    }
+}
+
 struct World {
     writer: Writer<Thing>,
     store: Store<Thing>,
@@ -80,6 +107,8 @@ struct World {
     /// Whether an own answer may come as somebody else's change: it came after its event, or a list.
     blurred: HashSet<usize>,
     foreign: HashSet<usize>,
+    /// What we deleted, and had been seen: it must not be seen again.
+    removed: HashSet<Uid>,
 }
 
 fn name_of(key: &ObjectKey) -> usize {
@@ -105,6 +134,7 @@ impl World {
             owed: Vec::new(),
             blurred: HashSet::new(),
             foreign: HashSet::new(),
+            removed: HashSet::new(),
         }
     }
 
@@ -150,11 +180,8 @@ impl World {
     /// Takes an answer out. Those to writes of one object may change places, but who deletes an
     /// object has seen the answers to what he did before.
     fn pick(&mut self, at: usize) -> Answer {
-        let name = |answer: &Answer| match answer {
-            Answer::Wrote(name, _) | Answer::Removed(name, _) | Answer::Got(name, _) => *name,
-        };
-        let picked = name(&self.answers[at]);
-        let first = self.answers.iter().position(|answer| name(answer) == picked).unwrap();
+        let picked = self.answers[at].name();
+        let first = self.answers.iter().position(|answer| answer.name() == picked).unwrap();
         let deletes = self.answers[first..=at]
             .iter()
             .any(|answer| matches!(answer, Answer::Removed(other, _) if *other == picked));
@@ -163,20 +190,13 @@ impl World {
 
     fn answer(&mut self, answer: Answer) {
         match answer {
-            Answer::Wrote(name, live) => {
-                if live.version <= self.shown || self.list.is_some() {
-                    self.blurred.insert(name);
-                }
-                self.store.wrote(thing(NAMES[name], live.uid, live.version));
-            }
-            Answer::Got(name, live) => {
+            Answer::Wrote(name, live) if live.version <= self.shown || self.list.is_some() => {
                 self.blurred.insert(name);
-                self.store.read(thing(NAMES[name], live.uid, live.version));
             }
-            Answer::Removed(name, number) => {
-                self.store.removed(&key(name), uid(number));
-            }
+            Answer::Got(name, _) => drop(self.blurred.insert(name)),
+            Answer::Wrote(..) | Answer::Removed(..) => {}
         }
+        self.removed.extend(answer.arrives(&self.store));
     }
 
     fn event(&mut self, change: Change) {
@@ -264,13 +284,23 @@ impl World {
         self.list = Some((version, until));
     }
 
-    fn commit(&mut self) {
+    fn commit(&mut self, answered: usize) {
         self.half();
         self.half();
         let Some((version, _)) = self.list.take() else { return };
-        let before = self.store.list();
+        let mut before = self.store.list();
+        let answered = answered.min(self.answers.len());
+        let mut answers = self.answers.iter().take(answered);
         let mut deltas = Vec::new();
-        let taken = self.writer.commit(ResourceVersion::new(version), |delta| deltas.push(delta));
+        let taken = self.writer.commit(ResourceVersion::new(version), |delta| {
+            deltas.push(delta);
+            if let Some(answer) = answers.next() {
+                before.retain(|old| name_of(old.key()) != answer.name());
+                self.removed.extend(answer.arrives(&self.store));
+            }
+        });
+        let waiting = answers.len();
+        self.answers.drain(..answered - waiting);
         assert_eq!(taken, version >= self.shown);
         let objects = self.at(version);
         if taken {
@@ -340,7 +370,7 @@ impl World {
             }
             Step::Begin(pick) if self.list.is_none() => self.begin(pick),
             Step::Half => self.half(),
-            Step::Commit => self.commit(),
+            Step::Commit(answered) => self.commit(*answered),
             _ => {}
         }
     }
@@ -359,7 +389,7 @@ impl World {
 
     /// All that is under way arrives.
     fn finish(&mut self) {
-        self.commit();
+        self.commit(0);
         for answer in std::mem::take(&mut self.answers) {
             self.answer(answer);
         }
@@ -402,7 +432,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Bookmark),
         1 => any::<prop::sample::Index>().prop_map(Step::Begin),
         1 => Just(Step::Half),
-        1 => Just(Step::Commit),
+        1 => (0usize..3).prop_map(Step::Commit),
     ];
     prop::collection::vec(step, 0..60)
 }

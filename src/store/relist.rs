@@ -273,14 +273,18 @@ impl<V: Object> Writer<V> {
         }
     }
 
-    /// Brings what is shown into `base`, object by object, and tells it.
+    /// Brings what is shown into `base`, object by object, and tells it. What goes comes first, each
+    /// time anew: of what is still to be changed we may have deleted some meanwhile.
     fn settle(&mut self, tell: &mut dyn FnMut(Delta<V>)) {
         let hashing = self.store.shared().hashing.clone();
-        for stage in [State::settle_gone, State::settle_changed, State::settle_added] {
-            let mut more = true;
-            while more {
-                self.change(|state, out| more = stage(state, &hashing, out), &mut *tell);
-            }
+        let mut more = true;
+        while more {
+            let settle = |state: &mut State<V>, out: &mut Vec<Delta<V>>| {
+                more = state.settle_gone(&hashing, out)
+                    || state.settle_changed(&hashing, out)
+                    || state.settle_added(&hashing, out);
+            };
+            self.change(settle, &mut *tell);
         }
     }
 

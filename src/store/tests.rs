@@ -574,3 +574,29 @@ fn no_reader_ever_sees_part_of_a_relist() {
         stop.store(true, Ordering::Relaxed);
     });
 }
+
+#[test]
+fn our_delete_that_is_answered_while_a_list_is_settled_leaves_nothing_behind() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![thing("a", 1, 3), thing("b", 2, 4)]);
+    bed.writer.begin();
+    bed.writer.listed(thing("a", 1, 7));
+    bed.writer.listed(thing("b", 2, 8));
+    let store = bed.store.clone();
+    let mut deleted = None;
+    bed.writer.commit(ResourceVersion::new(9), |delta| {
+        let other = if delta.object().key().name() == "a" { ("b", 2) } else { ("a", 1) };
+        if deleted.is_none() {
+            store.removed(&key(other.0), uid(other.1));
+            deleted = Some(other);
+        }
+    });
+    assert!(bed.store.shared().state.read().is_settled());
+    let (name, number) = deleted.unwrap();
+    bed.deleted(thing(name, number, 10));
+    bed.told.clear();
+    let left = if name == "a" { thing("b", 2, 8) } else { thing("a", 1, 7) };
+    bed.list(11, vec![left]);
+    assert!(bed.told().is_empty());
+    assert_eq!((bed.held().len(), bed.store.unconfirmed()), (1, 0));
+}
