@@ -54,6 +54,7 @@ pub(super) struct Memory<V> {
 
 #[derive(Debug, Clone, Copy)]
 struct Write {
+    uid: Uid,
     version: ResourceVersion,
     /// Surely ours; else only known.
     ours: bool,
@@ -161,12 +162,12 @@ impl<V: Object> Memory<V> {
         self.told.as_ref().is_some_and(same) && self.shown.is_same_as(object.meta().version)
     }
 
-    pub(super) fn wrote(&mut self, version: ResourceVersion, ours: bool) {
+    pub(super) fn wrote(&mut self, uid: Uid, version: ResourceVersion, ours: bool) {
         if self.writes.iter().any(|write| write.version == version) {
             return;
         }
         let at = self.writes.partition_point(|write| write.version.is_older_than(version));
-        self.writes.insert(at, Write { version, ours });
+        self.writes.insert(at, Write { uid, version, ours });
         if !self.newest.is_newer_than(version) {
             self.newest = version;
         }
@@ -213,6 +214,11 @@ impl<V: Object> Memory<V> {
         let before = self.writes.len();
         self.writes.retain(|write| write.version.is_newer_than(version));
         self.writes.len() < before
+    }
+
+    /// Whether the watch has still to show a write to this object.
+    pub(super) fn awaits(&self, uid: Uid) -> bool {
+        self.writes.iter().any(|write| write.uid == uid)
     }
 
     /// Forgets a delete; whether it was known.

@@ -382,6 +382,7 @@ impl World {
             let version = object.meta().version.number().unwrap();
             let name = name_of(object.key());
             assert!(now.get(&name).is_none_or(|seen| *seen <= version), "{object:?} went back");
+            assert!(!self.removed.contains(&object.uid()), "{object:?} was deleted by us");
             now.insert(name, version);
         }
         now

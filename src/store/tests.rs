@@ -600,3 +600,17 @@ fn our_delete_that_is_answered_while_a_list_is_settled_leaves_nothing_behind() {
     assert!(bed.told().is_empty());
     assert_eq!((bed.held().len(), bed.store.unconfirmed()), (1, 0));
 }
+
+#[test]
+fn what_we_made_and_deleted_after_a_list_was_taken_is_not_seen_again() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![]);
+    bed.writer.begin();
+    bed.store.wrote(thing("a", 1, 11));
+    bed.store.removed(&key("a"), uid(1));
+    bed.commit(10);
+    bed.apply(thing("a", 1, 11));
+    assert!(bed.held().is_empty());
+    bed.deleted(thing("a", 1, 12));
+    assert_eq!((bed.held().len(), bed.store.unconfirmed()), (0, 0));
+}

@@ -27,7 +27,7 @@ impl<V: Object> State<V> {
             if overtaken && !self.has_passed(version) && self.memory.contains_key(key) {
                 // The answers to two writes have changed places.
                 if let Some(memory) = self.remember(hash, key) {
-                    memory.wrote(version, ours);
+                    memory.wrote(object.uid(), version, ours);
                 }
             }
             return if same { held.clone() } else { object };
@@ -45,7 +45,7 @@ impl<V: Object> State<V> {
         if memory.has_removed(object.uid()) {
             return object;
         }
-        memory.wrote(version, ours);
+        memory.wrote(object.uid(), version, ours);
         self.put(hash, object.clone());
         object
     }

@@ -93,7 +93,8 @@ impl<V: Object> State<V> {
         }
         memory.forget_writes(version);
         for uid in item.removed {
-            if Some(uid) != listed_uid {
+            // What was made after the list is not in it, and the watch has still to show it.
+            if Some(uid) != listed_uid && !memory.awaits(uid) {
                 memory.forget_removed(uid);
             }
         }
