@@ -61,6 +61,11 @@ impl<V: Object> Relist<V> {
     fn listed(&mut self, state: &State<V>, hash: u64, object: V) {
         let key = object.key();
         if !state.memory.is_empty() && state.memory.contains_key(key) {
+            // What was behind before we wrote may have caught up with what was held then.
+            let version = object.meta().version;
+            if self.behind.get(key).is_some_and(|(held, _)| !version.is_older_than(*held)) {
+                self.caught_up(key);
+            }
             let key = key.clone();
             let item = Item { object: Some(Arc::new(object)), removed: Vec::new() };
             self.items.insert(key, item);

@@ -614,3 +614,16 @@ fn what_we_made_and_deleted_after_a_list_was_taken_is_not_seen_again() {
     bed.deleted(thing("a", 1, 12));
     assert_eq!((bed.held().len(), bed.store.unconfirmed()), (0, 0));
 }
+
+#[test]
+fn a_stream_that_comes_to_what_was_held_does_not_contradict_it_though_we_write_meanwhile() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![thing("a", 1, 3)]);
+    bed.apply(thing("a", 1, 8));
+    bed.writer.begin();
+    bed.writer.listed(thing("a", 1, 3));
+    bed.store.wrote(thing("a", 1, 9));
+    assert!(bed.writer.contradiction(ResourceVersion::new(9)).is_some());
+    bed.writer.listed(thing("a", 1, 8));
+    assert!(bed.writer.contradiction(ResourceVersion::new(9)).is_none());
+}
