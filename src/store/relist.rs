@@ -28,6 +28,8 @@ pub(super) struct Relist<V> {
     gone: Table<V>,
     /// What the list says of keys on which own writes are under way.
     items: HashMap<ObjectKey, Item<V>>,
+    /// The objects that the list has and that could not be read.
+    kept: HashMap<ObjectKey, Uid>,
     /// Objects of which something newer is held than the list has.
     behind: HashMap<ObjectKey, Behind>,
 }
@@ -54,12 +56,16 @@ impl<V: Object> Relist<V> {
             changed: fresh(),
             gone: Table::new(hashing.clone()),
             items: HashMap::new(),
+            kept: HashMap::new(),
             behind: HashMap::new(),
         }
     }
 
     fn listed(&mut self, state: &State<V>, hash: u64, object: V) {
         let key = object.key();
+        if !self.kept.is_empty() {
+            self.kept.remove(key);
+        }
         if !state.memory.is_empty() && state.memory.contains_key(key) {
             // What was behind before we wrote may have caught up with what was held then.
             let version = object.meta().version;
@@ -95,12 +101,14 @@ impl<V: Object> Relist<V> {
         for object in told.into_iter().chain(state.base.find(hash, key)).filter(same) {
             self.seen.insert(object);
         }
+        self.kept.insert(key.clone(), uid);
     }
 
     fn unlisted(&mut self, state: &State<V>, hash: u64, key: &ObjectKey) {
         self.added.remove(hash, key);
         self.changed.remove(hash, key);
         self.items.remove(key);
+        self.kept.remove(key);
         self.caught_up(key);
         let told = state.memory.get(key).and_then(Memory::told);
         for object in told.into_iter().chain(state.base.find(hash, key)) {
@@ -225,6 +233,9 @@ impl<V: Object> Writer<V> {
         }
         self.settle(&mut tell);
         self.confirm(relist.items, version, &mut tell);
+        for (key, uid) in relist.kept {
+            self.displaced(&key, uid, &mut tell);
+        }
         true
     }
 

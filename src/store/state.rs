@@ -174,16 +174,17 @@ impl<V: Object> State<V> {
 
     /// Forgets a key on which nothing is under way any more. Then handlers know what is held.
     pub(super) fn forget_if_idle(&mut self, hash: u64, key: &ObjectKey, out: &mut Vec<Delta<V>>) {
-        if !self.memory.get(key).is_some_and(Memory::is_idle) {
-            return;
-        }
-        let told = self.memory.remove(key).and_then(|mut memory| memory.untell());
+        let Some(memory) = self.memory.get(key).filter(|memory| memory.is_idle()) else { return };
         let held = self.visible(hash, key).cloned();
-        let known = match (&told, &held) {
+        let known = match (memory.told(), &held) {
             (Some(told), Some(held)) => Arc::ptr_eq(told, held),
             (None, None) => true,
             _ => false,
         };
+        if known && memory.foreign && held.is_some() {
+            return;
+        }
+        let told = self.memory.remove(key).and_then(|mut memory| memory.untell());
         if !known {
             step(told, held, Origin::Server, out);
         }

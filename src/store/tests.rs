@@ -627,3 +627,22 @@ fn a_stream_that_comes_to_what_was_held_does_not_contradict_it_though_we_write_m
     bed.writer.listed(thing("a", 1, 8));
     assert!(bed.writer.contradiction(ResourceVersion::new(9)).is_none());
 }
+
+#[test]
+fn a_change_that_could_not_be_read_is_not_hidden_by_our_write_after_it() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![thing("a", 1, 5), thing("b", 2, 5)]);
+    bed.told.clear();
+    bed.writer.displaced(&key("a"), uid(1), |_| panic!("it is the same object"));
+    bed.store.wrote(thing("a", 1, 7));
+    bed.apply(thing("a", 1, 7));
+    assert_eq!(bed.told(), ["~a1@5>7"], "somebody else's 6 is in it, too");
+    bed.writer.begin();
+    bed.writer.listed(thing("a", 1, 7));
+    bed.writer.keep(&key("b"), uid(2));
+    bed.commit(9);
+    bed.store.wrote(thing("b", 2, 10));
+    bed.apply(thing("b", 2, 10));
+    assert_eq!(bed.told(), ["~b2@5>10"], "so it is with what a list shows");
+    assert_eq!(bed.store.unconfirmed(), 0);
+}

@@ -110,7 +110,9 @@ impl<V: Object> State<V> {
         }
     }
 
-    /// The watch says that under `key` there is `uid`, of which nothing else could be read.
+    /// The watch or a list says that under `key` there is `uid`, of which nothing else could be
+    /// read. Handlers cannot be told what has changed, so it is remembered for what they are told
+    /// next: our own write, perhaps.
     pub(in crate::store) fn displaced(
         &mut self,
         hash: u64,
@@ -118,10 +120,14 @@ impl<V: Object> State<V> {
         uid: Uid,
         out: &mut Vec<Delta<V>>,
     ) {
-        if let Some(memory) = self.memory.get_mut(key) {
-            memory.foreign = true;
-        } else if self.visible(hash, key).is_some_and(|held| uid.is_some() && held.uid() != uid) {
+        let held = self.visible(hash, key).map(|held| held.uid());
+        let awaits = |held: Uid| self.memory.get(key).is_some_and(|memory| memory.awaits(held));
+        if held.is_some_and(|held| uid.is_some() && held != uid && !awaits(held)) {
             self.let_go(hash, key, out);
+        } else if held.is_some() || self.memory.contains_key(key) {
+            if let Some(memory) = self.remember(hash, key) {
+                memory.foreign = true;
+            }
         }
     }
 
