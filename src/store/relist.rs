@@ -116,6 +116,12 @@ impl<V: Object> Relist<V> {
         }
     }
 
+    /// Whether this is an object that could not be read.
+    fn has_kept(&self, object: &Arc<V>) -> bool {
+        let kept = self.kept.get(object.key());
+        kept.is_some_and(|uid| !uid.is_some() || *uid == object.uid())
+    }
+
     /// Nothing newer is held of this key. There hardly ever is, so no key is hashed for it.
     fn caught_up(&mut self, key: &ObjectKey) {
         if !self.behind.is_empty() {
@@ -141,7 +147,7 @@ impl<V: Object> Relist<V> {
             Some(item) => item.object,
             None => staged.or_else(|| {
                 let mut known = memory.told().into_iter().chain(held);
-                known.find(|object| self.seen.has(object)).cloned()
+                known.find(|object| self.seen.has(object) || self.has_kept(object)).cloned()
             }),
         };
         match (&object, held) {

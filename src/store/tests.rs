@@ -646,3 +646,15 @@ fn a_change_that_could_not_be_read_is_not_hidden_by_our_write_after_it() {
     assert_eq!(bed.told(), ["~b2@5>10"], "so it is with what a list shows");
     assert_eq!(bed.store.unconfirmed(), 0);
 }
+
+#[test]
+fn what_we_write_while_a_list_cannot_read_it_is_not_lost() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![]);
+    bed.store.wrote(thing("a", 1, 6));
+    bed.writer.begin();
+    bed.writer.keep(&key("a"), uid(1));
+    bed.store.wrote(thing("a", 1, 7));
+    bed.commit(8);
+    assert_eq!((bed.told(), bed.held()), (vec!["+a1@7".to_owned()], vec!["a1@7".to_owned()]));
+}
