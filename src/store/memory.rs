@@ -47,8 +47,9 @@ pub(super) struct Memory<V> {
     /// Something happened to an object of which handlers were not told: what they are told next is
     /// not only ours.
     pub(super) foreign: bool,
-    /// The list that is being settled was told.
-    pub(super) settled: bool,
+    /// The last list of which settling has told handlers what it says of this key, by its number:
+    /// `confirm` must not tell it again.
+    pub(super) settled: u64,
     bookmarks: u8,
 }
 
@@ -133,7 +134,7 @@ impl<V: Object> Memory<V> {
             newest: ResourceVersion::UNKNOWN,
             removed: Vec::new(),
             foreign: false,
-            settled: false,
+            settled: 0,
             bookmarks: 0,
         }
     }

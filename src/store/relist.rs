@@ -270,6 +270,7 @@ impl<V: Object> Writer<V> {
                 relist.resolve(&state, shared.hashing.hash(key), key, version);
             }
             state.touched = None;
+            state.lists += 1;
             if version.is_known() {
                 state.seen = version;
                 state.listed = version;

@@ -36,6 +36,8 @@ pub(super) struct State<V> {
     pub(super) seen: ResourceVersion,
     /// The newest list that was taken over: what came and went before it was told to nobody.
     pub(super) listed: ResourceVersion,
+    /// How many lists were taken over; the number of the last one.
+    pub(super) lists: u64,
     /// Objects that we made and somebody deleted before a list and before the answer to us: they
     /// were never shown, and who made them believes that they are there.
     lost: Vec<Arc<V>>,
@@ -56,6 +58,7 @@ impl<V: Object> State<V> {
             memory: Memories::new(),
             seen: ResourceVersion::UNKNOWN,
             listed: ResourceVersion::UNKNOWN,
+            lists: 0,
             lost: Vec::new(),
             touched: None,
         }

@@ -658,3 +658,27 @@ fn what_we_write_while_a_list_cannot_read_it_is_not_lost() {
     bed.commit(8);
     assert_eq!((bed.told(), bed.held()), (vec!["+a1@7".to_owned()], vec!["a1@7".to_owned()]));
 }
+
+#[test]
+fn what_we_write_while_a_list_is_settled_hides_nothing_that_the_next_one_shows() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![thing("a", 1, 3), thing("b", 2, 4)]);
+    bed.writer.begin();
+    bed.writer.listed(thing("a", 1, 7));
+    bed.writer.listed(thing("b", 2, 8));
+    let store = bed.store.clone();
+    let mut wrote = None;
+    bed.writer.commit(ResourceVersion::new(9), |delta| {
+        let other = if delta.object().key().name() == "a" { ("b", 2) } else { ("a", 1) };
+        if wrote.is_none() {
+            store.wrote(thing(other.0, other.1, 12));
+            wrote = Some(other);
+        }
+    });
+    bed.told.clear();
+    // Somebody else has written both at 10 and 11.
+    bed.list(11, vec![thing("a", 1, 10), thing("b", 2, 11)]);
+    let (name, number) = wrote.unwrap();
+    assert!(bed.told().contains(&format!("~{name}{number}@12>12")));
+    assert_eq!(bed.store.unconfirmed(), 1);
+}

@@ -59,7 +59,7 @@ impl<V: Object> State<V> {
         let held = self.base.insert(hashing.hash(object.key()), object.clone());
         let told = match self.memory.get_mut(object.key()) {
             Some(memory) => {
-                memory.settled = true;
+                memory.settled = self.lists;
                 memory.tell(object.clone(), object.meta().version)
             }
             None => held,
@@ -81,7 +81,7 @@ impl<V: Object> State<V> {
         let Some(memory) = self.memory.get_mut(key) else { return };
         let listed_uid = item.object.as_ref().map(|object| object.uid());
         match item.object {
-            _ if std::mem::take(&mut memory.settled) => {}
+            _ if memory.settled == self.lists => {}
             None => step(memory.untell(), None, Origin::Server, out),
             Some(listed) if memory.is_old_news(&listed) => {}
             Some(listed) => {
