@@ -19,8 +19,15 @@ type Inline<V> = Box<dyn FnMut(&Delta<V>, bool) + Send>;
 
 /// All handlers of one informer.
 pub(super) struct Handlers<V> {
-    slots: Mutex<Vec<Slot<V>>>,
+    slots: Mutex<Slots<V>>,
     panics: Arc<AtomicU64>,
+}
+
+struct Slots<V> {
+    all: Vec<Slot<V>>,
+    /// Whether the initial list was told. Under one lock with the handlers, so that none comes
+    /// between the look at this and its place among those that are told.
+    synced: bool,
 }
 
 enum Slot<V> {
@@ -50,7 +57,8 @@ pub struct Subscription<V> {
 
 impl<V: Object> Handlers<V> {
     pub(super) fn new() -> Handlers<V> {
-        Handlers { slots: Mutex::default(), panics: Arc::default() }
+        let slots = Mutex::new(Slots { all: Vec::new(), synced: false });
+        Handlers { slots, panics: Arc::default() }
     }
 
     /// Panics of handlers so far.
@@ -60,12 +68,14 @@ impl<V: Object> Handlers<V> {
 
     /// Tells all handlers.
     pub(super) fn tell(&self, delta: &Delta<V>, initial: bool) {
-        self.slots.lock().retain_mut(|slot| slot.tell(delta, initial, &self.panics));
+        self.slots.lock().all.retain_mut(|slot| slot.tell(delta, initial, &self.panics));
     }
 
     /// The initial list was told.
     pub(super) fn synced(&self) {
-        for slot in &*self.slots.lock() {
+        let mut slots = self.slots.lock();
+        slots.synced = true;
+        for slot in &slots.all {
             if let Slot::Queued(queue) = slot
                 && let Some(queue) = queue.upgrade()
             {
@@ -84,7 +94,7 @@ impl<V: Object> Handlers<V> {
         for delta in present {
             slot.tell(&delta, true, &self.panics);
         }
-        self.slots.lock().push(slot);
+        self.slots.lock().all.push(slot);
     }
 
     /// Adds a handler with its own task; it is first told of `present`.
@@ -92,7 +102,6 @@ impl<V: Object> Handlers<V> {
         &self,
         handler: F,
         present: impl Iterator<Item = Delta<V>>,
-        synced: bool,
     ) -> Subscription<V>
     where
         F: FnMut(Delta<V>, bool) -> D + Send + 'static,
@@ -106,10 +115,7 @@ impl<V: Object> Handlers<V> {
             synced: AtomicBool::new(false),
             told_initial: Notify::new(),
         });
-        if synced {
-            queue.mark_initial();
-        }
-        self.slots.lock().push(Slot::Queued(Arc::downgrade(&queue)));
+        self.slots.lock().push_queue(&queue);
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
         let (told, panics) = (queue.clone(), self.panics.clone());
@@ -120,6 +126,15 @@ impl<V: Object> Handlers<V> {
             }
         });
         Subscription { queue, _stop: stop.drop_guard() }
+    }
+}
+
+impl<V: Object> Slots<V> {
+    fn push_queue(&mut self, queue: &Arc<Queue<V>>) {
+        if self.synced {
+            queue.mark_initial();
+        }
+        self.all.push(Slot::Queued(Arc::downgrade(queue)));
     }
 }
 
@@ -214,5 +229,24 @@ impl<V: Object> Subscription<V> {
     /// Changes still to be told; never more than objects live or believed to live.
     pub fn backlog(&self) -> usize {
         self.queue.pending.lock().len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::object::fixtures::Thing;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_subscriber_that_comes_as_the_initial_list_ends_is_synced() {
+        let handlers: Handlers<Thing> = Handlers::new();
+        let present = std::iter::from_fn(|| {
+            handlers.synced();
+            None
+        });
+        let subscription = handlers.subscribe(|_, _| std::future::ready(()), present);
+        tokio::time::timeout(Duration::from_secs(1), subscription.synced()).await.unwrap();
     }
 }

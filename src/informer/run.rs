@@ -171,7 +171,7 @@ impl<V: Resource> Informer<V> {
         D: Future<Output = ()> + Send,
     {
         let _still = self.still();
-        self.0.handlers.subscribe(handler, self.present(), self.has_synced())
+        self.0.handlers.subscribe(handler, self.present())
     }
 
     /// While this is held, nothing is written or told. Writers are locked in one order.
