@@ -74,12 +74,15 @@ impl<V: Resource> Sink<V> for Told<V> {
     }
 
     fn synced(&mut self) {
+        let mut all = false;
         self.unsynced.send_modify(|left| {
             *left -= 1;
-            if *left == 0 {
-                self.handlers.synced();
-            }
+            all = *left == 0;
         });
+        // Not within: a handler that is called just now may look at it.
+        if all {
+            self.handlers.synced();
+        }
     }
 }
 
@@ -255,6 +258,51 @@ impl<V: Resource> Informer<V> {
         for object in self.0.store.list() {
             let (old, new) = (object.clone(), object);
             self.0.handlers.tell(&Delta::Updated { old, new, origin: Origin::Server }, false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+    use crate::object::{Kind, Meta, ObjectKey};
+
+    #[derive(Debug, serde::Deserialize)]
+    struct Thing {
+        metadata: Meta,
+    }
+    crate::view!(Thing: Kind::namespaced("example.com", "v1", "Thing", "things"));
+
+    #[test]
+    fn a_handler_may_ask_whether_all_is_synced_while_the_last_of_several_lists_ends() {
+        let (sender, unsynced) = watch::channel(1);
+        let (handlers, (entered, enters)) = (Arc::new(Handlers::new()), mpsc::channel());
+        let asks = move |_: &Delta<Thing>, _| {
+            entered.send(()).unwrap();
+            while *unsynced.borrow() > 0 {
+                thread::yield_now();
+            }
+        };
+        handlers.inline(asks, std::iter::empty());
+        let mut told = Told { handlers: handlers.clone(), unsynced: Arc::new(sender) };
+        let (done, ends) = mpsc::channel();
+        let also_done = done.clone();
+        thread::spawn(move || {
+            let metadata = Meta::named(ObjectKey::new("ns", "it"));
+            let object = Arc::new(Thing { metadata });
+            handlers.tell(&Delta::Added(object, Origin::Server), true);
+            done.send(()).unwrap();
+        });
+        enters.recv().unwrap();
+        thread::spawn(move || {
+            told.synced();
+            also_done.send(()).unwrap();
+        });
+        for _ in 0..2 {
+            ends.recv_timeout(Duration::from_secs(20)).expect("neither waits for the other");
         }
     }
 }
