@@ -6,7 +6,7 @@
 //!   add. An object that did not change is not told, however often it is listed.
 //! - [`Informer::synced`] returns only after the handlers were told the whole first list.
 //! - A handler that comes late is told of the objects already there, as adds, and misses nothing
-//!   after.
+//!   after: it begins with what the others were told, and hears of our own writes when they do.
 //! - A handler of [`Informer::handle`] is called at once and must not block. One of
 //!   [`Informer::subscribe`] may be as slow as it likes: what it has still to be told is coalesced
 //!   by key, so memory is bounded by the objects, not by the events.
@@ -15,9 +15,7 @@
 //! - A task of the informer that dies is an error of [`Informer::run`] and the state
 //!   [`Dead`](crate::reflector::State::Dead), never silence.
 //!
-//! Caveats
-//! - A late handler may be told twice of an object that we just created ourselves: as an object
-//!   already there, and when the API server's own news of it comes.
+//! Caveat
 //! - [`Delta::Updated`](crate::store::Delta::Updated)'s `old` is what the handler was last told,
 //!   not what was held last.
 

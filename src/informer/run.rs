@@ -145,6 +145,14 @@ fn as_one<V: Resource>(stores: Vec<(Option<Text>, Store<V>)>) -> Store<V> {
     }
 }
 
+/// What a new handler is told first, as adds.
+fn present<V: Resource>(
+    writers: &mut [MutexGuard<'_, Writer<V>>],
+) -> impl Iterator<Item = Delta<V>> + use<V> {
+    let told: Vec<_> = writers.iter_mut().flat_map(|writer| writer.introduce()).collect();
+    told.into_iter().map(|object| Delta::Added(object, Origin::Server))
+}
+
 impl<V: Resource> Informer<V> {
     /// Begins an informer of `V`.
     pub fn builder(client: Client) -> Builder<V> {
@@ -161,8 +169,8 @@ impl<V: Resource> Informer<V> {
     /// flag is true for what was there before: the initial list, or, for a handler added late, the
     /// objects that are held. A panic of it is caught and counted.
     pub fn handle(&self, handler: impl FnMut(&Delta<V>, bool) + Send + 'static) {
-        let _still = self.still();
-        self.0.handlers.inline(handler, self.present());
+        let mut still = self.still();
+        self.0.handlers.inline(handler, present(&mut still));
     }
 
     /// Adds a handler with a task of its own, which may take its time: meanwhile changes of one
@@ -173,18 +181,13 @@ impl<V: Resource> Informer<V> {
         F: FnMut(Delta<V>, bool) -> D + Send + 'static,
         D: Future<Output = ()> + Send,
     {
-        let _still = self.still();
-        self.0.handlers.subscribe(handler, self.present())
+        let mut still = self.still();
+        self.0.handlers.subscribe(handler, present(&mut still))
     }
 
     /// While this is held, nothing is written or told. Writers are locked in one order.
     fn still(&self) -> Vec<MutexGuard<'_, Writer<V>>> {
         self.0.writers.iter().map(|writer| writer.lock()).collect()
-    }
-
-    /// Everything that is held, as adds.
-    fn present(&self) -> impl Iterator<Item = Delta<V>> + use<V> {
-        self.0.store.list().into_iter().map(|object| Delta::Added(object, Origin::Server))
     }
 
     /// Whether there was a first complete list of every scope, and every [`Informer::handle`]r was
@@ -254,8 +257,8 @@ impl<V: Resource> Informer<V> {
         let Some(every) = self.0.resync else { return std::future::pending().await };
         // Replicas and kinds drift apart.
         tokio::time::sleep(every + every.mul_f64(fastrand::f64() / 10.0)).await;
-        let _still = self.still();
-        for object in self.0.store.list() {
+        let still = self.still();
+        for object in still.iter().flat_map(|writer| writer.told()) {
             let (old, new) = (object.clone(), object);
             self.0.handlers.tell(&Delta::Updated { old, new, origin: Origin::Server }, false);
         }

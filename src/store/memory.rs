@@ -118,6 +118,16 @@ impl<V> Memories<V> {
         self.shards.get(shard).into_iter().flat_map(HashMap::keys).cloned().collect()
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Memory<V>> {
+        self.shards.iter().flat_map(HashMap::values)
+    }
+
+    /// What handlers were not told of yet will not be told as ours.
+    pub(super) fn blur_untold(&mut self) {
+        let all = self.shards.iter_mut().flat_map(HashMap::values_mut);
+        all.filter(|memory| memory.told.is_none()).for_each(|memory| memory.foreign = true);
+    }
+
     fn shard_of(&self, key: &ObjectKey) -> usize {
         (self.hashing.hash_one(key) >> 32) as usize % SHARDS
     }

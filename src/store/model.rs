@@ -32,6 +32,8 @@ enum Step {
     Repeat(prop::sample::Index),
     /// A bookmark for all that came.
     Bookmark,
+    /// A handler is added.
+    Introduce,
     /// A list begins; it will show the server as it was at a version since the last event.
     Begin(prop::sample::Index),
     /// Half of the list under way arrives.
@@ -368,6 +370,10 @@ impl World {
                 self.writer.bookmark(version, |delta| deltas.push(delta));
                 self.tell(deltas);
             }
+            Step::Introduce => {
+                self.blurred.extend(0..NAMES.len());
+                self.writer.introduce();
+            }
             Step::Begin(pick) if self.list.is_none() => self.begin(pick),
             Step::Half => self.half(),
             Step::Commit(answered) => self.commit(*answered),
@@ -386,6 +392,16 @@ impl World {
             now.insert(name, version);
         }
         now
+    }
+
+    /// A handler that came now would begin where the others are.
+    fn check_told(&self) {
+        let told = self.writer.told();
+        assert_eq!(told.len(), self.told.len());
+        for object in told {
+            let believed = self.told.get(&name_of(object.key()));
+            assert!(believed.is_some_and(|believed| Arc::ptr_eq(believed, &object)), "{object:?}");
+        }
     }
 
     /// All that is under way arrives.
@@ -431,6 +447,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         8 => Just(Step::Event),
         1 => any::<prop::sample::Index>().prop_map(Step::Repeat),
         1 => Just(Step::Bookmark),
+        1 => Just(Step::Introduce),
         1 => any::<prop::sample::Index>().prop_map(Step::Begin),
         1 => Just(Step::Half),
         1 => (0usize..3).prop_map(Step::Commit),
@@ -446,6 +463,7 @@ proptest! {
         let mut seen = HashMap::new();
         for step in &steps {
             world.step(step);
+            world.check_told();
             seen = world.check_monotonic(&seen);
         }
         world.finish();

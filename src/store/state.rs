@@ -96,6 +96,13 @@ impl<V: Object> State<V> {
         }
     }
 
+    /// All that handlers were told, in no order.
+    pub(super) fn told(&self, each: &mut dyn FnMut(&Arc<V>)) {
+        let settled = |object: &&Arc<V>| !self.memory.contains_key(object.key());
+        self.base.table().iter().filter(settled).for_each(&mut *each);
+        self.memory.iter().filter_map(Memory::told).for_each(each);
+    }
+
     /// All that is visible under a value of an index.
     pub(super) fn under(
         &self,

@@ -95,6 +95,23 @@ impl<V: Object> Writer<V> {
         self.change(|_, _| {}, tell);
     }
 
+    /// What handlers were told, and so believe that there is. Of our own writes, which are visible
+    /// already, they are told when the API server has confirmed them.
+    pub fn told(&self) -> Vec<Arc<V>> {
+        let state = self.store.shared().state.read();
+        let mut told = Vec::with_capacity(state.len());
+        state.told(&mut |object| told.push(object.clone()));
+        told
+    }
+
+    /// A handler is added, to be told this first, as the others were. What we have made and nobody
+    /// was told of yet will come as [`Origin::Server`](super::Origin::Server): the new one does not
+    /// know that we made it.
+    pub fn introduce(&mut self) -> Vec<Arc<V>> {
+        self.store.shared().state.write().memory.blur_untold();
+        self.told()
+    }
+
     /// Makes one change under the lock, however much there is to do, so that readers wait for one
     /// only; then tells what came of it.
     pub(super) fn change(

@@ -4,14 +4,17 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
+use workload_operator::client::Preconditions;
 use workload_operator::informer::{Error, Informer};
-use workload_operator::object::Kind;
+use workload_operator::object::{Kind, Object};
 use workload_operator::reflector::{Observer, State};
 use workload_operator::shutdown::Shutdown;
 
+use serde_json::json;
+
 use super::{log, state, word};
 use crate::model::Model;
-use crate::thing::{Thing, client, held, id, informer, pass, run, served, thing, until};
+use crate::thing::{Thing, client, held, id, informer, key, pass, run, served, thing, until};
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_subscriber_holds_one_change_per_object_and_misses_none() {
@@ -82,6 +85,29 @@ async fn a_late_handler_is_told_of_what_is_there_and_of_what_comes() {
     assert_eq!(*told.lock(), [("+a/x".to_owned(), true), ("-a/x".to_owned(), false)]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_late_handler_is_told_what_the_others_were_and_then_of_our_writes_as_they_are_confirmed()
+{
+    let model = Model::new(1);
+    model.put(&id("a", "x"), thing(1));
+    let informer = informer(&model);
+    let early = log(&informer);
+    informer.synced().await;
+    let (client, store) = (client(&model), informer.store());
+    let mut body = thing(1);
+    body["metadata"] = json!({ "name": "y", "namespace": "a" });
+    let new = client.create::<Thing>(&key(&id("a", "y")), &body).await.unwrap();
+    store.wrote(new);
+    let x = store.get(&key(&id("a", "x"))).unwrap();
+    let preconditions = Preconditions { uid: x.uid(), version: x.meta().version };
+    client.delete::<Thing>(x.key(), preconditions).await.unwrap();
+    store.removed(x.key(), x.uid());
+    assert_eq!(*early.lock(), ["+a/x"], "nothing is confirmed yet");
+    let late = log(&informer);
+    pass(5).await;
+    assert_eq!(*late.lock(), ["+a/x", "+a/y", "(-a/x)"], "it did not make y");
+}
+
 /// Kills the reflector's task at the first event.
 struct Deadly;
 
@@ -128,6 +154,24 @@ async fn a_resync_tells_the_handlers_again_of_what_is_held() {
     let informer = run(Informer::<Thing>::builder(client(&model)).resync(every).build());
     let log = log(&informer);
     informer.synced().await;
+    pass(70).await;
+    assert_eq!(*log.lock(), ["+a/x", "~a/x"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resync_tells_nothing_of_what_we_made_before_it_is_confirmed() {
+    let model = Model::new(1);
+    model.put(&id("a", "x"), thing(1));
+    let every = Duration::from_secs(60);
+    let informer = run(Informer::<Thing>::builder(client(&model)).resync(every).build());
+    let log = log(&informer);
+    informer.synced().await;
+    let mut ours = thing(1);
+    ours["metadata"] = json!({
+        "name": "y", "namespace": "a", "resourceVersion": "1000000",
+        "uid": "00000000-0000-4000-8000-00000000000a",
+    });
+    informer.store().wrote(serde_json::from_value(ours).unwrap());
     pass(70).await;
     assert_eq!(*log.lock(), ["+a/x", "~a/x"]);
 }
