@@ -1,6 +1,7 @@
 //! A list takes the place of what is held: staged, then shown at one instant, then told.
 
 mod seen;
+mod takeover;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,15 +9,11 @@ use std::sync::Arc;
 use self::seen::Seen;
 use super::delta::{Delta, Origin};
 use super::index::Indexed;
-use super::memory::{self, Memory};
+use super::memory::Memory;
 use super::state::State;
 use super::table::{Hashing, SHARDS, Table};
 use super::writer::Writer;
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
-
-/// So many times own writes that come while the list is being put in place are looked at again
-/// one by one; then with the lock held, however many they are.
-const ROUNDS: usize = 8;
 
 /// A list, as far as it differs from what is held.
 pub(super) struct Relist<V> {
@@ -243,85 +240,5 @@ impl<V: Object> Writer<V> {
             self.displaced(&key, uid, &mut tell);
         }
         true
-    }
-
-    /// Shows the list. What is to be told of a first one, which needs no settling.
-    fn show(&mut self, relist: &mut Relist<V>, version: ResourceVersion) -> Vec<Arc<V>> {
-        let shared = self.store.shared();
-        let is_first = |state: &State<V>| state.base.table().is_empty() && state.memory.is_empty();
-        // Readers would wait for it later.
-        let first = is_first(&shared.state.read());
-        let mut listed: Option<Vec<Arc<V>>> =
-            first.then(|| relist.added.table().iter().cloned().collect());
-        shared.state.write().touched = Some(Vec::new());
-        for shard in 0..memory::SHARDS {
-            let keys = shared.state.read().memory.keys_of(shard);
-            self.resolve(relist, &keys, version);
-        }
-        let mut keys = Vec::new();
-        for round in 0.. {
-            self.resolve(relist, &keys, version);
-            let mut state = shared.state.write();
-            keys = state.touched.replace(Vec::new()).unwrap_or_default();
-            if keys.len() > 1 && round < ROUNDS {
-                continue;
-            }
-            for key in &keys {
-                relist.resolve(&state, shared.hashing.hash(key), key, version);
-            }
-            state.touched = None;
-            state.lists += 1;
-            if version.is_known() {
-                state.seen = version;
-                state.listed = version;
-            }
-            let state = &mut *state;
-            if let Some(listed) = listed.take_if(|_| is_first(state)) {
-                std::mem::swap(&mut state.base, &mut relist.added);
-                return listed;
-            }
-            std::mem::swap(&mut state.added, &mut relist.added);
-            std::mem::swap(&mut state.changed, &mut relist.changed);
-            std::mem::swap(&mut state.gone, &mut relist.gone);
-            break;
-        }
-        Vec::new()
-    }
-
-    /// Decides what keys with own writes under way will show, each under a hold of its own.
-    fn resolve(&self, relist: &mut Relist<V>, keys: &[ObjectKey], version: ResourceVersion) {
-        let shared = self.store.shared();
-        for key in keys {
-            relist.resolve(&shared.state.read(), shared.hashing.hash(key), key, version);
-        }
-    }
-
-    /// Brings what is shown into `base`, object by object, and tells it. What goes comes first, each
-    /// time anew: of what is still to be changed we may have deleted some meanwhile.
-    fn settle(&mut self, tell: &mut dyn FnMut(Delta<V>)) {
-        let hashing = self.store.shared().hashing.clone();
-        let mut more = true;
-        while more {
-            let settle = |state: &mut State<V>, out: &mut Vec<Delta<V>>| {
-                more = state.settle_gone(&hashing, out)
-                    || state.settle_changed(&hashing, out)
-                    || state.settle_added(&hashing, out);
-            };
-            self.change(settle, &mut *tell);
-        }
-    }
-
-    /// Tells what the list says of keys with own writes under way, and forgets the writes up to it.
-    fn confirm(
-        &mut self,
-        items: HashMap<ObjectKey, Item<V>>,
-        version: ResourceVersion,
-        tell: &mut dyn FnMut(Delta<V>),
-    ) {
-        let hashing = self.store.shared().hashing.clone();
-        for (key, item) in items {
-            let hash = hashing.hash(&key);
-            self.change(|state, out| state.confirm(hash, &key, item, version, out), &mut *tell);
-        }
     }
 }
