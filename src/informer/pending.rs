@@ -31,6 +31,7 @@ enum Change<V> {
         old: Arc<V>,
         new: Arc<V>,
         origin: Origin,
+        initial: bool,
     },
     Deleted {
         old: Arc<V>,
@@ -83,8 +84,8 @@ impl<V: Object> Pending<V> {
         }
         Some(match change {
             Change::Added { new, origin, initial } => (Delta::Added(new, origin), None, initial),
-            Change::Updated { old, new, origin } => {
-                (Delta::Updated { old, new, origin }, None, false)
+            Change::Updated { old, new, origin, initial } => {
+                (Delta::Updated { old, new, origin }, None, initial)
             }
             Change::Deleted { old, origin } => (Delta::Deleted(old, origin), None, false),
             Change::Replaced { gone, new, origin } => {
@@ -123,7 +124,7 @@ fn combine<V>(before: Option<Change<V>>, delta: &Delta<V>, initial: bool) -> Opt
             Change::Added { new: new.clone(), origin: *origin, initial }
         }
         (None, Delta::Updated { old, new, origin }) => {
-            Change::Updated { old: old.clone(), new: new.clone(), origin: *origin }
+            Change::Updated { old: old.clone(), new: new.clone(), origin: *origin, initial }
         }
         (None, Delta::Deleted(old, origin)) => {
             Change::Deleted { old: old.clone(), origin: *origin }
@@ -135,11 +136,14 @@ fn combine<V>(before: Option<Change<V>>, delta: &Delta<V>, initial: bool) -> Opt
             Some(Change::Added { origin: was, initial, .. }),
             Delta::Updated { new, origin: is, .. },
         ) => Change::Added { new: new.clone(), origin: merged(was, *is), initial },
-        (Some(Change::Updated { old, origin: was, .. }), Delta::Added(new, is))
+        (Some(Change::Updated { old, origin: was, initial: still, .. }), Delta::Added(new, is))
         | (
-            Some(Change::Updated { old, origin: was, .. }),
+            Some(Change::Updated { old, origin: was, initial: still, .. }),
             Delta::Updated { new, origin: is, .. },
-        ) => Change::Updated { old, new: new.clone(), origin: merged(was, *is) },
+        ) => {
+            let (new, origin) = (new.clone(), merged(was, *is));
+            Change::Updated { old, new, origin, initial: still && initial }
+        }
         (Some(Change::Updated { origin: was, .. }), Delta::Deleted(old, is)) => {
             Change::Deleted { old: old.clone(), origin: merged(was, *is) }
         }
@@ -243,7 +247,9 @@ mod tests {
                         push(Delta::Added(new, Origin::Own));
                     }
                 }
-                prop_assert!(pending.len() <= 4);
+                let lives = |key: &ObjectKey| live.values().any(|object| object.0.key == *key);
+                let kept = |key: &ObjectKey| lives(key) || believes.0.contains_key(key);
+                prop_assert!(pending.changes.keys().all(kept));
                 prop_assert_eq!(pending.len(), pending.order.len());
                 if tells {
                     tell(&mut pending, &mut believes);
@@ -269,5 +275,22 @@ mod tests {
             let (delta, _, _) = pending.pop().unwrap();
             assert_eq!(delta.origin(), told, "{first:?}, {second:?}");
         }
+    }
+
+    #[test]
+    fn a_resync_stays_one_unless_something_changes_meanwhile() {
+        let mut pending = Pending::default();
+        let (a, b) = (thing(0, 1, 1), thing(0, 1, 2));
+        let update = |old: &Arc<Thing>, new: &Arc<Thing>| Delta::Updated {
+            old: old.clone(),
+            new: new.clone(),
+            origin: Origin::Server,
+        };
+        pending.push(&update(&a, &a), true);
+        pending.push(&update(&a, &a), true);
+        assert!(pending.pop().unwrap().2);
+        pending.push(&update(&a, &a), true);
+        pending.push(&update(&a, &b), false);
+        assert!(!pending.pop().unwrap().2);
     }
 }

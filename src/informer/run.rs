@@ -166,8 +166,8 @@ impl<V: Resource> Informer<V> {
 
     /// Adds a handler that is called in the reflector's task, in order, before anything else goes
     /// on: it must not block, nor add handlers. Controllers put keys into their queue here. The
-    /// flag is true for what was there before: the initial list, or, for a handler added late, the
-    /// objects that are held. A panic of it is caught and counted.
+    /// flag is true for what was there before: the initial list, for a handler added late the
+    /// objects that the others were told of, and every resync. A panic of it is caught and counted.
     pub fn handle(&self, handler: impl FnMut(&Delta<V>, bool) + Send + 'static) {
         let mut still = self.still();
         self.0.handlers.inline(handler, present(&mut still));
@@ -260,7 +260,7 @@ impl<V: Resource> Informer<V> {
         let still = self.still();
         for object in still.iter().flat_map(|writer| writer.told()) {
             let (old, new) = (object.clone(), object);
-            self.0.handlers.tell(&Delta::Updated { old, new, origin: Origin::Server }, false);
+            self.0.handlers.tell(&Delta::Updated { old, new, origin: Origin::Server }, true);
         }
     }
 }
