@@ -1,5 +1,7 @@
 //! Objects by what is in them.
 
+mod posting;
+
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -7,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashTable;
 
-use super::table::{Hashing, SHARDS, Table, shard_of};
+use self::posting::Posting;
+use super::table::{Hashing, SHARDS, Table, is_too_large, shard_of};
 use crate::object::{Object, ObjectKey, Resource, Text};
 
 /// A named way to find objects: the values under which an object is found.
@@ -49,21 +52,6 @@ struct Postings<V> {
     shards: Box<[Values<V>]>,
     hashing: Hashing,
 }
-
-/// The objects under one value.
-#[derive(Debug)]
-enum Posting<V> {
-    /// The usual case, an owner's only child, without an allocation.
-    One(Arc<V>),
-    /// Several, by key, so that one of many leaves as quickly as one of few. Boxed, as it would
-    /// double what every entry of an index takes.
-    Few(Box<HashTable<Arc<V>>>),
-    /// More than [`FEW`].
-    Many(Box<Table<V>>),
-}
-
-/// A posting of more objects than this is a [`Table`], which never moves them all at once.
-const FEW: usize = 256;
 
 /// The name of [`Index::by_controller`].
 pub(super) const BY_CONTROLLER: &str = "controller";
@@ -230,71 +218,33 @@ impl<V: Object> Postings<V> {
             && found.get_mut().1.remove(hash, object)
         {
             found.remove();
+            if is_too_large(shard.len(), shard.capacity()) {
+                let hashing = &self.hashing;
+                shard.shrink_to(2 * shard.len(), |(known, _)| hashing.hash_value(known));
+            }
         }
     }
 }
 
-// === impl Posting ===
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Thing, thing};
+    use super::*;
 
-impl<V: Object> Posting<V> {
-    fn insert(&mut self, hash: u64, object: &Arc<V>, hashing: &Hashing) {
-        let rehash = |held: &Arc<V>| hashing.hash(held.key());
-        match self {
-            // An object may name a value twice.
-            Posting::One(held) if Arc::ptr_eq(held, object) => {}
-            Posting::One(held) => {
-                let mut few = Box::new(HashTable::with_capacity(2));
-                few.insert_unique(rehash(held), held.clone(), rehash);
-                few.insert_unique(hash, object.clone(), rehash);
-                *self = Posting::Few(few);
-            }
-            Posting::Few(few) if few.len() < FEW => {
-                if few.find(hash, |held| Arc::ptr_eq(held, object)).is_none() {
-                    few.insert_unique(hash, object.clone(), rehash);
-                }
-            }
-            Posting::Few(few) => {
-                let mut many = Box::new(Table::new(hashing.clone()));
-                for held in few.drain() {
-                    many.insert(rehash(&held), held);
-                }
-                many.insert(hash, object.clone());
-                *self = Posting::Many(many);
-            }
-            Posting::Many(many) => drop(many.insert(hash, object.clone())),
-        }
-    }
-
-    /// Takes this very object out; whether nothing is left.
-    fn remove(&mut self, hash: u64, object: &Arc<V>) -> bool {
-        let last = match self {
-            Posting::One(held) => return Arc::ptr_eq(held, object),
-            Posting::Few(few) => {
-                if let Ok(found) = few.find_entry(hash, |held| Arc::ptr_eq(held, object)) {
-                    found.remove();
-                }
-                if few.len() > 1 {
-                    return false;
-                }
-                few.iter().next().cloned()
-            }
-            Posting::Many(many) => {
-                // Its successor under the same key may have taken its place already.
-                if many.find(hash, object.key()).is_some_and(|held| Arc::ptr_eq(held, object)) {
-                    many.remove(hash, object.key());
-                }
-                if many.len() > 1 {
-                    return false;
-                }
-                many.iter().next().cloned()
-            }
-        };
-        match last {
-            Some(last) => {
-                *self = Posting::One(last);
-                false
-            }
-            None => true,
-        }
+    #[test]
+    fn values_that_nothing_has_any_more_leave_no_room_behind() {
+        let hashing = Hashing::default();
+        let mut postings: Postings<Thing> = Postings::new(hashing.clone());
+        let object = Arc::new(thing("it", 1, 1));
+        let hash = hashing.hash(object.key());
+        let value = |number: usize| Text::from(number.to_string());
+        (0..10_000).for_each(|number| postings.insert(value(number), hash, &object));
+        let room =
+            |postings: &Postings<Thing>| postings.shards.iter().map(HashTable::capacity).sum();
+        let full: usize = room(&postings);
+        (0..9_900).for_each(|number| postings.remove(&value(number), hash, &object));
+        let left: usize = room(&postings);
+        assert!(left * 4 < full, "room for {left} of {full} is left");
+        assert!(postings.get("9900").is_some() && postings.get("9899").is_none());
     }
 }

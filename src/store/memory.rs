@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::table::is_too_large;
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
 /// So many unconfirmed writes to one object are remembered. The echo of a forgotten one is told as
@@ -108,8 +109,12 @@ impl<V> Memories<V> {
 
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Memory<V>> {
         let shard = self.shard_of(key);
-        let removed = self.shards.get_mut(shard)?.remove(key)?;
+        let shard = self.shards.get_mut(shard)?;
+        let removed = shard.remove(key)?;
         self.len -= 1;
+        if is_too_large(shard.len(), shard.capacity()) {
+            shard.shrink_to(2 * shard.len());
+        }
         Some(removed)
     }
 
@@ -250,5 +255,25 @@ impl<V: Object> Memory<V> {
     /// Whether there is nothing left that the watch has to show.
     pub(super) fn is_idle(&self) -> bool {
         self.writes.is_empty() && self.removed.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::Thing;
+    use super::*;
+
+    #[test]
+    fn a_burst_of_own_writes_leaves_no_room_behind() {
+        let mut memories: Memories<Thing> = Memories::new();
+        let key = |number: usize| ObjectKey::new("ns", number.to_string());
+        (0..10_000).for_each(|number| memories.insert(key(number), Memory::new(None)));
+        let room = |memories: &Memories<Thing>| {
+            memories.shards.iter().map(HashMap::capacity).sum::<usize>()
+        };
+        let full = room(&memories);
+        assert!((0..9_900).all(|number| memories.remove(&key(number)).is_some()));
+        assert!(room(&memories) * 4 < full, "room for {} of {full} is left", room(&memories));
+        assert_eq!((memories.len(), memories.iter().count()), (100, 100));
     }
 }

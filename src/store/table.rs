@@ -61,6 +61,11 @@ pub(super) fn shard_of(hash: u64) -> usize {
     usize::from(SHARES[slot])
 }
 
+/// Whether a shard with room for so many has to be made smaller: for twice what is in it.
+pub(super) fn is_too_large(len: usize, capacity: usize) -> bool {
+    capacity > SHRINK_FROM && len * 8 < capacity
+}
+
 // === impl Table ===
 
 impl<V: Object> Table<V> {
@@ -102,7 +107,7 @@ impl<V: Object> Table<V> {
         let shard = self.shards.get_mut(shard_of(hash))?;
         let (object, _) = shard.find_entry(hash, |held| held.key() == key).ok()?.remove();
         self.len -= 1;
-        if shard.capacity() > SHRINK_FROM && shard.len() * 8 < shard.capacity() {
+        if is_too_large(shard.len(), shard.capacity()) {
             let hashing = &self.hashing;
             shard.shrink_to(2 * shard.len(), |held| hashing.hash(held.key()));
         }

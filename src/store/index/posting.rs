@@ -1,0 +1,88 @@
+//! The objects that an index has under one value.
+
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+
+use crate::object::Object;
+use crate::store::table::{Hashing, Table};
+
+/// The objects under one value.
+#[derive(Debug)]
+pub(super) enum Posting<V> {
+    /// The usual case, an owner's only child, without an allocation.
+    One(Arc<V>),
+    /// Several, by key, so that one of many leaves as quickly as one of few. Boxed, as it would
+    /// double what every entry of an index takes.
+    Few(Box<HashTable<Arc<V>>>),
+    /// More than [`FEW`].
+    Many(Box<Table<V>>),
+}
+
+/// A posting of more objects than this is a [`Table`], which never moves them all at once.
+const FEW: usize = 256;
+
+// === impl Posting ===
+
+impl<V: Object> Posting<V> {
+    pub(super) fn insert(&mut self, hash: u64, object: &Arc<V>, hashing: &Hashing) {
+        let rehash = |held: &Arc<V>| hashing.hash(held.key());
+        match self {
+            // An object may name a value twice.
+            Posting::One(held) if Arc::ptr_eq(held, object) => {}
+            Posting::One(held) => {
+                let mut few = Box::new(HashTable::with_capacity(2));
+                few.insert_unique(rehash(held), held.clone(), rehash);
+                few.insert_unique(hash, object.clone(), rehash);
+                *self = Posting::Few(few);
+            }
+            Posting::Few(few) if few.len() < FEW => {
+                if few.find(hash, |held| Arc::ptr_eq(held, object)).is_none() {
+                    few.insert_unique(hash, object.clone(), rehash);
+                }
+            }
+            Posting::Few(few) => {
+                let mut many = Box::new(Table::new(hashing.clone()));
+                for held in few.drain() {
+                    many.insert(rehash(&held), held);
+                }
+                many.insert(hash, object.clone());
+                *self = Posting::Many(many);
+            }
+            Posting::Many(many) => drop(many.insert(hash, object.clone())),
+        }
+    }
+
+    /// Takes this very object out; whether nothing is left.
+    pub(super) fn remove(&mut self, hash: u64, object: &Arc<V>) -> bool {
+        let last = match self {
+            Posting::One(held) => return Arc::ptr_eq(held, object),
+            Posting::Few(few) => {
+                if let Ok(found) = few.find_entry(hash, |held| Arc::ptr_eq(held, object)) {
+                    found.remove();
+                }
+                if few.len() > 1 {
+                    return false;
+                }
+                few.iter().next().cloned()
+            }
+            Posting::Many(many) => {
+                // Its successor under the same key may have taken its place already.
+                if many.find(hash, object.key()).is_some_and(|held| Arc::ptr_eq(held, object)) {
+                    many.remove(hash, object.key());
+                }
+                if many.len() > 1 {
+                    return false;
+                }
+                many.iter().next().cloned()
+            }
+        };
+        match last {
+            Some(last) => {
+                *self = Posting::One(last);
+                false
+            }
+            None => true,
+        }
+    }
+}
