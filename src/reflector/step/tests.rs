@@ -170,6 +170,7 @@ fn a_list_has_the_version_of_its_first_page() {
 #[test]
 fn an_expired_token_starts_the_list_once_more_in_one_page() {
     let run = Run::paging().then(page_end("9", Some("t"))).then(failed(Class::Expired));
+    assert!(run.has(&Action::Abandon), "it counts as a list that broke off");
     assert_eq!((run.page().limit, run.page().continue_token), (None, None));
     assert!(run.has(&Action::Begin(Reason::Expired)));
     let run = run.then(failed(Class::Expired));

@@ -46,7 +46,8 @@ impl Machine {
                 let mid_list = token.is_some() && !whole;
                 if mid_list && failure.class == Class::Expired {
                     // Page 1 again might expire again, for ever: everything in one answer.
-                    return self.page_from_start(true, Reason::Expired);
+                    let whole = self.page_from_start(true, Reason::Expired);
+                    return std::iter::once(Action::Abandon).chain(whole).collect();
                 }
                 self.list_failed(failure, now)
             }
