@@ -154,6 +154,7 @@ impl Watches {
     }
 
     pub(super) fn list_failed(&self, kind: &Kind) {
+        self.ended(kind);
         self.list_failures.get_or_create(&resource(kind)).inc();
     }
 

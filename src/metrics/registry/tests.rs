@@ -117,6 +117,22 @@ fn sorted(text: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_streaming_list_that_is_cut_ends_its_watch_and_the_pause_after_it_does_not_count() {
+    use reflector::Observer;
+    let metrics = Metrics::new("10.0.0.1:443", &Build { version: "1.2.3", revision: "abc" });
+    let kind = &Deployment::KIND;
+    metrics.list_began(kind, Reason::Start);
+    metrics.watch_opened(kind);
+    advance(Duration::from_secs(10)).await;
+    metrics.list_failed(kind);
+    advance(Duration::from_secs(100)).await;
+    metrics.list_began(kind, Reason::Start);
+    let text = metrics.encode(Format::Prometheus);
+    let took = "reflector_watch_duration_seconds_sum{name=\"deployments.apps\"} 10.0";
+    assert!(text.contains(took), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_scrape_has_exactly_these_names_labels_and_values() {
     let _begin = Instant::now();
     let text = lived().await.encode(Format::Prometheus);
