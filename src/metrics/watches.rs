@@ -54,7 +54,8 @@ struct Numbers {
     synced: bool,
     live: bool,
     quarantined: usize,
-    panics: u64,
+    handler_panics: u64,
+    index_panics: u64,
 }
 
 // === impl Watches ===
@@ -199,7 +200,8 @@ impl Watches {
 impl Informers {
     pub(super) fn watch<V: Resource>(&self, informer: crate::informer::Informer<V>) {
         let read = move || Numbers {
-            panics: informer.handler_panics(),
+            handler_panics: informer.handler_panics(),
+            index_panics: informer.store().index_panics(),
             ..Numbers::of(informer.health().iter().map(|(_, health)| health), Instant::now())
         };
         self.0.write().push((V::KIND, Box::new(read)));
@@ -219,6 +221,21 @@ impl Informers {
         }
         Ok(())
     }
+
+    fn counters(
+        encoder: &mut DescriptorEncoder<'_>,
+        name: &str,
+        help: &str,
+        all: &[(Kind, Numbers)],
+        value: fn(&Numbers) -> u64,
+    ) -> fmt::Result {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (kind, numbers) in all {
+            let labels = resource(kind);
+            ConstCounter::new(value(numbers)).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
 }
 
 impl Numbers {
@@ -230,7 +247,7 @@ impl Numbers {
             synced: sum.synced && one.synced,
             live: sum.live && one.state == State::Live,
             quarantined: sum.quarantined + one.quarantined,
-            panics: 0,
+            ..sum
         })
     }
 }
@@ -266,12 +283,10 @@ impl Collector for Informers {
         })?;
         let help = "Panics of handlers so far.";
         let name = "workload_operator_informer_handler_panics";
-        let mut panics = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (kind, numbers) in &all {
-            let labels = resource(kind);
-            ConstCounter::new(numbers.panics).encode(panics.encode_family(&labels)?)?;
-        }
-        Ok(())
+        Self::counters(encoder, name, help, &all, |n| n.handler_panics)?;
+        let help = "Panics of index functions so far: the object is not found by that index.";
+        let name = "workload_operator_informer_index_panics";
+        Self::counters(encoder, name, help, &all, |n| n.index_panics)
     }
 }
 
