@@ -15,7 +15,9 @@ const SECONDS: [f64; 40] = [
     25.0, 30.0, 40.0, 50.0, 60.0,
 ];
 /// The values of `result` that controller-runtime has.
-const RESULTS: [&str; 4] = ["success", "error", "requeue_after", "requeue"];
+const RESULTS: [&str; 4] = ["success", ERROR, "requeue_after", "requeue"];
+/// The one that `controller_runtime_reconcile_errors_total` counts, too.
+const ERROR: &str = "error";
 
 pub(super) struct Passes {
     total: Counters<2>,
@@ -124,6 +126,9 @@ impl Passes {
         self.active.get_or_create(&labels).dec();
         self.seconds.get_or_create(&labels).observe(took.as_secs_f64());
         self.total.get_or_create(&with(controller, "result", outcome.result())).inc();
+        if outcome.result() == ERROR {
+            self.errors.get_or_create(&labels).inc();
+        }
         let class = match outcome {
             Outcome::Success | Outcome::RequeueAfter => return,
             Outcome::Dropped => {
@@ -140,7 +145,6 @@ impl Passes {
                 Class::Transient
             }
         };
-        self.errors.get_or_create(&labels).inc();
         if class == Class::Terminal {
             self.terminal.get_or_create(&labels).inc();
         }
