@@ -207,32 +207,18 @@ impl Informers {
         self.0.write().push((V::KIND, Box::new(read)));
     }
 
-    fn gauges(
+    /// One number of each informer.
+    fn each<M: EncodeMetric>(
         encoder: &mut DescriptorEncoder<'_>,
         name: &str,
         help: &str,
         all: &[(Kind, Numbers)],
-        value: fn(&Numbers) -> f64,
+        value: fn(&Numbers) -> M,
     ) -> fmt::Result {
-        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        let metric = value(&Numbers::default()).metric_type();
+        let mut family = encoder.encode_descriptor(name, help, None, metric)?;
         for (kind, numbers) in all {
-            let labels = resource(kind);
-            ConstGauge::new(value(numbers)).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
-    }
-
-    fn counters(
-        encoder: &mut DescriptorEncoder<'_>,
-        name: &str,
-        help: &str,
-        all: &[(Kind, Numbers)],
-        value: fn(&Numbers) -> u64,
-    ) -> fmt::Result {
-        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (kind, numbers) in all {
-            let labels = resource(kind);
-            ConstCounter::new(value(numbers)).encode(family.encode_family(&labels)?)?;
+            value(numbers).encode(family.encode_family(&resource(kind))?)?;
         }
         Ok(())
     }
@@ -265,28 +251,30 @@ impl Collector for Informers {
         }
         let encoder = &mut encoder;
         let help = "Seconds since the API server was last heard: how old the local copy may be.";
-        Self::gauges(encoder, "workload_operator_informer_stale_seconds", help, &all, |n| {
-            n.stale.as_secs_f64()
+        Self::each(encoder, "workload_operator_informer_stale_seconds", help, &all, |n| {
+            ConstGauge::new(n.stale.as_secs_f64())
         })?;
         let help = "1 once there was a complete list.";
-        Self::gauges(encoder, "workload_operator_informer_synced", help, &all, |n| {
-            f64::from(u8::from(n.synced))
+        Self::each(encoder, "workload_operator_informer_synced", help, &all, |n| {
+            ConstGauge::new(f64::from(u8::from(n.synced)))
         })?;
         let help = "1 while the local copy follows the API server.";
-        Self::gauges(encoder, "workload_operator_informer_live", help, &all, |n| {
-            f64::from(u8::from(n.live))
+        Self::each(encoder, "workload_operator_informer_live", help, &all, |n| {
+            ConstGauge::new(f64::from(u8::from(n.live)))
         })?;
         let help =
             "Objects that cannot be decoded and are held as they last could be, or not at all.";
-        Self::gauges(encoder, "workload_operator_quarantined_objects", help, &all, |n| {
-            n.quarantined as f64
+        Self::each(encoder, "workload_operator_quarantined_objects", help, &all, |n| {
+            ConstGauge::new(n.quarantined as f64)
         })?;
         let help = "Panics of handlers so far.";
-        let name = "workload_operator_informer_handler_panics";
-        Self::counters(encoder, name, help, &all, |n| n.handler_panics)?;
-        let help = "Panics of index functions so far: the object is not found by that index.";
-        let name = "workload_operator_informer_index_panics";
-        Self::counters(encoder, name, help, &all, |n| n.index_panics)
+        Self::each(encoder, "workload_operator_informer_handler_panics", help, &all, |n| {
+            ConstCounter::new(n.handler_panics)
+        })?;
+        let help = "Panics of index functions so far: such an object is not found by that index.";
+        Self::each(encoder, "workload_operator_informer_index_panics", help, &all, |n| {
+            ConstCounter::new(n.index_panics)
+        })
     }
 }
 
