@@ -7,8 +7,8 @@
 //! - Prometheus text 0.0.4 and OpenMetrics 1.0.0 say the same; which is sent is the client's choice.
 //! - No object's name and no namespace is a label: the number of series does not grow with the
 //!   objects, and a scrape tells nobody what runs in the cluster.
-//! - Observing costs a short lock or an atomic and allocates at most a label; what has a present
-//!   value is read at the scrape instead.
+//! - Observing costs short locks and atomics, and no more memory than some labels, which it lets go
+//!   again; what has a present value is read at the scrape instead.
 //! - The server answers GET and HEAD only, reads no body, and bounds headers, connections and the
 //!   life of each. A scrape that hangs holds up nobody else.
 //! - On request metrics go out over TLS 1.3 alone, with certificates that may be renewed while they

@@ -14,7 +14,8 @@
 //! - A relist of unchanged objects tells nothing and replaces nothing: every `Arc` stays.
 //! - The deltas, in order, are the whole truth: who applies them to an empty map holds what the
 //!   store holds, as soon as the API server has confirmed our own writes. Those of a relist are told
-//!   deletes first (but the delete of an object whose name was taken over directly before the add).
+//!   deletes first, but for a name that was taken over (there the delete is told directly before the
+//!   add) and for what we write ourselves meanwhile.
 //! - Our own writes are visible at once ([`Store::wrote`], [`Store::removed`]) and told when the API
 //!   server confirms them, with [`Origin::Own`]. See below what that means.
 //! - Beside an object itself the store needs 32 bytes for it, `Arc` included. (Indexes cost extra.)

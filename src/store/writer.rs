@@ -39,9 +39,10 @@ impl<V: Object> Writer<V> {
         self.store.shared().state.read().seen
     }
 
-    /// ADDED or MODIFIED. What is not newer than [`Writer::version`] changes nothing.
+    /// ADDED or MODIFIED. What is known to be not newer than [`Writer::version`] changes nothing of
+    /// what is held.
     ///
-    /// An event of a watch ends a list that was begun and not committed.
+    /// An event of a watch ends a list that was begun and not committed, if it could be decoded.
     pub fn apply(&mut self, object: V, tell: impl FnMut(Delta<V>)) {
         self.relist = None;
         let hash = self.store.shared().hashing.hash(object.key());
@@ -49,8 +50,9 @@ impl<V: Object> Writer<V> {
         self.change(|state, out| state.applied(hash, object, out), tell);
     }
 
-    /// DELETED, with the object's last state. What is not newer than [`Writer::version`] changes
-    /// nothing, nor does the end of an older object than the one that is held.
+    /// DELETED, with the object's last state. What is known to be not newer than
+    /// [`Writer::version`] changes nothing of what is held, nor does the end of an older object than
+    /// the one that is held.
     pub fn deleted(&mut self, object: V, tell: impl FnMut(Delta<V>)) {
         self.relist = None;
         let hash = self.store.shared().hashing.hash(object.key());
