@@ -28,7 +28,7 @@ impl Events {
         };
         let help = "New Events that were accepted for writing";
         registry.register("workload_operator_events_published", help, events.published.clone());
-        let help = "Occurrences that were added to an Event that there was";
+        let help = "Occurrences counted on an existing Event instead of creating a new one";
         registry.register("workload_operator_events_aggregated", help, events.aggregated.clone());
         let help = "Events that were lost, and why";
         registry.register("workload_operator_events_dropped", help, events.dropped.clone());

@@ -110,7 +110,7 @@ impl<V: Resource, S: Sink<V>> Inlet<V, S> {
                 self.heal(&key);
             }
             Event::Undecodable(bad) if bad.deleted => {
-                self.writer.lock().removed(&bad.key, bad.version, tell);
+                self.writer.lock().vanished(&bad.key, bad.version, tell);
                 self.heal(&bad.key);
             }
             Event::Undecodable(bad) => {

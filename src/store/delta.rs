@@ -9,9 +9,8 @@ use crate::object::Object;
 pub enum Origin {
     /// Somebody else, or it cannot be told.
     Server,
-    /// One write alone, which nobody has claimed yet: ours if the answer to it is still under way,
-    /// else somebody else's. To be taken for that, unless one knows the
-    /// [`Answers`](super::Answers).
+    /// One single write whose author is not known yet. Treat it as somebody else's, unless the
+    /// task's [`Answers`](super::Answers) show that it was ours.
     Unclaimed,
     /// Surely only ourselves: the echo of a write that [`Store::wrote`](super::Store::wrote) or
     /// [`Store::removed`](super::Store::removed) was told of.

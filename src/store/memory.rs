@@ -48,8 +48,8 @@ pub(super) struct Memory<V> {
     /// Something happened to an object of which handlers were not told: what they are told next is
     /// not only ours.
     pub(super) foreign: bool,
-    /// The last list of which settling has told handlers what it says of this key, by its number:
-    /// `confirm` must not tell it again.
+    /// The number of the last list of which settling has already told handlers what it says of this
+    /// key; `confirm` must not tell it again.
     pub(super) settled: u64,
     bookmarks: u8,
 }

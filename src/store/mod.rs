@@ -39,7 +39,7 @@
 //!
 //! An answer to a write that changed nothing carries the version of somebody's earlier write. If
 //! that has not come over the watch yet, or only since the task began, it is taken for ours. A writer
-//! that cannot exclude it and must not miss it uses [`Store::read`].
+//! that cannot exclude it and must not miss it uses [`Store::learned`].
 //!
 //! # Versions
 //! All this needs versions that can be ordered. Where they cannot ([`ResourceVersion::UNKNOWN`]),

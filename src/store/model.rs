@@ -79,7 +79,7 @@ impl Answer {
                 None
             }
             Answer::Got(name, live) => {
-                store.read(thing(NAMES[name], live.uid, live.version));
+                store.learned(thing(NAMES[name], live.uid, live.version));
                 None
             }
             Answer::Removed(name, number) => {

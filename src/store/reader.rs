@@ -152,7 +152,7 @@ impl<V: Object> Store<V> {
 
     /// As [`Store::wrote`], of an object that may be somebody else's work: an answer to a read, or
     /// to a write that may have changed nothing. It will be told as such.
-    pub fn read(&self, object: V) -> Arc<V> {
+    pub fn learned(&self, object: V) -> Arc<V> {
         self.answered(object, false)
     }
 

@@ -432,7 +432,7 @@ fn an_undecodable_item_keeps_what_is_held_of_it_and_only_that() {
     assert_eq!(bed.told(), ["-b2@4"]);
     assert_eq!(bed.held(), ["a1@3"]);
     bed.writer.displaced(&key("a"), uid(1), |_| panic!("it is the same object"));
-    bed.writer.removed(&key("a"), ResourceVersion::new(9), |delta| {
+    bed.writer.vanished(&key("a"), ResourceVersion::new(9), |delta| {
         assert_eq!(short(&delta), "-a1@3");
     });
     assert!(bed.held().is_empty());

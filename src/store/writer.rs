@@ -61,7 +61,7 @@ impl<V: Object> Writer<V> {
     }
 
     /// DELETED, of an object that could not be decoded.
-    pub fn removed(
+    pub fn vanished(
         &mut self,
         key: &ObjectKey,
         version: ResourceVersion,

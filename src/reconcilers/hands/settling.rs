@@ -47,7 +47,7 @@ impl<S: ChildSpec> Settling<'_, S> {
                 let live = live.map_err(|error| failed("get", S::KIND.kind, key, error))?;
                 // Somebody else's is told by the watch, and is not for us to show before that.
                 let live = if live.meta.is_controlled_by(self.parent.uid()) {
-                    self.store.read(live)
+                    self.store.learned(live)
                 } else {
                     Arc::new(live)
                 };
