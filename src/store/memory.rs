@@ -22,7 +22,8 @@ const BOOKMARKS: u8 = 3;
 /// through it, keeps readers waiting.
 pub(super) const SHARDS: usize = 256;
 
-/// The memories of all keys on which own writes are under way.
+/// The memories of all keys on which own writes are under way, or of which something could not be
+/// read.
 #[derive(Debug)]
 pub(super) struct Memories<V> {
     /// Empty until there is one.

@@ -178,7 +178,8 @@ impl<V: Object> Store<V> {
         self.all().map(|part| part.indexes.panics()).sum()
     }
 
-    /// For how many keys own writes wait for the watch to confirm them.
+    /// For how many keys own writes wait for the watch to confirm them, or a change that could not be
+    /// read for the next that can.
     pub fn unconfirmed(&self) -> usize {
         self.all().map(|part| part.state.read().memory.len()).sum()
     }

@@ -28,8 +28,8 @@ pub(super) struct State<V> {
     pub(super) added: Indexed<V>,
     pub(super) changed: Indexed<V>,
     pub(super) gone: Table<V>,
-    /// For each key on which own writes are under way. Where there is none, handlers were told what
-    /// is in `base`.
+    /// For each key on which own writes are under way, or of which something could not be read.
+    /// Where there is none, handlers were told what is in `base`.
     pub(super) memory: Memories<V>,
     /// How far the API server's news have been taken in: all up to this version. What is not newer
     /// is a repetition.

@@ -124,10 +124,10 @@ impl<V: Object> State<V> {
         let awaits = |held: Uid| self.memory.get(key).is_some_and(|memory| memory.awaits(held));
         if held.is_some_and(|held| uid.is_some() && held != uid && !awaits(held)) {
             self.let_go(hash, key, out);
-        } else if held.is_some() || self.memory.contains_key(key) {
-            if let Some(memory) = self.remember(hash, key) {
-                memory.foreign = true;
-            }
+        } else if (held.is_some() || self.memory.contains_key(key))
+            && let Some(memory) = self.remember(hash, key)
+        {
+            memory.foreign = true;
         }
     }
 

@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use workload_operator::client::Preconditions;
@@ -156,11 +156,13 @@ async fn a_resync_tells_the_handlers_again_of_what_is_held() {
     let log = log(&informer);
     let changed = Arc::new(AtomicUsize::new(0));
     let counted = changed.clone();
-    informer.handle(move |_, initial| drop(counted.fetch_add(usize::from(!initial), Relaxed)));
+    informer.handle(move |_, initial| {
+        counted.fetch_add(usize::from(!initial), Ordering::Relaxed);
+    });
     informer.synced().await;
     pass(70).await;
     assert_eq!(*log.lock(), ["+a/x", "~a/x"]);
-    assert_eq!(changed.load(Relaxed), 0, "nobody waits for it");
+    assert_eq!(changed.load(Ordering::Relaxed), 0, "nobody waits for it");
 }
 
 #[tokio::test(start_paused = true)]
