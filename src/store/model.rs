@@ -28,6 +28,8 @@ enum Step {
     Answer(prop::sample::Index),
     /// The next event of the watch arrives.
     Event,
+    /// The next event of the watch arrives and cannot be read, if it is of somebody else.
+    Unreadable,
     /// An event that came before comes again.
     Repeat(prop::sample::Index),
     /// A bookmark for all that came.
@@ -109,6 +111,8 @@ struct World {
     /// Whether an own answer may come as somebody else's change: it came after its event, or a list.
     blurred: HashSet<usize>,
     foreign: HashSet<usize>,
+    /// Whether a change could not be read since the last list: it is held as it was before.
+    unread: bool,
     /// What we deleted, and had been seen: it must not be seen again.
     removed: HashSet<Uid>,
 }
@@ -136,6 +140,7 @@ impl World {
             owed: Vec::new(),
             blurred: HashSet::new(),
             foreign: HashSet::new(),
+            unread: false,
             removed: HashSet::new(),
         }
     }
@@ -201,6 +206,28 @@ impl World {
         self.removed.extend(answer.arrives(&self.store));
     }
 
+    fn unreadable(&mut self) {
+        let next = self.log.get(self.shown as usize).copied();
+        let Some(change) = next.filter(|change| !change.own) else { return };
+        self.shown = change.version;
+        let (key, mut deltas) = (key(change.name), Vec::new());
+        if self.store.get(&key).is_none() && !self.told.contains_key(&change.name) {
+            // Nobody knows the object, nor will before it can be read.
+            self.owed.retain(|owed| {
+                owed.name != change.name
+                    || owed.version > change.version && !(owed.deleted && owed.uid == change.uid)
+            });
+        }
+        if change.deleted {
+            let version = ResourceVersion::new(change.version);
+            self.writer.vanished(&key, version, |delta| deltas.push(delta));
+        } else {
+            self.unread = true;
+            self.writer.displaced(&key, uid(change.uid), |delta| deltas.push(delta));
+        }
+        self.tell(deltas);
+    }
+
     fn event(&mut self, change: Change) {
         let object = thing(NAMES[change.name], change.uid, change.version);
         let mut deltas = Vec::new();
@@ -264,8 +291,8 @@ impl World {
     }
 
     fn begin(&mut self, pick: &prop::sample::Index) {
-        // Sometimes a list that lags behind the watch.
-        let from = self.shown.saturating_sub(1);
+        // Sometimes a list that lags behind the watch; but then the store must know of it.
+        let from = if self.unread { self.shown } else { self.shown.saturating_sub(1) };
         let version = from + pick.index((self.now() - from + 1) as usize) as u64;
         if version == 0 {
             return;
@@ -314,6 +341,7 @@ impl World {
                     || told.contains_key(&change.name)
             });
             self.shown = version.max(self.shown);
+            self.unread = false;
         }
         self.tell(deltas);
         for old in before {
@@ -360,6 +388,7 @@ impl World {
                     self.event(change);
                 }
             }
+            Step::Unreadable if self.list.is_none() => self.unreadable(),
             Step::Repeat(pick) if self.list.is_none() && self.shown > 0 => {
                 let change = self.log[pick.index(self.shown as usize)];
                 self.event(change);
@@ -413,6 +442,13 @@ impl World {
         while self.shown < self.now() {
             self.step(&Step::Event);
         }
+        if self.unread {
+            // It can be read now.
+            self.blurred.extend(0..NAMES.len());
+            self.writer.begin();
+            self.list = Some((self.now(), 0));
+            self.commit(0);
+        }
         let held: BTreeMap<usize, Live> = self
             .store
             .list()
@@ -445,6 +481,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => name().prop_map(Step::Get),
         8 => any::<prop::sample::Index>().prop_map(Step::Answer),
         8 => Just(Step::Event),
+        1 => Just(Step::Unreadable),
         1 => any::<prop::sample::Index>().prop_map(Step::Repeat),
         1 => Just(Step::Bookmark),
         1 => Just(Step::Introduce),
