@@ -213,10 +213,7 @@ impl World {
         let (key, mut deltas) = (key(change.name), Vec::new());
         if self.store.get(&key).is_none() && !self.told.contains_key(&change.name) {
             // Nobody knows the object, nor will before it can be read.
-            self.owed.retain(|owed| {
-                owed.name != change.name
-                    || owed.version > change.version && !(owed.deleted && owed.uid == change.uid)
-            });
+            self.owed.retain(|owed| owed.name != change.name || owed.version > change.version);
         }
         if change.deleted {
             let version = ResourceVersion::new(change.version);
@@ -232,6 +229,10 @@ impl World {
         let object = thing(NAMES[change.name], change.uid, change.version);
         let mut deltas = Vec::new();
         if change.deleted {
+            if !self.told.contains_key(&change.name) {
+                // It never could be read.
+                self.owed.retain(|owed| owed.version != change.version);
+            }
             self.writer.deleted(object, |delta| deltas.push(delta));
         } else {
             self.writer.apply(object, |delta| deltas.push(delta));

@@ -684,3 +684,18 @@ fn what_we_write_while_a_list_is_settled_hides_nothing_that_the_next_one_shows()
     assert!(bed.told().contains(&format!("~{name}{number}@12>12")));
     assert_eq!(bed.store.unconfirmed(), 1);
 }
+
+#[test]
+fn our_delete_that_is_answered_after_a_list_without_the_object_is_not_remembered() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![thing("a", 1, 3), thing("b", 2, 4)]);
+    bed.store.wrote(thing("a", 1, 6));
+    bed.store.wrote(thing("b", 2, 7));
+    bed.writer.begin();
+    let store = bed.store.clone();
+    bed.writer.commit(ResourceVersion::new(9), |_| {
+        store.removed(&key("a"), uid(1));
+        store.removed(&key("b"), uid(2));
+    });
+    assert_eq!((bed.held().len(), bed.store.unconfirmed()), (0, 0));
+}

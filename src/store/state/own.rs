@@ -72,8 +72,8 @@ impl<V: Object> State<V> {
         let held = self.visible(hash, key).is_some_and(|held| held.uid() == uid);
         let told = self.memory.get(key).and_then(Memory::told);
         let told = told.is_some_and(|told| told.uid() == uid);
-        if !held && !told {
-            // Its deletion has come over the watch already.
+        if !held && (!told || self.gone.find(hash, key).is_some()) {
+            // Its deletion has come over the watch already, or the list that is settled lacks it.
             return;
         }
         let Some(memory) = self.remember(hash, key) else { return };
