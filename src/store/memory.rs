@@ -245,6 +245,13 @@ impl<V: Object> Memory<V> {
         self.removed.len() < before
     }
 
+    /// Some object under this key is gone: forgets all deletes but of those objects that the watch
+    /// has still to show.
+    pub(super) fn forget_removed_up_to_now(&mut self) {
+        let writes = &self.writes;
+        self.removed.retain(|uid| writes.iter().any(|write| write.uid == *uid));
+    }
+
     /// A bookmark came: forgets deletes that are too old.
     pub(super) fn age(&mut self) {
         self.bookmarks = self.bookmarks.saturating_add(1);

@@ -699,3 +699,21 @@ fn our_delete_that_is_answered_after_a_list_without_the_object_is_not_remembered
     });
     assert_eq!((bed.held().len(), bed.store.unconfirmed()), (0, 0));
 }
+
+#[test]
+fn the_end_of_an_object_that_cannot_be_read_leaves_what_we_did_after_it() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![]);
+    bed.store.wrote(thing("a", 2, 8));
+    bed.apply(thing("a", 1, 6));
+    bed.store.removed(&key("a"), uid(2));
+    bed.told.clear();
+    bed.writer.vanished(&key("a"), ResourceVersion::new(7), |delta| {
+        assert_eq!(short(&delta), "-a1@6");
+    });
+    bed.apply(thing("a", 2, 8));
+    assert!(bed.held().is_empty());
+    bed.deleted(thing("a", 2, 9));
+    assert_eq!(bed.told(), ["+a2@8 own", "-a2@9 own"]);
+    assert_eq!(bed.store.unconfirmed(), 0);
+}

@@ -102,12 +102,20 @@ impl<V: Object> State<V> {
         if self.is_repetition(version) {
             return;
         }
-        let newer = |held: &Arc<V>| held.meta().version.is_newer_than(version);
-        if !self.visible(hash, key).is_some_and(newer) {
-            self.let_go(hash, key, out);
-        } else if let Some(memory) = self.memory.get_mut(key) {
-            step(memory.untell(), None, Origin::Server, out);
-        }
+        let stays = |held: &Arc<V>| held.meta().version.is_newer_than(version);
+        let went = match self.visible(hash, key) {
+            Some(held) if stays(held) => None,
+            _ => self.take(hash, key),
+        };
+        let Some(memory) = self.memory.get_mut(key) else {
+            return step(went, None, Origin::Server, out);
+        };
+        memory.pass(version);
+        memory.forget_removed_up_to_now();
+        let told = memory.untell();
+        memory.foreign = told.is_none();
+        step(told, None, Origin::Server, out);
+        self.forget_if_idle(hash, key, out);
     }
 
     /// The watch or a list says that under `key` there is `uid`, of which nothing else could be
