@@ -60,11 +60,10 @@ pub(super) const BY_CONTROLLER: &str = "controller";
 
 impl<V: Object> Index<V> {
     /// Finds objects by their controller, if that is a `P`: makes
-    /// [`Store::controlled_by`](super::Store::controlled_by) work. By the owner's UID: namesakes in
-    /// many namespaces must not share one entry that is gone through for each of them.
+    /// [`Store::controlled_by`](super::Store::controlled_by) work.
     pub fn by_controller<P: Resource>() -> Index<V> {
         let values = |object: &V, each: &mut dyn FnMut(Text)| match &object.meta().owner {
-            Some(owner) if owner.kind == P::KIND.kind => each(owner.uid.to_string().into()),
+            Some(owner) if owner.kind == P::KIND.kind => each(owner.name.clone()),
             _ => {}
         };
         Index { name: BY_CONTROLLER, values }

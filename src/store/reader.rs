@@ -121,11 +121,13 @@ impl<V: Object> Store<V> {
     /// The objects that `owner`, and no namesake of it, controls, in no order. None without
     /// [`Index::by_controller`] for its kind.
     pub fn controlled_by<P: Resource>(&self, owner: &P) -> Vec<Arc<V>> {
-        let (mut found, uid) = (Vec::new(), owner.uid().to_string());
+        let mut found = Vec::new();
         for part in self.all() {
             let state = part.state.read();
-            state.under(&part.hashing, BY_CONTROLLER, &uid, &mut |object| {
-                found.push(object.clone());
+            state.under(&part.hashing, BY_CONTROLLER, owner.key().name(), &mut |object| {
+                if object.meta().is_controlled_by(owner.uid()) {
+                    found.push(object.clone());
+                }
             });
         }
         found
