@@ -1,7 +1,7 @@
 //! From what changed in a store to the keys that are to be looked at.
 //!
-//! Each function makes a handler of deltas. `initial` says that the delta comes from the first
-//! list: nobody waits for it in particular, so it goes to [`Band::Initial`].
+//! Each function makes a handler of deltas. `initial` says that the delta comes from the first list
+//! or a resync: nobody waits for it in particular, so it goes to [`Band::Initial`].
 
 use super::Handle;
 use crate::object::{Kind, Object, ObjectKey, Owner};
