@@ -64,9 +64,11 @@ impl Wiring {
         services: &Informer<Service>,
     ) -> Program {
         let memcacheds = self.informer::<Memcached>();
+        let pods = Pod::scope(None);
         let pods = self
             .informer_builder::<Pod>()
-            .labels(Pod::scope(None).labels.unwrap_or_default())
+            .labels(pods.labels.unwrap_or_default())
+            .fields(pods.fields.unwrap_or_default())
             .metadata_only()
             .index(Pod::index())
             .build();

@@ -10,6 +10,10 @@ use crate::store::Index;
 /// What the ReplicaSet that made a pod appends to the Deployment's name.
 const TEMPLATE_HASH: &str = "pod-template-hash";
 
+/// A pod that ended is none of its Deployment's replicas any more
+/// (k8s.io/kubernetes/pkg/controller, IsPodActive).
+const NOT_ENDED: &str = "status.phase!=Failed,status.phase!=Succeeded";
+
 /// The index of [`Pod`]s by the Memcached they serve: `namespace/name`.
 pub const BY_MEMCACHED: &str = "memcached";
 
@@ -28,9 +32,12 @@ pub enum PodLabels {}
 // === impl Pod ===
 
 impl Pod {
-    /// The pods of all Memcacheds.
+    /// The pods of all Memcacheds that run or may come to. One that was evicted stays for people to
+    /// read, and its ReplicaSet makes another; metadata alone does not tell the two apart. Whoever
+    /// watches with this sees a pod that ends as deleted.
     pub fn scope(namespace: Option<Text>) -> Scope {
-        Scope { namespace, labels: Some(MEMCACHED_CR.to_owned()), fields: None }
+        let (labels, fields) = (Some(MEMCACHED_CR.to_owned()), Some(NOT_ENDED.to_owned()));
+        Scope { namespace, labels, fields }
     }
 
     /// The Memcached that the pod says it serves.

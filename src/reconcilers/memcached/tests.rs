@@ -352,3 +352,9 @@ fn the_schema_and_the_view_have_the_same_defaults_and_names() {
     assert_eq!(Memcached::KIND.kind, crate::api::Memcached::kind(&()));
     assert_eq!(Memcached::KIND.plural, crate::api::Memcached::plural(&()));
 }
+#[test]
+fn pods_that_will_not_run_again_are_not_looked_at() {
+    let fields = Pod::scope(None).fields;
+    assert_eq!(fields.as_deref(), Some("status.phase!=Failed,status.phase!=Succeeded"));
+}
+
