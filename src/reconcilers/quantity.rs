@@ -12,6 +12,8 @@ pub struct Quantity(Text);
 
 /// Kubernetes keeps no digits below this (resource.Nano); what is finer is rounded up.
 const NANO_DIGITS: i32 = 9;
+/// Nor, in a pod, below a thousandth.
+const NANOS_PER_MILLI: i128 = 1_000_000;
 /// An exponent beyond this cannot be told from the largest amount, or from the smallest.
 const MAX_EXPONENT: i32 = 30;
 
@@ -23,12 +25,21 @@ impl Quantity {
         Quantity(Text::new(text))
     }
 
-    /// Whether both mean the same amount: `1000m` and `1`, `0.5Gi` and `512Mi`.
+    /// Whether both mean the same amount: `1000m` and `1`, `0.5Gi` and `512Mi`; `0.0625` and `63m`
+    /// too, as the API server has it.
     pub fn is_same_as(&self, other: &Quantity) -> bool {
-        self.0 == other.0 || self.nanos().is_some_and(|nanos| Some(nanos) == other.nanos())
+        self.0 == other.0 || self.millis().is_some_and(|millis| Some(millis) == other.millis())
     }
 
-    /// Written so that equal amounts are equal text.
+    /// The amount in 10⁻³, rounded up as the API server rounds what a container may use
+    /// (k8s.io/kubernetes/pkg/apis/core/v1, SetDefaults_ResourceList). None as for `nanos`.
+    pub(super) fn millis(&self) -> Option<i128> {
+        let nanos = self.nanos()?;
+        Some(nanos / NANOS_PER_MILLI + (nanos % NANOS_PER_MILLI).signum())
+    }
+
+    /// Written so that equal amounts are equal text, to the last digit: the hashes of what was
+    /// applied rest on it.
     pub(super) fn normalised(&self) -> Quantity {
         match self.nanos() {
             Some(nanos) => Quantity::new(&format!("{nanos}n")),
@@ -141,6 +152,23 @@ mod tests {
         for (a, b) in [("1", "1m"), ("1M", "1Mi"), ("1", "-1"), ("1G", "1"), ("x", "y")] {
             assert!(!Quantity::new(a).is_same_as(&Quantity::new(b)), "{a} ≠ {b}");
         }
+    }
+
+    /// As the API server rounds them in a pod template (SetDefaults_ResourceList).
+    #[test]
+    fn what_is_finer_than_a_thousandth_is_compared_rounded_up() {
+        for (a, b) in [
+            ("0.0625", "63m"),
+            ("0.1234Gi", "132499741082m"),
+            ("1n", "1m"),
+            ("1500u", "2m"),
+            ("-1500u", "-2m"),
+        ] {
+            assert!(Quantity::new(a).is_same_as(&Quantity::new(b)), "{a} = {b}");
+        }
+        assert!(!Quantity::new("0.0625").is_same_as(&Quantity::new("62m")));
+        // What was applied is remembered as it was written.
+        assert_ne!(Quantity::new("0.0625").normalised(), Quantity::new("63m").normalised());
     }
 
     #[test]

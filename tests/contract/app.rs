@@ -272,6 +272,18 @@ async fn quantities_are_compared_by_value() {
     assert_eq!(container(&world).await["resources"], json!({}));
 }
 
+/// The API server rounds such up in a pod template.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quantity_finer_than_a_thousandth_is_carried_out() {
+    let (world, _operator) = World::with_operator_at("app-fine", "baseline").await;
+    let resources = json!({"limits": {"cpu": "0.0625", "memory": "0.1234Gi"}});
+    world.create(APP, app(&json!({"image": "shop:1", "resources": resources}))).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+    assert_eq!(container(&world).await["resources"]["limits"]["cpu"], "63m");
+    edit(&world, json!({"replicas": 2})).await;
+    assert_eq!(operators_writes_to_the_deployment(&world).len(), 2);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn envs_are_added_changed_and_removed() {
     let (world, _operator) = World::with_operator_at("app-envs", "baseline").await;
