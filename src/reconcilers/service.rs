@@ -40,7 +40,7 @@ pub struct ServicePort {
     pub port: i32,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: Text,
-    /// Its name; needed where there are several.
+    /// Its name; needed where there are several. Empty: whatever it is.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub name: Text,
     /// Where the container listens; the API server fills in the port itself.
@@ -124,7 +124,8 @@ impl ChildSpec for ServiceSpec {
 
 impl ServicePort {
     fn is_covered_by(&self, there: &ServicePort) -> bool {
-        (self.port, &self.protocol, &self.name) == (there.port, &there.protocol, &there.name)
+        (self.port, &self.protocol) == (there.port, &there.protocol)
+            && (self.name.is_empty() || self.name == there.name)
             && (self.target_port.is_none() || self.target_port == there.target_port)
             && (self.node_port == 0 || self.node_port == there.node_port)
             && (self.app_protocol.is_empty() || self.app_protocol == there.app_protocol)

@@ -209,6 +209,17 @@ fn a_services_address_type_and_node_ports_are_kept() {
     assert_eq!(sent["spec"].get("clusterIP"), None);
     assert_eq!(sent["spec"].get("type"), None);
     assert_eq!(sent["spec"]["ports"][0].get("nodePort"), None);
+#[test]
+fn a_name_that_the_operator_did_not_give_a_port_is_left_alone() {
+    let (app, mut desired, _) = nginx_service();
+    for (given, expected) in [("", Decision::Nothing), ("http", Decision::Restore("spec.ports"))] {
+        desired.spec.ports[0].name = Text::new(given);
+        let mut there = wire(&app, &desired);
+        there["spec"]["ports"][0]["name"] = json!("web");
+        assert_eq!(decide(&app.as_owner(), &desired, Some(&child(&there))), expected);
+    }
+}
+
 }
 
 #[test]
