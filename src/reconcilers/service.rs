@@ -1,8 +1,9 @@
 //! Services, as far as the operator sets them.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use super::child::{Child, ChildSpec, Made, renamed};
+use super::child::{Child, ChildSpec, Made, removal, renamed};
 use super::interned::Interner;
 use super::reason::Reason;
 use crate::object::{Kind, Labels, Text};
@@ -100,13 +101,24 @@ impl ChildSpec for ServiceSpec {
             .then_some("spec.clusterIP")
     }
 
-    /// Ports that are not wanted.
-    fn in_the_way(&self, there: &ServiceSpec) -> Vec<String> {
+    /// Ports that are not wanted. If all are so, the first is made into a wanted one, since only a
+    /// headless Service may have none.
+    fn in_the_way(&self, there: &ServiceSpec) -> Vec<Value> {
         let wanted = |port: &ServicePort| {
             self.ports.iter().any(|p| (p.port, &p.protocol) == (port.port, &port.protocol))
         };
-        let ports = there.ports.iter().enumerate().rev().filter(|(_, port)| !wanted(port));
-        ports.map(|(at, _)| format!("/spec/ports/{at}")).collect()
+        let none_is_left = !there.ports.iter().any(wanted);
+        let foreign = there.ports.iter().enumerate().rev().filter(|(_, port)| !wanted(port));
+        let cleared = foreign.map(|(at, port)| {
+            let path = format!("/spec/ports/{at}");
+            match self.ports.first().filter(|_| none_is_left && at == 0) {
+                Some(wanted) => {
+                    json!({ "op": "replace", "path": path, "value": wanted.in_place_of(port) })
+                }
+                None => removal(&path),
+            }
+        });
+        cleared.collect()
     }
 
     fn renamed(mut self, from: &str, to: &str) -> ServiceSpec {
@@ -123,6 +135,13 @@ impl ChildSpec for ServiceSpec {
 // === impl ServicePort ===
 
 impl ServicePort {
+    /// No more than its key: the rest is applied, so that what is not applied later goes. The name is
+    /// the other's, by which the API server knows which node port to keep.
+    fn in_place_of(&self, other: &ServicePort) -> ServicePort {
+        let (protocol, name) = (self.protocol.clone(), other.name.clone());
+        ServicePort { port: self.port, protocol, name, ..ServicePort::default() }
+    }
+
     fn is_covered_by(&self, there: &ServicePort) -> bool {
         (self.port, &self.protocol) == (there.port, &there.protocol)
             && (self.name.is_empty() || self.name == there.name)

@@ -24,6 +24,7 @@ mod app;
 mod generated;
 mod others;
 mod admission;
+mod by_hand;
 mod waiting;
 
 // What the example program promises.

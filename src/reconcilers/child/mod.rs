@@ -5,6 +5,7 @@ use std::hash::Hash;
 
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Value, json};
 
 use super::applied::{self, APPLIED};
 use super::identity;
@@ -40,9 +41,10 @@ pub trait ChildSpec:
     /// The first such field that cannot be changed on an object that exists.
     fn immutable_difference(&self, there: &Self) -> Option<&'static str>;
 
-    /// JSON pointers, the last one first, to what `there` has and may not have beside what `self`
-    /// sets. Somebody else set it, so applying would leave it.
-    fn in_the_way(&self, there: &Self) -> Vec<String> {
+    /// JSON patch operations, the last place first, that take away what `there` has and may not have
+    /// beside what `self` sets. Somebody else set it, so applying would leave it, or be refused.
+    /// Carried out alone they leave something valid.
+    fn in_the_way(&self, there: &Self) -> Vec<Value> {
         let _ = there;
         Vec::new()
     }
@@ -143,8 +145,8 @@ impl<S: ChildSpec> Made<S> {
         Apply { meta, spec: self.spec.clone() }
     }
 
-    /// JSON pointers to what is in the way in `there`; see [`ChildSpec::in_the_way`].
-    pub fn in_the_way(&self, there: &Child<S>) -> Vec<String> {
+    /// What clears the way in `there`; see [`ChildSpec::in_the_way`].
+    pub fn in_the_way(&self, there: &Child<S>) -> Vec<Value> {
         let desired = self.clone().renamed(there.key().name(), OWN_NAME);
         desired.spec.in_the_way(&there.made.spec)
     }
@@ -163,6 +165,11 @@ impl<S: ChildSpec> Made<S> {
     fn renamed(self, from: &str, to: &str) -> Made<S> {
         Made { labels: renamed(&self.labels, from, to), spec: self.spec.renamed(from, to) }
     }
+}
+
+/// The JSON patch operation that removes what is at `path`.
+pub(super) fn removal(path: &str) -> Value {
+    json!({ "op": "remove", "path": path })
 }
 
 /// `labels` with the value `from` replaced by `to`.

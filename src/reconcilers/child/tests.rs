@@ -1,7 +1,5 @@
 //! Decisions about children, and the comparison they rest on, with the children of the samples.
 
-use serde_json::{Value, json};
-
 use super::*;
 use crate::reconcilers::app::{self, App};
 use crate::reconcilers::fixtures::{child, custom, uid, wire};
@@ -209,6 +207,8 @@ fn a_services_address_type_and_node_ports_are_kept() {
     assert_eq!(sent["spec"].get("clusterIP"), None);
     assert_eq!(sent["spec"].get("type"), None);
     assert_eq!(sent["spec"]["ports"][0].get("nodePort"), None);
+}
+
 #[test]
 fn a_name_that_the_operator_did_not_give_a_port_is_left_alone() {
     let (app, mut desired, _) = nginx_service();
@@ -220,8 +220,6 @@ fn a_name_that_the_operator_did_not_give_a_port_is_left_alone() {
     }
 }
 
-}
-
 #[test]
 fn a_port_that_is_not_wanted_is_in_the_way() {
     let (app, desired, mut there) = nginx_service();
@@ -230,7 +228,25 @@ fn a_port_that_is_not_wanted_is_in_the_way() {
     ports.push(json!({ "port": 8080, "protocol": "UDP" }));
     let there = child(&there);
     assert_eq!(decide(&app.as_owner(), &desired, Some(&there)), Decision::Restore("spec.ports"));
-    assert_eq!(desired.in_the_way(&there), ["/spec/ports/2", "/spec/ports/0"]);
+    assert_eq!(desired.in_the_way(&there), ["/spec/ports/2", "/spec/ports/0"].map(removal));
+}
+
+/// A Service that is not headless has to have a port.
+#[test]
+fn where_no_wanted_port_is_left_one_is_made_into_it() {
+    let (_, desired, mut there) = nginx_service();
+    there["spec"]["ports"] = json!([
+        { "name": "x", "port": 9090, "protocol": "TCP", "nodePort": 30001 },
+        { "name": "y", "port": 9091, "protocol": "TCP" },
+    ]);
+    let wanted = json!({ "port": 8080, "protocol": "TCP", "name": "x" });
+    assert_eq!(
+        desired.in_the_way(&child(&there)),
+        [
+            removal("/spec/ports/1"),
+            json!({ "op": "replace", "path": "/spec/ports/0", "value": wanted }),
+        ]
+    );
 }
 
 #[test]
@@ -244,8 +260,109 @@ fn a_source_beside_a_value_is_in_the_way() {
     let root = "/spec/template/spec/containers/0/env";
     assert_eq!(
         desired.in_the_way(&there),
-        [format!("{root}/1/value"), format!("{root}/0/valueFrom")]
+        [removal(&format!("{root}/1/value")), removal(&format!("{root}/0/valueFrom"))]
     );
+}
+
+/// What is in the way of the children's wishes in a pod template that was changed like this.
+fn cleared<S: ChildSpec>(
+    (made, mut there): (Made<S>, Value),
+    changes: &[(&str, Value)],
+) -> Vec<String> {
+    for (place, value) in changes {
+        let (parent, field) = place.rsplit_once('/').unwrap();
+        let parent = format!("/spec/template/spec{parent}");
+        there.pointer_mut(&parent).unwrap()[field] = value.clone();
+    }
+    let operations = made.in_the_way(&child(&there));
+    assert!(operations.iter().all(|operation| operation["op"] == "remove"), "{operations:?}");
+    let path = |operation: &Value| operation["path"].as_str().unwrap().to_owned();
+    operations.iter().map(|o| path(o).replace("/spec/template/spec", "")).collect()
+}
+
+fn memcached_deployment() -> (Made<DeploymentSpec>, Value) {
+    let memcached: Memcached = custom(MEMCACHED);
+    let desired = memcached::desired(&memcached, &Text::new("m")).deployment;
+    let there = wire(&memcached, &desired);
+    (desired, there)
+}
+
+#[test]
+fn a_port_that_bears_the_name_of_a_wanted_one_is_in_the_way() {
+    let changed = [(
+        "/containers/0/ports",
+        json!([
+            { "containerPort": 11212, "protocol": "TCP", "name": "memcached" },
+            { "containerPort": 9150, "protocol": "TCP", "name": "metrics" },
+        ]),
+    )];
+    assert_eq!(cleared(memcached_deployment(), &changed), ["/containers/0/ports/0"]);
+    // Of a port that is wanted, without a name, only the name goes.
+    let mut app: App = custom(NGINX);
+    app.spec.ports = [(80, None), (81, Some("admin"))]
+        .map(|(port, name)| crate::reconcilers::service::ServicePort {
+            port,
+            target_port: name.map(|n| crate::reconcilers::service::TargetPort::Name(Text::new(n))),
+            ..Default::default()
+        })
+        .into();
+    let desired = app::desired(&app).deployment;
+    let there = wire(&app, &desired);
+    let changed = [
+        ("/containers/0/ports/0/name", json!("admin")),
+        ("/containers/0/ports/1/name", json!("other")),
+    ];
+    assert_eq!(cleared((desired, there), &changed), ["/containers/0/ports/0/name"]);
+}
+
+#[test]
+fn rights_that_are_refused_beside_the_wanted_ones_are_in_the_way() {
+    let changed = [
+        ("/containers/0/securityContext/allowPrivilegeEscalation", json!(true)),
+        ("/containers/0/securityContext/privileged", json!(true)),
+        (
+            "/containers/0/securityContext/capabilities",
+            json!({ "add": ["CHOWN", "CAP_SYS_ADMIN"] }),
+        ),
+        (
+            "/securityContext/seccompProfile",
+            json!({ "type": "Localhost", "localhostProfile": "x" }),
+        ),
+    ];
+    assert_eq!(
+        cleared(memcached_deployment(), &changed),
+        [
+            "/containers/0/securityContext/privileged",
+            "/containers/0/securityContext/capabilities/add/1",
+            "/securityContext/seccompProfile",
+        ]
+    );
+    let (made, there) = memcached_deployment();
+    assert_eq!(cleared((made, there), &[]), [""; 0]);
+}
+
+#[test]
+fn requests_above_a_wanted_limit_and_limits_below_a_wanted_request_are_in_the_way() {
+    let with = |resources: Value| {
+        let mut app: App = custom(NGINX);
+        app.spec.resources = serde_json::from_value(resources).unwrap();
+        let desired = app::desired(&app).deployment;
+        let there = wire(&app, &desired);
+        (desired, there)
+    };
+    let place = "/containers/0/resources";
+    let limited = || with(json!({ "limits": { "cpu": "500m", "memory": "1Gi", "a.b/c": "2" } }));
+    let by_hand = json!({
+        "limits": { "cpu": "2", "memory": "1Gi", "a.b/c": "1" },
+        "requests": { "cpu": "1", "memory": "1Gi", "a.b/c": "1", "ephemeral-storage": "1Ti" },
+    });
+    assert_eq!(
+        cleared(limited(), &[(place, by_hand)]),
+        [format!("{place}/requests/a.b~1c"), format!("{place}/requests/cpu")]
+    );
+    let requested = with(json!({ "requests": { "cpu": "1" } }));
+    let by_hand = json!({ "limits": { "cpu": "500m" }, "requests": { "cpu": "100m" } });
+    assert_eq!(cleared(requested, &[(place, by_hand)]), [format!("{place}/limits/cpu")]);
 }
 
 #[test]

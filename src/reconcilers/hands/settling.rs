@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
 use tokio::time::Instant;
 
 use super::contest::WINDOW;
@@ -91,8 +90,7 @@ impl<S: ChildSpec> Settling<'_, S> {
         let (client, key) = (&self.hands.client, &self.parent.key);
         let body = self.desired.to_apply(key, self.parent.owner.clone(), there.meta.uid);
         let mut answer = client.apply::<Child<S>>(key, &body).await.map_err(conflict_if_another);
-        let invalid = Diagnosis::Refused(Reason::Invalid);
-        if answer.as_ref().is_err_and(|error| diagnose(error) == invalid) {
+        if answer.as_ref().is_err_and(may_be_hindered) {
             match self.clear_the_way(there).await {
                 Ok(None) => {}
                 Ok(Some(_)) => {
@@ -100,7 +98,7 @@ impl<S: ChildSpec> Settling<'_, S> {
                 }
                 // Without what is in the way it would be invalid too: the first answer tells why
                 // what is wanted is.
-                Err(error) if diagnose(&error.source) == invalid => {}
+                Err(error) if may_be_hindered(&error.source) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -125,14 +123,12 @@ impl<S: ChildSpec> Settling<'_, S> {
         self.hands.contests.restore(S::KIND.kind, &self.parent.key, Instant::now())
     }
 
-    /// Removes what somebody else set and may not stay; none if there is nothing.
+    /// Takes away what somebody else set and may not stay; none if there is nothing.
     async fn clear_the_way(&self, there: &Child<S>) -> Result<Option<Child<S>>, Error> {
-        let pointers = self.desired.in_the_way(there);
-        if pointers.is_empty() {
+        let operations = self.desired.in_the_way(there);
+        if operations.is_empty() {
             return Ok(None);
         }
-        let remove = |path: &String| json!({ "op": "remove", "path": path });
-        let operations = pointers.iter().map(remove).collect();
         self.hands.patch_exactly(there, operations).await.map(Some)
     }
 
@@ -143,6 +139,12 @@ impl<S: ChildSpec> Settling<'_, S> {
     fn name(&self) -> String {
         format!("{} {}", S::KIND.kind, self.parent.key.name())
     }
+}
+
+/// Whether the API server may have refused the whole for what somebody else set in it. Two ports of
+/// one node port are answered with 500 (k8s.io/kubernetes/pkg/registry/core/service/storage).
+fn may_be_hindered(error: &client::Error) -> bool {
+    diagnose(error) == Diagnosis::Refused(Reason::Invalid) || error.code() == Some(500)
 }
 
 /// Applying with the UID of another object is answered with 422, as a UID cannot be changed.

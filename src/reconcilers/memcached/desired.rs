@@ -88,7 +88,10 @@ fn pod(port: i32, image: &Text) -> PodSpec {
             run_as_non_root: Some(true),
             run_as_user: Some(USER),
             allow_privilege_escalation: Some(false),
-            capabilities: Some(Capabilities { drop: texts(&["ALL"]).into() }),
+            capabilities: Some(Capabilities {
+                drop: texts(&["ALL"]).into(),
+                ..Capabilities::default()
+            }),
             ..ContainerSecurity::default()
         })),
         ..Container::default()

@@ -7,6 +7,9 @@ use super::is_set;
 use super::resources::Resources;
 use crate::object::Text;
 
+/// The one capability that is as good as all.
+const ALL_RIGHTS: &str = "CAP_SYS_ADMIN";
+
 /// A container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -64,6 +67,9 @@ pub struct ContainerSecurity {
     /// Whether it may gain more rights than it has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_privilege_escalation: Option<bool>,
+    /// Whether it may do all that its node may. Never set; see `in_the_way`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub privileged: Option<bool>,
     /// Linux capabilities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<Capabilities>,
@@ -87,6 +93,9 @@ pub struct Capabilities {
     /// Given up.
     #[serde(skip_serializing_if = "<[Text]>::is_empty")]
     pub drop: Box<[Text]>,
+    /// Given beside. Never set; see `in_the_way`.
+    #[serde(skip_serializing_if = "<[Text]>::is_empty")]
+    pub add: Box<[Text]>,
 }
 
 // === impl Container ===
@@ -136,20 +145,55 @@ impl Container {
         self.env.iter().any(|var| var.value.contains("$("))
     }
 
-    /// A variable with both a value and a source is refused by the API server.
-    pub(super) fn in_the_way(&self, there: &Container, root: &str) -> Vec<String> {
+    /// JSON pointers below the container to what somebody else set and the API server refuses beside
+    /// what `self` sets. Last first in each list.
+    pub(super) fn in_the_way(&self, there: &Container) -> Vec<String> {
+        let mut pointers = self.env_in_the_way(there);
+        pointers.extend(self.ports_in_the_way(there));
+        let below = |path: String| format!("/resources{path}");
+        pointers.extend(self.resources.in_the_way(&there.resources).into_iter().map(below));
+        if let (Some(wanted), Some(there)) = (&self.security_context, &there.security_context) {
+            let below = |path: String| format!("/securityContext{path}");
+            pointers.extend(wanted.in_the_way(there).into_iter().map(below));
+        }
+        pointers
+    }
+
+    /// A variable has a value or a source.
+    fn env_in_the_way(&self, there: &Container) -> Vec<String> {
         let mut pointers = Vec::new();
         for (at, other) in there.env.iter().enumerate().rev() {
             let Some(wanted) = self.env.iter().find(|var| var.name == other.name) else { continue };
             match (&wanted.value_from, &other.value_from) {
-                (None, Some(_)) => pointers.push(format!("{root}/env/{at}/valueFrom")),
+                (None, Some(_)) => pointers.push(format!("/env/{at}/valueFrom")),
                 (Some(_), None) if !other.value.is_empty() => {
-                    pointers.push(format!("{root}/env/{at}/value"));
+                    pointers.push(format!("/env/{at}/value"));
                 }
                 (Some(wanted), Some(other)) if !wanted.is_covered_by(other) => {
-                    pointers.push(format!("{root}/env/{at}/valueFrom"));
+                    pointers.push(format!("/env/{at}/valueFrom"));
                 }
                 _ => {}
+            }
+        }
+        pointers
+    }
+
+    /// No two ports have the same name.
+    fn ports_in_the_way(&self, there: &Container) -> Vec<String> {
+        let mut pointers = Vec::new();
+        for (at, other) in there.ports.iter().enumerate().rev() {
+            let takes_name =
+                |port: &ContainerPort| !port.name.is_empty() && port.name == other.name;
+            if !self.ports.iter().any(|port| takes_name(port) && !port.is_same_port_as(other)) {
+                continue;
+            }
+            match self.ports.iter().find(|port| port.is_same_port_as(other)) {
+                None => pointers.push(format!("/ports/{at}")),
+                Some(wanted) if wanted.name.is_empty() => {
+                    pointers.push(format!("/ports/{at}/name"))
+                }
+                // It is given its own name.
+                Some(_) => {}
             }
         }
         pointers
@@ -168,10 +212,12 @@ impl Container {
 // === impl ContainerPort ===
 
 impl ContainerPort {
+    fn is_same_port_as(&self, other: &ContainerPort) -> bool {
+        (self.container_port, &self.protocol) == (other.container_port, &other.protocol)
+    }
+
     fn is_covered_by(&self, there: &ContainerPort) -> bool {
-        self.container_port == there.container_port
-            && self.protocol == there.protocol
-            && (self.name.is_empty() || self.name == there.name)
+        self.is_same_port_as(there) && (self.name.is_empty() || self.name == there.name)
     }
 }
 
@@ -188,5 +234,33 @@ impl ContainerSecurity {
             && self.capabilities.as_ref().is_none_or(|wanted| {
                 there.capabilities.as_ref().is_some_and(|c| wanted.drop == c.drop)
             })
+    }
+
+    /// Who may not gain rights may not have all of them either (k8s.io/kubernetes/pkg/apis/core/
+    /// validation, ValidateSecurityContext).
+    fn in_the_way(&self, there: &ContainerSecurity) -> Vec<String> {
+        let mut pointers = Vec::new();
+        if self.allow_privilege_escalation == Some(false) {
+            if there.privileged == Some(true) {
+                pointers.push("/privileged".to_owned());
+            }
+            let added = there.capabilities.as_ref().map(|there| there.add.iter().enumerate().rev());
+            let all = added.into_iter().flatten().filter(|(_, added)| *added == ALL_RIGHTS);
+            pointers.extend(all.map(|(at, _)| format!("/capabilities/add/{at}")));
+        }
+        if Seccomp::is_in_the_way(self.seccomp_profile.clone(), there.seccomp_profile.clone()) {
+            pointers.push("/seccompProfile".to_owned());
+        }
+        pointers
+    }
+}
+
+// === impl Seccomp ===
+
+impl Seccomp {
+    /// Only `Localhost` has a path beside the type, which applying another type would leave.
+    pub(super) fn is_in_the_way(wanted: Option<Seccomp>, there: Option<Seccomp>) -> bool {
+        let is_local = |profile: Seccomp| profile.kind == "Localhost";
+        wanted.is_some_and(|wanted| !is_local(wanted)) && there.is_some_and(is_local)
     }
 }

@@ -1,10 +1,11 @@
 //! DaemonSets.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::template::{PodTemplate, Selector};
 use crate::object::Kind;
-use crate::reconcilers::child::{Child, ChildSpec, Made, renamed};
+use crate::reconcilers::child::{Child, ChildSpec, Made, removal, renamed};
 use crate::reconcilers::interned::Interner;
 use crate::reconcilers::reason::Reason;
 
@@ -62,8 +63,8 @@ impl ChildSpec for DaemonSetSpec {
         (self.selector != there.selector).then_some("spec.selector")
     }
 
-    fn in_the_way(&self, there: &DaemonSetSpec) -> Vec<String> {
-        self.template.in_the_way(&there.template)
+    fn in_the_way(&self, there: &DaemonSetSpec) -> Vec<Value> {
+        self.template.in_the_way(&there.template).iter().map(|path| removal(path)).collect()
     }
 
     fn renamed(mut self, from: &str, to: &str) -> DaemonSetSpec {

@@ -1,10 +1,11 @@
 //! Deployments.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::template::{PodTemplate, Selector};
 use crate::object::{Kind, Text};
-use crate::reconcilers::child::{Child, ChildSpec, Made, renamed};
+use crate::reconcilers::child::{Child, ChildSpec, Made, removal, renamed};
 use crate::reconcilers::condition::{Status, Time};
 use crate::reconcilers::interned::Interner;
 use crate::reconcilers::reason::Reason;
@@ -132,8 +133,8 @@ impl ChildSpec for DeploymentSpec {
         (self.selector != there.selector).then_some("spec.selector")
     }
 
-    fn in_the_way(&self, there: &DeploymentSpec) -> Vec<String> {
-        self.template.in_the_way(&there.template)
+    fn in_the_way(&self, there: &DeploymentSpec) -> Vec<Value> {
+        self.template.in_the_way(&there.template).iter().map(|path| removal(path)).collect()
     }
 
     fn renamed(mut self, from: &str, to: &str) -> DeploymentSpec {

@@ -33,6 +33,27 @@ impl Resources {
         self.limits.are_covered_by(&there.limits) && self.requests.are_covered_by(&there.requests)
     }
 
+    /// JSON pointers below the resources to what somebody else set and does not go with what `self`
+    /// sets: a request above its limit.
+    pub(super) fn in_the_way(&self, there: &Resources) -> Vec<String> {
+        let foreign = |wanted: &Quantities, name: &str| wanted.get(name).is_none();
+        let pointer = |list: &str, name: &str| format!("/{list}/{}", name.replace('/', "~1"));
+        let mut pointers = Vec::new();
+        for (name, request) in &there.requests.0 {
+            let limit = self.limits.get(name);
+            if foreign(&self.requests, name) && limit.is_some_and(|it| !fits(name, request, it)) {
+                pointers.push(pointer("requests", name));
+            }
+        }
+        for (name, limit) in &there.limits.0 {
+            let request = self.requests.get(name);
+            if foreign(&self.limits, name) && request.is_some_and(|it| !fits(name, it, limit)) {
+                pointers.push(pointer("limits", name));
+            }
+        }
+        pointers
+    }
+
     /// Written so that equal amounts are equal text.
     pub(super) fn normalise(&mut self) {
         self.limits.normalise();
@@ -45,6 +66,10 @@ impl Quantities {
         self.0.is_empty()
     }
 
+    fn get(&self, name: &str) -> Option<&Quantity> {
+        self.0.iter().find(|(other, _)| other == name).map(|(_, amount)| amount)
+    }
+
     fn are_covered_by(&self, there: &Quantities) -> bool {
         self.0.iter().all(|(name, wanted)| {
             there.0.iter().any(|(other, amount)| name == other && wanted.is_same_as(amount))
@@ -54,6 +79,13 @@ impl Quantities {
     fn normalise(&mut self) {
         self.0.iter_mut().for_each(|(_, amount)| *amount = amount.normalised());
     }
+}
+
+/// Whether the API server takes the two together. Of an extended resource both are the same
+/// (k8s.io/kubernetes/pkg/apis/core/validation, ValidateContainerResourceRequirements).
+fn fits(name: &str, request: &Quantity, limit: &Quantity) -> bool {
+    let is_extended = name.contains('/');
+    request.is_same_as(limit) || !is_extended && request.millis() < limit.millis()
 }
 
 impl Serialize for Quantities {

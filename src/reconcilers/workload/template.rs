@@ -156,15 +156,21 @@ impl PodTemplate {
         None
     }
 
-    /// JSON pointers into the template, last first.
+    /// JSON pointers to what has to be removed, last first in each list.
     pub(super) fn in_the_way(&self, there: &PodTemplate) -> Vec<String> {
+        const POD: &str = "/spec/template/spec";
         let mut pointers = Vec::new();
         for container in &self.spec.containers {
             let at = there.spec.containers.iter().position(|c| c.name == container.name);
             if let Some(at) = at {
-                let root = format!("/spec/template/spec/containers/{at}");
-                pointers.extend(container.in_the_way(&there.spec.containers[at], &root));
+                let paths = container.in_the_way(&there.spec.containers[at]);
+                let pointer = |path: String| format!("{POD}/containers/{at}{path}");
+                pointers.extend(paths.into_iter().map(pointer));
             }
+        }
+        let profile = |pod: &PodSpec| pod.security_context.clone()?.seccomp_profile;
+        if Seccomp::is_in_the_way(profile(&self.spec), profile(&there.spec)) {
+            pointers.push(format!("{POD}/securityContext/seccompProfile"));
         }
         pointers
     }

@@ -1,0 +1,226 @@
+//! What somebody changes by hand in a child such that the operator's own apply, which leaves what
+//! others set, would be refused: it is restored all the same.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::world::{
+    APP, DAEMON_SET, DEPLOYMENT, EVENT, GENERIC_DAEMON, Kind, MEMCACHED, SERVICE, World,
+    conditions, is_ready,
+};
+
+/// Where the one container of a child is.
+const CONTAINER: &str = "/spec/template/spec/containers/0";
+
+/// A custom resource, the child that is changed, and the JSON patch that changes it.
+type Case = (&'static str, Kind, Value, Kind, Value);
+
+fn replace(path: impl AsRef<str>, value: Value) -> Value {
+    json!({"op": "replace", "path": path.as_ref(), "value": value})
+}
+
+fn add(path: impl AsRef<str>, value: Value) -> Value {
+    json!({"op": "add", "path": path.as_ref(), "value": value})
+}
+
+fn of_services() -> Vec<Case> {
+    let app = |ports: Value| json!({"image": "shop:1", "replicas": 0, "ports": ports});
+    let two = json!([{"name": "web", "port": 80}, {"name": "tls", "port": 443}]);
+    vec![
+        (
+            "only-port",
+            APP,
+            app(json!([{"port": 8080}])),
+            SERVICE,
+            json!([replace("/spec/ports/0/port", json!(9090))]),
+        ),
+        (
+            "only-node-port",
+            APP,
+            app(json!([{"port": 8080, "nodePort": 30083}])),
+            SERVICE,
+            json!([replace("/spec/ports/0/port", json!(9090))]),
+        ),
+        (
+            "every-port",
+            APP,
+            app(two.clone()),
+            SERVICE,
+            json!([
+                replace("/spec/ports/0/port", json!(81)),
+                replace("/spec/ports/1/port", json!(444))
+            ]),
+        ),
+        ("port-of-two", APP, app(two), SERVICE, json!([replace("/spec/ports/0/port", json!(81))])),
+        (
+            "headless",
+            MEMCACHED,
+            json!({"size": 0}),
+            SERVICE,
+            json!([replace("/spec/ports/0/port", json!(11212))]),
+        ),
+    ]
+}
+
+fn of_pods() -> Vec<Case> {
+    let none = || json!({"size": 0});
+    let named = json!({"image": "shop:1", "replicas": 0,
+        "ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81, "targetPort": "admin"}]});
+    let limited =
+        |resources: Value| json!({"image": "shop:1", "replicas": 0, "resources": resources});
+    let security = format!("{CONTAINER}/securityContext");
+    let escalates = replace(format!("{security}/allowPrivilegeEscalation"), json!(true));
+    let local = json!({"type": "Localhost", "localhostProfile": "mine.json"});
+    let daemon = || json!({"image": "agent:1", "label": "nowhere"});
+    let resources = format!("{CONTAINER}/resources");
+    vec![
+        (
+            "named-port",
+            MEMCACHED,
+            none(),
+            DEPLOYMENT,
+            json!([replace(format!("{CONTAINER}/ports/0/containerPort"), json!(11212))]),
+        ),
+        (
+            "name-of-port",
+            APP,
+            named,
+            DEPLOYMENT,
+            json!([
+                replace(format!("{CONTAINER}/ports/1/name"), json!("other")),
+                add(format!("{CONTAINER}/ports/0/name"), json!("admin")),
+            ]),
+        ),
+        (
+            "seccomp-of-pod",
+            MEMCACHED,
+            none(),
+            DEPLOYMENT,
+            json!([replace("/spec/template/spec/securityContext/seccompProfile", local.clone())]),
+        ),
+        (
+            "seccomp",
+            GENERIC_DAEMON,
+            daemon(),
+            DAEMON_SET,
+            json!([replace("/spec/template/spec/securityContext/seccompProfile", local)]),
+        ),
+        (
+            "privileged",
+            MEMCACHED,
+            none(),
+            DEPLOYMENT,
+            json!([escalates, add(format!("{security}/privileged"), json!(true))]),
+        ),
+        (
+            "capability",
+            GENERIC_DAEMON,
+            daemon(),
+            DAEMON_SET,
+            json!([
+                escalates,
+                add(
+                    format!("{security}/capabilities"),
+                    json!({"add": ["CAP_CHOWN", "CAP_SYS_ADMIN"]})
+                )
+            ]),
+        ),
+        (
+            "requests",
+            APP,
+            limited(json!({"limits": {"cpu": "500m"}})),
+            DEPLOYMENT,
+            json!([
+                replace(format!("{resources}/limits/cpu"), json!("2")),
+                add(format!("{resources}/requests"), json!({"cpu": "1"})),
+            ]),
+        ),
+        (
+            "limits",
+            APP,
+            limited(json!({"requests": {"memory": "1Gi"}})),
+            DEPLOYMENT,
+            json!([
+                replace(format!("{resources}/requests/memory"), json!("1Mi")),
+                add(format!("{resources}/limits"), json!({"memory": "2Mi"})),
+            ]),
+        ),
+        (
+            "extended",
+            APP,
+            limited(json!({"limits": {"example.com/gpu": "2"}})),
+            DEPLOYMENT,
+            json!([
+                replace(format!("{resources}/limits/example.com~1gpu"), json!("1")),
+                add(format!("{resources}/requests"), json!({"example.com/gpu": "1"})),
+            ]),
+        ),
+    ]
+}
+
+async fn spoilt_and_restored(world: &World, (name, kind, spec, child, spoil): Case) {
+    world.create(kind, json!({"metadata": {"name": name}, "spec": spec})).await.unwrap();
+    world.until(kind, name, is_ready).await;
+    let good = world.get(child, name).await.unwrap()["spec"].clone();
+    let what = format!("{}/{name}", child.plural());
+    let spoil = spoil.to_string();
+    world.kubectl(&["patch", &what, "--type=json", "-p", &spoil]).unwrap();
+    let healed = |c: &Value| without_foreign(&c["spec"]) == without_foreign(&good);
+    world.until(child, name, healed).await;
+    world.until(kind, name, is_ready).await;
+}
+
+/// What may stay, as it hinders nobody.
+fn without_foreign(spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    if let Some(container) = spec.pointer_mut("/template/spec/containers/0") {
+        for (map, list) in [("securityContext", "capabilities"), ("resources", "requests")] {
+            let Some(map) = container[map].as_object_mut() else { continue };
+            let emptied = |value: &Value| value.as_object().is_some_and(serde_json::Map::is_empty);
+            if map.get(list).is_some_and(|v| emptied(v) || *v == json!({"add": ["CAP_CHOWN"]})) {
+                map.remove(list);
+            }
+        }
+    }
+    spec
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_changed_such_that_an_apply_would_be_refused_is_restored() {
+    let (world, _operator) = World::with_operator_at("by-hand", "privileged").await;
+    let cases = of_services().into_iter().chain(of_pods());
+    let all = cases.map(|case| {
+        let (world, name) = (&world, case.0);
+        async move {
+            let done =
+                tokio::time::timeout(Duration::from_secs(120), spoilt_and_restored(world, case));
+            done.await.err().map(|_| name)
+        }
+    });
+    let failed: Vec<_> = futures::future::join_all(all).await.into_iter().flatten().collect();
+    assert!(failed.is_empty(), "not restored: {failed:?}");
+    // Each at the first try: nobody is told that the spec is invalid, or that it is contested.
+    for event in world.list(EVENT).await {
+        assert!(event["type"] == "Normal" || event["reason"] == "FailedCreate", "{event}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_given_to_the_only_port_of_a_service_stays() {
+    let (world, _operator) = World::with_operator_at("named-by-hand", "baseline").await;
+    let spec = json!({"image": "shop:1", "replicas": 0, "ports": [{"port": 80}]});
+    world.create(APP, json!({"metadata": {"name": "shop"}, "spec": spec})).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+    let named = json!([add("/spec/ports/0/name", json!("web"))]).to_string();
+    world.kubectl(&["patch", "services/shop", "--type=json", "-p", &named]).unwrap();
+    // A change of the operator's own comes behind it.
+    world.patch(APP, "shop", json!({"spec": {"image": "shop:2"}})).await.unwrap();
+    world
+        .until(SERVICE, "shop", |s| s["metadata"]["labels"]["app.kubernetes.io/version"] == "2")
+        .await;
+    let ready = world.until(APP, "shop", is_ready).await;
+    assert!(!conditions(&ready).any(|c| c["reason"] == "Contested"), "{ready}");
+    let ports = world.get(SERVICE, "shop").await.unwrap()["spec"]["ports"].clone();
+    assert_eq!(ports[0]["name"], "web");
+}
