@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::audit::{Entry, writes_to};
 use crate::world::{
     APP, DAEMON_SET, DEPLOYMENT, EVENT, GENERIC_DAEMON, Kind, MEMCACHED, SERVICE, World,
-    conditions, is_ready,
+    conditions, is_ready, memcached,
 };
 
 /// Where the one container of a child is.
@@ -223,4 +224,34 @@ async fn a_name_given_to_the_only_port_of_a_service_stays() {
     assert!(!conditions(&ready).any(|c| c["reason"] == "Contested"), "{ready}");
     let ports = world.get(SERVICE, "shop").await.unwrap()["spec"]["ports"].clone();
     assert_eq!(ports[0]["name"], "web");
+}
+
+/// Two that do not know of each other and were told of different images: no field is changed by
+/// hand, and yet each undoes what the other did.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_operators_with_different_settings_do_not_race() {
+    // Each restores it five times; and writes it now and then before either has said that the spec
+    // is carried out. Unbounded it is a hundred or more.
+    const MOST_A_MINUTE: usize = 20;
+    let world = World::new("two-settings", "restricted").await;
+    let mut operators = Vec::new();
+    for image in ["memcached:1.6.26", "memcached:1.6.38"] {
+        let operator = world.start_operator_with(&[("MEMCACHED_IMAGE", image)]).await;
+        operator.logged("Ready to work").await;
+        operators.push(operator);
+    }
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
+    let told = |object: &Value| conditions(object).any(|c| c["reason"] == "Contested");
+    world.until(MEMCACHED, "cart", told).await;
+    drop(operators);
+    let writes: Vec<Entry> = writes_to(&world, "deployments", "cart")
+        .into_iter()
+        .filter(|write| write.by_operator)
+        .collect();
+    let minute = jiff::SignedDuration::from_secs(60);
+    for (at, first) in writes.iter().enumerate() {
+        let within = |write: &&Entry| write.received.duration_since(first.received) < minute;
+        let count = writes[at..].iter().filter(within).count();
+        assert!(count <= MOST_A_MINUTE, "{count} writes in a minute");
+    }
 }

@@ -81,12 +81,15 @@ impl AppReconciler {
     }
 
     async fn bring_about(&self, app: &App) -> Result<Action, Error> {
-        let parent = Parent::new(app);
+        let already_carried_out = app.status.observed_generation == app.meta.generation;
+        let parent = Parent::new(app).carried_out(already_carried_out);
         let (hands, stores, children) = (&self.hands, &self.stores, desired(app));
-        let told = app.status.observed_generation == app.meta.generation;
-        let gone = stores.deployments.get(&parent.key).is_none()
+        let child_missing = stores.deployments.get(&parent.key).is_none()
             || children.service.is_some() && stores.services.get(&parent.key).is_none();
-        if told && gone && !hands.is_still(&stores.apps, app, &app.status).await? {
+        if already_carried_out
+            && child_missing
+            && !hands.is_still(&stores.apps, app, &app.status).await?
+        {
             return Ok(Action::Done);
         }
         let deployment = hands.settle(&parent, &stores.deployments, &children.deployment).await?;

@@ -19,28 +19,29 @@ pub(super) const WINDOW: Duration = Duration::from_secs(60);
 pub(super) struct Contests(Mutex<HashMap<(&'static str, ObjectKey), VecDeque<Instant>>>);
 
 impl Contests {
-    /// Counts a restoration of this child of a kind, or says how long to leave it as it is.
-    pub(super) fn restore(
+    /// How long to leave this child of a kind as it is, if it was restored too often.
+    pub(super) fn wait(
         &self,
         kind: &'static str,
         key: &ObjectKey,
         now: Instant,
-    ) -> Result<(), Duration> {
+    ) -> Option<Duration> {
+        let contests = self.0.lock();
+        let times = contests.get(&(kind, key.clone()))?;
+        // The oldest of as many as may be.
+        let first = times.iter().rev().nth(RESTORATIONS - 1)?;
+        let wait = WINDOW.saturating_sub(now.duration_since(*first));
+        (!wait.is_zero()).then_some(wait)
+    }
+
+    /// Counts a restoration.
+    pub(super) fn restored(&self, kind: &'static str, key: &ObjectKey, now: Instant) {
         let mut contests = self.0.lock();
         contests.retain(|_, times| {
             times.retain(|time| now.duration_since(*time) < WINDOW);
             !times.is_empty()
         });
-        let times = contests.entry((kind, key.clone())).or_default();
-        match times.front() {
-            Some(first) if times.len() >= RESTORATIONS => {
-                Err(WINDOW.saturating_sub(now.duration_since(*first)))
-            }
-            _ => {
-                times.push_back(now);
-                Ok(())
-            }
-        }
+        contests.entry((kind, key.clone())).or_default().push_back(now);
     }
 }
 
@@ -52,16 +53,20 @@ mod tests {
     fn a_child_is_restored_a_few_times_a_minute_whatever_becomes_of_others() {
         let (contests, start) = (Contests::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
+        let wait = |kind, key: &ObjectKey, second| {
+            contests.wait(kind, key, at(second)).map(|wait| wait.as_secs())
+        };
         let (a, b) = (ObjectKey::new("ns", "a"), ObjectKey::new("ns", "b"));
         for second in 0..5 {
-            assert_eq!(contests.restore("Deployment", &a, at(second)), Ok(()));
+            assert_eq!(wait("Deployment", &a, second), None);
+            contests.restored("Deployment", &a, at(second));
         }
-        let wait = contests.restore("Deployment", &a, at(10));
-        assert_eq!(wait, Err(Duration::from_secs(50)));
-        assert_eq!(contests.restore("Deployment", &b, at(10)), Ok(()));
-        assert_eq!(contests.restore("Service", &a, at(10)), Ok(()));
-        assert_eq!(contests.restore("Deployment", &a, at(60)), Ok(()));
-        assert_eq!(contests.restore("Deployment", &a, at(60)), Err(Duration::from_secs(1)));
+        assert_eq!(wait("Deployment", &a, 10), Some(50));
+        assert_eq!(wait("Deployment", &b, 10), None);
+        assert_eq!(wait("Service", &a, 10), None);
+        assert_eq!(wait("Deployment", &a, 60), None);
+        contests.restored("Deployment", &a, at(60));
+        assert_eq!(wait("Deployment", &a, 60), Some(1));
     }
 
     #[test]
@@ -69,9 +74,9 @@ mod tests {
         let (contests, start) = (Contests::default(), Instant::now());
         for number in 0..100 {
             let key = ObjectKey::new("ns", number.to_string());
-            contests.restore("Deployment", &key, start).unwrap();
+            contests.restored("Deployment", &key, start);
         }
-        contests.restore("Deployment", &ObjectKey::new("ns", "x"), start + WINDOW).unwrap();
+        contests.restored("Deployment", &ObjectKey::new("ns", "x"), start + WINDOW);
         assert_eq!(contests.0.lock().len(), 1);
     }
 }

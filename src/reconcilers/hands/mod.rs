@@ -6,8 +6,8 @@
 //! - A change, a delete and a status mean the one object they were decided for; a namesake is a
 //!   conflict.
 //! - An Event is published after the write it tells of was acknowledged, once per write.
-//! - With somebody who undoes whatever it does the operator does not race: it restores a child a
-//!   few times a minute, and says so.
+//! - With somebody who undoes whatever it does, a second operator with other settings among them,
+//!   the operator does not race: it restores a child a few times a minute, and says so.
 //! - Trouble is published when it begins, not each time it is met again.
 
 mod contest;
@@ -49,6 +49,7 @@ pub struct Parent {
     pub key: ObjectKey,
     owner: Owner,
     regarding: Regarding,
+    carried_out: bool,
 }
 
 // === impl Parent ===
@@ -60,7 +61,14 @@ impl Parent {
             key: object.key().clone(),
             owner: object.as_owner(),
             regarding: Regarding::object(object),
+            carried_out: false,
         }
+    }
+
+    /// The same, and whether its spec was carried out before: a child that is otherwise then was
+    /// changed by somebody, be it an operator with other settings.
+    pub fn carried_out(self, carried_out: bool) -> Parent {
+        Parent { carried_out, ..self }
     }
 
     /// Its UID.

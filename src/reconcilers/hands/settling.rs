@@ -1,8 +1,6 @@
 //! Making one child as desired.
 
 use std::sync::Arc;
-use std::time::Duration;
-
 use tokio::time::Instant;
 
 use super::contest::WINDOW;
@@ -15,6 +13,9 @@ use crate::reconcilers::child::{Child, ChildSpec, Decision, Made, decide};
 use crate::reconcilers::error::{Diagnosis, Error, diagnose};
 use crate::reconcilers::reason::{Action, Reason};
 use crate::store::Store;
+
+/// Where [`APPLIED`] is.
+const MARK: &str = "metadata.annotations";
 
 /// Making one child as desired.
 pub(super) struct Settling<'a, S: ChildSpec> {
@@ -63,27 +64,51 @@ impl<S: ChildSpec> Settling<'_, S> {
             Decision::Wait => Ok(Outcome::Waiting),
             Decision::Taken => Ok(Outcome::Taken),
             Decision::Immutable(field) => Ok(Outcome::Immutable(field)),
-            // `decide` creates only where there is none.
+            // `Create` cannot occur here, as the child exists; it is listed to keep the match complete.
             Decision::Apply | Decision::Create => {
-                // Somebody takes away the mark by which it is known what was applied.
+                let note = format!("Updated {}", self.name());
+                // Somebody who takes away or changes the mark by which it is known what was applied.
                 let unmarked = there.meta.annotations.get(APPLIED).is_none();
-                if unmarked && let Err(wait) = self.may_restore() {
-                    return Ok(Outcome::Contested("metadata.annotations", wait));
+                if unmarked || self.parent.carried_out {
+                    self.write_again(&there, MARK, S::REASONS[1], &note).await
+                } else {
+                    self.write(&there, S::REASONS[1], &note).await
                 }
-                let child = self.apply(&there).await?;
-                self.tell(S::REASONS[1], Action::Update, &format!("Updated {}", self.name()));
-                Ok(child)
             }
             Decision::Restore(field) => {
-                if let Err(wait) = self.may_restore() {
-                    return Ok(Outcome::Contested(field, wait));
-                }
-                let child = self.apply(&there).await?;
                 let note = format!("Restored {field} of {}, which was changed", self.name());
-                self.tell(S::REASONS[2], Action::Update, &note);
-                Ok(child)
+                self.write_again(&there, field, S::REASONS[2], &note).await
             }
         }
+    }
+
+    /// Writes what was written before and somebody undid, unless that happens all the time. A write
+    /// that is refused undoes nobody's, so it is not counted.
+    async fn write_again(
+        &self,
+        there: &Child<S>,
+        field: &'static str,
+        reason: Reason,
+        note: &str,
+    ) -> Result<Outcome<S>, Error> {
+        let (contests, kind, key) = (&self.hands.contests, S::KIND.kind, &self.parent.key);
+        if let Some(wait) = contests.wait(kind, key, Instant::now()) {
+            return Ok(Outcome::Contested(field, wait));
+        }
+        let outcome = self.write(there, reason, note).await?;
+        contests.restored(kind, key, Instant::now());
+        Ok(outcome)
+    }
+
+    async fn write(
+        &self,
+        there: &Child<S>,
+        reason: Reason,
+        note: &str,
+    ) -> Result<Outcome<S>, Error> {
+        let outcome = self.apply(there).await?;
+        self.tell(reason, Action::Update, note);
+        Ok(outcome)
     }
 
     async fn apply(&self, there: &Child<S>) -> Result<Outcome<S>, Error> {
@@ -113,14 +138,9 @@ impl<S: ChildSpec> Settling<'_, S> {
         let child = self.store.wrote(answer);
         match decide(&self.parent.owner, self.desired, Some(&child)) {
             Decision::Restore(field) => Outcome::Contested(field, WINDOW),
-            Decision::Apply => Outcome::Contested("metadata.annotations", WINDOW),
+            Decision::Apply => Outcome::Contested(MARK, WINDOW),
             _ => Outcome::Settled(child),
         }
-    }
-
-    /// Counts a restoration, or says how long to wait with it.
-    fn may_restore(&self) -> Result<(), Duration> {
-        self.hands.contests.restore(S::KIND.kind, &self.parent.key, Instant::now())
     }
 
     /// Takes away what somebody else set and may not stay; none if there is nothing.

@@ -109,12 +109,15 @@ impl MemcachedReconciler {
             with_finalizer = self.add_finalizer(memcached).await?;
             &*with_finalizer
         };
-        let (parent, children) = (Parent::new(memcached), desired(memcached, image));
+        let already_carried_out = memcached.status.observed_generation == memcached.meta.generation;
+        let parent = Parent::new(memcached).carried_out(already_carried_out);
+        let children = desired(memcached, image);
         let (hands, stores) = (&self.hands, &self.stores);
-        let told = memcached.status.observed_generation == memcached.meta.generation;
-        let gone = stores.deployments.get(&parent.key).is_none()
+        let child_missing = stores.deployments.get(&parent.key).is_none()
             || stores.services.get(&parent.key).is_none();
-        if told && gone && !hands.is_still(&stores.memcacheds, memcached, &memcached.status).await?
+        if already_carried_out
+            && child_missing
+            && !hands.is_still(&stores.memcacheds, memcached, &memcached.status).await?
         {
             return Ok(Action::Done);
         }

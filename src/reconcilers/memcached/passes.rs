@@ -12,7 +12,8 @@ use tower::service_fn;
 
 use super::*;
 use crate::client::{Client, Options};
-use crate::reconcilers::fixtures::custom;
+use crate::reconcilers::condition::Type;
+use crate::reconcilers::fixtures::{child, condition, custom, wire};
 use crate::store;
 
 const SAMPLE: &str = include_str!("../../../artifacts/examples/memcached.yaml");
@@ -38,6 +39,8 @@ struct Scene {
     key: ObjectKey,
     asked: Asked,
     published: Arc<Published>,
+    /// By which somebody else's writes are seen.
+    deployments: store::Writer<Deployment>,
 }
 
 /// A client whose server answers each request with what `answer` makes of its body.
@@ -68,9 +71,10 @@ impl Scene {
         let key = memcached.key().clone();
         let (mut writer, memcacheds) = store::new(Vec::new());
         writer.apply(memcached, |_| {});
+        let (deployments, seen) = store::new(Vec::new());
         let stores = Stores {
             memcacheds,
-            deployments: store::new(Vec::new()).1,
+            deployments: seen,
             services: store::new(Vec::new()).1,
             pods: store::new(vec![Pod::index()]).1,
         };
@@ -79,7 +83,7 @@ impl Scene {
         let (recorder, _) = events::new("memcached", "test", published.clone());
         let settings = Settings { memcached_image: image.map(Text::new) };
         let reconciler = MemcachedReconciler::new(stores, Hands::new(client, recorder), settings);
-        Scene { reconciler, key, asked, published }
+        Scene { reconciler, key, asked, published, deployments }
     }
 
     async fn pass(&self) -> Result<Action, Error> {
@@ -188,4 +192,35 @@ async fn a_child_is_not_made_anew_before_its_owner_is_known_to_be_there() {
     let [(_, path, body)] = asked.as_slice() else { panic!("{asked:?}") };
     assert!(path.ends_with("memcacheds/memcached-sample/status"), "{path}");
     assert_eq!(body["metadata"]["resourceVersion"], "10", "as it was read");
+}
+
+/// As by another operator that was told of another image: each write undoes the other's.
+#[tokio::test]
+async fn who_wants_something_else_than_was_carried_out_already_is_not_raced() {
+    let mut object = sample(&json!({"finalizers": [FINALIZER]}));
+    object["status"] = json!({"observedGeneration": 1});
+    static VERSION: AtomicUsize = AtomicUsize::new(20);
+    fn next() -> Value {
+        json!(VERSION.fetch_add(1, Ordering::Relaxed).to_string())
+    }
+    let mut scene = Scene::new(&object, Some("memcached:1"), |body| {
+        let mut answer = if body.get("spec").is_some() { body.clone() } else { stored(body).1 };
+        answer["metadata"]["resourceVersion"] = next();
+        (200, answer)
+    });
+    let memcached: Memcached = custom(&object.to_string());
+    let theirs = desired(&memcached, &Text::new("memcached:2")).deployment;
+    let mut writes = 0;
+    for _ in 0..10 {
+        let mut there = wire(&memcached, &theirs);
+        there["metadata"]["resourceVersion"] = next();
+        scene.deployments.apply(child(&there), |_| {});
+        scene.pass().await.unwrap();
+        let asked = std::mem::take(&mut *scene.asked.lock());
+        writes += asked.iter().filter(|(_, path, _)| path.contains("/deployments/")).count();
+    }
+    assert_eq!(writes, 5);
+    let told = scene.reconciler.stores.memcacheds.get(&scene.key).unwrap();
+    let degraded = condition(&told.status.conditions, Type::Degraded).unwrap();
+    assert_eq!(degraded.1, "Contested", "{degraded:?}");
 }
