@@ -55,6 +55,11 @@ pub fn diagnose(error: &client::Error) -> Diagnosis {
     }
 }
 
+/// Whether a person wants to know of the error, not only the log.
+pub(super) fn is_to_be_told(error: &client::Error) -> bool {
+    matches!(diagnose(error), Diagnosis::Refused(_) | Diagnosis::Failed)
+}
+
 /// Whether an admission policy or webhook said no. Both may do so with the code of an invalid object;
 /// only their words tell (k8s.io/apiserver, pkg/admission/plugin/policy/validating and
 /// pkg/admission/plugin/webhook/errors).

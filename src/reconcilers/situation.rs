@@ -4,6 +4,7 @@
 //! (there only while true, never both). Degraded says whether something is wrong.
 
 use super::condition::{Status, Type, Wanted};
+use super::error::{Diagnosis, Error, diagnose};
 use super::reason::Reason;
 use super::workload::Rollout;
 
@@ -39,6 +40,14 @@ impl Situation {
             Rollout::Failing { given_up: false, message } => {
                 Situation::Troubled(Reason::ReplicaFailure, message)
             }
+        }
+    }
+
+    /// What follows from a write that the API server refused or could not carry out.
+    pub fn of_failure(error: &Error) -> Situation {
+        match diagnose(&error.source) {
+            Diagnosis::Refused(reason) => Situation::Stalled(reason, error.to_string()),
+            _ => Situation::Troubled(Reason::ApiError, error.to_string()),
         }
     }
 

@@ -16,7 +16,10 @@ use tokio::time::Instant;
 
 use crate::operator_process::OperatorProcess;
 use crate::packaging::{NAME, Rights, SELDOM, a_life_of_all_kinds, foreign_children, granted};
-use crate::world::{MEMCACHED_IMAGE, PATIENCE, ROLE, ROLE_BINDING, World};
+use crate::world::{
+    APP, Kind, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, ROLE, ROLE_BINDING, SERVICE, World, is_ready,
+    memcached,
+};
 
 /// Lives at the same time; each has an operator of its own.
 const LANES: usize = 4;
@@ -68,8 +71,8 @@ fn rules_without(taken: &Right) -> Vec<Value> {
 }
 
 /// A namespace whose operator lacks one right.
-async fn world_without(number: usize, taken: &Right) -> World {
-    let world = World::new(&format!("right-{number}"), "baseline").await;
+async fn world_without(name: &str, taken: &Right) -> World {
+    let world = World::new(name, "baseline").await;
     world.delete(ROLE_BINDING, NAME).await;
     let role = json!({"metadata": {"name": "less"}, "rules": rules_without(taken)});
     world.create(ROLE, role).await.unwrap();
@@ -110,7 +113,7 @@ async fn checked(world: &World, expected: &str) -> Result<(), String> {
 /// `None`, or what is wrong.
 async fn taken(number: usize, right: Right) -> Option<String> {
     let [group, resource, verb] = &right;
-    let world = world_without(number, &right).await;
+    let world = world_without(&format!("right-{number}"), &right).await;
     let dot = if group.is_empty() { "" } else { "." };
     let missing = format!("may not {verb} {resource}{dot}{group} in {}", world.namespace);
     if let Err(wrong) = checked(&world, &missing).await {
@@ -161,4 +164,39 @@ async fn without_any_one_of_its_rights_check_names_it_and_the_operator_says_what
         .collect()
         .await;
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Waits until it is told in the status, of the newest spec, and by an Event; then gives the right
+/// back.
+async fn told_and_healed(world: &World, kind: Kind, name: &str, words: &str) {
+    for (condition, status) in [("Degraded", "True"), ("Stalled", "True"), ("Ready", "False")] {
+        let message = world.until_condition(kind, name, condition, (status, "Forbidden")).await;
+        assert!(message.contains(words), "{message}");
+    }
+    let event = world.until_event(name, "Forbidden").await;
+    assert!(event["note"].as_str().unwrap().contains(words), "{event}");
+    world.bind().await;
+    world.until(kind, name, is_ready).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_may_not_be_deleted_is_told_where_people_look() {
+    let right = ["", "services", "delete"].map(str::to_owned);
+    let world = world_without("undeletable", &right).await;
+    let _operator = world.start_operator().await;
+    let spec = json!({"image": "shop:1", "ports": [{"port": 80}]});
+    world.create(APP, json!({"metadata": {"name": "shop"}, "spec": spec})).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+    world.patch(APP, "shop", json!({"spec": {"ports": null}})).await.unwrap();
+    told_and_healed(&world, APP, "shop", "cannot delete Service").await;
+    world.until_gone(SERVICE, "shop").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_finalizer_that_may_not_be_set_is_told_where_people_look() {
+    let right = ["cache.example.com", "memcacheds", "patch"].map(str::to_owned);
+    let world = world_without("no-finalizer", &right).await;
+    let _operator = world.start_operator().await;
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
+    told_and_healed(&world, MEMCACHED, "cart", "cannot update Memcached").await;
 }

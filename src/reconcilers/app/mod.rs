@@ -18,9 +18,9 @@ pub use view::{App, Spec, Status};
 use super::condition::Time;
 use super::custom::{is_paused, is_told};
 use super::error::{Diagnosis, Error, diagnose};
-use super::hands::{Hands, Outcome, Parent, sooner};
+use super::hands::{Hands, Parent, sooner};
 use super::reason::Reason;
-use super::service::{Service, ServiceSpec};
+use super::service::Service;
 use super::situation::Situation;
 use super::workload::Deployment;
 use crate::controller::{Action, Reconciler};
@@ -93,21 +93,17 @@ impl AppReconciler {
             return Ok(Action::Done);
         }
         let deployment = hands.settle(&parent, &stores.deployments, &children.deployment).await?;
-        let service: Option<Outcome<ServiceSpec>> = match &children.service {
-            Some(service) => Some(hands.settle(&parent, &stores.services, service).await?),
-            None => {
-                hands.remove(&parent, &stores.services, Reason::ServiceDeleted).await?;
-                None
-            }
+        let service = match &children.service {
+            Some(service) => hands.settle(&parent, &stores.services, service).await?,
+            None => hands.remove(&parent, &stores.services, Reason::ServiceDeleted).await?,
         };
-        let done = || Situation::Done(Reason::AsExpected, String::new());
-        let situation = deployment.situation(&parent, |child| of_deployment(app, child)).and(
-            service.as_ref().map_or_else(done, |service| service.situation(&parent, |_| done())),
-        );
+        let done = |_: &Service| Situation::Done(Reason::AsExpected, String::new());
+        let situation = deployment
+            .situation(&parent, |child| of_deployment(app, child))
+            .and(service.situation(&parent, done));
         let child = deployment.child(&parent, &stores.deployments);
         self.tell(app, &parent, child.as_deref(), situation).await?;
-        let next = deployment.into_result()?;
-        Ok(sooner(next, service.map_or(Ok(Action::Done), Outcome::into_result)?))
+        Ok(sooner(deployment.into_result()?, service.into_result()?))
     }
 
     /// Says how things stand now, if that is not what was said last.

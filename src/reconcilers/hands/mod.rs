@@ -29,7 +29,7 @@ use crate::events::{self, Recorder, Regarding};
 use crate::object::{Meta, ObjectKey, Owner, Resource, Uid};
 use crate::reconcilers::child::{Child, ChildSpec, Made};
 use crate::reconcilers::condition::{Condition, Status, Type};
-use crate::reconcilers::error::{Diagnosis, Error, diagnose};
+use crate::reconcilers::error::{Diagnosis, Error, diagnose, is_to_be_told};
 use crate::reconcilers::reason::{Action, Reason};
 use crate::reconcilers::situation::Situation;
 use crate::store::Store;
@@ -102,38 +102,39 @@ impl Hands {
         desired: &Made<S>,
     ) -> Result<Outcome<S>, Error> {
         match (Settling { hands: self, parent, store, desired }).settle().await {
-            Ok(outcome) => Ok(outcome),
-            Err(error) => match diagnose(&error.source) {
-                Diagnosis::Refused(_) | Diagnosis::Failed => Ok(Outcome::Failed(error)),
-                _ => Err(error),
-            },
+            Err(error) if is_to_be_told(&error.source) => Ok(Outcome::Failed(error)),
+            outcome => outcome,
         }
     }
 
     /// Deletes the child if it is the parent's.
     ///
     /// # Errors
-    /// When it is not gone and could not be deleted.
+    /// As for [`Hands::settle`].
     pub async fn remove<S: ChildSpec>(
         &self,
         parent: &Parent,
         store: &Store<Child<S>>,
         reason: Reason,
-    ) -> Result<(), Error> {
-        let Some(there) = store.get(&parent.key) else { return Ok(()) };
+    ) -> Result<Outcome<S>, Error> {
+        let Some(there) = store.get(&parent.key) else { return Ok(Outcome::Unwanted) };
         if !there.meta.is_controlled_by(parent.uid()) || there.meta.deleting {
-            return Ok(());
+            return Ok(Outcome::Unwanted);
         }
         let Meta { uid, version, .. } = there.meta;
         match self.client.delete::<Child<S>>(&parent.key, Preconditions { uid, version }).await {
             Ok(Deletion::Final) => store.removed(&parent.key, uid),
             Ok(Deletion::Started) => {}
             Err(error) if diagnose(&error) == Diagnosis::Gone => {}
-            Err(source) => return Err(failed("delete", S::KIND.kind, &parent.key, source)),
+            Err(source) => {
+                let told = is_to_be_told(&source);
+                let error = failed("delete", S::KIND.kind, &parent.key, source);
+                return if told { Ok(Outcome::Failed(error)) } else { Err(error) };
+            }
         }
         let note = format!("Deleted {} {}", S::KIND.kind, parent.key.name());
         self.tell(parent, events::Type::Normal, reason, Action::Delete, &note);
-        Ok(())
+        Ok(Outcome::Unwanted)
     }
 
     /// Writes the status. None if the object is gone.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Parent;
 use crate::controller::Action;
 use crate::reconcilers::child::{Child, ChildSpec};
-use crate::reconcilers::error::{Diagnosis, Error, diagnose};
+use crate::reconcilers::error::Error;
 use crate::reconcilers::reason::Reason;
 use crate::reconcilers::situation::Situation;
 use crate::store::Store;
@@ -27,6 +27,8 @@ pub enum Outcome<S: ChildSpec> {
     Contested(&'static str, Duration),
     /// The API server said no.
     Failed(Error),
+    /// It is not to be there, and is gone or on its way.
+    Unwanted,
 }
 
 // === impl Outcome ===
@@ -68,10 +70,8 @@ impl<S: ChildSpec> Outcome<S> {
                     S::KIND.plural
                 ),
             ),
-            Outcome::Failed(error) => match diagnose(&error.source) {
-                Diagnosis::Refused(reason) => Situation::Stalled(reason, error.to_string()),
-                _ => Situation::Troubled(Reason::ApiError, error.to_string()),
-            },
+            Outcome::Failed(error) => Situation::of_failure(error),
+            Outcome::Unwanted => Situation::Done(Reason::AsExpected, String::new()),
         }
     }
 

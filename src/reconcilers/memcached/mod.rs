@@ -24,7 +24,7 @@ use serde_json::json;
 use super::Settings;
 use super::condition::Time;
 use super::custom::{is_paused, is_told};
-use super::error::{Diagnosis, Error, diagnose};
+use super::error::{Diagnosis, Error, diagnose, is_to_be_told};
 use super::hands::{Hands, Parent, sooner};
 use super::pod::{BY_MEMCACHED, Pod};
 use super::reason::{Action as Act, Reason};
@@ -106,7 +106,10 @@ impl MemcachedReconciler {
         let memcached = if memcached.meta.finalizers.iter().any(|name| name == FINALIZER) {
             memcached
         } else {
-            with_finalizer = self.add_finalizer(memcached).await?;
+            with_finalizer = match self.add_finalizer(memcached).await {
+                Ok(memcached) => memcached,
+                Err(error) => return Err(self.tell_no_finalizer(memcached, error).await?),
+            };
             &*with_finalizer
         };
         let already_carried_out = memcached.status.observed_generation == memcached.meta.generation;
@@ -191,6 +194,16 @@ impl MemcachedReconciler {
         };
         let answer = self.hands.patch_exactly(memcached, vec![operation]).await?;
         Ok(self.stores.memcacheds.wrote(answer))
+    }
+
+    /// Without its finalizer nothing is made for it. Gives back the error.
+    async fn tell_no_finalizer(&self, memcached: &Memcached, error: Error) -> Result<Error, Error> {
+        if is_to_be_told(&error.source) {
+            let deployment = Parent::new(memcached).own(&self.stores.deployments);
+            let failure = deployment.is_none().then(|| error.to_string());
+            self.tell_only(memcached, Situation::of_failure(&error), failure).await?;
+        }
+        Ok(error)
     }
 
     /// Says how things stand now, if that is not what was said last.
