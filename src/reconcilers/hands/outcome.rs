@@ -75,10 +75,17 @@ impl<S: ChildSpec> Outcome<S> {
         }
     }
 
-    /// Why the child is not as desired, if the API server said so or the name is taken.
+    /// Why the child is not as desired, if the API server said so or the name is taken. One that is
+    /// contested was made, and may well serve.
     pub fn failure(&self, parent: &Parent) -> Option<String> {
-        let done = |_: &Child<S>| Situation::Done(Reason::AsExpected, String::new());
-        self.situation(parent, done).trouble().map(|(_, message)| message.to_owned())
+        match self {
+            Outcome::Taken | Outcome::Immutable(_) | Outcome::Failed(_) => {
+                Some(self.situation(parent, |_| Situation::Paused).message().to_owned())
+            }
+            Outcome::Settled(_) | Outcome::Waiting | Outcome::Contested(..) | Outcome::Unwanted => {
+                None
+            }
+        }
     }
 
     /// The child as this pass saw it last, if it is the parent's own.

@@ -8,7 +8,8 @@ use crate::reconcilers::condition::{Status as Truth, Type};
 use crate::reconcilers::fixtures::{
     assert_golden, child, condition, custom, rolled_out, uid, wire,
 };
-use crate::reconcilers::workload::Amount;
+use crate::reconcilers::hands::Outcome;
+use crate::reconcilers::workload::{Amount, DeploymentSpec};
 
 const SAMPLE: &str = include_str!("../../../artifacts/examples/memcached.yaml");
 const IMAGE: &str = "memcached:1.6.38-alpine";
@@ -310,6 +311,30 @@ fn with_more_pods_than_asked_for_it_is_not_ready() {
 }
 
 #[test]
+fn that_somebody_contests_a_field_is_no_failure_to_make_the_deployment() {
+    let memcached = sample();
+    let parent = Parent::new(&memcached);
+    let deployment = deployment(&memcached, rolled_out(2));
+    let contested: Outcome<DeploymentSpec> =
+        Outcome::Contested("metadata.labels", std::time::Duration::from_secs(1));
+    let situation = contested.situation(&parent, |_| Situation::Paused);
+    let found = Found {
+        deployment: Some(&deployment),
+        nodes: vec![Text::new("a"), Text::new("b")],
+        situation,
+        failure: contested.failure(&parent),
+    };
+    let status = status(&memcached, found, Time::new(NOW));
+    let (available, _, message) = condition(&status.conditions, Type::Available).unwrap();
+    assert_eq!(available, Truth::True, "both serve: {message}");
+    let (degraded, reason, _) = condition(&status.conditions, Type::Degraded).unwrap();
+    assert_eq!((degraded, reason), (Truth::True, "Contested"));
+    for outcome in [Outcome::<DeploymentSpec>::Taken, Outcome::Immutable("spec.selector")] {
+        assert!(outcome.failure(&parent).is_some(), "{outcome:?}");
+    }
+}
+
+#[test]
 fn nodes_are_bounded() {
     let names: Vec<String> = (0..100).map(|n| format!("pod-{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -340,6 +365,12 @@ fn only_pods_of_the_own_deployment_that_are_to_stay_are_nodes() {
 }
 
 #[test]
+fn pods_that_will_not_run_again_are_not_looked_at() {
+    let fields = Pod::scope(None).fields;
+    assert_eq!(fields.as_deref(), Some("status.phase!=Failed,status.phase!=Succeeded"));
+}
+
+#[test]
 fn the_schema_and_the_view_have_the_same_defaults_and_names() {
     let memcached: Memcached = custom("{metadata: {name: a}, spec: {}}");
     let spec: crate::api::MemcachedSpec = serde_json::from_value(json!({})).unwrap();
@@ -352,9 +383,3 @@ fn the_schema_and_the_view_have_the_same_defaults_and_names() {
     assert_eq!(Memcached::KIND.kind, crate::api::Memcached::kind(&()));
     assert_eq!(Memcached::KIND.plural, crate::api::Memcached::plural(&()));
 }
-#[test]
-fn pods_that_will_not_run_again_are_not_looked_at() {
-    let fields = Pod::scope(None).fields;
-    assert_eq!(fields.as_deref(), Some("status.phase!=Failed,status.phase!=Succeeded"));
-}
-
