@@ -97,7 +97,8 @@ pub struct RunArgs {
     #[arg(long, env = "LEADER_ELECT_RETRY_PERIOD", value_name = "TIME", default_value = "2s", value_parser = duration)]
     pub leader_elect_retry_period: Duration,
 
-    /// Where /metrics is served: IP:PORT, port 0 for any free one; 0 alone switches it off.
+    /// Where /metrics is served: IP:PORT, or :PORT for every address (IPv4 and IPv6), port 0 for any
+    /// free one; 0 alone switches it off.
     #[arg(
         long,
         env = "METRICS_BIND_ADDRESS",
@@ -115,8 +116,8 @@ pub struct RunArgs {
     #[arg(long, env = "METRICS_KEY", value_name = "FILE", requires = "metrics_certificate")]
     pub metrics_key: Option<PathBuf>,
 
-    /// Where /healthz and /readyz are served: IP:PORT, port 0 for any free one; 0 alone switches
-    /// it off.
+    /// Where /healthz and /readyz are served: IP:PORT, or :PORT for every address (IPv4 and IPv6),
+    /// port 0 for any free one; 0 alone switches it off.
     #[arg(
         long,
         env = "HEALTH_PROBE_BIND_ADDRESS",
@@ -174,12 +175,13 @@ pub struct BindAddress(pub Option<std::net::SocketAddr>);
 impl std::str::FromStr for BindAddress {
     type Err = String;
 
-    /// Understands controller-runtime's forms too: `0` is off, `:8080` is every address.
+    /// Understands controller-runtime's forms too: `0` is off, `:8080` is every address of both
+    /// families, since a cluster may have either.
     fn from_str(text: &str) -> Result<BindAddress, String> {
         if text == "0" {
             return Ok(BindAddress(None));
         }
-        let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
+        let full = if text.starts_with(':') { format!("[::]{text}") } else { text.to_owned() };
         full.parse().map(|address| BindAddress(Some(address))).map_err(|_| {
             format!(
                 "'{text}' has to be IP:PORT such as 127.0.0.1:8080, :PORT, or 0 to switch it off"
@@ -240,7 +242,7 @@ mod tests {
             BindAddress(None)
         );
         let all = parsed(&["--metrics-bind-address=:8443"]).metrics_bind_address;
-        assert_eq!(all, BindAddress(Some("0.0.0.0:8443".parse().unwrap())));
+        assert_eq!(all, BindAddress(Some("[::]:8443".parse().unwrap())), "of both families");
         assert!(refused(&["--metrics-bind-address=here"]).contains("has to be IP:PORT"));
     }
 

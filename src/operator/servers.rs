@@ -1,7 +1,10 @@
 //! What the operator shows over HTTP: metrics, health, readiness.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+
+use rustix::io::Errno;
 
 use super::args::RunArgs;
 use super::error::Error;
@@ -54,7 +57,7 @@ async fn listen(
     tls: Option<Tls>,
 ) -> Result<(String, Server), Error> {
     let refused = |source| Error::Listen { what, address, source };
-    let mut server = Server::bind(address, routes, Limits::default()).await.map_err(refused)?;
+    let mut server = bound(address, routes).await.map_err(refused)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     if let Some(tls) = tls {
         server = server.with_tls(tls);
@@ -62,6 +65,22 @@ async fn listen(
     let address = server.address().map_err(refused)?;
     tracing::info!("Serving {what} on {scheme}://{address}");
     Ok((format!("the {what} server"), server))
+}
+
+async fn bound(address: SocketAddr, routes: Routes) -> io::Result<Server> {
+    match Server::bind(address, routes.clone(), Limits::default()).await {
+        Err(error) if has_no_ipv6(&error) && address.ip() == Ipv6Addr::UNSPECIFIED => {
+            let every = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
+            Server::bind(every, routes, Limits::default()).await
+        }
+        bound => bound,
+    }
+}
+
+/// Without IPv6 in the kernel there is no such family, and where it is switched off no such address.
+fn has_no_ipv6(error: &io::Error) -> bool {
+    let error = Errno::from_io_error(error);
+    matches!(error, Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
 }
 
 /// Ready is who knows what there is: an informer that is not live is named, with the reason.
@@ -90,4 +109,37 @@ pub(super) fn check_lease(ready: &Checks, leadership: &Leadership) {
             (_, None) => Ok(format!("standby of {}", status.holder.unwrap_or_default())),
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+    use crate::operator::args::BindAddress;
+
+    #[tokio::test]
+    async fn a_port_without_an_address_is_reached_over_both_families() {
+        let BindAddress(address) = ":0".parse().unwrap();
+        let server = bound(address.unwrap(), Routes::default()).await.unwrap();
+        let port = server.address().unwrap().port();
+        let mut loopbacks: Vec<IpAddr> = vec![Ipv4Addr::LOCALHOST.into()];
+        // Not every machine that runs tests has it.
+        if std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() {
+            loopbacks.push(Ipv6Addr::LOCALHOST.into());
+        }
+        for loopback in loopbacks {
+            let reached = tokio::net::TcpStream::connect((loopback, port)).await;
+            assert!(reached.is_ok(), "{loopback}: {reached:?}");
+        }
+    }
+
+    #[test]
+    fn only_for_want_of_ipv6_is_ipv4_enough() {
+        for errno in [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL] {
+            assert!(has_no_ipv6(&errno.into()), "{errno}");
+        }
+        assert!(!has_no_ipv6(&Errno::ADDRINUSE.into()));
+        assert!(!has_no_ipv6(&io::Error::other("x")));
+    }
 }
