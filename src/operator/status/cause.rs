@@ -39,6 +39,7 @@ causes! {
     Unschedulable: "kubectl describe pod POD",
     NoMatchingNode: "kubectl label node NODE KEY=VALUE",
     Deadline: "kubectl describe pod POD: they start and do not become ready",
+    Contested: "kubectl get CHILD -o yaml --show-managed-fields tells who changes it: stop one of the two",
     Refused: "do what the message says",
     RollingOut: "wait; kubectl get pods -w",
 }
@@ -101,6 +102,7 @@ fn refused(object: &Value) -> Option<Diagnosis> {
         "ErrResourceExists" => Cause::ForeignObject,
         "QuotaExceeded" => Cause::Quota,
         "Forbidden" => Cause::Forbidden,
+        "Contested" => Cause::Contested,
         "ImageMissing" | "Invalid" | "FieldImmutable" | "ApiError" | "AwaitingDeletion" => {
             Cause::Refused
         }

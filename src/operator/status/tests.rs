@@ -52,6 +52,13 @@ fn of(object: Value) -> Cause {
 }
 
 #[test]
+fn what_somebody_contests_is_not_to_be_waited_for() {
+    let found = of(object("False", "Contested", "Somebody keeps changing spec.ports"));
+    assert_eq!(found, Cause::Contested);
+    assert!(found.next().contains("--show-managed-fields"));
+}
+
+#[test]
 fn a_bad_image_is_named_with_how_many_pods_it_stops() {
     let found = with_pods(vec![waiting("ImagePullBackOff"), waiting("ErrImagePull"), json!({})]);
     assert_eq!(found.cause, Cause::BadImage);
