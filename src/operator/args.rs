@@ -191,6 +191,11 @@ impl std::str::FromStr for BindAddress {
 }
 
 /// `15s`, `500ms`, `2m`, as Go and Kubernetes write durations.
+/// An empty name is how the Operator Lifecycle Manager says "all namespaces".
+pub(super) fn all_if_empty(namespaces: &mut Vec<String>) {
+    namespaces.retain(|name| !name.is_empty());
+}
+
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("'{text}' has to be a time such as 500ms, 15s or 2m");
     let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;

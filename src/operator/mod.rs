@@ -49,7 +49,7 @@ pub fn main(cli: Cli) -> ExitCode {
             completions::print(shell).map(|()| ExitCode::SUCCESS)
         }
         Some(Command::Status(args)) => asked(status::run(&args)),
-        Some(Command::Check(args)) => asked(check::run(&args)),
+        Some(Command::Check(args)) => asked(check::run(*args)),
         Some(Command::Run(args)) => start(*args).map(|()| ExitCode::SUCCESS),
         None => start(cli.run).map(|()| ExitCode::SUCCESS),
     };

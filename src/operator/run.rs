@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::args::RunArgs;
+use super::args::{RunArgs, all_if_empty};
 use super::error::Error;
 use super::lease_events::LeaseEvents;
 use super::servers;
@@ -28,8 +28,7 @@ const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/names
 /// # Errors
 /// When it cannot start, and when a task that everything leans on dies.
 pub(super) async fn run(mut args: RunArgs, spans: Spans) -> Result<(), Error> {
-    // An empty name is how the Operator Lifecycle Manager says "all".
-    args.namespaces.retain(|name| !name.is_empty());
+    all_if_empty(&mut args.namespaces);
     let shutdown = Shutdown::from_signals().map_err(Error::Signals)?;
     Ok(program(args, spans).await?.run(shutdown).await?)
 }

@@ -130,6 +130,18 @@ fn a_server_that_is_not_there_is_k001_and_exit_code_2() {
     }
 }
 
+/// OLM's way: `WATCH_NAMESPACE` is there, and empty.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_namespace_means_all_as_it_does_for_run() {
+    let world = World::new("check-everywhere", "baseline").await;
+    let results = |arguments: &[&str]| -> Vec<(Value, Value)> {
+        let (findings, _) = check(world.plane().kubeconfig(), arguments);
+        let all = findings["checks"].as_array().unwrap().iter();
+        all.map(|finding| (finding["id"].clone(), finding["result"].clone())).collect()
+    };
+    assert_eq!(results(&["--namespace="]), results(&[]));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_fault_trips_its_own_check_and_no_other() {
     let cluster = Cluster::start().await;

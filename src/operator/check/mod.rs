@@ -29,6 +29,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::args::all_if_empty;
 use super::error::Error;
 use crate::client::Client;
 use finding::{Finding, Outcome};
@@ -42,7 +43,9 @@ pub use rights::{LEASE_RIGHTS, RIGHTS, Right};
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Checks, prints, and says how the process is to end.
-pub(super) async fn run(args: &CheckArgs) -> Result<ExitCode, Error> {
+pub(super) async fn run(mut args: CheckArgs) -> Result<ExitCode, Error> {
+    all_if_empty(&mut args.namespaces);
+    let args = &args;
     let asked = Instant::now();
     let mut told = String::new();
     let (findings, code) = loop {
