@@ -38,8 +38,6 @@ pub struct DaemonSetStatus {
     pub number_ready: i32,
     /// Where it belongs and has been ready for long enough.
     pub number_available: i32,
-    /// Where it is and does not belong.
-    pub number_misscheduled: i32,
 }
 
 // === impl DaemonSetSpec ===
