@@ -73,7 +73,7 @@ pub struct Resources {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = schema::one_value())]
 pub struct EnvVar {
-    /// Its name: printable ASCII without '='.
+    /// Its name: letters, digits, '-', '_' and '.', not a digit first.
     #[schemars(length(max = 256))]
     #[x_kube(validation = schema::env_name())]
     pub name: String,
@@ -133,7 +133,7 @@ pub struct FieldSelector {
     pub api_version: Option<String>,
     /// Which field, for example 'metadata.name'.
     #[schemars(length(max = 512))]
-    #[x_kube(validation = schema::field_path())]
+    #[x_kube(validation = schema::field_path(), validation = schema::field_path_prefix())]
     pub field_path: String,
 }
 
@@ -184,7 +184,7 @@ pub struct ServicePort {
     /// The protocol above the transport, for example 'kubernetes.io/h2c'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 317))]
-    #[x_kube(validation = schema::app_protocol())]
+    #[x_kube(validation = schema::app_protocol(), validation = schema::prefix_of("appProtocol"))]
     pub app_protocol: Option<String>,
 }
 

@@ -36,7 +36,7 @@ pub struct GenericDaemonSpec {
     /// 'key=value'. Without it, every node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 381))]
-    #[x_kube(validation = super::schema::node_label(), validation = super::schema::node_label_prefix())]
+    #[x_kube(validation = super::schema::node_label(), validation = super::schema::prefix_of("label"))]
     pub label: Option<String>,
 }
 

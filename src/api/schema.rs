@@ -68,19 +68,24 @@ pub(super) fn node_label() -> Rule {
     )
 }
 
-pub(super) fn node_label_prefix() -> Rule {
+/// The part before the '/' is a DNS name, which has at most 253 characters.
+pub(super) fn prefix_of(field: &str) -> Rule {
     rule(
         "!self.contains('/') || self.indexOf('/') <= 253".to_owned(),
-        "`label` must have at most 253 characters before the '/'",
+        &format!("`{field}` must have at most 253 characters before the '/'"),
     )
 }
 
 // === environment ===
 
+/// What every API server takes: since 1.32 they take any printable ASCII but '=', before that only
+/// this (k8s.io/apimachinery/pkg/util/validation, IsEnvVarName).
 pub(super) fn env_name() -> Rule {
     rule(
-        "self.matches('^[ -<>-~]+$')".to_owned(),
-        "`name` must consist of printable ASCII characters other than '=', for example 'LOG_LEVEL'",
+        "self.matches('^[-._a-zA-Z][-._a-zA-Z0-9]*$') && self != '.' && !self.startsWith('..')"
+            .to_owned(),
+        "`name` must consist of letters, digits, '-', '_' and '.', not begin with a digit, and not \
+         be '.' or begin with '..', for example 'LOG_LEVEL'",
     )
 }
 
@@ -114,6 +119,14 @@ pub(super) fn field_path() -> Rule {
         "`fieldPath` must be one of 'metadata.name', 'metadata.namespace', 'metadata.uid', \
          'spec.nodeName', 'spec.serviceAccountName', 'status.hostIP', 'status.hostIPs', \
          'status.podIP', 'status.podIPs', or metadata.labels['KEY'] or metadata.annotations['KEY']",
+    )
+}
+
+/// As [`prefix_of`], behind the quote.
+pub(super) fn field_path_prefix() -> Rule {
+    rule(
+        "!self.contains('/') || self.indexOf('/') - self.indexOf('[') <= 255".to_owned(),
+        "`fieldPath` must have a KEY with at most 253 characters before the '/'",
     )
 }
 

@@ -330,6 +330,41 @@ async fn its_status_is_that_of_the_deployment() {
     assert_eq!(conditions(&ready).next().unwrap()["type"], "Ready", "the summary comes first");
 }
 
+/// What the API server would refuse in a child it refuses in the App, where a person sees it.
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_no_pod_or_service_may_bear_are_refused_with_what_is_allowed() {
+    let world = World::new("app-names", "baseline").await;
+    let prefix = |length: usize| {
+        let labels = ["a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(length - 192)];
+        labels.join(".")
+    };
+    let env = |name: &str| json!({"envs": [{"name": name, "value": "1"}]});
+    let field = |length: usize| {
+        let path = format!("metadata.labels['{}/name']", prefix(length));
+        json!({"envs": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": path}}}]})
+    };
+    let protocol = |length: usize| json!({"ports": [{"port": 80, "appProtocol": format!("{}/http", prefix(length))}]});
+    let asked = async |mut spec: Value| {
+        spec["image"] = json!("shop:1");
+        world.dry_run(APP, app(&spec)).await
+    };
+    for (spec, message) in [
+        (env("1A"), "'LOG_LEVEL'"),
+        (env("a b"), "'LOG_LEVEL'"),
+        (env("."), "'LOG_LEVEL'"),
+        (env("..x"), "'LOG_LEVEL'"),
+        (field(254), "at most 253 characters before the '/'"),
+        (protocol(254), "at most 253 characters before the '/'"),
+    ] {
+        let refused = asked(spec.clone()).await.expect_err(&spec.to_string());
+        assert!(refused.contains(message), "{spec}: {refused}");
+    }
+    let port = json!({"ports": [{"port": 80, "appProtocol": "kubernetes.io/h2c"}]});
+    for spec in [env("A.b-c_1"), env(".x"), field(253), protocol(253), port] {
+        asked(spec.clone()).await.unwrap_or_else(|refused| panic!("{spec}: {refused}"));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn deleting_it_removes_the_deployment_and_the_service() {
     let (world, _operator) = World::with_operator_at("app-deleted", "baseline").await;

@@ -44,7 +44,7 @@ pub fn by_path(path: &str, rng: &mut Rng) -> Option<Value> {
         "spec.image" => Some(json!(rng.choice(IMAGES).expect("some").0)),
         "spec.label" => one_of(LABELS, rng),
         "spec.resources" => Some(resources(rng)),
-        "spec.envs[].name" => one_of(&["A", "B", "C", "LOG_LEVEL", "x.y-z", "odd name!"], rng),
+        "spec.envs[].name" => one_of(&["A", "B", "C", "LOG_LEVEL", "x.y-z", "_9"], rng),
         "spec.envs[].value" => one_of(&["", "1", "info", "$(A)", "$$(A)", "ü \" \n"], rng),
         "spec.envs[].valueFrom" => Some(source(rng)),
         "spec.ports[].port" => {
