@@ -89,7 +89,8 @@ pub struct RunArgs {
     #[arg(long, env = "LEADER_ELECT_LEASE_DURATION", value_name = "TIME", default_value = "15s", value_parser = duration)]
     pub leader_elect_lease_duration: Duration,
 
-    /// How long a leader tries to renew before it stops working. Shorter than the Lease.
+    /// How long a leader tries to renew before it stops working. Shorter than the Lease; and never
+    /// longer than half of it less 2s, 5.5s by default, in case its clock is slow.
     #[arg(long, env = "LEADER_ELECT_RENEW_DEADLINE", value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub leader_elect_renew_deadline: Duration,
 
@@ -190,12 +191,12 @@ impl std::str::FromStr for BindAddress {
     }
 }
 
-/// `15s`, `500ms`, `2m`, as Go and Kubernetes write durations.
 /// An empty name is how the Operator Lifecycle Manager says "all namespaces".
 pub(super) fn all_if_empty(namespaces: &mut Vec<String>) {
     namespaces.retain(|name| !name.is_empty());
 }
 
+/// `15s`, `500ms`, `2m`, as Go and Kubernetes write durations.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("'{text}' has to be a time such as 500ms, 15s or 2m");
     let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
