@@ -26,22 +26,23 @@ impl Contests {
         key: &ObjectKey,
         now: Instant,
     ) -> Option<Duration> {
-        let contests = self.0.lock();
-        let times = contests.get(&(kind, key.clone()))?;
-        // The oldest of as many as may be.
-        let first = times.iter().rev().nth(RESTORATIONS - 1)?;
-        let wait = WINDOW.saturating_sub(now.duration_since(*first));
-        (!wait.is_zero()).then_some(wait)
-    }
-
-    /// Counts a restoration.
-    pub(super) fn restored(&self, kind: &'static str, key: &ObjectKey, now: Instant) {
         let mut contests = self.0.lock();
         contests.retain(|_, times| {
             times.retain(|time| now.duration_since(*time) < WINDOW);
             !times.is_empty()
         });
-        contests.entry((kind, key.clone())).or_default().push_back(now);
+        let times = contests.get(&(kind, key.clone()))?;
+        match times.front() {
+            Some(first) if times.len() >= RESTORATIONS => {
+                Some(WINDOW.saturating_sub(now.duration_since(*first)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Counts a restoration, before which it was asked how long to wait.
+    pub(super) fn restored(&self, kind: &'static str, key: &ObjectKey, now: Instant) {
+        self.0.lock().entry((kind, key.clone())).or_default().push_back(now);
     }
 }
 
@@ -76,7 +77,7 @@ mod tests {
             let key = ObjectKey::new("ns", number.to_string());
             contests.restored("Deployment", &key, start);
         }
-        contests.restored("Deployment", &ObjectKey::new("ns", "x"), start + WINDOW);
-        assert_eq!(contests.0.lock().len(), 1);
+        assert_eq!(contests.wait("Deployment", &ObjectKey::new("ns", "x"), start + WINDOW), None);
+        assert_eq!(contests.0.lock().len(), 0);
     }
 }
