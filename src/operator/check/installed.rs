@@ -66,7 +66,8 @@ fn state(pod: &Value) -> String {
     format!("{name}: {state}")
 }
 
-/// By the API server's clock or ours: a lease says when it was renewed in its holder's.
+/// Compares the holder's renewTime with this machine's clock; if the two clocks differ, so does the
+/// verdict.
 fn fresh(lease: Result<Value, Error>, now: Timestamp) -> Finding {
     let lease = match lease {
         Ok(lease) => lease,

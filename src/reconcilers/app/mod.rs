@@ -60,7 +60,7 @@ impl Reconciler for AppReconciler {
             }
             let parent = Parent::new(&*app);
             let deployment = parent.own(&self.stores.deployments);
-            self.tell(&app, &parent, deployment.as_deref(), Situation::Paused)
+            self.report_status(&app, &parent, deployment.as_deref(), Situation::Paused)
                 .await
                 .map(|()| Action::Done)
         } else {
@@ -81,15 +81,12 @@ impl AppReconciler {
     }
 
     async fn bring_about(&self, app: &App) -> Result<Action, Error> {
-        let already_carried_out = app.status.observed_generation == app.meta.generation;
-        let parent = Parent::new(app).carried_out(already_carried_out);
+        let told = app.status.observed_generation == app.meta.generation;
+        let parent = Parent::new(app).carried_out(told);
         let (hands, stores, children) = (&self.hands, &self.stores, desired(app));
-        let child_missing = stores.deployments.get(&parent.key).is_none()
+        let gone = stores.deployments.get(&parent.key).is_none()
             || children.service.is_some() && stores.services.get(&parent.key).is_none();
-        if already_carried_out
-            && child_missing
-            && !hands.is_still(&stores.apps, app, &app.status).await?
-        {
+        if told && gone && !hands.is_still(&stores.apps, app, &app.status).await? {
             return Ok(Action::Done);
         }
         let deployment = hands.settle(&parent, &stores.deployments, &children.deployment).await?;
@@ -102,12 +99,12 @@ impl AppReconciler {
             .situation(&parent, |child| of_deployment(app, child))
             .and(service.situation(&parent, done));
         let child = deployment.child(&parent, &stores.deployments);
-        self.tell(app, &parent, child.as_deref(), situation).await?;
+        self.report_status(app, &parent, child.as_deref(), situation).await?;
         Ok(sooner(deployment.into_result()?, service.into_result()?))
     }
 
     /// Says how things stand now, if that is not what was said last.
-    async fn tell(
+    async fn report_status(
         &self,
         app: &App,
         parent: &Parent,
@@ -118,7 +115,7 @@ impl AppReconciler {
         if now != app.status {
             self.hands.write_status(&self.stores.apps, app, &now).await?;
         }
-        self.hands.tell_trouble(parent, &app.status.conditions, &situation);
+        self.hands.publish_trouble(parent, &app.status.conditions, &situation);
         Ok(())
     }
 }

@@ -57,7 +57,7 @@ impl Reconciler for GenericDaemonReconciler {
             }
             let parent = Parent::new(&*daemon);
             let daemon_set = parent.own(&self.stores.daemon_sets);
-            self.tell(&daemon, &parent, daemon_set.as_deref(), Situation::Paused)
+            self.report_status(&daemon, &parent, daemon_set.as_deref(), Situation::Paused)
                 .await
                 .map(|()| Action::Done)
         } else {
@@ -78,11 +78,11 @@ impl GenericDaemonReconciler {
     }
 
     async fn bring_about(&self, daemon: &GenericDaemon) -> Result<Action, Error> {
-        let already_carried_out = daemon.status.observed_generation == daemon.meta.generation;
-        let parent = Parent::new(daemon).carried_out(already_carried_out);
-        let child_missing = self.stores.daemon_sets.get(&parent.key).is_none();
-        if already_carried_out
-            && child_missing
+        let told = daemon.status.observed_generation == daemon.meta.generation;
+        let parent = Parent::new(daemon).carried_out(told);
+        let gone = self.stores.daemon_sets.get(&parent.key).is_none();
+        if told
+            && gone
             && !self.hands.is_still(&self.stores.daemons, daemon, &daemon.status).await?
         {
             return Ok(Action::Done);
@@ -91,12 +91,12 @@ impl GenericDaemonReconciler {
             self.hands.settle(&parent, &self.stores.daemon_sets, &desired(daemon)).await?;
         let situation = outcome.situation(&parent, |child| of_daemon_set(daemon, child));
         let child = outcome.child(&parent, &self.stores.daemon_sets);
-        self.tell(daemon, &parent, child.as_deref(), situation).await?;
+        self.report_status(daemon, &parent, child.as_deref(), situation).await?;
         outcome.into_result()
     }
 
     /// Says how things stand now, if that is not what was said last.
-    async fn tell(
+    async fn report_status(
         &self,
         daemon: &GenericDaemon,
         parent: &Parent,
@@ -107,7 +107,7 @@ impl GenericDaemonReconciler {
         if now != daemon.status {
             self.hands.write_status(&self.stores.daemons, daemon, &now).await?;
         }
-        self.hands.tell_trouble(parent, &daemon.status.conditions, &situation);
+        self.hands.publish_trouble(parent, &daemon.status.conditions, &situation);
         Ok(())
     }
 }

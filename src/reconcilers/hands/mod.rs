@@ -133,7 +133,7 @@ impl Hands {
             }
         }
         let note = format!("Deleted {} {}", S::KIND.kind, parent.key.name());
-        self.tell(parent, events::Type::Normal, reason, Action::Delete, &note);
+        self.publish_event(parent, events::Type::Normal, reason, Action::Delete, &note);
         Ok(Outcome::Unwanted)
     }
 
@@ -162,10 +162,9 @@ impl Hands {
         }
     }
 
-    /// Whether `object` is still there, as it was read: to be asked before a child that had been
-    /// there is made anew. The child may be gone because `object` is, which another watch tells,
-    /// perhaps later. `status` is the one it has, so that the API server has nothing to write: the
-    /// question is the version that goes with it.
+    /// Asks the API server whether `object` still exists unchanged, by writing the status it already
+    /// has with its resourceVersion as precondition. Called before a missing child is recreated, because
+    /// the owner may be gone and its watch behind.
     ///
     /// # Errors
     /// A conflict if it was changed meanwhile, be it that its deletion began.
@@ -200,7 +199,7 @@ impl Hands {
     }
 
     /// Publishes an Event on the parent.
-    pub fn tell(
+    pub fn publish_event(
         &self,
         parent: &Parent,
         kind: events::Type,
@@ -212,7 +211,7 @@ impl Hands {
     }
 
     /// Publishes what is wrong, once: not if the conditions already said so.
-    pub fn tell_trouble(&self, parent: &Parent, before: &[Condition], situation: &Situation) {
+    pub fn publish_trouble(&self, parent: &Parent, before: &[Condition], situation: &Situation) {
         let Some((reason, message)) = situation.trouble() else { return };
         let known = before.iter().any(|condition| {
             condition.is(Type::Degraded)
@@ -220,7 +219,7 @@ impl Hands {
                 && condition.reason == reason.as_str()
         });
         if !known {
-            self.tell(parent, events::Type::Warning, reason, Action::Reconcile, message);
+            self.publish_event(parent, events::Type::Warning, reason, Action::Reconcile, message);
         }
     }
 }

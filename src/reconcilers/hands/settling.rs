@@ -39,7 +39,11 @@ impl<S: ChildSpec> Settling<'_, S> {
         let body = self.desired.to_apply(key, self.parent.owner.clone(), Uid::NONE);
         match client.apply_new::<Child<S>>(key, &body).await {
             Ok(child) => {
-                self.tell(S::REASONS[0], Action::Create, &format!("Created {}", self.name()));
+                self.publish_event(
+                    S::REASONS[0],
+                    Action::Create,
+                    &format!("Created {}", self.name()),
+                );
                 Ok(self.written(child))
             }
             Err(error) if diagnose(&error) == Diagnosis::Conflict => {
@@ -107,7 +111,7 @@ impl<S: ChildSpec> Settling<'_, S> {
         note: &str,
     ) -> Result<Outcome<S>, Error> {
         let outcome = self.apply(there).await?;
-        self.tell(reason, Action::Update, note);
+        self.publish_event(reason, Action::Update, note);
         Ok(outcome)
     }
 
@@ -152,8 +156,8 @@ impl<S: ChildSpec> Settling<'_, S> {
         self.hands.patch_exactly(there, operations).await.map(Some)
     }
 
-    fn tell(&self, reason: Reason, action: Action, note: &str) {
-        self.hands.tell(self.parent, events::Type::Normal, reason, action, note);
+    fn publish_event(&self, reason: Reason, action: Action, note: &str) {
+        self.hands.publish_event(self.parent, events::Type::Normal, reason, action, note);
     }
 
     fn name(&self) -> String {

@@ -77,7 +77,7 @@ impl Reconciler for MemcachedReconciler {
             if is_told(&memcached.meta, *observed_generation, conditions) {
                 return Ok(Action::Done);
             }
-            self.tell_only(&memcached, Situation::Paused, None).await.map(|()| Action::Done)
+            self.report_only(&memcached, Situation::Paused, None).await.map(|()| Action::Done)
         } else {
             self.bring_about(&memcached).await
         };
@@ -99,7 +99,7 @@ impl MemcachedReconciler {
         let image = self.settings.memcached_image.as_ref().filter(|image| !image.is_empty());
         let Some(image) = image else {
             let situation = Situation::Stalled(Reason::ImageMissing, NO_IMAGE.to_owned());
-            self.tell_only(memcached, situation, Some(NO_IMAGE.to_owned())).await?;
+            self.report_only(memcached, situation, Some(NO_IMAGE.to_owned())).await?;
             return Ok(Action::Done);
         };
         let with_finalizer;
@@ -108,19 +108,17 @@ impl MemcachedReconciler {
         } else {
             with_finalizer = match self.add_finalizer(memcached).await {
                 Ok(memcached) => memcached,
-                Err(error) => return Err(self.tell_no_finalizer(memcached, error).await?),
+                Err(error) => return Err(self.report_no_finalizer(memcached, error).await?),
             };
             &*with_finalizer
         };
-        let already_carried_out = memcached.status.observed_generation == memcached.meta.generation;
-        let parent = Parent::new(memcached).carried_out(already_carried_out);
+        let told = memcached.status.observed_generation == memcached.meta.generation;
+        let parent = Parent::new(memcached).carried_out(told);
         let children = desired(memcached, image);
         let (hands, stores) = (&self.hands, &self.stores);
-        let child_missing = stores.deployments.get(&parent.key).is_none()
+        let gone = stores.deployments.get(&parent.key).is_none()
             || stores.services.get(&parent.key).is_none();
-        if already_carried_out
-            && child_missing
-            && !hands.is_still(&stores.memcacheds, memcached, &memcached.status).await?
+        if told && gone && !hands.is_still(&stores.memcacheds, memcached, &memcached.status).await?
         {
             return Ok(Action::Done);
         }
@@ -135,7 +133,7 @@ impl MemcachedReconciler {
         let failure = deployment.failure(&parent);
         let child = deployment.child(&parent, &stores.deployments);
         let found = Found { deployment: child.as_deref(), nodes, situation, failure };
-        self.tell(memcached, &parent, found).await?;
+        self.report_status(memcached, &parent, found).await?;
         Ok(sooner(deployment.into_result()?, service.into_result()?))
     }
 
@@ -159,7 +157,7 @@ impl MemcachedReconciler {
                 key.namespace()
             );
             let (parent, warning) = (Parent::new(memcached), events::Type::Warning);
-            self.hands.tell(&parent, warning, Reason::Deleting, Act::Finalize, &note);
+            self.hands.publish_event(&parent, warning, Reason::Deleting, Act::Finalize, &note);
             let accomplished = finalizing(&begun, true, Time::now());
             told = self.hands.write_status(store, &*begun, &accomplished).await?;
             if told.is_none() {
@@ -197,17 +195,21 @@ impl MemcachedReconciler {
     }
 
     /// Without its finalizer nothing is made for it. Gives back the error.
-    async fn tell_no_finalizer(&self, memcached: &Memcached, error: Error) -> Result<Error, Error> {
+    async fn report_no_finalizer(
+        &self,
+        memcached: &Memcached,
+        error: Error,
+    ) -> Result<Error, Error> {
         if is_to_be_told(&error.source) {
             let deployment = Parent::new(memcached).own(&self.stores.deployments);
             let failure = deployment.is_none().then(|| error.to_string());
-            self.tell_only(memcached, Situation::of_failure(&error), failure).await?;
+            self.report_only(memcached, Situation::of_failure(&error), failure).await?;
         }
         Ok(error)
     }
 
     /// Says how things stand now, if that is not what was said last.
-    async fn tell(
+    async fn report_status(
         &self,
         memcached: &Memcached,
         parent: &Parent,
@@ -218,12 +220,12 @@ impl MemcachedReconciler {
         if now != memcached.status {
             self.hands.write_status(&self.stores.memcacheds, memcached, &now).await?;
         }
-        self.hands.tell_trouble(parent, &memcached.status.conditions, &situation);
+        self.hands.publish_trouble(parent, &memcached.status.conditions, &situation);
         Ok(())
     }
 
     /// Says so of a Memcached for which nothing else is written.
-    async fn tell_only(
+    async fn report_only(
         &self,
         memcached: &Memcached,
         situation: Situation,
@@ -233,7 +235,7 @@ impl MemcachedReconciler {
         let deployment = parent.own(&self.stores.deployments);
         let nodes = self.nodes(memcached);
         let found = Found { deployment: deployment.as_deref(), nodes, situation, failure };
-        self.tell(memcached, &parent, found).await
+        self.report_status(memcached, &parent, found).await
     }
 
     fn nodes(&self, memcached: &Memcached) -> Vec<Text> {
