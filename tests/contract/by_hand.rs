@@ -27,136 +27,74 @@ fn add(path: impl AsRef<str>, value: Value) -> Value {
 
 fn of_services() -> Vec<Case> {
     let app = |ports: Value| json!({"image": "shop:1", "replicas": 0, "ports": ports});
-    let two = json!([{"name": "web", "port": 80}, {"name": "tls", "port": 443}]);
+    let one = app(json!([{"port": 8080}]));
+    let on_nodes = app(json!([{"port": 8080, "nodePort": 30083}]));
+    let two = app(json!([{"name": "web", "port": 80}, {"name": "tls", "port": 443}]));
+    let port = |at: u8, number: u16| replace(format!("/spec/ports/{at}/port"), json!(number));
     vec![
-        (
-            "only-port",
-            APP,
-            app(json!([{"port": 8080}])),
-            SERVICE,
-            json!([replace("/spec/ports/0/port", json!(9090))]),
-        ),
-        (
-            "only-node-port",
-            APP,
-            app(json!([{"port": 8080, "nodePort": 30083}])),
-            SERVICE,
-            json!([replace("/spec/ports/0/port", json!(9090))]),
-        ),
-        (
-            "every-port",
-            APP,
-            app(two.clone()),
-            SERVICE,
-            json!([
-                replace("/spec/ports/0/port", json!(81)),
-                replace("/spec/ports/1/port", json!(444))
-            ]),
-        ),
-        ("port-of-two", APP, app(two), SERVICE, json!([replace("/spec/ports/0/port", json!(81))])),
-        (
-            "headless",
-            MEMCACHED,
-            json!({"size": 0}),
-            SERVICE,
-            json!([replace("/spec/ports/0/port", json!(11212))]),
-        ),
+        ("only-port", APP, one, SERVICE, json!([port(0, 9090)])),
+        ("only-node-port", APP, on_nodes, SERVICE, json!([port(0, 9090)])),
+        ("every-port", APP, two.clone(), SERVICE, json!([port(0, 81), port(1, 444)])),
+        ("port-of-two", APP, two, SERVICE, json!([port(0, 81)])),
+        ("headless", MEMCACHED, json!({"size": 0}), SERVICE, json!([port(0, 11212)])),
     ]
 }
 
-fn of_pods() -> Vec<Case> {
-    let none = || json!({"size": 0});
+fn of_container_ports() -> Vec<Case> {
     let named = json!({"image": "shop:1", "replicas": 0,
         "ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81, "targetPort": "admin"}]});
-    let limited =
-        |resources: Value| json!({"image": "shop:1", "replicas": 0, "resources": resources});
+    let moved = json!([replace(format!("{CONTAINER}/ports/0/containerPort"), json!(11212))]);
+    let exchanged = json!([
+        replace(format!("{CONTAINER}/ports/1/name"), json!("other")),
+        add(format!("{CONTAINER}/ports/0/name"), json!("admin")),
+    ]);
+    vec![
+        ("named-port", MEMCACHED, json!({"size": 0}), DEPLOYMENT, moved),
+        ("name-of-port", APP, named, DEPLOYMENT, exchanged),
+    ]
+}
+
+fn of_rights() -> Vec<Case> {
     let security = format!("{CONTAINER}/securityContext");
     let escalates = replace(format!("{security}/allowPrivilegeEscalation"), json!(true));
+    let profile = "/spec/template/spec/securityContext/seccompProfile";
     let local = json!({"type": "Localhost", "localhostProfile": "mine.json"});
-    let daemon = || json!({"image": "agent:1", "label": "nowhere"});
-    let resources = format!("{CONTAINER}/resources");
+    let local = json!([replace(profile, local)]);
+    let privileged = json!([escalates, add(format!("{security}/privileged"), json!(true))]);
+    let added = json!({"add": ["CAP_CHOWN", "CAP_SYS_ADMIN"]});
+    let capability = json!([escalates, add(format!("{security}/capabilities"), added)]);
+    let none = json!({"size": 0});
+    let daemon = json!({"image": "agent:1", "label": "nowhere"});
     vec![
-        (
-            "named-port",
-            MEMCACHED,
-            none(),
-            DEPLOYMENT,
-            json!([replace(format!("{CONTAINER}/ports/0/containerPort"), json!(11212))]),
-        ),
-        (
-            "name-of-port",
-            APP,
-            named,
-            DEPLOYMENT,
-            json!([
-                replace(format!("{CONTAINER}/ports/1/name"), json!("other")),
-                add(format!("{CONTAINER}/ports/0/name"), json!("admin")),
-            ]),
-        ),
-        (
-            "seccomp-of-pod",
-            MEMCACHED,
-            none(),
-            DEPLOYMENT,
-            json!([replace("/spec/template/spec/securityContext/seccompProfile", local.clone())]),
-        ),
-        (
-            "seccomp",
-            GENERIC_DAEMON,
-            daemon(),
-            DAEMON_SET,
-            json!([replace("/spec/template/spec/securityContext/seccompProfile", local)]),
-        ),
-        (
-            "privileged",
-            MEMCACHED,
-            none(),
-            DEPLOYMENT,
-            json!([escalates, add(format!("{security}/privileged"), json!(true))]),
-        ),
-        (
-            "capability",
-            GENERIC_DAEMON,
-            daemon(),
-            DAEMON_SET,
-            json!([
-                escalates,
-                add(
-                    format!("{security}/capabilities"),
-                    json!({"add": ["CAP_CHOWN", "CAP_SYS_ADMIN"]})
-                )
-            ]),
-        ),
-        (
-            "requests",
-            APP,
-            limited(json!({"limits": {"cpu": "500m"}})),
-            DEPLOYMENT,
-            json!([
-                replace(format!("{resources}/limits/cpu"), json!("2")),
-                add(format!("{resources}/requests"), json!({"cpu": "1"})),
-            ]),
-        ),
-        (
-            "limits",
-            APP,
-            limited(json!({"requests": {"memory": "1Gi"}})),
-            DEPLOYMENT,
-            json!([
-                replace(format!("{resources}/requests/memory"), json!("1Mi")),
-                add(format!("{resources}/limits"), json!({"memory": "2Mi"})),
-            ]),
-        ),
-        (
-            "extended",
-            APP,
-            limited(json!({"limits": {"example.com/gpu": "2"}})),
-            DEPLOYMENT,
-            json!([
-                replace(format!("{resources}/limits/example.com~1gpu"), json!("1")),
-                add(format!("{resources}/requests"), json!({"example.com/gpu": "1"})),
-            ]),
-        ),
+        ("seccomp", MEMCACHED, none.clone(), DEPLOYMENT, local.clone()),
+        ("seccomp-of-daemon", GENERIC_DAEMON, daemon.clone(), DAEMON_SET, local),
+        ("privileged", MEMCACHED, none, DEPLOYMENT, privileged),
+        ("capability", GENERIC_DAEMON, daemon, DAEMON_SET, capability),
+    ]
+}
+
+fn of_resources() -> Vec<Case> {
+    let with = |resources: Value| json!({"image": "shop:1", "replicas": 0, "resources": resources});
+    let resources = format!("{CONTAINER}/resources");
+    let limited = with(json!({"limits": {"cpu": "500m"}}));
+    let above = json!([
+        replace(format!("{resources}/limits/cpu"), json!("2")),
+        add(format!("{resources}/requests"), json!({"cpu": "1"})),
+    ]);
+    let requested = with(json!({"requests": {"memory": "1Gi"}}));
+    let below = json!([
+        replace(format!("{resources}/requests/memory"), json!("1Mi")),
+        add(format!("{resources}/limits"), json!({"memory": "2Mi"})),
+    ]);
+    let extended = with(json!({"limits": {"example.com/gpu": "2"}}));
+    let fewer = json!([
+        replace(format!("{resources}/limits/example.com~1gpu"), json!("1")),
+        add(format!("{resources}/requests"), json!({"example.com/gpu": "1"})),
+    ]);
+    vec![
+        ("requests", APP, limited, DEPLOYMENT, above),
+        ("limits", APP, requested, DEPLOYMENT, below),
+        ("extended", APP, extended, DEPLOYMENT, fewer),
     ]
 }
 
@@ -190,7 +128,8 @@ fn without_foreign(spec: &Value) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_changed_such_that_an_apply_would_be_refused_is_restored() {
     let (world, _operator) = World::with_operator_at("by-hand", "privileged").await;
-    let cases = of_services().into_iter().chain(of_pods());
+    let cases = [of_services(), of_container_ports(), of_rights(), of_resources()];
+    let cases = cases.into_iter().flatten();
     let all = cases.map(|case| {
         let (world, name) = (&world, case.0);
         async move {

@@ -190,7 +190,7 @@ impl Container {
             match self.ports.iter().find(|port| port.is_same_port_as(other)) {
                 None => pointers.push(format!("/ports/{at}")),
                 Some(wanted) if wanted.name.is_empty() => {
-                    pointers.push(format!("/ports/{at}/name"))
+                    pointers.push(format!("/ports/{at}/name"));
                 }
                 // It is given its own name.
                 Some(_) => {}
