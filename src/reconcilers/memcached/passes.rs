@@ -224,3 +224,32 @@ async fn who_wants_something_else_than_was_carried_out_already_is_not_raced() {
     let degraded = condition(&told.status.conditions, Type::Degraded).unwrap();
     assert_eq!(degraded.1, "Contested", "{degraded:?}");
 }
+
+/// It undoes nobody's work, so it is no contest: the reason stays, and is published once.
+#[tokio::test]
+async fn a_restoration_that_is_refused_is_told_as_refused_however_often_it_is_tried() {
+    let mut object = sample(&json!({"finalizers": [FINALIZER]}));
+    object["status"] = json!({"observedGeneration": 1});
+    let mut scene = Scene::new(&object, Some("memcached:1"), |body| {
+        if body["kind"] == "Deployment" {
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                "code": 422, "reason": "Invalid", "message": "spec: Invalid value"});
+            return (422, status);
+        }
+        if body.get("spec").is_some() { (200, body.clone()) } else { stored(body) }
+    });
+    let memcached: Memcached = custom(&object.to_string());
+    let made = desired(&memcached, &Text::new("memcached:1")).deployment;
+    let mut there = wire(&memcached, &made);
+    there["spec"]["replicas"] = json!(9);
+    scene.deployments.apply(child(&there), |_| {});
+    for _ in 0..10 {
+        scene.pass().await.unwrap_err();
+    }
+    let told = scene.asked.lock().iter().rev().find_map(|(_, path, body)| {
+        let is_status = path.ends_with("/memcached-sample/status");
+        is_status.then(|| body["status"]["conditions"].to_string())
+    });
+    let told = told.unwrap();
+    assert!(told.contains("\"Invalid\"") && !told.contains("Contested"), "{told}");
+}
