@@ -81,12 +81,12 @@ impl AppReconciler {
     }
 
     async fn bring_about(&self, app: &App) -> Result<Action, Error> {
-        let told = app.status.observed_generation == app.meta.generation;
-        let parent = Parent::new(app).carried_out(told);
+        let carried_out = app.status.observed_generation == app.meta.generation;
+        let parent = Parent::new(app).carried_out(carried_out);
         let (hands, stores, children) = (&self.hands, &self.stores, desired(app));
-        let gone = stores.deployments.get(&parent.key).is_none()
+        let child_missing = stores.deployments.get(&parent.key).is_none()
             || children.service.is_some() && stores.services.get(&parent.key).is_none();
-        if told && gone && !hands.is_still(&stores.apps, app, &app.status).await? {
+        if carried_out && child_missing && !hands.is_still(&stores.apps, app, &app.status).await? {
             return Ok(Action::Done);
         }
         let deployment = hands.settle(&parent, &stores.deployments, &children.deployment).await?;

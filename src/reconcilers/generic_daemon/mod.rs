@@ -78,11 +78,11 @@ impl GenericDaemonReconciler {
     }
 
     async fn bring_about(&self, daemon: &GenericDaemon) -> Result<Action, Error> {
-        let told = daemon.status.observed_generation == daemon.meta.generation;
-        let parent = Parent::new(daemon).carried_out(told);
-        let gone = self.stores.daemon_sets.get(&parent.key).is_none();
-        if told
-            && gone
+        let carried_out = daemon.status.observed_generation == daemon.meta.generation;
+        let parent = Parent::new(daemon).carried_out(carried_out);
+        let child_missing = self.stores.daemon_sets.get(&parent.key).is_none();
+        if carried_out
+            && child_missing
             && !self.hands.is_still(&self.stores.daemons, daemon, &daemon.status).await?
         {
             return Ok(Action::Done);

@@ -112,13 +112,15 @@ impl MemcachedReconciler {
             };
             &*with_finalizer
         };
-        let told = memcached.status.observed_generation == memcached.meta.generation;
-        let parent = Parent::new(memcached).carried_out(told);
+        let carried_out = memcached.status.observed_generation == memcached.meta.generation;
+        let parent = Parent::new(memcached).carried_out(carried_out);
         let children = desired(memcached, image);
         let (hands, stores) = (&self.hands, &self.stores);
-        let gone = stores.deployments.get(&parent.key).is_none()
+        let child_missing = stores.deployments.get(&parent.key).is_none()
             || stores.services.get(&parent.key).is_none();
-        if told && gone && !hands.is_still(&stores.memcacheds, memcached, &memcached.status).await?
+        if carried_out
+            && child_missing
+            && !hands.is_still(&stores.memcacheds, memcached, &memcached.status).await?
         {
             return Ok(Action::Done);
         }
