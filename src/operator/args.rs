@@ -28,7 +28,7 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Print the CustomResourceDefinitions, to be piped into `kubectl apply --server-side -f -`.
     Crds,
-    /// Check whether a cluster and this binary suit each other. Changes nothing.
+    /// Check whether the cluster is compatible with this binary. Changes nothing.
     Check(Box<CheckArgs>),
     /// Say what keeps a custom resource from being ready. Changes nothing.
     Status(Box<StatusArgs>),

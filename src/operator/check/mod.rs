@@ -1,4 +1,4 @@
-//! `workload-operator check`: whether a cluster and this binary suit each other.
+//! `workload-operator check`: whether the cluster is compatible with this binary.
 //!
 //! Guarantees
 //! - Nothing is changed: it reads, asks what it may do, and dry-runs.
