@@ -81,7 +81,7 @@ missing_packages() {
   for package in $DEBIAN_PACKAGES; do
     file=${files[0]}
     files=("${files[@]:1}")
-    command -v "$file" >/dev/null || printf '%s ' "$package"
+    type -P "$file" >/dev/null || printf '%s ' "$package" # a program: `buildah` is a function, too
   done
 }
 
