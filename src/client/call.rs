@@ -20,10 +20,10 @@ use super::warnings::Warnings;
 use super::{Error, MAX_OBJECT, status};
 use crate::object::{Kind, ObjectKey, Resource};
 
-/// So much of an error's body is read. A Status that names every invalid field is a few kB.
+/// Limit for reading an error's body. A Status that names every invalid field is a few kB.
 const MAX_ERROR: usize = 256 << 10;
 
-/// Speaks to one API server. Cheap to clone.
+/// Talks to one API server. Cheap to clone.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -35,12 +35,12 @@ struct Shared {
     warnings: Warnings,
 }
 
-/// A request under way. Dropped, it tells the observer.
+/// A request under way. When dropped, it reports to the observer.
 pub(super) struct Told<'a> {
     options: &'a Options,
     verb: &'static str,
     kind: &'a Kind,
-    /// 0 until a whole answer has come.
+    /// 0 until a complete answer has arrived.
     pub(super) code: u16,
     began: Instant,
 }
@@ -52,15 +52,15 @@ impl Client {
     /// retries (`config.default_retry`) are not used.
     ///
     /// # Errors
-    /// [`Error::Config`]: certificates or credentials that cannot be used, or a proxy.
-    #[allow(clippy::needless_pass_by_value)] // It holds credentials: whoever gives it up is done.
+    /// [`Error::Config`]: unusable certificates or credentials, or a proxy.
+    #[allow(clippy::needless_pass_by_value)] // It holds credentials, so the caller gives it up.
     pub fn new(config: kube::Config, options: Options) -> Result<Client, Error> {
         let wire = transport::connect(&config)?;
         Ok(Client::over(wire, options))
     }
 
-    /// A client over any service that answers requests, whose URLs are paths only: an API server
-    /// in memory.
+    /// A client over any service that answers requests, such as an API server in memory. Request
+    /// URLs are paths only.
     pub fn from_service<S, B>(service: S, options: Options) -> Client
     where
         S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -86,7 +86,7 @@ impl Client {
         decode(&body)
     }
 
-    /// Tells when the API server answers again after it was away.
+    /// Signals when the API server answers again after it was away.
     pub fn reach(&self) -> &Reach {
         &self.options().reach
     }
@@ -99,7 +99,7 @@ impl Client {
         Told { options: self.options(), verb, kind, code: 0, began: Instant::now() }
     }
 
-    /// A whole exchange: the body of the answer, or the error it is.
+    /// A whole exchange: the body of the answer, or its error.
     pub(super) async fn call(
         &self,
         verb: &'static str,
@@ -115,8 +115,8 @@ impl Client {
         body.ok_or(Error::TooLarge { what: "an answer", limit: MAX_OBJECT })
     }
 
-    /// Sends `request` and waits for the head of the answer. A refusal is an error, with its body
-    /// read: then `told` knows the code.
+    /// Sends `request` and waits for the head of the answer. A refusal is an error; its body is
+    /// read and its code set in `told`.
     pub(super) async fn open(
         &self,
         request: Request<Body>,
@@ -163,7 +163,7 @@ impl Drop for Told<'_> {
     }
 }
 
-/// The next piece of a body; none at its end. Cancel-safe.
+/// The next piece of a body; `None` at its end. Cancel-safe.
 pub(super) async fn piece(body: &mut Answer) -> Result<Option<Bytes>, Error> {
     while let Some(frame) = body.frame().await {
         match frame.map_err(Error::transport)?.into_data() {
@@ -176,7 +176,7 @@ pub(super) async fn piece(body: &mut Answer) -> Result<Option<Bytes>, Error> {
     Ok(None)
 }
 
-/// A whole body; none if it is larger than `most`.
+/// A whole body; `None` if it is larger than `most`.
 async fn read(mut body: Answer, most: usize) -> Result<Option<Bytes>, Error> {
     let Some(first) = piece(&mut body).await? else { return Ok(Some(Bytes::new())) };
     let Some(mut next) = piece(&mut body).await? else {
@@ -195,12 +195,12 @@ async fn read(mut body: Answer, most: usize) -> Result<Option<Bytes>, Error> {
     }
 }
 
-/// An object, out of an answer.
+/// Decodes an object from an answer.
 pub(super) fn decode<V: DeserializeOwned>(body: &[u8]) -> Result<V, Error> {
     serde_json::from_slice(body).map_err(|error| Error::decode(&error, body))
 }
 
-/// A request to be completed.
+/// A request that is not complete yet.
 pub(super) struct Draft(http::request::Builder);
 
 /// Begins a request.
@@ -213,7 +213,7 @@ pub(super) fn request(method: &str, url: Url) -> Result<Draft, Error> {
 pub(super) const JSON: &str = "application/json";
 
 impl Draft {
-    /// Asks for another representation than JSON as it is.
+    /// Asks for a representation other than plain JSON.
     pub(super) fn accept(mut self, kind: &'static str) -> Draft {
         if let Some(headers) = self.0.headers_mut() {
             headers.insert(http::header::ACCEPT, http::HeaderValue::from_static(kind));

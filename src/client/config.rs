@@ -18,11 +18,11 @@ enum Source {
 }
 
 /// Finds the API server: the kubeconfig at `kubeconfig`, else the one that KUBECONFIG names, else
-/// `~/.kube/config`, else the cluster in whose pod this runs. `context` chooses one of a
+/// `~/.kube/config`, else the cluster whose pod this runs in. `context` selects one of a
 /// kubeconfig's contexts.
 ///
 /// # Errors
-/// [`Error::Config`] with a sentence that says what was looked for and what to do.
+/// [`Error::Config`] with a sentence that says where we looked and what to do.
 pub async fn config(
     kubeconfig: Option<&Path>,
     context: Option<&str>,
@@ -69,7 +69,7 @@ fn source(
     }
 }
 
-#[allow(clippy::needless_pass_by_value)] // It is mapped over errors.
+#[allow(clippy::needless_pass_by_value)] // It is passed to `map_err`.
 fn unusable(which: &str, why: kube::config::KubeconfigError) -> Error {
     Error::Config(format!("{which} cannot be used: {why}"))
 }

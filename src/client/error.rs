@@ -15,26 +15,26 @@ pub enum Error {
         code: u16,
         /// metav1.StatusReason; empty if none was given.
         reason: String,
-        /// For people.
+        /// For humans.
         message: String,
         /// Reasons of `details.causes` (metav1.CauseType).
         causes: Vec<String>,
         /// Retry-After header or details.retryAfterSeconds.
         retry_after: Option<Duration>,
     },
-    /// No answer in time. A write may have been carried out nevertheless.
+    /// No answer in time. A write may still have been carried out.
     #[error("the API server did not answer within {0:?}")]
     Deadline(Duration),
     /// This process may not write now.
     #[error("not written: {0}")]
     NotPermitted(String),
     /// The connection, TLS or authentication failed; `root` is the innermost cause. A write may
-    /// have been carried out nevertheless.
+    /// still have been carried out.
     #[error("the request to the API server failed: {root}")]
     Transport {
-        /// Why, in the words of whoever noticed.
+        /// Why, in the words of the layer that noticed.
         root: String,
-        /// All of it.
+        /// The whole error.
         #[source]
         source: BoxError,
     },
@@ -44,7 +44,7 @@ pub enum Error {
     /// An answer larger than the bound.
     #[error("{what} is larger than {limit} bytes")]
     TooLarge {
-        /// Of what.
+        /// What was too large.
         what: &'static str,
         /// The bound.
         limit: usize,
@@ -57,10 +57,10 @@ pub enum Error {
         /// Where, at most 200 bytes.
         excerpt: String,
     },
-    /// What was to be sent cannot be.
+    /// The request cannot be built.
     #[error("the request cannot be made: {0}")]
     Request(String),
-    /// There is no way to an API server.
+    /// There is no usable way to reach an API server.
     #[error("{0}")]
     Config(String),
 }
@@ -68,7 +68,7 @@ pub enum Error {
 // === impl Error ===
 
 impl Error {
-    /// An answer of the API server, for tests of those who handle errors.
+    /// An error answer of the API server, for tests of code that handles errors.
     pub fn api(code: u16, reason: impl Into<String>, message: impl Into<String>) -> Error {
         Error::Api {
             code,
@@ -84,8 +84,8 @@ impl Error {
         while let Some(inner) = innermost.source() {
             innermost = inner;
         }
-        // The output of a failed credential plugin may hold the credential, so nothing of such an
-        // error is kept but its name.
+        // The output of a failed credential plugin may contain the credential, so at most the
+        // plugin's name and exit status are kept of such an error.
         let plugin = source.downcast_ref::<kube::client::AuthError>().and_then(plugin_failure);
         match plugin {
             Some(root) => Error::Transport { root: root.clone(), source: root.into() },
@@ -105,7 +105,7 @@ impl Error {
         }
     }
 
-    /// metav1.StatusReason; empty without one.
+    /// metav1.StatusReason; empty if there is none.
     pub fn reason(&self) -> &str {
         match self {
             Error::Api { reason, .. } => reason,
@@ -113,7 +113,7 @@ impl Error {
         }
     }
 
-    /// For how long the server asks to be left alone.
+    /// How long the server asks to be left alone.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Error::Api { retry_after, .. } => *retry_after,
@@ -136,12 +136,12 @@ impl Error {
         self.is_conflict() && self.reason() == "AlreadyExists"
     }
 
-    /// The version or the continue token that was asked for is compacted away.
+    /// The requested version or continue token has been compacted away.
     pub fn is_expired(&self) -> bool {
         self.code() == Some(410) || matches!(self.reason(), "Expired" | "Gone")
     }
 
-    /// This API server has not yet seen the version that was asked for: it lags
+    /// This API server has not yet seen the requested version: it lags
     /// (storage.NewTooLargeResourceVersionError).
     pub fn is_too_large_version(&self) -> bool {
         matches!(self, Error::Api { code: 500 | 504, message, causes, .. }
@@ -164,7 +164,7 @@ impl Error {
         self.code() == Some(422)
     }
 
-    /// A ResourceQuota is used up. The API server has no reason of its own for it, only the words
+    /// A ResourceQuota is used up. The API server has no separate reason for this, only the wording
     /// (k8s.io/apiserver/pkg/admission/plugin/resourcequota).
     pub fn is_quota_exceeded(&self) -> bool {
         matches!(self, Error::Api { code: 403, message, .. } if message.contains("exceeded quota"))
@@ -177,7 +177,7 @@ impl Error {
     }
 }
 
-/// What may be said of a credential plugin that failed: not what it printed.
+/// What may be said about a failed credential plugin: not what it printed.
 fn plugin_failure(error: &kube::client::AuthError) -> Option<String> {
     use kube::client::AuthError;
     match error {
@@ -192,7 +192,7 @@ fn plugin_failure(error: &kube::client::AuthError) -> Option<String> {
     }
 }
 
-/// What kube's configuration or client says, without what a credential plugin printed.
+/// The text of a kube error, without what a credential plugin printed.
 pub(super) fn config_failure(error: &kube::Error) -> String {
     match error {
         kube::Error::Auth(auth) => plugin_failure(auth).unwrap_or_else(|| auth.to_string()),
@@ -200,8 +200,8 @@ pub(super) fn config_failure(error: &kube::Error) -> String {
     }
 }
 
-/// What serde says, without the middle of it: it repeats a string that did not fit, however long it
-/// is, and says after it what would have fitted, and where.
+/// serde's message without its middle: it quotes a string that did not fit, however long, and only
+/// then says what would have fitted, and where.
 pub(super) fn in_short(error: &serde_json::Error) -> String {
     const EACH: usize = 100;
     let why = on_one_line(&error.to_string());
@@ -213,7 +213,7 @@ pub(super) fn in_short(error: &serde_json::Error) -> String {
     }
 }
 
-/// The beginning of `text`, for people: at most 200 bytes, printable, on one line.
+/// The beginning of `text`, for humans: at most 200 bytes, printable, on one line.
 pub(super) fn excerpt(text: &[u8]) -> String {
     const MOST: usize = 200;
     let start = text.get(..MOST).unwrap_or(text);
@@ -264,7 +264,7 @@ mod tests {
         assert!(short.len() < 300 && !short.contains('\n'), "{short}");
     }
 
-    /// serde repeats the string that did not fit, and says at the end what would have.
+    /// serde quotes the string that did not fit, and only at the end says what would have.
     #[test]
     fn what_is_said_of_a_decode_error_is_bounded_and_says_what_would_have_fitted() {
         let text = serde_json::to_vec(&"x".repeat(1 << 20)).unwrap();

@@ -1,8 +1,8 @@
 //! One frame of a watch: `{"type": …, "object": …}`.
 //!
-//! The object is decoded as its type says in the one pass that reads the frame; the API server
-//! always sends the type first. Only a frame in another order, or one whose object does not fit, is
-//! read again.
+//! The object is decoded according to its type in the same pass that reads the frame; the API
+//! server always sends the type first. Only a frame in another order, or one whose object does not
+//! fit, is read again.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -37,7 +37,7 @@ enum Frame<V> {
 /// Decodes one frame.
 ///
 /// # Errors
-/// [`Error::Api`] for an `ERROR` frame; [`Error::Decode`] for one that is no event.
+/// [`Error::Api`] for an `ERROR` frame; [`Error::Decode`] for one that is not an event.
 pub(super) fn decode<V: DeserializeOwned>(frame: &[u8]) -> Result<Event<V>, Error> {
     match parse(frame, None) {
         Ok(Frame::Event(event)) => Ok(event),
@@ -47,7 +47,7 @@ pub(super) fn decode<V: DeserializeOwned>(frame: &[u8]) -> Result<Event<V>, Erro
     }
 }
 
-/// Reads a frame that was not understood at once: its type, then its object as that type says.
+/// Rereads a frame that was not understood at once: first its type, then its object accordingly.
 #[cold]
 fn again<V: DeserializeOwned>(frame: &[u8], why: &str) -> Result<Event<V>, Error> {
     #[derive(Deserialize)]
@@ -84,7 +84,7 @@ fn parse<V: DeserializeOwned>(frame: &[u8], known: Option<Type>) -> serde_json::
     Ok(decoded)
 }
 
-/// Decodes a frame whose type may be known already.
+/// Decodes a frame whose type may already be known.
 struct FrameSeed<V> {
     known: Option<Type>,
     view: PhantomData<fn() -> V>,
@@ -136,7 +136,7 @@ impl<'de, V: DeserializeOwned> Visitor<'de> for FrameSeed<V> {
     }
 }
 
-/// The object, as the event's type says.
+/// Decodes the object according to the event's type.
 fn object<'de, V: DeserializeOwned, A: MapAccess<'de>>(
     r#type: Type,
     map: &mut A,

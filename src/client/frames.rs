@@ -1,4 +1,4 @@
-//! Cuts the body of a watch into frames, one to a line: pure.
+//! Cuts the body of a watch into frames, one per line: pure.
 
 use bytes::{Buf, Bytes};
 
@@ -6,33 +6,32 @@ use super::{Error, MAX_OBJECT};
 
 /// The body of a watch as far as it has arrived.
 ///
-/// A frame that arrived in one piece is lent out of that piece; only one that did not is put
-/// together in `begun`.
+/// A frame that arrived in one piece is lent from that piece; only others are assembled in `begun`.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    /// The piece that arrived last, as far as it was not lent yet.
+    /// The part of the last piece that has not been lent yet.
     piece: Bytes,
-    /// The beginning of a frame whose end has not arrived yet; while `lent`, the whole frame that was
-    /// lent last.
+    /// The beginning of a frame whose end has not arrived yet; while `lent`, the whole frame that
+    /// was lent last.
     begun: Vec<u8>,
-    /// The frame that was lent last was in `begun`, which has to be cleared.
+    /// The last frame lent was in `begun`, which must be cleared.
     lent: bool,
 }
 
 // === impl Frames ===
 
 impl Frames {
-    /// Takes the next piece of the body. Only when [`Frames::next`] has returned none.
+    /// Takes the next piece of the body. Call it only after [`Frames::next`] has returned `None`.
     pub(super) fn arrived(&mut self, piece: Bytes) {
         debug_assert!(self.piece.is_empty(), "the piece before was not used up");
         self.piece = piece;
     }
 
-    /// The next whole frame, without its newline; none if the rest has yet to arrive. Empty lines
-    /// are skipped.
+    /// The next complete frame, without its newline; `None` if the rest has yet to arrive. Empty
+    /// lines are skipped.
     ///
     /// # Errors
-    /// A frame that is larger than [`MAX_OBJECT`].
+    /// A frame larger than [`MAX_OBJECT`].
     pub(super) fn next(&mut self) -> Result<Option<Lent<'_>>, Error> {
         if std::mem::take(&mut self.lent) {
             self.begun.clear();
@@ -70,14 +69,14 @@ impl Frames {
     }
 }
 
-/// So much of the buffer for joined frames is kept for the next one.
+/// How much of the buffer for joined frames is kept for the next one, in bytes.
 const KEPT: usize = 16 << 10;
 
 /// A frame.
 pub(super) enum Lent<'a> {
     /// In the buffer it was read into.
     Whole(Bytes),
-    /// Put together of pieces.
+    /// Assembled from pieces.
     Joined(&'a [u8]),
 }
 
@@ -102,7 +101,7 @@ fn blank(line: &[u8]) -> bool {
     line.iter().all(u8::is_ascii_whitespace)
 }
 
-/// Where the first newline is. Blocks are tested as a whole first, which compiles to vector
+/// The position of the first newline. Blocks are first tested as a whole, which compiles to vector
 /// instructions.
 fn newline(bytes: &[u8]) -> Option<usize> {
     const BLOCK: usize = 64;
@@ -123,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    /// The frames of `pieces`, and whether the end was between two of them.
+    /// The frames of `pieces`, and whether the body ended between two of them.
     fn frames(pieces: &[&[u8]]) -> Result<(Vec<Vec<u8>>, bool), Error> {
         let (mut frames, mut out) = (Frames::default(), Vec::new());
         for piece in pieces {
@@ -147,8 +146,8 @@ mod tests {
         assert_eq!(frames(&[b" ", b" \n{", b"1}\n"]).unwrap(), (vec![b"{1}".to_vec()], true));
     }
 
-    /// Kinds of Kubernetes' own are stored as protobuf, so that what etcd takes says nothing of their
-    /// size in JSON, in which Go writes six bytes for one of `<`, `>` and `&`.
+    /// Built-in kinds are stored as protobuf, so etcd's limit says nothing about their size in
+    /// JSON, where Go writes six bytes for each `<`, `>` and `&`.
     #[test]
     fn an_object_that_etcd_takes_is_no_too_large_frame_whatever_is_in_it() {
         let args = r"\u003c".repeat(3 << 19);

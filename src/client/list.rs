@@ -13,12 +13,12 @@ use super::types::{Page, PageEnd, Scope, Undecodable};
 use super::{Error, MAX_OBJECT, status, undecodable};
 use crate::object::Resource;
 
-/// What a list of metadata only is asked for with.
+/// The `Accept` header of a metadata-only list.
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// Pieces are gathered up to about this size before they are looked at. The API server writes a list
-/// in pieces of a few kB, smaller than its objects; to copy them is cheaper than to put every object
-/// together.
+/// Pieces are gathered up to about this size before they are parsed. The API server writes a list
+/// in pieces of a few kB, smaller than its objects; copying them is cheaper than reassembling every
+/// object.
 const GATHERED: usize = 64 << 10;
 
 /// metav1.ListMeta.
@@ -30,11 +30,11 @@ struct ListMeta {
     r#continue: Option<String>,
 }
 
-/// What of a list has been read.
+/// What has been read of a list.
 struct Reading<E, V> {
     each: E,
     meta: Option<ListMeta>,
-    /// This is no list but a metav1.Status.
+    /// This is not a list but a metav1.Status.
     refused: bool,
     view: PhantomData<fn() -> V>,
 }
@@ -42,11 +42,11 @@ struct Reading<E, V> {
 // === impl Client ===
 
 impl Client {
-    /// Lists one page; items are handed on as they arrive, before it is known whether the page is
-    /// whole: on an error, what was handed on is not to be used.
+    /// Lists one page. Items are passed on as they arrive, before it is known whether the page is
+    /// complete: after an error, items already passed on must not be used.
     ///
-    /// The deadline is counted from the last piece of the body that arrived, not from the
-    /// beginning; the time that `each` takes does not count.
+    /// The deadline counts from the last piece of the body that arrived, not from the beginning;
+    /// the time that `each` takes does not count.
     ///
     /// # Errors
     /// All that can go wrong with a call; [`Error::Cut`] if the list breaks off.
@@ -59,7 +59,7 @@ impl Client {
         self.list_as(super::call::JSON, scope, page, each).await
     }
 
-    /// As [`Client::list`], of metadata only (PartialObjectMetadata): `V` is decoded from
+    /// Like [`Client::list`], but metadata only (PartialObjectMetadata): `V` is decoded from
     /// `metadata`, `kind` and `apiVersion`.
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl Client {
 impl<E: FnMut(Result<V, Undecodable>), V: Resource> Take for Reading<E, V> {
     fn item(&mut self, rest: &[u8]) -> Option<usize> {
         let mut items = serde_json::Deserializer::from_slice(rest).into_iter::<V>();
-        // Not whole, or it does not fit: what it is shows when its end is known.
+        // Incomplete, or it does not fit: which of the two is clear once its end is known.
         let item = items.next()?.ok()?;
         let length = items.byte_offset();
         (self.each)(Ok(item));

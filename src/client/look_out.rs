@@ -1,4 +1,4 @@
-//! Asks whether an API server that is away answers again.
+//! Probes whether an API server that is away answers again.
 
 use std::convert::Infallible;
 
@@ -7,24 +7,25 @@ use super::call::{Client, request};
 use super::query::Url;
 use crate::object::Kind;
 
-/// It is not ready before it has read its roles and reaches its etcd, so an answer means that other
-/// calls are answered, too; `/version` is answered without either. Everybody may ask
+/// A server is not ready until it has read its roles and reaches its etcd, so an answer means that
+/// other calls are answered, too; `/version` is answered without either. Everybody may read it
 /// (`system:public-info-viewer`), and it is exempt from the API server's limits.
 const PATH: &str = "/readyz";
-/// What the observer is told of it.
+/// The kind reported to the observer.
 const KIND: Kind = Kind::cluster_scoped("", "", "", "readyz");
 
 // === impl Client ===
 
 impl Client {
-    /// Asks the API server every two seconds or so while calls fail, none is answered and nobody
-    /// else asks; the first answer ends the pauses of all who wait for it
-    /// ([`Reach`](super::Reach)). While calls are answered it asks nothing. Any number of these may
-    /// run; those of one `Reach` take turns. Reflectors run it. It ends when it is dropped.
+    /// Probes the API server every two seconds or so while calls fail, none is answered and nobody
+    /// else calls; the first answer ends the pauses of everything that waits for it
+    /// ([`Reach`](super::Reach)). While calls are answered, it sends nothing. Any number of these
+    /// may run; those sharing one `Reach` take turns. Reflectors run it. It runs until it is
+    /// dropped.
     pub async fn look_out(&self) -> Infallible {
         loop {
             self.reach().is_to_be_asked().await;
-            // Each call tells what became of it by itself. Boxed, because it hardly ever is.
+            // Each call reports its own outcome. Boxed, because it hardly ever runs.
             drop(Box::pin(self.is_ready()).await);
         }
     }
@@ -51,7 +52,7 @@ mod tests {
     use super::*;
     use crate::client::Options;
 
-    /// An API server that answers with a code (0: not at all), and counts questions.
+    /// An API server that answers with a code (0: not at all), and counts requests.
     #[derive(Clone, Default)]
     struct Server {
         code: Arc<AtomicU16>,
@@ -76,7 +77,7 @@ mod tests {
             Client::from_service(service, Options::default())
         }
 
-        /// How often it was asked meanwhile, by several that look out.
+        /// How many requests several `look_out`s made in `time`.
         async fn asked_in(&self, client: &Client, time: Duration) -> usize {
             let before = self.asked.load(Ordering::Relaxed);
             let all = (0..5).map(|_| client.look_out());

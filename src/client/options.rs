@@ -1,4 +1,4 @@
-//! How a client behaves, and who is asked and told.
+//! How a client behaves, and whom it asks and notifies.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use crate::object::Kind;
 /// How a client behaves.
 #[derive(Clone)]
 pub struct Options {
-    /// An API call that has not ended by then is an error (default 10 s). Watches have none once
-    /// they are open; in a list it is counted from the last piece that arrived.
+    /// An API call that takes longer than this is an error (default 10 s). Watches have no deadline
+    /// once they are open; in a list it counts from the last piece that arrived.
     pub deadline: Duration,
     /// `fieldManager` of every write (default `workload-operator`).
     pub field_manager: String,
     /// Asked before every write. The default permits all.
     pub gate: Arc<dyn WriteGate>,
-    /// Told of every finished request. The default does nothing.
+    /// Notified of every finished request. The default does nothing.
     pub observer: Arc<dyn Observer>,
     /// Learns from every call whether the API server answers. Shared by clients of one server.
     pub reach: Reach,
@@ -25,15 +25,15 @@ pub struct Options {
 
 /// Says whether this process may write now; leader election implements it.
 pub trait WriteGate: Send + Sync + 'static {
-    /// `Err` carries why not, as a sentence.
+    /// `Err` says why not, in a sentence.
     fn may_write(&self) -> Result<(), String>;
 }
 
-/// Watches requests; metrics implement it. Every method has an empty default.
+/// Observes requests; metrics implement it. Every method has an empty default.
 pub trait Observer: Send + Sync + 'static {
     /// A request ended: `verb` as RBAC names it (`list`, `watch`, `patch`, …), `code` 0 when no
-    /// whole answer came, be it for an error, a deadline or because the call was dropped. A watch
-    /// is told when it was opened, not when it ends.
+    /// complete answer came because of an error, a deadline or a dropped call. A watch is reported
+    /// when it has been opened, not when it ends.
     fn request(&self, verb: &'static str, kind: &Kind, code: u16, took: Duration) {
         let _ = (verb, kind, code, took);
     }
@@ -42,7 +42,7 @@ pub trait Observer: Send + Sync + 'static {
 /// Permits every write.
 struct Always;
 
-/// Tells nobody.
+/// Notifies nobody.
 struct Nobody;
 
 impl WriteGate for Always {

@@ -1,4 +1,4 @@
-//! What commands of a person ask: any kind, as JSON, and nothing that stays.
+//! Calls for commands that a person runs: any kind, as JSON, and nothing is stored.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -10,9 +10,9 @@ use super::query::Url;
 use super::types::{Page, Scope};
 use crate::object::{Kind, ObjectKey};
 
-/// So many objects are asked for at a time: their JSON is held as a whole.
+/// Objects per page: the JSON of a page is held as a whole.
 const PAGE: u32 = 100;
-/// What the observer is told of a path that belongs to no kind.
+/// What is reported to the observer for a path that belongs to no kind.
 const NO_KIND: Kind = Kind::cluster_scoped("", "", "", "");
 
 // === impl Client ===
@@ -58,7 +58,7 @@ impl Client {
     }
 
     /// Posts a review (`SelfSubjectAccessReview` and the like) with this `spec` and returns its
-    /// `status`. It asks no gate: nothing is stored.
+    /// `status`. It does not ask the gate: nothing is stored.
     ///
     /// # Errors
     /// All that can go wrong with a call.
@@ -72,11 +72,11 @@ impl Client {
         Ok(review.status)
     }
 
-    /// What the API server would answer to a create: a dry run, with all of its validation and
-    /// admission. It asks no gate: nothing is stored.
+    /// What the API server would answer to a create: a dry run, with full validation and admission.
+    /// It does not ask the gate: nothing is stored.
     ///
     /// # Errors
-    /// What a create would answer; all that can go wrong with a call.
+    /// The errors a create would get; all that can go wrong with a call.
     pub async fn try_create(
         &self,
         kind: &Kind,

@@ -43,12 +43,12 @@ impl Url {
         Ok(Url { text, separator: '?' })
     }
 
-    /// A path as it is.
+    /// A path, unchanged.
     pub(super) fn plain(path: &str) -> Url {
         Url { text: path.to_owned(), separator: '?' }
     }
 
-    /// With a parameter more.
+    /// Adds a parameter.
     pub(super) fn with(mut self, name: &str, value: &str) -> Url {
         self.text.push(self.separator);
         self.separator = '&';
@@ -103,7 +103,7 @@ impl Url {
             url =
                 url.with("sendInitialEvents", "true").with("resourceVersionMatch", "NotOlderThan");
         } else if from.version.is_none() {
-            // Without one the API server would send all objects first, as if they were news.
+            // Without a version, the API server would first send all objects, as if they were new.
             return Err(Error::Request("a watch without initial events needs a version".into()));
         }
         Ok(url)
@@ -120,8 +120,8 @@ impl Url {
     }
 }
 
-/// Refuses what would change the meaning of a path. The API server accepts no such name either
-/// (k8s.io/apimachinery/pkg/api/validation/path).
+/// Refuses names that would change the meaning of a path. The API server does not accept them
+/// either (k8s.io/apimachinery/pkg/api/validation/path).
 fn segment(what: &str, name: &str) -> Result<(), Error> {
     let fine = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:@~!$&'()*+,;=".contains(&byte);
     if name.is_empty() || name == "." || name == ".." || !name.bytes().all(fine) {

@@ -1,4 +1,4 @@
-//! Whether the API server answers, as all calls together tell.
+//! Whether the API server answers, judged by all calls together.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,36 +8,36 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// An API server of which all calls failed for so long was away, and its return is told. What
-/// pauses after a shorter failure pauses for about as long anyway; and where some calls fail and
-/// others do not, nobody is to be hurried.
+/// If all calls fail for this long, the API server was away, and its return is announced. After a
+/// shorter failure, retry pauses are about as short anyway; and where only some calls fail, nobody
+/// should be hurried.
 const AWAY: Duration = Duration::from_secs(5);
-/// While calls fail somebody asks after a pause of this to twice of it: replicas do not ask in
-/// lockstep. With the two, an outage is over for us about two seconds after it is over.
+/// While calls fail, somebody probes after a pause of one to two times this, so that replicas do
+/// not probe in lockstep. With both, an outage is over for us about two seconds after it is over.
 const ASK: Duration = Duration::from_millis(1_300);
 
-/// Tells when an API server that was away answers again, so that what waits for it need not wait
-/// out a pause that grew with the outage. Cheap to clone; all clones are one. Clients of one
-/// process share it by [`Options::reach`](super::Options::reach).
+/// Signals when an API server that was away answers again, so that nothing has to wait out a pause
+/// that grew with the outage. Cheap to clone; all clones share one state. Clients in one process
+/// share it through [`Options::reach`](super::Options::reach).
 #[derive(Clone)]
 pub struct Reach(Arc<Shared>);
 
 struct Shared {
     calls: Mutex<Calls>,
     returns: watch::Sender<u64>,
-    /// Grows with every first failure after an answer.
+    /// Incremented by the first failure after an answer.
     troubles: watch::Sender<u64>,
 }
 
-/// What became of the calls so far.
+/// The outcome of the calls so far.
 struct Calls {
-    /// When the first one failed since the last answer.
+    /// When the first call since the last answer failed.
     failing: Option<Instant>,
-    /// Nobody has to ask before: somebody just did.
+    /// Nobody has to probe before this: somebody just did.
     ask_at: Instant,
 }
 
-/// When to ask whether the API server answers.
+/// When to probe the API server.
 enum Due {
     Now,
     At(Instant),
@@ -52,16 +52,16 @@ pub struct Returns(watch::Receiver<u64>);
 // === impl Reach ===
 
 impl Reach {
-    /// For those that wait: each return from now on.
+    /// For waiters: each return from now on.
     pub fn returns(&self) -> Returns {
         Returns(self.0.returns.subscribe())
     }
 
-    /// A call was answered; the client says so of each of its calls. 502 to 504 are no answers, but
-    /// a server in trouble. 401 and 403 say nothing: a server that has just started refuses
-    /// everybody, until it has read its roles. Nor does 429: the server is there, and has asked not
+    /// A call was answered; the client reports every call. 502 to 504 do not count as answers: the
+    /// server is in trouble. 401 and 403 say nothing: a server that has just started refuses
+    /// everybody until it has read its roles. Nor does 429: the server is there, and has asked not
     /// to be hurried. Nor does 500: it is the failure of one request (its object is too large for
-    /// etcd, a webhook is away), and that the next one is answered is no reason to hurry it.
+    /// etcd, a webhook is down), and an answer to the next one is no reason to hurry it.
     pub fn answered(&self, code: u16) {
         match code {
             401 | 403 | 500 => return,
@@ -75,7 +75,7 @@ impl Reach {
         }
     }
 
-    /// A call was not answered.
+    /// A call got no answer.
     pub fn failed(&self) {
         let now = Instant::now();
         let mut calls = self.0.calls.lock();
@@ -88,15 +88,15 @@ impl Reach {
         }
     }
 
-    /// Returns when calls fail and nobody has called for a while. It is told to one of those that
-    /// wait, who asks; to the next after another pause.
+    /// Returns when calls fail and nobody has called for a while. Only one of the waiters returns,
+    /// and probes; the next one returns after another pause.
     pub(super) async fn is_to_be_asked(&self) {
         let mut troubles = self.0.troubles.subscribe();
         loop {
             match self.due() {
                 Due::Now => return,
                 Due::At(at) => sleep_until(at).await,
-                // `self` holds the sender.
+                // `self` holds the sender, so this cannot fail.
                 Due::Never => drop(troubles.changed().await),
             }
         }
@@ -143,7 +143,7 @@ impl Returns {
     /// The next return. Cancel-safe.
     pub async fn next(&mut self) {
         if self.0.changed().await.is_err() {
-            // Nobody calls any more.
+            // Nobody makes calls any more.
             std::future::pending::<()>().await;
         }
     }
@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether a return was told after calls with these answers (0: none), this far apart.
+    /// Whether a return was announced after calls with these answers (0: none), this far apart.
     async fn told(every: Duration, calls: &[u16]) -> bool {
         let reach = Reach::default();
         let mut returns = reach.returns();
@@ -193,7 +193,7 @@ mod tests {
         assert!(!told(Duration::from_secs(2), &[200, 500, 500, 500, 500, 200]).await);
     }
 
-    /// `/readyz`, which is asked while calls fail, is exempt from its limits.
+    /// `/readyz`, which is probed while calls fail, is exempt from the server's limits.
     #[tokio::test(start_paused = true)]
     async fn a_server_that_asks_to_be_left_alone_was_not_away() {
         assert!(!told(Duration::from_secs(2), &[200, 429, 429, 429, 429, 200]).await);

@@ -1,12 +1,12 @@
-//! Finds the items of a list while its body arrives: pure.
+//! Finds the items of a list as its body arrives: pure.
 //!
-//! A list is `{"kind": …, "metadata": {…}, "items": [{…}, …]}`, in any order. The splitter follows
-//! the nesting byte by byte, and hands out each item as soon as its last byte is there: out of the
-//! piece it arrived in, or put together if it arrived in several. It does not check the JSON in the
-//! items; whoever decodes them does.
+//! A list is `{"kind": …, "metadata": {…}, "items": [{…}, …]}`, in any order. The splitter tracks
+//! the nesting byte by byte and hands out each item as soon as its last byte has arrived: straight
+//! from its piece, or reassembled if it came in several. It does not check the JSON inside the
+//! items; the decoder does.
 //!
-//! To follow the nesting costs about as much as to decode. So where an item is likely to be whole in
-//! the piece, it is first offered for decoding where it stands, and decoding finds its end.
+//! Tracking the nesting costs about as much as decoding. So an item that is probably complete in
+//! the piece is first offered for decoding in place, and decoding finds its end.
 
 use super::error::excerpt;
 use super::{Error, MAX_OBJECT};
@@ -22,12 +22,12 @@ pub(super) enum Part {
     Item,
 }
 
-/// Takes what is found.
+/// Receives what is found.
 pub(super) trait Take {
-    /// An item begins here. If it is whole, and fits, it is taken: then how many bytes it has.
+    /// An item begins here. If it is complete and fits, takes it and returns its length in bytes.
     fn item(&mut self, rest: &[u8]) -> Option<usize>;
 
-    /// A whole part.
+    /// A complete part.
     fn part(&mut self, part: Part, bytes: &[u8]) -> Result<(), Error>;
 }
 
@@ -35,14 +35,14 @@ pub(super) trait Take {
 #[derive(Debug)]
 pub(super) struct Splitter {
     state: State,
-    /// How deep in the value under way; of use in `Inside` only.
+    /// The nesting of the current value; used in `Inside` only.
     nest: Nest,
-    /// The key that was read last, as far as it matters.
+    /// The last key read, as far as it matters.
     key: Vec<u8>,
-    /// The beginning of a part whose end has not arrived.
+    /// The beginning of a part whose end has not arrived yet.
     begun: Vec<u8>,
-    /// The length of the last item. With fewer bytes than that left in the piece the next item is
-    /// probably cut, so decoding it in place is not tried.
+    /// The length of the last item. If fewer bytes are left in the piece, the next item is probably
+    /// cut off, so it is not decoded in place.
     last: usize,
 }
 
@@ -58,7 +58,7 @@ enum State {
     Colon,
     /// Before the value of a key.
     Value,
-    /// In a value: one that is handed out, or none.
+    /// In a value: a part to hand out, or one to skip.
     Inside(Option<Part>),
     /// Before an item, or the end of `items`.
     Item,
@@ -70,7 +70,7 @@ enum State {
 
 /// No key that matters is longer.
 const LONGEST_KEY: usize = "metadata".len() + 1;
-/// So much of the buffer for joined parts is kept for the next one.
+/// How much of the buffer for joined parts is kept for the next one, in bytes.
 const KEPT: usize = 64 << 10;
 
 // === impl Splitter ===
@@ -86,10 +86,10 @@ impl Splitter {
         }
     }
 
-    /// Takes the next piece of the body, and hands out what is complete now.
+    /// Takes the next piece of the body, and hands out what is now complete.
     ///
     /// # Errors
-    /// What `take` says; what is no list; a part that is larger than [`MAX_OBJECT`].
+    /// Errors from `take`; input that is not a list; a part larger than [`MAX_OBJECT`].
     pub(super) fn arrived(&mut self, piece: &[u8], take: &mut dyn Take) -> Result<(), Error> {
         let mut at = 0;
         while let Some(&byte) = piece.get(at) {
@@ -106,7 +106,7 @@ impl Splitter {
                     }
                     self.nest = Nest::default();
                 }
-                // The opening byte is the value's own.
+                // The opening byte belongs to the value.
                 State::Value | State::Item if !byte.is_ascii_whitespace() => {
                     at += usize::from(self.begin(byte).ok_or_else(|| not_a_list(rest))?);
                 }
@@ -122,7 +122,7 @@ impl Splitter {
     /// The body has ended.
     ///
     /// # Errors
-    /// The list has not.
+    /// If the list has not.
     pub(super) fn end(&self) -> Result<(), Error> {
         match self.state {
             State::End => Ok(()),
@@ -130,7 +130,7 @@ impl Splitter {
         }
     }
 
-    /// In a value. Returns how many bytes of `rest` belong to it.
+    /// Inside a value. Returns how many bytes of `rest` belong to it.
     fn inside(
         &mut self,
         part: Option<Part>,
@@ -165,8 +165,8 @@ impl Splitter {
         Ok(used)
     }
 
-    /// At the first byte of a value, or between items. Whether that byte is used up; none if it
-    /// cannot be there.
+    /// At the first byte of a value, or between items. Returns whether that byte is used up; `None`
+    /// if it cannot be there.
     fn begin(&mut self, byte: u8) -> Option<bool> {
         if self.state == State::Item {
             match byte {
@@ -187,7 +187,7 @@ impl Splitter {
                 self.state = State::Item;
                 return Some(true);
             }
-            // Go writes a list without items so.
+            // How Go writes a list without items.
             (b"items", b'n') => State::Inside(None),
             (b"items", _) => return None,
             (b"metadata", b'{') => State::Inside(Some(Part::Metadata)),
@@ -198,7 +198,7 @@ impl Splitter {
         Some(false)
     }
 
-    /// At a byte of the list itself; none if it cannot be there.
+    /// At a byte of the list itself; `None` if it cannot be there.
     fn between(&mut self, byte: u8) -> Option<()> {
         self.state = match (self.state, byte) {
             (State::InKey(true), _) => State::InKey(false),
@@ -229,10 +229,10 @@ fn not_a_list(rest: &[u8]) -> Error {
     Error::Decode { why: "this is not a list".to_owned(), excerpt: excerpt(rest) }
 }
 
-/// Where in a JSON value we are.
+/// The position in a JSON value.
 #[derive(Debug, Clone, Copy, Default)]
 struct Nest {
-    /// Objects and arrays that are open.
+    /// How many objects and arrays are open.
     depth: u64,
     /// In a string.
     string: bool,
@@ -241,8 +241,8 @@ struct Nest {
 }
 
 impl Nest {
-    /// Goes on through `bytes`. Where the value ends, if it does: behind its closing byte, or, for a
-    /// number or a word, before what follows it.
+    /// Continues through `bytes`. Returns where the value ends, if it does: after its closing byte
+    /// or, for a number or a word, before what follows it.
     fn scan(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
@@ -272,7 +272,7 @@ impl Nest {
     }
 }
 
-/// The first byte that is not plain text of a string.
+/// The first byte that is not plain text in a string.
 fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
     bytes.iter().position(|&byte| byte == b'"' || byte == b'\\')
 }

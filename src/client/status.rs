@@ -51,7 +51,7 @@ impl Status {
             reason,
             message,
             causes: details.causes.into_iter().flatten().filter_map(|cause| cause.reason).collect(),
-            // Zero is "none" in Go, where it is left out.
+            // In Go, zero means "none" and is left out.
             retry_after: asked.or(details
                 .retry_after_seconds
                 .filter(|seconds| *seconds > 0)
@@ -60,7 +60,7 @@ impl Status {
     }
 }
 
-/// The error in a body that came with `code`. Not everything that answers is an API server: a proxy
+/// The error in a body that came with `code`. Not every answer is from an API server: a proxy
 /// answers with HTML, or with nothing.
 pub(super) fn error(code: u16, asked: Option<Duration>, body: &[u8]) -> Error {
     match serde_json::from_slice::<Status>(body) {

@@ -1,4 +1,4 @@
-//! The token in a file: Kubernetes replaces it long before it expires.
+//! A token in a file: Kubernetes replaces it long before it expires.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use tokio::time::Instant;
 
 use super::Error;
 
-/// The file is read anew after so long; a kubelet replaces a token minutes before its end. kube
-/// counts this by the wall clock: who sets that back by an hour has it use one token for an hour.
+/// The file is reread after this long; a kubelet replaces a token minutes before it expires. kube
+/// goes by the wall clock here: if that is set back by an hour, it uses one token for an hour.
 const FRESH: Duration = Duration::from_secs(50);
 
-/// A file with a token, and what it said last. All clones are one.
+/// A file with a token, and its last content. All clones share one state.
 #[derive(Clone)]
 pub(super) struct TokenFile(Arc<Shared>);
 
@@ -26,18 +26,18 @@ struct Shared {
 
 struct Last {
     header: HeaderValue,
-    /// None: it was refused.
+    /// `None`: it was refused.
     fresh_until: Option<Instant>,
 }
 
 // === impl TokenFile ===
 
 impl TokenFile {
-    /// The file that a client with these credentials goes by, if it does. Of several kinds of
-    /// credentials kube takes the first, and those come before it that are asked for here.
+    /// The token file that a client with these credentials uses, if any. Of several kinds of
+    /// credentials kube takes the first; those checked here come before the file.
     ///
     /// # Errors
-    /// [`Error::Config`] if it cannot be read, or has no token in it.
+    /// [`Error::Config`] if it cannot be read or contains no token.
     pub(super) fn of(auth: &AuthInfo) -> Result<Option<TokenFile>, Error> {
         let has_password = auth.username.is_some() && auth.password.is_some();
         if auth.auth_provider.is_some() || has_password || auth.token.is_some() {
@@ -54,8 +54,8 @@ impl TokenFile {
         Ok(TokenFile(Arc::new(Shared { path: path.to_owned(), last: Mutex::new(last) })))
     }
 
-    /// The header of a request that is sent now. Where the file cannot be read, what it said last
-    /// is still the best there is.
+    /// The header for a request that is sent now. If the file cannot be read, its last content is
+    /// still the best there is.
     pub(super) fn header(&self) -> HeaderValue {
         let now = Instant::now();
         let mut last = self.0.last.lock();
@@ -67,13 +67,13 @@ impl TokenFile {
         last.header.clone()
     }
 
-    /// The API server does not know whose token it is (401): there may be another by now.
+    /// The API server does not recognize the token (401): there may be another by now.
     pub(super) fn refused(&self) {
         self.0.last.lock().fresh_until = None;
     }
 }
 
-/// It is a file in memory, of a kB.
+/// The file is in memory, about a kB.
 fn read(path: &Path) -> Result<HeaderValue, String> {
     let token = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     let token = token.trim();
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(token.header(), "Bearer second");
     }
 
-    /// Who writes a file anew without care empties it first.
+    /// A careless writer truncates the file before rewriting it.
     #[tokio::test(start_paused = true)]
     async fn a_file_that_is_empty_is_no_token_and_does_not_take_the_place_of_one() {
         let (_folder, path) = file(" \n");

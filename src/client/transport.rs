@@ -19,28 +19,27 @@ use super::token::TokenFile;
 
 /// An answer's body.
 pub(super) type Answer = UnsyncBoxBody<Bytes, BoxError>;
-/// Whatever takes requests to an API server. kube's `Client` is a buffer with a task around such a
-/// service; without it a request takes one hop between tasks less.
+/// Anything that sends requests to an API server. kube's `Client` wraps such a service in a buffer
+/// with a task; without it a request takes one hop fewer between tasks.
 pub(super) type Wire = BoxCloneSyncService<Request<Body>, Response<Answer>, BoxError>;
 
-/// A TCP connection has to be there by then. TLS on it, and the answer, have the deadline of the
-/// call.
+/// Time limit for a TCP connection. TLS on it, and the answer, fall under the deadline of the call.
 const CONNECT: Duration = Duration::from_secs(5);
-/// A connection on which nothing moves is probed after KEEPALIVE_IDLE, then every
-/// KEEPALIVE_INTERVAL, and is dead after KEEPALIVE_PROBES without answer: after 30 s.
+/// An idle connection is probed after KEEPALIVE_IDLE, then every KEEPALIVE_INTERVAL, and is dead
+/// after KEEPALIVE_PROBES probes without answer: after 30 s.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_PROBES: u32 = 3;
-/// Data that is not acknowledged for so long means a dead connection; without it the kernel tries
-/// for a quarter of an hour (tcp_retries2).
+/// Data unacknowledged for this long means a dead connection; without this the kernel retries for a
+/// quarter of an hour (tcp_retries2).
 const USER_TIMEOUT: Duration = Duration::from_secs(30);
-/// The API server closes connections that are idle for 90 s; to be first spares requests that meet
-/// the closing.
+/// The API server closes connections that are idle for 90 s; closing them first avoids sending a
+/// request just as that happens.
 const POOL_IDLE: Duration = Duration::from_secs(60);
-/// Idle connections that are kept.
+/// How many idle connections are kept.
 const POOL_SIZE: usize = 16;
-/// A read buffer: HTTP heads must fit, and bodies come in pieces up to this size. hyper's own bound
-/// of about 400 kB would be memory for every connection.
+/// Size of a read buffer: HTTP heads must fit, and bodies come in pieces of up to this size.
+/// hyper's own limit of about 400 kB would cost memory on every connection.
 const READ_BUFFER: usize = 64 << 10;
 
 const AGENT: &str = concat!("workload-operator/", env!("CARGO_PKG_VERSION"));
@@ -57,7 +56,7 @@ pub(super) fn connect(config: &kube::Config) -> Result<Wire, Error> {
     let token = TokenFile::of(&config.auth_info)?;
     let mut config = config.clone();
     if token.is_some() {
-        // A plugin would come after the file, and must not come in its place.
+        // A plugin ranks after the file, and must not be used in its place.
         config.auth_info.token_file = None;
         config.auth_info.exec = None;
     }
@@ -105,7 +104,7 @@ fn connector() -> HttpConnector {
     connector
 }
 
-/// Hides the types of a service.
+/// Erases the types of a service.
 pub(super) fn wire<S, B>(service: S) -> Wire
 where
     S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,

@@ -1,10 +1,10 @@
-//! What is asked and what is answered.
+//! Types of requests and answers.
 
 use std::time::Duration;
 
 use crate::object::{ObjectKey, ResourceVersion, Text, Uid};
 
-/// Which objects of a kind are meant.
+/// Selects objects of a kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scope {
     /// One namespace, or all.
@@ -18,14 +18,14 @@ pub struct Scope {
 /// One page of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Page {
-    /// At most so many items (the API server may ignore it).
+    /// At most this many items (the API server may ignore it).
     pub limit: Option<u32>,
-    /// Where the page before ended. A token stands for the version of the first page, so
+    /// Where the previous page ended. A token stands for the version of the first page, so
     /// `not_older_than` is not sent with it (the API server would refuse both).
     pub continue_token: Option<String>,
-    /// `resourceVersion` with `NotOlderThan`; none = the newest there is (a quorum read). With "0",
-    /// whatever the server has in its cache, no limit is sent: it would turn the request into a
-    /// quorum read.
+    /// `resourceVersion` with `NotOlderThan`; `None` = the newest there is (a quorum read). With
+    /// "0" (whatever the server has in its cache) no limit is sent: it would turn the request into
+    /// a quorum read.
     pub not_older_than: Option<String>,
 }
 
@@ -34,15 +34,15 @@ pub struct Page {
 pub struct PageEnd {
     /// resourceVersion of the list, as sent: opaque.
     pub version: String,
-    /// There is another page.
+    /// Set if there is another page.
     pub continue_token: Option<String>,
 }
 
 /// Where a watch begins.
 #[derive(Debug, Clone)]
 pub struct WatchFrom {
-    /// resourceVersion, as received in a list or bookmark. None only with `initial_events`:
-    /// the newest there is.
+    /// resourceVersion, as received in a list or bookmark. `None` only with `initial_events`: the
+    /// newest there is.
     pub version: Option<String>,
     /// A streaming list: first all objects as `Added`, then a bookmark with
     /// `initial_events_end`, then changes.
@@ -60,7 +60,7 @@ pub enum Event<V> {
     Added(V),
     /// It changed.
     Modified(V),
-    /// It is gone (or does not match any more).
+    /// It is gone (or no longer matches).
     Deleted(V),
     /// Nothing changed up to this version.
     Bookmark {
@@ -69,18 +69,18 @@ pub enum Event<V> {
         /// All initial events were sent.
         initial_events_end: bool,
     },
-    /// An object whose JSON does not fit the view. Its neighbours are unharmed.
+    /// An object whose JSON does not fit the view. Its neighbours are unaffected.
     Undecodable(Undecodable),
 }
 
 /// An object that could not be decoded, and as much of its metadata as could.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Undecodable {
-    /// Which.
+    /// Which object.
     pub key: ObjectKey,
     /// Its identity; [`Uid::NONE`] if that could not be read.
     pub uid: Uid,
-    /// Its age; unknown if that could not be read.
+    /// Its version; unknown if that could not be read.
     pub version: ResourceVersion,
     /// It was deleted.
     pub deleted: bool,
@@ -93,15 +93,15 @@ pub struct Undecodable {
 pub struct Preconditions {
     /// Only this one, never a namesake.
     pub uid: Uid,
-    /// Only if unchanged since; left out if unknown.
+    /// Only if unchanged since this version; left out if unknown.
     pub version: ResourceVersion,
 }
 
-/// What a delete that was accepted has done.
+/// What an accepted delete has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deletion {
     /// The object is gone.
     Final,
-    /// The object is marked as deleted, and goes when its finalizers and its grace period have.
+    /// The object is marked for deletion; finalizers or its grace period still keep it.
     Started,
 }

@@ -1,4 +1,4 @@
-//! What can be said of an object that does not fit its view.
+//! What can be said about an object that does not fit its view.
 
 use serde::Deserialize;
 
@@ -6,7 +6,7 @@ use super::error::{Error, in_short};
 use super::types::Undecodable;
 use crate::object::{ObjectKey, ResourceVersion, Uid};
 
-/// Just enough of an object to name it. Strings, not our types: what is wrong may be the metadata.
+/// Just enough of an object to name it. Strings, not our types: the metadata may be what is wrong.
 #[derive(Deserialize)]
 pub(super) struct Bare {
     metadata: BareMeta,
@@ -39,10 +39,10 @@ impl Bare {
     }
 }
 
-/// Names the object in `json`, which did not decode for `why`.
+/// Names the object in `json`, which failed to decode because of `why`.
 ///
 /// # Errors
-/// What is no JSON, or has no name, is no object: whoever sent it is not to be believed.
+/// Anything that is not JSON or has no name is not an object, and its sender cannot be trusted.
 pub(super) fn name(
     json: &[u8],
     deleted: bool,

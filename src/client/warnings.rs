@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use http::HeaderMap;
 use parking_lot::Mutex;
 
-/// So many different warnings are remembered; then all are forgotten, and may be logged again.
+/// How many distinct warnings are remembered; then all are forgotten, and may be logged again.
 const REMEMBERED: usize = 128;
-/// So much of a warning is logged.
+/// How much of a warning is logged, in bytes.
 const LONGEST: usize = 300;
 
 /// Logs each warning once.
@@ -25,7 +25,7 @@ impl Warnings {
         }
     }
 
-    /// The text of a header, the first time.
+    /// The text of a header, if it is new.
     fn fresh(&self, header: &[u8]) -> Option<Box<str>> {
         let text = text(header)?;
         let mut known = self.0.lock();
@@ -40,8 +40,8 @@ impl Warnings {
     }
 }
 
-/// The text of `299 - "text"` (RFC 9111 has dropped the header, Kubernetes has not); none if it is
-/// something else.
+/// The text of `299 - "text"` (RFC 9111 has dropped the header, Kubernetes has not); `None` if it
+/// is anything else.
 fn text(header: &[u8]) -> Option<Box<str>> {
     let header = String::from_utf8_lossy(header);
     let (_, quoted) = header.strip_prefix("299 ")?.split_once(" \"")?;

@@ -13,7 +13,7 @@ use super::types::{Event, Scope, WatchFrom};
 use super::{Error, event};
 use crate::object::Resource;
 
-/// What a watch of metadata only is asked for with.
+/// The `Accept` header of a metadata-only watch.
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 /// An open watch. Dropping it closes its connection.
@@ -28,8 +28,8 @@ pub struct Watch<V> {
 // === impl Client ===
 
 impl Client {
-    /// Opens a watch. The deadline is for the API server's answer; after it the watch may be silent
-    /// for as long as [`WatchFrom::timeout`].
+    /// Opens a watch. The deadline applies to the API server's answer; after that the watch may be
+    /// silent for as long as [`WatchFrom::timeout`].
     ///
     /// # Errors
     /// All that can go wrong with a call; [`Error::is_expired`] if the version is compacted away.
@@ -41,8 +41,8 @@ impl Client {
         let kind = V::KIND;
         let url = Url::watch(&kind, scope, from)?;
         let accept = if from.metadata_only { METADATA } else { JSON };
-        // From 1.37 on the API server compresses each event of a watch on its own, which few can
-        // read; uncompressed, an event is decoded out of the read buffer.
+        // From 1.37 on, the API server compresses each event of a watch separately, which few
+        // clients can read; uncompressed, an event is decoded from the read buffer.
         let request =
             request("GET", url)?.accept(accept).header(ACCEPT_ENCODING, "identity").empty();
         let mut told = self.told("watch", &kind);
@@ -60,7 +60,7 @@ impl Client {
 // === impl Watch ===
 
 impl<V: Resource> Watch<V> {
-    /// The next event; `None` when the server ended the watch in good order. An `ERROR` frame is
+    /// The next event; `None` when the server ended the watch properly. An `ERROR` frame is
     /// [`Error::Api`]. After an error the watch is over. Cancel-safe.
     pub async fn next(&mut self) -> Option<Result<Event<V>, Error>> {
         if self.over {

@@ -14,7 +14,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 
-/// The answer to a delete: an object, or a Status, which is never marked.
+/// The answer to a delete: an object, or a Status, which is never marked for deletion.
 #[derive(Deserialize)]
 struct Left {
     #[serde(default)]
@@ -29,7 +29,7 @@ struct LeftMeta {
 }
 
 impl Left {
-    /// Whether it has yet to go.
+    /// Whether it is marked for deletion and has yet to go.
     fn is_marked(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
@@ -38,7 +38,7 @@ impl Left {
 // === impl Client ===
 
 impl Client {
-    /// POST. The answer to a create is the object as it was stored.
+    /// POST. The answer to a create is the object as stored.
     ///
     /// # Errors
     /// [`Error::is_already_exists`] if the name is taken; all that can go wrong with a write.
@@ -51,9 +51,9 @@ impl Client {
         self.write("create", "POST", url, JSON, bytes(body)?).await
     }
 
-    /// Server-side apply, forced, of the whole of what we own. `body` carries its own apiVersion
-    /// and kind. A `metadata.uid` in it means that one object: of another under the name the API
-    /// server says that a UID is immutable (422), and where there is none, that it conflicts.
+    /// Forced server-side apply of everything we own. `body` carries its own apiVersion and kind. A
+    /// `metadata.uid` in it selects that one object: if another has the name, the API server
+    /// answers that a UID is immutable (422); if none has it, that there is a conflict.
     ///
     /// # Errors
     /// [`Error::is_conflict`] if the UID's object is gone; all that can go wrong with a write.
@@ -66,9 +66,9 @@ impl Client {
         self.write("patch", "PATCH", url, APPLY, bytes(body)?).await
     }
 
-    /// Server-side apply that only creates: a name that is taken answers 409 whoever has it.
-    /// (resourceVersion "1" is older than any object, so an existing one is a conflict. A UID would
-    /// make an absent one a conflict too, so it is left out.)
+    /// Server-side apply that only creates: if the name is taken, the answer is 409, whoever has
+    /// it. (resourceVersion "1" is older than any object, so an existing one is a conflict. A UID
+    /// would make an absent one a conflict too, so it is left out.)
     ///
     /// # Errors
     /// [`Error::is_conflict`] if the name is taken; all that can go wrong with a write.
@@ -126,7 +126,7 @@ impl Client {
         self.write("patch", "PATCH", url, JSON_PATCH, bytes(operations)?).await
     }
 
-    /// Deletes, in the background, the one object that the preconditions mean.
+    /// Deletes, in the background, the one object the preconditions select.
     ///
     /// # Errors
     /// [`Error::is_conflict`] if a precondition does not hold, [`Error::is_not_found`] if there is
@@ -153,8 +153,8 @@ impl Client {
         self.permitted()?;
         let request = request("DELETE", url)?.body(JSON, bytes(&body)?);
         let answer = self.call("delete", &V::KIND, request).await?;
-        // What is gone is answered with a Status, or, of some kinds (`ReturnDeletedObject`:
-        // Services), with the object as it was; what has yet to go with the marked object.
+        // If the object is gone, the answer is a Status or, for some kinds (`ReturnDeletedObject`:
+        // Services), its last state; if it has yet to go, the object marked for deletion.
         let gone = serde_json::from_slice::<Left>(&answer).is_ok_and(|left| !left.is_marked());
         Ok(if gone { Deletion::Final } else { Deletion::Started })
     }
@@ -182,7 +182,7 @@ fn bytes(body: &impl Serialize) -> Result<Vec<u8>, Error> {
     serde_json::to_vec(body).map_err(unsendable)
 }
 
-#[allow(clippy::needless_pass_by_value)] // It is mapped over errors.
+#[allow(clippy::needless_pass_by_value)] // It is passed to `map_err`.
 fn unsendable(error: serde_json::Error) -> Error {
     Error::Request(format!("the body cannot be serialized: {error}"))
 }

@@ -1,4 +1,4 @@
-//! The client against services that answer by script.
+//! The client against services with scripted answers.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -30,7 +30,7 @@ crate::view!(Thing: Kind::namespaced("g", "v1", "Thing", "things"));
 
 type Pieces = Pin<Box<dyn futures::Stream<Item = Result<Frame<Bytes>, BoxError>> + Send>>;
 
-/// A body that comes in these pieces, and then ends, breaks or hangs.
+/// What a body does after its pieces: it ends, breaks or hangs.
 #[derive(Clone, Copy)]
 enum End {
     Good,
@@ -50,7 +50,7 @@ fn body(pieces: &[&str], end: End) -> StreamBody<Pieces> {
     })
 }
 
-/// What was asked.
+/// What was requested.
 #[derive(Debug, Clone, Default)]
 struct Asked {
     method: String,
@@ -62,7 +62,7 @@ struct Asked {
     body: serde_json::Value,
 }
 
-/// A client whose server answers everything with `code` and `pieces`, and what it was asked.
+/// A client whose server answers everything with `code` and `pieces`, and what was requested.
 fn client(code: u16, pieces: &'static [&'static str], end: End) -> (Client, Arc<Mutex<Asked>>) {
     client_with(code, pieces, end, Options::default())
 }
@@ -108,7 +108,7 @@ fn key() -> ObjectKey {
 
 const THING: &str = r#"{"metadata":{"name":"a","namespace":"ns","resourceVersion":"5"},"size":3}"#;
 
-/// As [`THING`], once it is to be deleted.
+/// [`THING`], marked for deletion.
 const MARKED: &str = r#"{"metadata":{"name":"a","deletionTimestamp":"2026-01-01T00:00:00Z"}}"#;
 
 async fn list(client: &Client) -> (Result<crate::client::PageEnd, Error>, Vec<String>) {
@@ -343,7 +343,7 @@ async fn a_delete_means_one_object_and_says_whether_it_is_gone() {
     let unknown = Preconditions { uid, version: ResourceVersion::UNKNOWN };
     assert_eq!(begun.delete::<Thing>(&key(), unknown).await.unwrap(), Deletion::Started);
     assert_eq!(asked.lock().body["preconditions"], json!({"uid": uid}));
-    // So the API server answers for Services.
+    // This is how the API server answers for Services.
     let (gone, _) = client(200, &[THING], End::Good);
     assert_eq!(gone.delete::<Thing>(&key(), known).await.unwrap(), Deletion::Final);
     let (unclear, _) = client(200, &["ok"], End::Good);
@@ -381,7 +381,7 @@ async fn no_write_passes_a_closed_gate_and_every_read_does() {
     client.get::<Thing>(&key()).await.unwrap();
 }
 
-/// Notes what it is told.
+/// Records what is reported to it.
 #[derive(Default)]
 struct Notes(Mutex<Vec<(&'static str, &'static str, u16, u64)>>);
 
@@ -445,7 +445,8 @@ async fn an_answer_without_end_is_refused_and_not_kept() {
     }
 }
 
-/// A server on a socket that answers each connection's first request with `answer`; what it was sent.
+/// A server on a socket that answers each connection's first request with `answer`; the task
+/// returns what was sent to it.
 async fn serve(answer: &'static str) -> (http::Uri, tokio::task::JoinHandle<String>) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

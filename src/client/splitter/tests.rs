@@ -10,7 +10,7 @@ const LIST: &str = r#" {"kind":"PodList", "apiVersion":"v1","metadata":{"resourc
 
 type Parts = Vec<(Part, Vec<u8>)>;
 
-/// Notes the parts. If `eager`, items are decoded where they stand.
+/// Records the parts. If `eager`, items are decoded in place.
 #[derive(Default)]
 struct Notes {
     parts: Parts,
@@ -35,13 +35,13 @@ impl Take for Notes {
     }
 }
 
-/// The parts, found in both ways.
+/// The parts, found both ways.
 fn split(pieces: &[&[u8]]) -> Result<Parts, Error> {
     let (parts, end) = split_until(pieces);
     end.map(|()| parts)
 }
 
-/// The parts up to the end, good or bad, found in both ways.
+/// The parts up to the end, good or bad, found both ways.
 fn split_until(pieces: &[&[u8]]) -> (Parts, Result<(), Error>) {
     let split = |eager| {
         let (mut splitter, mut notes) = (Splitter::new(), Notes { eager, ..Notes::default() });
@@ -179,7 +179,7 @@ proptest! {
         listed: bool,
         cut in 1usize..20,
     ) {
-        // Hardly any bytes come as far as an item by themselves.
+        // Random bytes alone hardly ever get as far as an item.
         let list = format!(r#"{{"items":[{{}},{}]}}"#, items.concat()).into_bytes();
         let bytes = if listed { list } else { bytes };
         let pieces: Vec<&[u8]> = bytes.chunks(cut).collect();
