@@ -1,4 +1,4 @@
-//! An object for tests of rooms that look at metadata alone.
+//! An object for tests of rooms that only use metadata.
 
 use super::{Meta, Nothing, Object};
 

@@ -49,7 +49,7 @@ impl Labels {
 }
 
 impl<K: Into<Text>, V: Into<Text>> FromIterator<(K, V)> for Labels {
-    /// Of equal keys the last one counts.
+    /// If a key occurs more than once, its last value counts.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Labels {
         let mut pairs: Vec<(Text, Text)> =
             pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect();

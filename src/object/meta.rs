@@ -35,24 +35,24 @@ pub struct Owner {
     pub kind: Text,
     /// Name of the owner, in the object's own namespace or cluster-scoped.
     pub name: Text,
-    /// UID of the owner. A namesake with another UID is somebody else. [`Uid::NONE`] if what the
-    /// object says is no UUID, and so nobody's: users write these references, and the API server
-    /// only asks that there is something (`validateOwnerReference`).
+    /// UID of the owner. A namesake with another UID is somebody else. [`Uid::NONE`], and so
+    /// nobody's, if what the object says is not a UUID: users write these references, and the API
+    /// server only requires that the field is not empty (`validateOwnerReference`).
     pub uid: Uid,
 }
 
 /// `metadata`, reduced to what controllers use.
 ///
-/// An object that was read has a UID and a version. One that is to be created has neither, and
-/// they are left out when it is sent; set, they are preconditions of the write.
+/// An object that was read has a UID and a version. One that is yet to be created has neither, and
+/// they are left out when it is sent; if set, they are preconditions of the write.
 pub struct Meta<K = Nothing> {
     /// Namespace and name.
     pub key: ObjectKey,
     /// Identity; [`Uid::NONE`] for an object not yet created.
     pub uid: Uid,
-    /// Age; [`ResourceVersion::UNKNOWN`] for an object not yet created.
+    /// Version; [`ResourceVersion::UNKNOWN`] for an object not yet created.
     pub version: ResourceVersion,
-    /// Counts changes of the spec. 0 where the API server keeps none.
+    /// Counts changes of the spec. 0 if the API server does not count them.
     pub generation: i64,
     /// Whether `deletionTimestamp` is set.
     pub deleting: bool,
@@ -106,7 +106,7 @@ impl<K> Meta<K> {
         }
     }
 
-    /// Whether the object is controlled by the one with this UID. Never by one that has none.
+    /// Whether the object is controlled by the one with this UID. Always false for [`Uid::NONE`].
     pub fn is_controlled_by(&self, uid: Uid) -> bool {
         uid.is_some() && self.owner.as_ref().is_some_and(|owner| owner.uid == uid)
     }
@@ -232,13 +232,13 @@ impl<'de, K: Keep> Visitor<'de> for MetaVisitor<K> {
                 Field::Other => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-        // A pod template or a list has metadata without a name; so the name may be empty here.
+        // A pod template or a list has metadata without a name, so the name may be empty here.
         meta.key = ObjectKey::new(namespace.unwrap_or_default(), name.unwrap_or_default());
         Ok(meta)
     }
 }
 
-/// Labels of which some are kept.
+/// Decodes labels, keeping some.
 struct Filtered(fn(&str) -> bool);
 
 impl<'de> serde::de::DeserializeSeed<'de> for Filtered {
@@ -257,7 +257,7 @@ impl Serialize for Owner {
         map.serialize_entry("kind", &self.kind)?;
         map.serialize_entry("name", &self.name)?;
         map.serialize_entry("uid", &self.uid)?;
-        // As metav1.NewControllerRef.
+        // Same as metav1.NewControllerRef.
         map.serialize_entry("controller", &true)?;
         map.serialize_entry("blockOwnerDeletion", &true)?;
         map.end()
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(serde_json::to_string(&meta).unwrap(), r#"{"name":"a","namespace":"ns"}"#);
     }
 
-    /// A user may write anything there; the API server only asks that it is not empty.
+    /// A user may write anything there; the API server only requires that it is not empty.
     #[test]
     fn an_owner_whose_uid_is_no_uuid_is_nobody_and_does_no_harm() {
         let some = "11111111-1111-1111-1111-111111111111";

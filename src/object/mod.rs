@@ -1,11 +1,11 @@
-//! What every Kubernetes object has, held in as few bytes as will do.
+//! What every Kubernetes object has, in as few bytes as possible.
 //!
 //! Guarantees
-//! - [`Text`] is interned: equal strings share one allocation for as long as anybody holds one, so
-//!   the ten thousandth `app.kubernetes.io/name` costs a pointer.
+//! - [`Text`] is interned: equal strings share one allocation for as long as one is in use, so the
+//!   ten thousandth `app.kubernetes.io/name` costs a pointer.
 //! - [`Meta`] decodes `metadata` in one pass and never allocates for a field it does not keep;
 //!   `managedFields`, often the largest part of an object, is skipped while parsing.
-//! - Which labels and annotations stay is said by a type ([`Keep`]), once per view.
+//! - A type ([`Keep`]) says which labels and annotations are kept, once per view.
 //! - [`ResourceVersion`]s are ordered only when both are numbers (KEP-5504) and only within one
 //!   resource type; otherwise they compare as "cannot tell", never as a guess.
 //! - Nothing here panics on data from the API server: what cannot be represented is a decode error

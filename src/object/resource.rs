@@ -57,8 +57,8 @@ pub trait Resource: Object + DeserializeOwned {
     }
 }
 
-/// Makes a struct with a field `metadata: Meta` a view of a kind: [`Object`] and [`Resource`] in one
-/// line. A view that keeps labels or annotations, or has another name for the field, says so:
+/// Makes a struct with a field `metadata: Meta` a view of a kind: [`Object`] and [`Resource`] in
+/// one line. A view that keeps labels or annotations, or whose field has another name, says so:
 /// `view!(Pod { meta: Meta<Labels> }: Kind::namespaced("", "v1", "Pod", "pods"))`.
 ///
 /// ```
@@ -102,7 +102,7 @@ impl Kind {
         Kind { group, version, kind, plural, namespaced: true }
     }
 
-    /// As [`Kind::namespaced`], of a kind whose objects live in no namespace.
+    /// Like [`Kind::namespaced`], for a kind whose objects have no namespace.
     pub const fn cluster_scoped(
         group: &'static str,
         version: &'static str,

@@ -11,14 +11,14 @@ use parking_lot::Mutex;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// The table is swept of strings nobody holds when it has grown to this many, then whenever it
+/// Strings nobody holds are swept from the table when it has grown to this many, then whenever it
 /// has doubled since the last sweep: interning stays amortized O(1) and the table stays within
 /// twice what is alive.
 const FIRST_SWEEP: usize = 1024;
 
 static INTERNED: LazyLock<Mutex<Interner>> = LazyLock::new(Mutex::default);
 
-/// A string of which equal copies share one allocation.
+/// A string whose equal copies share one allocation.
 ///
 /// Cloning costs a reference count. Two `Text`s are equal if their bytes are; because of the
 /// sharing that is nearly always one pointer comparison.
@@ -94,7 +94,7 @@ impl PartialEq<&str> for Text {
 
 impl Hash for Text {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // As `str`, so that `Borrow<str>` holds.
+        // Same as for `str`, as `Borrow<str>` requires.
         self.0.hash(state);
     }
 }
@@ -144,8 +144,8 @@ impl<'de> Deserialize<'de> for Text {
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a string")
             }
-            // Borrowed or not, the parser's own buffer is read: nothing is allocated for a
-            // string that is interned already.
+            // Borrowed or not, this reads the parser's own buffer: nothing is allocated for a
+            // string that is already interned.
             fn visit_str<E: Error>(self, text: &str) -> Result<Text, E> {
                 Ok(Text::new(text))
             }
@@ -171,8 +171,8 @@ impl Interner {
         new
     }
 
-    /// Drops the strings that only the table holds. Nobody can take one meanwhile: the table is
-    /// the only way to one, and it is locked.
+    /// Drops the strings that only the table holds. Nobody can take one in the meantime: the only
+    /// way to one is through the table, which is locked.
     fn sweep(&mut self) {
         self.table.retain(|known| Arc::strong_count(known) > 1);
         self.sweep_at = 2 * self.table.len();

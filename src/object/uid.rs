@@ -8,13 +8,13 @@ use serde::ser::{Serialize, Serializer};
 
 /// An object's UID: a UUID in 16 bytes instead of a string of 36.
 ///
-/// [`Uid::NONE`], all zero, is "not known yet": an object that was never at the API server.
+/// [`Uid::NONE`], all zero, means "not known yet": an object the API server has never seen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Uid([u8; 16]);
 
-/// A UID that is no UUID. The API server makes every object's own UID with `uuid.NewRandom`
-/// (k8s.io/apimachinery/pkg/util/uuid), so there this means that something else answered. What an
-/// object says of others' UIDs, as its owner's, may be anything that a user wrote.
+/// A UID that is not a UUID. The API server creates every object's own UID with `uuid.NewRandom`
+/// (k8s.io/apimachinery/pkg/util/uuid), so there it means that something else answered. UIDs of
+/// other objects, such as the owner's, may be anything a user wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a UID must be a UUID of the form 01234567-89ab-cdef-0123-456789abcdef")]
 pub struct ParseUidError;

@@ -7,16 +7,16 @@ use std::num::NonZeroU64;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// A resourceVersion as a number, or [`ResourceVersion::UNKNOWN`] where the server's is none.
+/// A resourceVersion as a number, or [`ResourceVersion::UNKNOWN`] if the server's is not one.
 ///
-/// KEP-5504 (stable in Kubernetes 1.35) makes them comparable as integers within one resource
-/// type, for built-in kinds and CRDs; etcd made it so before. They must never be compared across
-/// types: there is no order between them, which is why this type is not `Ord`.
+/// KEP-5504 (stable in Kubernetes 1.35) makes them comparable as integers within one resource type,
+/// for built-in kinds and CRDs; before that, etcd did. They must never be compared across types:
+/// there is no order between them, which is why this type is not `Ord`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ResourceVersion(Option<NonZeroU64>);
 
 impl ResourceVersion {
-    /// Not known, or not a number: nothing can be said of its age.
+    /// Not known, or not a number: nothing can be said about its age.
     pub const UNKNOWN: ResourceVersion = ResourceVersion(None);
 
     /// The version with this number; 0 is [`ResourceVersion::UNKNOWN`], as no object has it.
@@ -24,9 +24,9 @@ impl ResourceVersion {
         ResourceVersion(NonZeroU64::new(number))
     }
 
-    /// Reads the API server's string. What is no positive integer is `UNKNOWN`, not an error:
-    /// the API says that clients must treat the string as opaque, so we do where we cannot order. So
-    /// is what is not written as a number is (`007`, `+7`): it could not be sent back as it came.
+    /// Parses the API server's string. Anything but a positive integer is `UNKNOWN`, not an error:
+    /// the API says that clients must treat the string as opaque, so we do where we cannot order
+    /// it. So is a number in unusual form (`007`, `+7`): it could not be sent back as it came.
     pub fn parse(text: &str) -> ResourceVersion {
         let plain = text.bytes().next().is_some_and(|first| matches!(first, b'1'..=b'9'));
         ResourceVersion(if plain { text.parse().ok() } else { None })
@@ -37,12 +37,12 @@ impl ResourceVersion {
         self.0.map(NonZeroU64::get)
     }
 
-    /// Whether `self` is surely newer than `other`. False when either is unknown.
+    /// Whether `self` is certainly newer than `other`. False when either is unknown.
     pub fn is_newer_than(self, other: ResourceVersion) -> bool {
         self.order(other) == Some(Ordering::Greater)
     }
 
-    /// Whether `self` is surely older than `other`. False when either is unknown.
+    /// Whether `self` is certainly older than `other`. False when either is unknown.
     pub fn is_older_than(self, other: ResourceVersion) -> bool {
         self.order(other) == Some(Ordering::Less)
     }
@@ -52,7 +52,7 @@ impl ResourceVersion {
         self.order(other) == Some(Ordering::Equal)
     }
 
-    /// How the two are ordered, where both are known.
+    /// The order of the two, if both are known.
     pub fn order(self, other: ResourceVersion) -> Option<Ordering> {
         Some(self.0?.cmp(&other.0?))
     }
