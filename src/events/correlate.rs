@@ -1,4 +1,4 @@
-//! Which Events are written, and when. Pure: time comes as an argument.
+//! Which Events are written, and when. Pure: the time is an argument.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::{
     BURST, DISTINCT_NOTES, Dropped, MEMORY, QUEUE, REFILL, RESERVE, Regarding, Type, WINDOW, text,
 };
 
-/// Begins the note of an Event that stands for several (as in client-go).
+/// The start of a note that stands for several Events (as in client-go).
 const COMBINED: &str = "(combined from similar events): ";
 
 /// What makes two occurrences similar: all but the note.
@@ -31,14 +31,14 @@ pub(super) struct Series {
     pub(super) note: Arc<str>,
 }
 
-/// What became of an occurrence.
+/// The fate of an occurrence.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// A new Event waits to be written.
     New,
-    /// It was added to an Event that is known: to its count.
+    /// It was added to the count of a known Event.
     Repeated,
-    /// It shares an Event with others of its reason.
+    /// It shares an Event with others of the same reason.
     Combined,
     /// It is lost.
     Dropped(Dropped),
@@ -56,7 +56,7 @@ pub(super) struct Job {
     pub(super) last: Timestamp,
     /// How many there were.
     pub(super) count: u32,
-    /// The API server has it: count it up instead of creating it.
+    /// The API server has it: raise its count instead of creating it.
     pub(super) exists: bool,
 }
 
@@ -71,10 +71,10 @@ pub(super) enum Outcome {
     Failed,
 }
 
-/// Decides what is written. Its three memories are bounded, and so is its queue.
+/// Decides what is written. Its three memories and its queue are bounded.
 pub(super) struct Correlator {
-    /// Every key of `queue` is in `series`, in state `Queued`, once; and no other is in that
-    /// state. Entries that are not `Idle` are never forgotten.
+    /// Every key of `queue` is in `series`, in state `Queued`, exactly once; no other entry is in
+    /// that state. Entries that are not `Idle` are never forgotten.
     queue: VecDeque<Arc<Series>>,
     series: Recent<Arc<Series>, Entry>,
     groups: Recent<Group, Notes>,
@@ -85,9 +85,9 @@ pub(super) struct Correlator {
 }
 
 struct Names {
-    /// Tells this process's names from those of others.
+    /// Distinguishes this process's names from those of others.
     instance: u32,
-    /// Of the last name given: strictly growing, so that no two Events get the same name.
+    /// Of the last name given: strictly increasing, so that no two Events get the same name.
     stamp: u64,
 }
 
@@ -111,7 +111,7 @@ enum State {
     Queued,
     /// A write is under way.
     Writing,
-    /// The same, and another is due after it.
+    /// A write is under way, and another is due after it.
     WritingAgain,
 }
 
@@ -119,7 +119,7 @@ enum State {
 struct Notes {
     distinct: u32,
     last_new: Instant,
-    /// The Event that the surplus shares, and since when.
+    /// The note that the surplus shares, and since when.
     combined: Option<(Arc<str>, Instant)>,
 }
 
@@ -132,7 +132,7 @@ struct Budget {
 // === impl Correlator ===
 
 impl Correlator {
-    /// `instance` tells the names of this process's Events from those of others.
+    /// `instance` distinguishes the names of this process's Events from those of others.
     pub(super) fn new(instance: u32) -> Correlator {
         Correlator {
             queue: VecDeque::new(),
@@ -144,7 +144,7 @@ impl Correlator {
         }
     }
 
-    /// Something happened, at `now` and on the calendar at `wall`. `note` is clean already.
+    /// Something happened, at `now` and at `wall` on the calendar. `note` is already clean.
     pub(super) fn observe(
         &mut self,
         group: Group,
@@ -171,7 +171,7 @@ impl Correlator {
         }
     }
 
-    /// The next write. Its end must be told to [`Correlator::finish`].
+    /// The next write. Its end must be reported to [`Correlator::finish`].
     pub(super) fn take(&mut self) -> Option<Job> {
         let series = self.queue.pop_front()?;
         let entry = self.series.get_mut(&series)?;
@@ -196,7 +196,7 @@ impl Correlator {
         match outcome {
             Outcome::Written => entry.written = entry.sent,
             Outcome::Expired => {
-                // What the expired one told has been told.
+                // The expired Event has reported its share.
                 entry.count = (entry.count - entry.written).max(1);
                 entry.written = 0;
                 entry.first = entry.last;
@@ -215,7 +215,7 @@ impl Correlator {
         self.busy
     }
 
-    /// What waits, without taking it.
+    /// What is waiting, without taking it.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &Arc<Series>> {
         self.queue.iter()
     }
@@ -294,7 +294,7 @@ impl Correlator {
         }
     }
 
-    /// Takes one token, if at least `least` are there.
+    /// Takes one token, if at least `least` are left.
     fn pay(&mut self, group: &Group, least: u32, now: Instant) -> bool {
         let key = (group.regarding.clone(), group.kind);
         if self.budgets.get_mut(&key).is_none() {
@@ -306,7 +306,7 @@ impl Correlator {
 }
 
 impl Names {
-    /// A name no other Event has. It is the same for every try to write it.
+    /// A name no other Event has. Every attempt to write the Event uses it.
     fn next(&mut self, series: &Series, wall: Timestamp) -> String {
         // Microseconds since 1970, or one more than last time.
         let micros = u64::try_from(wall.as_microsecond()).unwrap_or_default();

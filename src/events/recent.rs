@@ -1,4 +1,4 @@
-//! A map that forgets what was not used for longest. Pure.
+//! A map that forgets what has gone unused longest. Pure.
 
 use std::hash::Hash;
 
@@ -6,8 +6,8 @@ use hashbrown::HashMap;
 
 /// At most `capacity` entries; the least recently used go first.
 ///
-/// When full, an eighth of them goes at once: finding the oldest costs a pass over all, so it is
-/// shared by as many insertions, and no list has to be threaded through the entries.
+/// When full, an eighth of them goes at once: finding the oldest takes a pass over all of them, so
+/// that many insertions share its cost, and no list has to be threaded through the entries.
 pub(super) struct Recent<K, V> {
     entries: HashMap<K, Slot<V>>,
     capacity: usize,

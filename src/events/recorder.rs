@@ -1,4 +1,4 @@
-//! What others hold to publish Events.
+//! What other modules use to publish Events.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub struct Regarding {
     pub kind: Text,
     /// Namespace and name.
     pub key: ObjectKey,
-    /// UID; `kubectl describe` shows only Events that bear the object's own.
+    /// UID; `kubectl describe` shows only Events that carry the object's own.
     pub uid: Uid,
 }
 
@@ -40,15 +40,15 @@ pub struct Recorder {
     pub(super) controller: &'static str,
 }
 
-/// Watches Events; metrics implement it. Every method has an empty default and must not block:
-/// it is called by whoever publishes.
+/// Observes Events; metrics implement it. Every method has an empty default and must not block:
+/// publishers call it.
 pub trait Observer: Send + Sync + 'static {
     /// A new Event was accepted and will be written.
     fn published(&self, controller: &'static str, kind: Type, reason: &'static str) {
         let _ = (controller, kind, reason);
     }
 
-    /// An occurrence was added to an Event that there is, or to a combined one.
+    /// An occurrence was added to an existing Event, or to a combined one.
     fn aggregated(&self, controller: &'static str, kind: Type, reason: &'static str) {
         let _ = (controller, kind, reason);
     }
@@ -85,12 +85,12 @@ pub enum Dropped {
     Shutdown,
 }
 
-/// One Event that waits to be written, for tests of those who publish.
+/// One Event waiting to be written, for tests of code that publishes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occurrence {
-    /// Which controller.
+    /// The controller.
     pub controller: &'static str,
-    /// About what.
+    /// The object it is about.
     pub regarding: Regarding,
     /// Normal or Warning.
     pub kind: Type,
@@ -102,11 +102,11 @@ pub struct Occurrence {
     pub note: Arc<str>,
 }
 
-/// Behind every recorder and the sink.
+/// Shared by every recorder and the sink.
 pub(super) struct Shared {
-    /// `None` after the end: nobody would write any more.
+    /// `None` after the end: nothing would be written any more.
     pub(super) correlator: Mutex<Option<Correlator>>,
-    /// Something waits.
+    /// Something is waiting.
     pub(super) wake: Notify,
     pub(super) observer: Arc<dyn Observer>,
     pub(super) instance: String,
@@ -117,7 +117,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(instance: &str, observer: Arc<dyn Observer>) -> Arc<Shared> {
         let instance = text::instance(instance);
-        // Two processes of one name (a pod's container that was restarted) differ in their stamps.
+        // Two processes of the same name (a restarted container of a pod) differ in their stamps.
         let correlator = Mutex::new(Some(Correlator::new(text::fingerprint(&instance))));
         Arc::new(Shared { correlator, wake: Notify::new(), observer, instance })
     }
@@ -126,7 +126,7 @@ impl Shared {
 // === impl Dropped ===
 
 impl Dropped {
-    /// One static word: metric label.
+    /// One static word, for metric labels.
     pub fn as_str(self) -> &'static str {
         match self {
             Dropped::QueueFull => "QueueFull",
@@ -157,7 +157,7 @@ impl Regarding {
 // === impl Recorder ===
 
 impl Recorder {
-    /// The same, for another controller: `reportingController` will be
+    /// The same for another controller: `reportingController` will be
     /// `workload-operator.example.com/<controller>`. At most 63 letters, digits and dashes.
     pub fn for_controller(&self, controller: &'static str) -> Recorder {
         Recorder { shared: self.shared.clone(), controller }
@@ -197,7 +197,7 @@ impl Recorder {
         self.shared.wake.notify_one();
     }
 
-    /// What waits to be written, oldest first: with a sink that does not run, everything that was
+    /// What is waiting to be written, oldest first: if the sink does not run, everything that was
     /// published, repetitions once.
     pub fn waiting(&self) -> Vec<Occurrence> {
         let correlator = self.shared.correlator.lock();
@@ -221,7 +221,7 @@ impl std::fmt::Debug for Recorder {
     }
 }
 
-/// One CamelCase word, as the API wants it in reason and action.
+/// One CamelCase word, as the API requires for reason and action.
 fn is_word(word: &str) -> bool {
     (1..=128).contains(&word.len())
         && word.starts_with(|c: char| c.is_ascii_uppercase())

@@ -1,4 +1,4 @@
-//! Writes what waits.
+//! Writes what is waiting.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use super::wire::{self, Written};
 use super::{FLUSH, TRIES};
 use crate::client::{Client, Error};
 
-/// Writes under way at once: one namespace that hangs must not hold up all (client-go: 8).
+/// Concurrent writes: one namespace that hangs must not hold up the others (client-go: 8).
 const WRITERS: usize = 4;
-/// Pause before the second try; doubled for the third.
+/// Pause before the second try; doubled before the third.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A server's Retry-After is obeyed up to here; longer and the Event is not worth it.
+/// A server's Retry-After is obeyed up to this; an Event is not worth a longer wait.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Talks to the API server. There is one, and it must run for Events to be written.
+/// Talks to the API server. There is only one, and it must run for Events to be written.
 #[must_use = "Events are written only while the sink runs"]
 pub struct Sink {
     shared: Arc<Shared>,
-    /// RBAC refused a write and it was logged: once is enough, until a write succeeds.
+    /// RBAC refused a write and this was logged: once is enough, until a write succeeds.
     forbidden: bool,
 }
 
-/// What the sink needs of a client.
+/// What the sink needs from a client.
 trait Api: Sync {
     fn create(&self, job: &Job, instance: &str) -> impl Future<Output = Result<(), Error>> + Send;
     fn count(&self, job: &Job) -> impl Future<Output = Result<(), Error>> + Send;
@@ -50,7 +50,7 @@ impl Api for Client {
 /// A write that has ended.
 type Ended = (Arc<Series>, Result<(), Refusal>);
 
-/// Why a write did not come about.
+/// Why a write was not made.
 enum Refusal {
     Expired,
     Dropped(Dropped, Error),
@@ -73,7 +73,7 @@ impl Sink {
     }
 
     /// Writes Events until `stop`, then what is left, for at most [`FLUSH`]. `stop` should come
-    /// when the workers have drained and before leadership is given up: Events are writes too.
+    /// after the workers have drained and before leadership is given up: Events are writes too.
     pub async fn run(self, client: Client, stop: impl Future<Output = ()> + Send) {
         self.run_with(&client, stop).await;
     }
@@ -108,7 +108,7 @@ impl Sink {
     }
 }
 
-/// Tries a write until it is known how it ends.
+/// Tries a write until its outcome is known.
 async fn write(api: &impl Api, job: Job, instance: &str) -> Ended {
     let mut pause = PAUSE;
     let mut tries = 1;
@@ -151,7 +151,7 @@ fn meaning(error: &Error, exists: bool) -> Meaning {
     }
 }
 
-/// Tells the correlator, the observer and the log how a write ended.
+/// Reports to the correlator, the observer and the log how a write ended.
 fn finish(shared: &Shared, forbidden: &mut bool, (series, result): Ended) {
     let outcome = match result {
         Ok(()) => {
@@ -175,7 +175,7 @@ fn finish(shared: &Shared, forbidden: &mut bool, (series, result): Ended) {
     }
 }
 
-/// Counts what is left as lost; what comes later is, too.
+/// Counts what is left as lost; whatever comes later is lost, too.
 fn close(shared: &Shared) {
     let left = shared.correlator.lock().take().map_or(0, |correlator| correlator.busy());
     for _ in 0..left {

@@ -1,23 +1,24 @@
 //! Text that the API server accepts and a terminal survives. Pure.
 
-/// `note` in bytes (k8s.io/kubernetes/pkg/apis/core/validation/events.go: NoteLengthLimit).
+/// Limit of `note` in bytes (k8s.io/kubernetes/pkg/apis/core/validation/events.go:
+/// NoteLengthLimit).
 const NOTE: usize = 1_024;
-/// `reportingInstance` in bytes (ibid.: ReportingInstanceLengthLimit).
+/// Limit of `reportingInstance` in bytes (ibid.: ReportingInstanceLengthLimit).
 const INSTANCE: usize = 128;
-/// A DNS subdomain, and so an Event's name, in bytes.
+/// Limit of a DNS subdomain, and so of an Event's name, in bytes.
 const NAME: usize = 253;
 /// `.`, 8 digits of the instance, 16 of the stamp.
 const SUFFIX: usize = 25;
-/// Ends a text that was cut.
+/// Marks the end of a text that was cut.
 const CUT: &str = "…";
 
-/// `text` as a note: at most 1,024 bytes, cut between characters, nothing in it that moves a
-/// terminal's cursor, begins a new line or turns the reading direction.
+/// `text` as a note: at most 1,024 bytes, cut between characters, with nothing in it that moves a
+/// terminal's cursor, starts a new line or changes the reading direction.
 pub(super) fn note(text: &str) -> String {
     harmless(text, NOTE)
 }
 
-/// `text` as a reportingInstance; never empty, because the API server wants one.
+/// `text` as a reportingInstance; never empty, because the API server requires one.
 pub(super) fn instance(text: &str) -> String {
     let instance = harmless(text, INSTANCE);
     if instance.is_empty() { "unknown".into() } else { instance }
@@ -48,10 +49,10 @@ fn harms(character: char) -> bool {
 }
 
 /// The name of an Event about an object called `regarding`. `stamp` must be new in this process;
-/// `instance` tells processes apart. The same arguments give the same name, so a create may be
+/// `instance` distinguishes processes. The same arguments give the same name, so a create may be
 /// repeated.
 pub(super) fn name(regarding: &str, instance: u32, stamp: u64) -> String {
-    // An object's own name may be no subdomain: `system:node`, `Upper`.
+    // An object's own name need not be a subdomain: `system:node`, `Upper`.
     let mut name: String = regarding
         .chars()
         .take(NAME - SUFFIX)
@@ -63,8 +64,8 @@ pub(super) fn name(regarding: &str, instance: u32, stamp: u64) -> String {
     while name.ends_with(['-', '.']) {
         name.pop();
     }
-    // An empty part between two dots is no subdomain either; nor is one that begins or ends
-    // with a dash.
+    // An empty part between two dots is not allowed in a subdomain either; nor is a part that
+    // begins or ends with a dash.
     let mut name = name
         .split('.')
         .map(|part| part.trim_matches('-'))
@@ -77,7 +78,7 @@ pub(super) fn name(regarding: &str, instance: u32, stamp: u64) -> String {
     format!("{name}.{instance:08x}{stamp:016x}")
 }
 
-/// A 32-bit number for `text`: FNV-1a, so that it is the same in every build.
+/// A 32-bit hash of `text`: FNV-1a, so that it is the same in every build.
 pub(super) fn fingerprint(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

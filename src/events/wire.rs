@@ -1,4 +1,4 @@
-//! Events as the API has them: events.k8s.io/v1.
+//! Events as the API defines them: events.k8s.io/v1.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::object::{Kind, Meta, ObjectKey, Text, Uid};
 /// Qualifies the controller's name in `reportingController`.
 const DOMAIN: &str = "workload-operator.example.com";
 
-/// What is read of an Event that was written: its metadata, to know that it is one.
+/// What is read of a written Event: its metadata, to confirm that it is one.
 #[derive(Debug, serde::Deserialize)]
 pub(super) struct Written {
     metadata: Meta,
@@ -37,7 +37,7 @@ pub(super) struct Body<'a> {
     series: Option<Count>,
 }
 
-/// The body of a patch: all else in an Event is immutable.
+/// The body of a patch: everything else in an Event is immutable.
 #[derive(Serialize)]
 pub(super) struct Patch {
     series: Count,
@@ -62,8 +62,8 @@ struct Reference<'a> {
     uid: Option<Uid>,
 }
 
-/// Where the Event of `job` lives: beside the object, or in `default` if that has no namespace
-/// (the API server insists on `default` or `kube-system` then).
+/// Where the Event of `job` lives: in the object's namespace, or in `default` if it has none (the
+/// API server then insists on `default` or `kube-system`).
 pub(super) fn key(job: &Job) -> ObjectKey {
     let namespace = job.series.group.regarding.key.namespace();
     let namespace = if namespace.is_empty() { "default" } else { namespace };

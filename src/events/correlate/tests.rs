@@ -25,7 +25,7 @@ impl Bench {
         self.correlator.observe(group(object), note, self.now, self.wall)
     }
 
-    /// Takes and completes all writes that wait.
+    /// Takes and completes all waiting writes.
     fn write(&mut self) -> Vec<Job> {
         let jobs: Vec<Job> = std::iter::from_fn(|| self.correlator.take()).collect();
         for job in &jobs {

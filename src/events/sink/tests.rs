@@ -7,7 +7,7 @@ use super::*;
 use crate::events::{Observer, Recorder, Regarding, Type};
 use crate::object::ObjectKey;
 
-/// An API server that answers as told, then with success.
+/// An API server that gives these answers, then successes.
 #[derive(Default)]
 struct Fake {
     answers: Mutex<VecDeque<Result<(), Error>>>,
