@@ -1,7 +1,8 @@
 //! What the API server answered to the writes of one task.
 //!
-//! News of a write may be read before its answer, as the two come over different connections. Then
-//! nobody can tell yet whose write it was ([`Origin::Unclaimed`]); when the task is over, it can be.
+//! News of a write may arrive before its answer, as the two come over different connections. At
+//! that point nobody can tell whose write it was ([`Origin::Unclaimed`]); once the task is over, it
+//! is known.
 //!
 //! [`Origin::Unclaimed`]: super::Origin::Unclaimed
 
@@ -19,17 +20,17 @@ tokio::task_local! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Write {
     uid: Uid,
-    /// The version that it gave the object. None: it removed it.
+    /// The version that it gave the object. `None`: it removed the object.
     version: Option<ResourceVersion>,
 }
 
-/// The writes of one task of which the stores were told.
+/// The writes of one task that it passed to stores.
 #[derive(Debug, Default)]
 pub struct Answers(Vec<Write>);
 
-/// Runs `task`, and notes of which of its writes it told any store, by
-/// [`Store::wrote`](super::Store::wrote) or [`Store::removed`](super::Store::removed). What it
-/// spawns is not part of it.
+/// Runs `task` and notes which of its writes it passed to any store, by
+/// [`Store::wrote`](super::Store::wrote) or [`Store::removed`](super::Store::removed). Tasks that
+/// it spawns are not included.
 pub async fn answers_of<F: Future>(task: F) -> (F::Output, Answers) {
     let noted = async {
         let output = task.await;
@@ -38,7 +39,7 @@ pub async fn answers_of<F: Future>(task: F) -> (F::Output, Answers) {
     ANSWERS.scope(RefCell::default(), noted).await
 }
 
-/// The running task has the answer to this write. Outside of [`answers_of`] nobody asks.
+/// Notes that the running task has the answer to this write. Outside [`answers_of`] nobody asks.
 pub(super) fn note(write: Write) {
     let _ = ANSWERS.try_with(|answers| answers.borrow_mut().push(write));
 }
@@ -46,17 +47,17 @@ pub(super) fn note(write: Write) {
 // === impl Write ===
 
 impl Write {
-    /// One that gave an object with this UID a version.
+    /// The write that gave the object with this UID a version.
     pub(super) fn at(uid: Uid, version: ResourceVersion) -> Write {
         Write { uid, version: Some(version) }
     }
 
-    /// The one that removed the object with this UID.
+    /// The write that removed the object with this UID.
     pub(super) fn removal(uid: Uid) -> Write {
         Write { uid, version: None }
     }
 
-    /// The write of which `delta` is the news, if it is one alone and may turn out to be ours.
+    /// The write that `delta` reports, if it is a single one and may turn out to be ours.
     pub fn unclaimed<V: Object>(delta: &Delta<V>) -> Option<Write> {
         let object = delta.object();
         let named = object.uid().is_some() && object.meta().version.is_known();
@@ -75,7 +76,7 @@ impl Write {
 // === impl Answers ===
 
 impl Answers {
-    /// Whether the task was answered for this write.
+    /// Whether the task got the answer to this write.
     pub fn has(&self, write: &Write) -> bool {
         self.0.contains(write)
     }

@@ -7,13 +7,13 @@ use crate::object::Object;
 /// Who made a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// Somebody else, or it cannot be told.
+    /// Somebody else, or it is not known.
     Server,
     /// One single write whose author is not known yet. Treat it as somebody else's, unless the
     /// task's [`Answers`](super::Answers) show that it was ours.
     Unclaimed,
-    /// Surely only ourselves: the echo of a write that [`Store::wrote`](super::Store::wrote) or
-    /// [`Store::removed`](super::Store::removed) was told of.
+    /// Certainly only us: the echo of a write passed to [`Store::wrote`](super::Store::wrote) or
+    /// [`Store::removed`](super::Store::removed).
     Own,
 }
 
@@ -24,10 +24,10 @@ pub enum Delta<V> {
     Added(Arc<V>, Origin),
     /// The same object (same UID), changed.
     Updated {
-        /// As it was when last told.
+        /// The state that was last reported.
         old: Arc<V>,
-        /// As it is. After a write of our own that was not confirmed yet it may be the same as
-        /// `old`, or already newer than the change that is told.
+        /// The current state. After a write of our own that is not confirmed yet, it may be the
+        /// same as `old`, or already newer than the change being reported.
         new: Arc<V>,
         /// Who did it.
         origin: Origin,
@@ -39,7 +39,7 @@ pub enum Delta<V> {
 // === impl Delta ===
 
 impl<V> Delta<V> {
-    /// The object, as it is or as it was last.
+    /// The object as it is, or as it last was.
     pub fn object(&self) -> &Arc<V> {
         match self {
             Delta::Added(object, _)
@@ -58,7 +58,7 @@ impl<V> Delta<V> {
     }
 }
 
-/// What takes handlers from `told` to `new`.
+/// Adds the deltas that take handlers from `told` to `new`.
 pub(super) fn step<V: Object>(
     told: Option<Arc<V>>,
     new: Option<Arc<V>>,
@@ -73,7 +73,7 @@ pub(super) fn step<V: Object>(
             out.push(Delta::Updated { old, new, origin });
         }
         (Some(old), Some(new)) => {
-            // Whoever made the new one, that the old one went was not told yet.
+            // Whoever made the new one, the end of the old one was not reported yet.
             out.push(Delta::Deleted(old, Origin::Server));
             out.push(Delta::Added(new, origin));
         }

@@ -1,4 +1,4 @@
-//! Objects by what is in them.
+//! Finds objects by their content.
 
 mod posting;
 
@@ -17,8 +17,8 @@ use crate::object::{Object, ObjectKey, Resource, Text};
 pub struct Index<V> {
     /// Its name.
     pub name: &'static str,
-    /// Hands on the values of one object: a pure function of it. An object for which this panics is
-    /// found under no value.
+    /// Passes on the values of one object; must be a pure function of it. An object for which this
+    /// panics is found under no value.
     pub values: fn(&V, &mut dyn FnMut(Text)),
 }
 
@@ -30,12 +30,12 @@ pub(super) struct Indexes<V> {
     panics: AtomicU64,
 }
 
-/// A table and what finds the objects in it. Every object in `table` is, for each index and each of
-/// its values, in the posting of that value, and nothing else is.
+/// A table and what finds the objects in it. For each index, every object in `table` is in the
+/// posting of each of its values, and nothing else is.
 #[derive(Debug)]
 pub(super) struct Indexed<V> {
     table: Table<V>,
-    /// As many as there are indexes.
+    /// One per index.
     postings: Vec<Postings<V>>,
     indexes: Arc<Indexes<V>>,
     hashing: Hashing,
@@ -44,8 +44,8 @@ pub(super) struct Indexed<V> {
 /// Values and their postings.
 type Values<V> = HashTable<(Text, Posting<V>)>;
 
-/// The postings of one index by their values: many small tables for the reason that [`Table`] has
-/// them, as there may be as many values as objects.
+/// The postings of one index by value: many small tables, for the same reason as in [`Table`], as
+/// there may be as many values as objects.
 #[derive(Debug)]
 struct Postings<V> {
     /// Empty until there is a value.
@@ -59,8 +59,8 @@ pub(super) const BY_CONTROLLER: &str = "controller";
 // === impl Index ===
 
 impl<V: Object> Index<V> {
-    /// Finds objects by their controller, if that is a `P`: makes
-    /// [`Store::controlled_by`](super::Store::controlled_by) work.
+    /// Finds objects by their controller, if that is a `P`; needed by
+    /// [`Store::controlled_by`](super::Store::controlled_by).
     pub fn by_controller<P: Resource>() -> Index<V> {
         let values = |object: &V, each: &mut dyn FnMut(Text)| match &object.meta().owner {
             Some(owner) if owner.kind == P::KIND.kind => each(owner.name.clone()),
@@ -87,7 +87,7 @@ impl<V> Indexes<V> {
         self.panics.load(Ordering::Relaxed)
     }
 
-    /// The values of `object`; none if the function panics.
+    /// The values of `object`; empty if the function panics.
     fn values(&self, at: usize, object: &V) -> Vec<Text> {
         let Some(index) = self.all.get(at) else { return Vec::new() };
         let mut values = Vec::new();
@@ -122,10 +122,10 @@ impl<V: Object> Indexed<V> {
         self.table.find(hash, key)
     }
 
-    /// Puts `object` in; what it replaces.
+    /// Inserts `object`; returns what it replaces.
     pub(super) fn insert(&mut self, hash: u64, object: Arc<V>) -> Option<Arc<V>> {
-        // Added before the old one is removed: most updates change no value, and then the posting
-        // never becomes empty.
+        // Added before the old one is removed: most updates change no value, and this way the
+        // posting never becomes empty.
         self.post(hash, &object);
         let before = self.table.insert(hash, object);
         if let Some(before) = &before {
@@ -140,7 +140,7 @@ impl<V: Object> Indexed<V> {
         Some(object)
     }
 
-    /// Takes any object out; none when there is none left.
+    /// Removes any one object; `None` if none is left.
     pub(super) fn pop(&mut self) -> Option<Arc<V>> {
         let popped = self.table.pop();
         match &popped {
@@ -150,7 +150,7 @@ impl<V: Object> Indexed<V> {
         popped
     }
 
-    /// Hands on the objects that index `name` has under `value`.
+    /// Passes on the objects that index `name` has under `value`.
     pub(super) fn under(&self, name: &str, value: &str, each: &mut dyn FnMut(&Arc<V>)) {
         let posting = self
             .indexes

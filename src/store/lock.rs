@@ -1,5 +1,5 @@
-//! The lock around what readers see. With `--cfg lock_holds` every use of it is clocked, for
-//! hack/lock-holds.sh; otherwise it is parking_lot's, and nothing else.
+//! The lock around what readers see. With `--cfg lock_holds` every use of it is timed, for
+//! hack/lock-holds.sh; otherwise it is simply parking_lot's.
 
 #[cfg(lock_holds)]
 pub(super) use clocked::RwLock;
@@ -19,29 +19,29 @@ mod clocked {
 
     static OBSERVER: OnceLock<fn(&Hold)> = OnceLock::new();
 
-    /// One use of a store's lock, as told to [`observe`]'s function.
+    /// One use of a store's lock, as passed to [`observe`]'s function.
     #[derive(Debug, Clone, Copy)]
     pub struct Hold {
-        /// Whether nobody else could hold it meanwhile.
+        /// Whether nobody else could hold it at the same time.
         pub exclusive: bool,
-        /// How long it was waited for; none if it was free.
+        /// How long the wait for it was; `None` if it was free.
         pub waited: Option<Duration>,
-        /// How long it was held, the release included.
+        /// How long it was held, including the release.
         pub held: Duration,
-        /// The processor time that the holder has used meanwhile: `held` without the time in which
-        /// the kernel let somebody else run. The two clocks cost some 300 ns of it.
+        /// The processor time that the holder used meanwhile: `held` without the time in which the
+        /// kernel ran something else. The two clocks cost some 300 ns of it.
         pub worked: Duration,
     }
 
-    /// Calls `observer` after each use of the lock of any store, in the thread that used it, when
-    /// the lock is free again. The first call counts.
+    /// Calls `observer` after each use of any store's lock, in the thread that used it, once the
+    /// lock is free again. Only the first call of this function counts.
     pub fn observe(observer: fn(&Hold)) {
         let _ = OBSERVER.set(observer);
     }
 
     pub(in crate::store) struct RwLock<T>(parking_lot::RwLock<T>);
 
-    /// Fields are dropped in their order: the clock stops when the lock is free again.
+    /// Fields are dropped in order: the clock stops once the lock is free again.
     pub(in crate::store) struct Guard<G> {
         guard: G,
         _clock: Clock,
@@ -111,7 +111,7 @@ mod clocked {
         }
     }
 
-    /// The processor time of this thread so far.
+    /// The processor time used by this thread so far.
     pub fn processor_time() -> Duration {
         let now = clock_gettime(ClockId::ThreadCPUTime);
         Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! What is remembered of our own writes until the watch has passed them.
+//! Remembers our own writes until the watch has passed them.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -8,37 +8,36 @@ use hashbrown::HashMap;
 use super::table::is_too_large;
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
-/// So many unconfirmed writes to one object are remembered. The echo of a forgotten one is told as
-/// somebody else's, which wakes a reconciler for nothing.
+/// How many unconfirmed writes to one object are remembered. The echo of a forgotten one is
+/// reported as somebody else's, which wakes a reconciler for nothing.
 const WRITES: usize = 16;
-/// So many unconfirmed deletes under one name are remembered; a forgotten object may be seen once
+/// How many unconfirmed deletes under one name are remembered. A forgotten object may be seen once
 /// more, until its deletion comes over the watch.
 const DELETES: usize = 16;
-/// An unconfirmed delete is forgotten after so many bookmarks, which come about once a minute: it was
-/// of an object that this watch does not show.
+/// An unconfirmed delete is forgotten after this many bookmarks, which come about once a minute:
+/// the object was one that this watch does not show.
 const BOOKMARKS: u8 = 3;
 
-/// The memories are in so many maps, so that none is ever so large that growing it, or going
-/// through it, keeps readers waiting.
+/// How many maps the memories are split into, so that none is ever so large that growing it, or
+/// going through it, keeps readers waiting.
 pub(super) const SHARDS: usize = 256;
 
-/// The memories of all keys on which own writes are under way, or of which something could not be
-/// read.
+/// The memories of all keys with own writes in flight, or with something that could not be read.
 #[derive(Debug)]
 pub(super) struct Memories<V> {
-    /// Empty until there is one.
+    /// Empty until there is a memory.
     shards: Box<[HashMap<ObjectKey, Memory<V>>]>,
     len: usize,
     hashing: RandomState,
 }
 
-/// What we did to the objects under one key that the watch has not passed yet.
+/// What we did to the objects under one key, as far as the watch has not passed it yet.
 #[derive(Debug)]
 pub(super) struct Memory<V> {
-    /// What handlers were told last; what is held may be newer. None: that there is no object.
+    /// What handlers were last told; what is held may be newer. `None`: that there is no object.
     told: Option<Arc<V>>,
-    /// The version at which the API server has last shown the object to handlers. What they were
-    /// told then may have been newer, if we had written since.
+    /// The version at which the API server last showed the object to handlers. What they were told
+    /// then may have been newer, if we had written since.
     shown: ResourceVersion,
     /// The writes, oldest first, all newer than what the watch has shown.
     writes: Vec<Write>,
@@ -46,11 +45,11 @@ pub(super) struct Memory<V> {
     newest: ResourceVersion,
     /// UIDs of objects that we deleted for good. None of them is held.
     removed: Vec<Uid>,
-    /// Something happened to an object of which handlers were not told: what they are told next is
-    /// not only ours.
+    /// Something happened to an object that handlers were not told of, so what they are told next
+    /// is not only ours.
     pub(super) foreign: bool,
-    /// The number of the last list of which settling has already told handlers what it says of this
-    /// key; `confirm` must not tell it again.
+    /// The number of the last list whose word on this key handlers were already told by settling;
+    /// `confirm` must not tell it again.
     pub(super) settled: u64,
     bookmarks: u8,
 }
@@ -59,7 +58,7 @@ pub(super) struct Memory<V> {
 struct Write {
     uid: Uid,
     version: ResourceVersion,
-    /// Surely ours; else only known.
+    /// Certainly ours; otherwise only known.
     ours: bool,
 }
 
@@ -97,7 +96,7 @@ impl<V> Memories<V> {
         self.get(key).is_some()
     }
 
-    /// Begins the memory of a key that has none.
+    /// Starts the memory of a key that has none.
     pub(super) fn insert(&mut self, key: ObjectKey, memory: Memory<V>) {
         if self.shards.is_empty() {
             self.shards = (0..SHARDS).map(|_| HashMap::new()).collect();
@@ -128,7 +127,7 @@ impl<V> Memories<V> {
         self.shards.iter().flat_map(HashMap::values)
     }
 
-    /// What handlers were not told of yet will not be told as ours.
+    /// What handlers have not been told of yet will not be reported as ours.
     pub(super) fn blur_untold(&mut self) {
         let all = self.shards.iter_mut().flat_map(HashMap::values_mut);
         all.filter(|memory| memory.told.is_none()).for_each(|memory| memory.foreign = true);
@@ -155,25 +154,25 @@ impl<V: Object> Memory<V> {
         }
     }
 
-    /// What handlers were told last.
+    /// What handlers were last told.
     pub(super) fn told(&self) -> Option<&Arc<V>> {
         self.told.as_ref()
     }
 
-    /// Handlers are told `new`, as the API server has shown it at `version`; what they were told
-    /// before.
+    /// Handlers are told `new`, as the API server showed it at `version`. Returns what they were
+    /// told before.
     pub(super) fn tell(&mut self, new: Arc<V>, version: ResourceVersion) -> Option<Arc<V>> {
         self.shown = version;
         self.foreign = false;
         self.told.replace(new)
     }
 
-    /// Handlers are told that there is nothing; what they were told before.
+    /// Handlers are told that there is nothing. Returns what they were told before.
     pub(super) fn untell(&mut self) -> Option<Arc<V>> {
         self.told.take()
     }
 
-    /// Whether the API server shows `object` as it has shown it before.
+    /// Whether the API server has shown `object` at this version before.
     pub(super) fn is_old_news(&self, object: &Arc<V>) -> bool {
         let same = |told: &Arc<V>| told.uid() == object.uid();
         self.told.as_ref().is_some_and(same) && self.shown.is_same_as(object.meta().version)
@@ -208,8 +207,8 @@ impl<V: Object> Memory<V> {
         self.removed.contains(&uid)
     }
 
-    /// Whether an object at `version` may not be seen any more: we have deleted it, or what we wrote
-    /// under its name later.
+    /// Whether an object at `version` must no longer be seen: we have deleted it, or what we later
+    /// wrote under its name.
     pub(super) fn is_past(&self, uid: Uid, version: ResourceVersion) -> bool {
         self.has_removed(uid) || version.is_older_than(self.newest)
     }
@@ -218,35 +217,35 @@ impl<V: Object> Memory<V> {
         &self.removed
     }
 
-    /// The watch shows a change at `version`: whether it is one of our writes. All up to it have
-    /// passed.
+    /// The watch shows a change at `version`, so all writes up to it have passed. Returns whether
+    /// the change is one of our writes.
     pub(super) fn pass(&mut self, version: ResourceVersion) -> bool {
         let ours = self.writes.iter().any(|write| write.ours && write.version.is_same_as(version));
         self.forget_writes(version);
         ours
     }
 
-    /// Forgets the writes up to `version`; whether there were any.
+    /// Forgets the writes up to `version`; returns whether there were any.
     pub(super) fn forget_writes(&mut self, version: ResourceVersion) -> bool {
         let before = self.writes.len();
         self.writes.retain(|write| write.version.is_newer_than(version));
         self.writes.len() < before
     }
 
-    /// Whether the watch has still to show a write to this object.
+    /// Whether the watch has yet to show a write to this object.
     pub(super) fn awaits(&self, uid: Uid) -> bool {
         self.writes.iter().any(|write| write.uid == uid)
     }
 
-    /// Forgets a delete; whether it was known.
+    /// Forgets a delete; returns whether it was known.
     pub(super) fn forget_removed(&mut self, uid: Uid) -> bool {
         let before = self.removed.len();
         self.removed.retain(|removed| *removed != uid);
         self.removed.len() < before
     }
 
-    /// Some object under this key is gone: forgets all deletes but of those objects that the watch
-    /// has still to show.
+    /// Some object under this key is gone: forgets all deletes, except of objects that the watch
+    /// has yet to show.
     pub(super) fn forget_removed_up_to_now(&mut self) {
         let writes = &self.writes;
         self.removed.retain(|uid| writes.iter().any(|write| write.uid == *uid));
@@ -260,7 +259,7 @@ impl<V: Object> Memory<V> {
         }
     }
 
-    /// Whether there is nothing left that the watch has to show.
+    /// Whether the watch has nothing left to show.
     pub(super) fn is_idle(&self) -> bool {
         self.writes.is_empty() && self.removed.is_empty()
     }

@@ -1,5 +1,5 @@
-//! A store against a server, in random interleavings: writes of others and of our own; answers that
-//! come late, in any order; a watch that is late and repeats itself; lists that lag.
+//! A store against a server, in random interleavings: others' writes and our own; answers that come
+//! late and in any order; a watch that is late and repeats itself; lists that lag.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -24,23 +24,23 @@ enum Step {
     OwnDelete(usize),
     /// We read it, or write what changes nothing; the answer is on its way.
     Get(usize),
-    /// One of the answers under way arrives.
+    /// One of the pending answers arrives.
     Answer(prop::sample::Index),
     /// The next event of the watch arrives.
     Event,
-    /// The next event of the watch arrives and cannot be read, if it is of somebody else.
+    /// The next event of the watch, if it is somebody else's, arrives and cannot be read.
     Unreadable,
-    /// An event that came before comes again.
+    /// An earlier event arrives again.
     Repeat(prop::sample::Index),
-    /// A bookmark for all that came.
+    /// A bookmark for everything that has arrived.
     Bookmark,
     /// A handler is added.
     Introduce,
-    /// A list begins; it will show the server as it was at a version since the last event.
+    /// A list begins. It will show the server at some version since the last event.
     Begin(prop::sample::Index),
-    /// Half of the list under way arrives.
+    /// Half of the current list arrives.
     Half,
-    /// It is whole, and so many answers arrive while it is told.
+    /// The list is complete, and this many answers arrive while it is being reported.
     Commit(usize),
 }
 
@@ -73,7 +73,7 @@ impl Answer {
         }
     }
 
-    /// The store is told of it; what it must not show any more.
+    /// Passes it to the store; returns what the store must no longer show.
     fn arrives(self, store: &Store<Thing>) -> Option<Uid> {
         match self {
             Answer::Wrote(name, live) => {
@@ -102,18 +102,19 @@ struct World {
     answers: Vec<Answer>,
     /// The watch, or the last list, has shown the log up to here.
     shown: u64,
-    /// The version of the list under way, and which of its items arrived.
+    /// The version of the current list, and how far its items have arrived.
     list: Option<(u64, usize)>,
     /// What handlers believe: the deltas applied to an empty map.
     told: HashMap<usize, Arc<Thing>>,
-    /// Changes of others that handlers must be woken for.
+    /// Changes by others that handlers must be woken for.
     owed: Vec<Change>,
-    /// Whether an own answer may come as somebody else's change: it came after its event, or a list.
+    /// Where an own write may be reported as somebody else's: the answer came after its event, or a
+    /// list.
     blurred: HashSet<usize>,
     foreign: HashSet<usize>,
-    /// Whether a change could not be read since the last list: it is held as it was before.
+    /// Whether a change since the last list could not be read: its object is held as it was before.
     unread: bool,
-    /// What we deleted, and had been seen: it must not be seen again.
+    /// What we deleted after it had been seen: it must not be seen again.
     removed: HashSet<Uid>,
 }
 
@@ -184,8 +185,8 @@ impl World {
         Some(Live { uid, version })
     }
 
-    /// Takes an answer out. Those to writes of one object may change places, but who deletes an
-    /// object has seen the answers to what he did before.
+    /// Takes an answer out. Answers to writes of one object may come out of order, but a client
+    /// that deletes an object has seen the answers to its earlier writes.
     fn pick(&mut self, at: usize) -> Answer {
         let picked = self.answers[at].name();
         let first = self.answers.iter().position(|answer| answer.name() == picked).unwrap();
@@ -212,7 +213,7 @@ impl World {
         self.shown = change.version;
         let (key, mut deltas) = (key(change.name), Vec::new());
         if self.store.get(&key).is_none() && !self.told.contains_key(&change.name) {
-            // Nobody knows the object, nor will before it can be read.
+            // Nobody knows of the object, nor will anybody until it can be read.
             self.owed.retain(|owed| owed.name != change.name || owed.version > change.version);
         }
         if change.deleted {
@@ -230,7 +231,7 @@ impl World {
         let mut deltas = Vec::new();
         if change.deleted {
             if !self.told.contains_key(&change.name) {
-                // It never could be read.
+                // It could never be read.
                 self.owed.retain(|owed| owed.version != change.version);
             }
             self.writer.deleted(object, |delta| deltas.push(delta));
@@ -240,7 +241,7 @@ impl World {
         self.tell(deltas);
     }
 
-    /// Handlers are told: the story must be consistent.
+    /// Handlers are told `deltas`; the story must be consistent.
     fn tell(&mut self, deltas: Vec<Delta<Thing>>) {
         for delta in deltas {
             let name = name_of(delta.object().key());
@@ -263,7 +264,7 @@ impl World {
                 }
             }
             match delta.origin() {
-                // Whoever wrote it will know, and wakes nobody.
+                // Its author will recognize it, and wakes nobody.
                 Origin::Unclaimed if self.is_own(&delta) => {}
                 Origin::Server | Origin::Unclaimed => {
                     // Whoever is woken now sees all that is visible now.
@@ -280,7 +281,7 @@ impl World {
         }
     }
 
-    /// Whether what `delta` may be the news of, if it is claimed, was our own write.
+    /// Whether the write that `delta` reports, if it is claimed, was our own.
     fn is_own(&self, delta: &Delta<Thing>) -> bool {
         let own = self.log.iter().filter(|change| change.own);
         let mut writes = own.map(|change| match change.deleted {
@@ -292,7 +293,7 @@ impl World {
     }
 
     fn begin(&mut self, pick: &prop::sample::Index) {
-        // Sometimes a list that lags behind the watch; but then the store must know of it.
+        // Sometimes the list lags behind the watch; but then the store must know that it does.
         let from = if self.unread { self.shown } else { self.shown.saturating_sub(1) };
         let version = from + pick.index((self.now() - from + 1) as usize) as u64;
         if version == 0 {
@@ -334,7 +335,7 @@ impl World {
         assert_eq!(taken, version >= self.shown);
         let objects = self.at(version);
         if taken {
-            // What came and went between two looks is owed to nobody.
+            // What came and went between two lists is owed to nobody.
             let told = &self.told;
             self.owed.retain(|change| {
                 change.version > version
@@ -424,7 +425,7 @@ impl World {
         now
     }
 
-    /// A handler that came now would begin where the others are.
+    /// A handler added now would start where the others are.
     fn check_told(&self) {
         let told = self.writer.told();
         assert_eq!(told.len(), self.told.len());
@@ -434,7 +435,7 @@ impl World {
         }
     }
 
-    /// All that is under way arrives.
+    /// Everything that is pending arrives.
     fn finish(&mut self) {
         self.commit(0);
         for answer in std::mem::take(&mut self.answers) {

@@ -12,14 +12,14 @@ use crate::object::{Object, ObjectKey, Resource, Text, Uid};
 
 /// Reads the local copy. Cheap to clone.
 pub struct Store<V> {
-    /// All there is, unless there are parts.
+    /// Everything, unless there are parts.
     shared: Arc<Shared<V>>,
-    /// By namespace, sorted: each with a writer of its own, which knows nothing of the others.
+    /// By namespace, sorted. Each has its own writer, which knows nothing of the others.
     parts: Arc<[(Text, Arc<Shared<V>>)]>,
 }
 
 pub(super) struct Shared<V> {
-    /// Held for a lookup, or one change, be it of a relist.
+    /// Locked for one lookup or one change at a time, even during a relist.
     pub(super) state: RwLock<State<V>>,
     pub(super) hashing: Hashing,
     pub(super) indexes: Arc<Indexes<V>>,
@@ -47,9 +47,8 @@ impl<V: Object> Store<V> {
         Store { shared, parts: Arc::default() }
     }
 
-    /// Reads several stores as one; each holds the objects of one namespace, and objects of other
-    /// namespaces are in none. What "at one instant" is promised for, is so for each namespace. None
-    /// if there are no stores.
+    /// Reads several stores as one. Each holds the objects of one namespace, and no others. What is
+    /// promised "at one instant" holds for each namespace by itself. `None` if there are no stores.
     pub fn of_namespaces(stores: impl IntoIterator<Item = (Text, Store<V>)>) -> Option<Store<V>> {
         let mut parts: Vec<_> =
             stores.into_iter().map(|(namespace, store)| (namespace, store.shared)).collect();
@@ -62,7 +61,7 @@ impl<V: Object> Store<V> {
         &self.shared
     }
 
-    /// The part in which `key` has its place, and its hash there.
+    /// The part that `key` belongs to, and its hash there.
     fn part(&self, key: &ObjectKey) -> Option<(&Shared<V>, u64)> {
         let part = if self.parts.is_empty() {
             &self.shared
@@ -89,7 +88,7 @@ impl<V: Object> Store<V> {
         self.part(key).is_some_and(|(part, hash)| part.state.read().visible(hash, key).is_some())
     }
 
-    /// All objects, in no order, as they are at one instant.
+    /// All objects at one instant, in no particular order.
     pub fn list(&self) -> Vec<Arc<V>> {
         let mut all = Vec::new();
         for part in self.all() {
@@ -100,15 +99,16 @@ impl<V: Object> Store<V> {
         all
     }
 
-    /// Shows all objects, in no order, as they are at one instant. Nothing can be written meanwhile,
-    /// and `each` must not use this store.
+    /// Passes all objects at one instant to `each`, in no particular order. Nothing can be written
+    /// meanwhile, and `each` must not use this store.
     pub fn for_each(&self, mut each: impl FnMut(&Arc<V>)) {
         for part in self.all() {
             part.state.read().for_each(&part.hashing, &mut each);
         }
     }
 
-    /// The objects that index `name` has under `value`, in no order. None if there is no such index.
+    /// The objects that index `name` has under `value`, in no particular order. Empty if there is
+    /// no such index.
     pub fn by_index(&self, name: &str, value: &str) -> Vec<Arc<V>> {
         let mut found = Vec::new();
         for part in self.all() {
@@ -118,8 +118,8 @@ impl<V: Object> Store<V> {
         found
     }
 
-    /// The objects that `owner`, and no namesake of it, controls, in no order. None without
-    /// [`Index::by_controller`] for its kind.
+    /// The objects controlled by `owner` itself, not by a namesake, in no particular order. Empty
+    /// without [`Index::by_controller`] for its kind.
     pub fn controlled_by<P: Resource>(&self, owner: &P) -> Vec<Arc<V>> {
         let mut found = Vec::new();
         for part in self.all() {
@@ -133,7 +133,7 @@ impl<V: Object> Store<V> {
         found
     }
 
-    /// How many.
+    /// How many objects there are.
     pub fn len(&self) -> usize {
         self.all().map(|part| part.state.read().len()).sum()
     }
@@ -143,8 +143,8 @@ impl<V: Object> Store<V> {
         self.len() == 0
     }
 
-    /// Write-through: the API server's answer to our own write. Newest wins: what is to be used from
-    /// here on is returned. Visible at once; told to handlers when the watch confirms it.
+    /// Write-through: the API server's answer to our own write. The newest wins; returns what to
+    /// use from here on. Visible at once; handlers are told when the watch confirms it.
     ///
     /// An answer whose version is unknown, or that the watch has overtaken, changes nothing.
     pub fn wrote(&self, object: V) -> Arc<V> {
@@ -152,8 +152,8 @@ impl<V: Object> Store<V> {
         self.answered(object, true)
     }
 
-    /// As [`Store::wrote`], of an object that may be somebody else's work: an answer to a read, or
-    /// to a write that may have changed nothing. It will be told as such.
+    /// Like [`Store::wrote`], for an object that may be somebody else's work: the answer to a read,
+    /// or to a write that may have changed nothing. It will be reported as such.
     pub fn learned(&self, object: V) -> Arc<V> {
         self.answered(object, false)
     }
@@ -167,7 +167,7 @@ impl<V: Object> Store<V> {
     }
 
     /// Write-through of a delete that the API server has acknowledged as final. The object is
-    /// invisible at once, and is not seen again should the watch still show earlier states of it.
+    /// invisible at once, and is not seen again even if the watch still shows earlier states of it.
     pub fn removed(&self, key: &ObjectKey, uid: Uid) {
         answers::note(Write::removal(uid));
         if let Some((part, hash)) = self.part(key) {
@@ -180,8 +180,8 @@ impl<V: Object> Store<V> {
         self.all().map(|part| part.indexes.panics()).sum()
     }
 
-    /// For how many keys own writes wait for the watch to confirm them, or a change that could not be
-    /// read for the next that can.
+    /// How many keys have own writes that wait for the watch to confirm them, or a change that
+    /// could not be read and waits for the next one that can.
     pub fn unconfirmed(&self) -> usize {
         self.all().map(|part| part.state.read().memory.len()).sum()
     }

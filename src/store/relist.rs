@@ -1,4 +1,4 @@
-//! A list takes the place of what is held: staged, then shown at one instant, then told.
+//! A list replaces what is held: it is staged, shown at one instant, then reported.
 
 mod seen;
 mod takeover;
@@ -15,37 +15,37 @@ use super::table::{Hashing, SHARDS, Table};
 use super::writer::Writer;
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
-/// A list, as far as it differs from what is held.
+/// A list, reduced to its differences from what is held.
 pub(super) struct Relist<V> {
     /// Objects in `State::base` that the list confirms, replaces or keeps.
     seen: Seen,
-    /// As their namesakes in [`State`], and moved there when the list is whole.
+    /// Like the fields of the same names in [`State`], and moved there when the list is complete.
     added: Indexed<V>,
     changed: Indexed<V>,
     gone: Table<V>,
-    /// What the list says of keys on which own writes are under way.
+    /// What the list says about keys with own writes in flight.
     items: HashMap<ObjectKey, Item<V>>,
-    /// The objects that the list has and that could not be read.
+    /// Objects that the list has but that could not be read.
     kept: HashMap<ObjectKey, Uid>,
-    /// Objects of which something newer is held than the list has.
+    /// Objects that are held at a newer version than the list has.
     behind: HashMap<ObjectKey, Behind>,
 }
 
-/// The version that is held, and the older one that is listed.
+/// The version held, and the older version listed.
 type Behind = (ResourceVersion, ResourceVersion);
 
-/// What a list says of one key.
+/// What a list says about one key.
 pub(super) struct Item<V> {
-    /// None: that there is no object.
+    /// `None`: that there is no object.
     pub(super) object: Option<Arc<V>>,
-    /// The own deletes that were known when the list was put in place.
+    /// Our own deletes that were known when the list was put in place.
     pub(super) removed: Vec<Uid>,
 }
 
 // === impl Relist ===
 
 impl<V: Object> Relist<V> {
-    /// Of a store with so many objects.
+    /// For a store with this many objects.
     fn new(held: usize, hashing: &Hashing, fresh: impl Fn() -> Indexed<V>) -> Relist<V> {
         Relist {
             seen: Seen::with_room_for(held),
@@ -64,7 +64,7 @@ impl<V: Object> Relist<V> {
             self.kept.remove(key);
         }
         if !state.memory.is_empty() && state.memory.contains_key(key) {
-            // What was behind before we wrote may have caught up with what was held then.
+            // If it was behind before we wrote, it may have caught up with what was held then.
             let version = object.meta().version;
             if self.behind.get(key).is_some_and(|(held, _)| !version.is_older_than(*held)) {
                 self.caught_up(key);
@@ -119,21 +119,22 @@ impl<V: Object> Relist<V> {
         kept.is_some_and(|uid| !uid.is_some() || *uid == object.uid())
     }
 
-    /// Nothing newer is held of this key. There hardly ever is, so no key is hashed for it.
+    /// Notes that nothing newer is held under this key. `behind` is nearly always empty; then the
+    /// key is not hashed.
     fn caught_up(&mut self, key: &ObjectKey) {
         if !self.behind.is_empty() {
             self.behind.remove(key);
         }
     }
 
-    /// What the list does not have, in one of the shards.
+    /// The held objects of one shard that the list does not have.
     fn unseen(&self, state: &State<V>, shard: usize) -> Vec<Arc<V>> {
         let unseen =
             |held: &&Arc<V>| !self.seen.has(held) && !state.memory.contains_key(held.key());
         state.base.table().shard(shard).filter(unseen).cloned().collect()
     }
 
-    /// Decides what a key with own writes under way will show: what is listed, unless what is held
+    /// Decides what a key with own writes in flight will show: what is listed, unless what is held
     /// is newer.
     fn resolve(&mut self, state: &State<V>, hash: u64, key: &ObjectKey, version: ResourceVersion) {
         let Some(memory) = state.memory.get(key) else { return };
@@ -169,7 +170,7 @@ impl<V: Object> Relist<V> {
 // === impl Writer ===
 
 impl<V: Object> Writer<V> {
-    /// A list begins. What an unfinished one has staged is forgotten.
+    /// A list begins. Whatever an unfinished one has staged is discarded.
     pub fn begin(&mut self) {
         let shared = self.store.shared();
         let fresh = || Indexed::new(shared.hashing.clone(), shared.indexes.clone());
@@ -177,8 +178,8 @@ impl<V: Object> Writer<V> {
         self.relist = Some(Relist::new(held, &shared.hashing, fresh));
     }
 
-    /// The list has `object`. It is staged, unless it is held already, or something newer is.
-    /// Of several with one key the last one counts.
+    /// The list has `object`. It is staged, unless it or something newer is held already. If
+    /// several have the same key, the last one counts.
     pub fn listed(&mut self, object: V) {
         let hash = self.store.shared().hashing.hash(object.key());
         if let Some(relist) = &mut self.relist {
@@ -202,22 +203,22 @@ impl<V: Object> Writer<V> {
         }
     }
 
-    /// Whether a list of this version cannot be of the history that is held: it has an object in an
-    /// older state than one that is no newer than the list. The version that is held of it, and the
-    /// one that is listed.
+    /// Whether a list of this version cannot belong to the history that is held: it has an object
+    /// in an older state than the held one, although the held one is no newer than the list.
+    /// Returns the version held and the version listed.
     pub fn contradiction(&self, version: ResourceVersion) -> Option<Behind> {
         let mut behind = self.relist.iter().flat_map(|relist| relist.behind.values());
         behind.find(|(held, _)| version.is_known() && !held.is_newer_than(version)).copied()
     }
 
-    /// The list is not to be used.
+    /// The list will not be used.
     pub fn abandon(&mut self) {
         self.relist = None;
     }
 
-    /// The list is whole, and of this version: shows it, at one instant, and then tells how it
-    /// differs from what was told before. False if it is older than what has been seen already: then
-    /// nothing changes.
+    /// The list is complete, at this version: shows it at one instant, then reports how it differs
+    /// from what was told before. If it is older than what has already been seen, changes nothing
+    /// and returns false.
     pub fn commit(&mut self, version: ResourceVersion, mut tell: impl FnMut(Delta<V>)) -> bool {
         let Some(mut relist) = self.relist.take() else { return false };
         let shared = self.store.shared();

@@ -1,4 +1,4 @@
-//! What is behind the lock: what is visible here, what changes it in the files below.
+//! What is behind the lock: what is visible is here, what changes it is in the submodules.
 
 mod own;
 mod news;
@@ -13,35 +13,35 @@ use super::memory::{Memories, Memory};
 use super::table::{Hashing, Table};
 use crate::object::{Object, ObjectKey, ResourceVersion};
 
-/// Own writes are remembered for so many keys; others wait for the watch. Normally a write is
-/// forgotten within milliseconds: this is for a watch that is down for long.
+/// How many keys own writes are remembered for; writes to others wait for the watch. Normally a
+/// write is forgotten within milliseconds: this limit is for a watch that is down for long.
 const REMEMBERED: usize = 1 << 16;
 
-/// All that readers see, and what is needed to keep it right.
+/// Everything that readers see, and what is needed to keep it right.
 ///
-/// What is visible under a key is in `added` or `changed`, or else in `base` unless it is in `gone`.
-/// The three are empty but for a moment after a relist. No key is in two of them; those in `added`
-/// are not in `base`, those in `changed` and `gone` are.
+/// The visible object of a key is in `added` or `changed`, or else in `base`, unless it is in
+/// `gone`. These three are empty except for a moment after a relist. No key is in two of them;
+/// those in `added` are not in `base`, those in `changed` and `gone` are.
 #[derive(Debug)]
 pub(super) struct State<V> {
     pub(super) base: Indexed<V>,
     pub(super) added: Indexed<V>,
     pub(super) changed: Indexed<V>,
     pub(super) gone: Table<V>,
-    /// For each key on which own writes are under way, or of which something could not be read.
-    /// Where there is none, handlers were told what is in `base`.
+    /// For each key with own writes in flight, or with something that could not be read. For all
+    /// others, handlers were told what is in `base`.
     pub(super) memory: Memories<V>,
-    /// How far the API server's news have been taken in: all up to this version. What is not newer
-    /// is a repetition.
+    /// All news from the API server up to this version has been taken in. What is not newer is a
+    /// repetition.
     pub(super) seen: ResourceVersion,
-    /// The newest list that was taken over: what came and went before it was told to nobody.
+    /// The newest list that was taken over: what came and went before it was never reported.
     pub(super) listed: ResourceVersion,
-    /// How many lists were taken over; the number of the last one.
+    /// How many lists were taken over, which is also the number of the last one.
     pub(super) lists: u64,
-    /// Objects that we made and somebody deleted before a list and before the answer to us: they
-    /// were never shown, and who made them believes that they are there.
+    /// Objects that we created and somebody deleted before a list and before we got the answer:
+    /// they were never shown, and their creators believe that they exist.
     lost: Vec<Arc<V>>,
-    /// The keys written since a relist began to look at `memory`, while it does.
+    /// While a relist examines `memory`: the keys written since it began to.
     pub(super) touched: Option<Vec<ObjectKey>>,
 }
 
@@ -64,7 +64,7 @@ impl<V: Object> State<V> {
         }
     }
 
-    /// Whether all of the last relist is in `base`.
+    /// Whether the last relist is entirely in `base`.
     pub(super) fn is_settled(&self) -> bool {
         self.added.table().is_empty() && self.changed.table().is_empty() && self.gone.is_empty()
     }
@@ -84,7 +84,7 @@ impl<V: Object> State<V> {
         self.base.table().len() + self.added.table().len() - self.gone.len()
     }
 
-    /// All that is visible, in no order.
+    /// Everything that is visible, in no particular order.
     pub(super) fn for_each(&self, hashing: &Hashing, each: &mut dyn FnMut(&Arc<V>)) {
         self.added.table().iter().for_each(&mut *each);
         self.changed.table().iter().for_each(&mut *each);
@@ -96,14 +96,14 @@ impl<V: Object> State<V> {
         }
     }
 
-    /// All that handlers were told, in no order.
+    /// Everything that handlers were told, in no particular order.
     pub(super) fn told(&self, each: &mut dyn FnMut(&Arc<V>)) {
         let settled = |object: &&Arc<V>| !self.memory.contains_key(object.key());
         self.base.table().iter().filter(settled).for_each(&mut *each);
         self.memory.iter().filter_map(Memory::told).for_each(each);
     }
 
-    /// All that is visible under a value of an index.
+    /// Everything that is visible under a value of an index.
     pub(super) fn under(
         &self,
         hashing: &Hashing,
@@ -127,14 +127,14 @@ impl<V: Object> State<V> {
         self.changed.find(hash, key).is_some() || self.gone.find(hash, key).is_some()
     }
 
-    /// Makes `object` visible; what was.
+    /// Makes `object` visible; returns what was visible before.
     pub(super) fn put(&mut self, hash: u64, object: Arc<V>) -> Option<Arc<V>> {
         let key = object.key();
         if self.added.find(hash, key).is_some() {
             return self.added.insert(hash, object);
         }
         if self.gone.remove(hash, key).is_some() {
-            // Still in `base`, where handlers know it from.
+            // Still in `base`, from where handlers know it.
             self.changed.insert(hash, object);
             return None;
         }
@@ -144,7 +144,7 @@ impl<V: Object> State<V> {
         self.base.insert(hash, object)
     }
 
-    /// Makes what is under `key` invisible; what was.
+    /// Makes what is under `key` invisible; returns what was visible.
     fn take(&mut self, hash: u64, key: &ObjectKey) -> Option<Arc<V>> {
         if let Some(object) = self.added.remove(hash, key) {
             return Some(object);
@@ -161,13 +161,13 @@ impl<V: Object> State<V> {
         }
     }
 
-    /// The memory of `key`, begun if need be; none if there is too much already.
+    /// The memory of `key`, started if need be; `None` if there are too many already.
     fn remember(&mut self, hash: u64, key: &ObjectKey) -> Option<&mut Memory<V>> {
         if !self.memory.contains_key(key) {
             if self.memory.len() >= REMEMBERED {
                 return None;
             }
-            // Not what is visible: of a relist handlers are told when it reaches `base`.
+            // Not what is visible: handlers are told of a relist only when it reaches `base`.
             let told = self.base.find(hash, key).cloned();
             self.memory.insert(key.clone(), Memory::new(told));
         }
@@ -177,12 +177,12 @@ impl<V: Object> State<V> {
         self.memory.get_mut(key)
     }
 
-    /// Whether the API server has surely told us all up to `version`.
+    /// Whether the API server has certainly told us everything up to `version`.
     fn has_passed(&self, version: ResourceVersion) -> bool {
         matches!(version.order(self.seen), Some(Ordering::Less | Ordering::Equal))
     }
 
-    /// Forgets a key on which nothing is under way any more. Then handlers know what is held.
+    /// Forgets a key that has nothing in flight any more. Afterwards handlers know what is held.
     pub(super) fn forget_if_idle(&mut self, hash: u64, key: &ObjectKey, out: &mut Vec<Delta<V>>) {
         let Some(memory) = self.memory.get(key).filter(|memory| memory.is_idle()) else { return };
         let held = self.visible(hash, key).cloned();

@@ -1,4 +1,4 @@
-//! Objects by key, where the key is the object's own.
+//! Objects by key, where the key is part of the object.
 
 use std::sync::{Arc, LazyLock};
 
@@ -7,18 +7,18 @@ use std::hash::BuildHasher;
 
 use crate::object::{Object, ObjectKey};
 
-/// A table is so many tables, so that the largest step it ever takes, doubling one of them, moves a
-/// few hundred objects and not all of them.
+/// A table is split into this many, so that the largest step it ever takes, doubling one of them,
+/// moves a few hundred objects rather than all of them.
 pub(super) const SHARDS: usize = 256;
-/// Into so many equal parts the hashes are cut, to be dealt out to the shards.
+/// The hashes are cut into this many equal parts, which are dealt out to the shards.
 const SLOTS: usize = 4096;
-/// A shard with room for more than this, and filled to less than an eighth, is made smaller.
+/// A shard with room for more than this is shrunk when it is less than an eighth full.
 const SHRINK_FROM: usize = 14;
 
-/// Which shard has a slot. The shares grow geometrically from 1 to 2: shard i has the hashes from
-/// 2^(i/256)-1 to 2^((i+1)/256)-1 of the whole. With equal shares all shards would double at the
-/// same time, and just after that the table would be half empty; so it is always a few shards that
-/// double, and the average object pays the same, about 15 bytes, at any size.
+/// Which shard a slot belongs to. The shares grow geometrically from 1 to 2: shard i has the hashes
+/// from 2^(i/256)-1 to 2^((i+1)/256)-1 of the whole. With equal shares, all shards would double at
+/// the same time, and right after that the table would be half empty. This way only a few shards
+/// double at a time, and the average object costs the same, about 15 bytes, at any size.
 static SHARES: LazyLock<Box<[u8; SLOTS]>> = LazyLock::new(|| {
     let mut shares = Box::new([0; SLOTS]);
     for (slot, share) in shares.iter_mut().enumerate() {
@@ -28,11 +28,12 @@ static SHARES: LazyLock<Box<[u8; SLOTS]>> = LazyLock::new(|| {
     shares
 });
 
-/// How keys are hashed: in all tables of a store alike.
+/// How keys are hashed, which is the same in all tables of a store.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Hashing(DefaultHashBuilder);
 
-/// Objects by key: one pointer and one byte of a hash each, and the room that a hash table needs.
+/// Objects by key: one pointer and one byte of hash for each, plus the room that a hash table
+/// needs.
 #[derive(Debug)]
 pub(super) struct Table<V> {
     /// Empty until there is an object.
@@ -48,20 +49,20 @@ impl Hashing {
         self.0.hash_one(key)
     }
 
-    /// Of a value of an index.
+    /// The hash of an index value.
     pub(super) fn hash_value(&self, value: &str) -> u64 {
         self.0.hash_one(value)
     }
 }
 
-/// In which of [`SHARDS`] a hash has its place.
+/// Which of the [`SHARDS`] a hash belongs to.
 pub(super) fn shard_of(hash: u64) -> usize {
     // hashbrown itself uses the lowest and the highest bits.
     let slot = (hash >> 32) as usize % SLOTS;
     usize::from(SHARES[slot])
 }
 
-/// Whether a shard with room for so many has to be made smaller: for twice what is in it.
+/// Whether a shard with this capacity must be shrunk, to room for twice what is in it.
 pub(super) fn is_too_large(len: usize, capacity: usize) -> bool {
     capacity > SHRINK_FROM && len * 8 < capacity
 }
@@ -85,7 +86,7 @@ impl<V: Object> Table<V> {
         self.shards.get(shard_of(hash))?.find(hash, |held| held.key() == key)
     }
 
-    /// Puts `object` in; what it replaces.
+    /// Inserts `object`; returns what it replaces.
     pub(super) fn insert(&mut self, hash: u64, object: Arc<V>) -> Option<Arc<V>> {
         if self.shards.is_empty() {
             self.shards = (0..SHARDS).map(|_| HashTable::new()).collect();
@@ -114,12 +115,12 @@ impl<V: Object> Table<V> {
         Some(object)
     }
 
-    /// Takes any object out; none when there is none left.
+    /// Removes any one object; `None` if none is left.
     pub(super) fn pop(&mut self) -> Option<Arc<V>> {
         let object = self.shards.iter_mut().find_map(|shard| shard.extract_if(|_| true).next());
         match &object {
             Some(_) => self.len -= 1,
-            // By itself, as it takes its time.
+            // As a step of its own, because it takes time.
             None => self.shards = Box::default(),
         }
         object

@@ -45,8 +45,8 @@ fn key(name: &str) -> ObjectKey {
     ObjectKey::new("ns", name)
 }
 
-/// A store, and what it told, in short: `+a1@5` is an add of `a` with UID 1 at version 5, `own` after
-/// it that it was ours.
+/// A store and what it reported, in short: `+a1@5` is an add of `a` with UID 1 at version 5; `own`
+/// after it means that it was ours.
 struct Bed {
     writer: Writer<Thing>,
     store: Store<Thing>,
@@ -103,7 +103,7 @@ impl Bed {
         self.writer.bookmark(ResourceVersion::new(version), |delta| told.push(short(&delta)));
     }
 
-    /// What was told since the last time.
+    /// What was reported since the last call.
     fn told(&mut self) -> Vec<String> {
         let mut told = std::mem::take(&mut self.told);
         told.sort();
@@ -558,7 +558,7 @@ fn no_reader_ever_sees_part_of_a_relist() {
                         _ => {
                             let both = store.get(&key("both")).unwrap();
                             let version = both.meta().version.number().unwrap();
-                            // Whatever came later than what was just seen must still be consistent.
+                            // A later read must still be consistent with what was just seen.
                             let later = store.get(&key("both")).unwrap();
                             assert!(later.meta().version.number().unwrap() >= version);
                         }
@@ -676,7 +676,7 @@ fn what_we_write_while_a_list_is_settled_hides_nothing_that_the_next_one_shows()
         }
     });
     bed.told.clear();
-    // Somebody else has written both at 10 and 11.
+    // Somebody else has written the two at 10 and 11.
     bed.list(11, vec![thing("a", 1, 10), thing("b", 2, 11)]);
     let (name, number) = wrote.unwrap();
     assert!(bed.told().contains(&format!("~{name}{number}@12>12")));

@@ -10,15 +10,15 @@ use super::relist::Relist;
 use super::state::State;
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
-/// The one writer of a store. It takes the news of one list and watch, in their order.
+/// The one writer of a store. It takes the news of one list and watch, in order.
 ///
-/// Deltas are told after the change is visible and the lock is released, so that a handler may read
-/// the store. A `tell` must not panic: deltas of the change under way would be lost.
+/// Deltas are reported after the change is visible and the lock is released, so that a handler may
+/// read the store. A `tell` must not panic: other deltas of the current change would be lost.
 pub struct Writer<V> {
     pub(super) store: Store<V>,
     /// What is staged, from [`Writer::begin`] on.
     pub(super) relist: Option<Relist<V>>,
-    /// Deltas between the change and the telling; kept for its room.
+    /// Deltas between being made and being reported; kept to reuse its allocation.
     pub(super) out: Vec<Delta<V>>,
 }
 
@@ -34,15 +34,15 @@ impl<V: Object> Writer<V> {
         self.store.clone()
     }
 
-    /// How far the API server's news have been taken in; unknown before the first list.
+    /// How far the API server's news has been taken in; unknown before the first list.
     pub fn version(&self) -> ResourceVersion {
         self.store.shared().state.read().seen
     }
 
-    /// ADDED or MODIFIED. What is known to be not newer than [`Writer::version`] changes nothing of
-    /// what is held.
+    /// ADDED or MODIFIED. An event known not to be newer than [`Writer::version`] changes nothing
+    /// that is held.
     ///
-    /// An event of a watch ends a list that was begun and not committed, if it could be decoded.
+    /// A watch event that could be decoded ends a list that was begun and not committed.
     pub fn apply(&mut self, object: V, tell: impl FnMut(Delta<V>)) {
         self.relist = None;
         let hash = self.store.shared().hashing.hash(object.key());
@@ -50,9 +50,9 @@ impl<V: Object> Writer<V> {
         self.change(|state, out| state.applied(hash, object, out), tell);
     }
 
-    /// DELETED, with the object's last state. What is known to be not newer than
-    /// [`Writer::version`] changes nothing of what is held, nor does the end of an older object than
-    /// the one that is held.
+    /// DELETED, with the object's last state. An event known not to be newer than
+    /// [`Writer::version`] changes nothing that is held, nor does the end of an older object than
+    /// the held one.
     pub fn deleted(&mut self, object: V, tell: impl FnMut(Delta<V>)) {
         self.relist = None;
         let hash = self.store.shared().hashing.hash(object.key());
@@ -60,7 +60,7 @@ impl<V: Object> Writer<V> {
         self.change(|state, out| state.deleted(hash, object, out), tell);
     }
 
-    /// DELETED, of an object that could not be decoded.
+    /// DELETED, for an object that could not be decoded.
     pub fn vanished(
         &mut self,
         key: &ObjectKey,
@@ -71,15 +71,15 @@ impl<V: Object> Writer<V> {
         self.change(|state, out| state.vanished(hash, key, version, out), tell);
     }
 
-    /// ADDED or MODIFIED, of an object that could not be decoded: the last good state of the same
+    /// ADDED or MODIFIED, for an object that could not be decoded: the last good state of the same
     /// object stays, a namesake's does not.
     pub fn displaced(&mut self, key: &ObjectKey, uid: Uid, tell: impl FnMut(Delta<V>)) {
         let hash = self.store.shared().hashing.hash(key);
         self.change(|state, out| state.displaced(hash, key, uid, out), tell);
     }
 
-    /// BOOKMARK: there is no other news up to `version`. Forgets own writes that should have come by
-    /// now: they were outside of what the watch shows.
+    /// BOOKMARK: there is no other news up to `version`. Forgets own writes that should have come
+    /// by now: they were outside what the watch shows.
     pub fn bookmark(&mut self, version: ResourceVersion, mut tell: impl FnMut(Delta<V>)) {
         if self.store.shared().state.write().passed(version) {
             for shard in 0..memory::SHARDS {
@@ -93,12 +93,12 @@ impl<V: Object> Writer<V> {
                 }
             }
         }
-        // Also when nothing is remembered: what was lost waits for any news.
+        // Even if nothing is remembered: lost objects wait for news of any kind.
         self.change(|_, _| {}, tell);
     }
 
-    /// What handlers were told, and so believe that there is. Of our own writes, which are visible
-    /// already, they are told when the API server has confirmed them.
+    /// What handlers were told, and so believe to exist. Our own writes are visible already, but
+    /// handlers are told of them only when the API server has confirmed them.
     pub fn told(&self) -> Vec<Arc<V>> {
         let state = self.store.shared().state.read();
         let mut told = Vec::with_capacity(state.len());
@@ -106,16 +106,16 @@ impl<V: Object> Writer<V> {
         told
     }
 
-    /// A handler is added, to be told this first, as the others were. What we have made and nobody
-    /// was told of yet will come as [`Origin::Server`](super::Origin::Server): the new one does not
-    /// know that we made it.
+    /// A handler is added, and is to be told this first, as the others were. What we have created
+    /// and nobody was told of yet will come as [`Origin::Server`](super::Origin::Server): the new
+    /// handler does not know that we created it.
     pub fn introduce(&mut self) -> Vec<Arc<V>> {
         self.store.shared().state.write().memory.blur_untold();
         self.told()
     }
 
-    /// Makes one change under the lock, however much there is to do, so that readers wait for one
-    /// only; then tells what came of it.
+    /// Makes a single change under the lock, however many there are to make, so that readers wait
+    /// for one only; then reports the result.
     pub(super) fn change(
         &mut self,
         change: impl FnOnce(&mut State<V>, &mut Vec<Delta<V>>),

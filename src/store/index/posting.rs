@@ -10,16 +10,16 @@ use crate::store::table::{Hashing, Table};
 /// The objects under one value.
 #[derive(Debug)]
 pub(super) enum Posting<V> {
-    /// The usual case, an owner's only child, without an allocation.
+    /// The usual case, an owner's only child; needs no allocation.
     One(Arc<V>),
-    /// Several, by key, so that one of many leaves as quickly as one of few. Boxed, as it would
-    /// double what every entry of an index takes.
+    /// Several, by key, so that removing one is as quick from many as from few. Boxed, because it
+    /// would otherwise double the size of every index entry.
     Few(Box<HashTable<Arc<V>>>),
     /// More than [`FEW`].
     Many(Box<Table<V>>),
 }
 
-/// A posting of more objects than this is a [`Table`], which never moves them all at once.
+/// A posting of more objects than this is a [`Table`], which never moves all of them at once.
 const FEW: usize = 256;
 
 // === impl Posting ===
@@ -53,7 +53,7 @@ impl<V: Object> Posting<V> {
         }
     }
 
-    /// Takes this very object out; whether nothing is left.
+    /// Removes exactly this object; returns whether nothing is left.
     pub(super) fn remove(&mut self, hash: u64, object: &Arc<V>) -> bool {
         let last = match self {
             Posting::One(held) => return Arc::ptr_eq(held, object),
@@ -67,7 +67,7 @@ impl<V: Object> Posting<V> {
                 few.iter().next().cloned()
             }
             Posting::Many(many) => {
-                // Its successor under the same key may have taken its place already.
+                // Its successor under the same key may already have taken its place.
                 if many.find(hash, object.key()).is_some_and(|held| Arc::ptr_eq(held, object)) {
                     many.remove(hash, object.key());
                 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
-/// A set of objects by address. Whoever is in it is also held elsewhere for as long as it matters, so
-/// no address is taken for another's: what leaves the store during a list, leaves it for an own
-/// write, and such keys are looked at one by one.
+/// A set of objects by address. Every object in it is also held elsewhere for as long as it
+/// matters, so no address is mistaken for another's: what leaves the store during a list leaves it
+/// because of an own write, and such keys are examined one by one.
 pub(super) struct Seen(HashTable<usize>);
 
 // === impl Seen ===
@@ -36,8 +36,8 @@ impl Seen {
     }
 }
 
-/// A hash of an address: Fibonacci hashing, with the high bits, which are the good ones, also where
-/// hashbrown looks for a place.
+/// A hash of an address: Fibonacci hashing, with the high bits, which are the good ones, also put
+/// where hashbrown looks for a place.
 fn scatter(address: usize) -> u64 {
     let product = (address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     product ^ product >> 32

@@ -1,4 +1,4 @@
-//! A list that is whole takes over: it is shown, settled, and confirmed where we have written.
+//! A complete list takes over: it is shown, settled, and confirmed where we have written.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use crate::store::memory;
 use crate::store::state::State;
 use crate::store::writer::Writer;
 
-/// So many times own writes that come while the list is being put in place are looked at again
-/// one by one; then with the lock held, however many they are.
+/// How many times own writes that come while the list is being put in place are re-examined one by
+/// one; after that, all are with the lock held, however many they are.
 const ROUNDS: usize = 8;
 
 impl<V: Object> Writer<V> {
-    /// Shows the list. What is to be told of a first one, which needs no settling.
+    /// Shows the list. Returns what to report of a first one, which needs no settling.
     pub(super) fn show(&mut self, relist: &mut Relist<V>, version: ResourceVersion) -> Vec<Arc<V>> {
         let shared = self.store.shared();
         let is_first = |state: &State<V>| state.base.table().is_empty() && state.memory.is_empty();
-        // Readers would wait for it later.
+        // Done now, because later readers would wait for it.
         let first = is_first(&shared.state.read());
         let mut listed: Option<Vec<Arc<V>>> =
             first.then(|| relist.added.table().iter().cloned().collect());
@@ -58,7 +58,7 @@ impl<V: Object> Writer<V> {
         Vec::new()
     }
 
-    /// Decides what keys with own writes under way will show, each under a hold of its own.
+    /// Decides what keys with own writes in flight will show, locking for each key separately.
     fn resolve(&self, relist: &mut Relist<V>, keys: &[ObjectKey], version: ResourceVersion) {
         let shared = self.store.shared();
         for key in keys {
@@ -66,8 +66,9 @@ impl<V: Object> Writer<V> {
         }
     }
 
-    /// Brings what is shown into `base`, object by object, and tells it. What goes comes first, each
-    /// time anew: of what is still to be changed we may have deleted some meanwhile.
+    /// Moves what is shown into `base`, object by object, and reports it. Each step looks for
+    /// removals first, because we may have deleted some of what is still to be changed in the
+    /// meantime.
     pub(super) fn settle(&mut self, tell: &mut dyn FnMut(Delta<V>)) {
         let hashing = self.store.shared().hashing.clone();
         let mut more = true;
@@ -81,7 +82,8 @@ impl<V: Object> Writer<V> {
         }
     }
 
-    /// Tells what the list says of keys with own writes under way, and forgets the writes up to it.
+    /// Reports what the list says about keys with own writes in flight; forgets the writes up to
+    /// it.
     pub(super) fn confirm(
         &mut self,
         items: HashMap<ObjectKey, Item<V>>,

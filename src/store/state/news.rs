@@ -7,7 +7,7 @@ use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 use crate::store::delta::{Delta, Origin, step};
 
 impl<V: Object> State<V> {
-    /// Whether news at `version` are none. If not, they are taken note of.
+    /// Whether news at `version` is old. If it is not, it is noted as seen.
     fn is_repetition(&mut self, version: ResourceVersion) -> bool {
         if self.has_passed(version) {
             return true;
@@ -18,7 +18,7 @@ impl<V: Object> State<V> {
         false
     }
 
-    /// The watch says that there is `object`.
+    /// The watch says that `object` exists.
     pub(in crate::store) fn applied(&mut self, hash: u64, object: Arc<V>, out: &mut Vec<Delta<V>>) {
         let version = object.meta().version;
         if self.is_repetition(version) {
@@ -38,7 +38,7 @@ impl<V: Object> State<V> {
                 if held.uid() == object.uid() { held } else { object }
             }
             // We have deleted it since: handlers are told, so that nothing is hidden from them, but
-            // it is not seen again.
+            // it does not become visible again.
             _ if memory.is_past(object.uid(), version) => object,
             _ => {
                 self.put(hash, object.clone());
@@ -59,9 +59,9 @@ impl<V: Object> State<V> {
         }
         let (key, uid) = (object.key().clone(), object.uid());
         let held = self.visible(hash, &key).cloned();
-        // It may have been written by us after it went: a selector does not match for a while.
+        // We may have written it after it went: a selector can stop matching for a while.
         let stays = |held: &Arc<V>| held.meta().version.is_newer_than(version);
-        // A namesake that is held and older went before this one came.
+        // A held namesake that is older went before this one came.
         let goes = |held: &Arc<V>| {
             !stays(held) && (held.uid() == uid || held.meta().version.is_older_than(version))
         };
@@ -85,13 +85,13 @@ impl<V: Object> State<V> {
                 memory.foreign = false;
                 out.push(Delta::Deleted(last, origin));
             }
-            // Handlers never knew it. What they are told next is more than they can know.
+            // Handlers never knew of it. What they are told next is more than they can know.
             None => memory.foreign |= !ours,
         }
         self.forget_if_idle(hash, &key, out);
     }
 
-    /// The watch says that the object under `key`, of which nothing else could be read, is gone.
+    /// The watch says that the object under `key` is gone; nothing else about it could be read.
     pub(in crate::store) fn vanished(
         &mut self,
         hash: u64,
@@ -118,9 +118,9 @@ impl<V: Object> State<V> {
         self.forget_if_idle(hash, key, out);
     }
 
-    /// The watch or a list says that under `key` there is `uid`, of which nothing else could be
-    /// read. Handlers cannot be told what has changed, so it is remembered for what they are told
-    /// next: our own write, perhaps.
+    /// The watch or a list says that `uid` is under `key`; nothing else about it could be read.
+    /// Handlers cannot be told what has changed, so it is remembered for what they are told next,
+    /// which may be our own write.
     pub(in crate::store) fn displaced(
         &mut self,
         hash: u64,
@@ -139,7 +139,7 @@ impl<V: Object> State<V> {
         }
     }
 
-    /// What is under `key` is gone, told or not.
+    /// What is under `key` is gone, whether handlers were told of it or not.
     fn let_go(&mut self, hash: u64, key: &ObjectKey, out: &mut Vec<Delta<V>>) {
         let went = self.take(hash, key);
         let told = match self.memory.remove(key) {
@@ -149,12 +149,13 @@ impl<V: Object> State<V> {
         step(told, None, Origin::Server, out);
     }
 
-    /// The API server has said everything up to `version`: whether that is news.
+    /// The API server has said everything up to `version`. Returns whether that is news.
     pub(in crate::store) fn passed(&mut self, version: ResourceVersion) -> bool {
         version.is_known() && !self.is_repetition(version)
     }
 
-    /// A bookmark at `version` was read: forgets what the watch should have shown and has not.
+    /// A bookmark at `version` was read: forgets what the watch should have shown by now but has
+    /// not.
     pub(in crate::store) fn overdue(
         &mut self,
         hash: u64,
@@ -167,7 +168,7 @@ impl<V: Object> State<V> {
         let unseen = memory.forget_writes(version) && memory.told().is_none();
         let held = self.visible(hash, key);
         if unseen && held.is_some_and(|held| !held.meta().version.is_newer_than(version)) {
-            // We created it, and the watch shows no such object: it is not in its scope.
+            // We created it, and the watch does not show it: it is outside the watch's scope.
             self.take(hash, key);
         }
         self.forget_if_idle(hash, key, out);

@@ -9,12 +9,13 @@ use crate::store::delta::{Delta, Origin, step};
 use crate::store::memory::Memory;
 use crate::store::table::Hashing;
 
-/// So many objects that went before we heard that we made them wait to be told; for others whoever
-/// made them has to look again by himself. The next news tells them all.
+/// How many objects that were gone before we heard that we had created them can wait to be
+/// reported; the creators of any others must check again themselves. The next news reports them
+/// all.
 const LOST: usize = 64;
 
 impl<V: Object> State<V> {
-    /// An answer of the API server to us. What is to be used instead of `object`: what is held if
+    /// The API server has answered us. Returns what to use instead of `object`: what is held, if
     /// that is newer.
     pub(in crate::store) fn answered(&mut self, hash: u64, object: Arc<V>, ours: bool) -> Arc<V> {
         let (key, version) = (object.key(), object.meta().version);
@@ -25,14 +26,14 @@ impl<V: Object> State<V> {
             let same = held.uid() == object.uid();
             let overtaken = same && version.is_older_than(held.meta().version);
             if overtaken && !self.has_passed(version) && self.memory.contains_key(key) {
-                // The answers to two writes have changed places.
+                // The answers to two writes came in the wrong order.
                 if let Some(memory) = self.remember(hash, key) {
                     memory.wrote(object.uid(), version, ours);
                 }
             }
             return if same { held.clone() } else { object };
         }
-        // Up to `seen` the API server has told us everything: the object is gone again.
+        // The API server has told us everything up to `seen`: the object is gone again.
         if !version.is_known() || self.has_passed(version) {
             let untold =
                 matches!(version.order(self.listed), Some(Ordering::Less | Ordering::Equal));
@@ -50,7 +51,7 @@ impl<V: Object> State<V> {
         object
     }
 
-    /// Tells what was lost: that it was there, and that it is gone.
+    /// Reports lost objects: that they existed, and that they are gone.
     pub(in crate::store) fn tell_lost(&mut self, hashing: &Hashing, out: &mut Vec<Delta<V>>) {
         for object in std::mem::take(&mut self.lost) {
             let key = object.key();
@@ -58,7 +59,7 @@ impl<V: Object> State<V> {
                 Some(memory) => memory.told().is_some(),
                 None => self.base.find(hashing.hash(key), key).is_some(),
             };
-            // That a namesake went, or came, is news enough.
+            // That a namesake came or went is news enough.
             if told {
                 continue;
             }
@@ -73,7 +74,7 @@ impl<V: Object> State<V> {
         let told = self.memory.get(key).and_then(Memory::told);
         let told = told.is_some_and(|told| told.uid() == uid);
         if !held && (!told || self.gone.find(hash, key).is_some()) {
-            // Its deletion has come over the watch already, or the list that is settled lacks it.
+            // Its deletion has already come over the watch, or the list being settled lacks it.
             return;
         }
         let Some(memory) = self.remember(hash, key) else { return };

@@ -1,4 +1,4 @@
-//! A list that is shown becomes part of `base`, one object at a time.
+//! Makes a list that is shown part of `base`, one object at a time.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::store::relist::Item;
 use crate::store::table::Hashing;
 
 impl<V: Object> State<V> {
-    /// Takes an object out of `base`; whether there may be more.
+    /// Takes an object out of `base`; returns whether there may be more.
     pub(in crate::store) fn settle_gone(
         &mut self,
         hashing: &Hashing,
@@ -23,7 +23,7 @@ impl<V: Object> State<V> {
             None => held.clone(),
         };
         if told.is_none() {
-            // We made it and somebody has deleted it. Whoever wants it has to know.
+            // We created it and somebody has deleted it. Whoever wants it must know.
             step(None, held.clone(), Origin::Server, out);
         }
         step(told.or(held), None, Origin::Server, out);
@@ -48,7 +48,7 @@ impl<V: Object> State<V> {
         self.settle_one(object, hashing, out)
     }
 
-    /// Puts an object into `base`; whether there may be more.
+    /// Puts an object into `base`; returns whether there may be more.
     fn settle_one(
         &mut self,
         object: Option<Arc<V>>,
@@ -68,7 +68,7 @@ impl<V: Object> State<V> {
         true
     }
 
-    /// After a list is shown and settled: a key with own writes under way.
+    /// Handles a key with own writes in flight, after a list is shown and settled.
     pub(in crate::store) fn confirm(
         &mut self,
         hash: u64,
@@ -93,7 +93,7 @@ impl<V: Object> State<V> {
         }
         memory.forget_writes(version);
         for uid in item.removed {
-            // What was made after the list is not in it, and the watch has still to show it.
+            // What was created after the list is not in it, and the watch has yet to show it.
             if Some(uid) != listed_uid && !memory.awaits(uid) {
                 memory.forget_removed(uid);
             }
