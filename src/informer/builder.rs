@@ -9,7 +9,7 @@ use crate::object::{Resource, Text};
 use crate::reflector::{Observer, Unobserved};
 use crate::store::Index;
 
-/// Resyncs closer together than this would be a loop; as client-go.
+/// Resyncs any closer together would be a busy loop; same as client-go.
 const SHORTEST_RESYNC: Duration = Duration::from_secs(1);
 
 /// Makes an [`Informer`].
@@ -38,8 +38,8 @@ impl<V: Resource> Builder<V> {
         }
     }
 
-    /// Only these namespaces, each listed and watched by itself: a Role in each is enough. None
-    /// (the default) means all, and cluster-scoped objects.
+    /// Only these namespaces. Each is listed and watched on its own, so a Role in each is enough.
+    /// An empty list (the default) means all namespaces, and cluster-scoped objects.
     pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<Text>>) -> Self {
         self.namespaces = namespaces.into_iter().map(Into::into).collect();
         self.namespaces.sort();
@@ -47,50 +47,50 @@ impl<V: Resource> Builder<V> {
         self
     }
 
-    /// Only objects that this label selector takes.
+    /// Only objects that match this label selector.
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.labels = Some(selector.into());
         self
     }
 
-    /// Only objects that this field selector takes.
+    /// Only objects that match this field selector.
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.fields = Some(selector.into());
         self
     }
 
-    /// Asks the API server for metadata alone, for a view that needs no more.
+    /// Asks the API server for metadata only, for a view that needs nothing else.
     pub fn metadata_only(mut self) -> Self {
         self.metadata_only = true;
         self
     }
 
-    /// One more way to find objects.
+    /// Adds an index, one more way to find objects.
     pub fn index(mut self, index: Index<V>) -> Self {
         self.indexes.push(index);
         self
     }
 
-    /// Tells the handlers of every object again, as an update from itself to itself, about so
-    /// often (at least a second, and up to a tenth later). Off by default: nothing is read from
-    /// the server, so it only helps handlers that forget.
+    /// Tells the handlers about every object again at this interval, as an update from itself to
+    /// itself. The interval is at least a second, and each resync comes up to a tenth of it later.
+    /// Off by default: nothing is read from the server, so it only helps handlers that forget.
     pub fn resync(mut self, every: Duration) -> Self {
         self.resync = Some(every.max(SHORTEST_RESYNC));
         self
     }
 
-    /// Who counts lists, watches and errors.
+    /// Sets what counts lists, watches and errors.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = observer;
         self
     }
 
-    /// The informer, which does nothing before [`Informer::run`].
+    /// Builds the informer, which does nothing until [`Informer::run`].
     pub fn build(self) -> Informer<V> {
         Informer::from(self)
     }
 
-    /// One per namespace, or one for all.
+    /// One scope per namespace, or a single one for all.
     pub(super) fn scopes(&self) -> Vec<Scope> {
         let scope = |namespace| Scope {
             namespace,

@@ -1,4 +1,4 @@
-//! Handlers: told in the reflector's task, or at their own pace.
+//! Handlers: called in the reflector's task, or at their own pace.
 
 use std::any::Any;
 use std::future::Future;
@@ -25,22 +25,22 @@ pub(super) struct Handlers<V> {
 
 struct Slots<V> {
     all: Vec<Slot<V>>,
-    /// Whether the initial list was told. Under one lock with the handlers, so that none comes
-    /// between the look at this and its place among those that are told.
+    /// Whether the initial list was reported. Under the same lock as the handlers, so that it
+    /// cannot change between a new handler's check of it and that handler's registration.
     synced: bool,
 }
 
 enum Slot<V> {
     /// Called at once.
     Inline(Inline<V>),
-    /// Told by its own task; gone when its [`Subscription`] is.
+    /// Called in a task of its own; goes away with its [`Subscription`].
     Queued(Weak<Queue<V>>),
 }
 
-/// What one subscriber has still to be told.
+/// What one subscriber has yet to be told.
 struct Queue<V> {
     pending: Mutex<Pending<V>>,
-    /// Rung when `pending` has grown, and when the initial list is complete.
+    /// Notified when `pending` has grown, and when the initial list is complete.
     bell: Notify,
     synced: AtomicBool,
     told_initial: Notify,
@@ -61,7 +61,7 @@ impl<V: Object> Handlers<V> {
         Handlers { slots, panics: Arc::default() }
     }
 
-    /// Panics of handlers so far.
+    /// How often handlers have panicked so far.
     pub(super) fn panics(&self) -> u64 {
         self.panics.load(Ordering::Relaxed)
     }
@@ -71,7 +71,7 @@ impl<V: Object> Handlers<V> {
         self.slots.lock().all.retain_mut(|slot| slot.tell(delta, initial, &self.panics));
     }
 
-    /// The initial list was told.
+    /// The initial list has been reported.
     pub(super) fn synced(&self) {
         let mut slots = self.slots.lock();
         slots.synced = true;
@@ -84,7 +84,7 @@ impl<V: Object> Handlers<V> {
         }
     }
 
-    /// Adds a handler that is called at once; first for `present`.
+    /// Adds a handler that is called at once, starting with `present`.
     pub(super) fn inline(
         &self,
         handler: impl FnMut(&Delta<V>, bool) + Send + 'static,
@@ -97,7 +97,7 @@ impl<V: Object> Handlers<V> {
         self.slots.lock().all.push(slot);
     }
 
-    /// Adds a handler with its own task; it is first told of `present`.
+    /// Adds a handler with a task of its own, which is told about `present` first.
     pub(super) fn subscribe<F, D>(
         &self,
         handler: F,
@@ -139,12 +139,12 @@ impl<V: Object> Slots<V> {
 }
 
 impl<V: Object> Slot<V> {
-    /// Whether the handler is still there.
+    /// Tells the handler; returns whether it is still there.
     fn tell(&mut self, delta: &Delta<V>, initial: bool, panics: &AtomicU64) -> bool {
         match self {
             Slot::Inline(handler) => {
-                // A handler that panicked is called again for the next change: what it holds may
-                // be wrong, but others must not go without for that.
+                // A handler that panicked is called again for the next change: its state may be
+                // wrong, but no other change must go unreported because of that.
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(|| handler(delta, initial))) {
                     count(&*panic, panics);
                 }
@@ -160,7 +160,7 @@ impl<V: Object> Slot<V> {
     }
 }
 
-/// Counts a panic and puts it into the log.
+/// Counts and logs a panic.
 fn count(panic: &(dyn Any + Send), panics: &AtomicU64) {
     panics.fetch_add(1, Ordering::Relaxed);
     let text = panic
@@ -179,7 +179,7 @@ impl<V: Object> Queue<V> {
         self.bell.notify_one();
     }
 
-    /// Tells the handler, for ever.
+    /// Tells the handler forever.
     async fn tell_on<F, D>(&self, mut handler: F, panics: &AtomicU64)
     where
         F: FnMut(Delta<V>, bool) -> D,
@@ -208,16 +208,16 @@ impl<V: Object> Queue<V> {
 // === impl Subscription ===
 
 impl<V: Object> Subscription<V> {
-    /// Whether the handler was told of everything that was there when it was added, or of the
-    /// whole initial list.
+    /// Whether the handler has been told about everything that existed when it was added, or about
+    /// the whole initial list.
     pub fn has_synced(&self) -> bool {
         self.queue.synced.load(Ordering::Acquire)
     }
 
-    /// Returns when [`Subscription::has_synced`].
+    /// Waits until [`Subscription::has_synced`] is true.
     pub async fn synced(&self) {
         loop {
-            // Registered before the look, so that nothing is missed between.
+            // Registered before the check, so that nothing is missed in between.
             let told = self.queue.told_initial.notified();
             if self.has_synced() {
                 return;
@@ -226,7 +226,8 @@ impl<V: Object> Subscription<V> {
         }
     }
 
-    /// Changes still to be told; never more than objects live or believed to live.
+    /// How many changes the handler has yet to be told; never more than the objects that exist or
+    /// that it believes to exist.
     pub fn backlog(&self) -> usize {
         self.queue.pending.lock().len()
     }

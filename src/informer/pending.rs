@@ -1,4 +1,4 @@
-//! What a slow handler has still to be told, coalesced by key.
+//! What a slow handler has yet to be told, coalesced by key.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -6,20 +6,20 @@ use std::sync::Arc;
 use crate::object::{Object, ObjectKey};
 use crate::store::{Delta, Origin};
 
-/// What one handler has not been told yet. However slow it is, one entry per key: at most the
-/// objects that live and those it still believes to live.
+/// What one handler has not been told yet. However slow it is, there is one entry per key: at most
+/// the objects that exist and those that it still believes to exist.
 #[derive(Debug)]
 pub(super) struct Pending<V> {
-    /// By key: its place in `order`, and the change.
+    /// For each key, its place in `order` and the change.
     changes: HashMap<ObjectKey, (u64, Change<V>)>,
     /// The keys of `changes`, in the order in which they first changed.
     order: BTreeMap<u64, ObjectKey>,
     next: u64,
-    /// Once the initial list is complete: the place of its last change.
+    /// The place of the initial list's last change, once that list is complete.
     initial_until: Option<u64>,
 }
 
-/// All changes of one key since the handler was last told of it, as one.
+/// All changes to one key since the handler was last told about it, merged into one.
 #[derive(Debug)]
 enum Change<V> {
     Added {
@@ -52,7 +52,7 @@ impl<V> Default for Pending<V> {
 }
 
 impl<V: Object> Pending<V> {
-    /// Adds a change to what is to be told.
+    /// Adds a change.
     pub(super) fn push(&mut self, delta: &Delta<V>, initial: bool) {
         let (Delta::Added(object, _)
         | Delta::Updated { new: object, .. }
@@ -74,12 +74,12 @@ impl<V: Object> Pending<V> {
         }
     }
 
-    /// What to tell next: one delta, or a delete and an add. The flag is `initial`.
+    /// Removes what to tell next: one delta, or a delete and an add. The flag is `initial`.
     pub(super) fn pop(&mut self) -> Option<(Delta<V>, Option<Delta<V>>, bool)> {
         let (_, key) = self.order.pop_first()?;
         let (_, change) = self.changes.remove(&key)?;
         if self.changes.is_empty() {
-            // A burst does not leave its room behind.
+            // Frees the memory that a burst has taken.
             self.changes = HashMap::new();
         }
         Some(match change {
@@ -99,7 +99,7 @@ impl<V: Object> Pending<V> {
         self.initial_until.get_or_insert(self.next);
     }
 
-    /// Whether the initial list is complete and all of it was taken.
+    /// Whether the initial list is complete and all of it has been taken out.
     pub(super) fn is_initial_told(&self) -> bool {
         let first = self.order.first_key_value().map(|(place, _)| *place);
         self.initial_until.is_some_and(|until| first.is_none_or(|first| first > until))
@@ -110,12 +110,12 @@ impl<V: Object> Pending<V> {
     }
 }
 
-/// Ours only if all of it was.
+/// `Own` only if both are.
 fn both(a: Origin, b: Origin) -> Origin {
     if a == Origin::Own && b == Origin::Own { Origin::Own } else { Origin::Server }
 }
 
-/// One change instead of two; none if together they are nothing.
+/// Merges two changes into one; `None` if they cancel out.
 fn combine<V>(before: Option<Change<V>>, delta: &Delta<V>, initial: bool) -> Option<Change<V>> {
     let first = before.is_none();
     let merged = |was: Origin, is: Origin| if first { is } else { both(was, is) };
@@ -129,7 +129,7 @@ fn combine<V>(before: Option<Change<V>>, delta: &Delta<V>, initial: bool) -> Opt
         (None, Delta::Deleted(old, origin)) => {
             Change::Deleted { old: old.clone(), origin: *origin }
         }
-        // The handler never heard of it.
+        // The handler was never told about it.
         (Some(Change::Added { .. }), Delta::Deleted(..)) => return None,
         (Some(Change::Added { origin: was, initial, .. }), Delta::Added(new, is))
         | (
@@ -180,7 +180,7 @@ mod tests {
         Arc::new(Thing(meta))
     }
 
-    /// What a handler believes; panics on a delta that does not follow from it.
+    /// What a handler believes; panics on a delta that does not fit it.
     #[derive(Default)]
     struct Believes(HashMap<ObjectKey, (Uid, ResourceVersion)>);
 

@@ -3,22 +3,22 @@
 use crate::object::Object;
 use crate::store::{Delta, Origin};
 
-/// Everything but changes that leave `metadata.generation` as it was: status and metadata writes.
-/// Kinds for which the API server keeps no generation (it stays 0) pass always.
+/// Everything except changes that leave `metadata.generation` as it was, such as writes to status
+/// and metadata. Kinds for which the API server keeps no generation (it stays 0) always pass.
 pub fn generation_changed<V: Object>(delta: &Delta<V>) -> bool {
     match delta {
         Delta::Updated { old, new, .. } => {
             let (old, new) = (old.meta(), new.meta());
             new.generation == 0
                 || old.generation != new.generation
-                // Deletion counts as a change of generation on most kinds, not on all.
+                // Deletion changes the generation of most kinds, but not of all.
                 || old.deleting != new.deleting
         }
         Delta::Added(..) | Delta::Deleted(..) => true,
     }
 }
 
-/// Everything but changes that leave the labels that the view keeps as they were.
+/// Everything except changes that leave the labels kept by the view as they were.
 pub fn labels_changed<V: Object>(delta: &Delta<V>) -> bool {
     match delta {
         Delta::Updated { old, new, .. } => old.meta().labels != new.meta().labels,
@@ -26,7 +26,7 @@ pub fn labels_changed<V: Object>(delta: &Delta<V>) -> bool {
     }
 }
 
-/// Everything but changes that leave the annotations that the view keeps as they were.
+/// Everything except changes that leave the annotations kept by the view as they were.
 pub fn annotations_changed<V: Object>(delta: &Delta<V>) -> bool {
     match delta {
         Delta::Updated { old, new, .. } => old.meta().annotations != new.meta().annotations,
@@ -34,7 +34,7 @@ pub fn annotations_changed<V: Object>(delta: &Delta<V>) -> bool {
     }
 }
 
-/// Everything but the echo of our own writes.
+/// Everything except the echo of our own writes.
 pub fn not_own_write<V>(delta: &Delta<V>) -> bool {
     let (Delta::Added(_, origin) | Delta::Updated { origin, .. } | Delta::Deleted(_, origin)) =
         delta;

@@ -1,4 +1,4 @@
-//! The informer: a store, the reflectors that fill it, and the handlers they tell.
+//! The informer: a store, the reflectors that fill it, and the handlers that they call.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -20,23 +20,23 @@ use crate::store::{self, Delta, Index, Origin, Store, Writer};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A task of it panicked. What it holds grows stale; the process should end.
+    /// One of its tasks panicked. What it holds goes stale, so the process should exit.
     #[error("the informer of {resource} died: {source}")]
     Died {
         /// `deployments.apps`.
         resource: String,
-        /// How.
+        /// How it died.
         source: tokio::task::JoinError,
     },
-    /// What it holds is of a history that is no more. The process should end and begin anew.
+    /// What it holds is from a history that no longer exists. The process should restart.
     #[error("the informer of {resource} ended: {source}")]
     Rewound {
         /// `deployments.apps`.
         resource: String,
-        /// How it was found out.
+        /// How this was detected.
         source: Rewound,
     },
-    /// It can run once.
+    /// It can run only once.
     #[error("the informer of {resource} has run already")]
     HasRun {
         /// `deployments.apps`.
@@ -44,25 +44,25 @@ pub enum Error {
     },
 }
 
-/// Keeps a local copy of one kind and tells handlers what changes. Cheap to clone; all clones are
+/// Keeps a local copy of one kind and tells handlers about changes. Cheap to clone; all clones are
 /// the same informer.
 pub struct Informer<V>(Arc<Shared<V>>);
 
 struct Shared<V> {
     store: Store<V>,
-    /// One per scope. Held by its reflector from a change of the store until all handlers are told
-    /// of it, and all of them while a handler is added: it sees each object once.
+    /// One per scope. Its reflector locks it from a change to the store until all handlers have
+    /// been told about it. All are locked while a handler is added, so it sees each object once.
     writers: Vec<Arc<Mutex<Writer<V>>>>,
     handlers: Arc<Handlers<V>>,
-    /// Until [`Informer::run`] takes them.
+    /// Here until [`Informer::run`] takes them.
     reflectors: Mutex<Vec<Reflector<V, Told<V>>>>,
     health: Vec<(Option<Text>, HealthHandle)>,
-    /// First lists still to come.
+    /// How many first lists are still to come.
     unsynced: watch::Receiver<usize>,
     resync: Option<Duration>,
 }
 
-/// Tells the handlers what a reflector changed.
+/// Tells the handlers what a reflector has changed.
 pub(super) struct Told<V> {
     handlers: Arc<Handlers<V>>,
     unsynced: Arc<watch::Sender<usize>>,
@@ -79,7 +79,7 @@ impl<V: Resource> Sink<V> for Told<V> {
             *left -= 1;
             all = *left == 0;
         });
-        // Not within: a handler that is called just now may look at it.
+        // Not inside the closure: a handler that is being called may read `unsynced`.
         if all {
             self.handlers.synced();
         }
@@ -133,7 +133,7 @@ impl<V: Resource> From<Builder<V>> for Informer<V> {
     }
 }
 
-/// One store of all namespaces, or one out of several.
+/// The store of all namespaces, or one made from several.
 fn as_one<V: Resource>(stores: Vec<(Option<Text>, Store<V>)>) -> Store<V> {
     match stores.as_slice() {
         [(None, store)] => store.clone(),
@@ -154,27 +154,28 @@ fn present<V: Resource>(
 }
 
 impl<V: Resource> Informer<V> {
-    /// Begins an informer of `V`.
+    /// Starts building an informer of `V`.
     pub fn builder(client: Client) -> Builder<V> {
         Builder::new(client)
     }
 
-    /// Reads what is held.
+    /// The store to read what is held from.
     pub fn store(&self) -> Store<V> {
         self.0.store.clone()
     }
 
-    /// Adds a handler that is called in the reflector's task, in order, before anything else goes
-    /// on: it must not block, nor add handlers. Controllers put keys into their queue here. The
-    /// flag is true for what was there before: the initial list, for a handler added late the
-    /// objects that the others were told of, and every resync. A panic of it is caught and counted.
+    /// Adds a handler that is called in the reflector's task, in order, before anything else
+    /// happens there: it must neither block nor add handlers. Controllers put keys into their queue
+    /// here. The flag is true for what was there before: the initial list, the objects that the
+    /// others were told about (for a handler added late), and every resync. If the handler panics,
+    /// the panic is caught and counted.
     pub fn handle(&self, handler: impl FnMut(&Delta<V>, bool) + Send + 'static) {
         let mut still = self.still();
         self.0.handlers.inline(handler, present(&mut still));
     }
 
-    /// Adds a handler with a task of its own, which may take its time: meanwhile changes of one
-    /// object become one. The flag is as in [`Informer::handle`]; so are panics. Must be called
+    /// Adds a handler with a task of its own, which may take its time: changes to one object are
+    /// merged in the meantime. The flag and panics are as in [`Informer::handle`]. Must be called
     /// within a tokio runtime.
     pub fn subscribe<F, D>(&self, handler: F) -> Subscription<V>
     where
@@ -185,18 +186,19 @@ impl<V: Resource> Informer<V> {
         self.0.handlers.subscribe(handler, present(&mut still))
     }
 
-    /// While this is held, nothing is written or told. Writers are locked in one order.
+    /// Nothing is written or reported while this is held. Writers are always locked in the same
+    /// order.
     fn still(&self) -> Vec<MutexGuard<'_, Writer<V>>> {
         self.0.writers.iter().map(|writer| writer.lock()).collect()
     }
 
-    /// Whether there was a first complete list of every scope, and every [`Informer::handle`]r was
-    /// told all of it. Once true it stays.
+    /// Whether every scope has had its first complete list, and every handler added with
+    /// [`Informer::handle`] was told all of it. Once true, it stays true.
     pub fn has_synced(&self) -> bool {
         *self.0.unsynced.borrow() == 0
     }
 
-    /// Returns when [`Informer::has_synced`], or never if the informer ends before.
+    /// Waits until [`Informer::has_synced`] is true; forever, if the informer ends before.
     pub fn synced(&self) -> impl Future<Output = ()> + Send + use<V> {
         let mut unsynced = self.0.unsynced.clone();
         async move {
@@ -206,12 +208,12 @@ impl<V: Resource> Informer<V> {
         }
     }
 
-    /// How its reflectors are, by namespace (none: all).
+    /// The health of its reflectors, by namespace (`None`: all).
     pub fn health(&self) -> Vec<(Option<Text>, Health)> {
         self.0.health.iter().map(|(namespace, handle)| (namespace.clone(), handle.get())).collect()
     }
 
-    /// Panics of its handlers so far.
+    /// How often its handlers have panicked so far.
     pub fn handler_panics(&self) -> u64 {
         self.0.handlers.panics()
     }
@@ -219,8 +221,8 @@ impl<V: Resource> Informer<V> {
     /// Lists and watches until the shutdown. Dropping the future stops everything.
     ///
     /// # Errors
-    /// When a task of it panicked ([`State::Dead`](crate::reflector::State::Dead)), after the
-    /// others were stopped; when the API server's data went back in time; when it has run before.
+    /// If one of its tasks panicked ([`State::Dead`](crate::reflector::State::Dead)), once the
+    /// others have stopped; if the API server's data went back in time; if it has run before.
     pub async fn run(&self, shutdown: Shutdown) -> Result<(), Error> {
         let resource = || V::KIND.resource();
         let reflectors = std::mem::take(&mut *self.0.reflectors.lock());
@@ -252,10 +254,10 @@ impl<V: Resource> Informer<V> {
         }
     }
 
-    /// One resync, when it is due.
+    /// Waits until a resync is due and does it.
     async fn resync(&self) {
         let Some(every) = self.0.resync else { return std::future::pending().await };
-        // Replicas and kinds drift apart.
+        // The jitter makes replicas and kinds drift apart.
         tokio::time::sleep(every + every.mul_f64(fastrand::f64() / 10.0)).await;
         let still = self.still();
         for object in still.iter().flat_map(|writer| writer.told()) {
