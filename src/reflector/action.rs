@@ -14,19 +14,19 @@ use crate::object::ResourceVersion;
 pub(super) enum Input {
     /// The reflector begins.
     Start,
-    /// All items of a page were taken.
+    /// All items of a page have been taken in.
     Page { version: String, continue_token: Option<String> },
     /// The server accepted the watch.
     Opened,
-    /// An object came over the watch.
+    /// An object arrived over the watch.
     Event(ResourceVersion),
-    /// A bookmark came.
+    /// A bookmark arrived.
     Bookmark { version: String, initial_events_end: bool },
-    /// The server ended the watch in good order.
+    /// The server ended the watch normally.
     Ended,
     /// The list or watch failed.
     Failed(Failure),
-    /// The API server was away and answers again, to others.
+    /// The API server was unreachable and is answering others again.
     Returned,
     /// The machine's deadline has passed.
     Deadline,
@@ -35,23 +35,23 @@ pub(super) enum Input {
 /// What to do, in the order given. `List`, `Watch` and `Wait` replace what was under way.
 #[derive(Debug)]
 pub(super) enum Action {
-    /// Forget what was staged and stage a new list.
+    /// Discard what was staged and stage a new list.
     Begin(Reason),
-    /// Ask for a page; its items are staged.
+    /// Request a page; its items are staged.
     List(Page),
-    /// Open a watch. With `initial_events` its objects are staged, until `Commit`.
+    /// Open a watch. With `initial_events`, its objects are staged until `Commit`.
     Watch(WatchFrom),
-    /// Nothing until the deadline.
+    /// Do nothing until the deadline.
     Wait,
-    /// What was staged is the whole truth at this version: show it.
+    /// What was staged is the complete state at this version: show it.
     Commit(Position),
-    /// What was staged is not used.
+    /// Discard what was staged.
     Abandon,
-    /// The reflector's state has changed, or why it is so.
+    /// The reflector's state has changed, or the reason for it.
     State { state: State, since: Instant, why: Option<String> },
     /// A watch ended early without getting anywhere.
     ShortWatch,
-    /// What is held is of a history that is no more. The reflector's end.
+    /// What is held is from a history that no longer exists. The reflector ends.
     End(Rewound),
 }
 
@@ -59,18 +59,18 @@ pub(super) enum Action {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The first one, or one that has not succeeded yet.
+    /// The first list; none has succeeded yet.
     Start,
-    /// The history since the last version is gone: 410.
+    /// The history since the last version is gone (410).
     Expired,
-    /// The kind could not be listed or was not served, and may be again.
+    /// The kind could not be listed or was not served; this may have changed.
     Healed,
-    /// The server would not watch from our version.
+    /// The server refused to watch from our version.
     Refused,
     /// The server cannot get past our version.
     Stuck,
-    /// A streaming list was not to be had, or did not end.
+    /// A streaming list was not available, or did not end.
     NoStreaming,
-    /// The attempt before failed, or its answer was older than what we hold.
+    /// The previous attempt failed, or its answer was older than what we hold.
     Retry,
 }

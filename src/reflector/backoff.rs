@@ -4,23 +4,23 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// First wait, as client-go's reflector.
+/// The first wait, as in client-go's reflector.
 const FIRST: Duration = Duration::from_millis(800);
-/// The base stops doubling here: with its jitter a wait is then in [15 s, 30 s), so it neither
-/// exceeds the 30 s of client-go nor loses its jitter at the cap, where all replicas would meet.
+/// The base stops doubling here. With jitter, a wait is then in [15 s, 30 s): it does not exceed
+/// client-go's 30 s, and keeps its jitter at the cap, where all replicas would otherwise align.
 const LAST: Duration = Duration::from_secs(15);
-/// Without a failure for so long, the next one starts from the first wait again.
+/// After this long without a failure, the next one starts from the first wait again.
 const HEALTHY: Duration = Duration::from_secs(120);
-/// A server that asks for more than this is mistaken, or speaks of something else.
+/// A server that asks for more than this is mistaken, or means something else.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
 
-/// Waits of [d, 2d) with d doubling from 800 ms to 15 s; it starts over when a watch delivers
-/// something new, and after two minutes without a failure. One for everything a reflector does, so
-/// that failures of list and watch add up.
+/// Waits of [d, 2d), with d doubling from 800 ms to 15 s. Starts over when a watch delivers
+/// something new, and after two minutes without a failure. A reflector has one for everything that
+/// it does, so that failures of list and watch add up.
 #[derive(Debug)]
 pub(super) struct Backoff {
     base: Duration,
-    /// When the last wait ended; health is counted from there.
+    /// When the last wait ended; health is counted from then.
     ended: Option<Instant>,
     rng: fastrand::Rng,
 }
@@ -30,13 +30,13 @@ impl Backoff {
         Backoff { base: FIRST, ended: None, rng }
     }
 
-    /// The next failure is the first of its kind.
+    /// The next failure counts as the first one.
     pub(super) fn start_over(&mut self) {
         self.base = FIRST;
     }
 
-    /// When to try again after a failure at `now`. `retry_after`, what the server asked for, is a
-    /// lower bound, with jitter on top: it asked everybody.
+    /// When to try again after a failure at `now`. `retry_after`, which the server asked for, is a
+    /// lower bound, with jitter on top because it asked everybody.
     pub(super) fn after_failure(&mut self, now: Instant, retry_after: Option<Duration>) -> Instant {
         if self.ended.is_some_and(|ended| now.saturating_duration_since(ended) >= HEALTHY) {
             self.base = FIRST;
@@ -58,7 +58,7 @@ mod tests {
         Backoff::new(fastrand::Rng::with_seed(7))
     }
 
-    /// Fails at once whenever a wait is over; the waits.
+    /// Fails again as soon as each wait is over; returns the waits.
     fn waits(backoff: &mut Backoff, mut now: Instant, times: usize) -> (Vec<Duration>, Instant) {
         let mut waits = Vec::new();
         for _ in 0..times {

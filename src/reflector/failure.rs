@@ -8,29 +8,29 @@ use crate::client;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) class: Class,
-    /// How long the server asks to be left alone.
+    /// How long the server asked us to wait.
     pub(super) retry_after: Option<Duration>,
-    /// One sentence for people.
+    /// One sentence for humans.
     pub(super) why: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
-    /// The version asked for is compacted away: list again.
+    /// The requested version has been compacted away: list again.
     Expired,
-    /// The version asked for is newer than this server has seen ("Too large resource version").
+    /// The requested version is newer than any this server has seen ("Too large resource version").
     ServerBehind,
     /// The request was understood and refused: 400, 422 and the rest of 4xx. The same request will
-    /// be refused again; a streaming list is refused so by a server that has none.
+    /// be refused again. This is how a server without streaming lists refuses one.
     Refused,
-    /// No right to this kind.
+    /// No permission for this kind.
     Forbidden,
     /// The kind is not served.
     NotServed,
-    /// The server failed to answer this very request, or the answer is not understood. It may be
-    /// so for ever, if what is stumbled over is in the history after our version.
+    /// The server failed to answer this particular request, or the answer was not understood. This
+    /// may last forever, if the cause is in the history after our version.
     Internal,
-    /// Connection, deadline, 401, 429, 5xx: it will pass.
+    /// Connection, deadline, 401, 408, 429, 5xx other than 500: it will pass.
     Transient,
 }
 
@@ -57,7 +57,7 @@ fn classify(error: &client::Error) -> Class {
     match error.code() {
         Some(403) => Class::Forbidden,
         Some(404) => Class::NotServed,
-        // A lapsed token is renewed by the client; 408 and 429 are the server's load.
+        // The client renews an expired token; 408 and 429 come from load on the server.
         Some(401 | 408 | 429) => Class::Transient,
         Some(400..=499) => Class::Refused,
         Some(500) => Class::Internal,

@@ -15,9 +15,9 @@ use crate::client::{Event, Undecodable};
 use crate::object::{ObjectKey, Resource, ResourceVersion};
 use crate::store::Writer;
 
-/// Puts what is read into the store, staged or at once, and hands on what that changed.
+/// Puts what is read into the store, staged or at once, and passes on what that changed.
 pub(super) struct Inlet<V, S> {
-    /// Held while the sink is told, so that whoever holds it sees no change half told.
+    /// Locked while the sink is told, so that whoever locks it sees no change partly reported.
     writer: Arc<Mutex<Writer<V>>>,
     sink: S,
     quarantine: Quarantine,
@@ -26,7 +26,7 @@ pub(super) struct Inlet<V, S> {
     /// Objects staged since `began`.
     items: usize,
     began: Instant,
-    /// Whether there was a commit: what comes before is initial.
+    /// Whether there has been a commit: everything up to the first one is initial.
     synced: bool,
 }
 
@@ -49,7 +49,7 @@ impl<V: Resource, S: Sink<V>> Inlet<V, S> {
         }
     }
 
-    /// A list begins; what an unfinished one has staged is forgotten.
+    /// A list begins; what an unfinished one has staged is discarded.
     pub(super) fn begin(&mut self, reason: Reason) {
         self.items = 0;
         self.began = Instant::now();
@@ -64,7 +64,7 @@ impl<V: Resource, S: Sink<V>> Inlet<V, S> {
         match item {
             Ok(object) => self.writer.lock().listed(object),
             Err(bad) => {
-                // What it was when it could be decoded stays.
+                // Its last decodable state stays.
                 self.writer.lock().keep(&bad.key, bad.uid);
                 self.quarantine(bad, true);
             }
@@ -114,7 +114,7 @@ impl<V: Resource, S: Sink<V>> Inlet<V, S> {
                 self.heal(&bad.key);
             }
             Event::Undecodable(bad) => {
-                // A namesake is another object: the one that is held is gone.
+                // A namesake is a different object: then the one held is gone.
                 self.writer.lock().displaced(&bad.key, bad.uid, tell);
                 self.quarantine(bad, false);
             }
@@ -124,10 +124,10 @@ impl<V: Resource, S: Sink<V>> Inlet<V, S> {
         }
     }
 
-    /// The list is whole: readers see it, and the sink is told what it changed.
+    /// The list is complete: shows it to readers, and tells the sink what it changed.
     ///
     /// # Errors
-    /// It is of another history than what is held.
+    /// If the list is from a different history than what is held.
     pub(super) fn commit(&mut self, at: ResourceVersion) -> Result<(), Rewound> {
         if let Some((held, at)) = self.writer.lock().contradiction(at) {
             return Err(Rewound { held: held.to_string(), at: at.to_string() });
@@ -136,7 +136,7 @@ impl<V: Resource, S: Sink<V>> Inlet<V, S> {
         let sink = &mut self.sink;
         let taken = self.writer.lock().commit(at, |delta| sink.told(delta, initial));
         if !taken {
-            // The state machine refuses such a list before it comes here.
+            // The state machine refuses such a list before it gets here.
             tracing::error!("the list of {} at {at} was not taken", V::KIND.resource());
             return Ok(());
         }
@@ -153,7 +153,7 @@ impl<V: Resource, S: Sink<V>> Inlet<V, S> {
         Ok(())
     }
 
-    /// The list is not used.
+    /// The list will not be used.
     pub(super) fn abandon(&mut self) {
         self.quarantine.begin();
         self.writer.lock().abandon();
@@ -195,7 +195,7 @@ mod tests {
     }
     crate::view!(Thing: Kind::namespaced("example.com", "v1", "Thing", "things"));
 
-    /// What was told: `+` added, `~` updated, `-` deleted.
+    /// What was reported: `+` added, `~` updated, `-` deleted.
     type Told = Arc<Mutex<Vec<char>>>;
 
     impl Sink<Thing> for Told {

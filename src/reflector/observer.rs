@@ -7,8 +7,8 @@ use super::state::State;
 
 use crate::object::{Kind, ObjectKey};
 
-/// Watches reflectors; metrics implement it. Every method has an empty default, is called in the
-/// reflector's task and must not block. What has a present value (version, staleness,
+/// Observes reflectors; implemented by metrics. Every method has an empty default, is called in the
+/// reflector's task and must not block. Anything with a current value (version, staleness,
 /// quarantined) is read from the [`HealthHandle`](super::HealthHandle) instead.
 pub trait Observer: Send + Sync + 'static {
     /// A list begins.
@@ -16,12 +16,12 @@ pub trait Observer: Send + Sync + 'static {
         let _ = (kind, reason);
     }
 
-    /// A list of so many items was taken over, `took` after it began.
+    /// A list with this many items was taken over; it took this long from its beginning.
     fn listed(&self, kind: &Kind, items: usize, took: Duration) {
         let _ = (kind, items, took);
     }
 
-    /// A list was given up or refused.
+    /// A list was abandoned or refused.
     fn list_failed(&self, kind: &Kind) {
         let _ = kind;
     }
@@ -36,12 +36,12 @@ pub trait Observer: Send + Sync + 'static {
         let _ = kind;
     }
 
-    /// An object came over a watch.
+    /// An object arrived over a watch.
     fn event(&self, kind: &Kind) {
         let _ = kind;
     }
 
-    /// An object could not be decoded; told once per version of it.
+    /// An object could not be decoded; called once per version of it.
     fn decode_error(&self, kind: &Kind, key: &ObjectKey, why: &str) {
         let _ = (kind, key, why);
     }

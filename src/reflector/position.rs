@@ -4,18 +4,18 @@ use std::fmt;
 
 use crate::object::ResourceVersion;
 
-/// A resourceVersion as a list or a bookmark gives it: sent back as it came, ordered where it is a
+/// A resourceVersion from a list or a bookmark. It is sent back unchanged, and ordered if it is a
 /// number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Position {
-    /// What every API server sends that keeps to KEP-5504.
+    /// What every API server that follows KEP-5504 sends.
     Number(ResourceVersion),
-    /// Anything else. Nothing can be said of its age.
+    /// Anything else. Its age cannot be compared.
     Opaque(String),
 }
 
 impl Position {
-    /// None for what is no place at all: nothing, or `0`, which as a request means "any".
+    /// `None` for what is not a position: the empty string, or `0`, which in a request means "any".
     pub(super) fn parse(text: String) -> Option<Position> {
         match ResourceVersion::parse(&text) {
             number if number.is_known() => Some(Position::Number(number)),
@@ -32,7 +32,7 @@ impl Position {
         }
     }
 
-    /// Whether `self` is surely older than `other`.
+    /// Whether `self` is certainly older than `other`.
     pub(super) fn is_older_than(&self, other: &Position) -> bool {
         self.number().is_older_than(other.number())
     }

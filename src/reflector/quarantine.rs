@@ -5,19 +5,19 @@ use std::collections::HashMap;
 use crate::object::{ObjectKey, ResourceVersion};
 
 /// The keys of objects whose last version could not be decoded. Bounded by the live objects: a key
-/// leaves with a version that can be decoded, with the object's end, or with a list without it.
+/// is removed by a version that can be decoded, by the object's end, or by a list without it.
 #[derive(Debug, Default)]
 pub(super) struct Quarantine {
     held: HashMap<ObjectKey, ResourceVersion>,
-    /// What the list under way has shown so far; takes the place of `held` when it is whole.
+    /// What the current list has shown so far; replaces `held` when the list is complete.
     listing: HashMap<ObjectKey, ResourceVersion>,
-    /// All that lists have shown since the last one that was whole: what lists that failed have told
-    /// is not told again.
+    /// Everything shown by lists since the last complete one, so that what failed lists have
+    /// reported is not reported again.
     told: HashMap<ObjectKey, ResourceVersion>,
 }
 
 impl Quarantine {
-    /// Puts in an object; whether this version of it is new here, and so worth a line in the log.
+    /// Adds an object; returns whether this version of it is new here, and so worth a log line.
     pub(super) fn put(&mut self, key: ObjectKey, version: ResourceVersion, staging: bool) -> bool {
         let known = self.held.get(&key) == Some(&version);
         if staging {
@@ -28,19 +28,19 @@ impl Quarantine {
         !known
     }
 
-    /// The object can be decoded again, or is gone; whether it was here.
+    /// The object can be decoded again, or is gone. Returns whether it was here.
     pub(super) fn remove(&mut self, key: &ObjectKey, staging: bool) -> bool {
         let set = if staging { &mut self.listing } else { &mut self.held };
-        // Nearly always empty, and this is asked for every event.
+        // Nearly always empty, and this runs for every event.
         !set.is_empty() && set.remove(key).is_some()
     }
 
-    /// A list begins, or was given up.
+    /// A list begins, or was abandoned.
     pub(super) fn begin(&mut self) {
         self.listing = HashMap::new();
     }
 
-    /// The list is whole.
+    /// The list is complete.
     pub(super) fn commit(&mut self) {
         self.held = std::mem::take(&mut self.listing);
         self.told = HashMap::new();

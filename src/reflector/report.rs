@@ -1,4 +1,4 @@
-//! What people are told: the health handle, the observer, and lines in the log.
+//! What is reported: the health handle, the observer, and lines in the log.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use super::observer::Observer;
 use super::state::{HealthHandle, State};
 use crate::object::{Kind, ResourceVersion, Text};
 
-/// So many failures in a row are worth a line; one is daily life.
+/// This many failures in a row are worth a log line; a single one is routine.
 const WORTH_A_LINE: u32 = 3;
 
-/// Reports states: each trouble once when it begins and once when it is over.
+/// Reports states: each problem once when it begins and once when it is over.
 pub(super) struct Report {
     kind: Kind,
     namespace: Option<Text>,
     health: HealthHandle,
     observer: Arc<dyn Observer>,
     state: State,
-    /// Failures since the kind was last live.
+    /// How many failures there were since the kind was last live.
     failures: u32,
-    /// Whether the trouble stands in the log, so that its end must too.
+    /// Whether the problem was logged, so that its end must be too.
     told: bool,
 }
 
@@ -39,12 +39,12 @@ impl Report {
         self.health.clone()
     }
 
-    /// The server was heard at `at`; the view is complete up to `version`.
+    /// The server was heard from at `at`; the view is complete up to `version`.
     pub(super) fn heard(&self, at: Instant, version: ResourceVersion) {
         self.health.update(|health| (health.heard, health.version) = (at, version));
     }
 
-    /// The state is now this one, since then, for that reason.
+    /// Reports the state, since when it is so, and why.
     pub(super) fn state(&mut self, state: State, since: Instant, why: Option<String>) {
         self.log(state, why.as_deref());
         let changed = state != self.state;
@@ -93,7 +93,7 @@ impl Report {
         }
     }
 
-    /// `daemonsets.apps`, and where.
+    /// `daemonsets.apps`, and the namespace if there is one.
     fn what(&self) -> String {
         match &self.namespace {
             Some(namespace) => format!("{} in namespace {namespace}", self.kind.resource()),
@@ -103,7 +103,7 @@ impl Report {
 }
 
 impl Drop for Report {
-    /// The reflector ends with its report, in good order or by a panic.
+    /// The report is dropped when the reflector ends, normally or by a panic.
     fn drop(&mut self) {
         let why = if std::thread::panicking() { "its task panicked" } else { "it was stopped" };
         self.state(State::Dead, Instant::now(), Some(why.to_owned()));
@@ -117,7 +117,7 @@ mod tests {
 
     const KIND: Kind = Kind::namespaced("apps", "v1", "DaemonSet", "daemonsets");
 
-    /// The lines at info and above that `work` writes.
+    /// The lines that `work` logs at info level and above.
     fn lines(work: impl FnOnce(&mut Report)) -> Vec<String> {
         #[derive(Clone, Default)]
         struct Lines(Arc<Mutex<Vec<u8>>>);

@@ -1,8 +1,8 @@
 //! The end of a history.
 
-/// The API server's data went back in time, as etcd's does when it is restored from a backup: what
-/// was seen since then has never happened, and its versions are given to other changes. Nothing in
-/// memory can be told from what is so, and the process should end and begin anew.
+/// The API server's data went back in time, as when etcd is restored from a backup: what was seen
+/// since that backup has never happened, and its versions are reused for other changes. It is not
+/// possible to tell which of what is in memory is still true, so the process should restart.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the API server's data went back from version {held} to {at}, as when a backup is restored; \
@@ -11,6 +11,6 @@
 pub struct Rewound {
     /// The version that was seen.
     pub held: String,
-    /// The newest one there is.
+    /// The newest version that there is now.
     pub at: String,
 }

@@ -1,4 +1,4 @@
-//! The loop: does what the machine says and tells it what happened.
+//! The loop: does what the state machine says and tells it what happened.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,29 +23,29 @@ use crate::store::Writer;
 
 type Pending<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
-/// Keeps one scope of one kind in the store as it is on the server.
+/// Keeps one scope of one kind in the store in step with the server.
 pub struct Reflector<V, S> {
     client: Client,
     scope: Scope,
     metadata_only: bool,
     machine: Machine,
-    /// Shared with the list that is under way, which puts in its items as they are decoded.
+    /// Shared with the list in progress, which adds its items as they are decoded.
     inlet: Arc<Mutex<Inlet<V, S>>>,
     report: Report,
     observer: Arc<dyn Observer>,
 }
 
-/// What is under way.
+/// What is in progress.
 enum Doing<V> {
     Nothing,
     Listing(Pending<PageEnd>),
     Opening(Pending<Watch<V>>),
     Watching(Watch<V>),
-    /// It is over.
+    /// The reflector is at its end.
     Over(Rewound),
 }
 
-/// What came of it.
+/// What came out of it.
 enum Came<V> {
     Page(PageEnd),
     Open(Watch<V>),
@@ -55,8 +55,8 @@ enum Came<V> {
 }
 
 impl<V: Resource, S: Sink<V>> Reflector<V, S> {
-    /// A reflector that has not begun. `metadata_only` asks the server for metadata alone; `V` is
-    /// then a view that needs no more.
+    /// Creates a reflector that has not started. `metadata_only` asks the server for metadata only;
+    /// `V` must then be a view that needs nothing else.
     pub fn new(
         client: Client,
         scope: Scope,
@@ -80,7 +80,7 @@ impl<V: Resource, S: Sink<V>> Reflector<V, S> {
         }
     }
 
-    /// Reads how it is, at any time.
+    /// A handle that reads its health at any time.
     pub fn health(&self) -> HealthHandle {
         self.report.handle()
     }
@@ -88,13 +88,13 @@ impl<V: Resource, S: Sink<V>> Reflector<V, S> {
     /// Lists and watches until the shutdown.
     ///
     /// # Errors
-    /// When the API server's data went back in time.
+    /// If the API server's data went back in time.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), Rewound> {
         let client = self.client.clone();
         tokio::select! {
             biased;
             ended = self.follow(shutdown) => ended,
-            // Everything may be waiting out a pause.
+            // All callers may be waiting out a pause.
             never = client.look_out() => match never {},
         }
     }
@@ -111,8 +111,8 @@ impl<V: Resource, S: Sink<V>> Reflector<V, S> {
             if let Doing::Over(rewound) = doing {
                 return Err(rewound);
             }
-            // The deadline moves with every event; the timer is moved only when it must ring
-            // earlier, and asked again when it rings.
+            // The deadline moves with every event; the timer is reset only when it must fire
+            // earlier, and checked again when it fires.
             let deadline = self.machine.deadline();
             if deadline.is_some_and(|deadline| deadline < timer.deadline() || timer.is_elapsed()) {
                 timer.as_mut().reset(deadline.unwrap_or_else(Instant::now));
@@ -128,14 +128,14 @@ impl<V: Resource, S: Sink<V>> Reflector<V, S> {
                 () = returns.next() => self.step(Input::Returned, &mut doing),
                 came = doing.next() => self.came(came, &mut doing),
             }
-            // A stream that always has something ready must not keep the thread.
+            // A stream that always has something ready must not hog the thread.
             tokio::task::coop::consume_budget().await;
         }
     }
 
     fn came(&mut self, came: Came<V>, doing: &mut Doing<V>) {
         if !matches!(came, Came::Event(_)) {
-            // What is over must not be asked again, whatever comes next.
+            // What is over must not be polled again, whatever comes next.
             *doing = Doing::Nothing;
         }
         let input = match came {
@@ -191,7 +191,7 @@ impl<V: Resource, S: Sink<V>> Reflector<V, S> {
     fn perform(&mut self, action: Action, doing: &mut Doing<V>) {
         match action {
             Action::Begin(reason) => {
-                // A list under way would go on to stage its items.
+                // A list in progress would keep staging its items.
                 *doing = Doing::Nothing;
                 self.inlet.lock().begin(reason);
             }
@@ -233,7 +233,7 @@ impl<V: Resource, S: Sink<V>> Reflector<V, S> {
 }
 
 impl<V: Resource> Doing<V> {
-    /// What comes of it. Cancel-safe, as its parts are.
+    /// Waits for what comes out of it. Cancel-safe, as its parts are.
     async fn next(&mut self) -> Came<V> {
         match self {
             Doing::Nothing | Doing::Over(_) => std::future::pending().await,

@@ -1,4 +1,4 @@
-//! How a reflector is, for everybody to read.
+//! A reflector's health, for everybody to read.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use tokio::time::Instant;
 
 use crate::object::ResourceVersion;
 
-/// What a reflector does, in one word.
+/// What a reflector is doing, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Not begun.
+    /// Not started.
     Starting,
-    /// The first list is under way; nothing can be read yet.
+    /// The first list is in progress; nothing can be read yet.
     Listing,
     /// The view follows the server.
     Live,
-    /// There is a view, and the server has not been heard since [`Health::since`].
+    /// There is a view, but nothing has been heard from the server since [`Health::since`].
     Stale,
     /// Listing or watching is forbidden. What was read before is still held.
     Forbidden,
@@ -28,22 +28,22 @@ pub enum State {
     Dead,
 }
 
-/// How a reflector is.
+/// The health of a reflector.
 #[derive(Debug, Clone)]
 pub struct Health {
-    /// What it does.
+    /// What it is doing.
     pub state: State,
-    /// Since when. [`State::Stale`] counts from when the server was last heard.
+    /// Since when. [`State::Stale`] counts from when the server was last heard from.
     pub since: Instant,
-    /// The last error, as a sentence; none while [`State::Live`].
+    /// The last error, as a sentence; `None` while [`State::Live`].
     pub why: Option<String>,
     /// The view is complete up to here.
     pub version: ResourceVersion,
-    /// When the last list, event or bookmark came.
+    /// When the last list, event or bookmark arrived.
     pub heard: Instant,
-    /// Whether there was a complete list. Once true it stays.
+    /// Whether there has been a complete list. Once true, it stays true.
     pub synced: bool,
-    /// Objects that cannot be decoded and are held as they last could be, or not at all.
+    /// How many objects cannot be decoded; they are held as they last could be, or not at all.
     pub quarantined: usize,
 }
 
@@ -54,7 +54,7 @@ pub struct HealthHandle(Arc<Mutex<Health>>);
 // === impl State ===
 
 impl State {
-    /// One word: metric label.
+    /// As one word, for metric labels.
     pub fn as_str(self) -> &'static str {
         match self {
             State::Starting => "Starting",
@@ -77,7 +77,7 @@ impl fmt::Display for State {
 // === impl Health ===
 
 impl Health {
-    /// How old the view may be: zero-ish while live, else the time since the server was heard.
+    /// How old the view may be: the time since the server was last heard from; short while live.
     pub fn staleness(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.heard)
     }
@@ -98,12 +98,12 @@ impl HealthHandle {
         })))
     }
 
-    /// As it is now.
+    /// The current health.
     pub fn get(&self) -> Health {
         self.0.lock().clone()
     }
 
-    /// Whether there was a complete list.
+    /// Whether there has been a complete list.
     pub fn has_synced(&self) -> bool {
         self.0.lock().synced
     }

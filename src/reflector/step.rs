@@ -1,4 +1,4 @@
-//! The state machine: what to do next, decided without I/O and without a clock of its own.
+//! The state machine: decides what to do next, without I/O and without a clock of its own.
 
 mod limits;
 mod begin;
@@ -23,17 +23,17 @@ use crate::object::ResourceVersion;
 /// Where the reflector is.
 #[derive(Debug)]
 enum Phase {
-    /// A streaming list: objects come as events, the bookmark that ends them is still to come.
-    /// `opened` as in `Watching`.
+    /// A streaming list: objects arrive as events, and the bookmark that ends them is still to
+    /// come. `opened` as in `Watching`.
     Streaming { opened: bool, progress_by: Instant, end_by: Instant },
-    /// Pages are asked for. The list has the version of its first page (`first`, as sent); `token`
-    /// leads to the page under way; `whole`, after a token had expired, is all in one page.
+    /// Pages are requested. The list has the version of its first page (`first`, as sent); `token`
+    /// leads to the current page; `whole`: all in one page, after a token expired.
     Paging { first: Option<String>, token: Option<String>, whole: bool },
     /// The view is complete up to `held`, and what comes over the watch follows it. `opened`: the
-    /// server has accepted. `progressed`: this watch has moved `held`. `heard_by`: it must have
-    /// accepted, and then said something, by then.
+    /// server has accepted the watch. `progressed`: this watch has moved `held`. `heard_by`: when
+    /// the server must have accepted, and from then on, when it must have said something.
     Watching { began: Instant, opened: bool, progressed: bool, heard_by: Instant },
-    /// After a failure: nothing until then, then what `next` says. `asked`: by the server.
+    /// After a failure: nothing until `until`, then `next`. `asked`: the server asked for the wait.
     Waiting { until: Instant, next: Next, asked: bool },
 }
 
@@ -47,34 +47,34 @@ enum Next {
 #[derive(Debug)]
 pub(super) struct Machine {
     phase: Phase,
-    /// The committed view is complete up to here; it only ever grows. None before the first
+    /// The committed view is complete up to here; it only ever grows. `None` before the first
     /// commit.
     held: Option<Position>,
     /// When the view was last known to be current.
     heard: Instant,
     state: State,
-    /// Until then the server is taken to have no streaming lists.
+    /// Until then, the server is assumed to have no streaming lists.
     no_streaming_until: Option<Instant>,
-    /// The next list carries no lower bound: the server would not have it. Its answer is still
-    /// refused if it is older than `held`.
+    /// The next list carries no lower bound, because the server would not accept it. The answer is
+    /// still refused if it is older than `held`.
     unbounded: bool,
-    /// Streaming lists in a row that broke off, or were answered with an error of the server.
+    /// How many streaming lists in a row broke off, or were answered with a server error.
     streams_cut: u32,
-    /// "Too large resource version" in a row.
+    /// How many "too large resource version" answers came in a row.
     too_large: u32,
-    /// Whether the server sends bookmarks for this kind, so that a watch without any is no quiet
-    /// one. Not the bookmark that ends a streaming list: a kind without a watch cache has that one
-    /// alone. None while it is not known: then a silent watch is listed for once.
+    /// Whether the server sends bookmarks for this kind, so that a watch without any is not just
+    /// quiet. The bookmark that ends a streaming list does not count: a kind without a watch cache
+    /// has only that one. `None` while unknown: then a silent watch leads to one list.
     bookmarks: Option<bool>,
-    /// How long the next watch may be silent. Watches that are over before they have been silent
-    /// for too long are silent together: a server that ends them all in time must not get away with
-    /// it. What passes without a watch does not count.
+    /// How long the next watch may be silent. The silences of watches that end before they have
+    /// been silent for too long add up: otherwise a server that ends every watch in time would go
+    /// unnoticed. Time without a watch does not count.
     patience: Duration,
-    /// Answers older than `held` in a row to lists without a lower bound.
+    /// How many answers to lists without a lower bound, in a row, were older than `held`.
     rewound: u32,
-    /// Internal errors of the watch in a row, since `held` last moved.
+    /// How many internal errors the watch had in a row since `held` last moved.
     stuck: u32,
-    /// A list has answered an expired version, and no watch has got us anywhere since.
+    /// A list followed an expired version, and no watch has made progress since.
     relisted: bool,
     metadata_only: bool,
     backoff: Backoff,
@@ -103,11 +103,11 @@ impl Machine {
         }
     }
 
-    /// When [`Input::Deadline`] is due, if nothing happens before.
+    /// When [`Input::Deadline`] is due, if nothing happens before that.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Streaming { progress_by, end_by, .. } => Some(*progress_by.min(end_by)),
-            // The client gives a list its deadline.
+            // The client enforces a deadline on lists.
             Phase::Paging { .. } => None,
             Phase::Watching { heard_by, .. } => Some(*heard_by),
             Phase::Waiting { until, .. } => Some(*until),
@@ -146,7 +146,7 @@ impl Machine {
         }
     }
 
-    // === What is under way goes well ===
+    // === What is in progress goes well ===
 
     fn page(&mut self, version: String, next: Option<String>, now: Instant) -> Vec<Action> {
         let Phase::Paging { first, token, .. } = &mut self.phase else { return Vec::new() };
@@ -154,7 +154,7 @@ impl Machine {
         *token = next.clone();
         match next {
             Some(_) => {
-                // A continue token carries its version and refuses another.
+                // A continue token carries its version and does not allow another.
                 let page = Page { limit: Some(PAGE), continue_token: next, not_older_than: None };
                 vec![Action::List(page)]
             }
@@ -193,8 +193,8 @@ impl Machine {
             Phase::Watching { heard_by, .. } => {
                 *heard_by = now + IDLE;
                 self.heard = now;
-                // An object whose version is no number leads nowhere that could be asked for, but
-                // is not nothing either.
+                // An object whose version is not a number gives no position to ask for, but is
+                // progress all the same.
                 let moved =
                     if version.is_known() { self.advance(Position::Number(version)) } else { true };
                 self.progress(moved);
@@ -205,8 +205,8 @@ impl Machine {
     }
 
     /// Whether an event at this version is new. Watches send events in order, so one that is not
-    /// after `held` was sent before: it must not be applied, or an object deleted since would
-    /// rise again.
+    /// after `held` was sent before. It must not be applied, or an object deleted since would
+    /// reappear.
     pub(super) fn is_news(&self, version: ResourceVersion) -> bool {
         !version.is_known() || !self.held().is_known() || version.is_newer_than(self.held())
     }
@@ -219,7 +219,7 @@ impl Machine {
         match &mut self.phase {
             Phase::Streaming { .. } if end => match self.commit(at, now) {
                 Ok(actions) => {
-                    // The same stream goes on with changes.
+                    // The same stream continues with changes.
                     self.phase = Phase::Watching {
                         began: now,
                         opened: true,
@@ -241,19 +241,19 @@ impl Machine {
                 self.progress(moved);
                 Vec::new()
             }
-            // To a streaming list any other bookmark is no progress: it carries no object.
+            // For a streaming list any other bookmark is no progress: it carries no object.
             Phase::Streaming { .. } | Phase::Paging { .. } | Phase::Waiting { .. } => Vec::new(),
         }
     }
 
-    /// How a bookmark shows that the server has not come as far as we have.
+    /// A failure, if a bookmark shows that the server is not as far as we are.
     fn behind(&self, at: Option<&Position>) -> Option<Failure> {
         let (at, held) = (at?, self.held.as_ref()?);
         let why = || format!("the API server is at version {at}, older than {held} which is held");
         at.is_older_than(held).then(|| Failure::transient(why()))
     }
 
-    /// Moves `held` on to `at`, never back; whether it moved.
+    /// Moves `held` forward to `at`, never back; returns whether it moved.
     fn advance(&mut self, at: Position) -> bool {
         let moved = match &self.held {
             Some(held) if held.number().is_known() && at.number().is_known() => {
@@ -268,7 +268,7 @@ impl Machine {
         moved
     }
 
-    /// The watch got us somewhere, if it did.
+    /// Notes that the watch made progress, if `moved`.
     fn progress(&mut self, moved: bool) {
         if let (true, Phase::Watching { progressed, .. }) = (moved, &mut self.phase) {
             *progressed = true;
@@ -279,7 +279,7 @@ impl Machine {
         }
     }
 
-    /// The list is complete at `at`; `Err` are the actions after it had to be refused.
+    /// The list is complete at `at`. `Err`: it had to be refused; these are the actions to take.
     fn commit(&mut self, at: Option<Position>, now: Instant) -> Result<Vec<Action>, Vec<Action>> {
         let (held, mut rewound) = (self.held.clone(), None);
         let why = match (at, held) {

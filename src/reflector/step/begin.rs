@@ -34,7 +34,7 @@ impl Machine {
         actions
     }
 
-    /// The streaming list was not to be had: remembers it and asks for pages.
+    /// A streaming list was not available: remembers this and asks for pages.
     pub(super) fn fall_back(&mut self, now: Instant) -> Vec<Action> {
         self.no_streaming_until = Some(now + STREAM_RETRY);
         let mut actions = vec![Action::Abandon];

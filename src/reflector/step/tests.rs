@@ -19,12 +19,12 @@ impl Run {
         Run { machine, now, actions: Vec::new() }
     }
 
-    /// One whose server has no streaming lists: its first page is asked for.
+    /// A machine whose server has no streaming lists; it has asked for its first page.
     fn paging() -> Run {
         Run::new().then(Input::Start).then(refused())
     }
 
-    /// One that watches from version 10.
+    /// A machine that watches from version 10.
     fn watching() -> Run {
         Run::new().then(Input::Start).then(Input::Opened).then(end_of_list("10"))
     }
@@ -39,7 +39,7 @@ impl Run {
         self
     }
 
-    /// Lets the time pass until the deadline.
+    /// Lets time pass until the deadline.
     fn at_deadline(mut self) -> Run {
         self.now = self.machine.deadline().unwrap();
         self.then(Input::Deadline)
@@ -50,7 +50,7 @@ impl Run {
         self.machine.deadline().unwrap() - self.now
     }
 
-    /// How long nothing is done from now on.
+    /// How long nothing will be done from now on.
     fn pause(&self) -> Duration {
         self.machine.deadline().expect("it waits") - self.now
     }
@@ -220,7 +220,7 @@ fn an_expired_version_is_listed_again_never_older_than_what_is_held() {
     assert_eq!(run.watch().version.as_deref(), Some("10"));
 }
 
-/// One whose watch has failed so often that it waits for long.
+/// A machine whose watch has failed so often that it waits for a long time.
 fn weary() -> Run {
     let mut run = Run::watching();
     for _ in 0..6 {
@@ -397,8 +397,8 @@ fn silent_watches_that_end_in_good_order_are_silent_together() {
     assert_eq!(run.pause(), IDLE, "a watch that was heard begins anew");
 }
 
-/// Each is over before it has been silent for too long. What passes between two watches is not
-/// their silence: after an outage nobody is to be listed anew for it.
+/// Each watch ends before it has been silent for too long. Time between two watches does not count
+/// as silence: an outage alone must not lead to new lists.
 #[test]
 fn silent_watches_that_break_off_are_silent_together_and_pauses_do_not_count() {
     let quiet = Duration::from_secs(100);
@@ -411,7 +411,7 @@ fn silent_watches_that_break_off_are_silent_together_and_pauses_do_not_count() {
     assert_eq!(run.at_deadline().then(Input::Opened).pause(), IDLE, "it was heard");
 }
 
-/// A kind without a watch cache has the bookmark that ends a streaming list and no others.
+/// A kind without a watch cache gets the bookmark that ends a streaming list and no others.
 #[test]
 fn where_no_bookmarks_are_sent_a_quiet_kind_is_listed_once_and_then_only_watched() {
     let mut run = Run::watching().at_deadline();
@@ -450,8 +450,8 @@ fn streaming_lists_that_always_break_off_give_way_to_pages() {
     assert_eq!(run.then(failed(Class::Transient)).page().limit, Some(PAGE));
 }
 
-/// kube-apiserver answers every streaming list with an ERROR frame 500 if its etcd is too old for
-/// them, and with one of "too large resource version" while its watch cache lags.
+/// kube-apiserver answers every streaming list with an ERROR frame with code 500 if its etcd is too
+/// old for them, and with one saying "too large resource version" while its watch cache lags.
 #[test]
 fn streaming_lists_that_are_always_answered_with_an_error_give_way_to_pages() {
     for class in [Class::Internal, Class::ServerBehind] {

@@ -1,4 +1,4 @@
-//! What is under way ends, well or not.
+//! What is in progress ends, normally or not.
 
 use tokio::time::Instant;
 
@@ -31,8 +31,8 @@ impl Machine {
             Phase::Streaming { opened, .. } => {
                 let cut = match failure.class {
                     Class::Transient => *opened,
-                    // So an API server answers whose etcd is too old for streaming lists, or whose
-                    // watch cache lags. A page it may have all the same.
+                    // This is the answer of an API server whose etcd is too old for streaming
+                    // lists, or whose watch cache lags. It may be able to serve pages all the same.
                     Class::Internal | Class::ServerBehind => true,
                     Class::Expired | Class::Refused | Class::Forbidden | Class::NotServed => false,
                 };
@@ -45,7 +45,7 @@ impl Machine {
             Phase::Paging { token, whole, .. } => {
                 let mid_list = token.is_some() && !whole;
                 if mid_list && failure.class == Class::Expired {
-                    // Page 1 again might expire again, for ever: everything in one answer.
+                    // A restart at page 1 might expire again, forever: ask for all in one answer.
                     let whole = self.page_from_start(true, Reason::Expired);
                     return std::iter::once(Action::Abandon).chain(whole).collect();
                 }
@@ -59,7 +59,7 @@ impl Machine {
         }
     }
 
-    /// A watch is over: what it was silent for last counts for the next one.
+    /// A watch is over: how long it was silent at its end counts against the next one.
     fn note_silence(&mut self, now: Instant) {
         if let Phase::Watching { opened: true, heard_by, .. } = &self.phase {
             self.patience = heard_by.saturating_duration_since(now);
@@ -86,7 +86,7 @@ impl Machine {
 
     fn watch_failed(&mut self, failure: &Failure, now: Instant) -> Vec<Action> {
         let next = match failure.class {
-            // No failure, but how a list is asked for; unless listing does not help.
+            // Not a failure, but how the server asks for a list; unless listing did not help.
             Class::Expired if !self.relisted => return self.stale_then_list(failure, now),
             Class::Expired => Next::List(Reason::Expired),
             Class::Refused => {
@@ -104,16 +104,16 @@ impl Machine {
         self.back_off(failure, next, now)
     }
 
-    /// Counts one more "too large resource version"; whether it is time to drop the bound.
+    /// Counts one more "too large resource version"; returns whether the bound is to be dropped.
     fn lagging(&mut self) -> bool {
         self.too_large += 1;
         self.unbounded |= self.too_large >= TOO_LARGE;
         self.unbounded
     }
 
-    /// A watch said nothing for too long. Where bookmarks are sent, that is no dead connection alone:
-    /// a server that has not come as far as the watch's version is silent until it has, and so is one
-    /// that never will, because its data was restored.
+    /// A watch was silent for too long. Where bookmarks are sent, this need not be a dead
+    /// connection: a server that has not reached the watch's version is silent until it does, and
+    /// so is one that never will, because its data was restored.
     fn silent(&mut self, now: Instant) -> Vec<Action> {
         self.patience = IDLE;
         match self.bookmarks {
@@ -125,8 +125,8 @@ impl Machine {
         self.list(Reason::Stuck, now)
     }
 
-    /// A server that says itself that it has not come as far as we have is asked for the newest there
-    /// is: if it lags, that is what it catches up to; if it does not, the history has changed.
+    /// A server that itself says that it is not as far as we are is asked for the newest version:
+    /// if it lags, it catches up to that; if it does not lag, the history has changed.
     pub(super) fn in_the_past(&mut self, behind: &Failure, now: Instant) -> Vec<Action> {
         self.unbounded = true;
         self.back_off(behind, Next::List(Reason::Refused), now)
@@ -150,8 +150,8 @@ impl Machine {
         }
     }
 
-    /// What it failed for is over: there is no reason to wait out the pause, unless the server
-    /// itself asked for it, and the next failure is a first one.
+    /// The cause of the failure is gone: there is no reason to wait any longer, unless the server
+    /// itself asked for it, and the next failure counts as the first.
     pub(super) fn returned(&mut self, now: Instant) -> Vec<Action> {
         if let Phase::Waiting { until, asked: false, .. } = &mut self.phase {
             *until = now + RETURNED.mul_f64(self.rng.f64()).min(*until - now);
@@ -173,7 +173,7 @@ impl Machine {
         let state = match (failure.class, self.state) {
             (Class::Forbidden, _) => State::Forbidden,
             (Class::NotServed, _) => State::NotServed,
-            // What a person must mend is not hidden by the failures that come between.
+            // What a person has to fix is not hidden by other failures in between.
             (_, State::Forbidden | State::NotServed) => self.state,
             _ if self.held.is_some() => State::Stale,
             _ => State::Listing,
@@ -183,7 +183,7 @@ impl Machine {
         actions
     }
 
-    /// The state that is now true. What is stale is so since the server was last heard.
+    /// Enters a state. [`State::Stale`] counts from when the server was last heard from.
     pub(super) fn enter(&mut self, state: State, now: Instant, why: Option<String>) -> Vec<Action> {
         if self.state == state && why.is_none() {
             return Vec::new();
