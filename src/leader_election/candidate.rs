@@ -1,5 +1,5 @@
-//! What a process that wants the lease does next. Pure: clock readings and answers come as
-//! arguments, and the only randomness is the jitter of its own generator.
+//! What a process that wants the lease does next. Pure: clock readings and answers are arguments,
+//! and the only randomness is jitter from its own generator.
 
 use std::time::Duration;
 
@@ -10,40 +10,40 @@ use super::config::Config;
 use super::record::{Claim, Record, decide};
 use crate::object::{ResourceVersion, Uid};
 
-/// A look at somebody else's lease is put off by up to so much of `retry`, so that candidates do
-/// not move in step (client-go adds up to 1.2; a takeover is to be quicker than that).
+/// A look at somebody else's lease is delayed by up to this share of `retry`, so that candidates do
+/// not move in lockstep (client-go adds up to 1.2; a takeover should be quicker than that).
 const JITTER: f64 = 0.2;
-/// After an error the next try comes after so much of `retry`: the lease is running out.
+/// After an error the next try comes after this share of `retry`: the lease is running out.
 const HASTE: f64 = 0.25;
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Step {
-    /// Nothing, for so long.
+    /// Nothing, for this long.
     Wait(Duration),
-    /// Read the Lease, as it is at the API server now.
+    /// Read the Lease as the API server has it now.
     Read,
     /// Create it.
     Create(Record),
     /// Write it, if it still has this version.
     Update(Record, ResourceVersion),
-    /// Nothing any more: the lease was given up, or was not held.
+    /// Nothing more: the lease was given up, or was not held.
     Done,
 }
 
 /// What the API server said.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Answer {
-    /// The Lease, as read or as written. A Lease that was deleted and made anew has another UID.
+    /// The Lease, as read or as written. A Lease that was deleted and recreated has another UID.
     Lease(Record, ResourceVersion, Uid),
     /// There is none.
     Absent,
     /// Somebody else was faster.
     Conflict,
-    /// No answer, or one that says nothing about the Lease. The request may have been carried
-    /// out all the same, now or later.
+    /// No answer, or one that says nothing about the Lease. The request may be carried out all the
+    /// same, now or later.
     Failed {
-        /// The server asked to be left alone for so long.
+        /// How long the server asked to be left alone.
         retry_after: Duration,
     },
 }
@@ -55,14 +55,14 @@ pub(super) struct Candidate {
     seen: Seen,
     /// The request under way, and when it was sent.
     asked: Option<(Asked, Duration)>,
-    /// Permission ends then. Set only by an acknowledged write; taken away at once when the
-    /// lease is seen to be somebody else's, gone or given up.
+    /// When permission ends. Set only by an acknowledged write; withdrawn at once when the lease is
+    /// seen to be somebody else's, gone or given up.
     until: Option<Duration>,
-    /// The Lease that was seen last. Another one may have had a holder of whom this one says
-    /// nothing, so no permission is taken from it before `not_before`.
+    /// The Lease that was seen last. If it replaced another, that one may have had a holder of whom
+    /// this one says nothing, so it gives no permission before `not_before`.
     known: Option<Uid>,
     not_before: Duration,
-    /// Nothing is to be done before.
+    /// Nothing is done before this.
     due: Duration,
     giving_up: bool,
     rng: Rng,
@@ -73,7 +73,7 @@ pub(super) struct Candidate {
 enum Seen {
     /// Not known.
     Nothing,
-    /// This Lease, at this version since then at the latest.
+    /// This Lease; it has had this version since `since` at the latest.
     Lease { record: Record, version: ResourceVersion, since: Duration },
     /// No Lease.
     Absent,
@@ -108,7 +108,7 @@ impl Candidate {
         self.until
     }
 
-    /// Whether the lease was last seen to be this process's, permission or not.
+    /// Whether the lease was last seen to be this process's, with permission or without.
     pub(super) fn holds(&self) -> bool {
         matches!(&self.seen, Seen::Lease { record, .. } if record.holder() == Some(&self.me))
     }
@@ -121,15 +121,15 @@ impl Candidate {
         }
     }
 
-    /// From here on the only aim is to give the lease up. Permission ends with this call.
+    /// From now on the only aim is to give the lease up. Permission ends with this call.
     pub(super) fn give_up(&mut self, now: Duration) {
         self.giving_up = true;
         self.until = None;
         self.due = now;
     }
 
-    /// What to do at `now`. A request is sent after this call, so `now` is not later than that.
-    /// `wall` is written into the Lease for people to read.
+    /// What to do at `now`. A request is sent after this call, so not before `now`. `wall` is
+    /// written into the Lease for humans.
     pub(super) fn next(&mut self, now: Duration, wall: Timestamp) -> Step {
         if now < self.due {
             return Step::Wait(self.due - now);
@@ -164,8 +164,8 @@ impl Candidate {
         }
     }
 
-    /// The request of the last [`Candidate::next`] has ended at `now`. True if this was the
-    /// holder's way to a renewal and it has to look at the Lease again.
+    /// The request of the last [`Candidate::next`] has ended at `now`. Returns true if this was the
+    /// holder's attempt at a renewal and it has to read the Lease again.
     pub(super) fn answered(&mut self, now: Duration, answer: Answer) -> bool {
         let Some((asked, sent)) = self.asked.take() else { return false };
         let held = self.holds();
@@ -186,15 +186,15 @@ impl Candidate {
                 self.due = self.when(now, asked);
             }
             Answer::Conflict => {
-                // Who was faster must be looked at; till then the last renewal counts: a rival
-                // could not take the lease before it has run out.
+                // The Lease must be read to see who was faster; until then the last renewal counts:
+                // a rival could not take the lease before that has run out.
                 self.forget_version();
-                // A pause, lest something that writes all the time makes this a race.
+                // A pause, so that something that writes all the time does not make this a race.
                 self.due = if self.giving_up { now } else { now + self.jittered(HASTE) };
                 return held;
             }
             Answer::Lease(..) => self.due = now + self.config.retry,
-            // Tried again as it was: if the first was carried out, the second is a conflict.
+            // Retried unchanged: if the first try was carried out, the second is a conflict.
             Answer::Failed { retry_after } => {
                 self.due = now + retry_after.max(self.jittered(HASTE)).min(self.config.retry);
             }
@@ -202,7 +202,7 @@ impl Candidate {
         false
     }
 
-    /// When to act again, knowing what is known now.
+    /// When to act again, given what is known now.
     fn when(&mut self, now: Duration, asked: Asked) -> Duration {
         let look = now + self.jittered(1.0);
         match &self.seen {
@@ -210,13 +210,13 @@ impl Candidate {
             Seen::Nothing => now,
             Seen::Lease { record, since, .. } => {
                 match decide(record, &self.me, *since, now, self.config.lease) {
-                    // Just renewed. The pause is not jittered: it was set to fit the validity.
+                    // Just renewed. The pause is not jittered: it was chosen to fit the validity.
                     Claim::Mine if asked == Asked::Write => now + self.config.retry,
                     Claim::Mine | Claim::Free => now,
                     Claim::TakenUntil(until) => until.min(look),
                 }
             }
-            // A create that finds nothing to create it in: the namespace is missing.
+            // A write that found no Lease: it was deleted, or its namespace is missing.
             Seen::Absent if asked == Asked::Write => look,
             Seen::Absent => now,
         }
@@ -233,8 +233,9 @@ impl Candidate {
         self.seen = Seen::Lease { record, version, since };
     }
 
-    /// A Lease in place of another: whoever held that one may not know yet that it is gone. It
-    /// was gone by now at the latest, so nobody can write after its duration from now.
+    /// Notes which Lease was met. If it replaced another, the holder of the old one may not know
+    /// yet that it is gone. It was gone by `now` at the latest, so the holder can no longer write
+    /// once the old Lease's duration has passed since `now`.
     fn meet(&mut self, uid: Uid, now: Duration) {
         let theirs = match &self.seen {
             Seen::Lease { record, .. } => record.duration(self.config.lease),
@@ -246,8 +247,8 @@ impl Candidate {
         self.known = Some(uid);
     }
 
-    /// A conflict has shown that what is known is outdated. That there was a Lease is kept: its
-    /// holder may be writing.
+    /// A conflict has shown that what is known is outdated. That there was a Lease is remembered:
+    /// its holder may be writing.
     fn forget_version(&mut self) {
         match &mut self.seen {
             Seen::Lease { version, .. } => *version = ResourceVersion::UNKNOWN,
@@ -260,7 +261,7 @@ impl Candidate {
         matches!(&self.seen, Seen::Lease { version: known, .. } if known.is_same_as(version))
     }
 
-    /// `share` of the retry period, and up to a fifth more.
+    /// `share` of the retry period, plus up to a fifth of that.
     fn jittered(&mut self, share: f64) -> Duration {
         self.config.retry.mul_f64(share * (1.0 + JITTER * self.rng.f64()))
     }

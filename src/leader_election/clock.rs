@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Time that only goes forward. Readings of two machines mean nothing to each other.
+/// Time that only goes forward. Readings from different machines cannot be compared.
 pub trait Clock: Send + Sync + 'static {
     /// Time since some moment in the past.
     fn now(&self) -> Duration;
 }
 
 /// CLOCK_BOOTTIME. `Instant` is CLOCK_MONOTONIC on Linux, which stands still while the machine is
-/// suspended: a leader would wake up hours later and believe that it has a second left.
+/// suspended: a leader would wake up hours later and believe it had a second left.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Boottime;
 

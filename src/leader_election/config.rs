@@ -8,22 +8,22 @@ use std::time::Duration;
 /// (k8s.io/component-base/config: LeaderElectionConfiguration).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// Whoever does not hold the lease may take it when it has not changed for so long.
-    /// In whole seconds, as the API has it. Default 15 s.
+    /// Others may take the lease once it has not changed for this long. In whole seconds, as in the
+    /// API. Default 15 s.
     pub lease: Duration,
-    /// The holder writes for so long after a renewal at most. Default 10 s; what is in force is
+    /// The holder writes for at most this long after a renewal. Default 10 s; the limit in force is
     /// [`Config::validity`], which is shorter with the other defaults.
     pub renew: Duration,
     /// Pause between two renewals, and between two looks at somebody else's lease. Default 2 s.
     pub retry: Duration,
-    /// The API call that has not ended by then is given up. Default 2 s.
+    /// An API call that takes longer than this is given up. Default 2 s.
     pub request: Duration,
-    /// A write may take so long after permission was asked, and still ends before anybody else
+    /// A write that ends within this time after permission was asked has ended before anybody else
     /// may write. Default 2 s.
     pub in_flight: Duration,
-    /// How many times as fast as another's a clock may run. Default 2: one clock at double rate.
-    /// Clocks kept by NTP differ by less than 1.001; with 1.02 the holder of a lease of 15 s may
-    /// write for 10 s (`renew`) instead of 5.5 s without an answer from the API server.
+    /// How many times as fast as another one a clock may run. Default 2: one clock at double rate.
+    /// Clocks kept by NTP differ by a factor of less than 1.001; with 1.02, the holder of a 15 s
+    /// lease may write for 10 s (`renew`) instead of 5.5 s without an answer from the API server.
     pub clock_ratio: f64,
 }
 
@@ -34,7 +34,7 @@ pub enum ConfigError {
     /// The API keeps whole seconds.
     #[error("the lease duration must be between 1 s and 1 day in whole seconds, not {0:?}")]
     Lease(Duration),
-    /// As client-go demands.
+    /// client-go demands the same.
     #[error("the lease duration ({lease:?}) must be longer than the renew deadline ({renew:?})")]
     Renew {
         /// Lease duration.
@@ -42,7 +42,7 @@ pub enum ConfigError {
         /// Renew deadline.
         renew: Duration,
     },
-    /// It is a ratio of the faster to the slower.
+    /// It is the ratio of the faster clock to the slower.
     #[error("the clock ratio must be between 1 and 10, not {0}")]
     ClockRatio(f64),
     /// Permission would end before the next renewal.
@@ -76,17 +76,17 @@ impl Default for Config {
 }
 
 impl Config {
-    /// For how long after a renewal was sent its holder may write:
+    /// How long the holder may write after a renewal was sent:
     /// `min(renew, lease / clock_ratio - in_flight)`; 5.5 s with the defaults.
     pub fn validity(&self) -> Duration {
         let ratio = if self.clock_ratio >= 1.0 { self.clock_ratio } else { 1.0 };
         self.lease.div_f64(ratio).saturating_sub(self.in_flight).min(self.renew)
     }
 
-    /// Whether the durations fit together.
+    /// Checks that the durations fit together.
     ///
     /// # Errors
-    /// Says which do not.
+    /// Names those that do not.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let Config { lease, renew, retry, request, clock_ratio, .. } = *self;
         if lease.subsec_nanos() != 0 || !(1..=86_400).contains(&lease.as_secs()) {
@@ -98,7 +98,7 @@ impl Config {
         if !(1.0..=10.0).contains(&clock_ratio) {
             return Err(ConfigError::ClockRatio(clock_ratio));
         }
-        // One renewal on time must be acknowledged before the one before it runs out.
+        // A renewal sent on time must be acknowledged before the previous one runs out.
         let validity = self.validity();
         if retry.is_zero() || request.is_zero() || retry + request > validity {
             return Err(ConfigError::Retry { retry, request, validity });

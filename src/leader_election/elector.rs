@@ -16,8 +16,8 @@ use super::wire::Api;
 use crate::client::{Client, Error};
 use crate::object::ObjectKey;
 
-/// How many request deadlines giving the lease up may take. It is one request as a rule; when
-/// time runs out the lease expires by itself.
+/// How many request deadlines giving the lease up may take. It usually takes one request; when time
+/// runs out, the lease expires by itself.
 const GIVE_UP: u32 = 2;
 
 /// Takes part in the election while it runs.
@@ -30,17 +30,17 @@ pub struct Elector {
     clock: Arc<dyn Clock>,
     observer: Arc<dyn Observer>,
     leadership: Leadership,
-    /// What the last request met, for people.
+    /// Why the last request failed, if it did; for humans.
     problem: Option<String>,
 }
 
-/// A leadership and the elector that must run for it ever to be gained.
+/// Creates a leadership and the elector that must run for it ever to be gained.
 ///
-/// `lease` names the Lease. `host` is this process's host or pod: its identity is `host` and a
-/// random part, so that a process that was restarted is never taken for the one before.
+/// `lease` names the Lease. `host` is this process's host or pod: its identity is `host` plus a
+/// random part, so that a restarted process is never taken for its predecessor.
 ///
 /// # Errors
-/// When the durations of `config` do not fit together.
+/// If the durations of `config` do not fit together.
 pub fn new(
     lease: ObjectKey,
     host: &str,
@@ -73,15 +73,15 @@ impl Elector {
         &self.identity
     }
 
-    /// Which Lease it is.
+    /// The Lease it competes for.
     pub fn lease(&self) -> &ObjectKey {
         &self.lease
     }
 
-    /// Takes part until `stop`, then gives the lease up, if it is held. `stop` should come when
-    /// the workers have drained: from then on nothing may be written.
+    /// Takes part until `stop`, then gives the lease up if it is held. `stop` should come once the
+    /// workers have drained: from then on nothing may be written.
     ///
-    /// `client` must be one of its own, which asks no gate: the lease comes before the permission.
+    /// `client` must be a separate one that asks no gate: the lease comes before the permission.
     pub async fn run(self, client: Client, stop: impl Future<Output = ()> + Send) {
         self.run_with(&client, stop).await;
     }
@@ -108,7 +108,7 @@ impl Elector {
         self.give_up(api).await;
     }
 
-    /// A request with its deadline. Permission may run out while it is under way; that is told.
+    /// Makes a request, with its deadline. If permission runs out meanwhile, that is published.
     async fn ask(&self, api: &impl Api, step: &Step) -> (Answer, Option<Error>) {
         let deadline = self.config.request;
         let mut request = std::pin::pin!(timeout(deadline, api.ask(&self.lease, step)));
@@ -140,7 +140,7 @@ impl Elector {
         self.problem = problem;
     }
 
-    /// How long permission still lasts; for ever, if there is none to lose.
+    /// How long permission still lasts; an hour if there is none to lose.
     fn rest(&self) -> Duration {
         let now = self.clock.now();
         match self.candidate.permitted_until() {
@@ -149,7 +149,7 @@ impl Elector {
         }
     }
 
-    /// Makes known how things stand.
+    /// Publishes the current state.
     fn tell(&self) {
         let permitted = self.leadership.is_permitted();
         let phase = match (permitted, self.candidate.holds()) {

@@ -1,4 +1,4 @@
-//! What others hold to know whether they may write.
+//! The handle that tells others whether they may write.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,35 +12,34 @@ use crate::client::WriteGate;
 /// How this process stands to the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Somebody else leads, or nobody does. Caches may be kept warm; nothing is to be written.
+    /// Somebody else leads, or nobody does. Caches may be kept warm; nothing may be written.
     Standby,
     /// This process leads.
     Leading,
     /// The lease is still this process's, but was not renewed in time: permission is suspended.
-    /// It comes back with the next renewal, if nobody else takes the lease before.
+    /// It comes back with the next renewal, unless somebody else takes the lease first.
     Suspended,
 }
 
-/// The phase, and what a person asks next.
+/// The phase, and what a person would ask next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     /// How this process stands to the lease.
     pub phase: Phase,
-    /// Who was last seen to hold it.
+    /// Who was last seen to hold the lease.
     pub holder: Option<String>,
-    /// What is wrong with the way to the Lease, if something is.
+    /// Why the last request for the Lease failed, if it did.
     pub problem: Option<String>,
 }
 
-/// Watches leadership; metrics implement it. Every method has an empty default and must not
-/// block.
+/// Observes leadership; metrics implement it. Every method has an empty default and must not block.
 pub trait Observer: Send + Sync + 'static {
-    /// This process leads now, or does not any more. `lease` is the name of the Lease.
+    /// This process leads now, or no longer does. `lease` is the name of the Lease.
     fn leading(&self, lease: &str, leads: bool) {
         let _ = (lease, leads);
     }
 
-    /// The holder's renewal met another version and it had to read the Lease first.
+    /// The holder's renewal conflicted with another version, so it has to read the Lease first.
     fn slow_path(&self, lease: &str) {
         let _ = lease;
     }
@@ -52,7 +51,7 @@ pub struct Unobserved;
 
 impl Observer for Unobserved {}
 
-/// Says whether this process may write, now. Cheap to clone, cheap to ask.
+/// Says whether this process may write now. Cheap to clone, cheap to ask.
 #[derive(Clone)]
 pub struct Leadership {
     shared: Arc<Shared>,
@@ -61,7 +60,7 @@ pub struct Leadership {
 pub(super) struct Shared {
     clock: Arc<dyn Clock>,
     /// Permission ends at this reading of `clock`, in nanoseconds; 0 without permission. Only the
-    /// elector writes it, and only before anybody could act on what it withdrew.
+    /// elector writes it, and it withdraws permission before anybody else could act on that.
     until: AtomicU64,
     status: watch::Sender<Status>,
 }
@@ -81,23 +80,23 @@ impl Leadership {
         until != 0 && nanoseconds(self.shared.clock.now()) < until
     }
 
-    /// The phase and its reasons. It may lag by a moment, when permission has just run out: writes
+    /// The phase and its reasons. It may lag for a moment when permission has just run out: writes
     /// ask [`Leadership::is_permitted`].
     pub fn status(&self) -> Status {
         self.shared.status.borrow().clone()
     }
 
-    /// Tells of every change of [`Leadership::status`], beginning with the present one.
+    /// Signals changes of [`Leadership::status`], beginning with the current one.
     pub fn changes(&self) -> watch::Receiver<Status> {
         let mut changes = self.shared.status.subscribe();
         changes.mark_changed();
         changes
     }
 
-    /// Returns when `phase` is reached: at once if it is.
+    /// Returns when `phase` is reached; at once if it already is.
     pub async fn reached(&self, phase: Phase) {
         let mut changes = self.shared.status.subscribe();
-        // The sender lives in `self`.
+        // `self` holds the sender, so this cannot fail.
         drop(changes.wait_for(|status| status.phase == phase).await);
     }
 
@@ -105,7 +104,7 @@ impl Leadership {
         self.shared.until.store(until.map_or(0, nanoseconds), Ordering::Release);
     }
 
-    /// Makes `status` known and returns the phase before.
+    /// Publishes `status` and returns the previous phase.
     pub(super) fn tell(&self, status: Status) -> Phase {
         let before = self.shared.status.borrow().phase;
         self.shared.status.send_if_modified(|known| {

@@ -1,44 +1,45 @@
-//! Leader election: of several processes one writes, the others stand by with warm caches.
+//! Leader election: of several processes, one writes and the others stand by with warm caches.
 //!
 //! Guarantees
 //! - Two processes are never allowed to write at the same moment, as long as no clock runs more
-//!   than [`Config::clock_ratio`] times as fast as another. It is enough that both use this
-//!   protocol; their wall clocks are never looked at and may be hours apart.
-//! - [`Leadership`] is asked before each write and looks at the clock each time, so a process that
-//!   was stopped, suspended or starved wakes up without permission. The look costs one vDSO call
-//!   and one atomic load; it takes no lock.
-//! - A write that is sent with permission and ends within [`Config::in_flight`] has ended before
-//!   anybody else may write.
-//! - Losing the lease does not end the process: it stands by and may lead again. An API server
-//!   that is out of reach only suspends permission; the next renewal that is acknowledged gives it
-//!   back, unless somebody else has taken the lease.
-//! - [`Elector::run`] gives the lease up when told to stop, after permission was withdrawn; a
-//!   standby has it within one poll ([`Config::retry`] and a fifth).
+//!   than [`Config::clock_ratio`] times as fast as another. Both only need to use this
+//!   protocol; their wall clocks are never consulted and may be hours apart.
+//! - [`Leadership`] is asked before each write and reads the clock each time, so a process that was
+//!   stopped, suspended or starved wakes up without permission. The check costs one vDSO call and
+//!   one atomic load; it takes no lock.
+//! - A write sent with permission that ends within [`Config::in_flight`] has ended before anybody
+//!   else may write.
+//! - Losing the lease does not end the process: it stands by and may lead again. An unreachable API
+//!   server only suspends permission; the next acknowledged renewal restores it, unless somebody
+//!   else has taken the lease.
+//! - When told to stop, [`Elector::run`] withdraws permission and then gives the lease up; a
+//!   standby has it within one poll ([`Config::retry`] plus a fifth).
 //!
 //! How
-//! - Permission is counted from the moment at which a renewal was *sent*, once its own response
-//!   has acknowledged it. A renewal whose answer was lost counts for nothing, even if it is seen
-//!   later to have been written.
-//! - Somebody else's lease has expired when this process has seen the same resourceVersion for all
-//!   of the lease's duration, on its own clock, counted from the *arrival* of the answer that first
-//!   showed it. The lease is then taken with that resourceVersion as precondition: had there been
-//!   a renewal meanwhile, the API server would refuse.
-//! - The holder counts `duration / clock_ratio - in_flight`, everybody else `duration`. If the
-//!   candidate's clock runs r times as fast as the holder's, the holder's permission ends before
-//!   the candidate's begins for every r up to `clock_ratio`. A fast holder gives up early, which
-//!   is harmless; what has to be covered is the fast candidate and the slow holder.
-//! - The clock is CLOCK_BOOTTIME: it runs while the machine is suspended, and nobody sets it.
+//! - Permission is counted from the moment a renewal was *sent*, once its own response has
+//!   acknowledged it. A renewal whose answer was lost counts for nothing, even if it later turns
+//!   out to have been written.
+//! - Somebody else's lease has expired when this process has seen the same resourceVersion for the
+//!   lease's whole duration, by its own clock, counted from the *arrival* of the answer that first
+//!   showed it. The lease is then taken with that resourceVersion as a precondition: had there been
+//!   a renewal in the meantime, the API server would refuse.
+//! - The holder counts at most `duration / clock_ratio - in_flight`, everybody else `duration`. If
+//!   the candidate's clock runs r times as fast as the holder's, the holder's permission ends
+//!   before the candidate's begins for every r up to `clock_ratio`. A fast holder gives up early,
+//!   which is harmless; the case to cover is a fast candidate with a slow holder.
+//! - The clock is CLOCK_BOOTTIME: it keeps running while the machine is suspended, and nobody sets
+//!   it.
 //!
 //! Caveats
-//! - Beyond `clock_ratio` permissions may overlap: with a candidate's clock r times as fast as the
-//!   holder's for at most `validity - duration / r` on the holder's clock. A virtual machine that
-//!   is frozen by its hypervisor and resumed without its clock being told is such a case: a clock
-//!   that stood still.
+//! - Beyond `clock_ratio`, permissions may overlap: if a candidate's clock runs r times as fast as
+//!   the holder's, for at most `validity - duration / r` on the holder's clock. One such case is a
+//!   virtual machine that its hypervisor freezes and resumes without telling its clock: that clock
+//!   stood still.
 //! - No clock stops a write that was sent in time and lands late. Preconditions (UID,
-//!   resourceVersion) make such a write harmless; whoever writes must set them.
-//! - A Lease that was deleted by hand and made anew gives nobody permission before the duration of
-//!   the old one has passed; that is known by its UID. Only a process that never saw the old one
-//!   does not know it: if the Lease of a live leader is deleted in the very moment in which another
+//!   resourceVersion) make such a write harmless; writers must set them.
+//! - A Lease that was deleted by hand and recreated gives nobody permission until the duration of
+//!   the old one has passed; its UID tells it from the old one. Only a process that never saw the
+//!   old one cannot tell: if the Lease of a live leader is deleted at the very moment another
 //!   process starts, both may write until the leader's permission ends.
 
 mod config;

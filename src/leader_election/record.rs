@@ -5,12 +5,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// `leaseDurationSeconds` of a lease that its holder has given up (as client-go).
+/// `leaseDurationSeconds` of a lease that its holder has given up (as in client-go).
 const RELEASED: i32 = 1;
 
 /// `spec` of a Lease, coordination.k8s.io/v1.
 ///
-/// The times are for people. They are text here, so that nothing can compare them with a clock.
+/// The times are for humans. They are kept as text so that nothing can compare them with a clock.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Record {
@@ -26,14 +26,14 @@ pub(super) struct Record {
 pub(super) enum Claim {
     /// This process holds it.
     Mine,
-    /// Nobody holds it: it is new, or was given up, or has expired.
+    /// Nobody holds it: it is new, was given up or has expired.
     Free,
-    /// Somebody else's until then, on this process's clock.
+    /// Somebody else's until then, by this process's clock.
     TakenUntil(Duration),
 }
 
-/// Whose lease this is at `now`, if `record` was first seen at `since` and has not changed
-/// since then. `fallback` is the duration of a lease that does not say its own.
+/// Whose lease this is at `now`, if `record` was first seen at `since` and has not changed since
+/// then. `fallback` is the duration of a lease that does not state its own.
 pub(super) fn decide(
     record: &Record,
     me: &str,
@@ -56,7 +56,7 @@ impl Record {
         self.holder_identity.as_deref().filter(|holder| !holder.is_empty())
     }
 
-    /// How long it is valid unchanged. No Lease of the API has less than a second.
+    /// How long it stays valid unchanged. The API has no Lease of less than a second.
     pub(super) fn duration(&self, fallback: Duration) -> Duration {
         match self.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok()) {
             Some(seconds) if seconds > 0 => Duration::from_secs(seconds),
@@ -64,14 +64,14 @@ impl Record {
         }
     }
 
-    /// Nobody ever held it, or the holder gave it up in good order. A holder that somebody else
-    /// has cleared may still be writing: that is not given up.
+    /// Nobody ever held it, or the holder gave it up in good order. If somebody else cleared the
+    /// holder, it may still be writing: that does not count as given up.
     fn is_given_up(&self) -> bool {
         let never = self.renew_time.is_none();
         self.holder().is_none() && (never || self.lease_duration_seconds == Some(RELEASED))
     }
 
-    /// The record by which `me` holds the lease from now on, after `self`.
+    /// The record that follows `self` when `me` takes or renews the lease.
     pub(super) fn held_by(&self, me: &str, lease: Duration, wall: Timestamp) -> Record {
         let mine = self.holder() == Some(me);
         let transitions = self.lease_transitions.unwrap_or_default().max(0);
@@ -81,7 +81,7 @@ impl Record {
             lease_duration_seconds: Some(i32::try_from(lease.as_secs()).unwrap_or(i32::MAX)),
             acquire_time: self.acquire_time.clone().filter(|_| mine).or(Some(now.clone())),
             renew_time: Some(now),
-            // As client-go: a lease that is new begins with 0.
+            // As in client-go: a new lease starts at 0.
             lease_transitions: Some(match self {
                 _ if mine || self == &Record::default() => transitions,
                 _ => transitions.saturating_add(1),
@@ -89,7 +89,7 @@ impl Record {
         }
     }
 
-    /// The record by which the holder gives the lease up.
+    /// The record with which the holder gives the lease up.
     pub(super) fn given_up(&self, wall: Timestamp) -> Record {
         Record {
             holder_identity: Some(String::new()),
@@ -99,8 +99,8 @@ impl Record {
         }
     }
 
-    /// `wall` as metav1.MicroTime, made different from the last renewal: a patch that changes
-    /// nothing gets no new resourceVersion, and nobody else would see that it was made.
+    /// `wall` as metav1.MicroTime, made to differ from the last renewal: a patch that changes
+    /// nothing gets no new resourceVersion, so nobody else would notice it.
     fn new_time(&self, wall: Timestamp) -> String {
         let text = |time: Timestamp| format!("{time:.6}");
         let now = text(wall);

@@ -1,4 +1,4 @@
-//! The Lease as the API has it: coordination.k8s.io/v1.
+//! The Lease as the API defines it: coordination.k8s.io/v1.
 
 use std::future::Future;
 use std::time::Duration;
@@ -20,9 +20,9 @@ pub(super) struct Lease {
 
 crate::view!(Lease: Kind::namespaced("coordination.k8s.io", "v1", "Lease", "leases"));
 
-/// What an elector needs of a client.
+/// What an elector needs from a client.
 pub(super) trait Api: Send + Sync {
-    /// Carries out `step`, a request. The error is for people; the answer says what follows.
+    /// Makes the request `step`. The error is for humans; the answer decides what follows.
     fn ask(
         &self,
         key: &ObjectKey,
@@ -39,7 +39,8 @@ impl Api for Client {
                     "metadata": metadata, "spec": record});
                 self.create::<Lease>(key, &body).await
             }
-            // The version in the patch is a precondition: another one is a 409.
+            // The version in the patch is a precondition: if the Lease has another, the answer is
+            // 409.
             Step::Update(record, version) => {
                 let body = json!({"metadata": {"resourceVersion": version}, "spec": record});
                 self.merge_patch::<Lease>(key, &body).await
@@ -57,8 +58,8 @@ impl Api for Client {
 
 fn answer(error: &Error) -> Answer {
     match error {
-        // Not "namespaces not found", which a create in a missing namespace answers: nothing can
-        // be concluded from that either, and waiting is right for both.
+        // Includes "namespaces not found", the answer to a create in a missing namespace: nothing
+        // can be concluded from that either, and waiting is right for both.
         Error::Api { code: 404, .. } => Answer::Absent,
         Error::Api { code: 409, .. } => Answer::Conflict,
         Error::Api { retry_after, .. } => {

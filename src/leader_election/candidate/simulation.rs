@@ -1,44 +1,45 @@
-//! Many candidates, one Lease, and everything that may go wrong between them, in virtual time.
+//! Many candidates, one Lease, and everything that can go wrong between them, in virtual time.
 //!
-//! True time exists only here. Each process has a clock of its own, which runs at a rate that
-//! changes and lies within the ratio it was promised; its wall clock is off by up to 30 s and now
-//! and then stands still. Processes pause, crash and come back as somebody else; requests are
-//! delayed, lost, answered late or never, and carried out long after their sender gave up; reads
-//! may be stale; the Lease is deleted or overwritten by hand.
+//! True time exists only here. Each process has its own clock, whose rate changes within the
+//! promised ratio; its wall clock is off by up to 30 s, and some wall clocks stand still. Processes
+//! pause, crash and come back as somebody else; requests are delayed, lost, answered late or never,
+//! and carried out long after their sender gave up; reads may be stale; the Lease is deleted or
+//! overwritten by hand.
 //!
-//! Checked at every moment at which a process is given permission: nobody else has it, and no
-//! write that anybody else began with permission can still be under way.
+//! Checked whenever a process is given permission: nobody else has it, and no write that anybody
+//! else began with permission can still be under way.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::*;
 
-/// For how long faults happen, in true time, and how long it may take to get over them.
+/// How long faults happen, in true time, and how long recovery may take.
 const FAULTS: f64 = 60.0;
 const REST: f64 = 55.0;
 
-/// What may go wrong.
+/// What can go wrong.
 #[derive(Clone, Copy)]
 struct World {
-    /// The fastest clock runs so many times as fast as the slowest.
+    /// How many times as fast as the slowest clock the fastest one runs.
     ratio: f64,
-    /// Somebody edits the Lease, or (so that nobody can be new to it) processes start anew.
+    /// True: somebody edits the Lease. False: processes crash and start anew. Never both, so that
+    /// nobody is new to an edited Lease.
     by_hand: bool,
 }
 
-/// What came of it.
+/// The outcome.
 #[derive(Default, Debug)]
 struct Report {
     takeovers: u64,
     renewals: u64,
-    /// Longest time in which two could have been writing, in true seconds.
+    /// The longest time during which two could have been writing, in true seconds.
     overlap: f64,
     led_at_the_end: bool,
     worst_seed: u64,
 }
 
-/// A clock: at each true time in the list, what it showed and at which rate it went on.
+/// A clock: true times, each with what the clock showed then and the rate at which it went on.
 struct LocalClock(Vec<(f64, f64, f64)>);
 
 struct Process {
@@ -46,12 +47,12 @@ struct Process {
     clock: LocalClock,
     wall_offset: f64,
     wall_stands: bool,
-    /// Nothing is executed before.
+    /// Nothing runs before this.
     paused_until: f64,
     crashed: bool,
-    /// Of the request that is waited for.
+    /// The number of the request that is waited for.
     request: Option<u64>,
-    /// In true time: its permission, and the end of the last write begun with it.
+    /// In true time: the end of its permission, and of the last write begun with it.
     permitted: f64,
     writing: f64,
 }
@@ -73,7 +74,7 @@ struct Simulation {
     events: std::collections::HashMap<u64, Event>,
     serial: u64,
     processes: Vec<Process>,
-    /// The Lease and those before it.
+    /// All states of the Lease so far; the last is the current one.
     history: Vec<Option<(Record, u64, Uid)>>,
     version: u64,
     report: Report,
@@ -114,8 +115,8 @@ impl LocalClock {
 // === impl Process ===
 
 impl Process {
-    /// Writes go on after the permission they were begun with; not in one that gives up, which
-    /// has drained, nor in one that never had any.
+    /// Writes outlast the permission they were begun with, except in a process that gives up, which
+    /// has drained, and in one that never had permission.
     fn set_writing(&mut self, in_flight: f64) {
         if self.permitted > 0.0 && !self.candidate.giving_up {
             let ends = self.clock.shows(self.permitted) + in_flight;
@@ -167,7 +168,7 @@ impl Simulation {
     fn at(&mut self, time: f64, event: Event) {
         self.serial += 1;
         self.events.insert(self.serial, event);
-        // Rounded up: nobody wakes up before the time.
+        // Rounded up, so that nobody wakes up early.
         self.queue.push(Reverse(((time * 1e9).ceil() as u64, self.serial)));
     }
 
@@ -250,7 +251,7 @@ impl Simulation {
         }
     }
 
-    /// Through a network in which everything happens.
+    /// Sends `step` through a network in which anything can happen.
     fn send(&mut self, process: usize, request: u64, step: Step) {
         let calm = self.now > FAULTS;
         let mut delay = || match self.rng.u8(..20) {
@@ -267,7 +268,7 @@ impl Simulation {
         }
     }
 
-    /// The API server: one Lease, writes only against the version it has.
+    /// The API server: one Lease; an update must name its current version.
     fn serve(&mut self, step: Step) -> Answer {
         let current = self.history.last().cloned().flatten();
         let (record, expected) = match (step, &current) {
@@ -293,7 +294,7 @@ impl Simulation {
 
     fn store(&mut self, record: Option<Record>) {
         self.version += 1;
-        // A Lease that is made anew has another UID.
+        // A recreated Lease has another UID.
         let same = self.history.last().and_then(|last| last.as_ref().map(|(_, _, uid)| *uid));
         let uid = same.unwrap_or_else(|| uid(self.version));
         self.history.push(record.map(|record| (record, self.version, uid)));
@@ -328,7 +329,7 @@ impl Simulation {
         self.wake(process);
     }
 
-    /// `process` may write now. May anybody else, or does a write of anybody else's go on?
+    /// `process` may write now. May anybody else, or is anybody else's write still under way?
     fn check(&mut self, process: usize) {
         let permitted = self.processes[process].permitted;
         for (other, it) in self.processes.iter().enumerate() {
@@ -372,7 +373,7 @@ impl Simulation {
         }
     }
 
-    /// In good order: drained, so no write is under way any more.
+    /// An orderly shutdown: drained, so no write is under way any more.
     fn shut_down(&mut self, victim: usize) {
         let (local, _) = self.clocks(victim);
         let now = self.now;
@@ -394,8 +395,8 @@ impl Simulation {
             2 => Some(Record { holder_identity: Some("nobody".into()), ..record }),
             _ => Some(Record { renew_time: Some("2000-01-01T00:00:00.000000Z".into()), ..record }),
         };
-        // Only when all have seen that there is a Lease: to one that has not, a deleted Lease is
-        // a new cluster (a caveat of the room).
+        // Only once all have seen that there is a Lease: to one that has not, a deleted Lease looks
+        // like a new cluster (a caveat of the room).
         let seen = |p: &Process| !matches!(p.candidate.seen, Seen::Nothing);
         if self.processes.iter().all(seen) {
             self.store(edited);

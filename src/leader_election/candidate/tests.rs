@@ -1,7 +1,7 @@
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// The clock does not begin at 0.
+/// The clock does not start at 0.
 const START: Duration = Duration::from_secs(1_000);
 
 fn candidate() -> Candidate {

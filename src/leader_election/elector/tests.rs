@@ -83,7 +83,7 @@ struct Running {
 }
 
 impl Running {
-    /// Returns when `phase` is reached; fails instead of waiting for ever.
+    /// Returns when `phase` is reached; fails instead of waiting forever.
     async fn reached(&self, phase: Phase) {
         let limit = Duration::from_secs(600);
         timeout(limit, self.leadership.reached(phase)).await.expect("the phase is reached");
