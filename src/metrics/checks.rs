@@ -1,4 +1,4 @@
-//! Named checks of health.
+//! Named health checks.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -6,27 +6,27 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Looks at one thing: `Ok` with a word on how it is (may be empty), or what is wrong. It must
-/// not block: it is called at every probe.
+/// Checks one thing: `Ok` with a word on its state (may be empty), or `Err` with what is wrong. It
+/// must not block: it is called at every probe.
 pub type Check = Box<dyn Fn() -> Result<String, String> + Send + Sync>;
 
-/// Checks by name, in the order in which they were added. Cheap to clone.
+/// Checks by name, in the order they were added. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Checks(Arc<Mutex<Vec<Entry>>>);
 
 struct Entry {
     name: String,
     check: Check,
-    /// Since it was first seen to be wrong without having been right in between.
+    /// When it was first seen to fail, if it has not passed since.
     wrong_since: Option<Instant>,
 }
 
-/// What the checks said.
+/// What the checks reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// None was wrong, those that were excluded apart.
+    /// No check failed, apart from excluded ones.
     pub ok: bool,
-    /// One line for each check, as Kubernetes' own `?verbose` has them.
+    /// One line per check, like Kubernetes' own `?verbose`.
     pub text: String,
 }
 
@@ -43,7 +43,8 @@ impl Checks {
         self.0.lock().push(entry);
     }
 
-    /// Asks all checks. `title` ends the report (`readyz check passed`).
+    /// Runs all checks but the excluded ones. The last line of the report begins with `title`
+    /// (`readyz check passed`).
     pub fn report(&self, title: &str, exclude: &[&str]) -> Report {
         let now = Instant::now();
         let (mut ok, mut text) = (true, String::new());
@@ -66,7 +67,7 @@ impl Checks {
         Report { ok, text }
     }
 
-    /// Asks the check of this name; none, if there is no such check.
+    /// Runs the check of this name; `None` if there is no such check.
     pub fn one(&self, name: &str) -> Option<Report> {
         let mut entries = self.0.lock();
         let entry = entries.iter_mut().find(|entry| entry.name == name)?;
@@ -100,7 +101,7 @@ impl std::fmt::Debug for Checks {
     }
 }
 
-/// What a check says may quote an API server; it stays on its line.
+/// What a check says may quote an API server, so it is kept on one line.
 fn line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 /// Decides on each request for the metrics. Health is not guarded: the kubelet has no token.
 pub trait Guard: Send + Sync + 'static {
-    /// May whoever bears this token do `verb` (`get`) on the path? `bearer` is what stands behind
+    /// May the bearer of this token do `verb` (`get`) on `path`? `bearer` is what follows
     /// `Authorization: Bearer`.
     fn admit<'a>(
         &'a self,
@@ -18,18 +18,18 @@ pub trait Guard: Send + Sync + 'static {
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// No token, or not a valid one.
+    /// No token, or an invalid one.
     #[error("Unauthorized")]
     Unauthenticated,
-    /// A valid token of somebody who may not.
+    /// A valid token, but its bearer may not.
     #[error("Forbidden")]
     Forbidden,
-    /// It cannot be told now.
+    /// The answer cannot be determined now.
     #[error("the API server cannot be asked")]
     Unknown,
 }
 
-/// Admits everybody: for loopback, or behind something that guards.
+/// Admits everybody: for loopback, or behind something else that guards.
 #[derive(Debug, Clone, Copy)]
 pub struct Open;
 

@@ -1,19 +1,20 @@
-//! What the operator shows of itself: numbers for Prometheus, health for the kubelet and people.
+//! What the operator exposes about itself: metrics for Prometheus, health for the kubelet and
+//! people.
 //!
 //! Guarantees
-//! - Names, labels and meanings are those that dashboards of client-go and controller-runtime know
+//! - Names, labels and meanings are those that dashboards for client-go and controller-runtime know
 //!   (`workqueue_*`, `controller_runtime_*`, `rest_client_*`, `leader_election_*`), and those that
-//!   client-go defines and never fills (`reflector_*`). What is only ours is `workload_operator_*`.
-//! - Prometheus text 0.0.4 and OpenMetrics 1.0.0 say the same; which is sent is the client's choice.
-//! - No object's name and no namespace is a label: the number of series does not grow with the
-//!   objects, and a scrape tells nobody what runs in the cluster.
-//! - Observing costs short locks and atomics, and no more memory than some labels, which it lets go
-//!   again; what has a present value is read at the scrape instead.
+//!   client-go defines but never fills (`reflector_*`). Our own are `workload_operator_*`.
+//! - Prometheus text 0.0.4 and OpenMetrics 1.0.0 say the same; the client chooses which is sent.
+//! - No object name and no namespace is a label: the number of series does not grow with the
+//!   objects, and a scrape does not reveal what runs in the cluster.
+//! - Observing costs short locks and atomics, and no more memory than a few labels, which are freed
+//!   again; what has a current value is read at the scrape instead.
 //! - The server answers GET and HEAD only, reads no body, and bounds headers, connections and the
 //!   life of each. A scrape that hangs holds up nobody else.
-//! - On request metrics go out over TLS 1.3 alone, with certificates that may be renewed while they
-//!   are used, and only to those whom the API server admits ([`Reviews`]); tokens are not kept.
-//! - [`Checks`] say of each check by name what is wrong and since when.
+//! - On request, metrics are served over TLS 1.3 only, with certificates that may be renewed while
+//!   in use, and only to those whom the API server admits ([`Reviews`]); tokens are not kept.
+//! - [`Checks`] report for each check, by name, what is wrong and since when.
 
 mod text;
 mod labels;

@@ -8,15 +8,15 @@ use prometheus_client::registry::Registry;
 use super::labels::{Counters, Gauges, Histograms, Labels};
 use crate::controller::{Class, Outcome};
 
-/// As controller-runtime's reconcile_time_seconds.
+/// The buckets of controller-runtime's reconcile_time_seconds.
 const SECONDS: [f64; 40] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9,
     1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0,
     25.0, 30.0, 40.0, 50.0, 60.0,
 ];
-/// The values of `result` that controller-runtime has.
+/// The values of `result` that controller-runtime uses.
 const RESULTS: [&str; 4] = ["success", ERROR, "requeue_after", "requeue"];
-/// The one that `controller_runtime_reconcile_errors_total` counts, too.
+/// The one that `controller_runtime_reconcile_errors_total` also counts.
 const ERROR: &str = "error";
 
 pub(super) struct Passes {
@@ -92,7 +92,7 @@ impl Passes {
         registry.register("workload_operator_reconciles_blocked", help, self.blocked.clone());
     }
 
-    /// All series of a controller are there from the start: a rate needs a 0 to begin with.
+    /// All series of a controller exist from the start: a rate needs a 0 to start from.
     pub(super) fn running(&self, controller: &'static str, workers: usize) {
         let labels = labels(controller);
         for result in RESULTS {

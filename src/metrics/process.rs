@@ -1,4 +1,4 @@
-//! The process itself, under the names that every Prometheus client library has.
+//! The process itself, under the names that every Prometheus client library uses.
 
 use std::fmt;
 use std::fs;
@@ -10,11 +10,10 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Asks the system at each scrape. Where there is no /proc its metrics are missing, which is the
-/// truth.
+/// Queries the system at each scrape. Without /proc, its metrics are missing, which is the truth.
 #[derive(Debug)]
 pub(super) struct Process {
-    /// Unix time in seconds at which this was made: the process' start as far as anybody cares.
+    /// Unix time in seconds at which this was made: close enough to the start of the process.
     pub(super) started: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Work queues: distributions as they happen, the rest read at the scrape.
+//! Work queues: distributions are recorded as they happen, the rest is read at the scrape.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use prometheus_client::registry::Registry;
 use super::labels::{Histograms, Labels};
 use crate::workqueue::{Band, Key, Observer, WorkQueue};
 
-/// 10 ns to 1,000 s, as controller-runtime has them.
+/// 10 ns to 1,000 s, as in controller-runtime.
 const SECONDS: [f64; 12] =
     [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1_000.0];
 
@@ -30,7 +30,7 @@ pub(super) struct Durations {
     worked: Histograms<2>,
 }
 
-/// The queues that are asked at each scrape.
+/// The queues that are queried at each scrape.
 #[derive(Default)]
 pub(super) struct Queues(RwLock<Vec<(&'static str, Read)>>);
 
@@ -178,7 +178,7 @@ impl fmt::Debug for Queues {
     }
 }
 
-/// controller-runtime sets both, to the controller's name.
+/// controller-runtime sets both to the controller's name.
 fn labels(queue: &'static str) -> Labels<2> {
     [("name", queue.into()), ("controller", queue.into())]
 }

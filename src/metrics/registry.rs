@@ -25,14 +25,13 @@ use crate::{client, controller, events, leader_election, reflector};
 /// Which build runs.
 #[derive(Debug, Clone)]
 pub struct Build {
-    /// Of the package.
+    /// Version of the package.
     pub version: &'static str,
-    /// Of the sources; `unknown` if it was not told to the build.
+    /// Revision of the sources; `unknown` if the build was not told.
     pub revision: &'static str,
 }
 
-/// All metrics. It observes every room that can be observed; make one for the process and hand
-/// it out.
+/// All metrics. Observes every room that can be observed; make one per process and share it.
 pub struct Metrics {
     registry: Registry,
     requests: Requests,
@@ -48,7 +47,7 @@ pub struct Metrics {
 // === impl Metrics ===
 
 impl Metrics {
-    /// Metrics of a process that speaks to the API server `host` (`name:port`).
+    /// Metrics of a process that talks to the API server `host` (`name:port`).
     pub fn new(host: &str, build: &Build) -> Arc<Metrics> {
         let mut registry = Registry::default();
         let (queues, informers) = (Arc::<Queues>::default(), Arc::<Informers>::default());
@@ -74,12 +73,12 @@ impl Metrics {
         })
     }
 
-    /// All of it, as text.
+    /// All metrics, as text.
     pub fn encode(&self, format: Format) -> String {
         text::write(&self.registry, format)
     }
 
-    /// Observes the queue of the controller `name`; give it to the queue when that is made.
+    /// An observer for the queue of the controller `name`; pass it on when creating the queue.
     pub fn queue_observer(&self, name: &'static str) -> QueueObserver {
         self.durations.observer(name)
     }
@@ -89,13 +88,13 @@ impl Metrics {
         self.queues.watch(name, queue.clone());
     }
 
-    /// Reads how `informer` is at each scrape.
+    /// Reads the state of `informer` at each scrape.
     pub fn watch_informer<V: Resource>(&self, informer: &Informer<V>) {
         self.watches.known(&V::KIND);
         self.informers.watch(informer.clone());
     }
 
-    /// There is a lease of this name, so its metrics are 0 instead of missing.
+    /// There is a lease of this name, so its metrics are to be 0 instead of missing.
     pub fn watch_lease(&self, name: &str) {
         self.lease.known(name);
     }

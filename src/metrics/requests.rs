@@ -8,7 +8,7 @@ use prometheus_client::registry::Registry;
 use super::labels::{Counters, Histograms, Value};
 use crate::object::Kind;
 
-/// As client-go's rest_client_request_duration_seconds (k8s.io/component-base/metrics).
+/// The buckets of client-go's rest_client_request_duration_seconds (k8s.io/component-base/metrics).
 const SECONDS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
 pub(super) struct Requests {
@@ -48,7 +48,7 @@ impl Requests {
 
     pub(super) fn count(&self, verb: &'static str, kind: &Kind, code: u16, took: Duration) {
         let method = method(verb);
-        // As client-go where no answer came.
+        // As in client-go if no answer came.
         let code: Value = if code == 0 { "<error>".into() } else { code.to_string().into() };
         let host = self.host.clone();
         let labels = [("code", code.clone()), ("method", method.into()), ("host", host.clone())];
@@ -61,7 +61,7 @@ impl Requests {
     }
 }
 
-/// The HTTP method behind a verb of RBAC.
+/// The HTTP method behind an RBAC verb.
 fn method(verb: &str) -> &'static str {
     match verb {
         "create" => "POST",

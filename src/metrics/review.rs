@@ -1,5 +1,5 @@
 //! Asks the API server who may read the metrics, as controller-runtime's metrics server does:
-//! a TokenReview says who bears a token, a SubjectAccessReview whether they may.
+//! a TokenReview says who bears a token, a SubjectAccessReview whether they have the right.
 
 use std::collections::hash_map::RandomState;
 use std::future::Future;
@@ -19,11 +19,11 @@ use super::guard::{Guard, Refusal};
 use crate::client::{Client, Error};
 use crate::object::Kind;
 
-/// For how long an answer is believed. A token that is revoked works for so much longer.
+/// How long an answer is trusted. A revoked token keeps working for up to that long.
 const BELIEVED: Duration = Duration::from_secs(60);
-/// Answers that are remembered.
+/// How many answers are remembered.
 const REMEMBERED: usize = 128;
-/// Questions under way at a time: whoever sends bad tokens has the API server asked no faster.
+/// Concurrent questions: sending bad tokens does not get the API server asked any faster.
 const ASKING: usize = 2;
 
 const TOKEN: Kind =
@@ -38,11 +38,11 @@ const ACCESS: Kind = Kind::cluster_scoped(
 /// Admits whoever the API server says may `get` the path `/metrics`.
 ///
 /// Needs the rights to create `tokenreviews.authentication.k8s.io` and
-/// `subjectaccessreviews.authorization.k8s.io`. Answers are believed for a minute.
+/// `subjectaccessreviews.authorization.k8s.io`. Answers are trusted for a minute.
 pub struct Reviews {
     client: Client,
     /// By the hash of token and question: no token is kept. Two hashes with random keys, so that
-    /// nobody can find a second token for one.
+    /// nobody can find a second token with the same hashes.
     known: Mutex<HashMap<(u64, u64), Answer>>,
     hashers: [RandomState; 2],
     asking: Semaphore,
@@ -76,7 +76,7 @@ struct Access {
 // === impl Reviews ===
 
 impl Reviews {
-    /// Asks with `client`, whose gate it passes by: a standby's metrics are read too.
+    /// Asks through `client`, bypassing its gate: a standby's metrics are read, too.
     pub fn new(client: Client) -> Reviews {
         Reviews {
             client,
@@ -92,7 +92,7 @@ impl Reviews {
         if let Some(answer) = self.recall(key) {
             return answer;
         }
-        // Never closed.
+        // The semaphore is never closed.
         let _turn = self.asking.acquire().await;
         if let Some(answer) = self.recall(key) {
             return answer;
@@ -120,7 +120,7 @@ impl Reviews {
 
     async fn review<S: DeserializeOwned>(&self, kind: &Kind, spec: &Value) -> Result<S, Refusal> {
         self.client.review(kind, spec).await.map_err(|error| {
-            // Not the error itself: the API server's answer quotes the token.
+            // The error itself is not logged: the API server's answer quotes the token.
             let resource = kind.resource();
             match error {
                 Error::Api { code: 403, .. } => {
@@ -150,7 +150,8 @@ impl Reviews {
         if known.len() >= REMEMBERED {
             known.retain(|_, (at, _)| at.elapsed() < BELIEVED);
         }
-        // Still full of fresh ones: somebody tries tokens. They are asked about each time.
+        // If it is still full of fresh ones, somebody is trying tokens. Those are asked about each
+        // time.
         if known.len() < REMEMBERED {
             known.insert(key, (Instant::now(), answer));
         }

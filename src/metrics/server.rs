@@ -30,9 +30,9 @@ use super::registry::Metrics;
 use super::text::Format;
 use super::tls::Tls;
 
-/// Time for the answer under way when a connection has lived long enough, or at the end.
+/// Time for the answer under way when a connection's life is over, or at the end.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
-/// Pause after accepting failed: out of file descriptors, as a rule.
+/// Pause after a failed accept: usually we are out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a server serves; what is absent is a 404.
@@ -49,21 +49,21 @@ pub struct Routes {
 /// Bounds of a server.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections at a time; more are closed at once. Default 32.
+    /// Concurrent connections; further ones are closed at once. Default 32.
     pub connections: usize,
-    /// Bytes of a request's line and headers, at least 8192. Default 8192.
+    /// Size of a request's line and headers in bytes, at least 8192. Default 8192.
     pub header_bytes: usize,
-    /// Headers of a request. Default 64.
+    /// Number of headers in a request. Default 64.
     pub headers: usize,
-    /// Time for a request's headers, and for a connection to be idle. Default 10 s.
+    /// Time for a request's headers, and how long a connection may be idle. Default 10 s.
     pub header_time: Duration,
-    /// Life of a connection. Default 60 s; a Prometheus that scrapes more often than that uses
-    /// one connection several times.
+    /// Life of a connection. Default 60 s; a Prometheus that scrapes more often than every
+    /// `header_time` uses one connection several times.
     pub life: Duration,
 }
 
-/// Listens. One for health and one for metrics, so that scrapes cannot crowd out probes; or one
-/// for both.
+/// Serves one address. Use one server for health and one for metrics, so that scrapes cannot crowd
+/// out probes; or one for both.
 #[must_use = "nobody is answered until the server runs"]
 pub struct Server {
     listener: TcpListener,
@@ -94,13 +94,13 @@ impl Server {
     /// Listens on `address`; port 0 takes a free one.
     ///
     /// # Errors
-    /// When the address cannot be listened on: taken, or not of this host.
+    /// If it cannot listen on the address: it is taken, or not this host's.
     pub async fn bind(address: SocketAddr, routes: Routes, limits: Limits) -> io::Result<Server> {
         let listener = TcpListener::bind(address).await?;
         Ok(Server { listener, routes: Arc::new(routes), limits, tls: None })
     }
 
-    /// The same, over TLS alone.
+    /// The same, over TLS only.
     pub fn with_tls(self, tls: Tls) -> Server {
         Server { tls: Some(Arc::new(tls)), ..self }
     }
@@ -108,13 +108,13 @@ impl Server {
     /// Where it listens.
     ///
     /// # Errors
-    /// When the socket is broken.
+    /// If the socket is broken.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Answers until `stop`. Readiness should be seen to end, so let it be one of the last to
-    /// stop.
+    /// Answers until `stop`. Let it be one of the last to stop, so that the end of readiness can be
+    /// seen.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
         let Server { listener, routes, limits, tls } = self;
         let permits = Arc::new(Semaphore::new(limits.connections));
@@ -152,7 +152,7 @@ impl Server {
         }
         drop(listener);
         let ended = async { while connections.join_next().await.is_some() {} };
-        // Dropping the set ends what is left.
+        // Dropping the set aborts what is left.
         drop(timeout(LAST_ANSWER, ended).await);
     }
 }
@@ -191,7 +191,7 @@ async fn serve(
 
 impl Routes {
     async fn answer(&self, request: &Request<impl Body>) -> Answer {
-        // What is not read would be taken for the next request.
+        // An unread body would be taken for the next request.
         if !request.body().is_end_stream() {
             let mut answer = plain(StatusCode::PAYLOAD_TOO_LARGE, "no body is accepted\n".into());
             answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -218,8 +218,8 @@ impl Routes {
     }
 }
 
-/// The answer of a probe: `ok`, or with `?verbose` or when something is wrong, all there is to
-/// say. `?exclude=NAME` may be repeated.
+/// The answer to a probe: `ok`, or the report if `?verbose` asks for it or something is wrong.
+/// `?exclude=NAME` may be repeated.
 fn health(checks: &Checks, title: &str, one: &str, query: &str) -> Option<Answer> {
     let parameters = query.split('&').filter(|part| !part.is_empty());
     let parameters = parameters.map(|part| part.split_once('=').unwrap_or((part, "")));

@@ -54,7 +54,7 @@ impl Format {
 /// All metrics of `registry`.
 pub(super) fn write(registry: &Registry, format: Format) -> String {
     let mut text = String::with_capacity(16 << 10);
-    // A String takes whatever is written to it; only a metric's own encoder could fail.
+    // Writing to a String never fails; only a metric's own encoder could.
     if encode(&mut text, registry).is_err() {
         tracing::error!("A metric could not be encoded; the scrape is cut short");
     }
@@ -64,7 +64,7 @@ pub(super) fn write(registry: &Registry, format: Format) -> String {
     }
 }
 
-/// OpenMetrics names a counter without `_total` in HELP and TYPE and has lines of its own; the
+/// OpenMetrics names a counter without `_total` in HELP and TYPE, and has additional lines; the
 /// samples are the same in both formats.
 fn to_prometheus(open: &str) -> String {
     let mut text = String::with_capacity(open.len() + 1024);
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn prometheus_gets_open_metrics_and_a_browser_text() {
-        // As Prometheus 3 asks.
+        // What Prometheus 3 sends.
         let prometheus = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
             application/openmetrics-text;version=0.0.1;q=0.5,\
             text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";

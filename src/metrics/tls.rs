@@ -16,10 +16,10 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
-/// How often the files may be looked at. A certificate is renewed weeks before it ends.
+/// How often the files may be checked. A certificate is renewed weeks before it expires.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// A certificate and its key, from files that may be renewed while they are used.
+/// A certificate and its key, from files that may be renewed while in use.
 pub struct Tls {
     certificate: PathBuf,
     key: PathBuf,
@@ -47,14 +47,14 @@ pub enum TlsError {
         /// What it should hold.
         what: &'static str,
     },
-    /// The two do not go together, or are of an unknown sort.
+    /// The two do not match, or are of an unknown kind.
     #[error("the certificate and the key cannot be used")]
     Unusable(#[from] rustls::Error),
 }
 
 struct Loaded {
     acceptor: TlsAcceptor,
-    /// When the files were changed that `acceptor` was made of.
+    /// Modification times of the files that `acceptor` was made from.
     changed: [Option<SystemTime>; 2],
     looked: Instant,
 }
@@ -65,7 +65,7 @@ impl Tls {
     /// Reads a chain of certificates and a private key, both PEM.
     ///
     /// # Errors
-    /// When they cannot be read or do not go together.
+    /// If they cannot be read or do not match.
     pub fn load(certificate: &Path, key: &Path) -> Result<Tls, TlsError> {
         let loaded = Loaded {
             changed: [changed(certificate), changed(key)],
@@ -76,14 +76,14 @@ impl Tls {
         Ok(Tls { certificate: certificate.to_owned(), key: key.to_owned(), loaded })
     }
 
-    /// Shakes hands.
+    /// Performs the TLS handshake.
     pub(super) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let acceptor = self.current();
         acceptor.accept(stream).await
     }
 
-    /// With what the files hold now. While they are not usable, as between the writing of one and
-    /// of the other, what was there before goes on.
+    /// The acceptor for what the files hold now. While they are unusable, as between the writing of
+    /// one and of the other, the previous one stays in use.
     fn current(&self) -> TlsAcceptor {
         let mut loaded = self.loaded.lock();
         if loaded.looked.elapsed() >= LOOK {
@@ -126,7 +126,7 @@ fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
         .filter(|chain| !chain.is_empty())
         .ok_or_else(|| pem(certificate, "certificate"))?;
     let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|_| pem(key, "private key"))?;
-    // TLS 1.3 alone: every Prometheus that is maintained speaks it.
+    // TLS 1.3 only: every maintained Prometheus speaks it.
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_no_client_auth()

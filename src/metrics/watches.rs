@@ -1,4 +1,4 @@
-//! Lists and watches: what client-go defines as `reflector_*` and never fills, and how old the
+//! Lists and watches: what client-go defines as `reflector_*` but never fills, and how old the
 //! local copies are.
 
 use std::fmt;
@@ -19,10 +19,10 @@ use super::labels::{Counters, Histograms, Labels};
 use crate::object::{Kind, Resource};
 use crate::reflector::{Health, State};
 
-/// 10 ms to 5 min: a list may be long, and a watch lasts for minutes.
+/// 10 ms to 5 min: a list may take long, and a watch lasts for minutes.
 const SECONDS: [f64; 12] =
     [0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 300.0];
-/// Objects: one to a hundred thousand.
+/// Objects: 0 to 100,000.
 const ITEMS: [f64; 7] = [0.0, 1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0];
 
 pub(super) struct Watches {
@@ -35,18 +35,18 @@ pub(super) struct Watches {
     watch_seconds: Histograms<1>,
     watch_items: Histograms<1>,
     undecodable: Counters<1>,
-    /// The open watch of each kind: since when, and how many objects have come. With one
-    /// informer of a kind for each of several namespaces it is the one opened last.
+    /// The open watch of each kind: since when, and how many objects have come. If several
+    /// namespaces each have an informer of a kind, it is the watch opened last.
     open: Mutex<HashMap<Kind, (Instant, u64)>>,
 }
 
-/// The informers that are asked at each scrape.
+/// The informers that are queried at each scrape.
 #[derive(Default)]
 pub(super) struct Informers(RwLock<Vec<(Kind, Read)>>);
 
 type Read = Box<dyn Fn() -> Numbers + Send + Sync>;
 
-/// How the reflectors of one informer are, the worst of them where there are several.
+/// The state of one informer's reflectors; the worst state where there are several.
 #[derive(Default)]
 struct Numbers {
     version: u64,
@@ -132,8 +132,8 @@ impl Watches {
         }
     }
 
-    /// There is an informer of this kind: its counters are there from the start, because a rate
-    /// needs a 0 to begin with.
+    /// There is an informer of this kind. Its counters exist from the start, because a rate needs a
+    /// 0 to start from.
     pub(super) fn known(&self, kind: &Kind) {
         for counters in [&self.lists, &self.watches, &self.short] {
             drop(counters.get_or_create(&labels(kind)));
@@ -207,7 +207,7 @@ impl Informers {
         self.0.write().push((V::KIND, Box::new(read)));
     }
 
-    /// One number of each informer.
+    /// Encodes one number per informer.
     fn each<M: EncodeMetric>(
         encoder: &mut DescriptorEncoder<'_>,
         name: &str,
@@ -284,7 +284,7 @@ impl fmt::Debug for Informers {
     }
 }
 
-/// client-go's label of a reflector.
+/// client-go's label for a reflector.
 fn labels(kind: &Kind) -> Labels<1> {
     [("name", kind.resource().into())]
 }

@@ -101,11 +101,11 @@ async fn queue_happens(metrics: &Metrics) {
     drop(taken);
     let taken = queue.get().await.unwrap();
     advance(Duration::from_secs(7)).await;
-    // In process for good.
+    // In process forever.
     std::mem::forget(taken);
 }
 
-/// Names, types and samples, sorted; without what depends on the machine and the buckets.
+/// Names, types and samples, sorted; without buckets and without what depends on the machine.
 fn sorted(text: &str) -> String {
     let mut lines: Vec<&str> = text
         .lines()

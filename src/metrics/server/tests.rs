@@ -34,7 +34,7 @@ impl Running {
     /// Sends `bytes` and reads until the server closes.
     async fn send(&self, bytes: &str) -> String {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
-        // A server that refuses may have closed before all was sent.
+        // A server that refuses may have closed the connection before everything was sent.
         drop(stream.write_all(bytes.as_bytes()).await);
         let mut answer = Vec::new();
         drop(stream.read_to_end(&mut answer).await);
@@ -123,7 +123,7 @@ async fn a_client_that_sends_nothing_is_cut_off_and_one_too_many_is_not_let_in()
     assert_eq!(code(&server.get("/readyz", "").await), "200", "there is room again");
 }
 
-/// Admits the bearer of one token, knows another, and is out of order for a third.
+/// Admits the bearer of one token, recognizes but refuses another, and fails for a third.
 struct Tokens;
 
 impl Guard for Tokens {
