@@ -1,4 +1,4 @@
-//! The way to a collector.
+//! The connection to a collector.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,18 +23,18 @@ use tower::util::BoxCloneSyncService;
 use super::Error;
 use super::settings::Settings;
 
-/// So much of an answer is read. A partial success carries a number and a sentence.
+/// Limit for reading an answer. A partial success carries a number and a sentence.
 const MAX_ANSWER: usize = 64 << 10;
 
 type Wire = BoxCloneSyncService<Request<Full<Bytes>>, Response<Incoming>, legacy::Error>;
 
-/// Sends what the exporter has encoded. The exporter calls from a thread of its own, outside of the
-/// runtime that hyper needs, so each request is a task there.
+/// Sends what the exporter has encoded. The exporter calls from its own thread, outside the runtime
+/// that hyper needs, so each request is spawned there as a task.
 pub(super) struct Collector {
     wire: Wire,
     runtime: Handle,
     timeout: Duration,
-    /// The last request failed, and the log has said so.
+    /// The last request failed, and this was logged.
     failing: AtomicBool,
 }
 
@@ -59,7 +59,7 @@ impl Collector {
         Ok(Collector { wire, runtime, timeout: settings.timeout, failing })
     }
 
-    /// The log has one line when it begins to fail and one when it works again.
+    /// Logs one line when requests begin to fail and one when they succeed again.
     fn tell(&self, answer: &Result<Response<Bytes>, HttpError>) {
         let why = match answer {
             Ok(answer) if answer.status().is_success() => None,
@@ -81,7 +81,7 @@ impl Collector {
 impl HttpClient for Collector {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let (wire, limit) = (self.wire.clone(), self.timeout);
-        // A timer, too, can only be made there.
+        // A timer, too, can only be created on the runtime.
         let sent = async move { timeout(limit, exchange(wire, request.map(Full::new))).await };
         let answer = match self.runtime.spawn(sent).await {
             Ok(Ok(answer)) => answer,
@@ -119,7 +119,7 @@ async fn exchange(wire: Wire, request: Request<Full<Bytes>>) -> Result<Response<
     Ok(Response::from_parts(head, body))
 }
 
-/// An error and what it comes from: hyper's own say only that a connection failed.
+/// An error and its causes: hyper's own message says only that a connection failed.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")

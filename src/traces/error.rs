@@ -9,7 +9,7 @@ use tokio_rustls::rustls::pki_types::pem;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another protocol than the one that is spoken here.
+    /// A protocol other than the one spoken here.
     #[error(
         "{variable}={protocol}, and only http/protobuf is spoken here; name the collector's HTTP \
          port (4318 by default) as the endpoint"
@@ -17,7 +17,7 @@ pub enum Error {
     Protocol {
         /// Which environment variable asks for it.
         variable: &'static str,
-        /// Which one it asks for.
+        /// Which protocol it asks for.
         protocol: String,
     },
     /// The certificates to trust cannot be read.
@@ -31,7 +31,7 @@ pub enum Error {
     /// TLS cannot be set up.
     #[error("TLS to the collector cannot be set up: {0}")]
     Tls(#[source] Box<kube::Error>),
-    /// The other variables.
+    /// Something else in the environment that the exporter refuses.
     #[error(transparent)]
     Exporter(#[from] ExporterBuildError),
 }

@@ -1,4 +1,4 @@
-//! Spans on their way out.
+//! The export of spans.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,12 +22,12 @@ use super::observe::{Passes, Requests};
 use super::settings::Settings;
 use crate::{client, controller};
 
-/// The spans' scope, and the service when nothing names another.
+/// The spans' scope, and the service's name unless another is configured.
 const NAME: &str = env!("CARGO_PKG_NAME");
-/// What has not been sent so long after the end is lost. Less than a program's last steps get.
+/// What has not been sent this long after the end is lost. Less than a program's last steps get.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// Spans that are exported. Cheap to clone.
+/// Exports spans. Cheap to clone.
 #[derive(Clone)]
 pub struct Traces {
     provider: SdkTracerProvider,
@@ -37,11 +37,11 @@ pub struct Traces {
 // === impl Traces ===
 
 impl Traces {
-    /// As the environment says; none if it names no endpoint. Requests to the collector are tasks of
-    /// `runtime`.
+    /// As the environment says; `None` if it asks for no spans. Requests to the collector are tasks
+    /// of `runtime`.
     ///
     /// # Errors
-    /// When the environment asks for what cannot be done. A collector that is not there is none.
+    /// If the environment asks for something impossible. An absent collector is not an error.
     pub fn from_environment(runtime: &Handle) -> Result<Option<Traces>, Error> {
         let Some(settings) = Settings::read(|name| std::env::var(name).ok())? else {
             return Ok(None);
@@ -50,8 +50,8 @@ impl Traces {
             .with_http()
             .with_http_client(Collector::new(&settings, runtime)?)
             .build()?;
-        // In batches, by a thread of its own, out of a queue with a bound; sampled as
-        // OTEL_TRACES_SAMPLER says.
+        // In batches, by a dedicated thread, from a bounded queue; sampled as OTEL_TRACES_SAMPLER
+        // says.
         let provider = SdkTracerProvider::builder()
             .with_resource(resource())
             .with_batch_exporter(exporter)
@@ -60,8 +60,8 @@ impl Traces {
         Ok(Some(Traces { provider, tracer }))
     }
 
-    /// Makes spans of this crate's `tracing` spans: the passes. Their log lines are left out, for
-    /// they quote what people and servers wrote.
+    /// Makes spans of this crate's `tracing` spans: the passes. Their log lines are left out,
+    /// because they quote what people and servers wrote.
     pub fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
     where
         S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
@@ -79,17 +79,17 @@ impl Traces {
             .with_filter(ours.with_max_level_hint(LevelFilter::INFO))
     }
 
-    /// An observer of a client that makes spans, and tells `next`.
+    /// An observer for a client: it makes spans, and notifies `next`.
     pub fn of_requests(&self, next: Arc<dyn client::Observer>) -> Arc<dyn client::Observer> {
         Arc::new(Requests { next, tracer: self.tracer.clone() })
     }
 
-    /// An observer of a controller that completes the spans of its passes, and tells `next`.
+    /// An observer for a controller: it completes the spans of its passes, and notifies `next`.
     pub fn of_passes(&self, next: Arc<dyn controller::Observer>) -> Arc<dyn controller::Observer> {
         Arc::new(Passes { next })
     }
 
-    /// Sends what is left, for two seconds at most. What comes later is lost.
+    /// Sends what is left, for at most two seconds. What comes later is lost.
     pub async fn end(&self) {
         let provider = self.provider.clone();
         let ended = spawn_blocking(move || provider.shutdown_with_timeout(FLUSH)).await;
@@ -99,12 +99,12 @@ impl Traces {
     }
 }
 
-/// What OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say, and what they leave out.
+/// What OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say, with defaults for what they leave out.
 fn resource() -> Resource {
     let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
     let asked = Resource::builder().with_attribute(version);
     let name = Resource::builder().build().get(&Key::from_static_str("service.name"));
-    // That is what the crate makes up when nothing names the service.
+    // The crate makes up this name if nothing names the service.
     match name.is_none_or(|name| name.as_str().starts_with("unknown_service")) {
         true => asked.with_service_name(NAME).build(),
         false => asked.build(),

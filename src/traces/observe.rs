@@ -1,4 +1,4 @@
-//! What the rooms tell their observers, as spans.
+//! Turns what rooms report to their observers into spans.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,13 +13,13 @@ use crate::client;
 use crate::controller::{self, Outcome};
 use crate::object::Kind;
 
-/// Makes a span of each request that a pass made, and tells the next observer.
+/// Makes a span of each request that a pass made, and notifies the next observer.
 pub(super) struct Requests {
     pub(super) next: Arc<dyn client::Observer>,
     pub(super) tracer: SdkTracer,
 }
 
-/// Adds to a pass's span how it ended, and tells the next observer.
+/// Adds the outcome of a pass to its span, and notifies the next observer.
 pub(super) struct Passes {
     pub(super) next: Arc<dyn controller::Observer>,
 }
@@ -30,7 +30,7 @@ impl client::Observer for Requests {
     fn request(&self, verb: &'static str, kind: &Kind, code: u16, took: Duration) {
         self.next.request(verb, kind, code, took);
         let pass = Span::current().context();
-        // Outside of a pass (watches, Events, the lease), or one that is not sampled.
+        // Outside a pass (watches, Events, the lease), or in one that is not sampled.
         if !pass.span().span_context().is_sampled() {
             return;
         }
@@ -82,7 +82,7 @@ impl controller::Observer for Passes {
     }
 }
 
-/// The class of the error, for one that ended in one.
+/// The class of the error, if the pass ended in one.
 fn error(outcome: Outcome) -> Option<&'static str> {
     match outcome {
         Outcome::Success | Outcome::RequeueAfter => None,

@@ -1,4 +1,4 @@
-//! What the environment asks for, as far as the OpenTelemetry crates do not read it themselves.
+//! What the environment asks for and the OpenTelemetry crates do not read themselves.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,30 +7,30 @@ use opentelemetry_otlp as otlp;
 
 use super::Error;
 
-/// Not a constant of the crates: they leave certificates to the HTTP client.
+/// The crates have no constant for it: they leave certificates to the HTTP client.
 const CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_CERTIFICATE";
 const TRACES_CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE";
 
-/// Where spans go, and how long that may take.
+/// How spans are sent, and how long that may take.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     /// Whether the endpoint is reached over TLS.
     pub(super) tls: bool,
     /// The certificates to trust instead of the system's, in PEM.
     pub(super) certificate: Option<PathBuf>,
-    /// A request that has no answer by then has failed.
+    /// A request without an answer after this long has failed.
     pub(super) timeout: Duration,
 }
 
 // === impl Settings ===
 
 impl Settings {
-    /// What the variables say; none if no spans are asked for. What is wrong with an endpoint or
-    /// with headers, the exporter says.
+    /// What the variables say; `None` if no spans are asked for. The exporter reports what is wrong
+    /// with an endpoint or with headers.
     pub(super) fn read(
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Settings>, Error> {
-        // Empty is the same as not set, says OpenTelemetry's specification.
+        // By OpenTelemetry's specification, an empty variable is the same as an unset one.
         let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
         let either = |one: &'static str, other: &'static str| {
             let named = |name: &'static str| set(name).map(|value| (name, value));
