@@ -1,23 +1,23 @@
-//! What was applied last, remembered on the child itself.
+//! A record of what was last applied, kept on the child itself.
 //!
-//! Server-side apply removes a field that is not applied any more, but only when somebody applies.
-//! A field that the operator left out cannot be seen by comparing, so each child carries a hash of
-//! all that was applied: when the hash differs, it is applied again.
+//! Server-side apply removes a field that is no longer applied, but only at the next apply.
+//! Comparing does not reveal a field that the operator stopped setting, so each child carries a
+//! hash of everything applied: if the hash differs, the child is applied again.
 
 use serde::Serialize;
 
 /// The annotation, on the child's own metadata and never in a pod template.
 pub const APPLIED: &str = "workload-operator.example.com/applied";
 
-/// The hash of what is to be applied. The same for every release that applies the same.
+/// The hash of what is to be applied. It is the same in every release that applies the same.
 pub(super) fn hash(desired: &impl Serialize) -> String {
-    // A map inside a `Value` is sorted by key, so the order of a struct's fields is of no account.
+    // A map inside a `Value` is sorted by key, so the order of a struct's fields does not matter.
     let canonical = serde_json::to_value(desired).map(|value| value.to_string());
     let canonical = canonical.expect("structs with string keys are representable as JSON");
     format!("{:016x}", fnv1a(canonical.as_bytes()))
 }
 
-/// FNV-1a, 64 bit: stable over releases and machines, unlike the standard library's hasher.
+/// FNV-1a, 64 bit: stable across releases and machines, unlike the standard library's hasher.
 /// Constants from <http://www.isthe.com/chongo/tech/comp/fnv/>.
 pub(super) fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

@@ -7,80 +7,80 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::reason::Reason;
 use crate::object::Text;
 
-/// The longest message that the schema takes (metav1.Condition).
+/// The longest message that the schema allows (metav1.Condition).
 const MAX_MESSAGE: usize = 32768;
 
 /// A condition as it is stored (metav1.Condition).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// Of what: its key.
+    /// Its type, which is its key.
     #[serde(rename = "type")]
     pub kind: Text,
-    /// Whether it is so.
+    /// Whether it holds.
     pub status: Status,
-    /// The generation that it speaks of.
+    /// The generation that it refers to.
     #[serde(default)]
     pub observed_generation: i64,
     /// When `status` last changed.
     pub last_transition_time: Time,
-    /// Why, one word.
+    /// Why, in one word.
     pub reason: Text,
-    /// Why, a sentence.
+    /// Why, in a sentence.
     pub message: Text,
 }
 
-/// Whether something is so.
+/// Whether a condition holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Status {
-    /// It is so.
+    /// It holds.
     True,
-    /// It is not so.
+    /// It does not hold.
     False,
-    /// It cannot be told.
+    /// It is not known.
     Unknown,
 }
 
-/// Which conditions the operator sets.
+/// The types of conditions that the operator sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Type {
     /// The summary: everything is as the spec says.
     Ready,
-    /// Under way. Absent otherwise.
+    /// Work is under way. Absent otherwise.
     Reconciling,
     /// Only a person can help. Absent otherwise.
     Stalled,
     /// It can be used.
     Available,
-    /// A rollout runs.
+    /// A rollout is running.
     Progressing,
     /// Something is wrong.
     Degraded,
-    /// Kubernetes cannot make the pods (an App bears its Deployment's conditions).
+    /// Kubernetes cannot create the pods (an App has its Deployment's conditions too).
     ReplicaFailure,
 }
 
-/// A moment in whole seconds since 1970, as Kubernetes keeps it.
+/// A time in whole seconds since 1970, as Kubernetes stores it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(i64);
 
-/// A condition as it ought to be, whenever.
+/// A condition as it should be; its time is decided later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// Of what.
+    /// Its type.
     pub kind: Type,
-    /// Whether it is so.
+    /// Whether it holds.
     pub status: Status,
-    /// Why, one word.
+    /// Why, in one word.
     pub reason: Text,
-    /// Why, a sentence.
+    /// Why, in a sentence.
     pub message: String,
-    /// Since when, if somebody else said so; otherwise since it changed.
+    /// Since when, if somebody else says so; otherwise since its status changed.
     pub since: Option<Time>,
 }
 
-/// The conditions to store: `wanted` in this order, speaking of `generation`. A time changes only
-/// with its status. Conditions of types that the operator does not set are left as they are.
+/// The conditions to store: `wanted`, in this order, for `generation`. A time changes only with its
+/// status. Conditions of types that the operator does not set are kept unchanged.
 pub(super) fn settle(
     there: &[Condition],
     wanted: Vec<Wanted>,
@@ -105,7 +105,7 @@ pub(super) fn settle(
     settled.chain(foreign.cloned()).collect()
 }
 
-/// As much of a message as the schema takes.
+/// As much of a message as the schema allows.
 fn bounded(message: &str) -> Text {
     let mut end = message.len().min(MAX_MESSAGE);
     while !message.is_char_boundary(end) {
@@ -117,7 +117,7 @@ fn bounded(message: &str) -> Text {
 // === impl Condition ===
 
 impl Condition {
-    /// Whether it is the one of this type.
+    /// Whether it is of this type.
     pub fn is(&self, kind: Type) -> bool {
         self.kind == kind.as_str()
     }
@@ -126,7 +126,7 @@ impl Condition {
 // === impl Type ===
 
 impl Type {
-    /// All, the summary first.
+    /// All types, the summary first.
     pub const ALL: [Type; 7] = [
         Type::Ready,
         Type::Reconciling,
@@ -160,7 +160,7 @@ impl Type {
 // === impl Time ===
 
 impl Time {
-    /// The moment `seconds` after 1970 began.
+    /// The time `seconds` after the beginning of 1970.
     pub fn new(seconds: i64) -> Time {
         Time(seconds)
     }
@@ -173,7 +173,7 @@ impl Time {
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Nothing that was parsed is beyond what a Timestamp holds.
+        // Every parsed time fits a Timestamp.
         jiff::Timestamp::from_second(self.0).unwrap_or_default().fmt(f)
     }
 }
@@ -185,7 +185,7 @@ impl Serialize for Time {
 }
 
 impl<'de> Deserialize<'de> for Time {
-    /// RFC 3339. What is no time becomes 1970: a time is nothing to fail for.
+    /// Parses RFC 3339. Anything else becomes 1970: a bad time is no reason to fail.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
         struct Parsing;
 

@@ -1,10 +1,10 @@
-//! What every custom resource has: switches that a person sets on it.
+//! What every custom resource has: switches that a person can set on it.
 
 use super::condition::{Condition, Type};
 use super::reason::Reason;
 use crate::object::{Keep, Meta};
 
-/// Set to `true`, nothing is written for the object until it is removed.
+/// If set to `true`, nothing is written for the object until the annotation is removed.
 pub const PAUSED: &str = "workload-operator.example.com/paused";
 
 /// Keeps the annotations that are switches.
@@ -25,7 +25,7 @@ pub(super) fn is_paused(meta: &Meta<Switches>) -> bool {
     meta.annotations.get(PAUSED).is_some_and(|value| value == "true")
 }
 
-/// Whether the status of this generation says already that the object is paused. Then nothing
+/// Whether the status already says, for this generation, that the object is paused. Then nothing
 /// more is written: the status stays as it was when the pause began.
 pub(super) fn is_told(
     meta: &Meta<Switches>,

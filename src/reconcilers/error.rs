@@ -13,11 +13,11 @@ use crate::object::ObjectKey;
 pub struct Error {
     /// What was tried: `create`, `update`, …
     pub verb: &'static str,
-    /// On which kind of object.
+    /// The kind of object.
     pub kind: &'static str,
-    /// On which object.
+    /// The object.
     pub key: ObjectKey,
-    /// What the API server, or the way to it, said.
+    /// The error of the API server, or of the connection to it.
     #[source]
     pub source: Box<client::Error>,
 }
@@ -27,11 +27,11 @@ pub struct Error {
 pub enum Diagnosis {
     /// There is no such object.
     Gone,
-    /// The object is another one, or not as it was when this pass read it.
+    /// The object is a different one, or has changed since this pass read it.
     Conflict,
-    /// The namespace is being deleted: nothing can be made in it, and nothing has to be.
+    /// The namespace is being deleted: nothing can be created in it, and nothing needs to be.
     NamespaceGoing,
-    /// A person has to help: with a quota, rights, a policy, or the spec.
+    /// A person has to act: on a quota, rights, a policy, or the spec.
     Refused(Reason),
     /// The API server failed, and said so.
     Failed,
@@ -50,18 +50,18 @@ pub fn diagnose(error: &client::Error) -> Diagnosis {
         Some(403) => Diagnosis::Refused(Reason::Forbidden),
         Some(400 | 422) if is_denied(error) => Diagnosis::Refused(Reason::Forbidden),
         Some(400 | 422) => Diagnosis::Refused(Reason::Invalid),
-        // 401 among them: the token was not renewed in time, which heals by itself.
+        // This includes 401: the token was not renewed in time, which resolves itself.
         Some(_) => Diagnosis::Failed,
     }
 }
 
-/// Whether a person wants to know of the error, not only the log.
+/// Whether to report the error to a person, not only in the log.
 pub(super) fn is_to_be_told(error: &client::Error) -> bool {
     matches!(diagnose(error), Diagnosis::Refused(_) | Diagnosis::Failed)
 }
 
-/// Whether an admission policy or webhook said no. Both may do so with the code of an invalid object;
-/// only their words tell (k8s.io/apiserver, pkg/admission/plugin/policy/validating and
+/// Whether an admission policy or webhook denied the request. Both may use the code of an invalid
+/// object; only the message shows it (k8s.io/apiserver, pkg/admission/plugin/policy/validating and
 /// pkg/admission/plugin/webhook/errors).
 fn is_denied(error: &client::Error) -> bool {
     matches!(error, client::Error::Api { message, .. }

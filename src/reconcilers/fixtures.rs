@@ -27,7 +27,7 @@ pub(super) fn custom<V: Resource>(yaml: &str) -> V {
     serde_json::from_value(object).unwrap()
 }
 
-/// What the API server sends of a child to which exactly `made` was applied for `parent`.
+/// A child as the API server sends it after exactly `made` was applied for `parent`.
 pub(super) fn wire<S: ChildSpec, V: Resource>(parent: &V, made: &Made<S>) -> Value {
     wire_owned(parent.key(), parent.as_owner(), made)
 }
@@ -44,7 +44,7 @@ pub(super) fn child<S: ChildSpec>(object: &Value) -> Child<S> {
     serde_json::from_value(object.clone()).unwrap()
 }
 
-/// The status of a Deployment of which `n` replicas are there, up to date and available.
+/// The status of a Deployment with `n` replicas, all up to date and available.
 pub(super) fn rolled_out(n: i32) -> Value {
     let condition = |kind: &str, reason: &str| {
         json!({ "type": kind, "status": "True", "reason": reason, "message": "m",
@@ -66,8 +66,8 @@ pub(super) fn condition(conditions: &[Condition], kind: Type) -> Option<(Status,
     Some((condition.status, &condition.reason, &condition.message))
 }
 
-/// Compares a pod template with the file that is kept of it; `UPDATE_GOLDEN=1` writes it instead. In
-/// that file is also the template's hash, which stands for the `pod-template-hash` of its pods: a
+/// Compares a pod template with its golden file; `UPDATE_GOLDEN=1` writes the file instead. The
+/// file also holds the template's hash, which stands for the `pod-template-hash` of its pods: a
 /// release that changes it restarts them.
 pub(super) fn assert_golden(file: &str, template: &Value) {
     let path = format!("{}/src/reconcilers/golden/{file}", env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,4 @@
-//! By which labels the children of a custom resource are known.
+//! The labels that identify the children of a custom resource.
 
 use crate::object::{Labels, Text};
 
@@ -7,15 +7,15 @@ pub const MANAGER: &str = "workload-operator";
 
 /// Kubernetes' recommended labels.
 pub(super) const NAME: &str = "app.kubernetes.io/name";
-/// The custom resource.
+/// Names the custom resource.
 pub(super) const INSTANCE: &str = "app.kubernetes.io/instance";
 const VERSION: &str = "app.kubernetes.io/version";
 const PART_OF: &str = "app.kubernetes.io/part-of";
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 const CREATED_BY: &str = "app.kubernetes.io/created-by";
-/// Memcached's users know their pods by these two.
+/// Memcached's users identify their pods by this label and the next.
 pub(super) const APP: &str = "app";
-/// The Memcached.
+/// Names the Memcached.
 pub(super) const MEMCACHED_CR: &str = "memcached_cr";
 
 /// The longest label value (k8s.io/apimachinery/pkg/util/validation, LabelValueMaxLength).
@@ -24,11 +24,11 @@ const MAX_VALUE: usize = 63;
 /// The labels of the children of one custom resource.
 #[derive(Debug, Clone)]
 pub(super) struct Identity<'a> {
-    /// What kind of workload: `memcached`.
+    /// The kind of workload, such as `memcached`.
     pub kind: &'static str,
     /// The custom resource's name.
     pub name: &'a str,
-    /// The image that runs, from whose tag the version is told.
+    /// The image that runs; the version is taken from its tag.
     pub image: Option<&'a str>,
     /// Further labels, for people.
     pub more: Vec<(&'static str, &'a str)>,
@@ -49,8 +49,8 @@ impl Identity<'_> {
         labels.into_iter().collect()
     }
 
-    /// The labels by which the pods are selected. They never change for one custom resource, as
-    /// a selector cannot, and no other custom resource in the namespace has the same.
+    /// The labels that select the pods. They never change for a custom resource, because a selector
+    /// cannot, and no other custom resource in the namespace has the same ones.
     pub(super) fn selector(&self) -> Labels {
         [(NAME, Text::new(self.kind)), (INSTANCE, instance(self.name))].into_iter().collect()
     }
@@ -70,8 +70,8 @@ pub(super) fn selector_text(selector: &Labels) -> String {
     pairs.join(",")
 }
 
-/// The label value for an object of this name: the name, or if that is too long its beginning
-/// and a hash of the whole.
+/// The label value for an object of this name: the name itself or, if that is too long, its
+/// beginning and a hash of the whole.
 pub(super) fn instance(name: &str) -> Text {
     if name.len() <= MAX_VALUE {
         return label_value(name);
@@ -92,7 +92,7 @@ fn version(image: &str) -> Text {
     label_value(tag.filter(|tag| !tag.is_empty()).or(digest).unwrap_or("latest"))
 }
 
-/// `text` with what no label value may have left out or replaced by `-`.
+/// `text` with characters that no label value may have left out or replaced by `-`.
 fn label_value(text: &str) -> Text {
     let allowed = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     let value: String = text.chars().map(allowed).take(MAX_VALUE).collect();

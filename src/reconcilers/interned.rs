@@ -1,4 +1,4 @@
-//! Equal parts of objects, held once.
+//! Equal parts of objects, stored once.
 
 use std::hash::{BuildHasher, Hash};
 use std::ops::Deref;
@@ -7,11 +7,11 @@ use std::sync::Arc;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
 
-/// The table is swept of what nobody holds when it has doubled since the last sweep, but not
-/// below this many.
+/// The table is swept of values that are no longer referenced when it has doubled since the last
+/// sweep, but never below this many.
 const FIRST_SWEEP: usize = 256;
 
-/// A value of which equal copies share one allocation, for as long as anybody holds one.
+/// A value whose equal copies share one allocation, for as long as there is one.
 #[derive(Debug)]
 pub struct Interned<T>(Arc<T>);
 
@@ -67,7 +67,7 @@ impl<T: Eq + Hash> Default for Interner<T> {
 // === impl Interned ===
 
 impl<T> Interned<T> {
-    /// Whether both are the very same allocation.
+    /// Whether both are the same allocation.
     pub fn is_same_as(&self, other: &Interned<T>) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -2,20 +2,21 @@
 //!
 //! Guarantees
 //! - A pass that finds nothing to change writes nothing: no API write, no Event.
-//! - What is decided is decided purely: `desired` makes children out of a custom resource,
-//!   [`decide`] says what to do about each, `status` what to say. No clock, no I/O; the shell in
-//!   each `mod.rs` reads stores, and [`Hands`] carry out.
-//! - A child that exists and is not controlled by this very custom resource (by UID) is never
-//!   touched. Nothing is created for a custom resource that is being deleted.
-//! - Every write is safe to repeat and harmless when it comes late: a create makes nothing over
-//!   what is there, a change and a delete mean the one object (UID) they were decided for.
-//! - Only fields that the operator sets are compared, sent and restored; what it no longer sets
-//!   it takes back, as a hash of what was applied is kept on the child.
+//! - All decisions are pure: `desired` builds the children of a custom resource, [`decide`] says
+//!   what to do about each, `status` builds the status. They use no clock and no I/O; the shell in
+//!   each `mod.rs` reads the stores, and [`Hands`] carry the decisions out.
+//! - A child that this very custom resource (by UID) does not control is never touched. Nothing is
+//!   created for a custom resource that is being deleted.
+//! - Every write is safe to repeat and harmless when late: a create never overwrites an existing
+//!   object, and a change or delete applies only to the object (UID) it was decided for.
+//! - Only fields that the operator sets are compared, sent and restored. Fields it no longer sets
+//!   are removed: a hash of what was applied is kept on the child.
 //! - Ready is True only when the children have finished rolling out this generation, by the rules
-//!   that tools apply to them; root and conditions always speak of the same generation.
-//! - A custom resource's view is where it is used, in its reconciler's `view.rs`, as nobody else
-//!   reads it: the types of the `api` room say all that a person may write, a view only what is
-//!   read, in a tenth of the memory.
+//!   that tools apply to them. The status root and the conditions always refer to the same
+//!   generation.
+//! - A custom resource's view lives where it is used, in its reconciler's `view.rs`, since nothing
+//!   else reads it. The types of the `api` room describe all that a person may write; a view has
+//!   only what is read, in a tenth of the memory.
 //!
 //! Each kind's room has the same files: `mod` (the shell, and what it has to be wired to), `view`,
 //! `desired` and `status` (pure).
@@ -59,7 +60,7 @@ use crate::object::Text;
 /// What an administrator sets for all custom resources.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// The image of Memcached (environment variable `MEMCACHED_IMAGE`). Without it no Memcached is
-    /// made; empty is none.
+    /// The image of Memcached (environment variable `MEMCACHED_IMAGE`). If it is missing or empty,
+    /// nothing is created for a Memcached.
     pub memcached_image: Option<Text>,
 }

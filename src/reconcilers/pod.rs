@@ -1,4 +1,4 @@
-//! Pods, by their metadata alone.
+//! Pods, of which only metadata is read.
 
 use serde::Deserialize;
 
@@ -7,10 +7,10 @@ use crate::client::Scope;
 use crate::object::{Keep, Kind, Meta, ObjectKey, Text};
 use crate::store::Index;
 
-/// What the ReplicaSet that made a pod appends to the Deployment's name.
+/// The label with the suffix that a pod's ReplicaSet has after the Deployment's name.
 const TEMPLATE_HASH: &str = "pod-template-hash";
 
-/// A pod that ended is none of its Deployment's replicas any more
+/// A pod that has ended no longer counts as a replica of its Deployment
 /// (k8s.io/kubernetes/pkg/controller, IsPodActive).
 const NOT_ENDED: &str = "status.phase!=Failed,status.phase!=Succeeded";
 
@@ -25,27 +25,27 @@ pub struct Pod {
     pub meta: Meta<PodLabels>,
 }
 
-/// Keeps the labels that tell whose a pod is.
+/// Keeps the labels that tell what a pod belongs to.
 #[derive(Debug, Clone, Copy)]
 pub enum PodLabels {}
 
 // === impl Pod ===
 
 impl Pod {
-    /// The pods of all Memcacheds that run or may come to. One that was evicted stays for people to
-    /// read, and its ReplicaSet makes another; metadata alone does not tell the two apart. Whoever
-    /// watches with this sees a pod that ends as deleted.
+    /// The pods of all Memcacheds that run or may still run. An evicted pod stays for people to
+    /// inspect while its ReplicaSet makes another; metadata alone cannot tell the two apart. A
+    /// watch with this scope sees a pod that ends as deleted.
     pub fn scope(namespace: Option<Text>) -> Scope {
         let (labels, fields) = (Some(MEMCACHED_CR.to_owned()), Some(NOT_ENDED.to_owned()));
         Scope { namespace, labels, fields }
     }
 
-    /// The Memcached that the pod says it serves.
+    /// The Memcached that the pod serves, by its label.
     pub fn memcached(&self) -> Option<ObjectKey> {
         self.meta.labels.get(MEMCACHED_CR).map(|name| self.meta.key.sibling(name.clone()))
     }
 
-    /// [`BY_MEMCACHED`].
+    /// The index [`BY_MEMCACHED`].
     pub fn index() -> Index<Pod> {
         Index {
             name: BY_MEMCACHED,
@@ -57,7 +57,7 @@ impl Pod {
         }
     }
 
-    /// Whether a ReplicaSet of the Deployment `name` controls the pod, and it is to stay.
+    /// Whether a ReplicaSet of the Deployment `name` controls the pod and it is not being deleted.
     pub fn serves(&self, name: &str) -> bool {
         let labels = &self.meta.labels;
         let of_deployment = self.meta.owner.as_ref().is_some_and(|owner| {

@@ -4,42 +4,42 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::object::Text;
 
-/// An amount as a person wrote it: `500m`, `0.5Gi`, `1e3`. Two are the same if their values are:
-/// see [`Quantity::is_same_as`]. (`Eq` compares what was written; it is there for interning.)
+/// An amount as a person wrote it: `500m`, `0.5Gi`, `1e3`. Two amounts are the same if their values
+/// are: see [`Quantity::is_same_as`]. (`Eq` compares the text; it exists for interning.)
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Quantity(Text);
 
-/// Kubernetes keeps no digits below this (resource.Nano); what is finer is rounded up.
+/// Kubernetes keeps no digits below this (resource.Nano); finer amounts are rounded up.
 const NANO_DIGITS: i32 = 9;
-/// Nor, in a pod, below a thousandth.
+/// In a pod it keeps none below a thousandth.
 const NANOS_PER_MILLI: i128 = 1_000_000;
-/// An exponent beyond this cannot be told from the largest amount, or from the smallest.
+/// An amount with an exponent beyond this is as good as the largest, or the smallest.
 const MAX_EXPONENT: i32 = 30;
 
 // === impl Quantity ===
 
 impl Quantity {
-    /// The amount that `text` says.
+    /// The amount that `text` means.
     pub fn new(text: &str) -> Quantity {
         Quantity(Text::new(text))
     }
 
-    /// Whether both mean the same amount: `1000m` and `1`, `0.5Gi` and `512Mi`; `0.0625` and `63m`
-    /// too, as the API server has it.
+    /// Whether both mean the same amount: `1000m` and `1`, `0.5Gi` and `512Mi`; also `0.0625` and
+    /// `63m`, as for the API server.
     pub fn is_same_as(&self, other: &Quantity) -> bool {
         self.0 == other.0 || self.millis().is_some_and(|millis| Some(millis) == other.millis())
     }
 
-    /// The amount in 10⁻³, rounded up as the API server rounds what a container may use
-    /// (k8s.io/kubernetes/pkg/apis/core/v1, SetDefaults_ResourceList). None as for `nanos`.
+    /// The amount in units of 10⁻³, rounded up as the API server rounds a container's resources
+    /// (k8s.io/kubernetes/pkg/apis/core/v1, SetDefaults_ResourceList). `None` as for `nanos`.
     pub(super) fn millis(&self) -> Option<i128> {
         let nanos = self.nanos()?;
         Some(nanos / NANOS_PER_MILLI + (nanos % NANOS_PER_MILLI).signum())
     }
 
-    /// Written so that equal amounts are equal text, to the last digit: the hashes of what was
-    /// applied rest on it.
+    /// Rewritten so that equal amounts are equal text, to the last digit: the hashes of what was
+    /// applied depend on it.
     pub(super) fn normalised(&self) -> Quantity {
         match self.nanos() {
             Some(nanos) => Quantity::new(&format!("{nanos}n")),
@@ -47,8 +47,8 @@ impl Quantity {
         }
     }
 
-    /// The amount in 10⁻⁹; none if the text is no quantity (the API server takes no such) or the
-    /// amount is beyond what an `i128` holds.
+    /// The amount in units of 10⁻⁹; `None` if the text is not a quantity (the API server accepts no
+    /// such text) or the amount does not fit an `i128`.
     fn nanos(&self) -> Option<i128> {
         let text = self.0.as_str();
         let (negative, text) = match text.as_bytes().first()? {
@@ -108,7 +108,7 @@ fn scale(suffix: &str) -> Option<(i32, i32)> {
     })
 }
 
-/// From a string or a number: a custom resource may have either.
+/// Accepts a string or a number: a custom resource may have either.
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Quantity, D::Error> {
         #[derive(Deserialize)]
@@ -167,7 +167,7 @@ mod tests {
             assert!(Quantity::new(a).is_same_as(&Quantity::new(b)), "{a} = {b}");
         }
         assert!(!Quantity::new("0.0625").is_same_as(&Quantity::new("62m")));
-        // What was applied is remembered as it was written.
+        // The record of what was applied keeps the amount as written.
         assert_ne!(Quantity::new("0.0625").normalised(), Quantity::new("63m").normalised());
     }
 

@@ -14,17 +14,17 @@ macro_rules! words {
             /// All of them.
             pub const ALL: &'static [$name] = &[$($name::$word),*];
 
-            /// As it stands in the API.
+            /// Its name in the API.
             pub fn as_str(self) -> &'static str {
                 match self { $($name::$word => stringify!($word),)* }
             }
 
-            /// What it means, a sentence.
+            /// What it means, in a sentence.
             pub fn meaning(self) -> &'static str {
                 match self { $($name::$word => $meaning,)* }
             }
 
-            /// What a person can do, a sentence.
+            /// What a person can do, in a sentence.
             pub fn next(self) -> &'static str {
                 match self { $($name::$word => $next,)* }
             }
@@ -33,7 +33,7 @@ macro_rules! words {
 }
 
 words! {
-    /// Why: one word of a condition or an Event. What each means is part of the interface.
+    /// The reason in a condition or an Event: one word, whose meaning is part of the interface.
     Reason {
         AllReplicasReady: "As many replicas as wanted serve, all of this generation."
             => "Nothing.",

@@ -1,4 +1,4 @@
-//! Services, as far as the operator sets them.
+//! Services: the part that the operator sets.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -8,26 +8,26 @@ use super::interned::Interner;
 use super::reason::Reason;
 use crate::object::{Kind, Labels, Text};
 
-/// A Service that exists.
+/// An existing Service.
 pub type Service = Child<ServiceSpec>;
 
-/// What the operator sets in a Service. Its ports are exactly these; clusterIP, unless it is
-/// `None`, and nodePorts, unless they are wanted, are left to Kubernetes.
+/// What the operator sets in a Service. It has exactly these ports. clusterIP (unless `None`) and
+/// nodePorts (unless requested) are left to Kubernetes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServiceSpec {
-    /// `NodePort`, or empty: whatever it is.
+    /// `NodePort`, or empty to leave it as it is.
     #[serde(rename = "type", skip_serializing_if = "str::is_empty")]
     pub kind: Text,
-    /// `None` for a headless Service, or empty: whatever it is. Immutable. Of a Service that
-    /// exists only `None` is kept.
+    /// `None` for a headless Service, or empty to leave it as it is. Immutable. Of an existing
+    /// Service only `None` is kept.
     #[serde(
         rename = "clusterIP",
         skip_serializing_if = "str::is_empty",
         deserialize_with = "headless"
     )]
     pub cluster_ip: Text,
-    /// Which pods it leads to.
+    /// Labels of the pods it routes to.
     pub selector: Labels,
     /// Ports, by number and protocol.
     pub ports: Box<[ServicePort]>,
@@ -41,16 +41,16 @@ pub struct ServicePort {
     pub port: i32,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: Text,
-    /// Its name; needed where there are several. Empty: whatever it is.
+    /// Its name, needed if there are several ports; empty to leave it as it is.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub name: Text,
-    /// Where the container listens; the API server fills in the port itself.
+    /// Where the container listens; if absent, the API server fills in `port`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_port: Option<TargetPort>,
-    /// The port on every node; 0: whatever it is.
+    /// The port on every node; 0 to leave it as it is.
     #[serde(skip_serializing_if = "is_zero")]
     pub node_port: i32,
-    /// The protocol above.
+    /// The application protocol.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub app_protocol: Text,
 }
@@ -65,7 +65,7 @@ pub enum TargetPort {
     Name(Text),
 }
 
-/// Nothing of a Service's status is read.
+/// A Service's status, of which nothing is read.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 pub struct Unread {}
 
@@ -101,8 +101,8 @@ impl ChildSpec for ServiceSpec {
             .then_some("spec.clusterIP")
     }
 
-    /// Ports that are not wanted. If all are so, the first is made into a wanted one, since only a
-    /// headless Service may have none.
+    /// Ports that are not wanted. If none is, the first is replaced by a wanted one, since only a
+    /// headless Service may have no ports.
     fn in_the_way(&self, there: &ServiceSpec) -> Vec<Value> {
         let wanted = |port: &ServicePort| {
             self.ports.iter().any(|p| (p.port, &p.protocol) == (port.port, &port.protocol))
@@ -135,8 +135,8 @@ impl ChildSpec for ServiceSpec {
 // === impl ServicePort ===
 
 impl ServicePort {
-    /// No more than its key: the rest is applied, so that what is not applied later goes. The name is
-    /// the other's, by which the API server knows which node port to keep.
+    /// Its key only: the rest is applied, so that it is removed once it is no longer applied. The
+    /// name is the other port's, which tells the API server which node port to keep.
     fn in_place_of(&self, other: &ServicePort) -> ServicePort {
         let (protocol, name) = (self.protocol.clone(), other.name.clone());
         ServicePort { port: self.port, protocol, name, ..ServicePort::default() }
@@ -151,13 +151,13 @@ impl ServicePort {
     }
 }
 
-/// `serde` gives a reference.
+/// `serde` passes a reference.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(number: &i32) -> bool {
     *number == 0
 }
 
-/// An address that was given out is of no account, and would be another for each Service.
+/// An assigned address does not matter, and would differ for each Service.
 fn headless<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
     let address = Option::<Text>::deserialize(deserializer)?.unwrap_or_default();
     Ok(if address == "None" { address } else { Text::default() })

@@ -1,21 +1,21 @@
-//! How things stand with a custom resource as a whole, and the conditions that tell tools so.
+//! The overall state of a custom resource, and the conditions that report it to tools.
 //!
-//! kstatus, Flux and `kubectl wait` read three: Ready (always there), Reconciling and Stalled
-//! (there only while true, never both). Degraded says whether something is wrong.
+//! kstatus, Flux and `kubectl wait` read three of them: Ready (always present), Reconciling and
+//! Stalled (present only while true, never both). Degraded says whether something is wrong.
 
 use super::condition::{Status, Type, Wanted};
 use super::error::{Diagnosis, Error, diagnose};
 use super::reason::Reason;
 use super::workload::Rollout;
 
-/// How things stand. The later, the worse.
+/// The state of a custom resource or a child. Later variants are worse.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Situation {
     /// Everything is as the spec says.
     Done(Reason, String),
-    /// On the way, and nothing is wrong.
+    /// In progress, and nothing is wrong.
     Underway(Reason, String),
-    /// Something is wrong, and it is tried again.
+    /// Something is wrong, and the operator tries again.
     Troubled(Reason, String),
     /// Only a person can help.
     Stalled(Reason, String),
@@ -24,12 +24,12 @@ pub enum Situation {
 }
 
 impl Situation {
-    /// The worse of two.
+    /// The worse of the two.
     pub fn and(self, other: Situation) -> Situation {
         if other.badness() > self.badness() { other } else { self }
     }
 
-    /// How things stand with a child that is as desired; `done` is for when it is rolled out.
+    /// The state of a child that is as desired; `done` is used once it is rolled out.
     pub fn of_rollout(rollout: Rollout, done: Situation) -> Situation {
         match rollout {
             Rollout::Done => done,
@@ -43,7 +43,7 @@ impl Situation {
         }
     }
 
-    /// What follows from a write that the API server refused or could not carry out.
+    /// The state after a write that the API server refused or could not carry out.
     pub fn of_failure(error: &Error) -> Situation {
         match diagnose(&error.source) {
             Diagnosis::Refused(reason) => Situation::Stalled(reason, error.to_string()),
@@ -51,7 +51,7 @@ impl Situation {
         }
     }
 
-    /// How things stand, a sentence.
+    /// The state, in a sentence.
     pub fn message(&self) -> &str {
         match self {
             Situation::Done(_, message)
@@ -72,7 +72,7 @@ impl Situation {
         }
     }
 
-    /// Ready, and Reconciling or Stalled.
+    /// The condition Ready, with Reconciling or Stalled where it applies.
     pub fn summary(&self) -> Vec<Wanted> {
         let not_ready = |reason, message: &str| Type::Ready.is(Status::False, reason, message);
         let also = |kind: Type, reason, message: &str| {
@@ -90,7 +90,7 @@ impl Situation {
         }
     }
 
-    /// Degraded.
+    /// The condition Degraded.
     pub fn degraded(&self) -> Wanted {
         match self.trouble() {
             Some((reason, message)) => Type::Degraded.is(Status::True, reason, message),
@@ -100,7 +100,7 @@ impl Situation {
         }
     }
 
-    /// Progressing.
+    /// The condition Progressing.
     pub fn progressing(&self) -> Wanted {
         match self {
             Situation::Underway(reason, message)

@@ -1,4 +1,4 @@
-//! What an App needs. Pure.
+//! The children that an App needs. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +14,9 @@ use crate::reconcilers::workload::{
 /// The children of an App.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Children {
-    /// Its pods.
+    /// Runs its pods.
     pub deployment: Made<DeploymentSpec>,
-    /// How they are reached; none without ports.
+    /// How they are reached; `None` without ports.
     pub service: Option<Made<ServiceSpec>>,
 }
 
@@ -47,8 +47,8 @@ pub fn desired(app: &App) -> Children {
     let service = (!app.spec.ports.is_empty()).then(|| Made {
         labels: labels.clone(),
         spec: ServiceSpec {
-            // Somebody may make it another type by hand, and that stays; but a node port that the
-            // App asks for needs this one.
+            // Somebody may set another type by hand, and that is kept; but a node port that the App
+            // requests needs this type.
             kind: Text::new(if app.spec.ports.iter().any(|p| p.node_port != 0) {
                 "NodePort"
             } else {
@@ -62,7 +62,7 @@ pub fn desired(app: &App) -> Children {
     Children { deployment: Made { labels, spec: deployment }, service }
 }
 
-/// The ports as the API wants them: with their protocol and, where there are several, a name.
+/// The ports as the API wants them: with their protocol and, if there are several, a name.
 fn service_ports(ports: &[ServicePort]) -> Box<[ServicePort]> {
     let taken: BTreeSet<&str> = ports.iter().map(|port| port.name.as_str()).collect();
     let named = ports.iter().map(|port| {
@@ -75,8 +75,8 @@ fn service_ports(ports: &[ServicePort]) -> Box<[ServicePort]> {
     named.collect()
 }
 
-/// `tcp-8080`, or if another port was given that name `tcp-8080-2`, and so on. Number and protocol
-/// are the port's own, so no two get the same, and no order of ports makes another name.
+/// `tcp-8080` or, if another port was given that name, `tcp-8080-2`, and so on. No two ports have
+/// the same number and protocol, so no two get the same name, whatever the order of the ports.
 fn free_name(port: &ServicePort, taken: &BTreeSet<&str>) -> Text {
     let name = format!("{}-{}", port.protocol.to_lowercase(), port.port);
     let candidates = std::iter::once(name.clone()).chain((2..).map(|n| format!("{name}-{n}")));
@@ -85,8 +85,8 @@ fn free_name(port: &ServicePort, taken: &BTreeSet<&str>) -> Text {
 }
 
 /// Where the container listens, by number and protocol. A target that is a name becomes the name
-/// of a port with the number of the Service's port; if several ports have that target, of the
-/// lowest.
+/// of a container port with the number of the Service's port; if several ports have that target,
+/// with the lowest number.
 fn container_ports(ports: &[ServicePort]) -> Box<[ContainerPort]> {
     let mut by_number: BTreeMap<(i32, Text), Text> = BTreeMap::new();
     let mut named = BTreeSet::new();
@@ -110,7 +110,7 @@ fn container_ports(ports: &[ServicePort]) -> Box<[ContainerPort]> {
         .collect()
 }
 
-/// The default of the schema where there is none.
+/// The port's protocol, or the default of the schema if it has none.
 fn protocol(port: &ServicePort) -> Text {
     if port.protocol.is_empty() { Text::new("TCP") } else { port.protocol.clone() }
 }

@@ -1,9 +1,9 @@
-//! App: a Deployment and, while there are ports, a Service, both named as it.
+//! App: a Deployment and, while there are ports, a Service, both with its name.
 //!
-//! To be wired to
+//! Has to be wired to
 //! - informer of [`App`]: enqueue the object itself;
-//! - informer of `Deployment`, of all that there are (a foreign one may have the name): enqueue
-//!   the controlling App (`enqueue::for_owner`), and who waits for its name
+//! - informer of `Deployment`, of all of them (a foreign one may have the name): enqueue the
+//!   controlling App (`enqueue::for_owner`), and the one that waits for its name
 //!   (`enqueue::for_freed_name`);
 //! - informer of `Service`: the same.
 
@@ -103,7 +103,7 @@ impl AppReconciler {
         Ok(sooner(deployment.into_result()?, service.into_result()?))
     }
 
-    /// Says how things stand now, if that is not what was said last.
+    /// Writes the status if it has changed, and publishes trouble that has begun.
     async fn report_status(
         &self,
         app: &App,

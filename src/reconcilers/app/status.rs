@@ -1,4 +1,4 @@
-//! What to say of an App. Pure.
+//! The status of an App. Pure.
 
 use super::view::{App, Status};
 use crate::object::Text;
@@ -7,7 +7,7 @@ use crate::reconcilers::reason::Reason;
 use crate::reconcilers::situation::Situation;
 use crate::reconcilers::workload::{ChildCondition, Deployment, Rollout};
 
-/// How things stand with a Deployment that is as desired.
+/// The state of an App whose Deployment is as desired.
 pub fn of_deployment(app: &App, deployment: &Deployment) -> Situation {
     let done = match app.spec.replicas {
         0 => Situation::Done(Reason::ScaledToZero, "No replica is wanted".to_owned()),
@@ -18,8 +18,8 @@ pub fn of_deployment(app: &App, deployment: &Deployment) -> Situation {
     Situation::of_rollout(Rollout::of_deployment(deployment), done)
 }
 
-/// The status to store: the Deployment's, if it is the App's own, and how things stand. The
-/// generation that it speaks of is the App's, as for every custom resource.
+/// The status to store: that of the Deployment, if the App controls it, and the overall state. The
+/// generation that it refers to is the App's, as for every custom resource.
 pub fn status(
     app: &App,
     deployment: Option<&Deployment>,
@@ -29,7 +29,7 @@ pub fn status(
     let generation = app.meta.generation;
     let counts = deployment.map(|deployment| deployment.status.clone()).unwrap_or_default();
     let mut wanted = situation.summary();
-    // In an order of our own: the Deployment's depends on what happened to it.
+    // In a fixed order: the Deployment's own order depends on what happened to it.
     wanted.extend(
         [Type::Available, Type::Progressing, Type::ReplicaFailure]
             .map(|kind| counts.conditions.iter().find_map(|condition| inlined(condition, kind)))
@@ -48,12 +48,12 @@ pub fn status(
     }
 }
 
-/// A condition of the Deployment as one of the App, if it is of this kind.
+/// A condition of the Deployment as a condition of the App, if it is of this type.
 fn inlined(condition: &ChildCondition, kind: Type) -> Option<Wanted> {
     if condition.kind != kind.as_str() {
         return None;
     }
-    // The schema wants a reason, the Deployment's does not.
+    // Our schema requires a reason, the Deployment's does not.
     let reason = if condition.reason.is_empty() {
         Text::new(Reason::Reconciling.as_str())
     } else {

@@ -1,4 +1,4 @@
-//! What an App needs and what is said of it, sentence by sentence.
+//! An App's children and its status, sentence by sentence.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ fn with_ports(ports: &Value) -> App {
     app
 }
 
-/// Ports of the Service and of the container, as they are sent.
+/// The ports of the Service and of the container, as they are sent.
 fn ports(app: &App) -> (Value, Value) {
     let Children { deployment, service } = desired(app);
     let container = serde_json::to_value(&deployment.spec.template.spec.containers[0]).unwrap();
@@ -162,7 +162,7 @@ fn the_schema_and_the_view_have_the_same_names() {
     assert_eq!(App::KIND.plural, crate::api::App::plural(&()));
 }
 
-/// Ports that the schema takes.
+/// Ports that the schema allows.
 fn any_ports() -> impl Strategy<Value = Vec<Value>> {
     let target = prop_oneof![
         Just(Value::Null),

@@ -1,4 +1,4 @@
-//! An App, as its reconciler reads it.
+//! An App as its reconciler reads it.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,49 +14,49 @@ pub struct App {
     /// Metadata.
     #[serde(rename = "metadata")]
     pub meta: Meta<Switches>,
-    /// What is wanted.
+    /// The desired state.
     pub spec: Spec,
-    /// What was said last.
+    /// The status last written.
     #[serde(default)]
     pub status: Status,
 }
 
-/// What is wanted.
+/// The desired state.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Spec {
-    /// How many pods.
+    /// The number of pods.
     #[serde(default = "one")]
     pub replicas: i32,
-    /// What runs.
+    /// The image that runs.
     pub image: Text,
-    /// What it may use.
+    /// The resources it may use.
     #[serde(default)]
     pub resources: Resources,
     /// Its environment.
     #[serde(default)]
     pub envs: Box<[EnvVar]>,
-    /// How it is reached.
+    /// The ports by which it is reached.
     #[serde(default)]
     pub ports: Box<[ServicePort]>,
 }
 
-/// What is there. All of it is written at once, so every field is always there.
+/// The observed state. It is written as a whole, so every field is always present.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Status {
-    /// The generation of the App that it speaks of.
+    /// The generation of the App that the status refers to.
     pub observed_generation: i64,
-    /// Pods there are.
+    /// The number of pods.
     pub replicas: i32,
-    /// Of the newest template.
+    /// Pods of the newest template.
     pub updated_replicas: i32,
-    /// Ready.
+    /// Ready pods.
     pub ready_replicas: i32,
-    /// Ready for long enough.
+    /// Pods that have been ready for long enough.
     pub available_replicas: i32,
-    /// Missing.
+    /// Missing pods.
     pub unavailable_replicas: i32,
-    /// How things stand: first our own words, then the Deployment's.
+    /// The conditions: our own summary, then the Deployment's, then Degraded.
     pub conditions: Box<[Condition]>,
 }
 

@@ -1,4 +1,4 @@
-//! What a custom resource makes: children, as they are and as they ought to be.
+//! The children of a custom resource, as they are and as they should be.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -13,68 +13,68 @@ use super::interned::{Interned, Interner};
 use super::reason::Reason;
 use crate::object::{Keep, Kind, Labels, Meta, Object, ObjectKey, Owner, Resource, Text, Uid};
 
-/// Stands for the object's own name in a [`Child`]'s labels and containers. So the children of
-/// all custom resources with the same spec share one copy. No name or label value can be this.
+/// Stands for the object's own name in a [`Child`]'s labels and containers, so that the children
+/// of all custom resources with the same spec share one copy. No name or label value can be this.
 const OWN_NAME: &str = "\0";
 
-/// The part of a child's `spec` that the operator sets and compares. Decoded from the wire it
-/// skips all else.
+/// The part of a child's `spec` that the operator sets and compares. Decoding it from the wire
+/// skips everything else.
 pub trait ChildSpec:
     Clone + Debug + Default + Eq + Hash + Serialize + DeserializeOwned + Send + Sync + 'static
 {
     /// The kind of child.
     const KIND: Kind;
 
-    /// Reasons of the Events that tell of a creation, a change, and a repair.
+    /// The reasons of the Events that report a creation, a change, and a repair.
     const REASONS: [Reason; 3];
 
-    /// What the operator reads of `status`.
+    /// The part of `status` that the operator reads.
     type Status: Clone + Debug + Default + DeserializeOwned + Send + Sync + 'static;
 
-    /// Where equal ones are shared.
+    /// The interner that shares equal values.
     fn interner() -> &'static Interner<Made<Self>>;
 
-    /// The first field that `self` sets and `there` has otherwise. Lists with keys are compared by
-    /// key, quantities by value; what `self` does not set is of no account.
+    /// The first field that `self` sets and `there` has differently. Lists with keys are compared
+    /// by key, quantities by value; fields that `self` does not set are ignored.
     fn difference(&self, there: &Self) -> Option<&'static str>;
 
-    /// The first such field that cannot be changed on an object that exists.
+    /// The first such field that cannot be changed on an existing object.
     fn immutable_difference(&self, there: &Self) -> Option<&'static str>;
 
-    /// JSON patch operations, the last place first, that take away what `there` has and may not have
+    /// JSON patch operations, last position first, that remove what `there` has and may not have
     /// beside what `self` sets. Somebody else set it, so applying would leave it, or be refused.
-    /// Carried out alone they leave something valid.
+    /// The operations by themselves leave a valid object.
     fn in_the_way(&self, there: &Self) -> Vec<Value> {
         let _ = there;
         Vec::new()
     }
 
-    /// With `from` replaced by `to` wherever the object's own name may stand.
+    /// Replaces `from` by `to` wherever the object's own name may occur.
     fn renamed(self, from: &str, to: &str) -> Self;
 
-    /// Such that two which mean the same are equal.
+    /// Normalises the spec, so that two that mean the same are equal.
     fn normalised(self) -> Self {
         self
     }
 }
 
-/// All of a child that the operator sets.
+/// Everything in a child that the operator sets.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Made<S> {
-    /// Labels of the child itself.
+    /// The labels of the child itself.
     pub labels: Labels,
     /// Its spec.
     pub spec: S,
 }
 
-/// A child that exists, as far as the operator cares.
+/// An existing child: the parts that the operator reads.
 #[derive(Debug, Clone)]
 pub struct Child<S: ChildSpec> {
     /// Metadata; its labels are in `made`.
     pub meta: Meta<Applied>,
-    /// What may have been set by the operator, with [`OWN_NAME`] for the child's name.
+    /// What the operator may have set, with [`OWN_NAME`] for the child's name.
     made: Interned<Made<S>>,
-    /// What Kubernetes says of it.
+    /// Its status, as Kubernetes reports it.
     pub status: S::Status,
 }
 
@@ -89,19 +89,19 @@ pub enum Decision {
     Nothing,
     /// There is none.
     Create,
-    /// It is to be applied: another spec is wanted than last time.
+    /// It has to be applied: the desired state is not what was last applied.
     Apply,
-    /// It is to be applied: somebody changed this field.
+    /// It has to be applied: somebody changed this field.
     Restore(&'static str),
-    /// It is being deleted, or was made for a former custom resource of this name and will be.
+    /// It is being deleted, or will be: it was made for an earlier custom resource of this name.
     Wait,
     /// Somebody else's object has the name.
     Taken,
-    /// This field is otherwise, and cannot be changed.
+    /// This field differs, and cannot be changed.
     Immutable(&'static str),
 }
 
-/// Decides, without looking at anything else.
+/// Decides from its arguments alone.
 pub fn decide<S: ChildSpec>(
     owner: &Owner,
     desired: &Made<S>,
@@ -135,7 +135,7 @@ pub fn decide<S: ChildSpec>(
 // === impl Made ===
 
 impl<S: ChildSpec> Made<S> {
-    /// What to send. With a UID, only to the object that has it.
+    /// What to send. With a UID, it applies only to the object that has it.
     pub fn to_apply(&self, key: &ObjectKey, owner: Owner, uid: Uid) -> impl Serialize + Sync {
         let mut meta = Meta::named(key.clone());
         meta.labels = self.labels.clone();
@@ -145,7 +145,7 @@ impl<S: ChildSpec> Made<S> {
         Apply { meta, spec: self.spec.clone() }
     }
 
-    /// What clears the way in `there`; see [`ChildSpec::in_the_way`].
+    /// The operations that clear the way in `there`; see [`ChildSpec::in_the_way`].
     pub fn in_the_way(&self, there: &Child<S>) -> Vec<Value> {
         let desired = self.clone().renamed(there.key().name(), OWN_NAME);
         desired.spec.in_the_way(&there.made.spec)
@@ -205,7 +205,7 @@ impl<S: ChildSpec> Child<S> {
         &self.made.spec
     }
 
-    /// What may have been set by the operator, as it is on the wire.
+    /// What the operator may have set, as it is on the wire.
     pub fn made(&self) -> Made<S> {
         Made::clone(&self.made).renamed(OWN_NAME, self.key().name())
     }

@@ -1,4 +1,4 @@
-//! Decisions about children, and the comparison they rest on, with the children of the samples.
+//! Decisions about children and the comparison behind them, with the children of the samples.
 
 use super::*;
 use crate::reconcilers::app::{self, App};
@@ -10,7 +10,7 @@ use crate::reconcilers::workload::DeploymentSpec;
 const MEMCACHED: &str = include_str!("../../../artifacts/examples/memcached.yaml");
 const NGINX: &str = include_str!("../../../artifacts/examples/nginx-app.yaml");
 
-/// The App, what it wants, and its Deployment as it would be after applying that.
+/// The App, its desired Deployment, and the Deployment as it would be after applying that.
 fn nginx() -> (App, Made<DeploymentSpec>, Value) {
     let app: App = custom(NGINX);
     let desired = app::desired(&app).deployment;
@@ -51,7 +51,7 @@ fn somebody_elses_object_is_never_touched() {
         "uid": uid(7), "controller": true,
     }]);
     assert_eq!(decide(&app.as_owner(), &desired, Some(&child(&there))), Decision::Taken);
-    // Even one that is being deleted: it is not for us to wait silently for it.
+    // Even one that is being deleted: we must not wait for it silently.
     there["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     assert_eq!(decide(&app.as_owner(), &desired, Some(&child(&there))), Decision::Taken);
 }
@@ -231,7 +231,7 @@ fn a_port_that_is_not_wanted_is_in_the_way() {
     assert_eq!(desired.in_the_way(&there), ["/spec/ports/2", "/spec/ports/0"].map(removal));
 }
 
-/// A Service that is not headless has to have a port.
+/// A Service that is not headless must have a port.
 #[test]
 fn where_no_wanted_port_is_left_one_is_made_into_it() {
     let (_, desired, mut there) = nginx_service();
@@ -264,7 +264,7 @@ fn a_source_beside_a_value_is_in_the_way() {
     );
 }
 
-/// What is in the way of the children's wishes in a pod template that was changed like this.
+/// The paths that are in the way in a pod template changed like this.
 fn cleared<S: ChildSpec>(
     (made, mut there): (Made<S>, Value),
     changes: &[(&str, Value)],
@@ -297,7 +297,7 @@ fn a_port_that_bears_the_name_of_a_wanted_one_is_in_the_way() {
         ]),
     )];
     assert_eq!(cleared(memcached_deployment(), &changed), ["/containers/0/ports/0"]);
-    // Of a port that is wanted, without a name, only the name goes.
+    // If the port itself is wanted, but without a name, only the name is removed.
     let mut app: App = custom(NGINX);
     app.spec.ports = [(80, None), (81, Some("admin"))]
         .map(|(port, name)| crate::reconcilers::service::ServicePort {

@@ -1,4 +1,4 @@
-//! What a GenericDaemon needs. Pure.
+//! The DaemonSet that a GenericDaemon needs. Pure.
 
 use super::view::GenericDaemon;
 use crate::object::{Labels, Text};
@@ -28,8 +28,8 @@ pub fn desired(daemon: &GenericDaemon) -> Made<DaemonSetSpec> {
     Made { labels, spec }
 }
 
-/// No token, no host access, no way to more rights. What the image runs as is its own affair:
-/// many a daemon has to be root.
+/// A pod without token, host access or privilege escalation. Which user the image runs as is its
+/// own business: many daemons have to be root.
 fn pod(daemon: &GenericDaemon) -> PodSpec {
     let image = &daemon.spec.image;
     let container = Container {
@@ -55,8 +55,8 @@ fn pod(daemon: &GenericDaemon) -> PodSpec {
     }
 }
 
-/// The nodes that bear the label. `kubectl get daemonset` shows a node selector, so it is used
-/// where it can say what is meant.
+/// The nodes that have the label. `kubectl get daemonset` shows a node selector, so one is used
+/// where it can express the label.
 fn nodes(label: Option<&str>) -> (Labels, Option<Affinity>) {
     match label.map(|label| label.split_once('=').ok_or(label)) {
         None => (Labels::default(), None),
@@ -74,8 +74,8 @@ fn nodes(label: Option<&str>) -> (Labels, Option<Affinity>) {
     }
 }
 
-/// What Kubernetes itself would fill in for this image. It does so only at creation, so left out
-/// it would be that of the first image for ever.
+/// The policy that Kubernetes itself would fill in for this image. It does so only at creation, so
+/// if left out the policy would forever be that of the first image.
 fn pull_policy(image: &str) -> &'static str {
     let (name, digest) = image.split_once('@').map_or((image, false), |(name, _)| (name, true));
     let tag = name.rsplit('/').next().and_then(|last| last.split_once(':')).map(|(_, tag)| tag);

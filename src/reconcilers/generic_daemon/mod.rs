@@ -1,12 +1,13 @@
-//! GenericDaemon: a DaemonSet named as it.
+//! GenericDaemon: a DaemonSet with its name.
 //!
-//! To be wired to
+//! Has to be wired to
 //! - informer of [`GenericDaemon`]: enqueue the object itself;
-//! - informer of `DaemonSet`, of all that there are (a foreign one may have the name): enqueue
-//!   the controlling GenericDaemon (`enqueue::for_owner`), and who waits for its
-//!   name (`enqueue::for_freed_name`).
+//! - informer of `DaemonSet`, of all of them (a foreign one may have the name): enqueue the
+//!   controlling GenericDaemon (`enqueue::for_owner`), and the one that waits for its name
+//!   (`enqueue::for_freed_name`).
 //!
-//! Nodes are not watched: the DaemonSet controller follows their labels, and its status tells.
+//! Nodes are not watched: the DaemonSet controller follows their labels, and its status shows the
+//! result.
 
 mod view;
 mod desired;
@@ -95,7 +96,7 @@ impl GenericDaemonReconciler {
         outcome.into_result()
     }
 
-    /// Says how things stand now, if that is not what was said last.
+    /// Writes the status if it has changed, and publishes trouble that has begun.
     async fn report_status(
         &self,
         daemon: &GenericDaemon,

@@ -1,4 +1,4 @@
-//! What to say of a GenericDaemon. Pure.
+//! The status of a GenericDaemon. Pure.
 
 use super::view::{GenericDaemon, Status};
 use crate::reconcilers::condition::{self, Time, Type, Wanted, settle};
@@ -6,7 +6,7 @@ use crate::reconcilers::reason::Reason;
 use crate::reconcilers::situation::Situation;
 use crate::reconcilers::workload::{DaemonSet, Rollout};
 
-/// How things stand with a DaemonSet that is as desired.
+/// The state of a GenericDaemon whose DaemonSet is as desired.
 pub fn of_daemon_set(daemon: &GenericDaemon, daemon_set: &DaemonSet) -> Situation {
     let nodes = daemon_set.status.desired_number_scheduled.unwrap_or(0);
     let done = if nodes > 0 {
@@ -26,7 +26,7 @@ pub fn of_daemon_set(daemon: &GenericDaemon, daemon_set: &DaemonSet) -> Situatio
     Situation::of_rollout(Rollout::of_daemon_set(daemon_set), done)
 }
 
-/// The status to store; `daemon_set` if it is the GenericDaemon's own.
+/// The status to store; `daemon_set` is `None` unless the GenericDaemon controls it.
 pub fn status(
     daemon: &GenericDaemon,
     daemon_set: Option<&DaemonSet>,
@@ -47,11 +47,11 @@ pub fn status(
     }
 }
 
-/// On how many nodes the daemon belongs, and on how many it is up to date and ready.
+/// The number of nodes where the daemon belongs, and of those where it is up to date and ready.
 ///
 /// Kubernetes counts nodes that are up to date and nodes that are ready, but not those that are
-/// both. Of `n` nodes that have the daemon there are at least `updated + ready - n`, and that many
-/// exactly as long as an update replaces ready ones one by one. So this never says too much.
+/// both. Of `n` nodes that have the daemon, at least `updated + ready - n` are both, and exactly
+/// that many as long as an update replaces ready pods one by one. So this never overstates.
 fn counts(daemon_set: &DaemonSet) -> (i32, i32) {
     let status = &daemon_set.status;
     let desired = status.desired_number_scheduled.unwrap_or(0);

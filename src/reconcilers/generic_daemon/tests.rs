@@ -1,4 +1,4 @@
-//! What a GenericDaemon needs and what is said of it, sentence by sentence.
+//! A GenericDaemon's DaemonSet and its status, sentence by sentence.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -20,12 +20,12 @@ fn with_label(label: Option<&str>) -> GenericDaemon {
     daemon
 }
 
-/// The pod that is wanted with this label, as it is sent.
+/// The pod spec of `daemon`'s DaemonSet, as it is sent.
 fn pod(daemon: &GenericDaemon) -> Value {
     serde_json::to_value(desired(daemon).spec.template.spec).unwrap()
 }
 
-/// A DaemonSet with so many nodes: where it belongs, is, is up to date, and is ready.
+/// A DaemonSet with these numbers of nodes: where it belongs, exists, is up to date, and is ready.
 fn there(daemon: &GenericDaemon, [desired_, current, updated, ready]: [i32; 4]) -> DaemonSet {
     let mut object = wire(daemon, &desired(daemon));
     object["status"] = json!({
@@ -132,7 +132,7 @@ fn installed_counts_nodes_that_are_both_up_to_date_and_ready() {
 }
 
 proptest! {
-    /// The truth: each node has the daemon or not, up to date or not, ready or not.
+    /// The actual state: each node has the daemon or not, up to date or not, ready or not.
     #[test]
     fn installed_is_never_more_than_there_are(nodes in prop::collection::vec(any::<[bool; 3]>(), 0..20)) {
         let daemon = sample();

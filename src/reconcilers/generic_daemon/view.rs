@@ -1,4 +1,4 @@
-//! A GenericDaemon, as its reconciler reads it.
+//! A GenericDaemon as its reconciler reads it.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,34 +12,34 @@ pub struct GenericDaemon {
     /// Metadata.
     #[serde(rename = "metadata")]
     pub meta: Meta<Switches>,
-    /// What is wanted.
+    /// The desired state.
     pub spec: Spec,
-    /// What was said last.
+    /// The status last written.
     #[serde(default)]
     pub status: Status,
 }
 
-/// What is wanted.
+/// The desired state.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Spec {
-    /// What runs.
+    /// The image that runs.
     pub image: Text,
-    /// On which nodes: `key` or `key=value`; on every node if absent.
+    /// The label of the nodes where it runs, `key` or `key=value`; every node if absent.
     #[serde(default)]
     pub label: Option<Text>,
 }
 
-/// What is there. All of it is written at once, so every field is always there.
+/// The observed state. It is written as a whole, so every field is always present.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Status {
-    /// The generation that it speaks of.
+    /// The generation that the status refers to.
     pub observed_generation: i64,
     /// Nodes where the daemon belongs.
     pub desired: i32,
     /// Nodes where it is up to date and ready.
     pub installed: i32,
-    /// How things stand.
+    /// The conditions.
     pub conditions: Box<[Condition]>,
 }
 

@@ -1,4 +1,4 @@
-//! When somebody else keeps undoing what the operator does.
+//! Notices when somebody else keeps undoing what the operator does.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -8,18 +8,18 @@ use tokio::time::Instant;
 
 use crate::object::ObjectKey;
 
-/// So often a child is restored within [`WINDOW`]. More than a person who tries something does by
-/// hand; with the status that is written beside, at most twelve writes a minute.
+/// How often a child is restored within [`WINDOW`]. More often than a person trying things by hand
+/// needs; with the status writes that makes at most twelve writes a minute.
 const RESTORATIONS: usize = 5;
 /// See [`RESTORATIONS`].
 pub(super) const WINDOW: Duration = Duration::from_secs(60);
 
-/// When which child was restored. Children that were not for [`WINDOW`] take no memory.
+/// When each child was restored. Children not restored within [`WINDOW`] take no memory.
 #[derive(Debug, Default)]
 pub(super) struct Contests(Mutex<HashMap<(&'static str, ObjectKey), VecDeque<Instant>>>);
 
 impl Contests {
-    /// How long to leave this child of a kind as it is, if it was restored too often.
+    /// How long to leave this child of a kind alone, if it was restored too often.
     pub(super) fn wait(
         &self,
         kind: &'static str,
@@ -40,7 +40,7 @@ impl Contests {
         }
     }
 
-    /// Counts a restoration, before which it was asked how long to wait.
+    /// Counts a restoration; `wait` was called before it.
     pub(super) fn restored(&self, kind: &'static str, key: &ObjectKey, now: Instant) {
         self.0.lock().entry((kind, key.clone())).or_default().push_back(now);
     }

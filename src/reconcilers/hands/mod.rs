@@ -1,14 +1,14 @@
-//! What carries out a decision: the only writer of children and status.
+//! Carries out decisions: the only writer of children and status.
 //!
 //! Guarantees
-//! - A create makes nothing over what is there: a name that is taken is a conflict, and then the
-//!   API server itself is asked whose it is.
-//! - A change, a delete and a status mean the one object they were decided for; a namesake is a
-//!   conflict.
-//! - An Event is published after the write it tells of was acknowledged, once per write.
-//! - With somebody who undoes whatever it does, a second operator with other settings among them,
-//!   the operator does not race: it restores a child a few times a minute, and says so.
-//! - Trouble is published when it begins, not each time it is met again.
+//! - A create never overwrites an existing object: a name that is taken is a conflict, and then the
+//!   API server itself is asked who owns it.
+//! - A change, a delete or a status applies only to the object it was decided for; another object
+//!   of the same name is a conflict.
+//! - An Event is published once per write, after the write was acknowledged.
+//! - If somebody keeps undoing what it does, even a second operator with other settings, the
+//!   operator does not race them: it restores a child a few times a minute, and reports that.
+//! - Trouble is published when it begins, not each time it is seen again.
 
 mod contest;
 mod settling;
@@ -42,10 +42,10 @@ pub struct Hands {
     contests: Arc<Contests>,
 }
 
-/// The custom resource in whose name something is written.
+/// The custom resource on whose behalf something is written.
 #[derive(Debug, Clone)]
 pub struct Parent {
-    /// Its name, which its children bear too.
+    /// Its name, which its children have too.
     pub key: ObjectKey,
     owner: Owner,
     regarding: Regarding,
@@ -65,8 +65,8 @@ impl Parent {
         }
     }
 
-    /// The same, and whether its spec was carried out before: a child that is otherwise then was
-    /// changed by somebody, be it an operator with other settings.
+    /// Sets whether its spec was carried out before: if so, a child that differs was changed by
+    /// somebody else, perhaps an operator with other settings.
     pub fn carried_out(self, carried_out: bool) -> Parent {
         Parent { carried_out, ..self }
     }
@@ -76,7 +76,7 @@ impl Parent {
         self.owner.uid
     }
 
-    /// Its child in `store`, if there is one that is its own.
+    /// Its child in `store`, if there is one that it controls.
     pub fn own<S: ChildSpec>(&self, store: &Store<Child<S>>) -> Option<Arc<Child<S>>> {
         store.get(&self.key).filter(|child| child.meta.is_controlled_by(self.uid()))
     }
@@ -85,16 +85,16 @@ impl Parent {
 // === impl Hands ===
 
 impl Hands {
-    /// Hands that write with `client` and tell `recorder`.
+    /// Writes with `client` and publishes Events with `recorder`.
     pub fn new(client: Client, recorder: Recorder) -> Hands {
         Hands { client, recorder, contests: Arc::default() }
     }
 
-    /// Makes the child as `desired`, with at most the writes that takes.
+    /// Brings the child to `desired`, with only the writes that takes.
     ///
     /// # Errors
-    /// When the pass cannot go on: somebody was faster, or the API server does not answer. What
-    /// the API server refuses is an [`Outcome`], as a person wants to know.
+    /// When the pass cannot go on: somebody was faster, or the API server does not answer. What the
+    /// API server refuses is an [`Outcome`], since a person should see it.
     pub async fn settle<S: ChildSpec>(
         &self,
         parent: &Parent,
@@ -107,7 +107,7 @@ impl Hands {
         }
     }
 
-    /// Deletes the child if it is the parent's.
+    /// Deletes the child if the parent controls it.
     ///
     /// # Errors
     /// As for [`Hands::settle`].
@@ -137,7 +137,7 @@ impl Hands {
         Ok(Outcome::Unwanted)
     }
 
-    /// Writes the status. None if the object is gone.
+    /// Writes the status. `None` if the object is gone.
     ///
     /// # Errors
     /// When it could not be written.
@@ -147,9 +147,9 @@ impl Hands {
         object: &V,
         status: &(impl Serialize + Sync),
     ) -> Result<Option<Arc<V>>, Error> {
-        // The version keeps the status of an object that is gone from its namesake: in a patch of
-        // the status the API server ignores a UID. It also keeps what was decided of an outdated
-        // spec from being said of the new one.
+        // The version keeps the status of a deleted object off a new one of the same name: the API
+        // server ignores a UID in a status patch. It also keeps a status decided for an outdated
+        // spec from being written for the new one.
         let version = object.meta().version;
         let mut body = json!({ "status": status });
         if version.is_known() {
@@ -162,12 +162,12 @@ impl Hands {
         }
     }
 
-    /// Asks the API server whether `object` still exists unchanged, by writing the status it already
-    /// has with its resourceVersion as precondition. Called before a missing child is recreated, because
-    /// the owner may be gone and its watch behind.
+    /// Asks the API server whether `object` still exists unchanged, by writing the status it
+    /// already has with its resourceVersion as precondition. Called before a missing child is
+    /// recreated, because the owner may be gone and its watch behind.
     ///
     /// # Errors
-    /// A conflict if it was changed meanwhile, be it that its deletion began.
+    /// A conflict if it was changed meanwhile, or if its deletion began.
     pub async fn is_still<V: Resource>(
         &self,
         store: &Store<V>,
@@ -177,10 +177,10 @@ impl Hands {
         Ok(self.write_status(store, object, status).await?.is_some())
     }
 
-    /// Carries out an RFC 6902 patch of `object`, if it is as it was read.
+    /// Applies an RFC 6902 patch to `object`, if it is unchanged since it was read.
     ///
     /// # Errors
-    /// A conflict when it is not.
+    /// A conflict if it has changed.
     pub async fn patch_exactly<V: Resource>(
         &self,
         object: &V,
@@ -210,7 +210,7 @@ impl Hands {
         self.recorder.publish(&parent.regarding, kind, reason.as_str(), action.as_str(), note);
     }
 
-    /// Publishes what is wrong, once: not if the conditions already said so.
+    /// Publishes what is wrong, but only once: not if the conditions already said so.
     pub fn publish_trouble(&self, parent: &Parent, before: &[Condition], situation: &Situation) {
         let Some((reason, message)) = situation.trouble() else { return };
         let known = before.iter().any(|condition| {

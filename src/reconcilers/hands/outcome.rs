@@ -1,4 +1,4 @@
-//! What became of a child, and how things stand with it.
+//! The result of settling a child, and the state that follows from it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,30 +11,30 @@ use crate::reconcilers::reason::Reason;
 use crate::reconcilers::situation::Situation;
 use crate::store::Store;
 
-/// What became of a child.
+/// The result of settling a child.
 #[derive(Debug)]
 pub enum Outcome<S: ChildSpec> {
     /// It is as desired.
     Settled(Arc<Child<S>>),
-    /// A former one has to go first.
+    /// A former child has to be deleted first.
     Waiting,
     /// Somebody else's object has the name.
     Taken,
     /// It differs in this field, which cannot be changed.
     Immutable(&'static str),
-    /// Somebody keeps changing this field, or made it otherwise while it was written; it is left as
-    /// it is for so long.
+    /// Somebody keeps changing this field, or changed it during the write; it is left as it is for
+    /// this long.
     Contested(&'static str, Duration),
     /// The API server said no.
     Failed(Error),
-    /// It is not to be there, and is gone or on its way.
+    /// It is not wanted, and is gone or being deleted.
     Unwanted,
 }
 
 // === impl Outcome ===
 
 impl<S: ChildSpec> Outcome<S> {
-    /// How things stand with the child; `settled` says so of one that is as desired.
+    /// The state of the child; `settled` gives that of one that is as desired.
     pub fn situation(
         &self,
         parent: &Parent,
@@ -75,8 +75,8 @@ impl<S: ChildSpec> Outcome<S> {
         }
     }
 
-    /// Why the child is not as desired, if the API server said so or the name is taken. One that is
-    /// contested was made, and may well serve.
+    /// Why the child is not as desired, if a write failed, the name is taken, or a field cannot be
+    /// changed. A contested child exists, and may well serve.
     pub fn failure(&self, parent: &Parent) -> Option<String> {
         match self {
             Outcome::Taken | Outcome::Immutable(_) | Outcome::Failed(_) => {
@@ -88,7 +88,7 @@ impl<S: ChildSpec> Outcome<S> {
         }
     }
 
-    /// The child as this pass saw it last, if it is the parent's own.
+    /// The child as this pass last saw it, if the parent controls it.
     pub fn child(&self, parent: &Parent, store: &Store<Child<S>>) -> Option<Arc<Child<S>>> {
         match self {
             Outcome::Settled(child) => Some(child.clone()),
@@ -96,10 +96,10 @@ impl<S: ChildSpec> Outcome<S> {
         }
     }
 
-    /// What to do next; an error is to be retried by its class.
+    /// What to do next; an error is retried according to its class.
     ///
     /// # Errors
-    /// What the API server said.
+    /// The API server's error.
     pub fn into_result(self) -> Result<Action, Error> {
         match self {
             Outcome::Failed(error) => Err(error),
@@ -109,7 +109,7 @@ impl<S: ChildSpec> Outcome<S> {
     }
 }
 
-/// The one of two that comes first.
+/// Whichever of the two comes first.
 pub(in crate::reconcilers) fn sooner(one: Action, other: Action) -> Action {
     match (one, other) {
         (Action::RequeueAfter(a), Action::RequeueAfter(b)) => Action::RequeueAfter(a.min(b)),

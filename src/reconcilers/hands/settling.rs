@@ -1,4 +1,4 @@
-//! Making one child as desired.
+//! Brings one child to its desired state.
 
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ use crate::store::Store;
 /// Where [`APPLIED`] is.
 const MARK: &str = "metadata.annotations";
 
-/// Making one child as desired.
+/// Brings one child to its desired state.
 pub(super) struct Settling<'a, S: ChildSpec> {
     pub(super) hands: &'a Hands,
     pub(super) parent: &'a Parent,
@@ -33,7 +33,7 @@ impl<S: ChildSpec> Settling<'_, S> {
         }
     }
 
-    /// Creates it. If the name is taken, the store was behind: the API server itself is asked.
+    /// Creates it. If the name is taken, the store was behind, so the API server itself is asked.
     async fn create(&self) -> Result<Outcome<S>, Error> {
         let (client, key) = (&self.hands.client, &self.parent.key);
         let body = self.desired.to_apply(key, self.parent.owner.clone(), Uid::NONE);
@@ -49,7 +49,7 @@ impl<S: ChildSpec> Settling<'_, S> {
             Err(error) if diagnose(&error) == Diagnosis::Conflict => {
                 let live = client.get::<Child<S>>(key).await;
                 let live = live.map_err(|error| failed("get", S::KIND.kind, key, error))?;
-                // Somebody else's is told by the watch, and is not for us to show before that.
+                // The watch will report somebody else's object; it is not ours to show before that.
                 let live = if live.meta.is_controlled_by(self.parent.uid()) {
                     self.store.learned(live)
                 } else {
@@ -61,17 +61,17 @@ impl<S: ChildSpec> Settling<'_, S> {
         }
     }
 
-    /// Makes one that is there as desired.
+    /// Brings an existing child to its desired state.
     async fn bring_about(&self, there: Arc<Child<S>>) -> Result<Outcome<S>, Error> {
         match decide(&self.parent.owner, self.desired, Some(&there)) {
             Decision::Nothing => Ok(Outcome::Settled(there)),
             Decision::Wait => Ok(Outcome::Waiting),
             Decision::Taken => Ok(Outcome::Taken),
             Decision::Immutable(field) => Ok(Outcome::Immutable(field)),
-            // `Create` cannot occur here, as the child exists; it is listed to keep the match complete.
+            // `Create` cannot occur here, as the child exists; it only completes the match.
             Decision::Apply | Decision::Create => {
                 let note = format!("Updated {}", self.name());
-                // Somebody who takes away or changes the mark by which it is known what was applied.
+                // Either way somebody removed or changed the mark that records what was applied.
                 let unmarked = there.meta.annotations.get(APPLIED).is_none();
                 if unmarked || self.parent.carried_out {
                     self.write_again(&there, MARK, S::REASONS[1], &note).await
@@ -86,8 +86,8 @@ impl<S: ChildSpec> Settling<'_, S> {
         }
     }
 
-    /// Writes what was written before and somebody undid, unless that happens all the time. A write
-    /// that is refused undoes nobody's, so it is not counted.
+    /// Repeats a write that somebody undid, unless that happens all the time. A write that is
+    /// refused undoes nobody's work, so it is not counted.
     async fn write_again(
         &self,
         there: &Child<S>,
@@ -125,8 +125,8 @@ impl<S: ChildSpec> Settling<'_, S> {
                 Ok(Some(_)) => {
                     answer = client.apply(key, &body).await.map_err(conflict_if_another);
                 }
-                // Without what is in the way it would be invalid too: the first answer tells why
-                // what is wanted is.
+                // Without what is in the way the object would be invalid too: the first answer says
+                // why the desired one is.
                 Err(error) if may_be_hindered(&error.source) => {}
                 Err(error) => return Err(error),
             }
@@ -136,8 +136,8 @@ impl<S: ChildSpec> Settling<'_, S> {
         Ok(self.written(child))
     }
 
-    /// What became of a child by what the API server answered to a write: an admission policy or
-    /// webhook may have made it otherwise than it was sent, and will again.
+    /// The outcome of a write, judged by the API server's answer: an admission policy or webhook
+    /// may have changed what was sent, and will do so again.
     fn written(&self, answer: Child<S>) -> Outcome<S> {
         let child = self.store.wrote(answer);
         match decide(&self.parent.owner, self.desired, Some(&child)) {
@@ -147,7 +147,7 @@ impl<S: ChildSpec> Settling<'_, S> {
         }
     }
 
-    /// Takes away what somebody else set and may not stay; none if there is nothing.
+    /// Removes what somebody else set and may not stay; `None` if there is nothing to remove.
     async fn clear_the_way(&self, there: &Child<S>) -> Result<Option<Child<S>>, Error> {
         let operations = self.desired.in_the_way(there);
         if operations.is_empty() {
@@ -165,8 +165,8 @@ impl<S: ChildSpec> Settling<'_, S> {
     }
 }
 
-/// Whether the API server may have refused the whole for what somebody else set in it. Two ports of
-/// one node port are answered with 500 (k8s.io/kubernetes/pkg/registry/core/service/storage).
+/// Whether the API server may have refused the write because of what somebody else set. Two ports
+/// with one node port are answered with 500 (k8s.io/kubernetes/pkg/registry/core/service/storage).
 fn may_be_hindered(error: &client::Error) -> bool {
     diagnose(error) == Diagnosis::Refused(Reason::Invalid) || error.code() == Some(500)
 }

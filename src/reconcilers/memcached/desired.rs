@@ -1,4 +1,4 @@
-//! What a Memcached needs. Pure.
+//! The children that a Memcached needs. Pure.
 
 use super::view::{DEFAULT_PORT, Memcached};
 use crate::object::{Labels, Text};
@@ -10,9 +10,9 @@ use crate::reconcilers::workload::{
     PodSecurity, PodSpec, PodTemplate, RollingUpdate, Seccomp, Selector, Strategy,
 };
 
-/// `app.kubernetes.io/name`, the value of `app`, and the names of container and port.
+/// The values of `app.kubernetes.io/name` and `app`, and the names of the container and its port.
 const MEMCACHED: &str = "memcached";
-/// Any user that is not root will do; this one is what its users know.
+/// Any non-root user will do; this is the one that people are used to.
 const USER: i64 = 1001;
 
 /// The children of a Memcached.
@@ -20,7 +20,7 @@ const USER: i64 = 1001;
 pub struct Children {
     /// The instances.
     pub deployment: Made<DeploymentSpec>,
-    /// By which clients find them.
+    /// How clients find them.
     pub service: Made<ServiceSpec>,
 }
 
@@ -31,7 +31,7 @@ pub fn desired(memcached: &Memcached, image: &Text) -> Children {
     let deployment = DeploymentSpec {
         replicas: memcached.spec.size,
         selector: Selector { match_labels: identity.selector() },
-        // Never more than asked for, not even between two templates.
+        // Never more pods than requested, not even during an update of the template.
         strategy: Some(Strategy {
             kind: Text::new("RollingUpdate"),
             rolling_update: Some(RollingUpdate {
@@ -57,12 +57,12 @@ pub(super) fn selector(memcached: &Memcached) -> Labels {
 
 fn identity<'a>(memcached: &'a Memcached, image: Option<&'a Text>) -> Identity<'a> {
     let name = memcached.meta.key.name();
-    // Its users know the pods by these two labels.
+    // Memcached's users identify the pods by these two labels.
     let more = vec![(APP, MEMCACHED), (MEMCACHED_CR, name.as_str())];
     Identity { kind: MEMCACHED, name, image: image.map(Text::as_str), more }
 }
 
-/// One that Pod Security `restricted` admits.
+/// A pod that Pod Security `restricted` admits.
 fn pod(port: i32, image: &Text) -> PodSpec {
     let texts = |words: &[&str]| words.iter().map(|word| Text::new(word)).collect::<Vec<_>>();
     let mut command = texts(&["memcached", "-m=64", "-o", "modern", "-v"]);
@@ -74,9 +74,9 @@ fn pod(port: i32, image: &Text) -> PodSpec {
         image: image.clone(),
         image_pull_policy: Text::new("IfNotPresent"),
         command: command.into(),
-        // memcached reads `-m=64` as `-m 0`, and 1.6 does not start with so little ("Cannot set
-        // item size limit higher than 1/2 of memory max"). The last limit given counts: this one, in the
-        // short form, as 1.4 knows no other.
+        // memcached reads `-m=64` as `-m 0`, and 1.6 does not start with so little memory
+        // ("Cannot set item size limit higher than 1/2 of memory max"). The last limit given
+        // counts, which is this one; it is in the short form because 1.4 knows no other.
         args: texts(&["-m", "64"]).into(),
         ports: [ContainerPort {
             container_port: port,
@@ -102,7 +102,7 @@ fn pod(port: i32, image: &Text) -> PodSpec {
             run_as_non_root: Some(true),
             seccomp_profile: Some(Seccomp { kind: Text::new("RuntimeDefault") }),
         }),
-        // memcached does not speak to the API server.
+        // memcached does not talk to the API server.
         automount_service_account_token: Some(false),
         ..PodSpec::default()
     }

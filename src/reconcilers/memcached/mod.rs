@@ -1,9 +1,9 @@
-//! Memcached: a Deployment and a headless Service, both named as it.
+//! Memcached: a Deployment and a headless Service, both with its name.
 //!
-//! To be wired to
+//! Has to be wired to
 //! - informer of [`Memcached`]: enqueue the object itself;
-//! - informer of `Deployment`, of all that there are (a foreign one may have the name): enqueue
-//!   the controlling Memcached (`enqueue::for_owner`), and who waits for its name
+//! - informer of `Deployment`, of all of them (a foreign one may have the name): enqueue the
+//!   controlling Memcached (`enqueue::for_owner`), and the one that waits for its name
 //!   (`enqueue::for_freed_name`);
 //! - informer of `Service`: the same;
 //! - informer of [`Pod`], metadata only, with [`Pod::scope`] and [`Pod::index`]: enqueue
@@ -36,10 +36,10 @@ use crate::events;
 use crate::object::{Object, ObjectKey, Text};
 use crate::store::Store;
 
-/// Removed by the operator once it has told that a Memcached is going.
+/// The operator removes it once it has reported that a Memcached is being deleted.
 pub const FINALIZER: &str = "cache.example.com/finalizer";
 
-/// What is said when `MEMCACHED_IMAGE` is not set.
+/// The message if `MEMCACHED_IMAGE` is not set or empty.
 const NO_IMAGE: &str = "Unable to find MEMCACHED_IMAGE environment variable with the image";
 
 /// The stores that the reconciler reads.
@@ -139,8 +139,8 @@ impl MemcachedReconciler {
         Ok(sooner(deployment.into_result()?, service.into_result()?))
     }
 
-    /// Tells that the Memcached is going, then lets it go. Its children are left to the garbage
-    /// collector. Paused or not: a deletion is never held up.
+    /// Reports that the Memcached is being deleted, then lets it go. Its children are left to the
+    /// garbage collector. This happens even if it is paused: a deletion is never held up.
     async fn finalize(&self, memcached: &Memcached) -> Result<(), Error> {
         let Some(at) = memcached.meta.finalizers.iter().position(|name| name == FINALIZER) else {
             return Ok(());
@@ -196,7 +196,8 @@ impl MemcachedReconciler {
         Ok(self.stores.memcacheds.wrote(answer))
     }
 
-    /// Without its finalizer nothing is made for it. Gives back the error.
+    /// Reports that the finalizer could not be added, without which nothing is created for a
+    /// Memcached. Returns the error.
     async fn report_no_finalizer(
         &self,
         memcached: &Memcached,
@@ -210,7 +211,7 @@ impl MemcachedReconciler {
         Ok(error)
     }
 
-    /// Says how things stand now, if that is not what was said last.
+    /// Writes the status if it has changed, and publishes trouble that has begun.
     async fn report_status(
         &self,
         memcached: &Memcached,
@@ -226,7 +227,7 @@ impl MemcachedReconciler {
         Ok(())
     }
 
-    /// Says so of a Memcached for which nothing else is written.
+    /// Reports the situation of a Memcached for which nothing else is written.
     async fn report_only(
         &self,
         memcached: &Memcached,

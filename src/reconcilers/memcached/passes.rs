@@ -1,4 +1,4 @@
-//! Whole passes, against an API server that answers by script.
+//! Whole passes, against an API server with scripted answers.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::store;
 
 const SAMPLE: &str = include_str!("../../../artifacts/examples/memcached.yaml");
 
-/// What was asked: method, path and body.
+/// The requests: method, path and body of each.
 type Asked = Arc<Mutex<Vec<(String, String, Value)>>>;
 
-/// Counts the Events that were published, repetitions too.
+/// Counts the published Events, including repetitions.
 #[derive(Default)]
 struct Published(AtomicUsize);
 
@@ -39,11 +39,11 @@ struct Scene {
     key: ObjectKey,
     asked: Asked,
     published: Arc<Published>,
-    /// By which somebody else's writes are seen.
+    /// Makes somebody else's writes visible.
     deployments: store::Writer<Deployment>,
 }
 
-/// A client whose server answers each request with what `answer` makes of its body.
+/// A client whose server answers each request with what `answer` returns for its body.
 fn client(answer: fn(&Value) -> (u16, Value)) -> (Client, Asked) {
     let asked = Asked::default();
     let seen = asked.clone();
@@ -65,7 +65,7 @@ fn client(answer: fn(&Value) -> (u16, Value)) -> (Client, Asked) {
 }
 
 impl Scene {
-    /// A Memcached, alone, and an API server.
+    /// A lone Memcached and an API server.
     fn new(object: &Value, image: Option<&str>, answer: fn(&Value) -> (u16, Value)) -> Scene {
         let memcached: Memcached = custom(&object.to_string());
         let key = memcached.key().clone();
@@ -99,7 +99,7 @@ fn sample(metadata: &Value) -> Value {
     object
 }
 
-/// The sample with the status that was sent.
+/// The sample, with the status that was sent.
 fn stored(sent: &Value) -> (u16, Value) {
     let mut memcached = sample(&json!({
         "namespace": "default", "resourceVersion": "11", "generation": 1,
@@ -194,7 +194,7 @@ async fn a_child_is_not_made_anew_before_its_owner_is_known_to_be_there() {
     assert_eq!(body["metadata"]["resourceVersion"], "10", "as it was read");
 }
 
-/// As by another operator that was told of another image: each write undoes the other's.
+/// As if by another operator configured with a different image: each undoes the other's writes.
 #[tokio::test]
 async fn who_wants_something_else_than_was_carried_out_already_is_not_raced() {
     let mut object = sample(&json!({"finalizers": [FINALIZER]}));
@@ -225,7 +225,7 @@ async fn who_wants_something_else_than_was_carried_out_already_is_not_raced() {
     assert_eq!(degraded.1, "Contested", "{degraded:?}");
 }
 
-/// It undoes nobody's work, so it is no contest: the reason stays, and is published once.
+/// It undoes nobody's work, so there is no contest: the reason stays, and is published once.
 #[tokio::test]
 async fn a_restoration_that_is_refused_is_told_as_refused_however_often_it_is_tried() {
     let mut object = sample(&json!({"finalizers": [FINALIZER]}));

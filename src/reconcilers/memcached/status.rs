@@ -1,4 +1,4 @@
-//! What to say of a Memcached. Pure.
+//! The status of a Memcached. Pure.
 
 use super::desired::selector;
 use super::view::{Memcached, Status};
@@ -9,30 +9,30 @@ use crate::reconcilers::reason::Reason;
 use crate::reconcilers::situation::Situation;
 use crate::reconcilers::workload::Deployment;
 
-/// So many pods are named at most: as many as the schema takes, five times what a Memcached may
-/// have.
+/// The most pods that are named: as many as the schema allows, more than five times what a
+/// Memcached may have.
 const MAX_NODES: usize = 16;
 
 /// What a pass found.
 #[derive(Debug)]
 pub struct Found<'a> {
-    /// The Deployment, if it is the Memcached's own.
+    /// The Deployment, if the Memcached controls it.
     pub deployment: Option<&'a Deployment>,
     /// The names of its pods.
     pub nodes: Vec<Text>,
-    /// How things stand.
+    /// The overall state.
     pub situation: Situation,
-    /// Why the Deployment is not as desired, if so.
+    /// Why the Deployment is not as desired, if it is not.
     pub failure: Option<String>,
 }
 
-/// How things stand with a Deployment that is as desired.
+/// The state of a Memcached whose Deployment is as desired.
 pub fn of_deployment(memcached: &Memcached, deployment: &Deployment, nodes: usize) -> Situation {
     let size = memcached.spec.size;
     let rollout = crate::reconcilers::workload::Rollout::of_deployment(deployment);
     let done = if usize::try_from(size).is_ok_and(|size| nodes != size) {
-        // Ready promises that `nodes` is complete, and that no more run than asked for; the pods
-        // are told apart from the Deployment, whose counts lag.
+        // Ready promises that `nodes` is complete and that no more pods run than requested. The
+        // pods are counted separately, because the Deployment's counts lag.
         let message = format!("{nodes} of {size} pods are listed in nodes");
         Situation::Underway(Reason::RollingOut, message)
     } else if size == 0 {
@@ -64,7 +64,8 @@ pub fn status(memcached: &Memcached, found: Found<'_>, now: Time) -> Status {
     }
 }
 
-/// The status while the finalizer works (`done`: has worked). Nothing else is looked at any more.
+/// The status while the finalizer is at work or, if `done`, has finished. Nothing else is looked
+/// at any more.
 pub fn finalizing(memcached: &Memcached, done: bool, now: Time) -> Status {
     let generation = memcached.meta.generation;
     let name = memcached.meta.key.name();
@@ -90,7 +91,7 @@ pub fn finalizing(memcached: &Memcached, done: bool, now: Time) -> Status {
     }
 }
 
-/// Available: whether as many replicas as wanted can be used.
+/// The condition Available: whether as many replicas as wanted can be used.
 fn available(memcached: &Memcached, found: &Found<'_>) -> Wanted {
     let name = memcached.meta.key.name();
     let size = memcached.spec.size;

@@ -1,4 +1,4 @@
-//! What a Memcached needs and what is said of it, sentence by sentence.
+//! A Memcached's children and its status, sentence by sentence.
 
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ fn deployment(memcached: &Memcached, status: Value) -> Deployment {
     child(&object)
 }
 
-/// What is said of `memcached` when its Deployment has this status and its pods these names.
+/// The status of `memcached` if its Deployment has this status and its pods have these names.
 fn said(memcached: &Memcached, deployment_status: Value, nodes: &[&str]) -> Status {
     let deployment = deployment(memcached, deployment_status);
     let nodes: Vec<_> = nodes.iter().map(|node| Text::new(node)).collect();
@@ -66,7 +66,7 @@ fn the_port_is_given_only_when_it_is_not_the_default() {
 
 #[test]
 fn the_limit_is_given_in_a_way_that_memcached_understands() {
-    // `hack/e2e.sh` asks a real memcached for it.
+    // `hack/e2e.sh` checks this with a real memcached.
     let container = children(&sample()).deployment.spec.template.spec.containers[0].clone();
     assert_eq!(*container.args, ["-m", "64"].map(Text::new));
 }

@@ -1,4 +1,4 @@
-//! A Memcached, as its reconciler reads it.
+//! A Memcached as its reconciler reads it.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,43 +12,43 @@ pub struct Memcached {
     /// Metadata.
     #[serde(rename = "metadata")]
     pub meta: Meta<Switches>,
-    /// What is wanted.
+    /// The desired state.
     #[serde(default)]
     pub spec: Spec,
-    /// What was said last.
+    /// The status last written.
     #[serde(default)]
     pub status: Status,
 }
 
-/// What is wanted.
+/// The desired state.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Spec {
-    /// How many instances.
+    /// The number of instances.
     pub size: i32,
     /// Their port.
     pub container_port: i32,
 }
 
-/// What is there. All of it is written at once, so every field is always there.
+/// The observed state. It is written as a whole, so every field is always present.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Status {
-    /// The generation that it speaks of.
+    /// The generation that the status refers to.
     pub observed_generation: i64,
-    /// Pods there are.
+    /// The number of pods.
     pub size: i32,
-    /// Ready ones.
+    /// The number of ready pods.
     pub ready_replicas: i32,
     /// Selects the pods.
     pub selector: Text,
     /// The names of the pods, sorted.
     pub nodes: Box<[Text]>,
-    /// How things stand.
+    /// The conditions.
     pub conditions: Box<[Condition]>,
 }
 
-/// The port of memcached, and the default of the schema.
+/// The default port, of memcached itself and of the schema.
 pub(super) const DEFAULT_PORT: i32 = 11211;
 
 impl Default for Spec {

@@ -7,7 +7,7 @@ use super::is_set;
 use super::resources::Resources;
 use crate::object::Text;
 
-/// The one capability that is as good as all.
+/// The one capability that amounts to all of them.
 const ALL_RIGHTS: &str = "CAP_SYS_ADMIN";
 
 /// A container.
@@ -16,15 +16,15 @@ const ALL_RIGHTS: &str = "CAP_SYS_ADMIN";
 pub struct Container {
     /// Its key.
     pub name: Text,
-    /// What runs.
+    /// The image that runs.
     pub image: Text,
     /// When the image is pulled.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub image_pull_policy: Text,
-    /// The program and its arguments, instead of the image's. Whole, as the API has it.
+    /// The program and its arguments, in place of the image's. Compared as a whole, as in the API.
     #[serde(skip_serializing_if = "<[Text]>::is_empty")]
     pub command: Box<[Text]>,
-    /// What follows the command. Whole, as the API has it.
+    /// The arguments after the command. Compared as a whole, as in the API.
     #[serde(skip_serializing_if = "<[Text]>::is_empty")]
     pub args: Box<[Text]>,
     /// Ports, by number and protocol.
@@ -33,10 +33,10 @@ pub struct Container {
     /// Environment variables, by name.
     #[serde(skip_serializing_if = "<[EnvVar]>::is_empty")]
     pub env: Box<[EnvVar]>,
-    /// What it may use.
+    /// The resources it may use.
     #[serde(skip_serializing_if = "Resources::is_empty")]
     pub resources: Resources,
-    /// Its security.
+    /// Its security context.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security_context: Option<Box<ContainerSecurity>>,
 }
@@ -54,20 +54,20 @@ pub struct ContainerPort {
     pub name: Text,
 }
 
-/// Security of a container.
+/// The security context of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ContainerSecurity {
     /// Whether the kubelet refuses to run it as root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_as_non_root: Option<bool>,
-    /// As whom it runs.
+    /// The user it runs as.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_as_user: Option<i64>,
     /// Whether it may gain more rights than it has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_privilege_escalation: Option<bool>,
-    /// Whether it may do all that its node may. Never set; see `in_the_way`.
+    /// Whether it has all rights of its node. Never set; see `in_the_way`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub privileged: Option<bool>,
     /// Linux capabilities.
@@ -90,10 +90,10 @@ pub struct Seccomp {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Capabilities {
-    /// Given up.
+    /// Dropped capabilities.
     #[serde(skip_serializing_if = "<[Text]>::is_empty")]
     pub drop: Box<[Text]>,
-    /// Given beside. Never set; see `in_the_way`.
+    /// Added capabilities. Never set; see `in_the_way`.
     #[serde(skip_serializing_if = "<[Text]>::is_empty")]
     pub add: Box<[Text]>,
 }
@@ -130,7 +130,8 @@ impl Container {
         None
     }
 
-    /// By name. Their order counts where one refers to another: only an earlier one can be.
+    /// Compares by name. The order matters if one variable refers to another: only an earlier one
+    /// can be referred to.
     fn env_is_covered_by(&self, there: &Container) -> bool {
         let position = |var: &EnvVar| there.env.iter().position(|other| other.name == var.name);
         let Some(positions) = self.env.iter().map(position).collect::<Option<Vec<_>>>() else {
@@ -145,8 +146,8 @@ impl Container {
         self.env.iter().any(|var| var.value.contains("$("))
     }
 
-    /// JSON pointers below the container to what somebody else set and the API server refuses beside
-    /// what `self` sets. Last first in each list.
+    /// JSON pointers, relative to the container, to what somebody else set and the API server
+    /// refuses beside what `self` sets. Last first in each list.
     pub(super) fn in_the_way(&self, there: &Container) -> Vec<String> {
         let mut pointers = self.env_in_the_way(there);
         pointers.extend(self.ports_in_the_way(there));
@@ -159,7 +160,7 @@ impl Container {
         pointers
     }
 
-    /// A variable has a value or a source.
+    /// A variable has a value or a source, never both.
     fn env_in_the_way(&self, there: &Container) -> Vec<String> {
         let mut pointers = Vec::new();
         for (at, other) in there.env.iter().enumerate().rev() {
@@ -178,7 +179,7 @@ impl Container {
         pointers
     }
 
-    /// No two ports have the same name.
+    /// No two ports may have the same name.
     fn ports_in_the_way(&self, there: &Container) -> Vec<String> {
         let mut pointers = Vec::new();
         for (at, other) in there.ports.iter().enumerate().rev() {
@@ -236,8 +237,8 @@ impl ContainerSecurity {
             })
     }
 
-    /// Who may not gain rights may not have all of them either (k8s.io/kubernetes/pkg/apis/core/
-    /// validation, ValidateSecurityContext).
+    /// A container that may not gain rights may not have all of them either
+    /// (k8s.io/kubernetes/pkg/apis/core/validation, ValidateSecurityContext).
     fn in_the_way(&self, there: &ContainerSecurity) -> Vec<String> {
         let mut pointers = Vec::new();
         if self.allow_privilege_escalation == Some(false) {
@@ -258,7 +259,7 @@ impl ContainerSecurity {
 // === impl Seccomp ===
 
 impl Seccomp {
-    /// Only `Localhost` has a path beside the type, which applying another type would leave.
+    /// Only `Localhost` has a path beside the type; applying another type would leave the path.
     pub(super) fn is_in_the_way(wanted: Option<Seccomp>, there: Option<Seccomp>) -> bool {
         let is_local = |profile: Seccomp| profile.kind == "Localhost";
         wanted.is_some_and(|wanted| !is_local(wanted)) && there.is_some_and(is_local)

@@ -9,34 +9,34 @@ use crate::reconcilers::child::{Child, ChildSpec, Made, removal, renamed};
 use crate::reconcilers::interned::Interner;
 use crate::reconcilers::reason::Reason;
 
-/// A DaemonSet that exists.
+/// An existing DaemonSet.
 pub type DaemonSet = Child<DaemonSetSpec>;
 
 /// What the operator sets in a DaemonSet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DaemonSetSpec {
-    /// Which pods are its own. Immutable.
+    /// Selects its pods. Immutable.
     pub selector: Selector,
-    /// What each pod is.
+    /// The template of each pod.
     pub template: PodTemplate,
 }
 
-/// What the DaemonSet controller says. Each number counts nodes.
+/// The status that the DaemonSet controller reports. Each number counts nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DaemonSetStatus {
-    /// The generation that it speaks of.
+    /// The generation that the status refers to.
     pub observed_generation: i64,
-    /// Where the daemon belongs; none as long as nobody counted.
+    /// Nodes where the daemon belongs; `None` until the controller has counted.
     pub desired_number_scheduled: Option<i32>,
-    /// Of these, where it is.
+    /// Of these, nodes that have it.
     pub current_number_scheduled: i32,
-    /// Of these, where it is of the newest template.
+    /// Of these, nodes that have it from the newest template.
     pub updated_number_scheduled: i32,
-    /// Where it belongs and is ready.
+    /// Nodes where it belongs and is ready.
     pub number_ready: i32,
-    /// Where it belongs and has been ready for long enough.
+    /// Nodes where it belongs and has been ready for long enough.
     pub number_available: i32,
 }
 

@@ -10,32 +10,32 @@ use crate::reconcilers::condition::{Status, Time};
 use crate::reconcilers::interned::Interner;
 use crate::reconcilers::reason::Reason;
 
-/// A Deployment that exists.
+/// An existing Deployment.
 pub type Deployment = Child<DeploymentSpec>;
 
 /// What the operator sets in a Deployment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeploymentSpec {
-    /// How many pods.
+    /// The number of pods.
     pub replicas: i32,
-    /// Which pods are its own. Immutable.
+    /// Selects its pods. Immutable.
     pub selector: Selector,
-    /// How it goes from one template to the next.
+    /// How it moves from one template to the next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,
-    /// What each pod is.
+    /// The template of each pod.
     pub template: PodTemplate,
 }
 
-/// How a Deployment goes from one template to the next.
+/// How a Deployment moves from one template to the next.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Strategy {
     /// `RollingUpdate` or `Recreate`.
     #[serde(rename = "type")]
     pub kind: Text,
-    /// For a rolling update.
+    /// The pace of a rolling update.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rolling_update: Option<RollingUpdate>,
 }
@@ -44,7 +44,7 @@ pub struct Strategy {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RollingUpdate {
-    /// How many pods may be there beyond the number wanted.
+    /// How many pods there may be above the number wanted.
     pub max_surge: Amount,
     /// How many pods may be missing.
     pub max_unavailable: Amount,
@@ -54,9 +54,9 @@ pub struct RollingUpdate {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Amount {
-    /// So many.
+    /// A number of pods.
     Number(i32),
-    /// Such a part.
+    /// A percentage of the pods.
     Percentage(Text),
 }
 
@@ -66,21 +66,21 @@ impl Default for Amount {
     }
 }
 
-/// What the Deployment controller says.
+/// The status that the Deployment controller reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DeploymentStatus {
-    /// The generation that it speaks of.
+    /// The generation that the status refers to.
     pub observed_generation: i64,
-    /// Pods there are.
+    /// The number of pods.
     pub replicas: i32,
-    /// Of the newest template.
+    /// Pods of the newest template.
     pub updated_replicas: i32,
-    /// Ready.
+    /// Ready pods.
     pub ready_replicas: i32,
-    /// Ready for long enough.
+    /// Pods that have been ready for long enough.
     pub available_replicas: i32,
-    /// Missing.
+    /// Missing pods.
     pub unavailable_replicas: i32,
     /// `Available`, `Progressing`, `ReplicaFailure`.
     pub conditions: Box<[ChildCondition]>,
@@ -90,15 +90,15 @@ pub struct DeploymentStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChildCondition {
-    /// Of what.
+    /// Its type.
     #[serde(rename = "type")]
     pub kind: Text,
-    /// Whether it is so.
+    /// Whether it holds.
     pub status: Status,
-    /// Why, one word.
+    /// Why, in one word.
     #[serde(default)]
     pub reason: Text,
-    /// Why, a sentence.
+    /// Why, in a sentence.
     #[serde(default)]
     pub message: Text,
     /// Since when.

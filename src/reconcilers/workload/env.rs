@@ -18,7 +18,7 @@ pub struct EnvVar {
     pub value_from: Option<Box<ValueSource>>,
 }
 
-/// Where the value of a variable comes from: one of these.
+/// Where the value of a variable comes from; one of these is set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ValueSource {
@@ -40,9 +40,9 @@ pub struct ValueSource {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KeyRef {
-    /// Which object.
+    /// The object's name.
     pub name: Text,
-    /// Which key.
+    /// The key.
     pub key: Text,
     /// Whether a pod may start without it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,10 +53,10 @@ pub struct KeyRef {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct FieldRef {
-    /// Of which version of the API; the API server fills in `v1`.
+    /// The version of the API; the API server fills in `v1`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_version: Option<Text>,
-    /// Which field.
+    /// The field's path.
     pub field_path: Text,
 }
 
@@ -64,13 +64,13 @@ pub struct FieldRef {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ResourceRef {
-    /// Which container, this one if absent.
+    /// The container; this one if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container_name: Option<Text>,
-    /// In which unit; the API server fills in `0`, which means 1.
+    /// The unit; the API server fills in `0`, which means 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub divisor: Option<Quantity>,
-    /// Which resource.
+    /// The resource.
     pub resource: Text,
 }
 
@@ -87,7 +87,7 @@ impl EnvVar {
 }
 
 impl Serialize for EnvVar {
-    /// A value is sent even if it is empty: what somebody else puts there has to go.
+    /// A value is sent even if it is empty, to overwrite what somebody else may have put there.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeMap;
         let mut map = serializer.serialize_map(Some(2))?;

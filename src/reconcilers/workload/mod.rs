@@ -1,10 +1,10 @@
-//! Deployments and DaemonSets, as far as the operator sets and reads them.
+//! Deployments and DaemonSets: the parts that the operator sets and reads.
 //!
 //! Guarantees
-//! - The same types are decoded from the wire, compared with what is desired, and sent: what is
+//! - The same types are decoded from the wire, compared with the desired state, and sent: what is
 //!   sent is what is compared.
-//! - Only fields the operator can set are here. An injected sidecar, a field that the API server
-//!   fills in and somebody's annotation are neither compared nor sent.
+//! - Only fields that the operator can set are here. An injected sidecar, a field that the API
+//!   server fills in, or somebody's annotation is neither compared nor sent.
 //! - Lists are compared by the keys that server-side apply merges them by: containers and
 //!   variables by name, container ports by number and protocol.
 
@@ -29,7 +29,7 @@ pub use template::{
     PodSpec, PodTemplate, Selector,
 };
 
-/// Whether what is wanted, if anything, is there.
+/// Whether `there` has what is wanted, if anything is.
 fn is_set<T: PartialEq>(wanted: &Option<T>, there: &Option<T>) -> bool {
     wanted.is_none() || wanted == there
 }

@@ -1,4 +1,4 @@
-//! What a container may use.
+//! The resources of a container.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,14 +9,14 @@ use crate::reconcilers::quantity::Quantity;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Quantities(pub Box<[(Text, Quantity)]>);
 
-/// What a container may use, and what is kept free for it.
+/// What a container may use, and what is reserved for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Resources {
-    /// The most.
+    /// The most that it may use.
     #[serde(skip_serializing_if = "Quantities::is_empty")]
     pub limits: Quantities,
-    /// What is kept free.
+    /// What is reserved for it.
     #[serde(skip_serializing_if = "Quantities::is_empty")]
     pub requests: Quantities,
 }
@@ -24,7 +24,7 @@ pub struct Resources {
 // === impl Resources ===
 
 impl Resources {
-    /// Whether nothing is said.
+    /// Whether neither limits nor requests are set.
     pub fn is_empty(&self) -> bool {
         self.limits.is_empty() && self.requests.is_empty()
     }
@@ -33,8 +33,8 @@ impl Resources {
         self.limits.are_covered_by(&there.limits) && self.requests.are_covered_by(&there.requests)
     }
 
-    /// JSON pointers below the resources to what somebody else set and does not go with what `self`
-    /// sets: a request above its limit.
+    /// JSON pointers, relative to the resources, to what somebody else set and what conflicts with
+    /// what `self` sets: a request above its limit.
     pub(super) fn in_the_way(&self, there: &Resources) -> Vec<String> {
         let foreign = |wanted: &Quantities, name: &str| wanted.get(name).is_none();
         let pointer = |list: &str, name: &str| format!("/{list}/{}", name.replace('/', "~1"));
@@ -54,7 +54,7 @@ impl Resources {
         pointers
     }
 
-    /// Written so that equal amounts are equal text.
+    /// Normalises the amounts, so that equal amounts are equal text.
     pub(super) fn normalise(&mut self) {
         self.limits.normalise();
         self.requests.normalise();
@@ -81,7 +81,7 @@ impl Quantities {
     }
 }
 
-/// Whether the API server takes the two together. Of an extended resource both are the same
+/// Whether the API server accepts the two together. For an extended resource they must be equal
 /// (k8s.io/kubernetes/pkg/apis/core/validation, ValidateContainerResourceRequirements).
 fn fits(name: &str, request: &Quantity, limit: &Quantity) -> bool {
     let is_extended = name.contains('/');

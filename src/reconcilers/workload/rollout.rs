@@ -1,5 +1,5 @@
 //! How far a rollout is, by the rules of kstatus (sigs.k8s.io/cli-utils, pkg/kstatus): what tools
-//! would say of the child itself.
+//! would report for the child itself.
 
 use super::daemon_set::DaemonSet;
 use super::deployment::Deployment;
@@ -8,21 +8,21 @@ use crate::reconcilers::condition::Status;
 /// How far a rollout is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rollout {
-    /// Only pods of this generation serve, and all of them.
+    /// All pods of this generation serve, and no others.
     Done,
-    /// On the way; the sentence says how far.
+    /// In progress; the sentence says how far.
     Underway(String),
-    /// On the way, but Kubernetes cannot make the pods; its own reason and message.
+    /// In progress, but Kubernetes cannot create the pods; the message is Kubernetes' own.
     Failing {
         /// Whether the Deployment controller has given up waiting.
         given_up: bool,
-        /// Why, a sentence.
+        /// Why, in a sentence.
         message: String,
     },
 }
 
 impl Rollout {
-    /// Of a Deployment that is as desired.
+    /// The rollout of a Deployment that is as desired.
     pub fn of_deployment(deployment: &Deployment) -> Rollout {
         let (meta, status) = (&deployment.meta, &deployment.status);
         let wanted = deployment.spec().replicas;
@@ -53,8 +53,8 @@ impl Rollout {
         } else if status.available_replicas < wanted {
             share(status.available_replicas, "available")
         } else if status.unavailable_replicas > 0 {
-            // Counted from what the ReplicaSets are told to have: pods on their way, though not
-            // wanted any more, are in no other count.
+            // Counted from the desired size of the ReplicaSets: pods that are still to come, though
+            // no longer wanted, are in no other count.
             let surplus = status.unavailable_replicas;
             Some(Rollout::Underway(format!("{surplus} surplus replicas are on their way")))
         } else if progressing.is_some_and(|c| c.reason != "NewReplicaSetAvailable") {
@@ -67,7 +67,7 @@ impl Rollout {
         behind.unwrap_or(Rollout::Done)
     }
 
-    /// Of a DaemonSet that is as desired.
+    /// The rollout of a DaemonSet that is as desired.
     pub fn of_daemon_set(daemon_set: &DaemonSet) -> Rollout {
         let (meta, status) = (&daemon_set.meta, &daemon_set.status);
         let desired = match status.desired_number_scheduled {
@@ -97,7 +97,7 @@ mod tests {
 
     const NGINX: &str = include_str!("../../../artifacts/examples/nginx-app.yaml");
 
-    /// Of a Deployment of generation 1 that wants two pods.
+    /// The rollout of a Deployment of generation 1 that wants two pods, after `change`.
     fn rollout(change: impl Fn(&mut Value)) -> Rollout {
         let app: App = custom(NGINX);
         let mut object = wire(&app, &app::desired(&app).deployment);

@@ -11,41 +11,41 @@ use crate::reconcilers::child::renamed;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PodTemplate {
-    /// Metadata of each pod.
+    /// The metadata of each pod.
     pub metadata: PodMeta,
-    /// What each pod is.
+    /// The spec of each pod.
     pub spec: PodSpec,
 }
 
-/// Metadata of a pod template.
+/// The metadata of a pod template.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PodMeta {
-    /// Labels of each pod.
+    /// The labels of each pod.
     pub labels: Labels,
 }
 
-/// What a pod is.
+/// The spec of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PodSpec {
     /// Its containers, by name.
     pub containers: Box<[Container]>,
-    /// Security of all containers.
+    /// The security context of all containers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security_context: Option<PodSecurity>,
-    /// Whether its ServiceAccount's token is there.
+    /// Whether its ServiceAccount's token is mounted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub automount_service_account_token: Option<bool>,
-    /// Labels that its node has to bear.
+    /// Labels that its node must have.
     #[serde(skip_serializing_if = "Labels::is_empty")]
     pub node_selector: Labels,
-    /// Further wishes about its node.
+    /// Further requirements on its node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub affinity: Option<Affinity>,
 }
 
-/// Security of a pod.
+/// The security context of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PodSecurity {
@@ -61,12 +61,12 @@ pub struct PodSecurity {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Affinity {
-    /// About nodes.
+    /// Affinity to nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_affinity: Option<NodeAffinity>,
 }
 
-/// Wishes about a pod's node.
+/// Requirements on a pod's node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeAffinity {
@@ -78,7 +78,7 @@ pub struct NodeAffinity {
     pub required: Option<NodeSelector>,
 }
 
-/// Terms of which one must hold. One owner sets all (the API says that the list is atomic).
+/// Terms of which one must hold. One owner sets all of them (the list is atomic in the API).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeSelector {
@@ -86,15 +86,15 @@ pub struct NodeSelector {
     pub node_selector_terms: Box<[NodeSelectorTerm]>,
 }
 
-/// Expressions of which all must hold.
+/// Expressions that must all hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeSelectorTerm {
-    /// About labels.
+    /// Expressions about labels.
     pub match_expressions: Box<[MatchExpression]>,
 }
 
-/// What is asked of a node's label.
+/// A requirement on a node's label.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MatchExpression {
@@ -102,7 +102,7 @@ pub struct MatchExpression {
     pub key: Text,
     /// `Exists`, `In`, …
     pub operator: Text,
-    /// The values, where the operator has some.
+    /// The values, if the operator takes any.
     #[serde(skip_serializing_if = "<[Text]>::is_empty")]
     pub values: Box<[Text]>,
 }
@@ -111,7 +111,7 @@ pub struct MatchExpression {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Selector {
-    /// Labels that a pod has to bear.
+    /// Labels that a pod must have.
     pub match_labels: Labels,
 }
 
@@ -135,11 +135,11 @@ impl PodTemplate {
         if !is_set(&spec.automount_service_account_token, &other.automount_service_account_token) {
             return Some("spec.template.spec.automountServiceAccountToken");
         }
-        // One owner sets all of it (the API says that the map is atomic).
+        // One owner sets all of it (the map is atomic in the API).
         if !spec.node_selector.is_empty() && spec.node_selector != other.node_selector {
             return Some("spec.template.spec.nodeSelector");
         }
-        // The default is what an absent one means.
+        // An absent one means the default.
         let default = PodSecurity::default();
         let security = other.security_context.as_ref().unwrap_or(&default);
         let kept = spec.security_context.as_ref().is_none_or(|wanted| {
@@ -156,7 +156,7 @@ impl PodTemplate {
         None
     }
 
-    /// JSON pointers to what has to be removed, last first in each list.
+    /// JSON pointers to what must be removed, last first in each list.
     pub(super) fn in_the_way(&self, there: &PodTemplate) -> Vec<String> {
         const POD: &str = "/spec/template/spec";
         let mut pointers = Vec::new();
