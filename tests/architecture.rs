@@ -1,10 +1,9 @@
 //! The walls between the rooms.
 //!
-//! The table below is the only list of who may use whom. An edge that is not in it, a room that
-//! is not in it, or a cycle fails the build. docs/ARCHITECTURE.md says why the walls stand where
-//! they do.
+//! The table below is the only list of which room may use which. An edge or a room that is not in
+//! it, or a cycle, fails the tests. docs/ARCHITECTURE.md says why the walls are where they are.
 
-// A test that meets what it did not expect has failed.
+// A test that meets something unexpected has failed.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 #[path = "architecture/deliberate_bugs.rs"]
@@ -14,7 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Room → the rooms it may use, in the order of `lib.rs`: the order in which a change travels.
+/// Each room with the rooms it may use, in the order of `lib.rs`: the order in which a change
+/// travels.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("object", &[]),
     ("shutdown", &[]),
@@ -23,11 +23,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("reflector", &["client", "store", "object", "shutdown"]),
     ("informer", &["reflector", "store", "client", "object", "shutdown"]),
     ("workqueue", &[]),
-    // Of the client only the error: it says what to do about it.
+    // Of the client, only the error, which says what to do about it.
     ("controller", &["client", "workqueue", "informer", "store", "object", "shutdown"]),
     ("events", &["client", "object", "shutdown"]),
     ("leader_election", &["client", "object", "shutdown"]),
-    // Implements the observer traits of the rooms it watches; none of them knows it.
+    // Implements the observer traits of the rooms it observes; none of them knows about it.
     (
         "metrics",
         &[
@@ -42,7 +42,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "shutdown",
         ],
     ),
-    // The same, for two of them; compiled on request.
+    // The same for two of them; compiled on request.
     ("traces", &["client", "controller", "object"]),
     ("api", &[]),
     ("reconcilers", &["api", "client", "store", "events", "controller", "object"]),
@@ -156,7 +156,7 @@ fn no_file_is_a_drawer() {
     }
 }
 
-/// Each room with what it uses and one file that does.
+/// Each room with the rooms it uses, and for each of these one file that does.
 fn rooms() -> BTreeMap<String, BTreeMap<String, PathBuf>> {
     let mut rooms = BTreeMap::new();
     for entry in fs::read_dir("src").unwrap() {
@@ -199,14 +199,14 @@ fn first_word(text: &str) -> String {
     text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
-/// A file's code without comments, and without its tests, which may use what they like.
+/// A file's code without comments and without its tests, which may use any room.
 fn code(file: &Path) -> String {
     let text = fs::read_to_string(file).unwrap();
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
 
-/// The Rust files under `path`, or `path` itself; test modules left out.
+/// The Rust files under `path`, or `path` itself, without test modules.
 fn sources(path: &Path) -> Vec<PathBuf> {
     if path.is_file() {
         return vec![path.to_owned()];

@@ -1,6 +1,6 @@
-//! The files under `artifacts/` and `docs/` that are generated, compared with what generates them.
+//! The generated files under `artifacts/` and `docs/`, compared with what they are generated from.
 
-// A test that meets what it did not expect has failed.
+// A test that meets something unexpected has failed.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::Path;
@@ -21,7 +21,7 @@ mod operator_verify;
 #[path = "artifacts/scorecard.rs"]
 mod scorecard;
 
-/// With `UPDATE_ARTIFACTS=1` the files are written instead.
+/// With `UPDATE_ARTIFACTS=1` the files are written first.
 #[test]
 fn the_crd_files_are_what_the_types_say() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("artifacts/crds");
@@ -44,7 +44,7 @@ fn the_crd_files_are_what_the_types_say() {
     assert_eq!(there, expected, "artifacts/crds/ has files that no type makes");
 }
 
-/// File name and text of each.
+/// The file name and text of each CRD.
 fn crd_files() -> Vec<(String, String)> {
     let file = |crd| {
         let mut value = serde_json::to_value(&crd).unwrap();
@@ -52,7 +52,7 @@ fn crd_files() -> Vec<(String, String)> {
         let spec = &value["spec"];
         let (group, plural) = (spec["group"].as_str(), spec["names"]["plural"].as_str());
         let name = format!("{}_{}.yaml", group.unwrap(), plural.unwrap());
-        // The one scalar that an old YAML parser would take for something else than text.
+        // The one scalar that an old YAML parser would not take for text.
         let text = serde_yaml_ng::to_string(&value)
             .unwrap()
             .replace(" 1970-01-01T00:00:00Z", " '1970-01-01T00:00:00Z'");
@@ -61,7 +61,7 @@ fn crd_files() -> Vec<(String, String)> {
     api::crds().into_iter().map(file).collect()
 }
 
-/// Bounds are floating-point numbers in the type: `1.0`.
+/// Bounds are floating-point numbers in the types: `1.0`.
 fn write_whole_numbers_as_such(value: &mut serde_json::Value) {
     match value {
         serde_json::Value::Array(items) => items.iter_mut().for_each(write_whole_numbers_as_such),
@@ -75,7 +75,7 @@ fn write_whole_numbers_as_such(value: &mut serde_json::Value) {
     }
 }
 
-/// With `UPDATE_ARTIFACTS=1` the file is written instead.
+/// With `UPDATE_ARTIFACTS=1` the file is written first.
 #[test]
 fn the_table_of_reasons_is_what_the_reasons_say() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/REASONS.md");
@@ -110,7 +110,7 @@ fn reasons() -> String {
          of its Deployment, with Kubernetes' own reasons.\n\n\
          | reason | where | meaning | what to do |\n|---|---|---|---|\n",
     );
-    // Of the schema's default, before any controller has seen the object.
+    // The schema's default, before any controller has seen the object.
     text.push_str(
         "| `Pending` | Ready, Reconciling | No controller has seen the object yet. | Wait; if it \
          stays, look whether the operator runs and has its rights. |\n",
@@ -135,7 +135,7 @@ fn reasons() -> String {
     text
 }
 
-/// Where a reason stands. No other arm takes a new one, so whoever adds one says it here.
+/// Where a reason is used. There is no catch-all arm, so whoever adds a reason must say it here.
 fn place(reason: Reason) -> &'static str {
     match reason {
         Reason::DeploymentCreated
@@ -172,7 +172,7 @@ fn place(reason: Reason) -> &'static str {
     }
 }
 
-/// What `check` asks for is what is granted: neither more nor less.
+/// What `check` asks for is exactly what is granted.
 #[test]
 fn the_rights_that_are_checked_are_those_of_the_rbac_artifacts() {
     use std::collections::BTreeSet;
@@ -214,7 +214,7 @@ fn granted(kind: &str) -> std::collections::BTreeSet<[String; 3]> {
     all
 }
 
-/// With `UPDATE_ARTIFACTS=1` the file is written instead.
+/// With `UPDATE_ARTIFACTS=1` the file is written first.
 #[test]
 fn the_table_of_alerts_is_what_the_alerts_say() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/ALERTS.md");

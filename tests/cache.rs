@@ -1,8 +1,8 @@
-//! The cache against a model of the API server: what a reflector, a store and an informer promise
+//! The cache against a model of the API server: what a reflector, a store and an informer guarantee
 //! together, under every fault that a real API server may show.
 //!
 //! Time is virtual and everything follows from a seed. A failure names its seed:
-//! `CACHE_SEED=123 cargo test --test cache` runs that one alone, `CACHE_SEEDS=100000` runs more.
+//! `CACHE_SEED=123 cargo test --test cache` runs only that one, `CACHE_SEEDS=100000` runs more.
 
 mod model;
 #[path = "cache/thing.rs"]

@@ -1,7 +1,7 @@
-//! What fixed pieces of work allocate, compared with `tests/costs.json`: the guard against growing
-//! costs that is the same on a slow machine and on a busy one.
+//! What fixed pieces of work allocate, compared with `tests/costs.json`: a guard against growing
+//! costs that gives the same result on a slow machine and on a busy one.
 //!
-//! `UPDATE_COSTS=1 cargo test --test costs` writes the file anew; say in the commit why it changed.
+//! `UPDATE_COSTS=1 cargo test --test costs` rewrites the file; say in the commit why it changed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,16 +21,16 @@ use sample::Deployment;
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 
-/// So many objects, events or keys in each piece of work.
+/// The number of objects, events or keys in each piece of work.
 const COUNT: usize = 1_000;
-/// What the standard library of another compiler may make of the same work, in parts of a hundred.
+/// How far the standard library of another compiler may differ for the same work, in percent.
 const TOLERANCE: u64 = 3;
 const GOLDEN: &str = "tests/costs.json";
 
-/// What a piece of work cost for all of `COUNT`.
+/// The cost of each piece of work, for all of `COUNT`.
 type Costs = BTreeMap<&'static str, u64>;
 
-/// Allocations during `work`.
+/// The number of allocations during `work`.
 fn allocations<T>(work: impl FnOnce() -> T) -> u64 {
     let before = dhat::HeapStats::get().total_blocks;
     let made = work();
@@ -39,7 +39,7 @@ fn allocations<T>(work: impl FnOnce() -> T) -> u64 {
     after - before
 }
 
-/// Bytes that are held for what `make` returns.
+/// The bytes held by what `make` returns.
 fn held<T>(make: impl FnOnce() -> T) -> u64 {
     let before = dhat::HeapStats::get().curr_bytes;
     let made = make();
@@ -73,7 +73,7 @@ fn wire(costs: &mut Costs) {
             assert_eq!(seen, COUNT);
         });
     };
-    // Once before, so that what is made once for all is made.
+    // Run once before, so that one-time allocations are already made.
     watch();
     costs.insert("allocations of a watch event", allocations(watch));
 

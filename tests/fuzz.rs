@@ -1,9 +1,11 @@
-//! The fuzz targets on stable Rust: the inputs of fuzz/seeds, and a fixed number of mutations of them.
+//! The fuzz targets on stable Rust: the inputs of fuzz/seeds, and a fixed number of mutations of
+//! them.
 //!
-//! `FUZZ_RUNS` is how many per target (default 2000, of `metrics` a twentieth), `FUZZ_SEED` where the
-//! random numbers start. hack/fuzz.sh searches for longer, and guided by coverage: docs/TESTING.md.
+//! `FUZZ_RUNS` is the number of mutations per target (default 2000; a twentieth of it for
+//! `metrics`), `FUZZ_SEED` the seed of the random numbers. hack/fuzz.sh searches for longer, guided
+//! by coverage: docs/TESTING.md.
 
-// A target panics where a promise is broken; it is `pub` for cargo-fuzz.
+// A target panics if a guarantee is broken; it is `pub` for cargo-fuzz.
 #![allow(unreachable_pub, clippy::panic, clippy::unwrap_used)]
 
 #[path = "../fuzz/src/lib.rs"]
@@ -12,11 +14,11 @@ mod targets;
 use std::fs;
 use std::panic::catch_unwind;
 
-/// So many mutations by default.
+/// The default number of mutations.
 const RUNS: u64 = 2000;
-/// No mutated input is longer.
+/// The longest mutated input, in bytes.
 const LONGEST: usize = 8 << 10;
-/// What means something to one target or another.
+/// Words that mean something to one target or another.
 const WORDS: [&[u8]; 24] = [
     b"{",
     b"}",
@@ -102,7 +104,7 @@ fn drive(name: &str) {
     let seeds: Vec<Vec<u8>> = seeds.iter().map(|path| fs::read(path).unwrap()).collect();
     seeds.iter().for_each(|seed| attempt(name, *target, seed));
     let mut rng = fastrand::Rng::with_seed(var("FUZZ_SEED").unwrap_or(1));
-    // A connection takes its time.
+    // A connection takes time.
     let fewer = if name == "metrics" { 20 } else { 1 };
     for _ in 0..var("FUZZ_RUNS").unwrap_or(RUNS) / fewer {
         let mut input = rng.choice(&seeds).unwrap().clone();
@@ -122,7 +124,7 @@ fn attempt(name: &str, target: fn(&[u8]), input: &[u8]) {
     }
 }
 
-/// One change, of the kinds that fuzzers make.
+/// Makes one change, of the kinds that fuzzers make.
 fn mutate(input: &mut Vec<u8>, seeds: &[Vec<u8>], rng: &mut fastrand::Rng) {
     let at = rng.usize(..=input.len());
     let to = (at + rng.usize(..=16)).min(input.len());

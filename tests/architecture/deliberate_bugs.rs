@@ -1,5 +1,5 @@
-//! The bugs of hack/deliberate-bugs/ still fit the sources: a bug that fits nowhere any more proves
-//! nothing. hack/deliberate-bugs.sh runs them.
+//! The bugs of hack/deliberate-bugs/ still fit the sources: a bug that no longer fits anywhere
+//! proves nothing. hack/deliberate-bugs.sh runs them.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Argo CD's health checks: one text for all kinds, and what it says of each status.
+//! Argo CD's health checks: one script for all kinds, and what it says about each status.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::packages::{crds, is_or_becomes, names_in, read};
 
 const FOLDER: &str = "artifacts/argocd";
 
-/// Group and kind of each CRD.
+/// The group and kind of each CRD.
 fn kinds() -> Vec<(String, String)> {
     let word = |value: &Value| value.as_str().unwrap().to_owned();
     crds()
@@ -53,7 +53,7 @@ fn each_kind_has_the_health_check_in_both_forms_that_argo_cd_takes() {
     }
 }
 
-/// An object whose status speaks of this generation and has these conditions.
+/// An object whose status refers to generation `seen` and has these conditions.
 fn object(seen: i64, conditions: &[(&str, &str, &str)]) -> Value {
     let conditions: Vec<_> = conditions
         .iter()
@@ -76,11 +76,11 @@ fn argo_cd_shows_what_the_status_says() {
         (json!({"metadata": {"generation": 1}, "status": {}}), "Progressing", "No controller"),
         (object(2, &[]), "Progressing", "No controller"),
         (object(2, &[ready]), "Healthy", "Ready AllReplicasReady"),
-        // Of an older spec.
+        // The status of an older spec.
         (object(1, &[ready]), "Progressing", "No controller"),
         (object(1, &[rolling, ("Stalled", "True", "Invalid")]), "Progressing", "No controller"),
         (object(2, &[rolling, reconciling]), "Progressing", "Ready RollingOut"),
-        // Wrong, and tried again.
+        // Something is wrong, and the operator tries again.
         (
             object(2, &[rolling, reconciling, ("Degraded", "True", "ApiError")]),
             "Progressing",
@@ -96,7 +96,7 @@ fn argo_cd_shows_what_the_status_says() {
     }
 }
 
-/// What the API server gives to an object that no controller has seen.
+/// The default status, which the API server gives to an object that no controller has seen.
 #[test]
 fn a_new_object_of_each_kind_is_progressing() {
     let text = read(&format!("{FOLDER}/health.lua"));

@@ -1,10 +1,10 @@
-//! The image is built from what .dockerignore leaves.
+//! The image is built from what .dockerignore leaves in.
 
 use std::path::{Component, Path, PathBuf};
 
 use crate::packages::read;
 
-/// Every file that `include_str!` takes from outside src.
+/// Collects every file that `include_str!` takes in.
 fn included(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -22,7 +22,7 @@ fn included(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// Without `..`.
+/// The path without `..`.
 fn resolved(path: &Path) -> PathBuf {
     let mut whole = PathBuf::new();
     for part in path.components() {
@@ -44,13 +44,13 @@ fn what_is_compiled_in_is_there_when_the_image_is_built() {
         ignored.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     for file in &files {
         assert!(file.exists(), "{file:?}");
-        // The last rule that speaks of a file counts.
+        // The last rule that matches a file counts.
         let kept = rules.iter().rfold(None, |said, rule| said.or_else(|| speaks(rule, file)));
         assert_ne!(kept, Some(false), "{file:?} is left out by .dockerignore");
     }
 }
 
-/// Whether the rule keeps the file, if it speaks of it: a path of it or above it, `*` for a name.
+/// Whether the rule keeps the file, if it matches: its path or one above it, `*` in a name.
 fn speaks(rule: &str, file: &Path) -> Option<bool> {
     let (kept, pattern) = match rule.strip_prefix('!') {
         Some(pattern) => (true, pattern),

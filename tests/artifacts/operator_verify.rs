@@ -1,4 +1,4 @@
-//! The bundle, judged by the Operator Framework's own program: `hack/operator-verify.sh`.
+//! The bundle, checked by the Operator Framework's own program: `hack/operator-verify.sh`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,8 +7,8 @@ use crate::unchecked::built_by;
 
 const BUNDLE: &str = "artifacts/olm/manifests";
 
-/// What it says of every bundle like this one. `events` it takes for v1beta1, which Kubernetes 1.25
-/// no longer had; rights name no version.
+/// What it says about every bundle like this one. It takes `events` for v1beta1, which Kubernetes
+/// 1.25 no longer had; rights name no version.
 const EXPECTED: [&str; 2] = [
     "The \\\"operatorhub\\\" validator is deprecated",
     "Migrate the API(s) for events: ([\\\"ClusterServiceVersion.Spec.InstallStrategy.\
@@ -20,7 +20,7 @@ fn operator_verify() -> Option<PathBuf> {
     built_by("hack/operator-verify.sh", "the OLM bundle with operator-verify")
 }
 
-/// The lines that it prints of a folder. It exits with 0 whatever it finds.
+/// The unexpected lines that it prints for a folder. It exits with 0 whatever it finds.
 fn complaints(program: &Path, folder: &Path) -> Vec<String> {
     let arguments = ["manifests", "--operatorhub_validate", "--object_validate"];
     let output = Command::new(program).args(arguments).arg(folder).output().unwrap();
@@ -35,9 +35,9 @@ fn the_operator_frameworks_own_program_finds_nothing_to_complain_about_in_the_bu
     let found = complaints(&program, Path::new(BUNDLE));
     assert!(found.is_empty(), "{}", found.join("\n"));
 
-    // It does look: without the CRD that the ClusterServiceVersion owns it complains.
+    // It does look: it complains if a CRD that the ClusterServiceVersion owns is missing.
     let folder = tempfile::tempdir().unwrap();
-    // Folders whose names begin with a dot it passes over.
+    // It skips folders whose names begin with a dot.
     let broken = folder.path().join("manifests");
     std::fs::create_dir(&broken).unwrap();
     for name in crate::packages::names_in(BUNDLE) {

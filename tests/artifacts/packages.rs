@@ -1,6 +1,6 @@
-//! The Helm chart and the OLM bundle: they say what the manifests say that kustomize builds from.
+//! The Helm chart and the OLM bundle agree with the manifests that kustomize builds from.
 //!
-//! With `UPDATE_ARTIFACTS=1` what follows from those is written instead.
+//! With `UPDATE_ARTIFACTS=1` what follows from those is written first.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -27,14 +27,14 @@ fn documents(file: &str) -> Vec<Value> {
     all.map(|document| Value::deserialize(document).unwrap()).collect()
 }
 
-/// The one object of a kind in artifacts/rbac/operator.yaml.
+/// The only object of a kind in artifacts/rbac/operator.yaml.
 fn of_operator(kind: &str) -> Value {
     let mut all = documents("artifacts/rbac/operator.yaml");
     all.retain(|object| object["kind"] == kind);
     all.pop().unwrap()
 }
 
-/// The file has this text, or is given it.
+/// Checks that the file has this text; with `UPDATE_ARTIFACTS=1` writes it first.
 pub(crate) fn is_or_becomes(file: &str, text: &str) {
     if std::env::var_os("UPDATE_ARTIFACTS").is_some() && read(file) != text {
         std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(file), text).unwrap();
@@ -50,7 +50,7 @@ pub(crate) fn names_in(folder: &str) -> BTreeSet<String> {
 
 // === The chart ===
 
-/// A chart holds no file from outside its folder.
+/// A chart cannot contain files from outside its folder.
 #[test]
 fn the_chart_has_copies_of_the_manifests() {
     let folder = format!("{CHART}/manifests");
@@ -81,14 +81,14 @@ fn chart_and_bundle_have_the_version_of_the_program() {
     assert_eq!(csv["metadata"]["name"], format!("workload-operator.v{VERSION}"));
 }
 
-/// What `values.yaml` shows is what the schema knows, and nothing else.
+/// `values.yaml` shows exactly what the schema knows.
 #[test]
 fn every_value_of_the_chart_is_in_its_schema_and_the_other_way_round() {
     let schema: Value =
         serde_json::from_str(&read(&format!("{CHART}/values.schema.json"))).unwrap();
     let mut known = BTreeSet::new();
     closed(&schema, "", &mut known);
-    // Helm's own, and what only some resources have.
+    // Helm's own, and one that only some resources have.
     for free in ["global", "resources.claims"] {
         assert!(known.remove(free), "{free}");
     }
@@ -112,7 +112,7 @@ fn keys(values: &Value, schema: &Value, path: &str, into: &mut BTreeSet<String>)
     for (name, value) in values.as_object().into_iter().flatten() {
         let path = format!("{path}{name}");
         let field = &schema["properties"][name];
-        // Below a map of free keys there is nothing to know.
+        // A map with arbitrary keys has no known fields.
         if field.get("properties").is_some() {
             keys(value, field, &format!("{path}."), into);
         }
@@ -130,8 +130,8 @@ fn service_version() -> Value {
     yaml(CSV)
 }
 
-/// What is installed, in OLM's words. OLM makes the ServiceAccount, the roles and the bindings
-/// from it; WATCH_NAMESPACE are the namespaces of the OperatorGroup.
+/// What is installed, in OLM's terms. OLM makes the ServiceAccount, the roles and the bindings
+/// from it; WATCH_NAMESPACE lists the namespaces of the OperatorGroup.
 fn install() -> Value {
     let deployment = yaml("artifacts/default/deployment.yaml");
     let mut spec = deployment["spec"].clone();
@@ -159,7 +159,7 @@ pub(crate) fn crds() -> Vec<Value> {
     crate::crd_files().iter().map(crd).collect()
 }
 
-/// What consoles show of each field: its CRD's own words.
+/// What consoles show for each field: the CRD's own description.
 fn descriptors(crd: &Value, part: &str) -> Value {
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let fields = schema["properties"][part]["properties"].as_object().unwrap();
@@ -170,7 +170,7 @@ fn descriptors(crd: &Value, part: &str) -> Value {
     fields.iter().map(one).collect()
 }
 
-/// `readyReplicas`: `Ready Replicas`.
+/// `readyReplicas` becomes `Ready Replicas`.
 fn title(field: &str) -> String {
     let mut title = String::new();
     for (at, letter) in field.char_indices() {
@@ -208,7 +208,7 @@ fn the_bundle_has_the_crds_and_the_other_objects_of_the_manifests_and_nothing_el
     for (name, text) in crate::crd_files() {
         add(name, &text);
     }
-    // OLM takes one object a file, and puts it into the namespace of its choice.
+    // OLM takes one object per file, and puts it into the namespace of its choice.
     let people = documents("artifacts/rbac/people.yaml");
     let beside = ["service", "pod-disruption-budget"];
     let beside = beside.map(|name| yaml(&format!("artifacts/default/{name}.yaml")));
@@ -240,7 +240,7 @@ fn the_bundle_owns_each_crd_and_says_what_comes_of_it() {
     }
 }
 
-/// The rules that make a catalogue refuse a bundle, or warn of it.
+/// The rules by which a catalogue refuses a bundle, or warns about it.
 #[test]
 fn the_bundle_has_what_a_catalogue_asks_for() {
     let csv = service_version();
@@ -265,7 +265,7 @@ fn the_bundle_has_what_a_catalogue_asks_for() {
         ["Basic Install", "Seamless Upgrades", "Full Lifecycle", "Deep Insights", "Auto Pilot"];
     let level = csv["metadata"]["annotations"]["capabilities"].as_str().unwrap();
     assert!(levels.contains(&level));
-    // Every image that a disconnected cluster has to mirror.
+    // Every image that a disconnected cluster must mirror.
     let container =
         &install()["spec"]["deployments"][0]["spec"]["template"]["spec"]["containers"][0];
     let memcached = container["env"].as_array().unwrap().iter();

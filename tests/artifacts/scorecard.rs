@@ -1,5 +1,5 @@
-//! The bundle, judged by the tests that its scorecard configuration names: `hack/olm.sh` builds the
-//! program that is in their image.
+//! The bundle, checked by the tests that its scorecard configuration names: `hack/olm.sh` builds
+//! the program that is in their image.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,13 +11,14 @@ use crate::unchecked::{built_by, not_checked};
 const BUNDLE: &str = "artifacts/olm";
 const CSV: &str = "manifests/workload-operator.clusterserviceversion.yaml";
 
-/// What it suggests of every bundle whose examples are what people write: a status is not.
+/// What it suggests for every bundle whose examples are what people write: they do not write a
+/// status.
 const EXPECTED: &str = "does not have status spec";
 
 const UNCHECKED: &str = "the OLM bundle with scorecard's tests";
 
-/// The program. `None`, said aloud, where it neither is nor can be built, or a process may not have a
-/// root folder of its own: it looks for the bundle in /bundle.
+/// The program. `None`, reported as not checked, if it is not built and cannot be, or if a process
+/// may not have its own root folder: the program looks for the bundle in /bundle.
 fn program() -> Option<PathBuf> {
     let olm = built_by("hack/olm.sh", UNCHECKED)?;
     match Command::new("unshare").args(["--map-root-user", "true"]).output() {
@@ -46,7 +47,7 @@ fn yaml(path: &Path) -> Value {
     serde_yaml_ng::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// What each of the configuration's tests complains of, and that it passed.
+/// What each of the configuration's tests complains about, and each that did not pass.
 fn complaints(root: &Path) -> Vec<String> {
     let config = yaml(&root.join("bundle/tests/scorecard/config.yaml"));
     let tests = config["stages"][0]["tests"].as_array().unwrap();
@@ -81,7 +82,7 @@ fn the_bundle_passes_the_scorecard_tests_that_it_names() {
     let found = complaints(root.path());
     assert!(found.is_empty(), "{}", found.join("\n"));
 
-    // They do look: at what a kind is made of, for one.
+    // They do look: at the resources that a kind is made of, for example.
     let file = root.path().join("bundle").join(CSV);
     let mut csv = yaml(&file);
     let owned = &mut csv["spec"]["customresourcedefinitions"]["owned"][0];

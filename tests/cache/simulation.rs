@@ -14,14 +14,15 @@ use crate::model::{Fault, Id, Model};
 use crate::thing::{THINGS, Thing, client, held, id, key, pass, poison, run, served, thing};
 use crate::witness::{Listener, Reader, Verdict};
 
-/// As many as CI runs.
+/// The number that CI runs.
 const SEEDS: u64 = 10_000;
-/// What happens in one history before the faults stop.
+/// The number of steps in a history before the faults stop.
 const STEPS: u32 = 40;
-/// After the faults stop, a silent watch is found within 150 s, and a wait is at most 30 s.
+/// In seconds. After the faults stop, a silent watch is detected within 150 s, and no wait is
+/// longer than 30 s.
 const SETTLED_WITHIN: u64 = 400;
 
-/// All objects there may be.
+/// All objects that may exist.
 const NAMESPACES: [&str; 2] = ["a", "b"];
 const NAMES: [&str; 3] = ["x", "y", "z"];
 
@@ -62,20 +63,20 @@ fn after_any_faults_the_store_equals_the_server_and_no_one_was_told_anything_unt
     let struck = struck.into_inner();
     println!("{struck:#?}");
     if many {
-        // A fault that never strikes shows nothing.
+        // A fault that never strikes proves nothing.
         assert_eq!(struck.len(), Fault::KINDS, "{struck:#?}");
         assert!(struck.values().all(|times| *times >= 20), "{struck:#?}");
     }
 }
 
-/// One history; how often which fault struck in it.
+/// Runs one history. Returns how often each fault struck in it.
 fn simulate(seed: u64) -> BTreeMap<String, u64> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .expect("a runtime without I/O needs nothing");
-    // What is random in the library follows from the thread's generator.
+    // All randomness in the library comes from the thread's generator.
     fastrand::seed(seed);
     runtime.block_on(async {
         let simulation = Simulation::new(seed);
@@ -110,7 +111,7 @@ impl Simulation {
         for _ in 0..self.rng.usize(..8) {
             self.change();
         }
-        // Some servers are bad, and some are so bad that hardly anything gets done.
+        // Some servers are bad, and some so bad that hardly anything gets done.
         let (of_requests, of_frames) = ([0.05, 0.15, 0.3], [0.02, 0.05, 0.15]);
         self.model.faults(of_requests[self.rng.usize(..3)], of_frames[self.rng.usize(..3)]);
         let slow = Listener::new("a slow handler was told of", &self.verdict);
@@ -142,7 +143,7 @@ impl Simulation {
         self.verdict.get()
     }
 
-    /// Something happens, and a reader looks.
+    /// Makes something happen, and lets a reader look.
     async fn step(&mut self) {
         match self.rng.u8(..20) {
             0 => self.model.compact(),
@@ -174,7 +175,7 @@ impl Simulation {
         id(NAMESPACES[self.rng.usize(..2)], NAMES[self.rng.usize(..3)])
     }
 
-    /// Somebody changes something.
+    /// Changes something, as somebody else would.
     fn change(&mut self) {
         let id = self.any();
         self.value += 1;
@@ -188,7 +189,7 @@ impl Simulation {
         }
     }
 
-    /// We change something ourselves, by the store's own view, and the store learns of it.
+    /// Changes something as we would, based on the store's view, and tells the store.
     async fn write(&mut self) {
         let id = self.any();
         let key = key(&id);
@@ -221,7 +222,7 @@ impl Simulation {
         }
     }
 
-    /// Nothing goes wrong any more. What does not decode must have stayed as it was, and is mended.
+    /// Stops all faults: from now on nothing goes wrong.
     fn heal(&mut self) {
         self.model.faults(0.0, 0.0);
         self.model.script([]);
@@ -229,8 +230,8 @@ impl Simulation {
         self.model.set_allowed(THINGS, true);
     }
 
-    /// Puts objects that do not decode in the place of some, and lets lists and watches show
-    /// them; what was held of them must stay. Then mends all.
+    /// Replaces some objects by ones that do not decode, and lets lists and watches show them; what
+    /// the store held must stay. Then mends all objects.
     async fn poisoned(&mut self) {
         let mut watched = Vec::new();
         if self.rng.u8(..4) == 0 && self.settle().await.is_none() {

@@ -1,4 +1,4 @@
-//! The kind that the tests keep.
+//! The kind that the tests cache.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +71,7 @@ pub(crate) async fn pass(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-/// Waits, in virtual time, until it is so; panics after ten minutes.
+/// Waits, in virtual time, until `so` holds; panics after ten minutes.
 pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
     let begun = tokio::time::Instant::now();
     while !so() {
@@ -80,7 +80,7 @@ pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// What is in the store and on the server, in the same words.
+/// What the store holds, in the same form as [`served`].
 pub(crate) fn held(informer: &Informer<Thing>) -> Vec<(String, u64)> {
     let objects: Vec<Arc<Thing>> = informer.store().list();
     let mut all: Vec<_> = objects.iter().map(|o| (o.key().to_string(), o.version())).collect();

@@ -1,4 +1,4 @@
-//! Witnesses: who remembers what was seen and told, and says when it cannot be true.
+//! Witnesses: they remember what was seen and told, and report what cannot be true.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::thing::Thing;
 #[derive(Clone, Default)]
 pub(crate) struct Verdict {
     wrong: Arc<Mutex<Option<String>>>,
-    /// Versions of our own writes. They were seen before they are told, and what is told before
-    /// them may show them already.
+    /// Versions of our own writes. Readers see them before handlers are told of them, and what
+    /// handlers are told before may already show them.
     own: Arc<Mutex<HashSet<u64>>>,
 }
 
@@ -32,18 +32,18 @@ impl Verdict {
         self.own.lock().insert(object.version());
     }
 
-    /// Whether something newer is told, or our own write once more.
+    /// Whether the version is newer, or is our own write once more.
     fn follows(&self, before: u64, version: u64) -> bool {
         version > before || version == before && self.own.lock().contains(&version)
     }
 }
 
-/// What a handler believes from what it was told.
+/// What a handler believes, from what it was told.
 #[derive(Clone)]
 pub(crate) struct Listener {
     who: &'static str,
     known: Arc<Mutex<HashMap<ObjectKey, (Uid, u64)>>>,
-    /// Per key the newest version it was ever told of: what is gone must not rise again.
+    /// Per key the newest version it was ever told of: a deleted object must not reappear.
     newest: Arc<Mutex<HashMap<ObjectKey, u64>>>,
     verdict: Verdict,
 }
@@ -95,7 +95,7 @@ impl Listener {
         self.verdict.wrong(format!("{} {what}", self.who));
     }
 
-    /// What it believes there is.
+    /// The objects that it believes to exist.
     pub(crate) fn believes(&self) -> Vec<(String, u64)> {
         let known = self.known.lock();
         let mut all: Vec<_> = known.iter().map(|(key, (_, at))| (key.to_string(), *at)).collect();
@@ -104,9 +104,9 @@ impl Listener {
     }
 }
 
-/// A reader that looks now and then: what it sees must never be older than what it saw.
+/// A reader that looks now and then: what it sees must never be older than what it saw before.
 pub(crate) struct Reader {
-    /// Per key the version seen last, or the version up to which it is known not to be there.
+    /// Per key the version last seen, or the version up to which it is known to be absent.
     seen: HashMap<ObjectKey, Seen>,
 }
 
@@ -153,7 +153,7 @@ impl Reader {
         }
     }
 
-    /// Whether it sees this very object, in whatever state.
+    /// Whether it sees this very object, in any state.
     pub(crate) fn sees(&self, key: &ObjectKey, uid: &str) -> bool {
         matches!(self.seen.get(key), Some(Seen::At(seen, _)) if seen.to_string() == uid)
     }

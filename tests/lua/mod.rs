@@ -1,9 +1,9 @@
-//! Argo CD's view of an object: its health.lua, run as Argo CD runs it.
+//! Argo CD's view of an object: health.lua, run as Argo CD runs it.
 
 use mlua::{Lua, LuaOptions, StdLib, Table};
 use serde_json::Value;
 
-/// Status and message that `script` makes of `object`. Argo CD's Lua has no string library.
+/// The status and message that `script` returns for `object`. Argo CD's Lua has no string library.
 pub(crate) fn health(script: &str, object: &Value) -> (String, String) {
     let lua = Lua::new_with(StdLib::TABLE, LuaOptions::default()).expect("a Lua");
     lua.globals().set("obj", in_lua(&lua, object)).expect("a global");
@@ -12,7 +12,7 @@ pub(crate) fn health(script: &str, object: &Value) -> (String, String) {
     (word("status"), word("message"))
 }
 
-/// As Argo CD hands it over: every number is a float, null is nil.
+/// The value as Argo CD passes it: every number is a float, null is nil.
 fn in_lua(lua: &Lua, value: &Value) -> mlua::Value {
     match value {
         Value::Null => mlua::Value::Nil,

@@ -1,12 +1,12 @@
-//! What may go wrong.
+//! The faults that the model can show.
 
 use std::time::Duration;
 
-/// One fault. Scripted ones strike the next request that they fit; random ones are drawn per
+/// One fault. Scripted faults strike the next request that they fit; random ones are drawn per
 /// request and per frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// 410 as the HTTP answer.
+    /// 410 as the HTTP response.
     Gone,
     /// 410 as an ERROR frame.
     GoneInStream,
@@ -30,32 +30,32 @@ pub enum Fault {
     Unavailable,
     /// 504 "Too large resource version".
     TooLarge,
-    /// The connection fails before an answer.
+    /// The connection fails before a response.
     Refused,
     /// The body breaks off within a frame or item.
     Cut,
-    /// The watch ends in good order, at once.
+    /// The watch ends at once, cleanly.
     Close,
-    /// From here on nothing is sent, and the connection stays.
+    /// From here on nothing is sent, but the connection stays open.
     Silent,
     /// The watch first repeats events from before its version.
     Replay,
-    /// One event comes twice.
+    /// One event is sent twice.
     Duplicate,
-    /// The streaming list's end bookmark never comes.
+    /// The end bookmark of a streaming list is never sent.
     NoEndBookmark,
-    /// This server does not know streaming lists.
+    /// The server does not support streaming lists.
     NoStreaming,
-    /// The answer is older than the newest state, whatever was asked for.
+    /// The response is older than the newest state, whatever version was requested.
     Stale,
-    /// The answer comes late.
+    /// The response comes late.
     Delay(Duration),
 }
 
 impl Fault {
-    /// How many kinds there are.
+    /// The number of kinds.
     pub const KINDS: usize = 22;
-    /// What may strike any request before it is answered.
+    /// Faults that may strike any request before it is answered.
     pub(super) const BEFORE: [Fault; 11] = [
         Fault::Gone,
         Fault::TooMany(7),
@@ -69,12 +69,12 @@ impl Fault {
         Fault::Delay(Duration::from_secs(2)),
         Fault::Stale,
     ];
-    /// What may strike a list.
+    /// Faults that may strike a list.
     pub(super) const LIST: [Fault; 2] = [Fault::GoneOnContinue, Fault::Cut];
-    /// What may strike a watch when it begins.
+    /// Faults that may strike a watch when it begins.
     pub(super) const WATCH: [Fault; 4] =
         [Fault::Replay, Fault::NoEndBookmark, Fault::NoStreaming, Fault::Close];
-    /// What may strike a watch before any of its frames.
+    /// Faults that may strike a watch before any of its frames.
     pub(super) const FRAME: [Fault; 7] = [
         Fault::GoneInStream,
         Fault::TooManyInStream,

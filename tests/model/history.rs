@@ -16,7 +16,7 @@ pub struct Id {
 }
 
 impl Ord for Id {
-    /// As the keys in etcd, whose order is that of lists: `a-b/x` comes before `a/x`.
+    /// Ordered like the keys in etcd, which is the order of lists: `a-b/x` comes before `a/x`.
     fn cmp(&self, other: &Id) -> Ordering {
         let namespaces = || match self.namespace == other.namespace {
             true => Ordering::Equal,
@@ -38,10 +38,10 @@ impl PartialOrd for Id {
     }
 }
 
-/// An object's state from a version on.
+/// An object's state, from the given version on.
 type State = (u64, Option<Arc<Value>>);
 
-/// A change, as a watch tells it.
+/// A change, as a watch reports it.
 #[derive(Debug, Clone)]
 pub(super) struct Change {
     pub(super) version: u64,
@@ -53,17 +53,17 @@ pub(super) struct Change {
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) version: u64,
-    /// Versions before this one cannot be read any more.
+    /// Versions before this one can no longer be read.
     pub(super) compacted: u64,
-    /// Per object its states, oldest first; `None` is a deletion.
+    /// The states of each object, oldest first; `None` is a deletion.
     chains: BTreeMap<Id, Vec<State>>,
-    /// Who changed at which version, in order.
+    /// Which object changed at which version, in order.
     log: Vec<(u64, Id)>,
     uids: u64,
 }
 
 impl History {
-    /// Something else happened on the server.
+    /// Takes a version for something else that happened on the server.
     pub(super) fn bump(&mut self) -> u64 {
         self.version += 1;
         self.version
@@ -73,7 +73,7 @@ impl History {
         self.chains.get(id)?.last()?.1.clone()
     }
 
-    /// Stores `object` under `id`. Metadata that the server owns is set here.
+    /// Stores `object` under `id`, and sets the metadata that the server owns.
     pub(super) fn put(&mut self, id: &Id, mut object: Value) -> Arc<Value> {
         let version = self.bump();
         let old = self.now(id);
@@ -98,7 +98,7 @@ impl History {
         object
     }
 
-    /// Removes the object; its last state, with the version of its deletion.
+    /// Removes the object. Returns its last state, with the version of its deletion.
     pub(super) fn remove(&mut self, id: &Id) -> Option<Arc<Value>> {
         let old = self.now(id)?;
         let version = self.bump();
@@ -157,8 +157,8 @@ impl History {
     }
 }
 
-/// The generation of `new` in the place of `old`: counts changes of the spec. Marking an object as
-/// deleted counts too, and is counted by whoever does it.
+/// The generation of `new` in place of `old`: it counts changes of the spec. Marking an object as
+/// deleted counts too, but is counted where that is done.
 pub(super) fn generation(old: &Value, new: &Value) -> i64 {
     let of = |object: &Value| object["metadata"]["generation"].as_i64();
     let changed = old.get("spec") != new.get("spec");

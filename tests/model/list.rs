@@ -1,4 +1,4 @@
-//! A list: pages, and the version they are of.
+//! Lists: their pages, and the version that these show.
 
 use std::io;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use super::server::{Answer, Model, State};
 /// Where a page begins.
 struct Start {
     version: u64,
-    /// After this place; from the first object if none.
+    /// The position after which it begins; the first object if `None`.
     after: Option<String>,
-    /// Whether all of the rest is given, whatever limit was asked for.
+    /// Whether the whole rest is returned, whatever limit was requested.
     whole: bool,
 }
 
@@ -72,12 +72,12 @@ fn place(ask: &Ask, id: &Id) -> String {
     }
 }
 
-/// A continue token. Version 0 goes on with whatever is there then.
+/// A continue token. Version 0 continues with whatever exists by then.
 fn token(version: u64, after: &str) -> String {
     format!("{version}|{after}")
 }
 
-/// What of a list's parameters is refused as it is.
+/// The refusal of a list's parameters, if they are invalid whatever the state.
 fn refusal(ask: &Ask) -> Option<Response<Answer>> {
     let (version, how) = (ask.get("resourceVersion"), ask.get("resourceVersionMatch"));
     let invalid = match how {
@@ -152,8 +152,8 @@ impl State {
         Ok(Start { version, after: Some(after.to_owned()), whole: false })
     }
 
-    /// The version that a list or streaming list is answered with. A stale server answers with
-    /// what it has, or says that it lags.
+    /// The version that a list or streaming list is answered with. A stale server answers with what
+    /// it has, or reports that it lags.
     pub(super) fn visible(&mut self, ask: &Ask, stale: bool) -> Result<u64, Fault> {
         let now = self.history.version;
         if ask.version().is_some_and(|version| version > now) {

@@ -11,7 +11,7 @@ use super::history::{Id, generation};
 use super::request::{Ask, Refusal, failure, json_answer, status_answer};
 use super::server::{Answer, Model, State};
 
-/// What is answered: code and body, or the refusal.
+/// The answer: code and body, or the refusal.
 type Outcome = Result<(u16, Arc<Value>), Refusal>;
 
 pub(super) fn object(model: &Model, head: &Parts, ask: &Ask, body: &[u8]) -> Response<Answer> {
@@ -48,7 +48,7 @@ pub(super) fn object(model: &Model, head: &Parts, ask: &Ask, body: &[u8]) -> Res
     }
 }
 
-/// Whether the patch is a server-side apply, which creates what is not there.
+/// Whether the patch is a server-side apply, which creates a missing object.
 fn applies(head: &Parts) -> bool {
     let content = head.headers.get("content-type").and_then(|value| value.to_str().ok());
     content.is_some_and(|content| content.contains("apply"))
@@ -77,7 +77,8 @@ fn without_status(object: &mut Value) {
     }
 }
 
-/// What is not there has no UID, so that none can be asked for. Any resourceVersion may be.
+/// A missing object has no UID, so a request that gives one is refused. Any resourceVersion is
+/// accepted.
 fn apply_new(state: &mut State, id: &Id, mut body: Value) -> Outcome {
     if body["metadata"]["uid"].is_string() {
         return Err(conflict());
@@ -93,8 +94,8 @@ fn conflict() -> Refusal {
 }
 
 fn patch(state: &mut State, id: &Id, old: &Arc<Value>, body: Value, status: bool) -> Outcome {
-    // To a patch the UID is no precondition but a field, which cannot change and is not of the
-    // status.
+    // For a patch the UID is not a precondition but a field, which cannot change and is not part of
+    // the status.
     let other = differs(old, &body["metadata"], "uid");
     if differs(old, &body["metadata"], "resourceVersion") {
         return Err(conflict());
@@ -108,7 +109,7 @@ fn patch(state: &mut State, id: &Id, old: &Arc<Value>, body: Value, status: bool
     update(state, id, old, new, status)
 }
 
-/// Puts `new` in the place of `old`, but for what the request may not change.
+/// Replaces `old` by `new`, except for what the request may not change.
 fn update(state: &mut State, id: &Id, old: &Arc<Value>, mut new: Value, status: bool) -> Outcome {
     let asked = &new["metadata"];
     if differs(old, asked, "uid") || differs(old, asked, "resourceVersion") {
@@ -135,7 +136,7 @@ fn update(state: &mut State, id: &Id, old: &Arc<Value>, mut new: Value, status: 
         return Ok((200, old.clone()));
     }
     if is_deleting(&new) && finalizers(&new).is_empty() {
-        // The answer shows what would have been stored.
+        // The response shows what would have been stored.
         new["metadata"]["generation"] = json!(generation(old, &new));
         state.history.remove(id);
         return Ok((200, Arc::new(new)));
@@ -143,7 +144,7 @@ fn update(state: &mut State, id: &Id, old: &Arc<Value>, mut new: Value, status: 
     Ok((200, state.history.put(id, new)))
 }
 
-/// What the server sets and nobody else.
+/// Fields that only the server sets.
 const SYSTEM: [&str; 7] = [
     "name",
     "namespace",
@@ -162,16 +163,16 @@ fn is_deleting(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// Whether nothing is put in the way of an object that is going.
+/// Whether the update adds no finalizer to an object that is being deleted.
 fn leaves(old: &Value, new: &Value) -> bool {
     !is_deleting(old) || finalizers(new).iter().all(|one| finalizers(old).contains(one))
 }
 
-/// Kinds of which a delete answers with the object that is gone, as it was (`ReturnDeletedObject`),
+/// Resources whose delete is answered with the deleted object as it was (`ReturnDeletedObject`)
 /// and not with a Status.
 const RETURNED: [&str; 1] = ["/api/v1/services"];
 
-/// Deletes, or marks as deleting what has finalizers.
+/// Deletes the object, or marks it as being deleted if it has finalizers.
 fn delete(state: &mut State, id: &Id, old: &Arc<Value>, only: &Value) -> Outcome {
     if differs(old, only, "uid") || differs(old, only, "resourceVersion") {
         return Err(conflict());
@@ -201,7 +202,7 @@ fn delete(state: &mut State, id: &Id, old: &Arc<Value>, only: &Value) -> Outcome
     Ok((200, state.history.put(id, new)))
 }
 
-/// Whether a uid or resourceVersion is asked for that the object does not have.
+/// Whether the request gives a uid or resourceVersion that the object does not have.
 fn differs(object: &Value, asked: &Value, field: &str) -> bool {
     asked.get(field).is_some_and(|asked| asked.is_string() && *asked != object["metadata"][field])
 }

@@ -1,4 +1,4 @@
-//! One request: what is asked for, and the answer.
+//! One request: what it asks for, and the response.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,10 +16,10 @@ use super::object::object;
 use super::server::{Answer, Model, State};
 use super::watch::Watching;
 
-/// An answer that is a refusal.
+/// A response that is a refusal.
 pub(super) type Refusal = Box<Response<Answer>>;
 
-/// What a path and its query mean.
+/// The meaning of a path and its query.
 pub(super) struct Ask {
     pub(super) resource: String,
     pub(super) namespace: Option<String>,
@@ -123,7 +123,8 @@ pub(super) async fn answer(
     }
 }
 
-/// No request as others are: it is not noted, and meets the next scripted fault without using it up.
+/// Not a request like the others: it is not recorded, and meets the next scripted fault without
+/// using it up.
 fn readiness(state: &State) -> io::Result<Response<Answer>> {
     match state.script.front() {
         Some(Fault::Refused) => Err(io::ErrorKind::ConnectionRefused.into()),
@@ -146,7 +147,7 @@ fn refusal(state: &State, ask: &Ask) -> Option<Response<Answer>> {
 
 // === answers ===
 
-/// The metav1.Status of a fault.
+/// The metav1.Status of a failure.
 pub(super) fn status(code: u16, reason: &str, message: &str) -> Value {
     let mut status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -182,7 +183,7 @@ pub(super) fn failure(fault: Fault) -> Response<Answer> {
     response
 }
 
-/// What is said of a version that is still to come.
+/// The metav1.Status for a version that is still to come.
 pub(super) fn too_large() -> Value {
     let mut status = status(504, "Timeout", "Too large resource version: 9, current: 8");
     let cause =

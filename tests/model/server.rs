@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use super::fault::Fault;
 use super::history::{History, Id};
 
-/// The body of an answer.
+/// The body of a response.
 pub(super) type Answer = UnsyncBoxBody<Bytes, io::Error>;
 
 /// An API server in memory. Cheap to clone; all clones are the same server.
@@ -35,16 +35,16 @@ pub(super) struct State {
     /// Watches cannot begin before this version: the window of the watch cache.
     pub(super) window: u64,
     pub(super) rng: fastrand::Rng,
-    /// Faults to come, in order.
+    /// The faults to come, in order.
     pub(super) script: VecDeque<Fault>,
-    /// How likely a random fault strikes a request, and a frame.
+    /// The probability of a random fault per request, and per frame.
     pub(super) rates: (f64, f64),
     pub(super) streaming: bool,
-    /// Whether every streaming list is accepted, and then is an ERROR frame.
+    /// Whether every streaming list is accepted, but then is only an ERROR frame.
     pub(super) streams_break: bool,
-    /// Whether it chooses at random where an API server may do one or the other.
+    /// Whether it chooses at random where an API server is free to do one or the other.
     pub(super) liberties: bool,
-    /// No page is larger, whatever is asked for.
+    /// The largest page, whatever limit is requested.
     pub(super) page: usize,
     pub(super) unserved: HashSet<String>,
     pub(super) forbidden: HashSet<String>,
@@ -53,9 +53,9 @@ pub(super) struct State {
 }
 
 impl Model {
-    /// An empty server whose random choices follow from `seed`. Without faults.
+    /// An empty server without faults, whose random choices follow from `seed`.
     pub fn new(seed: u64) -> Model {
-        // A server that has run for a while: version 1 and 0 have meanings of their own.
+        // A server that has run for a while: versions 0 and 1 have special meanings.
         let mut history = History::default();
         history.version = 100;
         let state = State {
@@ -79,17 +79,17 @@ impl Model {
 
     // === What others do to the objects ===
 
-    /// Creates or replaces an object; its new version.
+    /// Creates or replaces an object, and returns its new version.
     pub fn put(&self, id: &Id, object: Value) -> u64 {
         self.change(|state| drop(state.history.put(id, object)))
     }
 
-    /// Deletes an object; the version of the deletion.
+    /// Deletes an object, and returns the version of the deletion.
     pub fn delete(&self, id: &Id) -> u64 {
         self.change(|state| drop(state.history.remove(id)))
     }
 
-    /// Something happens to other kinds; the new version.
+    /// Something happens to other kinds. Returns the new version.
     pub fn bump(&self) -> u64 {
         self.change(|state| {
             state.history.bump();
@@ -118,46 +118,46 @@ impl Model {
         state.window = now;
     }
 
-    /// Forgets old versions, but not the events that watches may ask for.
+    /// Forgets old versions, but not the events that watches may request.
     pub fn compact_history(&self) {
         let mut state = self.lock();
         state.history.compacted = state.history.version;
     }
 
-    /// Whether it makes use of what an API server may do but the real one does not do today: refuse
-    /// an old watch in the stream or as an answer, begin a streaming list with an older state.
+    /// Whether it also does what an API server may do but the real one does not do today: refuse an
+    /// old watch in the stream or as a response, begin a streaming list with an older state.
     pub fn set_liberties(&self, liberties: bool) {
         self.lock().liberties = liberties;
     }
 
-    /// The next request (or frame) that this fits meets it.
+    /// Adds faults to the script, whose first fault strikes the next request or frame that it fits.
     pub fn script(&self, faults: impl IntoIterator<Item = Fault>) {
         self.lock().script.extend(faults);
         self.changed.send_modify(|_| {});
     }
 
-    /// From now on, random faults strike this share of requests and of frames.
+    /// From now on, random faults strike these shares of requests and of frames.
     pub fn faults(&self, of_requests: f64, of_frames: f64) {
         self.lock().rates = (of_requests, of_frames);
     }
 
-    /// Whether it knows streaming lists.
+    /// Whether it supports streaming lists.
     pub fn set_streaming(&self, streaming: bool) {
         self.lock().streaming = streaming;
     }
 
-    /// It accepts streaming lists, but answers each with an internal error alone, as an API server
-    /// does whose etcd is too old for them.
+    /// It accepts streaming lists, but answers each with nothing but an internal error, like an API
+    /// server whose etcd is too old for them.
     pub fn break_streams(&self) {
         self.lock().streams_break = true;
     }
 
-    /// The largest page it gives to a request with a limit.
+    /// The largest page that it returns to a request with a limit.
     pub fn set_page(&self, page: usize) {
         self.lock().page = page;
     }
 
-    /// Whether it serves a resource. A resource that is served no more loses its watches.
+    /// Whether it serves a resource. A resource that is no longer served loses its watches.
     pub fn set_served(&self, resource: &str, served: bool) {
         self.change(|state| {
             if served {
@@ -183,7 +183,7 @@ impl Model {
         self.lock().requests.clone()
     }
 
-    /// How often which fault has struck.
+    /// How often each fault has struck.
     pub fn struck(&self) -> BTreeMap<String, u64> {
         self.lock().struck.clone()
     }
@@ -211,10 +211,10 @@ impl Model {
 }
 
 impl State {
-    /// The fault that strikes now, out of `which`: the next scripted one if it fits, or a random
-    /// one at this rate.
+    /// The fault out of `which` that strikes now: the next scripted one if it fits, otherwise a
+    /// random one at this rate.
     pub(super) fn strike(&mut self, which: &[Fault], rate: f64) -> Option<Fault> {
-        // Scripted faults may carry other numbers than the table.
+        // Scripted faults may carry other numbers than those in the tables.
         let fits = |fault: &Fault| {
             let same = |other| std::mem::discriminant(fault) == std::mem::discriminant(other);
             which.iter().any(same)

@@ -18,17 +18,17 @@ use super::list::torn;
 use super::request::{Ask, failure, respond, status, status_answer, too_large};
 use super::server::{Answer, Model};
 
-/// As kube-apiserver: about once a minute.
+/// Like kube-apiserver, about once a minute.
 const BOOKMARKS: Duration = Duration::from_secs(60);
 
 pub(super) struct Watching {
     model: Model,
     ask: Ask,
     changed: watch::Receiver<u64>,
-    /// Everything up to here was sent (or is in `queue`).
+    /// Everything up to this version was sent or is in `queue`.
     sent: u64,
     queue: VecDeque<Bytes>,
-    /// A streaming list whose end bookmark is to come, once everything up to this was sent.
+    /// For a streaming list, the version up to which everything is sent before its end bookmark.
     initial_until: Option<u64>,
     end_bookmark_comes: bool,
     next_bookmark: Instant,
@@ -36,7 +36,7 @@ pub(super) struct Watching {
     then: Then,
 }
 
-/// What comes after the queue.
+/// What follows the queue.
 #[derive(Clone, Copy, PartialEq)]
 enum Then {
     More,
@@ -107,8 +107,8 @@ impl Watching {
         Ok(watching)
     }
 
-    /// A streaming list: first the objects, as of a version that may be older than the promised.
-    /// A watch from no version is one too, even in the eyes of a server that knows none.
+    /// Begins a streaming list: first the objects, at a version that may be older than the promised
+    /// one. A watch without a version is one too, even for a server that does not support them.
     fn initial(&mut self, stale: bool) -> Result<(), Fault> {
         let streams = self.ask.is("sendInitialEvents");
         let bookmarks = self.ask.is("allowWatchBookmarks");
@@ -174,7 +174,7 @@ impl Watching {
         }
     }
 
-    /// Queues what has changed since; whether there was anything, or an end.
+    /// Queues what has changed since. Returns whether there was anything, or the watch ended.
     fn fill(&mut self) -> bool {
         if self.model.lock().unserved.contains(&self.ask.resource) {
             self.then = Then::End;
@@ -196,7 +196,7 @@ impl Watching {
             if self.end_bookmark_comes {
                 self.bookmark(true);
             } else {
-                // Its events go on, as of a cache that never finds itself fresh.
+                // Its events continue, like those of a cache that never considers itself fresh.
                 return !changes.is_empty();
             }
             return true;
@@ -204,7 +204,7 @@ impl Watching {
         !changes.is_empty()
     }
 
-    /// What is to be sent.
+    /// The changes to send.
     fn changes(&self) -> Vec<Change> {
         let state = self.model.lock();
         let until = self.initial_until.unwrap_or(state.history.version);
@@ -225,7 +225,7 @@ impl Watching {
         fault.is_some_and(|fault| self.strike(fault, verb, object))
     }
 
-    /// Whether the fault ends the watch.
+    /// Carries out the fault. Returns whether it ends the watch.
     fn strike(&mut self, fault: Fault, verb: &str, object: &Value) -> bool {
         match fault {
             Fault::GoneInStream => self.error(410, "Expired", "too old resource version"),
@@ -258,7 +258,7 @@ impl Watching {
 
     fn bookmark(&mut self, ends_initial: bool) {
         if !ends_initial && !self.changes().is_empty() {
-            // They come first, and the bookmark is still due.
+            // The changes come first, and the bookmark is still due.
             return;
         }
         self.next_bookmark = Instant::now() + BOOKMARKS;
@@ -266,7 +266,7 @@ impl Watching {
             return;
         }
         if !ends_initial {
-            // Versions in between are other kinds'.
+            // The versions in between belong to other kinds.
             self.sent = self.model.version();
         }
         let version = self.sent;
@@ -284,7 +284,7 @@ impl Watching {
     }
 }
 
-/// What of a watch's parameters is refused as it is.
+/// The refusal of a watch's parameters, if they are invalid whatever the state.
 fn refusal(ask: &Ask) -> Option<Response<Answer>> {
     let how = ask.get("resourceVersionMatch");
     let fits = how == ask.get("sendInitialEvents").map(|_| "NotOlderThan");

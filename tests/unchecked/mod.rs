@@ -1,18 +1,19 @@
-//! What a test could not check on this machine, and the programs of hack/ whose lack is a reason.
+//! What a test could not check on this machine, and the programs of hack/ whose absence is a
+//! reason.
 
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Says in one line what is not checked and why. No test harness swallows it, as it would what a macro
-/// prints in a test that passes.
+/// Reports in one line what is not checked and why. No test harness swallows it, as it would the
+/// output of a macro in a passing test.
 pub(crate) fn not_checked(what: &str, why: &str) {
     let line = format!("\nNOT CHECKED: {what}: {}\n", why.trim().replace('\n', "; "));
     std::io::stderr().write_all(line.as_bytes()).expect("stderr");
 }
 
-/// The program that `script` has built, or builds now. `None`, said aloud, where something would have to
-/// be installed first (status 3); that it does not build is no excuse.
+/// The program that `script` has built, or builds now. `None`, reported as not checked, if
+/// something would have to be installed first (status 3). A failing build is no excuse: it panics.
 pub(crate) fn built_by(script: &str, unchecked: &str) -> Option<PathBuf> {
     let output = Command::new(script).arg("which").output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -15,7 +15,7 @@ use workload_operator::store::{Delta, Origin};
 use crate::model::Model;
 use crate::thing::Thing;
 
-/// What an inline handler was told, one word each: `+a/x`, `~a/x`, `-a/x`; ours in brackets.
+/// What an inline handler was told, one word each: `+a/x`, `~a/x`, `-a/x`; our own in brackets.
 fn log(informer: &Informer<Thing>) -> Arc<Mutex<Vec<String>>> {
     let log = Arc::new(Mutex::new(Vec::new()));
     let told = log.clone();

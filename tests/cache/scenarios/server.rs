@@ -1,4 +1,4 @@
-//! What the server may do, and what comes of it.
+//! What the server may do, and what follows from it.
 
 use std::time::Duration;
 use tokio::time::Instant;
@@ -64,7 +64,7 @@ async fn a_server_without_streaming_lists_is_listed_by_pages_at_once() {
     assert_eq!(pages, 2);
 }
 
-/// So does a kube-apiserver whose etcd is older than 3.4.31 or 3.5.13.
+/// A kube-apiserver does this if its etcd is older than 3.4.31 or 3.5.13.
 #[tokio::test(start_paused = true)]
 async fn a_server_whose_every_streaming_list_is_an_error_is_listed_by_pages() {
     let model = Model::new(1);

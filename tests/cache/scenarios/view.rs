@@ -184,7 +184,7 @@ async fn of_several_namespaces_all_must_be_listed_before_it_counts_as_synced() {
     let model = Model::new(1);
     model.put(&id("a", "x"), thing(1));
     model.put(&id("b", "y"), thing(1));
-    // It strikes one of the two lists.
+    // The delay strikes one of the two lists.
     model.script([Fault::Delay(Duration::from_secs(5))]);
     let informer = run(Informer::<Thing>::builder(client(&model)).namespaces(["a", "b"]).build());
     until("one of them is there", || held(&informer).len() == 1).await;
