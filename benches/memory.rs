@@ -1,4 +1,4 @@
-//! What the store and the wire allocate. Prints a table; not a matter of time.
+//! What the store and the wire allocate. Prints a table; measures no time.
 
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ fn main() {
     });
 }
 
-/// Bytes of the store beside the objects: a list into an empty store, and what is left when the bytes
-/// of the objects themselves are taken off.
+/// Bytes that the store needs besides the objects: what a list into an empty store allocates, minus
+/// the bytes of the objects themselves.
 fn overhead(count: usize) {
     let objects: Vec<Deployment> = (0..count)
         .map(|i| serde_json::from_str(&sample::json(i, 1)).expect("the sample fits the view"))
@@ -54,7 +54,7 @@ fn overhead(count: usize) {
     drop(store);
 }
 
-/// The most that is allocated while a list of unchanged objects is taken over.
+/// The peak allocation while a list of unchanged objects is taken over.
 fn relist(count: usize) {
     let (mut writer, store) = store::new(Vec::new());
     for (round, at) in [("first list", 2), ("relist", 3)] {
@@ -75,7 +75,7 @@ fn relist(count: usize) {
     }
 }
 
-/// Allocations from bytes to the store, for an event.
+/// Allocations per event, from its bytes to the store.
 async fn events(count: usize) {
     let body = sample::watch(count, 1);
     let (mut writer, store) = store::new(Vec::new());

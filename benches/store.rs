@@ -1,4 +1,4 @@
-//! How long readers wait, and what a lookup and an event cost.
+//! How long readers wait during a relist, and what a lookup costs.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ fn relist(writer: &mut Writer<Deployment>, version: impl Fn(usize) -> u64, at: u
     began.elapsed()
 }
 
-/// Reads until told to stop; how long each lookup took, the longest first.
+/// Reads until told to stop; returns how long each lookup took, longest first.
 fn read(store: &Store<Deployment>, stop: &AtomicBool) -> Vec<Duration> {
     let keys: Vec<ObjectKey> =
         (0..COUNT).map(|i| ObjectKey::new("default", format!("deployment-{i:05}"))).collect();

@@ -1,9 +1,9 @@
 //! The work queue in numbers: `cargo bench --bench workqueue`.
 //!
-//! - `add_get_done/WORKERS/BACKLOG`: one key through add, get and done while so many others wait,
-//!   with bands and tenants (`observed`: and an
-//!   observer). Workers are tasks on a runtime of two threads.
-//! - `bytes` and `allocations`: what a parked key costs beyond itself, counted, not timed; printed
+//! - `add_get_done/WORKERS/BACKLOG`: one key through add, get and done while this many others wait,
+//!   with bands and tenants (`observed`: with an observer too). Workers are tasks on a runtime with
+//!   two threads.
+//! - `bytes` and `allocations`: what a waiting key costs beyond itself, counted, not timed; printed
 //!   before the timings.
 #![allow(missing_docs)]
 
@@ -34,7 +34,7 @@ impl Key for Small {
     }
 }
 
-/// Counts, as metrics would.
+/// Counts as metrics would.
 #[derive(Default)]
 struct Counts {
     taken: [AtomicU64; 3],
@@ -70,7 +70,7 @@ fn filled<K: Key>(backlog: u32, key: fn(u32) -> K, observer: impl Observer) -> W
     queue
 }
 
-/// So many rounds of get, done and add, shared by so many workers.
+/// Does this many rounds of get, done and add, shared by this many workers.
 fn rounds<K: Key>(queue: &WorkQueue<K>, workers: u64, rounds: u64) -> Duration {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build();
@@ -107,8 +107,8 @@ fn rounds<K: Key>(queue: &WorkQueue<K>, workers: u64, rounds: u64) -> Duration {
     now() - start
 }
 
-/// Wall time, or, on a machine that has other things to do, `BENCH_CLOCK=cpu`: the time that all
-/// threads of this process had a CPU, spinning for locks included.
+/// Wall-clock time, or, for a machine that is busy with other things, `BENCH_CLOCK=cpu`: the time
+/// for which all threads of this process had a CPU, including spinning on locks.
 fn now() -> Duration {
     let clock = match std::env::var_os("BENCH_CLOCK") {
         Some(clock) if clock == "cpu" => ClockId::ProcessCPUTime,
@@ -122,8 +122,8 @@ fn add_get_done(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("add_get_done");
     for backlog in [10_000, 100_000, 1_000_000] {
         for workers in [1, 4, 16] {
-            // Filled anew, as for the peers: several workers mix up the order of the keys, and then
-            // each round waits longer for memory.
+            // Filled again each time, as for the peers: several workers shuffle the order of the
+            // keys, and then each round waits longer for memory.
             let queue = filled(backlog, small, ());
             let id = BenchmarkId::new(format!("{workers}"), backlog);
             group.bench_function(id, |bencher| {
@@ -171,7 +171,7 @@ fn readd(criterion: &mut Criterion) {
     });
 }
 
-/// What keys cost: not timed, so that the counting allocator may be slow.
+/// What keys cost. Not timed, so the counting allocator may be slow.
 fn costs() {
     let _profiler = dhat::Profiler::builder().testing().build();
     for keys in [10_000u32, 100_000, 1_000_000] {

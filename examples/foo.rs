@@ -1,5 +1,5 @@
-//! Kubernetes' sample-controller on this library: for each Foo a Deployment of nginx, and in the
-//! Foo's status how many of its pods are available. docs/YOUR_OWN_CONTROLLER.md walks through it.
+//! Kubernetes' sample-controller on this library: runs a Deployment of nginx for each Foo and puts
+//! the number of available pods into its status. docs/YOUR_OWN_CONTROLLER.md walks through it.
 //!
 //! `kubectl apply -f artifacts/examples/foo-crd.yaml`, then `cargo run --example foo`
 use std::{path::PathBuf, sync::Arc};
@@ -17,7 +17,7 @@ use workload_operator::shutdown::Shutdown;
 use workload_operator::store::{Index, Store};
 use workload_operator::view;
 
-// === What is read of a Foo and of a Deployment; everything else is skipped while parsing. ===
+// === What is read of a Foo and a Deployment; everything else is skipped during parsing. ===
 
 #[derive(Debug, Deserialize)]
 struct Foo {
@@ -48,7 +48,7 @@ struct DeploymentSpec {
     replicas: Option<i32>,
 }
 
-/// A Deployment without available pods leaves the field out; so does a Foo never looked at.
+/// A Deployment without available pods omits the field; so does a Foo not yet reconciled.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Status {
@@ -71,7 +71,7 @@ impl Reconciler for FooReconciler {
     type Error = Problem;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
-        // Of a Foo that is gone, the garbage collector removes the Deployment.
+        // When a Foo is gone, the garbage collector removes its Deployment.
         let Some(foo) = self.foos.get(key).filter(|foo| !foo.metadata.deleting) else {
             return Ok(Action::Done);
         };
@@ -116,7 +116,7 @@ impl FooReconciler {
         Ok(())
     }
 
-    /// Deletes what the Foo had under the names it gave before.
+    /// Deletes the Deployments that the Foo had under earlier names.
     async fn remove_former(&self, foo: &Foo) -> Result<(), Problem> {
         for former in self.deployments.controlled_by(foo) {
             let Meta { key, uid, version, deleting, .. } = &former.metadata;
@@ -153,7 +153,7 @@ fn new_deployment(foo: &Foo) -> Value {
 
 // === Who tells whom. ===
 
-/// Quicker than the system's, and it never pauses to tidy up.
+/// Faster than the system's allocator, and it never pauses to clean up.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -171,7 +171,7 @@ struct Args {
     namespaces: Vec<String>,
 }
 
-// One thread does it: a pass computes for microseconds and waits for milliseconds.
+// One thread is enough: a pass computes for microseconds and waits for milliseconds.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();

@@ -6,7 +6,7 @@ use workload_operator::informer::Informer;
 use workload_operator::object::{Kind, Meta, Object};
 use workload_operator::{shutdown::Shutdown, store::Delta};
 
-/// A pod of which only metadata is wanted.
+/// A pod, of which only the metadata is needed.
 #[derive(Debug, serde::Deserialize)]
 struct Pod {
     metadata: Meta,

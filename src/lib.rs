@@ -6,11 +6,11 @@
 //!     └────────────────────── client ◀─ reconcilers ◀─ controller ◀───────────────────┘
 //! ```
 //!
-//! The rooms, in the order in which one change travels; each opens with what it guarantees. To
-//! write a controller of your own you need [`object`] (a view of your kind), [`informer`],
-//! [`controller`] and [`client`]; nothing in them knows a kind.
+//! The modules ("rooms"), in the order in which a change travels; each begins with its guarantees.
+//! To write your own controller you need [`object`] (a view of your kind), [`informer`],
+//! [`controller`] and [`client`]; nothing in them is tied to a kind.
 
-// What every object has; the end of the process.
+// What every object has; shutdown.
 pub mod object;
 pub mod shutdown;
 // From the API server to a worker.
@@ -20,13 +20,13 @@ pub mod reflector;
 pub mod informer;
 pub mod workqueue;
 pub mod controller;
-// Beside the flow.
+// Alongside the flow.
 pub mod events;
 pub mod leader_election;
 pub mod metrics;
 #[cfg(feature = "otel")]
 pub mod traces;
-// This operator.
+// This operator itself.
 pub mod api;
 pub mod reconcilers;
 pub mod operator;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use workload_operator::operator::{self, Cli};
 
-/// Quicker than glibc's, which now and then pauses to tidy up, also while a store's lock is held.
+/// Faster than glibc's, which now and then pauses to tidy up, even while a store's lock is held.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,9 +1,9 @@
-//! The end of the process, asked for once and known everywhere.
+//! Shutdown of the process: requested once, known everywhere.
 //!
 //! Guarantees
 //! - One [`Shutdown`] for the process; every clone sees the same moment.
-//! - The first SIGTERM or SIGINT begins an orderly end. A second signal of either sort exits at
-//!   once, with the code a shell gives a process killed by it: 143 for SIGTERM, 130 for SIGINT.
+//! - The first SIGTERM or SIGINT starts an orderly shutdown. A second signal of either kind exits
+//!   at once, with the code a shell gives a process killed by it: 143 for SIGTERM, 130 for SIGINT.
 //! - Nothing is missed: [`Shutdown::requested`] returns at once if the moment has passed.
 
 use std::future::Future;
@@ -22,10 +22,10 @@ const EXIT_INT: i32 = 130;
 pub struct Shutdown(CancellationToken);
 
 impl Shutdown {
-    /// Listens to SIGTERM and SIGINT, from now on and for as long as the runtime lives.
+    /// Listens for SIGTERM and SIGINT, from now on and for as long as the runtime lives.
     ///
     /// # Errors
-    /// When the signal handlers cannot be installed.
+    /// If the signal handlers cannot be installed.
     pub fn from_signals() -> io::Result<Shutdown> {
         let term = signal(SignalKind::terminate())?;
         let int = signal(SignalKind::interrupt())?;
@@ -34,27 +34,27 @@ impl Shutdown {
         Ok(shutdown)
     }
 
-    /// One that only [`Shutdown::request`] sets off.
+    /// A shutdown that only [`Shutdown::request`] triggers.
     pub fn manual() -> Shutdown {
         Shutdown(CancellationToken::new())
     }
 
-    /// One that is set off with `self`, and by itself without setting off `self`.
+    /// A shutdown triggered together with `self`; triggering it alone does not trigger `self`.
     pub fn child(&self) -> Shutdown {
         Shutdown(self.0.child_token())
     }
 
-    /// Begins the end.
+    /// Starts the shutdown.
     pub fn request(&self) {
         self.0.cancel();
     }
 
-    /// Whether the end has begun.
+    /// Whether the shutdown has started.
     pub fn is_requested(&self) -> bool {
         self.0.is_cancelled()
     }
 
-    /// Returns when the end has begun.
+    /// Returns once the shutdown has started.
     pub fn requested(&self) -> impl Future<Output = ()> + Send + use<> {
         self.0.clone().cancelled_owned()
     }

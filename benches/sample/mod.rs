@@ -1,6 +1,6 @@
 //! A Deployment as an API server sends it, and a view of it.
 
-#![allow(dead_code)] // Each benchmark uses a part.
+#![allow(dead_code)] // Each benchmark uses a part of it.
 
 use std::convert::Infallible;
 
@@ -14,7 +14,7 @@ use tower::service_fn;
 use workload_operator::client::{Client, Options};
 use workload_operator::object::{Keep, Kind, Labels, Meta, Text};
 
-/// Keeps what a controller compares: the labels, no annotation.
+/// Keeps what a controller compares: the labels, but no annotations.
 #[derive(Debug)]
 pub(crate) enum Kept {}
 
@@ -27,7 +27,7 @@ impl Keep for Kept {
     }
 }
 
-/// About what a controller reads of a Deployment.
+/// Roughly what a controller reads of a Deployment.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Deployment {
     metadata: Meta<Kept>,
@@ -75,7 +75,7 @@ struct Status {
 
 workload_operator::view!(Deployment { metadata: Meta<Kept> }: Kind::namespaced("apps", "v1", "Deployment", "deployments"));
 
-/// The JSON of the `i`th Deployment, as kube-apiserver 1.36 sends one that sample-controller made:
+/// The JSON of the `i`th Deployment, as kube-apiserver 1.36 sends one created by sample-controller:
 /// two managers, conditions, everything defaulted.
 pub(crate) fn json(i: usize, version: u64) -> String {
     const TEMPLATE: &str = include_str!("deployment.json");
@@ -86,7 +86,7 @@ pub(crate) fn json(i: usize, version: u64) -> String {
         .replace('\n', "")
 }
 
-/// The JSON of a list of `count`.
+/// The JSON of a list of `count` Deployments.
 pub(crate) fn list(count: usize) -> Bytes {
     let items: Vec<String> = (0..count).map(|i| json(i, 1 + i as u64)).collect();
     let head = r#"{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{"resourceVersion":"#;

@@ -1,9 +1,9 @@
-//! How long the store's lock is held while a list of 100,000 objects takes the place of another, and
-//! how long readers wait for it.
+//! How long the store's lock is held while a list of 100,000 objects replaces another, and how long
+//! readers wait for it.
 //!
-//! Each hold is given twice: in processor time of the thread that holds, which is what the store can
-//! answer for, and by the clock on the wall, which on a busy machine is also the time in which the
-//! kernel lets somebody else run.
+//! Each hold is given twice: in processor time of the holding thread, which is what the store is
+//! responsible for, and in wall-clock time, which on a busy machine includes the time in which the
+//! kernel runs something else.
 
 #![cfg_attr(not(lock_holds), allow(dead_code, unused_imports))]
 #![allow(unreachable_pub)] // These are public in the operator.
@@ -16,7 +16,7 @@ pub mod store;
 #[cfg(lock_holds)]
 mod measured;
 
-/// The operator's.
+/// The operator's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

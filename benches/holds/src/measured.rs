@@ -1,4 +1,4 @@
-//! The rounds, and what is printed of them.
+//! The rounds, and what is printed about them.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -10,18 +10,19 @@ use crate::object::{Meta, Nothing, Object, ObjectKey, ResourceVersion};
 use crate::store::{self, Hold, Index, Store, Writer, processor_time};
 
 const COUNT: usize = 100_000;
-/// So many objects have a write of our own that the list does not know.
+/// How many objects have a write of our own that the list does not have.
 const OWN_WRITES: usize = 20_000;
 const READERS: usize = 4;
-/// What no hold may be longer than.
+/// No hold may be longer than this.
 const LIMIT: Duration = Duration::from_micros(100);
-/// So often nothing is held after each list.
+/// How many times [`nothing_held`] measures after each list.
 const NOTHING_HELD: usize = 50_000;
-/// A reader rests after so many lookups, or the writer would seldom run on a small machine.
+/// A reader rests after this many lookups; otherwise the writer would rarely run on a small
+/// machine.
 const LOOKUPS: usize = 64;
 const REST: Duration = Duration::from_micros(100);
 
-/// Beside its metadata an object has so many bytes, elsewhere.
+/// How many bytes an object has besides its metadata, in an allocation of their own.
 const PAYLOAD: usize = 400;
 
 #[derive(Debug)]
@@ -49,8 +50,8 @@ pub(crate) fn run() {
     }
 }
 
-/// As an index of owners, each with one child, and one of namespaces, with one for all: the two
-/// ends of what an index can be.
+/// Like an index of owners with one child each, and one of namespaces with a single one for all:
+/// the two extremes of what an index can be.
 fn indexes() -> Vec<Index<Thing>> {
     vec![
         Index { name: "name", values: |object, each| each(object.key().name().clone()) },
@@ -62,7 +63,7 @@ fn same(index: &Index<Thing>) -> Index<Thing> {
     Index { name: index.name, values: index.values }
 }
 
-/// One list after the other, each with its readers.
+/// Runs one list after another, each with its readers.
 fn rounds(indexes: Vec<Index<Thing>>, readers: usize) {
     let (mut writer, store) = store::new(indexes);
     type Version = fn(usize) -> Option<u64>;
@@ -91,9 +92,9 @@ fn rounds(indexes: Vec<Index<Thing>>, readers: usize) {
     });
 }
 
-/// What the clocks say of work that holds nothing and of which it is known how long it is: some
-/// microseconds. Whatever is longer was the machine: interrupts, and a host that lets somebody else
-/// run, count as processor time of the thread that they hit.
+/// What the clocks show for work that holds nothing and whose length is known: some microseconds.
+/// Anything longer is due to the machine: interrupts, and a host that runs something else, count as
+/// processor time of the thread that they hit.
 fn nothing_held() {
     let mut bytes = [1u8; 512];
     for _ in 0..NOTHING_HELD {
@@ -127,7 +128,7 @@ fn relist(writer: &mut Writer<Thing>, version: impl Fn(usize) -> Option<u64>, at
     assert!(writer.commit(ResourceVersion::new(at), drop));
 }
 
-/// Looks objects up until told to stop.
+/// Looks up objects until told to stop.
 fn read(store: &Store<Thing>, stop: &AtomicBool, seed: usize) {
     let mut next = seed;
     while !stop.load(Ordering::Relaxed) {
@@ -144,7 +145,7 @@ fn read(store: &Store<Thing>, stop: &AtomicBool, seed: usize) {
     }
 }
 
-/// Does `work` beside readers and prints what became of the lock.
+/// Does `work` alongside readers and prints how the lock was used.
 fn report(name: &str, store: &Store<Thing>, readers: usize, work: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     let reads = Mutex::new(Vec::new());

@@ -1,4 +1,4 @@
-//! An allocator that counts, if it is told to.
+//! An allocator that counts when told to.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -20,7 +20,7 @@ pub(crate) struct Counts {
     pub(crate) peak: u64,
 }
 
-/// From here on it counts. What was allocated before must not be freed after in any amount.
+/// Starts counting. Afterwards, no significant amount of what was allocated before may be freed.
 pub(crate) fn on() {
     ON.store(true, Relaxed);
 }
@@ -49,9 +49,9 @@ fn freed(size: usize) {
     }
 }
 
-// A block that grows or shrinks counts as one that is made and one that is freed.
+// A block that grows or shrinks counts as one allocated and one freed.
 //
-// SAFETY: all is done by the system's allocator; counting allocates nothing.
+// SAFETY: the system's allocator does all the work; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         allocated(layout.size());

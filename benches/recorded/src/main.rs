@@ -4,7 +4,7 @@
 //!     recorded ours|kube-runtime|bytes FILE [count]    one contender, one process; prints JSON
 //!     recorded table FOLDER                            of such JSON: CONTENDER.{timed,counted}.N
 //!
-//! hack/recorded.sh does it all.
+//! hack/recorded.sh runs all of it.
 
 mod counting;
 mod measure;

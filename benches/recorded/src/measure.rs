@@ -1,4 +1,4 @@
-//! What it cost, at the end of the list and at the end of the changes.
+//! The cost at the end of the list and at the end of the changes.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::counting::{Counts, counts};
 use crate::recording::{CHANGES, OBJECTS};
 
-/// Counts events and reads the clocks when it matters.
+/// Counts events, and reads the clocks at the points that matter.
 #[derive(Clone, Default)]
 pub(crate) struct Meter {
     events: u64,
@@ -23,20 +23,20 @@ struct Reading {
     counts: Counts,
 }
 
-/// What one process has found out; printed as JSON.
+/// What one process has measured; printed as JSON.
 #[derive(Serialize, Deserialize, Default)]
 pub(crate) struct Found {
-    /// Processor time, ns each.
+    /// Processor time per object and per event, in ns.
     pub(crate) list_ns: f64,
     pub(crate) event_ns: f64,
-    /// Allocations and bytes, each; 0 unless they were counted.
+    /// Allocations and bytes per object and per event; 0 unless they were counted.
     pub(crate) list_allocations: f64,
     pub(crate) event_allocations: f64,
     pub(crate) event_bytes: f64,
-    /// Bytes at the end, and at most; 0 unless they were counted.
+    /// Allocated bytes at the end and at the peak; 0 unless they were counted.
     pub(crate) live: u64,
     pub(crate) peak: u64,
-    /// Of the process, bytes, at the end and at most.
+    /// Resident bytes of the process at the end and at the peak.
     pub(crate) resident: u64,
     pub(crate) resident_peak: u64,
 }
@@ -55,7 +55,7 @@ impl Meter {
         Meter { events: 0, began: now, listed: now, changed: now }
     }
 
-    /// An event came all the way; whether it was the last.
+    /// An event has come all the way; returns whether it was the last one.
     pub(crate) fn event(&mut self) -> bool {
         self.events += 1;
         if self.events == OBJECTS {
@@ -68,12 +68,12 @@ impl Meter {
         last
     }
 
-    /// Everything that was listed is still held.
+    /// Checks that everything that was listed is still held.
     pub(crate) fn settled(&mut self, held: usize) {
         assert_eq!(held as u64, OBJECTS, "objects are missing");
     }
 
-    /// For who does nothing: all of it, as if objects and changes had come evenly.
+    /// For the contender that does nothing: splits the total evenly over objects and changes.
     pub(crate) fn all_at_once(&mut self) {
         self.changed = Reading::now();
         let (began, changed) = (self.began, self.changed);
@@ -106,7 +106,7 @@ impl Meter {
     }
 }
 
-/// A line of /proc/self/status, in bytes.
+/// The value of a line in /proc/self/status, in bytes.
 fn status(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));

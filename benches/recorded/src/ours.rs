@@ -1,4 +1,4 @@
-//! Our informer, a queue that it fills, and a worker that takes each key and does nothing.
+//! Our informer, a queue that it fills, and a worker that takes each key and does nothing with it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub(crate) async fn run(path: PathBuf, mut meter: Meter) -> Meter {
     }
     let meter = result.lock().expect("nobody panics").take();
     let mut meter = meter.expect("it is there when the end is told");
-    // All is still held.
+    // Everything is still held.
     meter.settled(informer.store().len());
     meter
 }

@@ -1,6 +1,7 @@
-//! kube-runtime's watcher and reflector, tuned as its documentation recommends: a streaming list, and
-//! managedFields and pod templates dropped before an object is kept. Who owns the object is found out
-//! as its Controller does it, but nothing is queued: its scheduler and its runner come on top.
+//! kube-runtime's watcher and reflector, tuned as its documentation recommends: a streaming list,
+//! and managedFields and pod templates dropped before an object is stored. The object's owner is
+//! determined as its Controller does it, but nothing is queued: the cost of its scheduler and its
+//! runner comes on top.
 
 use std::path::PathBuf;
 

@@ -14,13 +14,14 @@ use hyper::body::Frame;
 
 use crate::sample;
 
-/// Objects in the streaming list with which the watch begins.
+/// Objects in the streaming list that the watch begins with.
 pub(crate) const OBJECTS: u64 = 20_000;
-/// Changes after it.
+/// Changes after that list.
 pub(crate) const CHANGES: u64 = 100_000;
-/// Objects change in an order in which none comes twice before all came once.
+/// Objects change in an order in which none comes twice before all have come once.
 const STRIDE: u64 = 7919;
-/// So many bytes arrive at once, wherever an event ends; about what hyper reads of a socket.
+/// How many bytes arrive at once, regardless of where events end; about what hyper reads from a
+/// socket.
 const PIECE: u64 = 16 << 10;
 
 pub(crate) type Piece = Result<Frame<Bytes>, Infallible>;
@@ -44,7 +45,7 @@ pub(crate) fn write(path: &Path) -> io::Result<()> {
     file.flush()
 }
 
-/// The watch as it was recorded, which then stays open.
+/// The watch as it was recorded; it then stays open.
 pub(crate) fn answer(path: &PathBuf) -> Answer {
     let file = File::open(path).expect("the recording was written before");
     let pieces = stream::iter(Pieces(file)).map(|piece| Ok(Frame::data(piece)));
@@ -65,7 +66,7 @@ impl Iterator for Pieces {
     }
 }
 
-/// Reads the recording and does nothing with it: what is the same for all.
+/// Reads the recording and does nothing with it: the cost that is the same for all.
 pub(crate) fn drain(path: &Path) {
     for piece in Pieces(File::open(path).expect("the recording was written before")) {
         std::hint::black_box(piece);

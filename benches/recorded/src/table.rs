@@ -1,8 +1,8 @@
-//! The table of docs/PERFORMANCE.md, of the medians of several runs.
+//! The table in docs/PERFORMANCE.md, with the medians of several runs.
 
 use crate::measure::Found;
 
-/// All runs of one contender: timed ones, and ones in which allocations were counted.
+/// All runs of one contender: timed runs, and runs in which allocations were counted.
 pub(crate) struct Runs {
     pub(crate) timed: Vec<Found>,
     pub(crate) counted: Vec<Found>,

@@ -1,11 +1,11 @@
 //! Peer: the Foo controller on kube-runtime, tuned as its documentation recommends.
 //!
 //! - Lists in pages of 50, or as a stream with `--streaming-lists`.
-//! - What no pass needs is dropped before it is cached: managedFields, pod templates.
-//! - Each watch backs off by itself; status changes of a Foo do not trigger it again.
-//! - As many reconciles at once as there are workers; the debounce is off.
+//! - What no pass needs is dropped before caching: managedFields, pod templates.
+//! - Each watch backs off on its own; status changes of a Foo do not trigger it again.
+//! - As many concurrent reconciles as there are workers; debounce is off.
 //! - One cache of Deployments, shared by the trigger and the lookup. Nothing is decided before it
-//!   is complete, or each start would try to create what is there already.
+//!   is complete; otherwise each start would try to create what already exists.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,7 +79,7 @@ enum Error {
 struct Context {
     client: Client,
     deployments: Store<Deployment>,
-    /// Waits for the first list, once for all: of several tasks that wait on a store itself, only
+    /// Waits for the first list, once for all tasks: of several that wait on a store itself, only
     /// the last is woken (kube-runtime 5.0.0).
     deployments_ready: OnceCell<()>,
     skip_unchanged: bool,
@@ -128,7 +128,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// A pass reads replicas, availability and owner of a Deployment.
+/// Drops what a pass does not read; it reads a Deployment's replicas, availability and owner.
 fn prune(deployment: &mut Deployment) {
     deployment.managed_fields_mut().clear();
     if let Some(spec) = &mut deployment.spec {
@@ -182,7 +182,7 @@ async fn write_status(
     Ok(())
 }
 
-/// kube-runtime has no backoff per object; a constant is what its examples use.
+/// kube-runtime has no backoff per object; its examples use a constant.
 fn retry(_: Arc<Foo>, error: &Error, _: Arc<Context>) -> Action {
     tracing::warn!(%error, "reconcile failed");
     Action::requeue(Duration::from_secs(1))
