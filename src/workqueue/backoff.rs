@@ -5,18 +5,18 @@ use std::time::Duration;
 /// Delays that double with every failure in a row: `base · 2ⁿ`, at most `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
-    /// After the first failure.
+    /// The delay after the first failure.
     pub base: Duration,
-    /// At most.
+    /// The upper limit.
     pub max: Duration,
 }
 
 impl Backoff {
-    /// Of client-go's DefaultTypedControllerRateLimiter: 5 ms to 1000 s.
+    /// Same as client-go's DefaultTypedControllerRateLimiter: 5 ms to 1000 s.
     pub const DEFAULT: Backoff =
         Backoff { base: Duration::from_millis(5), max: Duration::from_secs(1000) };
 
-    /// The delay after a failure that `failures` others went before.
+    /// The delay after a failure that follows `failures` others.
     pub fn delay(&self, failures: u32) -> Duration {
         let delay = 1u32.checked_shl(failures).and_then(|factor| self.base.checked_mul(factor));
         delay.map_or(self.max, |delay| delay.min(self.max))
@@ -32,10 +32,10 @@ impl Default for Backoff {
 /// What a failure asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Retry {
-    /// The law of the delays.
+    /// How the delays grow.
     pub backoff: Backoff,
-    /// Not before (the server's Retry-After). Other than backoff, it also holds off runs that
-    /// are asked for from outside. Zero: no such wish.
+    /// Do not retry before this (the server's Retry-After). Unlike backoff, it also holds off runs
+    /// requested from outside. Zero means no such limit.
     pub at_least: Duration,
 }
 
@@ -44,18 +44,18 @@ pub struct Retry {
 pub struct Limits {
     /// Used by [`WorkQueue::add_rate_limited`](super::WorkQueue::add_rate_limited).
     pub backoff: Backoff,
-    /// Up to this part of a backoff is added at random, so that what failed together is not
-    /// retried together. Default 0.1.
+    /// Up to this fraction of a backoff is added at random, so that keys that failed together are
+    /// not retried together. Default 0.1.
     pub jitter: f64,
     /// Overall rate of retries after the second failure in a row, in keys per second. Default 50,
-    /// as sample-controller. First runs and first retries do not count and do not wait.
+    /// as in sample-controller. First runs and first retries do not count and do not wait.
     pub retries_per_second: u32,
-    /// How many of those may come at once. Default 300, as sample-controller.
+    /// How many of those may run at once. Default 300, as in sample-controller.
     pub retry_burst: u32,
-    /// The longest that the overall rate may hold up a retry that is due; after that it competes
-    /// like any other key. Default 300 s: in that time the rate lets 15,000 keys through.
+    /// The longest the overall rate may delay a retry that is due; after that it competes like any
+    /// other key. Default 300 s: in that time the rate lets 15,000 keys through.
     pub retry_patience: Duration,
-    /// Seed of the jitter. `None`: at random.
+    /// Seed of the jitter. `None` means random.
     pub seed: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! The overall rate: governor's token bucket, on a clock that is told the time.
+//! The overall rate: governor's token bucket, on a clock that is set by hand.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
@@ -11,16 +11,16 @@ use governor::{Quota, RateLimiter};
 
 use super::sync::Nanos;
 
-/// Lets `burst` through at once and `rate` per second after that. Nothing is reserved: whoever
-/// does not go through costs nothing and takes nobody's place.
+/// Lets `burst` through at once and `rate` per second after that. Nothing is reserved: a key that
+/// does not get through costs nothing and takes nobody's place.
 pub(super) struct Bucket {
     limiter: RateLimiter<NotKeyed, InMemoryState, Told, StateInformationMiddleware>,
-    /// When the next token is there, as of the last take: governor tells it only to those who
-    /// ask for a token, and asking takes one that is there.
+    /// When the next token is available, as of the last take. governor only says so in reply to a
+    /// request for a token, and such a request takes a token if there is one.
     next: Nanos,
 }
 
-/// A clock that shows what it was told, so that the core stays pure.
+/// A clock that shows the time it was given, so that the core stays pure.
 struct Told(Cell<Duration>);
 
 // === impl Bucket ===
@@ -35,18 +35,18 @@ impl Bucket {
         Bucket { limiter, next: 0 }
     }
 
-    /// When the next token is there; not after `now` if one is there.
+    /// When the next token is available; not after `now` if one is available already.
     pub(super) fn next(&self) -> Nanos {
         self.next
     }
 
-    /// Takes a token, if one is there.
+    /// Takes a token, if there is one.
     pub(super) fn take(&mut self, now: Nanos) {
         self.limiter.clock().0.set(Duration::from_nanos(now));
         if self.limiter.check().is_ok_and(|left| left.remaining_burst_capacity() > 0) {
             return;
         }
-        // None is left, so this takes none and says when the next is there.
+        // None is left, so this takes none and says when the next one is available.
         if let Err(until) = self.limiter.check() {
             self.next = until.earliest_possible().as_nanos() as Nanos;
         }

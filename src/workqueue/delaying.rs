@@ -1,4 +1,4 @@
-//! The second layer: keys that are to be queued later.
+//! The second layer: keys that will be queued later.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl<K: Key> Delaying<K> {
         Delaying { queue: Queue::new(hasher), timers: Timers::new() }
     }
 
-    /// Queues `key` after `delay`. Of several such wishes the earliest counts.
+    /// Queues `key` after `delay`. If there are several such requests, the earliest counts.
     pub(super) fn add_after(&mut self, now: Nanos, wish: Hashed<K>, delay: Duration) -> Option<K> {
         let (id, known_key) = self.queue.enter(wish);
         let due = after(now, delay);
@@ -33,7 +33,7 @@ impl<K: Key> Delaying<K> {
         known_key
     }
 
-    /// The next timer that has gone off by `now`: when it did, whose it is, and which.
+    /// The next timer that has expired by `now`: when it expired, its slot, and which kind it is.
     pub(super) fn next_due(&mut self, now: Nanos) -> Option<(Nanos, u32, Timer)> {
         self.timers.pop(&mut self.queue.slots, now)
     }

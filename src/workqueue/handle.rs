@@ -30,7 +30,7 @@ pub(super) struct Shared<K: Key> {
 // === impl WorkQueue ===
 
 impl<K: Key> WorkQueue<K> {
-    /// An empty queue with the default limits that nobody observes.
+    /// An empty queue with the default limits and no observer.
     pub fn new() -> WorkQueue<K> {
         WorkQueue::with(Limits::default(), ())
     }
@@ -48,75 +48,75 @@ impl<K: Key> WorkQueue<K> {
         WorkQueue { shared: Arc::new(shared) }
     }
 
-    /// Asks for a run of `key` in [`Band::People`].
+    /// Requests a run of `key` in [`Band::People`].
     pub fn add(&self, key: K) {
         self.add_with(key, Band::People);
     }
 
-    /// Asks for a run of `key`. If it waits already, it only rises to `band`; if it is in
-    /// process, it runs again afterwards. A pending backoff does not hold it off, a Retry-After
+    /// Requests a run of `key`. If it is waiting already, it only rises to `band`; if it is being
+    /// processed, it runs again afterwards. A pending backoff does not hold it off; a Retry-After
     /// does.
     pub fn add_with(&self, key: K, band: Band) {
         let wish = self.hashed(key);
         self.change(|queue, now| queue.add(now, wish, band));
     }
 
-    /// Asks for a run after `delay`. Of several such wishes the earliest counts.
+    /// Requests a run after `delay`. If there are several such requests, the earliest counts.
     pub fn add_after(&self, key: K, delay: Duration) {
         let wish = self.hashed(key);
         self.change(|queue, now| queue.add_after(now, wish, delay));
     }
 
-    /// Counts a failure of `key` and asks for a retry after a backoff, by the limits' law. To be
-    /// called before the run is done. How long the backoff is.
+    /// Counts a failure of `key` and requests a retry after a backoff, as the limits say. Must be
+    /// called before the run is done. Returns how long the backoff is.
     ///
-    /// While a retry is pending, another failure (of a run that an outside event caused) neither
-    /// counts nor moves it.
+    /// While a retry is pending, another failure (of a run caused by an outside event) neither
+    /// counts nor moves the retry.
     pub fn add_rate_limited(&self, key: K) -> Duration {
         let backoff = self.shared.limits.backoff;
         self.add_rate_limited_with(key, Retry { backoff, at_least: Duration::ZERO })
     }
 
-    /// As [`add_rate_limited`](Self::add_rate_limited), by a law of its own. While a retry is
-    /// pending, the earlier of the two times counts, but never one before `at_least`.
+    /// Like [`add_rate_limited`](Self::add_rate_limited), but with its own backoff. While a retry
+    /// is pending, the earlier of the two times counts, but never one before `at_least`.
     pub fn add_rate_limited_with(&self, key: K, retry: Retry) -> Duration {
         let wish = self.hashed(key);
         self.change(|queue, now| queue.retry(now, wish, retry))
     }
 
-    /// `key` is well: its failures are forgotten and its pending retry is cancelled. Runs asked
-    /// for by others, also by `add_after`, stay.
+    /// `key` is well: forgets its failures and cancels its pending retry. Runs requested in other
+    /// ways, including by `add_after`, stay.
     pub fn forget(&self, key: &K) {
         let hash = self.hash(key);
         self.change(|queue, now| queue.forget(now, hash, key));
     }
 
-    /// Cancels what [`add_after`](Self::add_after) asked for, if its time has not come.
+    /// Cancels what [`add_after`](Self::add_after) requested, if it is not due yet.
     pub fn cancel(&self, key: &K) {
         let hash = self.hash(key);
         self.change(|queue, now| queue.cancel(now, hash, key));
     }
 
-    /// Failures of `key` in a row, each after the backoff of the one before (at most 255). 0 once
+    /// Failures of `key` in a row, each after the backoff of the previous one (at most 255). 0 once
     /// it was forgotten, or a run of it ended while no retry was pending.
     pub fn requeues(&self, key: &K) -> u32 {
         let hash = self.hash(key);
         self.shared.state.lock().queue.requeues(hash, key)
     }
 
-    /// The next key; `None` when the queue was shut down and nothing is left to take.
-    /// Cancel-safe: dropped before it is ready it has taken nothing.
+    /// The next key; `None` once the queue is shut down and nothing is left to take. Cancel-safe:
+    /// if dropped before it is ready, it has taken nothing.
     pub fn get(&self) -> Get<'_, K> {
         Get::new(self, None)
     }
 
-    /// Ends a run and takes the next key under one lock: as dropping `before` and then
-    /// [`get`](Self::get), for the loop of a worker. `before` must be of this queue.
+    /// Ends a run and takes the next key under one lock: like dropping `before` and then calling
+    /// [`get`](Self::get), for a worker's loop. `before` must belong to this queue.
     pub fn done_and_get(&self, before: Taken<K>) -> Get<'_, K> {
         Get::new(self, Some(before))
     }
 
-    /// Keys that are ready to be taken or wait for the overall rate only.
+    /// Keys that are ready to be taken, or wait only for the overall rate.
     pub fn len(&self) -> usize {
         self.change(|queue, now| {
             queue.fire(now);
@@ -129,23 +129,23 @@ impl<K: Key> WorkQueue<K> {
         self.len() == 0
     }
 
-    /// How things stand. Takes time in the number of keys in process.
+    /// The current state. Takes time proportional to the number of keys being processed.
     pub fn snapshot(&self) -> Snapshot<K> {
         self.change(|queue, now| queue.snapshot(now))
     }
 
-    /// No key comes in any more, delays are dropped; keys that are ready still go out, and those
-    /// that became dirty in process go out again. As client-go's ShutDown.
+    /// No more keys come in and delays are dropped; keys that are ready still go out, and those
+    /// that became dirty while being processed go out again. Like client-go's ShutDown.
     pub fn shut_down(&self) {
         self.change(|queue, now| queue.shut_down(now));
     }
 
-    /// As [`shut_down`](Self::shut_down), but what is ready is dropped too: nothing goes out.
+    /// Like [`shut_down`](Self::shut_down), but ready keys are dropped too: nothing goes out.
     pub fn shut_down_now(&self) {
         self.change(|queue, now| queue.shut_down_now(now));
     }
 
-    /// Ready when the queue was shut down and the last run is done.
+    /// Ready once the queue is shut down and the last run is done.
     pub fn drained(&self) -> Drained<'_, K> {
         Drained::new(self)
     }
@@ -158,7 +158,7 @@ impl<K: Key> WorkQueue<K> {
         Hashed::new(&self.shared.hasher, key)
     }
 
-    /// Changes the queue, then wakes whom that concerns, without the lock.
+    /// Changes the queue, then, without the lock, wakes those affected.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut RateLimited<K>, Nanos) -> T) -> T {
         let now = self.shared.clock.now();
         let mut state = self.shared.state.lock();
@@ -167,7 +167,7 @@ impl<K: Key> WorkQueue<K> {
         result
     }
 
-    /// The clock, for models to turn.
+    /// Moves the clock forward, for models.
     #[cfg(any(loom, shuttle))]
     pub(super) fn advance(&self, by: Nanos) {
         self.shared.clock.advance(by);

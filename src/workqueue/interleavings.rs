@@ -1,8 +1,8 @@
 //! The shell under model checkers: `hack/interleavings.sh`.
 //!
-//! What must hold in every schedule: no key is in process twice at once; a run that began after
-//! the last wish for its key follows that wish; every worker ends after shutdown. A lost wake-up
-//! shows as a deadlock, which both tools report.
+//! What must hold in every schedule: no key is processed twice at once; the last request for a key
+//! is followed by a run that began later; every worker ends after shutdown. A lost wake-up shows up
+//! as a deadlock, which both tools report.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
@@ -24,7 +24,7 @@ impl Key for Named {
     }
 }
 
-/// What is checked about one key. Not modelled: these never make a schedule of their own.
+/// What is checked about one key. Not modelled: these never add schedules of their own.
 #[derive(Default)]
 struct Seen {
     asked: AtomicU32,
@@ -121,7 +121,7 @@ fn a_get_that_is_dropped_passes_its_wake_up_on_in_every_interleaving() {
         let impatient = {
             let case = case.clone();
             thread::spawn(move || {
-                // Waits, or is told, and goes away; or takes.
+                // Waits, or is notified, and goes away; or takes a key.
                 let taken = poll_once(&case.queue).flatten();
                 taken.map(|taken| case.run(&taken, |_| {})).is_some()
             })
@@ -168,7 +168,7 @@ fn a_delay_wakes_a_worker_although_the_timekeeper_may_have_left() {
     });
 }
 
-/// Polls a `get` once and drops it: what `select!` does to the branch that loses.
+/// Polls a `get` once and drops it, as `select!` does with the branch that loses.
 fn poll_once(queue: &WorkQueue<Named>) -> Option<Option<Taken<Named>>> {
     let mut get = Box::pin(queue.get());
     block_on(std::future::poll_fn(|context| {
@@ -229,7 +229,7 @@ fn eight_workers_with_failures_and_delays_lose_no_key_in_random_schedules() {
                 thread::spawn(move || {
                     while let Some(taken) = block_on(case.queue.get()) {
                         case.run(&taken, |key| {
-                            // Two failures, then well.
+                            // Two failures, then success.
                             if case.queue.requeues(key) < 2 {
                                 case.queue.add_rate_limited(*key);
                             } else {
@@ -245,7 +245,7 @@ fn eight_workers_with_failures_and_delays_lose_no_key_in_random_schedules() {
         case.add(1);
         case.seen[2].asked.fetch_add(1, SeqCst);
         case.queue.add_after((0, 2), Duration::from_millis(3));
-        // Every key must be well once enough time has passed, or a deadline went unwatched.
+        // Every key must succeed once enough time has passed; otherwise nobody watched a deadline.
         while left.load(SeqCst) != 0b111 {
             case.queue.advance(1_000_000);
             thread::yield_now();

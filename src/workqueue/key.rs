@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash};
 
 use hashbrown::DefaultHashBuilder;
 
-/// The name of a piece of work. Two equal keys are one piece of work.
+/// The name of a piece of work. Two equal keys are the same piece of work.
 ///
 /// Cloned once each time it is taken, so a clone should be cheap (reference counts, no copies).
 pub trait Key: Clone + Eq + Hash + Debug + Send + Sync + 'static {
@@ -16,19 +16,19 @@ pub trait Key: Clone + Eq + Hash + Debug + Send + Sync + 'static {
     fn tenant(&self) -> &Self::Tenant;
 }
 
-/// A key and its hash, made before the lock is taken: hashing reads what the key points to, and
-/// others need not wait for that.
+/// A key and its hash, computed before the lock is taken: hashing reads what the key points to, and
+/// nobody else should have to wait for that.
 pub(super) struct Hashed<K> {
     pub(super) key: K,
     pub(super) hash: u64,
 }
 
-/// How soon a key is wanted. A higher band goes first, yet never keeps a lower one waiting for
-/// ever: see [`Band::EVERY`].
+/// How soon a key is wanted. A higher band goes first, but never keeps a lower one waiting forever:
+/// see [`Band::EVERY`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Band {
-    /// Retries after the second failure in a row. The queue itself puts keys here; asked for from
-    /// outside it means [`Band::Initial`].
+    /// Retries after the second failure in a row. Only the queue itself puts keys here; if
+    /// requested from outside, it means [`Band::Initial`].
     Retry,
     /// The initial list, resyncs and timers: nobody waits for one of them in particular.
     Initial,
@@ -50,13 +50,13 @@ impl Band {
     /// All bands, lowest first; the order of [`Snapshot::depth`](super::Snapshot::depth).
     pub const ALL: [Band; 3] = [Band::Retry, Band::Initial, Band::People];
 
-    /// The ageing bound, in the order of [`Band::ALL`]: a band in which keys wait is served at
-    /// least once in so many gets, however many keys come in above it (for [`Band::Retry`]: gets
-    /// at which the overall limit lets a retry through). An eighth is enough for an initial list
-    /// to be worked off during a busy day, and costs a person an eighth of the speed at most.
+    /// The ageing bound, in the order of [`Band::ALL`]: a band with waiting keys is served at least
+    /// once in this many gets, however many keys arrive above it (for [`Band::Retry`]: gets at
+    /// which the overall limit lets a retry through). One get in eight is enough to work off an
+    /// initial list on a busy day, and costs people at most an eighth of the speed.
     pub const EVERY: [u32; 3] = [16, 8, 1];
 
-    /// One static word, for metric labels.
+    /// A static word, for metric labels.
     pub fn as_str(self) -> &'static str {
         match self {
             Band::Retry => "retry",

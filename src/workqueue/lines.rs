@@ -1,5 +1,4 @@
-//! Who is next: a line per tenant and band, tenants taking turns within a band, bands sharing
-//! the gets.
+//! Who is next: a line per tenant and band; tenants take turns within a band, bands share the gets.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -9,26 +8,26 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use super::key::{Band, Key};
 use super::slots::{NONE, Slots};
 
-/// First and last of a list of slots, which `prev` and `next` link; NONE if it is empty.
+/// First and last of a list of slots, linked by `prev` and `next`; NONE if it is empty.
 #[derive(Clone, Copy)]
 struct Ends {
     head: u32,
     tail: u32,
 }
 
-/// Keys of one tenant that wait in one band, first come first served.
+/// Keys of one tenant that wait in one band, first come, first served.
 #[derive(Clone, Copy)]
 struct Line {
     keys: Ends,
-    /// Whether the tenant stands in the band's ring: always while the line has keys, and, when its
-    /// last key was moved to another band, until its turn comes or the band is empty.
+    /// Whether the tenant is in the band's ring: always while the line has keys and, if its last
+    /// key was moved to another band, until its turn comes or the band is empty.
     in_ring: bool,
 }
 
 struct Tenant<T> {
     /// None only in a free place.
     name: Option<T>,
-    /// Slots that belong to it, plus rings in which it stands. At 0 the place is free.
+    /// Slots that belong to it, plus the rings it is in. At 0 the place is free.
     users: u32,
     lines: [Line; 3],
 }
@@ -39,11 +38,11 @@ pub(super) struct Lines<K: Key> {
     free: Vec<u32>,
     table: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    /// Tenants whose turn comes, per band.
+    /// Tenants in the order of their turns, per band.
     rings: [VecDeque<u32>; 3],
     /// Keys waiting, per band.
     waiting: [usize; 3],
-    /// Gets since a band was last served, while it could have been.
+    /// Gets since a band was last served, counting only those at which it could have been.
     passed_over: [u32; 3],
 }
 
@@ -52,7 +51,7 @@ pub(super) struct Lines<K: Key> {
 impl Ends {
     const EMPTY: Ends = Ends { head: NONE, tail: NONE };
 
-    /// Puts a slot at the end.
+    /// Appends a slot.
     fn link<K: Key>(&mut self, slots: &mut Slots<K>, id: u32) {
         let slot = slots.get_mut(id);
         (slot.prev, slot.next) = (self.tail, NONE);
@@ -63,7 +62,7 @@ impl Ends {
         self.tail = id;
     }
 
-    /// Takes out a slot that is in it.
+    /// Takes out one of its slots.
     fn unlink<K: Key>(&mut self, slots: &mut Slots<K>, id: u32) {
         let (prev, next) = (slots.get(id).prev, slots.get(id).next);
         match prev {
@@ -97,7 +96,7 @@ impl<K: Key> Lines<K> {
         self.waiting
     }
 
-    /// The place of a tenant, which gains a user.
+    /// The place of a tenant; adds a user to it.
     pub(super) fn enter(&mut self, name: &K::Tenant) -> u32 {
         let hash = self.hasher.hash_one(name);
         let tenants = &self.tenants;
@@ -123,7 +122,7 @@ impl<K: Key> Lines<K> {
         id
     }
 
-    /// A tenant loses a user.
+    /// Removes a user from a tenant.
     pub(super) fn leave(&mut self, id: u32) {
         let tenant = &mut self.tenants[id as usize];
         tenant.users -= 1;
@@ -138,7 +137,7 @@ impl<K: Key> Lines<K> {
         self.free.push(id);
     }
 
-    /// Puts a slot at the end of its tenant's line in `band`.
+    /// Appends a slot to its tenant's line in `band`.
     pub(super) fn push(&mut self, slots: &mut Slots<K>, id: u32, band: Band) {
         let slot = slots.get_mut(id);
         let at = slot.tenant;
@@ -154,7 +153,7 @@ impl<K: Key> Lines<K> {
         self.waiting[band.index()] += 1;
     }
 
-    /// Takes a slot out of the line in which it stands.
+    /// Takes a slot out of its line.
     pub(super) fn remove(&mut self, slots: &mut Slots<K>, id: u32) {
         let slot = slots.get(id);
         let (tenant, band) = (slot.tenant, slot.band.index());
@@ -163,8 +162,8 @@ impl<K: Key> Lines<K> {
         self.left(band);
     }
 
-    /// A key has left `band`. With the last one go the tenants that still stand in its ring, as no
-    /// turn of theirs will come.
+    /// A key has left `band`. If it was the last, tenants still in the band's ring leave it too,
+    /// since their turn will not come.
     fn left(&mut self, band: usize) {
         self.waiting[band] -= 1;
         while self.waiting[band] == 0
@@ -175,7 +174,7 @@ impl<K: Key> Lines<K> {
         }
     }
 
-    /// Takes the slot that is next. `retries`: whether one of [`Band::Retry`] may be.
+    /// Takes the next slot. `retries`: whether it may be one of [`Band::Retry`].
     pub(super) fn pop(&mut self, slots: &mut Slots<K>, retries: bool) -> Option<u32> {
         let band = self.choose(retries)?.index();
         loop {
@@ -201,7 +200,7 @@ impl<K: Key> Lines<K> {
     }
 
     /// The band whose turn it is: the highest, unless a lower one was passed over as often as its
-    /// bound allows. Of two of those, the one that waited longer beyond its bound.
+    /// bound allows. If there are two of those, the one further beyond its bound.
     fn choose(&mut self, retries: bool) -> Option<Band> {
         let mut chosen: Option<(u32, Band)> = None;
         for band in Band::ALL {
@@ -210,7 +209,7 @@ impl<K: Key> Lines<K> {
                 continue;
             }
             self.passed_over[at] += 1;
-            // 0: not overdue. Overdue by more wins; otherwise the later, that is higher, band.
+            // 0: not overdue. The more overdue wins; on a tie, the later, that is higher, band.
             let overdue = match band {
                 Band::People => 0,
                 _ => (self.passed_over[at] + 1).saturating_sub(Band::EVERY[at]),
@@ -225,7 +224,7 @@ impl<K: Key> Lines<K> {
     }
 }
 
-/// The hash of a tenant's name. Only a free place has none, and the table knows no free place.
+/// The hash of a tenant's name. Only a free place has none, and the table has no free places.
 fn hash_of<T: std::hash::Hash>(hasher: &DefaultHashBuilder, name: &Option<T>) -> u64 {
     name.as_ref().map_or(0, |name| hasher.hash_one(name))
 }

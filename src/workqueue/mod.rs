@@ -1,39 +1,39 @@
 //! 5. What to do next: a queue of keys, fair, in bands, with retries.
 //!
 //! Guarantees
-//! - A key waits at most once and is in process at most once. Asked for while in process, it runs
-//!   again afterwards. No wish is lost: whatever was asked for before a run began is covered by
-//!   that run, whatever is asked for later by another.
+//! - A key waits at most once and is processed at most once at a time. If requested while being
+//!   processed, it runs again afterwards. No request is lost: what was requested before a run began
+//!   is covered by that run, what is requested later by another.
 //! - A key that was taken is given back by dropping [`Taken`], so neither a panic nor a dropped
 //!   future can lose it.
 //! - Within a band tenants take turns, one key each; within a tenant it is first come, first
-//!   served. With `p` keys of its own tenant before it and `t` tenants waiting, a key is taken
+//!   served. With `p` keys of its own tenant ahead of it and `t` tenants waiting, a key is taken
 //!   within `(p + 1) · t` turns of its band, however many keys the others have.
-//! - Bands share the gets: [`Band::People`] goes first, yet one get in 8 is for
-//!   [`Band::Initial`] and one in 16 for [`Band::Retry`] while they have keys (a get later, when
-//!   both are due at once).
-//! - A failure delays a key by `base · 2ⁿ` and a jitter of at most 10 % (5 ms to 1000 s), n being
-//!   the failures before it in a row. Only failures that are spaced by a backoff count: events
-//!   from outside make a key ready at once, but do not raise n, however many fail.
+//! - Bands share the gets: [`Band::People`] goes first, but one get in 8 is for [`Band::Initial`]
+//!   and one in 16 for [`Band::Retry`] while they have keys (one get later if both are due at
+//!   once).
+//! - A failure delays a key by `base · 2ⁿ` (5 ms to 1000 s) plus a jitter of at most 10 %, where n
+//!   is the number of failures in a row before it. Only failures spaced by a backoff count: events
+//!   from outside make a key ready at once, but do not raise n, however many of those runs fail.
 //! - [`WorkQueue::forget`] ends a row of failures and cancels a pending retry. So does a run that
-//!   ends while no retry is pending: nothing about a healthy key is kept.
-//! - An overall rate bounds retries after the second failure in a row. First runs and first
-//!   retries never wait for it, and neither does a key that is asked for from outside. Tenants
-//!   take turns at it, nothing is reserved ahead of time, and nobody waits for it longer than
+//!   ends while no retry is pending: nothing is kept about a healthy key.
+//! - An overall rate limits retries after the second failure in a row. First runs and first retries
+//!   never wait for it, and neither does a key requested from outside. Tenants take turns at it,
+//!   nothing is reserved ahead of time, and nobody waits for it longer than
 //!   [`Limits::retry_patience`].
-//! - [`Retry::at_least`] (a Retry-After) is kept to the end, events or not, unless the key is
-//!   forgotten.
-//! - Of several delays by `add_after` the earliest counts.
-//! - One key wakes one worker. Timers need no task of their own: one waiting worker keeps the
-//!   time for all.
-//! - A parked key costs at most 59 bytes beyond itself, one timer included (a second: 15 more).
+//! - [`Retry::at_least`] (a Retry-After) is observed in full, whatever events arrive, unless the
+//!   key is forgotten.
+//! - If `add_after` asks for several delays, the earliest counts.
+//! - One key wakes one worker. Timers need no task of their own: one waiting worker keeps the time
+//!   for all.
+//! - A parked key costs at most 59 bytes beyond itself, including one timer (15 more for a second).
 //!   Adding a known key allocates nothing. Memory follows the largest number of keys held at once;
-//!   of keys that are done the last 64 are still held, with nothing known of them.
+//!   the last 64 keys that are done are still held, but nothing is known about them.
 //!
-//! Three layers, each a file over the one before: `queue`, `delaying`, `rate_limited`, all pure,
-//! with the time as an argument. `waiting` knows whom to wake, `handle` puts a lock around both,
-//! `taken` is the worker's side of it. All locks and clocks come through `sync`, so that model
-//! checkers can drive the code that ships.
+//! There are three layers, each a file on top of the previous: `queue`, `delaying`, `rate_limited`,
+//! all pure, with the time as an argument. `waiting` knows whom to wake, `handle` puts a lock
+//! around both, and `taken` is the worker's side. All locks and clocks come from `sync`, so that
+//! model checkers can drive the code that ships.
 
 mod key;
 mod sync;

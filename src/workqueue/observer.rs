@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::key::Band;
 
-/// Told of every key that goes out and every run that ends; metrics implement it. Every method
-/// has an empty default, is called without any lock held, and runs in the worker: it must be
-/// quick and must not block. What is a number rather than a distribution is in [`Snapshot`].
+/// Notified of every key that goes out and every run that ends; metrics implement it. Every method
+/// has an empty default, is called without any lock held, and runs in the worker: it must be quick
+/// and must not block. Plain numbers, as opposed to distributions, are in [`Snapshot`].
 pub trait Observer: Send + Sync + 'static {
-    /// A worker took a key from `band`, `waited` after its run was asked for (client-go:
-    /// `workqueue_queue_duration_seconds`). Time in backoff does not count, nor does time for
-    /// which a Retry-After held the key; time in which the key's run before was not done does.
+    /// A worker took a key from `band`, `waited` after its run was requested (client-go:
+    /// `workqueue_queue_duration_seconds`). Time in backoff or held by a Retry-After does not
+    /// count; time waiting for the key's previous run to finish does.
     fn taken(&self, band: Band, waited: Duration) {
         let _ = (band, waited);
     }
@@ -34,27 +34,27 @@ impl<T: Observer + ?Sized> Observer for Arc<T> {
     }
 }
 
-/// How a queue stands at a moment. Names in client-go are given where they exist.
+/// The state of a queue at one moment. client-go's names are given where they exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot<K> {
-    /// Runs asked for so far that were not asked for already (`workqueue_adds_total`); a retry
-    /// or timer counts when it is due.
+    /// Runs requested so far that were not requested already (`workqueue_adds_total`); a retry or
+    /// timer counts when it is due.
     pub adds: u64,
-    /// Delays and retries asked for so far (`workqueue_retries_total`).
+    /// Delays and retries requested so far (`workqueue_retries_total`).
     pub retries: u64,
-    /// Runs asked for that have not begun, in the order of [`Band::ALL`] (their sum:
-    /// `workqueue_depth`): keys ready to be taken and, as in client-go, keys in process that were
-    /// asked for again. Those in [`Band::Retry`] may wait for the overall rate.
+    /// Runs requested that have not begun, in the order of [`Band::ALL`] (their sum:
+    /// `workqueue_depth`): keys ready to be taken and, as in client-go, keys being processed that
+    /// were requested again. Those in [`Band::Retry`] may wait for the overall rate.
     pub depth: [usize; 3],
     /// Timers set: backoffs and `add_after`.
     pub delayed: usize,
-    /// Keys in process.
+    /// Keys being processed.
     pub processing: usize,
-    /// Keys of which the queue holds anything at all.
+    /// Keys the queue knows anything about.
     pub known: usize,
-    /// Ages of all runs under way, added up (`workqueue_unfinished_work_seconds`).
+    /// The total age of all runs under way (`workqueue_unfinished_work_seconds`).
     pub unfinished: Duration,
-    /// The key longest in process, and for how long
+    /// The key that has been processed the longest, and for how long
     /// (`workqueue_longest_running_processor_seconds`).
     pub oldest: Option<(K, Duration)>,
 }

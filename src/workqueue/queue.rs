@@ -1,4 +1,4 @@
-//! The first layer: keys that wait to be taken and keys that are in process.
+//! The first layer: keys that wait to be taken and keys that are being processed.
 //!
 //! | a key is …     | flags               | an add …                      | leaves by        |
 //! |----------------|---------------------|-------------------------------|------------------|
@@ -18,23 +18,23 @@ use super::lines::Lines;
 use super::slots::{DIRTY, HELD, IDLE, NONE, PROCESSING, QUEUED, RETRY_DUE, Slots};
 use super::sync::Nanos;
 
-/// What a worker is given.
+/// What a worker gets.
 pub(super) struct Next<K> {
     pub(super) id: u32,
     pub(super) key: K,
     pub(super) band: Band,
-    /// Since the run was asked for.
+    /// Since the run was requested.
     pub(super) waited: Duration,
 }
 
-/// Ready keys and keys in process. Knows no timers.
+/// Ready keys and keys being processed. Knows nothing of timers.
 pub(super) struct Queue<K: Key> {
     pub(super) slots: Slots<K>,
     pub(super) lines: Lines<K>,
-    /// Slots in process and when their runs began, each in the place that its `prev` says. A place
+    /// Slots being processed and when their runs began, each at the place in its `prev`. A place
     /// whose run is over has NONE, and is in `places`.
     processing: Vec<(u32, Nanos)>,
-    /// Places to be taken again.
+    /// Places to reuse.
     places: Vec<u32>,
 }
 
@@ -54,8 +54,8 @@ impl<K: Key> Queue<K> {
         self.processing.len() - self.places.len()
     }
 
-    /// The slot of a key, made if need be, to which the caller gives a flag or a timer; and the
-    /// key, if the slot has it already: it is to be dropped without the lock, as dropping it
+    /// The slot of a key, created if need be; the caller sets a flag or a timer on it. Also returns
+    /// the key if the slot has it already: it should be dropped without the lock, since dropping it
     /// touches memory that others may be writing to.
     pub(super) fn enter(&mut self, wish: Hashed<K>) -> (u32, Option<K>) {
         let Hashed { key, hash } = wish;
@@ -73,7 +73,7 @@ impl<K: Key> Queue<K> {
         }
     }
 
-    /// Asks for a run. Whether one was asked for that was not asked for already.
+    /// Requests a run. Returns true if none was requested already.
     pub(super) fn mark(&mut self, now: Nanos, id: u32, band: Band) -> bool {
         let slot = self.slots.get_mut(id);
         if slot.is(QUEUED) {
@@ -98,7 +98,7 @@ impl<K: Key> Queue<K> {
         true
     }
 
-    /// Queues a key that was asked for while it could not be, if now it can.
+    /// Queues a key that was requested when it could not be queued, if it can be now.
     pub(super) fn settle(&mut self, id: u32) {
         let slot = self.slots.get_mut(id);
         if !slot.is(DIRTY) || slot.is(PROCESSING | HELD) {
@@ -110,7 +110,7 @@ impl<K: Key> Queue<K> {
         self.lines.push(&mut self.slots, id, band);
     }
 
-    /// Takes the next key. `retries`: whether one of [`Band::Retry`] may be.
+    /// Takes the next key. `retries`: whether it may be one of [`Band::Retry`].
     pub(super) fn take(&mut self, now: Nanos, retries: bool) -> Option<Next<K>> {
         let id = self.lines.pop(&mut self.slots, retries)?;
         let place = self.begin(now, id);
@@ -124,7 +124,7 @@ impl<K: Key> Queue<K> {
         Some(Next { id, key, band, waited })
     }
 
-    /// A place for a run that begins.
+    /// A place for a run that is beginning.
     fn begin(&mut self, now: Nanos, id: u32) -> u32 {
         match self.places.pop() {
             Some(place) => {
@@ -138,7 +138,7 @@ impl<K: Key> Queue<K> {
         }
     }
 
-    /// Ends a run; how long it took. The caller settles or releases the slot.
+    /// Ends a run; returns how long it took. The caller settles or releases the slot.
     pub(super) fn done(&mut self, now: Nanos, id: u32) -> Duration {
         let slot = self.slots.get_mut(id);
         slot.clear(PROCESSING);
@@ -148,8 +148,8 @@ impl<K: Key> Queue<K> {
         Duration::from_nanos(now.saturating_sub(began))
     }
 
-    /// Lets go of the slot if nothing keeps it; the key that is forgotten for that, to be dropped
-    /// without the lock.
+    /// Releases the slot if nothing needs it any more. Returns the key that this evicted, if any,
+    /// to be dropped without the lock.
     pub(super) fn release(&mut self, id: u32) -> Option<K> {
         if !self.slots.get(id).is_unwanted() {
             return None;
@@ -159,7 +159,7 @@ impl<K: Key> Queue<K> {
         key
     }
 
-    /// Throws away every key that waits in a line, and every wish of those in process.
+    /// Discards every key that waits in a line, and every request for those being processed.
     pub(super) fn abandon(&mut self) {
         while let Some(id) = self.lines.pop(&mut self.slots, true) {
             self.slots.get_mut(id).clear(QUEUED);
@@ -170,7 +170,7 @@ impl<K: Key> Queue<K> {
         }
     }
 
-    /// Slots in process and when their runs began, in no order.
+    /// Slots being processed and when their runs began, in no particular order.
     pub(super) fn in_process(&self) -> impl Iterator<Item = (u32, Nanos)> {
         self.processing.iter().copied().filter(|(id, _)| *id != NONE)
     }

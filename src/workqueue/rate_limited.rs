@@ -1,10 +1,10 @@
 //! The third layer: keys that failed come back after a backoff, within an overall rate.
 //!
 //! A retry of a key is *pending* from the failure until its backoff has passed. Then it is queued:
-//! after the first failure in the band from which the key was taken, after further ones in
-//! [`Band::Retry`], which the overall rate limits. There the retry timer stands for the patience
-//! after which the key leaves for [`Band::Initial`]; so a retry timer means "pending" unless the
-//! key is queued in that band.
+//! after the first failure in the band the key was taken from, after further ones in
+//! [`Band::Retry`], which the overall rate limits. While it is there, the retry timer marks the end
+//! of its patience, after which the key moves to [`Band::Initial`]. So a retry timer means
+//! "pending" unless the key is queued in that band.
 
 mod standing;
 
@@ -26,7 +26,7 @@ use super::timers::Timer;
 enum Phase {
     /// Both.
     Open,
-    /// Only out, until nothing waits.
+    /// Only out, until none are waiting.
     Draining,
 }
 
@@ -37,12 +37,12 @@ pub(super) struct RateLimited<K: Key> {
     limits: Limits,
     random: fastrand::Rng,
     phase: Phase,
-    /// The latest time seen: clocks are read before the lock is taken, and so may arrive in
-    /// another order.
+    /// The latest time seen: clocks are read before the lock is taken, so times may arrive out of
+    /// order.
     now: Nanos,
-    /// Runs asked for since the start.
+    /// Runs requested since the start.
     adds: u64,
-    /// Delays asked for since the start.
+    /// Delays requested since the start.
     retries: u64,
 }
 
@@ -62,7 +62,7 @@ impl<K: Key> RateLimited<K> {
         }
     }
 
-    /// Asks for a run. Gives back the key if it does not keep it.
+    /// Requests a run. Returns the key if it does not keep it.
     pub(super) fn add(&mut self, now: Nanos, wish: Hashed<K>, band: Band) -> Option<K> {
         let now = self.fire(now);
         if self.phase != Phase::Open {
@@ -73,7 +73,7 @@ impl<K: Key> RateLimited<K> {
         known_key
     }
 
-    /// Asks for a run later. Gives back the key if it does not keep it.
+    /// Requests a run later. Returns the key if it does not keep it.
     pub(super) fn add_after(&mut self, now: Nanos, wish: Hashed<K>, delay: Duration) -> Option<K> {
         let now = self.fire(now);
         if self.phase != Phase::Open {
@@ -83,7 +83,7 @@ impl<K: Key> RateLimited<K> {
         self.delaying.add_after(now, wish, delay)
     }
 
-    /// Counts a failure and retries the key after a backoff; how long that is.
+    /// Counts a failure and retries the key after a backoff; returns how long that is.
     pub(super) fn retry(&mut self, now: Nanos, wish: Hashed<K>, retry: Retry) -> Duration {
         let now = self.fire(now);
         if self.phase != Phase::Open {
@@ -97,7 +97,7 @@ impl<K: Key> RateLimited<K> {
         let pending = self.pending(id);
         let slot = self.delaying.queue.slots.get_mut(id);
         slot.clear(RETRY_DUE);
-        // An attempt that outside events made before the backoff had passed does not count.
+        // A run that outside events caused before the backoff had passed does not count.
         let before = match pending {
             None => {
                 slot.failures = slot.failures.saturating_add(1);
@@ -107,7 +107,7 @@ impl<K: Key> RateLimited<K> {
         };
         let backoff = retry.backoff.delay(u32::from(before));
         let jitter = 1.0 + self.limits.jitter.clamp(0.0, 1.0) * self.random.f64();
-        // A backoff too long to stretch is as good as for ever.
+        // A backoff too long to stretch counts as forever.
         let stretched = Duration::try_from_secs_f64(backoff.as_secs_f64() * jitter);
         let mut due = after(now, stretched.unwrap_or(Duration::MAX));
         due = pending.map_or(due, |pending| pending.min(due));
@@ -135,7 +135,7 @@ impl<K: Key> RateLimited<K> {
         self.delaying.queue.release(id);
     }
 
-    /// Cancels what `add_after` asked for.
+    /// Cancels what `add_after` requested.
     pub(super) fn cancel(&mut self, now: Nanos, hash: u64, key: &K) {
         self.fire(now);
         let Some(id) = self.delaying.queue.slots.find(hash, key) else { return };
@@ -160,8 +160,8 @@ impl<K: Key> RateLimited<K> {
         Some(next)
     }
 
-    /// Ends a run of the key with this hash; how long it took, and the key that is forgotten for
-    /// that, if one is.
+    /// Ends a run of the key with this hash. Returns how long it took, and the key that this
+    /// evicted, if any.
     pub(super) fn done(&mut self, now: Nanos, id: u32, hash: u64) -> (Duration, Option<K>) {
         self.delaying.queue.slots.remember(hash, id);
         let now = self.fire(now);
@@ -181,8 +181,8 @@ impl<K: Key> RateLimited<K> {
         (took, self.delaying.queue.release(id))
     }
 
-    /// Queues what is due by now; first of all in every operation that is given the time, so that
-    /// what was due earlier stands before what is added later. The time to go on with.
+    /// Queues what is due by now. Every operation that is given the time calls it first, so that
+    /// what was due earlier comes before what is added later. Returns the time to continue with.
     #[inline]
     pub(super) fn fire(&mut self, now: Nanos) -> Nanos {
         self.now = self.now.max(now);
@@ -192,7 +192,7 @@ impl<K: Key> RateLimited<K> {
         self.now
     }
 
-    /// Out of line: as a rule nothing is due.
+    /// Out of line, since usually nothing is due.
     #[cold]
     fn fire_all(&mut self, now: Nanos) {
         while let Some((due, id, timer)) = self.delaying.next_due(now) {
@@ -203,10 +203,10 @@ impl<K: Key> RateLimited<K> {
         }
     }
 
-    /// A run is wanted for another reason than a failure.
+    /// A run is wanted for a reason other than a failure.
     fn ask(&mut self, now: Nanos, id: u32, band: Band) {
         if self.is_throttled(id) {
-            // The overall rate does not concern it any more, so it needs no patience.
+            // The overall rate no longer applies to it, so it needs no patience.
             self.cancel_retry(id);
         }
         self.mark(now, id, band);
@@ -221,12 +221,12 @@ impl<K: Key> RateLimited<K> {
         let slot = queue.slots.get_mut(id);
         slot.clear(HELD);
         if slot.is(QUEUED) {
-            // Either out of patience, or something else was faster than the retry.
+            // Either its patience has run out, or something else was faster than the retry.
             queue.mark(due, id, Band::Initial);
         } else if slot.is(PROCESSING) {
             slot.set(RETRY_DUE);
         } else if slot.is(DIRTY) {
-            // It was held until now, and that is no waiting in the queue.
+            // It was held until now, which does not count as waiting in the queue.
             slot.asked_at = due;
             queue.settle(id);
         } else {
@@ -234,7 +234,7 @@ impl<K: Key> RateLimited<K> {
         }
     }
 
-    /// A retry that is due goes into its line.
+    /// Puts a retry that is due into its line.
     fn enqueue_retry(&mut self, due: Nanos, id: u32) {
         let slot = self.delaying.queue.slots.get(id);
         if slot.failures <= 1 {
@@ -247,7 +247,7 @@ impl<K: Key> RateLimited<K> {
         self.delaying.timers.set(&mut self.delaying.queue.slots, id, Timer::Retry, patience);
     }
 
-    /// Whether a retry of the key waits for its backoff, and until when.
+    /// Until when a retry of the key waits for its backoff, if one does.
     fn pending(&self, id: u32) -> Option<Nanos> {
         if self.is_throttled(id) {
             return None;

@@ -1,18 +1,18 @@
-//! Slots that ended a run lately, found without the table.
+//! Slots whose runs ended recently, found without the table.
 //!
-//! What is asked for is as a rule a key that is being worked on or was just done: news of what its
-//! run wrote. In the table of a million keys each look waits for memory twice.
+//! The key requested is usually one that is being processed or was just done, because of the news
+//! of what its run wrote. In a table of a million keys, each lookup waits for memory twice.
 
 use super::slots::NONE;
 
-/// Places. Several times as many as workers and idle slots, so that few slots share one; 2 KiB,
-/// which stay in the processor's first cache. Few in tests, so that models see them being shared.
+/// Several times the number of workers and idle slots, so that few slots share a place; 2 KiB,
+/// which stay in the first-level cache. Few in tests, so that models see places being shared.
 const PLACES: usize = if cfg!(any(test, loom, shuttle)) { 4 } else { 256 };
 
-/// Hints only: a slot that is named here may be free by now, or another key's.
+/// Only hints: a slot named here may be free by now, or belong to another key.
 pub(super) struct Recent(Box<[Place; PLACES]>);
 
-/// A slot, and the upper half of the hash of its key, so that hardly any slot is looked at in vain.
+/// A slot, and the upper half of its key's hash, so that hardly any lookup of a slot is in vain.
 #[derive(Clone, Copy)]
 struct Place {
     upper: u32,
@@ -26,12 +26,12 @@ impl Recent {
         Recent(Box::new([Place { upper: 0, id: NONE }; PLACES]))
     }
 
-    /// A slot that is likely to be asked for soon; `hash` is that of its key.
+    /// Notes a slot that is likely to be requested soon; `hash` is its key's hash.
     pub(super) fn remember(&mut self, hash: u64, id: u32) {
         self.0[place(hash)] = Place { upper: upper(hash), id };
     }
 
-    /// The slot that a key of this hash had, if it is still known.
+    /// The slot that a key with this hash had, if it is still known.
     pub(super) fn look(&self, hash: u64) -> Option<u32> {
         let Place { upper: known, id } = self.0[place(hash)];
         (known == upper(hash) && id != NONE).then_some(id)

@@ -1,8 +1,8 @@
-//! Where keys are kept: an arena of slots, each known by a `u32`, and a table from key to slot.
+//! Where keys are kept: an arena of slots, identified by a `u32`, and a table from key to slot.
 //!
-//! The arena grows by chunks, so growing never copies what is there and never wastes more than
-//! one chunk. A slot beyond its key is 32 bytes; with its entry in the table (5 bytes at a load of
-//! 7/16 to 7/8) and one timer (12 bytes and a quarter) a parked key costs at most 59.
+//! The arena grows in chunks, so growing never copies what is there and never wastes more than one
+//! chunk. A slot takes 32 bytes beyond its key; with its entry in the table (5 bytes at a load of
+//! 7/16 to 7/8) and one timer (12 bytes plus a quarter) a parked key costs at most 59.
 
 use std::hash::BuildHasher;
 
@@ -18,57 +18,57 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Slots per chunk.
 const CHUNK: usize = 512;
 
-/// Slots side by side, beginning with a cache line: a slot of an [`ObjectKey`], which is as long
-/// as a line, then is one, and taking a key waits for memory once instead of twice.
+/// Slots side by side, starting on a cache line. A slot of an [`ObjectKey`] is as long as a cache
+/// line, so it is exactly one, and taking a key waits for memory once instead of twice.
 ///
 /// [`ObjectKey`]: crate::object::ObjectKey
 #[repr(align(64))]
 struct Chunk<K>([Slot<K>; CHUNK]);
 
-/// All that the queue knows about one key. Which layer owns which field:
-/// `queue.rs` the flags and times, `lines.rs` tenant and links, `delaying.rs` the timer positions,
-/// `rate_limited.rs` the failures.
+/// All that the queue knows about one key. The fields belong to these layers: flags and times to
+/// `queue.rs`, tenant and links to `lines.rs`, timer positions to `delaying.rs`, failures to
+/// `rate_limited.rs`.
 pub(super) struct Slot<K> {
     /// None only in a free slot.
     pub(super) key: Option<K>,
-    /// When the run that is wanted was first asked for. Meaningful while QUEUED or DIRTY.
+    /// When the wanted run was first requested. Meaningful while QUEUED or DIRTY.
     pub(super) asked_at: Nanos,
     /// Index into the tenants.
     pub(super) tenant: u32,
-    /// The one before in the tenant's line while QUEUED; the place among those in process while
-    /// PROCESSING, among those that are idle while IDLE. A slot is never two of these.
+    /// While QUEUED, the previous slot in the tenant's line; while PROCESSING or IDLE, its place
+    /// among the slots in that state. It is never in two of them.
     pub(super) prev: u32,
-    /// The one after in the tenant's line while QUEUED; in the free list of a free slot.
+    /// While QUEUED, the next slot in the tenant's line; if free, the next in the free list.
     pub(super) next: u32,
-    /// Place in the heap of the timer of a kind, or NONE. Index: `Timer as usize`.
+    /// Place of each kind of timer in the heap, or NONE. Index: `Timer as usize`.
     pub(super) timers: [u32; 2],
-    /// Failures in a row, each after the backoff of the one before had passed.
+    /// Failures in a row, each after the backoff of the previous one had passed.
     pub(super) failures: u8,
     /// See the constants.
     pub(super) flags: u8,
-    /// The band it stands in while QUEUED; the one it was taken from while PROCESSING.
+    /// The band it is in while QUEUED; the one it was taken from while PROCESSING.
     pub(super) band: Band,
-    /// The band to stand in next; meaningful while DIRTY.
+    /// The band it will be in next; meaningful while DIRTY.
     pub(super) wanted: Band,
 }
 
-/// Stands in a line.
+/// In a line.
 pub(super) const QUEUED: u8 = 1;
 /// Taken, not done.
 pub(super) const PROCESSING: u8 = 2;
-/// Asked for while PROCESSING or HELD: it is queued when that ends.
+/// Requested while PROCESSING or HELD: it is queued when that ends.
 pub(super) const DIRTY: u8 = 4;
 /// Its retry came due while PROCESSING: unless forgotten, it is queued when that ends.
 pub(super) const RETRY_DUE: u8 = 8;
-/// The server wants this key left alone until its retry is due; being asked for does not help.
+/// The server wants this key left alone until its retry is due; requesting it does not help.
 pub(super) const HELD: u8 = 16;
-/// Nothing is wanted of its key; it has a place among the idle slots.
+/// Its key is not wanted; it has a place among the idle slots.
 pub(super) const IDLE: u8 = 32;
 
-/// A slot that is idle stays until so many others have become idle. A key that is done is often
-/// wanted again soon, by the news of what its run wrote; it then finds its slot instead of being
-/// put into the table anew. So many come from a few dozen workers, and take some kilobytes with
-/// their keys. Few in tests, so that models see slots being freed.
+/// An idle slot stays until this many others have become idle. A key that is done is often wanted
+/// again soon, because of the news of what its run wrote; it then finds its slot instead of being
+/// inserted into the table again. A few dozen workers produce about this many, and with their keys
+/// they take some kilobytes. Few in tests, so that models see slots being freed.
 const IDLE_KEPT: usize = if cfg!(any(test, loom, shuttle)) { 2 } else { 64 };
 
 /// The arena and the table.
@@ -78,12 +78,12 @@ pub(super) struct Slots<K> {
     free: u32,
     /// Every slot with a key.
     table: HashTable<u32>,
-    /// Idle slots, each in the place that its `prev` says; NONE where one was wanted again.
+    /// Idle slots, each at the place in its `prev`; NONE where one was wanted again.
     idle: [u32; IDLE_KEPT],
-    /// The place that is taken next: that of the slot that was there for longest.
+    /// The place to fill next: that of the slot that has been idle the longest.
     idle_next: usize,
     idle_len: usize,
-    /// Where to look before the table.
+    /// Where to look before searching the table.
     recent: Recent,
     hasher: DefaultHashBuilder,
 }
@@ -116,7 +116,7 @@ impl<K> Slot<K> {
         self.flags &= !flag;
     }
 
-    /// Nothing is waiting for it and it waits for nothing, and that is new.
+    /// Nothing waits for it, it waits for nothing, and it is not idle yet.
     pub(super) fn is_unwanted(&self) -> bool {
         !self.is(QUEUED | PROCESSING | DIRTY | RETRY_DUE | IDLE) && self.timers == [NONE; 2]
     }
@@ -138,12 +138,12 @@ impl<K: Key> Slots<K> {
         }
     }
 
-    /// Keys of which something is wanted.
+    /// Keys whose slots are not idle.
     pub(super) fn len(&self) -> usize {
         self.table.len() - self.idle_len
     }
 
-    /// The slot of `key`; `hash` is its hash by the hasher of this arena, here and below.
+    /// The slot of `key`; `hash` is its hash by this arena's hasher, here and below.
     pub(super) fn find(&self, hash: u64, key: &K) -> Option<u32> {
         let is_it = |id: u32| self.get(id).key.as_ref() == Some(key);
         if let Some(id) = self.recent.look(hash).filter(|&id| is_it(id)) {
@@ -152,12 +152,12 @@ impl<K: Key> Slots<K> {
         self.table.find(hash, |&id| is_it(id)).copied()
     }
 
-    /// A slot is likely to be asked for soon; `hash` is that of its key.
+    /// Notes a slot that is likely to be requested soon; `hash` is its key's hash.
     pub(super) fn remember(&mut self, hash: u64, id: u32) {
         self.recent.remember(hash, id);
     }
 
-    /// A slot for a key that has none.
+    /// Creates a slot for a key that has none.
     pub(super) fn insert(&mut self, hash: u64, key: K, tenant: u32) -> u32 {
         if self.free == NONE {
             self.grow();
@@ -170,9 +170,9 @@ impl<K: Key> Slots<K> {
         id
     }
 
-    /// Another chunk of free slots, for when there is none. A function of its own, as it makes the
-    /// chunk on the stack: inlined, each `add` would reserve and touch twice the 32 KiB that a chunk of
-    /// [`ObjectKey`](crate::object::ObjectKey)s has.
+    /// Adds a chunk of free slots when there are none. A separate function because it builds the
+    /// chunk on the stack: if it were inlined, each `add` would reserve and touch twice the 32 KiB
+    /// of a chunk of [`ObjectKey`](crate::object::ObjectKey)s.
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {
@@ -187,8 +187,7 @@ impl<K: Key> Slots<K> {
         self.free = first as u32;
     }
 
-    /// Nothing is wanted of a slot any more. The slot that is freed for it, if one is: its key,
-    /// and the tenant to which it belonged.
+    /// A slot is no longer wanted. If that frees another slot, returns its key and its tenant.
     pub(super) fn retire(&mut self, id: u32) -> Option<(Option<K>, u32)> {
         let place = self.idle_next;
         self.idle_next = (place + 1) % IDLE_KEPT;
@@ -200,7 +199,7 @@ impl<K: Key> Slots<K> {
         (former != NONE).then(|| self.free(former))
     }
 
-    /// Something is wanted of an idle slot.
+    /// An idle slot is wanted again.
     pub(super) fn revive(&mut self, id: u32) {
         let slot = self.get_mut(id);
         slot.clear(IDLE);
@@ -209,8 +208,7 @@ impl<K: Key> Slots<K> {
         self.idle_len -= 1;
     }
 
-    /// Frees an idle slot that has lost its place; gives back its key and the tenant to which it
-    /// belonged.
+    /// Frees an idle slot that has lost its place; returns its key and its tenant.
     fn free(&mut self, id: u32) -> (Option<K>, u32) {
         self.idle_len -= 1;
         let hash = hash_of(&self.hasher, &self.get(id).key);
@@ -236,7 +234,7 @@ impl<K: Key> Slots<K> {
     }
 }
 
-/// The hash of a slot's key. Only a free slot has none, and the table knows no free slot.
+/// The hash of a slot's key. Only a free slot has none, and the table has no free slots.
 fn hash_of<K: Key>(hasher: &DefaultHashBuilder, key: &Option<K>) -> u64 {
     key.as_ref().map_or(0, |key| hasher.hash_one(key))
 }

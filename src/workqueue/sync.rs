@@ -1,5 +1,5 @@
-//! The only door to locks and clocks, so that loom and shuttle can take their place and drive the
-//! code that ships (`hack/interleavings.sh`).
+//! The only way to locks and clocks, so that loom and shuttle can replace them and drive the code
+//! that ships (`hack/interleavings.sh`).
 
 #[cfg(loom)]
 use loom::sync as imp;
@@ -11,19 +11,19 @@ use std::sync as imp;
 pub(super) use clock::{Clock, Sleep};
 pub(super) use imp::Arc;
 
-/// Nanoseconds since the queue was made: enough for 584 years.
+/// Nanoseconds since the queue was created: enough for 584 years.
 pub(super) type Nanos = u64;
 
-/// Looks at a lock that is taken before the thread goes to sleep. Between them it pauses, each time
-/// for twice as long: 8 pauses of the processor (0.2 µs where it was measured, about what the lock is
-/// held for), then 16, to 2,048 (50 µs, 0.1 ms in all). Going to sleep and being woken costs more
-/// than a short wait, to him who wakes, too; and looking all the time takes the lock's cache line
-/// away from him who holds it.
+/// How many times a thread tries a taken lock before it goes to sleep. In between it pauses, twice
+/// as long each time: 8 processor pauses (0.2 µs where it was measured, about as long as the lock
+/// is held), then 16, up to 2,048 (50 µs, 0.1 ms in all). Sleeping and being woken costs more than
+/// a short wait, also for the thread that does the waking; and trying all the time would take the
+/// lock's cache line away from its holder.
 #[cfg(not(any(loom, shuttle)))]
 const LOOKS: u32 = 9;
 
-/// A lock without poisoning. In cache lines of its own, two as the processor fetches them in pairs:
-/// what lies beside it is read by those who have yet to take it.
+/// A lock without poisoning. It has cache lines of its own, two because the processor fetches them
+/// in pairs: threads that have yet to take the lock read what is next to it.
 #[repr(align(128))]
 pub(super) struct Mutex<T>(
     #[cfg(not(any(loom, shuttle)))] parking_lot::Mutex<T>,
@@ -73,7 +73,7 @@ mod clock {
     /// tokio's clock, so that paused time covers the queue.
     pub(in super::super) struct Clock(Instant);
 
-    /// A timer of tokio's.
+    /// A tokio timer.
     pub(in super::super) struct Sleep(Pin<Box<tokio::time::Sleep>>);
 
     impl Clock {
@@ -104,11 +104,11 @@ mod clock {
 
     use super::{Arc, Mutex, Nanos};
 
-    /// A clock that a model turns by hand.
+    /// A clock that a model moves by hand.
     #[derive(Clone)]
     pub(in super::super) struct Clock(Arc<Mutex<(Nanos, Vec<(Nanos, Waker)>)>>);
 
-    /// Ends when the clock was turned far enough.
+    /// Ends once the clock has been moved far enough.
     pub(in super::super) struct Sleep {
         clock: Clock,
         at: Nanos,

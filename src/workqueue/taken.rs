@@ -1,4 +1,4 @@
-//! What a worker holds: a wish for a key, then the key.
+//! What a worker holds: first a request for a key, then the key.
 
 use std::fmt;
 use std::future::Future;
@@ -13,11 +13,11 @@ use super::queue::Next;
 use super::sync::Sleep;
 use super::waiting::unlock;
 
-/// A key that was taken. Dropping it ends the run, however that comes about: return, panic or a
+/// A key that was taken. Dropping it ends the run, whatever the cause: a return, a panic or a
 /// cancelled task.
 #[must_use = "dropping it at once ends the run before it began"]
 pub struct Taken<K: Key> {
-    /// None when the run was ended otherwise than by dropping this.
+    /// None once the run was ended in some way other than dropping this.
     queue: Option<WorkQueue<K>>,
     key: K,
     id: u32,
@@ -29,11 +29,11 @@ pub struct Taken<K: Key> {
 #[must_use = "futures do nothing unless awaited"]
 pub struct Get<'a, K: Key> {
     queue: &'a WorkQueue<K>,
-    /// The run that ends first.
+    /// The run to end first.
     before: Option<Taken<K>>,
-    /// The handle of that run, for the next: its count is shared by all workers, and so dear.
+    /// That run's handle, reused for the next: all workers share its count, so cloning is costly.
     handle: Option<WorkQueue<K>>,
-    /// The number under which it waits or was told.
+    /// The number under which it waits or was notified.
     number: Option<u64>,
     sleep: Option<Sleep>,
 }
@@ -47,12 +47,12 @@ pub struct Drained<'a, K: Key> {
 // === impl Get ===
 
 impl<'a, K: Key> Get<'a, K> {
-    /// After the run `before` has ended.
+    /// Waits for a key, after ending the run `before`, if any.
     pub(super) fn new(queue: &'a WorkQueue<K>, before: Option<Taken<K>>) -> Get<'a, K> {
         Get { queue, before, handle: None, number: None, sleep: None }
     }
 
-    /// Takes a key, or finds out that there will be none, or waits.
+    /// Takes a key, finds out that there will be none, or waits.
     fn look(&mut self, context: &mut Context<'_>) -> Poll<Option<Taken<K>>> {
         let shared = &self.queue.shared;
         if let Some(before) = &mut self.before {
@@ -76,7 +76,7 @@ impl<'a, K: Key> Get<'a, K> {
             return Poll::Pending;
         }
         unlock(state);
-        // First of all, so that the key is given back even if an observer panics.
+        // This comes first, so that the key is given back even if an observer panics.
         let taken = next.map(|Next { id, key, band, waited }| {
             let queue = self.handle.take().unwrap_or_else(|| self.queue.clone());
             Taken { queue: Some(queue), key, id, band, waited }
@@ -88,8 +88,8 @@ impl<'a, K: Key> Get<'a, K> {
         Poll::Ready(taken)
     }
 
-    /// The run before has ended, after so long. Called without the lock: dropping its key, and
-    /// whatever the observer does, must not hold up others.
+    /// The previous run has ended and took this long. Called without the lock: dropping its key,
+    /// and whatever the observer does, must not delay others.
     fn over(&mut self, worked: Option<Duration>) {
         if let Some(worked) = worked {
             self.before = None;
@@ -98,7 +98,7 @@ impl<'a, K: Key> Get<'a, K> {
     }
 }
 
-/// Nothing in it is pinned, whatever the key is.
+/// Nothing in it is pinned, whatever type the key is.
 impl<K: Key> Unpin for Get<'_, K> {}
 
 impl<K: Key> Future for Get<'_, K> {
@@ -109,7 +109,7 @@ impl<K: Key> Future for Get<'_, K> {
             if let Poll::Ready(taken) = self.look(context) {
                 return Poll::Ready(taken);
             }
-            // A timer that has ended already means to look again; otherwise it wakes this task.
+            // If the timer has ended already, look again; otherwise it wakes this task.
             let ended = self.sleep.as_mut().is_some_and(|sleep| sleep.poll(context).is_ready());
             if !ended {
                 return Poll::Pending;
@@ -158,12 +158,12 @@ impl<K: Key> Taken<K> {
         &self.key
     }
 
-    /// Where it was taken from.
+    /// The band it was taken from.
     pub fn band(&self) -> Band {
         self.band
     }
 
-    /// How long after the run was asked for it was taken.
+    /// How long after the request for the run it was taken.
     pub fn waited(&self) -> Duration {
         self.waited
     }

@@ -1,5 +1,5 @@
-//! A heap of timers. A slot knows the places of its own, so that any timer can be moved or
-//! cancelled in O(log n): nothing stays behind and nothing fires that is not wanted any more.
+//! A heap of timers. A slot knows where its own timers are, so any of them can be moved or
+//! cancelled in O(log n): nothing is left behind, and nothing fires that is no longer wanted.
 
 use super::key::Key;
 use super::slots::{NONE, Slots};
@@ -8,10 +8,10 @@ use super::sync::Nanos;
 /// What a timer is for. A slot has at most one of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Timer {
-    /// Asked for by `add_after`.
+    /// Requested by `add_after`.
     After = 0,
-    /// The retry after a failure; for a key that stands in the line of retries, the end of its
-    /// patience with the overall limit.
+    /// The retry after a failure; for a key in the line of retries, the end of its patience with
+    /// the overall limit.
     Retry = 1,
 }
 
@@ -64,7 +64,7 @@ impl Timers {
             NONE => {
                 let kind = if timer == Timer::Retry { RETRY_BIT } else { 0 };
                 if self.heap.len() == self.heap.capacity() {
-                    // By a quarter instead of twice: the heap is most of what a delay costs.
+                    // By a quarter instead of doubling: the heap is most of what a delay costs.
                     self.heap.reserve_exact((self.heap.len() / 4).max(64));
                 }
                 self.heap.push(Entry { due, who: id | kind });
@@ -78,7 +78,7 @@ impl Timers {
         self.sift(slots, at);
     }
 
-    /// Takes the timer of a slot away. Whether it had one.
+    /// Removes a slot's timer. Returns whether it had one.
     pub(super) fn cancel<K: Key>(&mut self, slots: &mut Slots<K>, id: u32, timer: Timer) -> bool {
         match slots.get(id).timers[timer as usize] {
             NONE => false,
@@ -115,7 +115,7 @@ impl Timers {
         }
     }
 
-    /// Moves the entry at `at` to where it belongs, up or down, and tells every slot whose timer
+    /// Moves the entry at `at` to where it belongs, up or down, and updates every slot whose timer
     /// moved.
     fn sift<K: Key>(&mut self, slots: &mut Slots<K>, mut at: usize) {
         let entry = self.heap[at];

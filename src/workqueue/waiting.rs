@@ -1,8 +1,8 @@
 //! Workers that wait, and whom to wake: what the shell's lock guards.
 //!
-//! Wake-ups follow one rule, checked as the lock is given back (`unlock`): while
-//! more keys are ready than workers were notified, notify one more; and one waiting worker, the
-//! timekeeper, sleeps until the next deadline. A worker that was notified and went away passes it on.
+//! Wake-ups follow one rule, checked when the lock is given back (`unlock`): while more keys are
+//! ready than workers have been notified, notify one more; and one waiting worker, the timekeeper,
+//! sleeps until the next deadline. A worker that was notified and goes away passes it on.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -11,26 +11,26 @@ use super::key::Key;
 use super::rate_limited::RateLimited;
 use super::sync::{MutexGuard, Nanos};
 
-/// The queue, and who waits for it.
+/// The queue, and those who wait for it.
 pub(super) struct State<K: Key> {
     pub(super) queue: RateLimited<K>,
-    /// Workers that wait to be notified, longest first.
+    /// Workers waiting to be notified, longest first.
     waiting: VecDeque<(u64, Waker)>,
     /// Workers that were notified (and so left `waiting`) but have not looked yet.
     notified: usize,
-    /// The waiting worker that has a timer, and when that ends. It may have been notified meanwhile.
+    /// The waiting worker that has a timer, and when it ends. It may have been notified already.
     timekeeper: Option<(u64, Nanos)>,
     /// Number of the next worker to wait.
     number: u64,
-    /// Who waits for the end.
+    /// Those waiting for the end.
     pub(super) drained: Vec<Waker>,
 }
 
-/// Who has to look at the queue.
+/// Those to wake.
 struct Wakes {
     /// A worker, for a key.
     worker: Option<Waker>,
-    /// Those who waited for the end, when it has come.
+    /// Those who were waiting for the end, once it has come.
     drained: Vec<Waker>,
 }
 
@@ -48,7 +48,7 @@ impl<K: Key> State<K> {
         }
     }
 
-    /// Whom to wake after a change. As a rule nobody waits.
+    /// Whom to wake after a change. Usually nobody is waiting.
     #[inline]
     fn wakes(&mut self) -> Option<Wakes> {
         if self.waiting.is_empty() && self.drained.is_empty() {
@@ -60,8 +60,8 @@ impl<K: Key> State<K> {
         Some(Wakes { worker, drained })
     }
 
-    /// The worker to notify that it should look. One at most: who is woken looks, and looking wakes
-    /// the next.
+    /// The worker to notify, if any. At most one: it looks at the queue, and looking wakes the
+    /// next.
     fn notify(&mut self) -> Option<Waker> {
         let deadline = self.queue.next_deadline();
         let watched = match (deadline, self.timekeeper) {
@@ -69,7 +69,7 @@ impl<K: Key> State<K> {
             (Some(deadline), Some((_, until))) => until <= deadline,
             (Some(_), None) => false,
         };
-        // Whoever was notified will look, and become timekeeper if there is nothing else to do.
+        // A notified worker will look, and become timekeeper if there is nothing else to do.
         let unnoticed = self.queue.ready() > self.notified || (!watched && self.notified == 0);
         if !unnoticed && !self.queue.is_shut_down() {
             return None;
@@ -89,7 +89,7 @@ impl<K: Key> State<K> {
         }
     }
 
-    /// A worker waits. Until when it has to keep the time, if it has to.
+    /// A worker waits. If it has to keep the time, also returns until when.
     pub(super) fn wait(&mut self, waker: Waker) -> (u64, Option<Nanos>) {
         let number = self.number;
         self.number += 1;
@@ -105,8 +105,8 @@ impl<K: Key> State<K> {
     }
 }
 
-/// Gives the lock back after a change, then wakes whom that concerns: without the lock, so that
-/// nobody wakes up only to wait for it.
+/// Gives the lock back after a change, then wakes those affected: without the lock, so that nobody
+/// wakes up only to wait for it.
 pub(super) fn unlock<K: Key>(mut state: MutexGuard<'_, State<K>>) {
     let wakes = state.wakes();
     drop(state);

@@ -1,4 +1,4 @@
-//! How the queue stands, and how it ends.
+//! The state of the queue, and how it ends.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use super::super::sync::Nanos;
 use super::{Phase, RateLimited};
 
 impl<K: Key> RateLimited<K> {
-    /// When something will be ready that is not, if nothing is added.
+    /// When something will become ready that is not ready yet, if nothing is added.
     pub(in super::super) fn next_deadline(&self) -> Option<Nanos> {
         let timer = self.delaying.timers.first();
         let token = (self.depth()[Band::Retry.index()] > 0).then(|| self.bucket.next());
         [timer, token].into_iter().flatten().min()
     }
 
-    /// Keys that could be taken now. Those that the overall rate holds up count as at most one.
+    /// Keys that could be taken now. Those delayed by the overall rate count as at most one.
     pub(in super::super) fn ready(&self) -> usize {
         let [retry, initial, people] = self.depth();
         initial + people + usize::from(retry > 0 && self.lets_retries_through())
     }
 
-    /// The rest of a queue that is shut down is worked off without limits.
+    /// After shutdown, what is left is worked off without limits.
     pub(super) fn lets_retries_through(&self) -> bool {
         self.is_shut_down() || self.bucket.next() <= self.now
     }
@@ -32,7 +32,7 @@ impl<K: Key> RateLimited<K> {
         self.delaying.queue.lines.waiting()
     }
 
-    /// Timers set.
+    /// Number of timers set.
     pub(in super::super) fn delayed(&self) -> usize {
         // A queued retry's timer is its patience, not a delay.
         self.delaying.timers.len().saturating_sub(self.depth()[Band::Retry.index()])
@@ -42,12 +42,12 @@ impl<K: Key> RateLimited<K> {
         self.delaying.queue.processing()
     }
 
-    /// Keys of which anything is known.
+    /// Keys about which anything is known.
     pub(in super::super) fn known(&self) -> usize {
         self.delaying.queue.slots.len()
     }
 
-    /// How things stand.
+    /// The current state.
     pub(in super::super) fn snapshot(&mut self, now: Nanos) -> Snapshot<K> {
         let now = self.fire(now);
         let queue = &self.delaying.queue;
@@ -71,7 +71,7 @@ impl<K: Key> RateLimited<K> {
         }
     }
 
-    /// No key comes in from now on and nothing fires; what is queued goes out.
+    /// From now on no key comes in and no timer fires; what is queued goes out.
     pub(in super::super) fn shut_down(&mut self, now: Nanos) {
         self.fire(now);
         self.phase = Phase::Draining;
@@ -86,7 +86,7 @@ impl<K: Key> RateLimited<K> {
         }
     }
 
-    /// As `shut_down`, but nothing goes out either.
+    /// Like `shut_down`, but nothing goes out either.
     pub(in super::super) fn shut_down_now(&mut self, now: Nanos) {
         self.shut_down(now);
         self.delaying.queue.abandon();
@@ -96,7 +96,7 @@ impl<K: Key> RateLimited<K> {
         self.phase == Phase::Draining
     }
 
-    /// Shut down, and nothing queued or in process is left.
+    /// Shut down, with nothing queued or being processed.
     pub(in super::super) fn is_drained(&self) -> bool {
         self.is_shut_down() && self.processing() == 0 && self.depth() == [0; 3]
     }

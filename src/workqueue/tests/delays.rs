@@ -1,5 +1,5 @@
-//! Keys that come later, and who keeps the time: client-go's scenarios of delays, and what tokio
-//! adds.
+//! Keys that come later, and who keeps the time: client-go's scenarios for delays, and those that
+//! tokio adds.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ async fn a_waiting_worker_is_woken_for_a_delayed_key_without_a_task_for_timers()
         getters.spawn(async move { queue.get().await.map(|taken| *taken.key()) });
     }
     sleep(MS).await;
-    // Earlier than what the timekeeper waits for.
+    // Earlier than what the timekeeper is waiting for.
     queue.add_after(B, 10 * MS);
     let start = tokio::time::Instant::now();
     let mut next = async || getters.join_next().await.unwrap().unwrap();
@@ -112,7 +112,7 @@ async fn a_worker_that_is_told_and_goes_away_passes_it_on() {
         () = std::future::ready(()) => {}
     }
     sleep(MS).await;
-    // The first waited longest, so it is the one that is told.
+    // The first has waited longest, so it is the one notified.
     queue.add(A);
     drop(first);
     assert_eq!(timeout(MS, second).await.unwrap().unwrap(), Some(A));

@@ -6,7 +6,7 @@ use tokio::time::advance;
 
 use super::{Band, Named, WorkQueue, exact, run_all, take};
 
-/// Takes and ends one run; its key and band.
+/// Takes and ends one run; returns its key and band.
 fn run(queue: &WorkQueue<Named>) -> (Named, Band) {
     let taken = take(queue).expect("a key is ready");
     (*taken.key(), taken.band())
@@ -59,7 +59,7 @@ async fn changes_go_before_the_initial_list_but_for_one_get_in_eight() {
 #[tokio::test(start_paused = true)]
 async fn no_band_starves_while_the_one_above_it_never_runs_dry() {
     let queue = exact();
-    // A key with two failures behind it stands in the band of retries.
+    // A key with two failures behind it is in the retry band.
     queue.add((3, 0));
     for backoff in [5, 10] {
         let taken = take(&queue).unwrap();

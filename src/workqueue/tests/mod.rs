@@ -28,7 +28,7 @@ fn exact() -> WorkQueue<Named> {
     WorkQueue::with(Limits { jitter: 0.0, seed: Some(1), ..Limits::default() }, ())
 }
 
-/// What `get` gives at once, if anything: polls it once and drops it.
+/// What `get` returns at once, if anything: polls it once and drops it.
 fn take(queue: &WorkQueue<Named>) -> Option<Taken<Named>> {
     match pin!(queue.get()).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(taken) => taken,
@@ -36,7 +36,7 @@ fn take(queue: &WorkQueue<Named>) -> Option<Taken<Named>> {
     }
 }
 
-/// Takes and ends runs until none is ready; their keys.
+/// Takes and ends runs until none is ready; returns their keys.
 fn run_all(queue: &WorkQueue<Named>) -> Vec<Named> {
     std::iter::from_fn(|| take(queue).map(|taken| *taken.key())).collect()
 }

@@ -1,8 +1,8 @@
-//! The queue against a model of it that uses plain lists and no arena, heap or links.
+//! Compares the queue with a model of it that uses plain lists and no arena, heap or links.
 //!
-//! Every operation, on a virtual clock, in any order; after each the two must agree on everything
-//! that can be seen. Times never tie: every operation happens a nanosecond after the one before,
-//! and all delays are whole milliseconds.
+//! Runs every operation, on a virtual clock, in any order; after each, the two must agree on
+//! everything visible. Times never tie: every operation happens a nanosecond after the previous
+//! one, and all delays are whole milliseconds.
 
 mod reference;
 
@@ -90,7 +90,7 @@ impl ReferenceStateMachine for Model {
         if let Op::Pass(time) = op {
             state.now += time * MS;
         }
-        // Shutdown drops the timers, so afterwards there is nothing to fire.
+        // Shutdown drops the timers, so nothing fires afterwards.
         state.fire();
         state.taken = None;
         state.delay = None;
@@ -124,7 +124,7 @@ struct Real {
     queue: RateLimited<Named>,
     hasher: DefaultHashBuilder,
     now: Nanos,
-    /// Slots in process and the hashes of their keys, oldest first.
+    /// Slots being processed and their keys' hashes, oldest first.
     runs: Vec<(u32, u64)>,
 }
 
@@ -198,7 +198,7 @@ impl StateMachineTest for Real {
         if model.closed || (model.depth() == [0; 3] && model.delayed() == 0) {
             return;
         }
-        // Whatever waits has a deadline or is ready: nothing can be lost for ever.
+        // Whatever waits has a deadline or is ready: nothing can be lost forever.
         assert!(ready > 0 || queue.next_deadline().is_some_and(|deadline| deadline > real.now));
     }
 }

@@ -1,4 +1,4 @@
-//! Backoff, the overall rate, and what they leave alone.
+//! Backoff, the overall rate, and what they do not affect.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 const A: Named = (0, 1);
 
-/// Takes the next key and fails; its key and backoff.
+/// Takes the next key and fails; returns its key and backoff.
 fn fail(queue: &WorkQueue<Named>) -> Option<(Named, Duration)> {
     let taken = take(queue)?;
     Some((*taken.key(), queue.add_rate_limited(*taken.key())))
@@ -68,7 +68,7 @@ async fn a_hundred_events_during_an_outage_do_not_raise_the_count() {
         advance(MS).await;
     }
     assert_eq!(queue.requeues(&A), 7);
-    // Nor did they move the retry.
+    // Nor did those failures move the retry.
     assert!(take(&queue).is_none());
     advance(320 * MS - delayed.elapsed()).await;
     assert_eq!(fail(&queue).unwrap().1, 640 * MS);
@@ -125,7 +125,7 @@ async fn a_run_that_asks_for_no_retry_ends_the_row_so_no_count_leaks() {
     assert_eq!((queue.requeues(&A), queue.snapshot().known), (0, 0));
 }
 
-/// How many of these keys run within each of the next seconds, if every run fails.
+/// How many runs there are in each of the next seconds, if every run fails.
 async fn storm(queue: &WorkQueue<Named>, seconds: usize) -> Vec<u32> {
     let mut runs = Vec::new();
     for _ in 0..seconds {
@@ -146,7 +146,7 @@ async fn a_storm_of_failures_is_bounded_and_delays_no_healthy_key() {
     let queue = exact();
     (0..10_000).for_each(|name| queue.add((1, name)));
     let runs = storm(&queue, 10).await;
-    // The first run and the first retry of each, the burst, and 50 per second.
+    // The first run and the first retry of each key, the burst, and 50 per second.
     assert_eq!(runs[0], 20_000 + 300 + 50 - 1);
     assert!(runs[1..].iter().all(|runs| (49..=51).contains(runs)), "{runs:?}");
     for tenant in [1, 2] {
@@ -171,7 +171,7 @@ async fn tenants_take_turns_at_the_overall_rate() {
         assert_eq!(fail(&queue).unwrap().0, key);
         advance(10 * MS).await;
     }
-    // 10,000 retries are before it, at 50 per second; it is taken at the second token.
+    // 10,000 retries are ahead of it, at 50 per second; it is taken with the second token.
     let start = Instant::now();
     while fail(&queue).is_none_or(|(failed, _)| failed != key) {
         advance(MS).await;
@@ -214,7 +214,7 @@ async fn what_leaves_the_line_of_retries_uses_none_of_the_rate() {
     // The outage ends with an event for each: all run at once, as changes.
     (0..1000).for_each(|name| queue.add((0, name)));
     assert_eq!(run_all(&queue).len(), 1000);
-    // And the burst is still whole for somebody else.
+    // And the whole burst is still there for others.
     (0..300).for_each(|name| queue.add((1, name)));
     for backoff in [5, 10] {
         while fail(&queue).is_some() {}

@@ -1,4 +1,4 @@
-//! The scenarios of client-go's util/workqueue tests, and what tokio adds to them.
+//! The scenarios of client-go's util/workqueue tests, and those that tokio adds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -27,17 +27,17 @@ pub(super) struct Known {
 pub(super) struct Model {
     pub(super) now: Nanos,
     pub(super) keys: BTreeMap<Named, Known>,
-    /// Per band, tenants in the order of their turns with their lines. A line that other bands
-    /// have emptied keeps its turn until the whole band is empty.
+    /// Per band, the tenants in the order of their turns, with their lines. A line emptied by other
+    /// bands keeps its turn until the whole band is empty.
     pub(super) lines: [Vec<(u32, Vec<Named>)>; 3],
     pub(super) passed_over: [u32; 3],
-    /// Nanoseconds' worth of tokens, and as of when.
+    /// Tokens, as nanoseconds' worth, and as of when.
     pub(super) tokens: (Nanos, Nanos),
     pub(super) takes: u64,
     pub(super) closed: bool,
-    /// What the last take gave.
+    /// What the last take returned.
     pub(super) taken: Option<(Named, Band)>,
-    /// What the last retry gave.
+    /// What the last retry returned.
     pub(super) delay: Option<Duration>,
 }
 
@@ -285,7 +285,7 @@ impl Model {
     }
 }
 
-/// Where nobody waits, nobody keeps a turn.
+/// If nobody is waiting, nobody keeps a turn.
 fn leave_if_empty(lines: &mut Vec<(u32, Vec<Named>)>) {
     if lines.iter().all(|(_, line)| line.is_empty()) {
         lines.clear();
