@@ -1,7 +1,7 @@
-//! From what changed in a store to the keys that are to be looked at.
+//! From a change in a store to the keys that must be reconciled for it.
 //!
-//! Each function makes a handler of deltas. `initial` says that the delta comes from the first list
-//! or a resync: nobody waits for it in particular, so it goes to [`Band::Initial`].
+//! Each function makes a handler of deltas. `initial` means that the delta comes from the first
+//! list or a resync: nobody waits for it in particular, so it goes to [`Band::Initial`].
 
 use super::Handle;
 use crate::object::{Kind, Object, ObjectKey, Owner};
@@ -11,14 +11,14 @@ use crate::workqueue::{Band, Key};
 impl Key for ObjectKey {
     type Tenant = crate::object::Text;
 
-    /// The namespace. Cluster-scoped objects are one tenant.
+    /// The namespace. All cluster-scoped objects are one tenant.
     fn tenant(&self) -> &crate::object::Text {
         self.namespace()
     }
 }
 
-/// Enqueues the object itself, for the kind that a controller is for. Its own writes (status,
-/// finalizers) do not wake it.
+/// Enqueues the object itself, for the kind that the controller reconciles. The controller's own
+/// writes (status, finalizers) do not wake it.
 pub fn for_object<V: Object>(handle: Handle) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
     move |delta, initial| {
         if delta.origin() != Origin::Own {
@@ -28,8 +28,8 @@ pub fn for_object<V: Object>(handle: Handle) -> impl Fn(&Delta<V>, bool) + Send 
     }
 }
 
-/// Enqueues the controller of the object, if it is of this kind (same group, any version). Of an
-/// object that changed hands, both. A controller's own writes to its children do not wake it.
+/// Enqueues the controller of the object, if it is of this kind (same group, any version). If the
+/// object changed hands, enqueues both. A controller's own writes to its children do not wake it.
 pub fn for_owner<V: Object>(
     handle: Handle,
     kind: Kind,
@@ -49,8 +49,8 @@ pub fn for_owner<V: Object>(
     }
 }
 
-/// Enqueues what `keys` says of the object, and of what it was before. A controller's own writes
-/// count here: made for one key, they may concern another.
+/// Enqueues the keys that `keys` returns for the object, and for what it was before. A controller's
+/// own writes count here: made for one key, they may affect another.
 pub fn for_mapped<V: Object>(
     handle: Handle,
     keys: fn(&V) -> Vec<ObjectKey>,
@@ -58,14 +58,14 @@ pub fn for_mapped<V: Object>(
     move |delta, initial| {
         let (old, new) = sides(delta);
         for side in old.into_iter().chain([new]) {
-            // A key that both sides name is one piece of work.
+            // A key named by both sides is one piece of work.
             keys(side).into_iter().for_each(|key| handle.changed(key, None, band(initial)));
         }
     }
 }
 
-/// Enqueues the key that an object had which is gone, whoever removed it. For children that bear
-/// the name of their owner: it may have waited for the name.
+/// Enqueues the key of an object that is gone, whoever removed it. For children named after their
+/// owner: the owner may have been waiting for the name.
 pub fn for_freed_name<V: Object>(
     handle: Handle,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
@@ -76,8 +76,8 @@ pub fn for_freed_name<V: Object>(
     }
 }
 
-/// Wakes every key whose last pass was [`Class::Forbidden`](super::Class::Forbidden), when an object
-/// goes or changes hands: one of them may have waited for its name.
+/// Wakes every key whose last pass was [`Class::Forbidden`](super::Class::Forbidden) when an object
+/// is removed or changes hands: one of them may have been waiting for its name.
 pub fn forbidden_when_freed<V: Object>(
     handle: Handle,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
@@ -105,7 +105,7 @@ fn sides<V>(delta: &Delta<V>) -> (Option<&V>, &V) {
     }
 }
 
-/// The key of the object's controller, if that is of this kind.
+/// The key of the object's controller, if the controller is of this kind.
 fn owner<V: Object>(kind: &Kind, object: &V) -> Option<ObjectKey> {
     let meta = object.meta();
     let Owner { api_version, kind: name_of_kind, name, .. } = meta.owner.as_ref()?;
@@ -143,7 +143,7 @@ mod tests {
         Arc::new(Thing(meta))
     }
 
-    /// What a handler of this kind enqueues.
+    /// What this handler enqueues.
     async fn enqueued<H: Fn(&Delta<Thing>, bool)>(
         handler: impl Fn(Handle) -> H,
         delta: Delta<Thing>,

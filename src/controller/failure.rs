@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::client;
 
-/// An error of a reconciler: what to do about it.
+/// An error of a reconciler, which says what to do about it.
 pub trait Failure: std::error::Error + Send + Sync + 'static {
-    /// Its class, which has a retry rule.
+    /// Its class, which determines how it is retried.
     fn class(&self) -> Class;
 
-    /// The server asked to be left alone for so long.
+    /// How long the server asked to be left alone, if it did.
     fn retry_after(&self) -> Option<Duration> {
         None
     }
@@ -29,7 +29,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// One static word: metric label and Event reason.
+    /// A static word: metric label and Event reason.
     pub fn as_str(self) -> &'static str {
         match self {
             Class::Transient => "Transient",
@@ -40,17 +40,17 @@ impl Class {
     }
 }
 
-/// An error of a reconciler, ready made: a call that failed, or what a person has to mend.
+/// A ready-made reconciler error: a failed call, or something a person has to fix.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// A person has to mend it.
+    /// A person has to fix it.
     #[error("{message}")]
     Told {
-        /// What is to be done about it meanwhile.
+        /// How to treat it meanwhile.
         class: Class,
         /// One word for an Event.
         reason: &'static str,
-        /// A sentence: what is wrong, and what to do.
+        /// A sentence that says what is wrong and what to do.
         message: String,
     },
     /// A call to the API server failed.
@@ -64,13 +64,13 @@ impl Problem {
         Problem::Told { class: Class::Terminal, reason, message: message.into() }
     }
 
-    /// Not to be done until a person has changed something else.
+    /// Cannot be done until a person has changed something else.
     pub fn forbidden(reason: &'static str, message: impl Into<String>) -> Problem {
         Problem::Told { class: Class::Forbidden, reason, message: message.into() }
     }
 
-    /// Why a person has to know, one word for an Event; none if nobody has to: somebody was faster,
-    /// or the API server was away.
+    /// Why a person should be notified, as one word for an Event. `None` if nobody needs to be:
+    /// someone else was faster, or the API server was away.
     pub fn reason(&self) -> Option<&'static str> {
         match self {
             Problem::Told { reason, .. } => Some(reason),
@@ -92,18 +92,18 @@ impl Failure for Problem {
     }
 }
 
-/// A call to the API server that failed. An error of your own that wraps one has its class, unless
+/// A failed call to the API server. An error of your own that wraps one has the same class, unless
 /// you know better.
 impl Failure for client::Error {
     fn class(&self) -> Class {
         match self.code() {
-            // What was read is out of date; the next pass reads what is there now.
+            // What was read is out of date; the next pass reads the current state.
             Some(404 | 409) => Class::Conflict,
-            // Nothing can be made in the namespace, and nothing has to be.
+            // Nothing can be created in the namespace, and nothing needs to be.
             Some(403) if self.is_namespace_terminating() => Class::Terminal,
-            // Even what is invalid is tried again, slowly: a policy that refuses it may change.
+            // Even invalid requests are retried, slowly: a policy that refuses them may change.
             Some(400 | 403 | 422) => Class::Forbidden,
-            // 401 among them: the token was not renewed in time, which heals by itself.
+            // This includes 401: the token was not renewed in time, which fixes itself.
             _ => Class::Transient,
         }
     }

@@ -9,7 +9,7 @@ use super::Class;
 pub enum Outcome {
     /// All is well.
     Success,
-    /// All is well, and it looks again later.
+    /// All is well, and it will be reconciled again later.
     RequeueAfter,
     /// An error.
     Failed(Class),
@@ -17,12 +17,12 @@ pub enum Outcome {
     Panicked,
     /// It missed its deadline and was dropped. Retried as a transient error.
     TimedOut,
-    /// Shutdown did not wait for it any longer.
+    /// Shutdown stopped waiting for it.
     Dropped,
 }
 
-/// Told what a controller does; metrics implement it. Every method has an empty default and must
-/// neither block nor panic. The names of controller-runtime's metrics are given.
+/// Notified of what a controller does; metrics implement it. Every method has an empty default and
+/// must neither block nor panic. The corresponding controller-runtime metrics are named.
 pub trait Observer: Send + Sync + 'static {
     /// A controller starts (`controller_runtime_max_concurrent_reconciles`).
     fn running(&self, controller: &'static str, workers: usize) {
@@ -42,8 +42,8 @@ pub trait Observer: Send + Sync + 'static {
         let _ = (controller, outcome, took);
     }
 
-    /// A pass has blocked its thread for too long and still does. Told once for each time that it
-    /// does not await, from the watchdog's thread.
+    /// A pass has blocked its thread for too long and still does. Called once for each stretch
+    /// without an await, from the watchdog's thread.
     fn blocked(&self, controller: &'static str) {
         let _ = controller;
     }

@@ -1,4 +1,4 @@
-//! What follows from a failure: how long to wait, and how loud to be.
+//! What follows from a failure: how long to wait, and how loudly to log it.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use crate::workqueue::{Backoff, Retry};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retries {
     /// Default 5 ms to 30 s. Also for passes that panic or miss their deadline. (client-go goes up
-    /// to 1000 s: after an outage its keys then wait for as long again as the outage was.)
+    /// to 1000 s: after an outage, its keys then wait for as long again as the outage lasted.)
     pub transient: Backoff,
-    /// Default 5 ms to 1 s: the next pass reads what was written in between, so there is no
+    /// Default 5 ms to 1 s: the next pass reads what was written in the meantime, so there is no
     /// reason to wait longer than the store needs to see it.
     pub conflict: Backoff,
-    /// Default 1 s to 120 s: nothing gets better in milliseconds, yet once a person has given
-    /// the rights, two minutes is as long as they should wait. See
-    /// [`Handle::wake_forbidden`](super::Handle::wake_forbidden) for sooner.
+    /// Default 1 s to 120 s: nothing improves within milliseconds, but once a person has granted
+    /// the rights, they should not have to wait longer than two minutes. See
+    /// [`Handle::wake_forbidden`](super::Handle::wake_forbidden) for a faster way.
     pub forbidden: Backoff,
-    /// A server's Retry-After counts up to this long. Default 300 s: it holds off changes by
-    /// people too, and a wrong value must not do that for a day.
+    /// A server's Retry-After is capped at this. Default 300 s: it also delays changes made by
+    /// people, and a wrong value must not do that for a day.
     pub retry_after_max: Duration,
 }
 
@@ -51,14 +51,14 @@ impl Retries {
     }
 }
 
-/// What is remembered of a key whose last pass failed, until a pass goes well or its error is
-/// terminal.
+/// What is remembered about a key whose last pass failed, until a pass succeeds or fails with a
+/// terminal error.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row {
-    /// Of the last failure, if others may hear that its cause is over: not of one that is soon over
-    /// anyhow, nor of one that a server's Retry-After holds.
+    /// Class of the last failure, if the key should be woken when its cause is over: `None` if the
+    /// cause is over soon anyway, or if a server's Retry-After holds the key.
     pub(super) wakes: Option<Class>,
-    /// How often it was forbidden, whatever failed in between.
+    /// How many times it was forbidden, whatever other failures came in between.
     pub(super) refusals: u32,
 }
 
@@ -76,10 +76,10 @@ impl Row {
     }
 }
 
-/// How loud a failure is. ERROR is for what an administrator must act on, once per row of
-/// failures: at the second refusal, because an API server that has just come back refuses for a
-/// moment what it will allow when it has read its roles. A terminal error is told to the owner of
-/// the object, in its status.
+/// How loudly to log a failure. ERROR is for what an administrator must act on, once per row of
+/// failures: at the second refusal, because an API server that has just come back briefly refuses
+/// what it will allow once it has read its roles. A terminal error is reported to the owner of the
+/// object, in its status.
 pub(super) fn level(class: Class, refusals: u32) -> Level {
     match class {
         Class::Forbidden if refusals == 2 => Level::ERROR,

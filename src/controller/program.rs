@@ -1,4 +1,4 @@
-//! Informers, controllers and what they need beside them, run as one.
+//! Informers, controllers and what else they need, run as one.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -16,20 +16,20 @@ use crate::informer::Informer;
 use crate::object::Resource;
 use crate::shutdown::Shutdown;
 
-/// How long each stage after the controllers may take to stop; they are stopped one after another,
-/// and what has not stopped by then is dropped. Longer than what giving up a lease may take (two
+/// How long each stage after the controllers may take to stop. They are stopped one after another,
+/// and what has not stopped by then is dropped. Longer than giving up a lease may take (two
 /// requests of 2 s each).
 const LAST_STEPS: Duration = Duration::from_millis(4500);
 
-/// Runs informers, controllers and what they need beside them as one.
+/// Runs informers, controllers and what else they need as one.
 ///
 /// - No pass begins before the informers know their whole first lists: all of them, or those that
 ///   [`Program::controller_after`] waits for.
-/// - Shutdown ends it in order: controllers drain ([`Options::drain`](super::Options::drain)); what
-///   runs beside them ends, one after the other as they were added; informers; what is around all
-///   of it.
-/// - None of it may end before: what dies takes the rest with it, in the same order, and is the
-///   error. A process that is restarted is better than one that is deaf.
+/// - Shutdown ends things in order: controllers drain ([`Options::drain`](super::Options::drain));
+///   then what runs beside them ends, one after another in the order they were added; then the
+///   informers; then what runs around all of it.
+/// - Nothing may end earlier: if something dies, it takes the rest with it, in the same order, and
+///   is the error returned. It is better to restart a process than to leave it deaf.
 ///
 /// ```no_run
 /// # use workload_operator::{controller::{Controller, Program, Reconciler}, informer::Informer};
@@ -58,18 +58,18 @@ pub struct Program {
 pub struct Died {
     /// Which task.
     pub name: String,
-    /// How.
+    /// What happened to it.
     pub why: String,
 }
 
-/// What runs until it is asked to stop, by name.
+/// What runs until it is asked to stop, with its name.
 type Task = (String, Box<dyn FnOnce(Shutdown) -> BoxFuture<'static, Result<(), String>> + Send>);
-/// What works once it is ready, until it is asked to stop.
+/// What works, once ready, until it is asked to stop.
 type Work = Box<dyn FnOnce(Ready, Shutdown) -> BoxFuture<'static, ()> + Send>;
 /// Returns when work may begin.
 type Ready = BoxFuture<'static, ()>;
 
-/// Tasks that run, and end together when `stop` is requested.
+/// Running tasks that end together when `stop` is requested.
 struct Stage {
     running: JoinSet<(String, Result<(), String>)>,
     stop: Shutdown,
@@ -78,12 +78,12 @@ struct Stage {
 // === impl Program ===
 
 impl Program {
-    /// Nothing yet.
+    /// An empty program.
     pub fn new() -> Program {
         Program::default()
     }
 
-    /// Runs this informer, too.
+    /// Also runs this informer.
     pub fn informer<V: Resource>(mut self, informer: &Informer<V>) -> Program {
         self.synced.push(informer.synced().boxed());
         let informer = informer.clone();
@@ -93,13 +93,13 @@ impl Program {
         self
     }
 
-    /// Runs this controller, too, once all informers are synced.
+    /// Also runs this controller, once all informers are synced.
     pub fn controller<R: Reconciler>(self, controller: Controller<R>) -> Program {
         self.add(controller, None)
     }
 
-    /// Runs this controller, too, once `ready` returns. One that waits for what it reads, and for
-    /// no more, works while another's kind may not be listed.
+    /// Also runs this controller, once `ready` returns. A controller that waits only for what it
+    /// reads can work even while another's kind may not be listed.
     pub fn controller_after<R: Reconciler>(
         self,
         ready: impl Future<Output = ()> + Send + 'static,
@@ -123,8 +123,8 @@ impl Program {
         self
     }
 
-    /// Runs `task`, which controllers lean on, too; it must end soon after the shutdown that it is
-    /// given, and not before. `name` is for people. The sink of Events is such a task.
+    /// Also runs `task`, which controllers depend on; it must end soon after the shutdown that it
+    /// is given, and not before. `name` is for people. The sink of Events is such a task.
     pub fn beside<T>(
         mut self,
         name: impl Into<String>,
@@ -137,7 +137,7 @@ impl Program {
         self
     }
 
-    /// Runs `task`, too, until all else has ended: a server that shows how it ends. As for
+    /// Also runs `task`, until all else has ended, such as a server that shows how it ends. As with
     /// [`Program::beside`], it may not end before it is asked to.
     pub fn around<T>(
         mut self,
@@ -151,11 +151,11 @@ impl Program {
         self
     }
 
-    /// Runs until `shutdown`, then until everything has ended or was dropped. Dropping the future
+    /// Runs until `shutdown`, then until everything has ended or been dropped. Dropping the future
     /// drops everything.
     ///
     /// # Errors
-    /// When a task died. `shutdown` is then requested, and everything has ended, too.
+    /// If a task died. `shutdown` is then requested, and everything else has ended, too.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), Died> {
         let all_synced = join_all(self.synced).map(drop).shared();
         let controllers = self.controllers.into_iter().map(|(name, ready, work)| -> Task {
@@ -170,7 +170,7 @@ impl Program {
         others.push(Stage::start(self.around, Shutdown::manual()));
 
         let outcome = tokio::select! {
-            // First: an idle controller ends as soon as it is asked to, and has not died then.
+            // First: an idle controller that ends because it was asked to has not died.
             biased;
             () = shutdown.requested() => Ok(()),
             died = controllers.died() => Err(died),
@@ -194,7 +194,7 @@ impl fmt::Debug for Program {
     }
 }
 
-/// Says once that all there is to be known is known.
+/// Logs once that everything there is to know is known.
 async fn announce(all_synced: impl Future<Output = ()>) -> Infallible {
     all_synced.await;
     tracing::info!("Ready to work: all informers are synced");
@@ -209,7 +209,7 @@ impl Stage {
         for (name, task) in tasks {
             let stop = stop.clone();
             running.spawn(async move {
-                // A panic is told with the name of the task it was in, which is not run any more.
+                // A panic is reported with the name of its task, which is not run again.
                 let task = AssertUnwindSafe(async move { task(stop).await });
                 let outcome = task
                     .catch_unwind()
@@ -221,7 +221,7 @@ impl Stage {
         Stage { running, stop }
     }
 
-    /// Returns when one of them has ended, which none may: how.
+    /// Returns when a task has ended, which none may do, and says how.
     async fn died(&mut self) -> Died {
         let Some(ended) = self.running.join_next().await else {
             return std::future::pending().await;
@@ -230,7 +230,7 @@ impl Stage {
         Died { name, why: outcome.err().unwrap_or_else(|| "it ended".to_owned()) }
     }
 
-    /// Asks all to end, and returns when they have.
+    /// Asks all tasks to end, and returns when they have.
     async fn end(&mut self) {
         self.stop.request();
         while let Some(ended) = self.running.join_next().await {
@@ -251,7 +251,7 @@ mod tests {
     use crate::controller::{Action, Class, Failure, Options};
     use crate::object::ObjectKey;
 
-    /// A pass that takes until the shutdown, and a while after.
+    /// A pass that lasts until the shutdown, and a while longer.
     struct Slow(Shutdown, Arc<Mutex<Vec<&'static str>>>);
 
     impl Failure for Infallible {
@@ -288,7 +288,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_beside_ends_in_the_order_it_was_added_and_what_is_around_ends_last() {
         let (shutdown, ended) = (Shutdown::manual(), Arc::new(Mutex::new(Vec::new())));
-        // The first takes longest: none is asked before the one before it has ended.
+        // The first takes longest: none is asked before the previous one has ended.
         let task = |name, seconds| {
             let ended = Arc::clone(&ended);
             move |stop: Shutdown| async move {
@@ -338,7 +338,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_ends_because_it_was_asked_to_has_not_died() {
-        // Whichever of the two were looked at first: often enough to meet both orders.
+        // Often enough to meet both orders, whichever of the two is polled first.
         for _ in 0..64 {
             let shutdown = Shutdown::manual();
             let (program, stop) = (Program::new(), shutdown.clone());

@@ -21,32 +21,32 @@ use crate::object::ObjectKey;
 use crate::store::Write;
 use crate::workqueue::{Band, Limits, WorkQueue};
 
-/// How long passes that shutdown has dropped get to come to an await point. One that blocks its
-/// thread never does, and is left behind.
+/// How long passes dropped by shutdown have to reach an await point. One that blocks its thread
+/// never does, and is left behind.
 const LET_GO: Duration = Duration::from_secs(1);
 
 /// How a controller works.
 #[derive(Clone)]
 pub struct Options {
-    /// Passes at a time. Default 4.
+    /// Number of passes at a time. Default 4.
     pub workers: usize,
-    /// A pass that has not ended by then is dropped. Default 60 s.
+    /// A pass that takes longer than this is dropped. Default 60 s.
     pub deadline: Duration,
-    /// How long shutdown waits for passes under way. Default 25 s: what else has to end takes a
-    /// moment, as a rule, so that all of it fits into the 30 s that a kubelet gives.
+    /// How long shutdown waits for passes under way. Default 25 s: the rest usually takes only a
+    /// moment to end, so everything fits into the 30 s that a kubelet gives.
     pub drain: Duration,
-    /// A pass that keeps its thread for longer, without awaiting, is named. Default 5 s.
+    /// A pass that keeps its thread for longer than this, without awaiting, is named. Default 5 s.
     pub blocked: Duration,
     /// How failures are retried.
     pub retries: Retries,
-    /// Of the client with which the reconciler makes its calls: keys that failed while the API
-    /// server was away then run again when it is back, instead of after their backoff. Default none.
+    /// Reach of the reconciler's client: keys that failed while the API server was away then run
+    /// again when it is back, instead of after their backoff. Default `None`.
     pub reach: Option<Reach>,
-    /// Told what the controller does.
+    /// Notified of what the controller does.
     pub observer: Arc<dyn Observer>,
     /// The overall limits of retries.
     pub limits: Limits,
-    /// Told what the queue does.
+    /// Notified of what the queue does.
     pub queue_observer: Arc<dyn crate::workqueue::Observer>,
 }
 
@@ -56,7 +56,7 @@ pub struct Controller<R> {
     options: Options,
 }
 
-/// What others may do with a controller. Cheap to clone.
+/// What others can do with a controller. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
     queue: WorkQueue<ObjectKey>,
@@ -69,8 +69,8 @@ pub struct Handle {
 pub struct Summary {
     /// Passes that ended.
     pub passes: u64,
-    /// Passes that shutdown did not wait for any longer. What they left half done, the first
-    /// pass after a restart finishes.
+    /// Passes that shutdown stopped waiting for. The first pass after a restart finishes what they
+    /// left half done.
     pub dropped: u64,
     /// Passes that could not even be dropped, because they block their threads.
     pub stuck: usize,
@@ -97,8 +97,8 @@ impl Default for Options {
 // === impl Controller ===
 
 impl<R: Reconciler> Controller<R> {
-    /// A controller that does not run yet; its queue takes keys already. `name` is a label of its
-    /// metrics and logs.
+    /// A controller that is not running yet; its queue already accepts keys. `name` is a label of
+    /// its metrics and logs.
     pub fn new(name: &'static str, reconciler: R, options: Options) -> Controller<R> {
         let core = Core {
             name,
@@ -120,13 +120,13 @@ impl<R: Reconciler> Controller<R> {
         self.core.name
     }
 
-    /// What others may do with it.
+    /// What others can do with it.
     pub fn handle(&self) -> Handle {
         let Core { queue, underway, failing, .. } = &self.core;
         Handle { queue: queue.clone(), underway: underway.clone(), failing: failing.clone() }
     }
 
-    /// Works until `shutdown` is ready: then no pass begins, those under way have
+    /// Works until `shutdown` is ready: after that no pass begins, those under way have
     /// [`Options::drain`] to end, and the rest are dropped. Dropping the future drops all passes.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Summary {
         let handle = self.handle();
@@ -151,10 +151,10 @@ impl<R: Reconciler> Controller<R> {
                 }
                 Some(ended) = workers.join_next() => ended,
             };
-            // A pass cannot do this, whatever it does; an observer can.
+            // No pass can cause this, whatever it does; an observer can.
             if let Err(error) = ended {
                 tracing::error!(controller = name, %error, "a worker died and is replaced");
-                // At the post of the one before, which the watchdog knows.
+                // At its predecessor's post, which the watchdog knows.
                 let post = at.remove(&error.id()).unwrap_or_default();
                 at.insert(workers.spawn(Arc::clone(&core).work(Arc::clone(&post))).id(), post);
             }
@@ -162,7 +162,7 @@ impl<R: Reconciler> Controller<R> {
         core.queue.shut_down_now();
         if timeout(options.drain, ended(&mut workers)).await.is_err() {
             workers.abort_all();
-            // Those that are left are told in the summary.
+            // The summary reports those that are left.
             let _ = timeout(LET_GO, ended(&mut workers)).await;
         }
         let summary = Summary {
@@ -176,7 +176,7 @@ impl<R: Reconciler> Controller<R> {
     }
 }
 
-/// The API server's next return.
+/// Waits for the API server to come back the next time.
 async fn returned(returns: &mut Option<Returns>) {
     match returns {
         Some(returns) => returns.next().await,
@@ -191,19 +191,19 @@ async fn ended(workers: &mut JoinSet<()>) {
 // === impl Handle ===
 
 impl Handle {
-    /// Of a queue on which no controller works.
+    /// A handle of a queue that no controller works on.
     pub fn new(queue: WorkQueue<ObjectKey>) -> Handle {
         Handle { queue, underway: Underway::default(), failing: Arc::default() }
     }
 
-    /// The queue, to put keys into.
+    /// The queue, for adding keys.
     pub fn queue(&self) -> &WorkQueue<ObjectKey> {
         &self.queue
     }
 
-    /// Something changed that `key` is to be looked at for. If that was one write, of which it is
-    /// not known yet whose, and a pass over `key` is under way, then only when that is over and it
-    /// was not its own.
+    /// Something changed that `key` must be reconciled for. If it was a single write of unknown
+    /// origin and a pass over `key` is under way, `key` is queued only once the pass is over, and
+    /// only if the write was not the pass's own.
     pub(super) fn changed(&self, key: ObjectKey, write: Option<Write>, band: Band) {
         if !write.is_some_and(|write| self.underway.keeps(&key, write, band)) {
             self.queue.add_with(key, band);
@@ -211,19 +211,19 @@ impl Handle {
     }
 
     /// Rights, a quota or a policy may have changed: every key whose last pass was forbidden runs
-    /// again now. Its failures still count, so a needless call costs one pass per key.
+    /// again now. Its failures still count, so an unnecessary call costs one pass per key.
     pub fn wake_forbidden(&self) {
         self.wake(Class::Forbidden, |_| {});
     }
 
-    /// The API server was away and answers again: every key whose last pass failed for something
-    /// that passes runs again now, and its next failure is the first.
+    /// The API server was away and answers again: every key whose last pass failed transiently runs
+    /// again now, and its next failure counts as the first.
     fn wake_transient(&self) {
         self.wake(Class::Transient, |key| self.queue.forget(key));
     }
 
-    /// Runs every key whose last pass failed in this class, after `before`. Under the lock, so that
-    /// no pass ends in between with a failure of another class, such as a Retry-After to be kept.
+    /// Runs every key whose last pass failed in this class, after `before`. Holds the lock, so that
+    /// no pass can end in between with a failure of another class, such as a Retry-After.
     fn wake(&self, class: Class, before: impl Fn(&ObjectKey)) {
         let failing = self.failing.lock();
         for (key, _) in failing.iter().filter(|(_, row)| row.wakes == Some(class)) {

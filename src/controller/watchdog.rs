@@ -1,8 +1,8 @@
-//! Notices a pass that blocks its thread.
+//! Detects passes that block their threads.
 //!
-//! A deadline drops a pass only where it awaits. One that computes or blocks without awaiting
+//! A deadline can drop a pass only where it awaits. One that computes or blocks without awaiting
 //! keeps its thread, and with it every other task on that thread, including timers. Only another
-//! thread can see that, on a clock of its own: tokio's may be standing still.
+//! thread can notice that, with its own clock: tokio's may be standing still.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,12 +18,12 @@ use rustix::time::{ClockId, clock_gettime};
 use super::Observer;
 use crate::object::ObjectKey;
 
-/// What a worker shows of itself.
+/// What a worker shows to the watchdog.
 #[derive(Default)]
 pub(super) struct Post {
     /// Milliseconds on CLOCK_MONOTONIC when the poll under way began; 0 between polls.
     polling_since: AtomicU64,
-    /// Whose pass it is.
+    /// The key of the pass.
     key: Mutex<Option<ObjectKey>>,
 }
 
@@ -32,13 +32,13 @@ pub(super) struct Watchdog {
     _stop: Sender<()>,
 }
 
-/// A future whose polls show at a post.
+/// A future that shows its polls at a post.
 pub(super) struct Watched<F> {
     pub(super) pass: Pin<Box<F>>,
     pub(super) post: Arc<Post>,
 }
 
-/// Takes the mark off the post however a poll ends.
+/// Clears the post's mark, however the poll ends.
 struct Polling<'a>(&'a Post);
 
 // === impl Post ===
@@ -53,8 +53,8 @@ impl Post {
 // === impl Watchdog ===
 
 impl Watchdog {
-    /// Starts to watch. A poll longer than `limit` is told once. If the system gives no thread
-    /// there is no watchdog, which is worth a warning and no more.
+    /// Starts watching. A poll longer than `limit` is reported once. If the system provides no
+    /// thread, there is no watchdog, which merits a warning and no more.
     pub(super) fn start(
         controller: &'static str,
         posts: Vec<Arc<Post>>,

@@ -21,8 +21,8 @@ use crate::object::ObjectKey;
 use crate::store;
 use crate::workqueue::{Taken, WorkQueue};
 
-/// Up to this part of a RequeueAfter is added at random, so that objects that were made together
-/// are not looked at together for ever.
+/// Up to this fraction of a RequeueAfter is added at random, so that objects created together are
+/// not reconciled together forever.
 const REQUEUE_JITTER: f64 = 0.1;
 
 /// What the workers of a controller share.
@@ -40,15 +40,15 @@ pub(super) struct Core<R> {
     pub(super) dropped: AtomicU64,
 }
 
-/// How a pass came out, before anything follows from it.
+/// How a pass ended, before any consequences.
 enum Ended<E> {
     Returned(Result<Action, E>),
     Panicked(Box<dyn Any + Send>),
     TimedOut,
 }
 
-/// A pass under way. Dropping it tells the observer, so that no `started` stays alone, and sees
-/// to the retry of a pass that came to no conclusion.
+/// A pass under way. Dropping it notifies the observer, so that every `started` is matched, and
+/// schedules a retry if the pass came to no conclusion.
 struct Pass<'a, R: Reconciler> {
     core: &'a Core<R>,
     key: &'a ObjectKey,
@@ -68,12 +68,12 @@ impl<R: Reconciler> Core<R> {
                 "reconcile",
                 controller = self.name,
                 namespace = %key.namespace(),
-                // Not `name`: a line of JSON has the span's own name under that.
+                // Not `name`: a JSON log line has the span's own name under that.
                 object = %key.name(),
                 id = %format_args!("{:016x}", fastrand::u64(..)),
             );
             self.pass(&taken, &post).instrument(span).await;
-            // A pass that never has to wait would otherwise keep the thread from other tasks.
+            // Without this, a pass that never has to wait would keep the thread from other tasks.
             tokio::task::consume_budget().await;
             next = self.queue.done_and_get(taken).await;
         }
@@ -85,7 +85,7 @@ impl<R: Reconciler> Core<R> {
         self.observer.started(self.name);
         post.over(key);
         let ended = self.reconcile(key, post).await;
-        // An error's own methods may panic, too.
+        // An error's own methods may also panic.
         let concluded = catch_unwind(AssertUnwindSafe(|| self.conclude(key, ended)));
         pass.outcome = concluded.unwrap_or_else(|panic| self.panicked(key, &*panic));
     }
@@ -97,8 +97,8 @@ impl<R: Reconciler> Core<R> {
             let watched = Watched { pass: Box::pin(pass), post: Arc::clone(post) };
             tokio::time::timeout(self.deadline, watched).await
         };
-        // Around the timeout, because a pass may also panic while it is dropped. Nothing of the
-        // pass is looked at after a panic but the message.
+        // Around the timeout, because a pass may also panic while being dropped. After a panic
+        // nothing of the pass is used except the message.
         match AssertUnwindSafe(bounded).catch_unwind().await {
             Ok(Ok((returned, answers))) => {
                 begun.answers = answers;
@@ -109,7 +109,7 @@ impl<R: Reconciler> Core<R> {
         }
     }
 
-    /// Forgets the key or sees to its retry, while the key is still in process.
+    /// Forgets the key or schedules its retry, while the key is still being processed.
     fn conclude(&self, key: &ObjectKey, ended: Ended<R::Error>) -> Outcome {
         match ended {
             Ended::Returned(Ok(action)) => self.succeeded(key, action),
@@ -139,7 +139,7 @@ impl<R: Reconciler> Core<R> {
             Action::Done => Outcome::Success,
             Action::RequeueAfter(delay) => {
                 let jitter = 1.0 + REQUEUE_JITTER * fastrand::f64();
-                // Durations too long to stretch are as good as for ever.
+                // Durations too long to stretch count as forever.
                 let delay = Duration::try_from_secs_f64(delay.as_secs_f64() * jitter);
                 self.queue.add_after(key.clone(), delay.unwrap_or(Duration::MAX));
                 Outcome::RequeueAfter
@@ -157,7 +157,7 @@ impl<R: Reconciler> Core<R> {
     ) {
         let row = self.fails_again(key, class, retry_after);
         if class == Class::Forbidden && row.refusals == 1 {
-            // Its delays are longer, so they begin with the first refusal.
+            // Its delays are longer, so they start over at the first refusal.
             self.queue.forget(key);
         }
         let failures = self.queue.requeues(key);
@@ -184,7 +184,7 @@ impl<R: Reconciler> Core<R> {
         row
     }
 
-    /// The last pass has the last word: no retry and no timer of an earlier one stays.
+    /// The last pass decides: no retry or timer of an earlier one stays.
     fn clear_retries(&self, key: &ObjectKey) {
         self.queue.forget(key);
         self.queue.cancel(key);
@@ -198,7 +198,7 @@ impl<R: Reconciler> Drop for Pass<'_, R> {
     fn drop(&mut self) {
         let counter = match self.outcome {
             Outcome::Dropped => {
-                // After shutdown the queue does not listen; otherwise the worker itself died.
+                // After shutdown the queue ignores this; otherwise the worker itself died.
                 self.core.queue.add_rate_limited(self.key.clone());
                 &self.core.dropped
             }
@@ -209,7 +209,7 @@ impl<R: Reconciler> Drop for Pass<'_, R> {
     }
 }
 
-/// An error and what it comes from. Of errors that end with the text of their source, that text is
+/// An error and its sources. If an error's text ends with that of its source, the source's text is
 /// not repeated.
 struct Chain<'a>(&'a dyn std::error::Error);
 
@@ -230,7 +230,7 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(super) fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

@@ -1,4 +1,4 @@
-//! Writes of a pass whose news come over the watch before the answer.
+//! Writes of a pass whose news arrive over the watch before the answer.
 
 use std::collections::VecDeque;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use crate::object::{Meta, ResourceVersion, Uid};
 use crate::store::{self, Store, Writer};
 use crate::workqueue::Backoff;
 
-/// `ns/thing`, as a write has made it.
+/// `ns/thing`, as a write has left it.
 fn thing(version: u64) -> Thing {
     let mut meta = Meta::named(ObjectKey::new("ns", "thing"));
     meta.uid = UID.parse::<Uid>().unwrap();
@@ -23,15 +23,15 @@ const UID: &str = "00000000-0000-4000-8000-000000000001";
 /// What happens during a pass.
 #[derive(Debug, Clone, Copy)]
 enum Comes {
-    /// The watch shows that there is this version now.
+    /// The watch shows this version.
     News(u64),
-    /// The watch shows that the thing is gone, since this version.
+    /// The watch shows that the thing is gone, as of this version.
     Gone(u64),
-    /// The answer to a write of ours that made this version.
+    /// The answer to our write that created this version.
     Answer(u64),
     /// The answer to our delete.
     AnswerToDelete,
-    /// Nothing, for ever.
+    /// Nothing, forever.
     Nothing,
     /// The pass fails.
     Failure,
@@ -84,7 +84,7 @@ impl Reconciler for Writing {
     }
 }
 
-/// How many passes it takes if this happens during the first.
+/// How many passes there are if this happens during the first.
 async fn passes(first: &[Comes]) -> usize {
     let (writer, store) = store::new(Vec::new());
     let writes = Arc::new(Writes {
@@ -95,7 +95,7 @@ async fn passes(first: &[Comes]) -> usize {
         passes: Mutex::new(0),
     });
     writes.writer.lock().apply(thing(1), drop);
-    // No retry comes before the end: only a wish makes another pass.
+    // No retry comes before the end: only a request causes another pass.
     let late = Backoff { base: 1000 * SECOND, max: 1000 * SECOND };
     let retries = Retries { transient: late, ..Retries::default() };
     let options = Options { retries, ..Options::default() };
@@ -103,7 +103,7 @@ async fn passes(first: &[Comes]) -> usize {
     let handle = controller.handle();
     let _ = writes.handler.set(Box::new(enqueue::for_object(handle.clone())));
     handle.queue().add(thing(1).0.key);
-    // Time is paused, so it goes on only when nothing else is left to do.
+    // Time is paused, so it advances only when there is nothing else left to do.
     controller.run(sleep(600 * SECOND)).await;
     writes.passes()
 }

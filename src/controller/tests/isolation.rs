@@ -1,4 +1,4 @@
-//! Passes that panic, hang or block, and those beside them.
+//! Passes that panic, hang or block, and the passes next to them.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -70,7 +70,7 @@ async fn a_pass_that_blocks_its_thread_is_named_once() {
     while *running.told.blocked.lock() == 0 {
         sleep(MS).await;
     }
-    // The watchdog looks every 10 ms; that it does not speak again is no event.
+    // The watchdog looks every 10 ms; there is no event to wait for if it stays silent.
     sleep(100 * MS).await;
     assert_eq!(*running.told.blocked.lock(), 1);
     running.told.release();
@@ -116,7 +116,7 @@ async fn a_worker_that_replaced_another_is_watched_as_well() {
     let controller = Controller::new("test", Script(told.clone()), options);
     controller.handle().queue().add(ObjectKey::new("ns", "b"));
     let running = tokio::spawn(controller.run(std::future::pending()));
-    // Not by a timer of tokio's: the thread that has them may be the one that is blocked.
+    // Not with a tokio timer: the thread that drives them may be the blocked one.
     let noticed = noticed.recv_timeout(30 * SECOND);
     told.release();
     running.abort();

@@ -1,4 +1,4 @@
-//! A controller over a reconciler that does as it is told.
+//! A controller with a reconciler that follows a script.
 
 mod retries;
 mod isolation;
@@ -44,7 +44,7 @@ enum Does {
     Fail(Class),
     Refuse(Duration),
     Panic,
-    /// With an error whose methods panic.
+    /// Fails with an error whose methods panic.
     FailBadly,
     PanicWhenDropped,
     Hang,
@@ -53,7 +53,7 @@ enum Does {
     Block,
 }
 
-/// Does as the script says and notes when each pass began.
+/// Does what the script says and notes when each pass began.
 #[derive(Default)]
 struct Told {
     script: Mutex<HashMap<String, Does>>,
@@ -109,7 +109,7 @@ impl Observer for Told {
 }
 
 impl Told {
-    /// Bounded, so that a test that fails before it releases anything ends.
+    /// Bounded, so that a test that fails before releasing anything still ends.
     fn block(&self) {
         let (released, changed) = &self.released;
         let mut released = released.lock();
@@ -130,7 +130,7 @@ impl Told {
         self.began.lock().iter().filter(|(began, _)| began == name).count()
     }
 
-    /// Milliseconds between the passes over `name`.
+    /// Milliseconds between passes over `name`.
     fn gaps(&self, name: &str) -> Vec<u128> {
         let began = self.began.lock();
         let times: Vec<Instant> =
@@ -157,7 +157,7 @@ impl Running {
     }
 }
 
-/// A controller with exact backoffs and so many workers, whose keys do as `script` says.
+/// A controller with exact backoffs and this many workers, whose keys do what `script` says.
 fn start(workers: usize, script: &[(&str, Does)]) -> Running {
     start_with(Options { workers, ..Options::default() }, script)
 }

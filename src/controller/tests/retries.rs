@@ -106,7 +106,7 @@ async fn when_the_api_server_is_back_what_failed_meanwhile_runs_at_once_and_fail
     let running = start_with(options, &script);
     for (name, _) in script {
         running.add(name);
-        // Until its pauses have grown, and to the middle of one.
+        // Long enough for its pauses to grow, and into the middle of one.
         sleep(45 * SECOND).await;
     }
     reach.failed();
