@@ -1,4 +1,4 @@
-//! The command line. Every flag is an environment variable too.
+//! The command line. Every flag can also be set through an environment variable.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -176,7 +176,7 @@ pub struct BindAddress(pub Option<std::net::SocketAddr>);
 impl std::str::FromStr for BindAddress {
     type Err = String;
 
-    /// Understands controller-runtime's forms too: `0` is off, `:8080` is every address of both
+    /// Also accepts controller-runtime's forms: `0` is off, and `:8080` is every address of both
     /// families, since a cluster may have either.
     fn from_str(text: &str) -> Result<BindAddress, String> {
         if text == "0" {
@@ -271,7 +271,7 @@ mod tests {
             let flags = command.get_arguments().filter(|argument| !argument.is_positional());
             for flag in flags.filter(|flag| !["help", "version"].contains(&flag.get_id().as_str()))
             {
-                // KUBECONFIG is its variable, and means a list of files, which the client reads.
+                // KUBECONFIG is its variable; it is a list of files, which the client reads.
                 let elsewhere = flag.get_id() == "kubeconfig";
                 let said = format!("{} {flag}", command.get_name());
                 assert_eq!(flag.get_env().is_some(), !elsewhere, "{said}");

@@ -1,4 +1,4 @@
-//! What a shell sources to complete our command line.
+//! The script that a shell sources to complete our command line.
 
 use std::io::Write;
 
@@ -21,7 +21,7 @@ pub(super) fn print(shell: Shell) -> Result<(), Error> {
 }
 
 /// clap_complete 4.6 spells a program's name that has a hyphen in two ways, so that bash completes
-/// nothing after a subcommand (github.com/clap-rs/clap/issues/6421). Once that is mended there
+/// nothing after a subcommand (github.com/clap-rs/clap/issues/6421). Once that is fixed upstream,
 /// this changes nothing.
 fn mended(script: &[u8]) -> String {
     let script = String::from_utf8_lossy(script);

@@ -1,4 +1,4 @@
-//! Which API server, as whom: the flags that every command has.
+//! Which API server, and as whom: the flags of every command.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::client::{self, Client, Error, Options};
 
-/// No answer to a question of a person is waited for longer.
+/// How long a person waits for an answer at most.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Where the API server is, and who we are there.
@@ -24,12 +24,12 @@ pub struct ConnectionArgs {
 }
 
 impl ConnectionArgs {
-    /// What the flags name.
+    /// The configuration that the flags select.
     pub(super) async fn config(&self) -> Result<kube::Config, Error> {
         client::config(self.kubeconfig.as_deref(), self.context.as_deref()).await
     }
 
-    /// A client for what a person asks once.
+    /// A client for a one-off question from a person.
     pub(super) async fn client(&self) -> Result<Client, Error> {
         Client::new(self.config().await?, Options { deadline: DEADLINE, ..Options::default() })
     }

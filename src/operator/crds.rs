@@ -4,8 +4,8 @@ use std::io::Write;
 
 use super::error::Error;
 
-/// The files of artifacts/crds/, which hack/update-codegen.sh makes of the types in the `api`
-/// room; a test compares them with these.
+/// The files in artifacts/crds/, which hack/update-codegen.sh generates from the types in the `api`
+/// room; a test compares the two.
 pub(super) const CRDS: [&str; 3] = [
     include_str!("../../artifacts/crds/app.example.com_apps.yaml"),
     include_str!("../../artifacts/crds/cache.example.com_memcacheds.yaml"),

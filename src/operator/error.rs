@@ -12,19 +12,19 @@ pub enum Error {
     /// The log level is not understood.
     #[error("{0}")]
     Logs(String),
-    /// The threads could not be started.
+    /// The runtime's threads could not be started.
     #[error("cannot start: {0}")]
     Runtime(#[source] std::io::Error),
     /// The signal handlers could not be installed.
     #[error("cannot listen to signals: {0}")]
     Signals(#[source] std::io::Error),
-    /// No way to the API server.
+    /// The API server cannot be reached.
     #[error("{0}")]
     Client(#[from] client::Error),
-    /// The durations of the leader election do not fit together.
+    /// The durations of the leader election are inconsistent.
     #[error("the flags --leader-elect-… do not fit together: {0}")]
     LeaderElection(#[from] ConfigError),
-    /// An address cannot be listened on.
+    /// Cannot listen on an address.
     #[error(
         "cannot serve {what} on {address}: {source}; choose another --…-bind-address, or 0 for none"
     )]
@@ -36,13 +36,13 @@ pub enum Error {
         /// Why not.
         source: std::io::Error,
     },
-    /// The certificate of the metrics cannot be used.
+    /// The certificate for metrics cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// Nothing could be printed.
+    /// The output could not be printed.
     #[error("cannot print: {0}")]
     Print(#[source] std::io::Error),
-    /// A task that everything leans on died.
+    /// A task that everything depends on died.
     #[error(transparent)]
     Died(#[from] Died),
 }

@@ -7,18 +7,18 @@ use crate::leader_election::Leadership;
 use crate::object::{Object, ObjectKey};
 use crate::store::Store;
 
-/// A reconciler that puts its work off while another process leads.
+/// A reconciler that defers its work while another process leads.
 ///
-/// Every write asks for permission anyway. This keeps a standby from trying: a pass that would be
-/// refused at its first write is no failure, and must not inflate the key's backoff.
+/// Every write checks leadership anyway. This keeps a standby from trying: a pass that would be
+/// refused at its first write is not a failure and must not inflate the key's backoff.
 pub(super) struct WhileLeading<R, V> {
     pub(super) reconciler: R,
-    /// What it is about. The key of one that is gone is not put off: there is nothing to write for
-    /// it, and such keys would become ever more for as long as another process leads.
+    /// The objects it reconciles. The key of an object that is gone is not deferred: there is
+    /// nothing to write for it, and such keys would pile up for as long as another process leads.
     pub(super) objects: Store<V>,
-    /// None: there is no election, this process always leads.
+    /// `None` if there is no election: this process always leads.
     pub(super) leadership: Option<Leadership>,
-    /// How soon a key is looked at again.
+    /// How soon a deferred key is looked at again.
     pub(super) again: Duration,
 }
 

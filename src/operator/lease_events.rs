@@ -1,20 +1,20 @@
-//! Who leads, told as Events of the Lease: `kubectl describe lease` is where one looks.
+//! Reports who leads as Events of the Lease: `kubectl describe lease` is where people look.
 
 use crate::client::Client;
 use crate::events::{Recorder, Regarding, Type};
 use crate::leader_election::{Elector, Leadership, Phase};
 use crate::object::{Kind, ObjectKey, Uid};
 
-/// As client-go's LeaderElector has it.
+/// As in client-go's LeaderElector.
 const REASON: &str = "LeaderElection";
 const ACTION: &str = "Elect";
 
 const LEASE: Kind = Kind::namespaced("coordination.k8s.io", "v1", "Lease", "leases");
 
-/// Publishes them in client-go's words.
+/// Publishes the Events, in client-go's words.
 ///
-/// These Events ask for permission as every write does. So a leader says itself that it ends while
-/// it still leads; of one that lost the lease only its successor's Event tells.
+/// These Events need permission like every write. So a leader announces that it stops while it
+/// still leads; if it lost the lease, only its successor's Event shows it.
 pub(super) struct LeaseEvents {
     recorder: Recorder,
     leadership: Leadership,
@@ -37,8 +37,8 @@ impl LeaseEvents {
         LeaseEvents { recorder, leadership, lease, identity, client }
     }
 
-    /// Says each time that this process has become the leader, and at `stop`, if it leads, that it
-    /// ends: nothing else is written any more then, and the lease is not given up yet.
+    /// Publishes an Event each time this process becomes the leader, and one at `stop` if it leads
+    /// then: by that time nothing else is written, and the lease has not been released yet.
     pub(super) async fn run(&self, stop: impl Future<Output = ()>) {
         let mut uid = Uid::NONE;
         let tell = async {
@@ -67,7 +67,7 @@ impl LeaseEvents {
         }
     }
 
-    /// The Lease's. Without it the Event is there all the same.
+    /// The Lease's UID. The Event is published even without it.
     async fn uid(&self) -> Uid {
         let Ok(lease) = self.client.read(&LEASE, &self.lease).await else { return Uid::NONE };
         let uid = lease["metadata"]["uid"].as_str().and_then(|uid| uid.parse().ok());

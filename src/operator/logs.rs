@@ -10,11 +10,11 @@ use tracing_subscriber::{EnvFilter, Layer, fmt, registry};
 use super::args::LogFormat;
 use super::spans::Lines;
 
-/// Sends log lines to stderr from now on, and spans to where `spans` sends them. `level` is `info` or
-/// RUST_LOG's syntax; what is not is an error that quotes it.
+/// Sends log lines to stderr from now on, and spans to `spans`. `level` is `info` or RUST_LOG's
+/// syntax; anything else is an error that quotes it.
 ///
-/// Text from outside (names, messages of the API server) is safe in both formats: JSON escapes
-/// it, and the text format prints fields with `Debug`, so no line can be injected.
+/// Text from outside (names, messages of the API server) is safe in both formats: JSON escapes it,
+/// and the text format prints fields with `Debug`, so that no line can be injected.
 pub(super) fn init(level: &str, format: LogFormat, spans: Option<Lines>) -> Result<(), String> {
     let filter = EnvFilter::try_new(level)
         .map_err(|error| format!("--log-level '{level}' is not understood: {error}"))?;
@@ -24,7 +24,7 @@ pub(super) fn init(level: &str, format: LogFormat, spans: Option<Lines>) -> Resu
         LogFormat::Text => false,
         LogFormat::Auto => !terminal,
     };
-    // Each has a filter of its own: a quiet log is no reason for fewer spans.
+    // Each has its own filter: a quiet log is no reason for fewer spans.
     let mut all = vec![lines(filter, json, terminal, std::io::stderr)];
     all.extend(spans);
     registry()
@@ -69,7 +69,7 @@ mod tests {
         }
     }
 
-    /// What is written at level info of a pass that fails, with a field from outside.
+    /// What a failing pass writes at level info, with a field from outside.
     fn logged(json: bool) -> String {
         let written = Written::default();
         let writer = written.clone();

@@ -1,12 +1,12 @@
-//! What is to be applied for the operator to run in a cluster.
+//! The manifests to apply so that the operator runs in a cluster.
 
 use std::io::Write;
 
 use super::crds::CRDS;
 use super::error::Error;
 
-/// The other files of artifacts/default, in the order in which they can be applied: the namespace
-/// comes first in the rights.
+/// The other files of artifacts/default, in an order in which they can be applied: the RBAC file
+/// comes first because it contains the namespace.
 const REST: [&str; 6] = [
     include_str!("../../artifacts/rbac/operator.yaml"),
     include_str!("../../artifacts/rbac/people.yaml"),
@@ -17,8 +17,8 @@ const REST: [&str; 6] = [
 ];
 const DEPLOYMENT: &str = include_str!("../../artifacts/default/deployment.yaml");
 
-/// Prints all of it, to be piped into `kubectl apply --server-side -f -`. `image` is the
-/// operator's.
+/// Prints all of it, to be piped into `kubectl apply --server-side -f -`. `image` is the operator's
+/// image.
 pub(super) fn print(image: Option<&str>) -> Result<(), Error> {
     let all: Vec<&str> = CRDS.into_iter().chain(REST).collect();
     let mut text = all.join("---\n");
@@ -32,7 +32,7 @@ fn with_image(image: Option<&str>) -> String {
     match image {
         None => DEPLOYMENT.to_owned(),
         Some(image) => {
-            // As a JSON string it is YAML, whatever is in it.
+            // A JSON string is valid YAML, whatever it contains.
             let quoted = serde_json::Value::from(image).to_string();
             DEPLOYMENT.replace(OURS, &format!("image: {quoted}"))
         }

@@ -1,17 +1,18 @@
-//! The only wiring: arguments, and who is connected to whom.
+//! The only place where things are wired together: the command line, and what is connected to what.
 //!
 //! Guarantees
 //! - Without a flag it finds its API server: a kubeconfig on a workstation, the ServiceAccount in
 //!   a pod.
-//! - Every kind waits for its own informers only: one that may not be listed, or whose CRD is
-//!   missing, keeps nobody else from working, and heals.
-//! - Nothing is reconciled before the initial lists are known, nor while another process leads.
-//! - SIGTERM and SIGINT end it in order: no pass begins, those under way end (bounded), Events are
-//!   sent, the lease is released, informers stop. A second signal ends it at once.
-//! - A task that everything leans on and that dies ends the process: better restarted than deaf.
+//! - Each kind waits only for its own informers: one that may not be listed, or whose CRD is
+//!   missing, does not stop the others from working, and it recovers.
+//! - Nothing is reconciled before the initial lists are known, or while another process leads.
+//! - SIGTERM and SIGINT shut it down in order: no new pass begins, those under way finish (within a
+//!   time limit), Events are sent, the lease is released, informers stop. A second signal ends it
+//!   at once.
+//! - If a task that everything depends on dies, the process exits: better restarted than deaf.
 //!
-//! Exit codes of `run`: 0 ended in order; 1 could not start, or a task died (the last line says what);
-//! 2 wrong arguments; 130 and 143 a second SIGINT or SIGTERM.
+//! Exit codes of `run`: 0 after an orderly shutdown; 1 could not start, or a task died (the last
+//! line says what); 2 wrong arguments; 130 and 143 after a second SIGINT or SIGTERM.
 
 mod error;
 mod connection;
@@ -24,7 +25,7 @@ mod leading;
 mod lease_events;
 mod servers;
 mod wiring;
-// Beside running it.
+// Other than running it.
 pub mod check;
 pub mod status;
 mod manifests;
@@ -38,7 +39,7 @@ use std::process::ExitCode;
 
 use spans::Spans;
 
-/// Everything the binary does.
+/// Runs the given command.
 pub fn main(cli: Cli) -> ExitCode {
     let outcome = match cli.command {
         Some(Command::Crds) => crds::print().map(|()| ExitCode::SUCCESS),
@@ -59,7 +60,7 @@ pub fn main(cli: Cli) -> ExitCode {
     })
 }
 
-/// What a person asked once: no log lines beside the answer.
+/// Answers a one-off question from a person: no log lines next to the answer.
 fn asked(answer: impl Future<Output = Result<ExitCode, Error>>) -> Result<ExitCode, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(Error::Runtime)?.block_on(answer)

@@ -1,4 +1,4 @@
-//! Running: what is started in which order, and what ends in which.
+//! Running the operator: what starts in which order, and what ends in which.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ use crate::shutdown::Shutdown;
 
 /// The name of the Lease.
 const LEASE: &str = "workload-operator";
-/// Where the Lease is when nothing says otherwise.
+/// The namespace of the Lease if nothing says otherwise.
 const NAMESPACE: &str = "workload-operator-system";
-/// A pod's own namespace, as its ServiceAccount's volume tells it.
+/// A pod's own namespace, from its ServiceAccount volume.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// Runs the operator until a signal.
 ///
 /// # Errors
-/// When it cannot start, and when a task that everything leans on dies.
+/// If it cannot start, or if a task that everything depends on dies.
 pub(super) async fn run(mut args: RunArgs, spans: Spans) -> Result<(), Error> {
     all_if_empty(&mut args.namespaces);
     let shutdown = Shutdown::from_signals().map_err(Error::Signals)?;
@@ -42,9 +42,9 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
         true => Some(election(&args, &host, &metrics)?).unzip(),
         false => (None, None),
     };
-    // The election has connections of its own: the lease must not wait behind anything.
+    // The election has its own connections: renewing the lease must not wait behind anything.
     let gated = options(&args, &told, leadership.as_ref());
-    // Whichever is answered first after an outage tells the other.
+    // After an outage, whichever client gets an answer first lets the other know.
     let ungated = Options { reach: gated.reach.clone(), ..options(&args, &told, None) };
     let client = Client::new(config.clone(), gated)?;
     let ungated = Client::new(config, ungated)?;
@@ -80,7 +80,7 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     let passes = spans.of_passes(&metrics);
     let wiring =
         Wiring { args, client: client.clone(), recorder, leadership, metrics, passes, ready };
-    // What the last passes had to say is still sent, and then the lease given up: nothing writes
+    // What the last passes reported is still sent, and then the lease is released: nothing writes
     // any more.
     program = wiring.connect(program).beside("the sink of Events", |stop| async move {
         sink.run(client, stop.requested()).await;
@@ -99,7 +99,7 @@ fn metrics(config: &kube::Config) -> Arc<Metrics> {
     Metrics::new(&host, &Build { version: env!("CARGO_PKG_VERSION"), revision })
 }
 
-/// With a leadership, every write asks it first.
+/// If there is a leadership, every write checks it first.
 fn options(
     args: &RunArgs,
     told: &Arc<dyn client::Observer>,
@@ -132,7 +132,7 @@ fn election(
     leader_election::new(lease, host, config, Arc::new(Boottime), metrics.clone())
 }
 
-/// The pod's name in a cluster, the machine's elsewhere.
+/// The pod's name in a cluster, otherwise the machine's host name.
 fn host_name() -> String {
     std::env::var("POD_NAME")
         .unwrap_or_else(|_| rustix::system::uname().nodename().to_string_lossy().into_owned())

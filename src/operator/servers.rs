@@ -1,4 +1,4 @@
-//! What the operator shows over HTTP: metrics, health, readiness.
+//! What the operator serves over HTTP: metrics, health, readiness.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,7 +15,8 @@ use crate::metrics::{Checks, Guard, Limits, Metrics, Open, Reviews, Routes, Serv
 use crate::object::Resource;
 use crate::reflector::State;
 
-/// Binds the servers that were asked for, each to its address; both to one if that is the same.
+/// Binds the requested servers, each to its address; if the addresses are equal, one server serves
+/// both.
 pub(super) async fn bind(
     args: &RunArgs,
     client: &Client,
@@ -49,7 +50,7 @@ fn tls(args: &RunArgs) -> Result<Option<Tls>, Error> {
     }
 }
 
-/// The server and its name for people.
+/// The server, and its name for people.
 async fn listen(
     what: &'static str,
     address: SocketAddr,
@@ -77,13 +78,14 @@ async fn bound(address: SocketAddr, routes: Routes) -> io::Result<Server> {
     }
 }
 
-/// Without IPv6 in the kernel there is no such family, and where it is switched off no such address.
+/// Without IPv6 in the kernel the address family is missing; where IPv6 is disabled, the address
+/// is.
 fn has_no_ipv6(error: &io::Error) -> bool {
     let error = Errno::from_io_error(error);
     matches!(error, Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
 }
 
-/// Ready is who knows what there is: an informer that is not live is named, with the reason.
+/// Ready once the informer is live; one that is not is named, with the reason.
 pub(super) fn check_informer<V: Resource>(ready: &Checks, informer: &Informer<V>) {
     let informer = informer.clone();
     ready.add(format!("informer-{}", V::KIND.resource()), move || {
@@ -98,7 +100,8 @@ pub(super) fn check_informer<V: Resource>(ready: &Checks, informer: &Informer<V>
     });
 }
 
-/// A standby is ready: it takes over at once. That it does not lead is told, not held against it.
+/// A standby is ready: it can take over at once. That it does not lead is reported, but is not a
+/// failure.
 pub(super) fn check_lease(ready: &Checks, leadership: &Leadership) {
     let leadership = leadership.clone();
     ready.add("lease", move || {
@@ -124,7 +127,7 @@ mod tests {
         let server = bound(address.unwrap(), Routes::default()).await.unwrap();
         let port = server.address().unwrap().port();
         let mut loopbacks: Vec<IpAddr> = vec![Ipv4Addr::LOCALHOST.into()];
-        // Not every machine that runs tests has it.
+        // Not every machine that runs the tests has IPv6.
         if std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() {
             loopbacks.push(Ipv6Addr::LOCALHOST.into());
         }

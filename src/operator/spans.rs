@@ -1,4 +1,4 @@
-//! Spans for an OpenTelemetry collector, where they are compiled in and asked for.
+//! Spans for an OpenTelemetry collector, if they are compiled in and requested.
 
 use std::sync::Arc;
 
@@ -15,21 +15,21 @@ mod absent;
 #[cfg(not(feature = "otel"))]
 use absent::Traces;
 
-/// What log lines and spans are made by.
+/// A layer that makes log lines or spans.
 pub(super) type Lines = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// The spans of the process, if there are any.
 #[derive(Clone, Default)]
 pub(super) struct Spans {
     traces: Option<Traces>,
-    /// Why there are none although the environment asks for them.
+    /// Why there are none although the environment requests them.
     problem: Option<String>,
 }
 
 // === impl Spans ===
 
 impl Spans {
-    /// As the environment says. Whatever is wrong with it, the operator works: see
+    /// As the environment says. If its settings are wrong, the operator works all the same: see
     /// [`Spans::tell`].
     pub(super) fn from_environment(runtime: &Handle) -> Spans {
         match Traces::from_environment(runtime) {
@@ -38,19 +38,19 @@ impl Spans {
         }
     }
 
-    /// What makes them, beside the log lines.
+    /// The layer that makes them, next to the one for log lines.
     pub(super) fn layer(&self) -> Option<Lines> {
         self.traces.as_ref().map(|traces| traces.layer().boxed())
     }
 
-    /// Says why there are none, once there is a log to say it in.
+    /// Logs why there are none, once there is a log.
     pub(super) fn tell(&self) {
         if let Some(problem) = &self.problem {
             tracing::warn!(why = %problem, "Spans are not exported");
         }
     }
 
-    /// Who is told of requests to the API server.
+    /// The observer of requests to the API server.
     pub(super) fn of_requests(&self, metrics: &Arc<Metrics>) -> Arc<dyn client::Observer> {
         match &self.traces {
             Some(traces) => traces.of_requests(metrics.clone()),
@@ -58,7 +58,7 @@ impl Spans {
         }
     }
 
-    /// Who is told of passes.
+    /// The observer of passes.
     pub(super) fn of_passes(&self, metrics: &Arc<Metrics>) -> Arc<dyn controller::Observer> {
         match &self.traces {
             Some(traces) => traces.of_passes(metrics.clone()),
@@ -66,7 +66,7 @@ impl Spans {
         }
     }
 
-    /// Sends what is left, within a bound.
+    /// Sends what is left, within a time limit.
     pub(super) async fn end(&self) {
         if let Some(traces) = &self.traces {
             traces.end().await;

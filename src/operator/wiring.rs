@@ -1,4 +1,4 @@
-//! Who is connected to whom: informers, handlers, queues, controllers.
+//! What is connected to what: informers, handlers, queues, controllers.
 
 use std::sync::Arc;
 
@@ -21,27 +21,27 @@ use crate::reconcilers::workload::{DaemonSet, Deployment};
 use crate::reconcilers::{Hands, Pod, Service, Settings};
 use crate::store::Store;
 
-/// What all controllers are made of.
+/// What all controllers are built from.
 pub(super) struct Wiring {
     pub(super) args: RunArgs,
-    /// Reads and writes of reconcilers; every write asks for leadership.
+    /// For the reads and writes of reconcilers; every write checks leadership.
     pub(super) client: Client,
     pub(super) recorder: Recorder,
     pub(super) leadership: Option<Leadership>,
     pub(super) metrics: Arc<Metrics>,
-    /// Told of passes.
+    /// Observes passes.
     pub(super) passes: Arc<dyn controller::Observer>,
-    /// What readiness asks.
+    /// What readiness depends on.
     pub(super) ready: Checks,
 }
 
 impl Wiring {
-    /// Adds the controllers that were asked for, and the informers they read.
+    /// Adds the requested controllers, and the informers they read from.
     pub(super) fn connect(&self, mut program: Program) -> Program {
         let wanted = |name| self.args.controllers.contains(&name);
         let (memcached, app) = (wanted(ControllerName::Memcached), wanted(ControllerName::App));
         if memcached || app {
-            // One copy of each for both kinds.
+            // One informer of each, shared by both kinds.
             let (deployments, services) = (self.informer(), self.informer());
             if memcached {
                 program = self.memcached(program, &deployments, &services);
@@ -188,10 +188,10 @@ impl Wiring {
         program.informer(informer)
     }
 
-    /// Returns when what a controller reads is known and this process leads for the first time.
-    /// `listen` adds the handlers that fill the controller's queue: not before, as nobody would take
-    /// out what a standby hears, or what is heard while a kind is not served. A handler that is
-    /// added late is told of everything that is there.
+    /// Returns once the stores that a controller reads are synced and this process leads for the
+    /// first time. `listen` adds the handlers that fill the controller's queue. They are not added
+    /// earlier, since nobody would drain what a standby enqueues, or what is enqueued while a kind
+    /// is not served. A handler added late is called for everything that is already there.
     fn leading_after<F: Future + Send, L: FnOnce() + Send>(
         &self,
         synced: F,
@@ -208,7 +208,7 @@ impl Wiring {
     }
 }
 
-/// Children wake their owner, and, when they free their name, whoever waits for it.
+/// Children wake their owner and, when they free their name, whoever waits for that name.
 fn own<V: Resource>(children: &Informer<V>, handle: &Handle, kind: Kind) {
     children.handle(enqueue::for_owner(handle.clone(), kind));
     children.handle(enqueue::for_freed_name(handle.clone()));

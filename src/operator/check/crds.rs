@@ -53,7 +53,7 @@ fn established(crd: &Value) -> bool {
     conditions.into_iter().flatten().any(|c| c["type"] == "Established" && c["status"] == "True")
 }
 
-/// Missing ones are C001's.
+/// Missing CRDs are reported by C001.
 fn equal(pairs: &[(&Value, Option<&Value>)]) -> Finding {
     let mut wrong = Vec::new();
     for (ours, there) in pairs.iter().filter_map(|(ours, there)| Some((ours, (*there)?))) {
@@ -64,8 +64,8 @@ fn equal(pairs: &[(&Value, Option<&Value>)]) -> Finding {
     if wrong.is_empty() { C002.ok("") } else { C002.fail(wrong.join("; ")) }
 }
 
-/// Where `there` is not what `ours` says. In a schema nothing may be added either; around it the
-/// API server adds defaults.
+/// The path at which `there` differs from `ours`. Inside a schema additions count as well; around
+/// it the API server adds defaults.
 fn difference(ours: &Value, there: &Value, path: &str) -> Option<String> {
     match (ours, there) {
         (Value::Object(a), Value::Object(b)) => {
@@ -94,7 +94,7 @@ fn plural(crd: &Value) -> &str {
     crd["spec"]["names"]["plural"].as_str().unwrap_or_default()
 }
 
-/// The names of ours that another group's kinds bear too.
+/// Our names that kinds of another group have too.
 async fn names(client: &Client) -> Finding {
     let ours: Vec<(String, Vec<String>)> = api::crds()
         .into_iter()
@@ -123,14 +123,14 @@ async fn names(client: &Client) -> Finding {
     }
 }
 
-/// Every resource of every group but the core, with the names it goes by.
+/// Every resource of every group except the core group, with all its names.
 async fn others(client: &Client) -> Result<Vec<(String, String, Vec<String>)>, Error> {
     let groups = client.read_path("/apis").await?;
     let mut all = Vec::new();
     for group in groups["groups"].as_array().into_iter().flatten() {
         let name = group["name"].as_str().unwrap_or_default();
         let version = group["preferredVersion"]["groupVersion"].as_str().unwrap_or_default();
-        // A group whose server is down bears no names that kubectl would find.
+        // kubectl would find no names in a group whose server is down either.
         let Ok(list) = client.read_path(&format!("/apis/{version}")).await else { continue };
         for resource in list["resources"].as_array().into_iter().flatten() {
             let plural = resource["name"].as_str().unwrap_or_default();

@@ -8,9 +8,9 @@ use crate::client::{Client, Error, Scope};
 use crate::object::{Kind, ObjectKey, Resource};
 use crate::reconcilers::generic_daemon::GenericDaemon;
 
-/// Of artifacts/policy/generic-daemon.yaml.
+/// From artifacts/policy/generic-daemon.yaml.
 const POLICY_NAME: &str = "workload-operator-generic-daemon";
-/// So many are named; the rest are counted.
+/// How many are named; the rest are only counted.
 const NAMED: usize = 3;
 
 const POLICY: Kind = admission("ValidatingAdmissionPolicy", "validatingadmissionpolicies");
@@ -60,7 +60,7 @@ async fn matched(client: &Client, args: &CheckArgs) -> Result<Finding, Error> {
         let scope = Scope { namespace: namespace.clone(), ..Scope::default() };
         match client.read_all(&GenericDaemon::KIND, &scope).await {
             Ok(found) => daemons.extend(found),
-            // That is another check's.
+            // Another check reports that.
             Err(error) if error.is_not_found() => return Ok(G001.skip("there is no such kind")),
             Err(error) => return Err(error),
         }
@@ -95,7 +95,7 @@ fn judged(daemons: &[Value], nowhere: &[&str]) -> Finding {
     G001.warn(format!("{count} of {all} match no node: {}{more}", names.join(", ")))
 }
 
-/// Empty: every node.
+/// Empty means every node.
 fn label(daemon: &Value) -> &str {
     daemon["spec"]["label"].as_str().unwrap_or_default()
 }

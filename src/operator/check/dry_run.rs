@@ -1,4 +1,4 @@
-//! D: what the API server makes of objects.
+//! D: how the API server judges objects.
 
 use serde_json::{Value, json};
 
@@ -11,10 +11,10 @@ use crate::reconcilers::app::App;
 use crate::reconcilers::generic_daemon::GenericDaemon;
 use crate::reconcilers::memcached::Memcached;
 
-/// The name of what is never created.
+/// The name of the objects, which are never created.
 const NAME: &str = "workload-operator-check";
 
-/// A kind, a spec that is valid, and one that is not.
+/// A kind, a valid spec and an invalid one.
 fn specs() -> [(Kind, Value, Value); 3] {
     [
         (Memcached::KIND, json!({"size": 1}), json!({"size": -1})),
@@ -36,8 +36,8 @@ pub(super) async fn findings(client: &Client, args: &CheckArgs) -> Vec<Finding> 
     let (mut refused, mut accepted, mut tried) = (Vec::new(), Vec::new(), Vec::new());
     for (kind, valid, invalid) in specs() {
         let right = Right { group: kind.group, resource: kind.plural, verbs: &["create"] };
-        // What the account may not create says nothing of what is valid; nor a kind that is
-        // not there, which is C001's.
+        // What the account may not create says nothing about what is valid. Neither does a missing
+        // kind, which C001 reports.
         if !matches!(may(client, namespace, &right, "create").await, Ok(true)) {
             continue;
         }

@@ -1,14 +1,14 @@
 //! What is checked, and what was found.
 
-/// How a check came out.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Outcome {
     Ok,
-    /// Works, but somebody should know.
+    /// It works, but somebody should know.
     Warn,
     Fail,
-    /// Could not be looked at; the detail says why.
+    /// Could not be checked; the detail says why.
     Skip,
 }
 
@@ -20,14 +20,14 @@ pub(super) struct Finding {
     pub(super) detail: String,
 }
 
-/// A check. Its ID never changes its meaning.
+/// A check. The meaning of an ID never changes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Check {
     pub(super) id: &'static str,
     pub(super) title: &'static str,
-    /// What to do when it does not pass.
+    /// What to do if it does not pass.
     pub(super) hint: &'static str,
-    /// What happens otherwise.
+    /// What happens if nothing is done.
     pub(super) why: &'static str,
 }
 
@@ -105,7 +105,7 @@ impl Check {
         self.finding(Outcome::Skip, detail)
     }
 
-    /// What could not be asked: skipped if it is not allowed, else failed.
+    /// For a question that got no answer: skipped if the account may not ask, otherwise failed.
     pub(super) fn unasked(&'static self, error: &crate::client::Error) -> Finding {
         if error.is_forbidden() {
             self.skip(format!("this account may not look: {error}"))
@@ -123,7 +123,7 @@ impl Check {
 mod tests {
     use super::*;
 
-    /// With `UPDATE_ARTIFACTS=1` the file is written instead.
+    /// With `UPDATE_ARTIFACTS=1`, writes the file instead.
     #[test]
     fn the_documentation_has_a_section_for_each() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/CHECKS.md");

@@ -7,7 +7,7 @@ use super::finding::{Finding, P001, P002, P003};
 use crate::client::{Client, Error, Scope};
 use crate::object::{Kind, ObjectKey};
 
-/// The name of the Deployment, of its label and of the Lease.
+/// The name of the Deployment, its label and the Lease.
 pub(super) const NAME: &str = "workload-operator";
 
 const NAMESPACE: Kind = Kind::cluster_scoped("", "v1", "Namespace", "namespaces");
@@ -58,7 +58,7 @@ pub(super) fn is_ready(pod: &Value) -> bool {
     conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
 }
 
-/// A pod by name, and what its container waits for, as `kubectl get pods` says it.
+/// A pod's name, and what its container waits for, as `kubectl get pods` shows it.
 fn state(pod: &Value) -> String {
     let name = pod["metadata"]["name"].as_str().unwrap_or_default();
     let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"];
@@ -66,8 +66,8 @@ fn state(pod: &Value) -> String {
     format!("{name}: {state}")
 }
 
-/// Compares the holder's renewTime with this machine's clock; if the two clocks differ, so does the
-/// verdict.
+/// Compares the holder's renewTime with this machine's clock; if the two clocks differ, the age is
+/// off by that much.
 fn fresh(lease: Result<Value, Error>, now: Timestamp) -> Finding {
     let lease = match lease {
         Ok(lease) => lease,

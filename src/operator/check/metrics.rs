@@ -38,7 +38,7 @@ async fn found(client: &Client, namespace: &str) -> Result<Finding, Error> {
     Ok(judged(ready, &slices))
 }
 
-/// That no pod is ready is another check's.
+/// If no pod is ready, another check reports it.
 fn judged(ready: usize, slices: &[Value]) -> Finding {
     let named = |slice: &&Value| {
         let ports = slice["ports"].as_array();
@@ -46,7 +46,7 @@ fn judged(ready: usize, slices: &[Value]) -> Finding {
     };
     let endpoints =
         slices.iter().filter(named).filter_map(|slice| slice["endpoints"].as_array()).flatten();
-    // Not told means ready.
+    // Absent means ready.
     let reachable = endpoints.filter(|one| one["conditions"]["ready"] != false).count();
     let detail = format!("it finds {reachable} of {ready} ready pods");
     match (ready, reachable) {

@@ -1,15 +1,15 @@
 //! `workload-operator check`: whether the cluster is compatible with this binary.
 //!
 //! Guarantees
-//! - Nothing is changed: it reads, asks what it may do, and dry-runs.
-//! - Every check has an ID that stays, and one hint that says what to do. What the account may not
-//!   look at is skipped, and says so; it never counts as fine.
-//! - Exit codes: 0 nothing failed (warnings are no failures); 1 a check failed; 2 the API server
+//! - Nothing is changed: it reads, asks what it may do, and does dry runs.
+//! - Every check has a stable ID and a hint that says what to do. What the account may not read is
+//!   skipped, and reported as such; it never counts as passed.
+//! - Exit codes: 0 nothing failed (warnings are not failures); 1 a check failed; 2 the API server
 //!   could not be asked.
-//! - With --wait it asks again until nothing fails or the time is over, and prints the last answer.
+//! - With --wait it asks again until nothing fails or the time is up, and prints the last answer.
 //!
-//! Run as an administrator it sees all but the operator's own rights (R…); under the operator's
-//! ServiceAccount it sees those.
+//! Run as an administrator it sees everything but the operator's own rights (R…); under the
+//! operator's ServiceAccount it sees those.
 
 mod args;
 mod finding;
@@ -35,14 +35,14 @@ use crate::client::Client;
 use finding::{Finding, Outcome};
 pub(super) use print::one_line;
 
-/// The ClusterRole of artifacts/rbac/operator.yaml and the Role for the Lease, which a test
-/// compares with it.
+/// The rights of the operator and those for its Lease. A test compares them with the ClusterRole
+/// and the Role in artifacts/rbac/operator.yaml.
 pub use rights::{LEASE_RIGHTS, RIGHTS, Right};
 
-/// How long --wait leaves between two rounds.
+/// The pause between two rounds of --wait.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Checks, prints, and says how the process is to end.
+/// Checks, prints, and returns the exit code.
 pub(super) async fn run(mut args: CheckArgs) -> Result<ExitCode, Error> {
     all_if_empty(&mut args.namespaces);
     let args = &args;
@@ -55,7 +55,7 @@ pub(super) async fn run(mut args: CheckArgs) -> Result<ExitCode, Error> {
         if failed.is_empty() || over {
             break (findings, code);
         }
-        // On stderr, and only when it is news: stdout is the answer.
+        // On stderr, and only if it has changed: stdout is for the answer.
         let waiting = failed.join(", ");
         if waiting != told {
             eprintln!("workload-operator: waiting for {waiting}");

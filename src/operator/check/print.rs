@@ -65,7 +65,7 @@ fn counts(findings: &[Finding]) -> [usize; 4] {
         .map(|outcome| findings.iter().filter(|finding| finding.outcome == outcome).count())
 }
 
-/// Messages of the API server may have several lines, and anything in them.
+/// Messages of the API server may have several lines and contain anything.
 pub(in crate::operator) fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -7,12 +7,12 @@ use tokio::time::Instant;
 use super::finding::{Finding, K001, K002};
 use crate::client::{Client, Error};
 
-/// The oldest minor version of Kubernetes 1 that is supported.
+/// The oldest supported minor version of Kubernetes 1.
 const OLDEST: u32 = 30;
 
-/// What the API server says it is.
+/// The API server's version, as it reports it.
 pub(super) struct Version {
-    /// `v1.36.3`.
+    /// For example `v1.36.3`.
     name: String,
     took: Duration,
 }
@@ -38,7 +38,7 @@ pub(super) fn unreachable(error: &Error) -> Finding {
     K001.fail(error.to_string())
 }
 
-/// The minor version in `v1.36.3-eks-1`; a later major version is newer than all.
+/// The minor version in `v1.36.3-eks-1`; a later major version counts as newer than any.
 fn minor(name: &str) -> Option<u32> {
     let mut numbers = name.strip_prefix('v')?.split('.');
     let major: u32 = numbers.next()?.parse().ok()?;

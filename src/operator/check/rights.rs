@@ -20,13 +20,13 @@ const REVIEW: Kind = Kind::cluster_scoped(
 pub struct Right {
     /// API group; empty for the core group.
     pub group: &'static str,
-    /// Resource, with its subresource after a slash.
+    /// Resource, followed by a slash and the subresource if there is one.
     pub resource: &'static str,
     /// What may be done.
     pub verbs: &'static [&'static str],
 }
 
-/// What the operator needs wherever it works.
+/// What the operator needs in every namespace where it works.
 pub const RIGHTS: &[Right] = &[
     right("cache.example.com", "memcacheds", &["list", "watch", "patch"]),
     right("mydomain.com", "genericdaemons", &["list", "watch"]),
@@ -44,13 +44,13 @@ pub const RIGHTS: &[Right] = &[
     right("events.k8s.io", "events", &["create", "patch"]),
 ];
 
-/// What it needs in the namespace of its Lease: `create` of any Lease, the others of its own
-/// alone; and Events of who leads.
+/// What it needs in the namespace of its Lease: `create` for any Lease, the other verbs for its own
+/// only; and Events about who leads.
 pub const LEASE_RIGHTS: &[Right] = &[LEASE, right("events.k8s.io", "events", &["create", "patch"])];
 
 const LEASE: Right = right("coordination.k8s.io", "leases", &["create", "get", "patch"]);
 
-/// What gives power over a cluster, and what an operator that has it does not need.
+/// What gives power over a cluster and the operator does not need.
 const DANGEROUS: &[Right] = &[
     right("*", "*", &["*"]),
     right("", "secrets", &["get", "list", "watch", "create", "update", "patch"]),
@@ -81,7 +81,7 @@ const fn right(
 }
 
 pub(super) async fn findings(client: &Client, args: &CheckArgs) -> Vec<Finding> {
-    // An empty namespace means all of them.
+    // An empty namespace means all namespaces.
     let everywhere = [String::new()];
     let namespaces =
         if args.namespaces.is_empty() { &everywhere[..] } else { &args.namespaces[..] };
@@ -101,7 +101,7 @@ pub(super) async fn findings(client: &Client, args: &CheckArgs) -> Vec<Finding> 
             asked += 1;
             match answer {
                 Ok(true) => {}
-                // The Lease's namespace may be one of the others.
+                // The Lease's namespace may be one of these as well.
                 Ok(false) if missing.contains(&what) => {}
                 Ok(false) => missing.push(what),
                 Err(error) => return vec![R001.unasked(&error), R002.unasked(&error)],
@@ -149,7 +149,7 @@ async fn ask(
     .await
 }
 
-/// Whether this account may do `verb` in `namespace`, or everywhere without one.
+/// Whether this account may do `verb` in `namespace`, or in all namespaces if that is empty.
 pub(super) async fn may(
     client: &Client,
     namespace: &str,

@@ -7,22 +7,22 @@ use tracing_subscriber::layer::Identity;
 
 use crate::{client, controller};
 
-/// Stands where `crate::traces::Traces` stands in a build with them. There is none of it.
+/// Stands in for `crate::traces::Traces`, which other builds have. No value of it exists.
 #[derive(Clone)]
 pub(super) enum Traces {}
 
-/// Somebody asks for them.
+/// The environment requests spans.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} is set, and this binary is built without the feature otel")]
 pub(super) struct AskedFor(&'static str);
 
-/// What asks for them.
+/// The variables that request them.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 
 // === impl Traces ===
 
 impl Traces {
-    /// None. `Err`: whoever asks for them is told.
+    /// Always `None`, or an error if the environment requests spans.
     pub(super) fn from_environment(_: &Handle) -> Result<Option<Traces>, AskedFor> {
         match ENDPOINTS.iter().find(|name| std::env::var(name).is_ok_and(|url| !url.is_empty())) {
             None => Ok(None),

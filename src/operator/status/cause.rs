@@ -1,4 +1,4 @@
-//! What blocks. Pure.
+//! What blocks an object. Pure functions.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::facts::Facts;
 
 macro_rules! causes {
     ($($cause:ident: $next:literal,)*) => {
-        /// What keeps an object from being ready, or that nothing does.
+        /// What keeps an object from being ready, if anything does.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(super) enum Cause { $($cause,)* }
 
@@ -15,7 +15,7 @@ macro_rules! causes {
                 match self { $(Cause::$cause => stringify!($cause),)* }
             }
 
-            /// What a person can do.
+            /// What a person can do about it.
             pub(super) fn next(self) -> &'static str {
                 match self { $(Cause::$cause => $next,)* }
             }
@@ -44,7 +44,7 @@ causes! {
     RollingOut: "wait; kubectl get pods -w",
 }
 
-/// The cause and its particulars, a sentence.
+/// The cause, with a sentence of details.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Diagnosis {
     pub(super) cause: Cause,
@@ -54,7 +54,7 @@ pub(super) struct Diagnosis {
 // === impl Cause ===
 
 impl Cause {
-    /// Whether all is as it is wanted.
+    /// Whether the object is in its desired state.
     pub(super) fn is_fine(self) -> bool {
         matches!(self, Cause::Ready | Cause::ScaledToZero)
     }
@@ -74,7 +74,7 @@ pub(super) fn diagnose(facts: &Facts) -> Diagnosis {
         .unwrap_or_else(|| summary(&facts.object))
 }
 
-/// What somebody wanted, or nobody has seen yet.
+/// What somebody intended, or what no operator has seen yet.
 fn intended(object: &Value) -> Option<Diagnosis> {
     let meta = &object["metadata"];
     if meta["deletionTimestamp"].is_string() {
@@ -94,7 +94,7 @@ fn intended(object: &Value) -> Option<Diagnosis> {
     })
 }
 
-/// What the operator could not write, as its condition says.
+/// What the operator could not write, according to its condition.
 fn refused(object: &Value) -> Option<Diagnosis> {
     let ready = condition(object, "Ready")?;
     let message = ready["message"].as_str().unwrap_or_default();
@@ -111,7 +111,7 @@ fn refused(object: &Value) -> Option<Diagnosis> {
     Some(cause.because(message))
 }
 
-/// What keeps Kubernetes from making pods of the child.
+/// What keeps Kubernetes from creating the child's pods.
 fn pods_not_made(facts: &Facts) -> Option<Diagnosis> {
     let child = facts.child.as_ref()?;
     let failure = condition(child, "ReplicaFailure").filter(|c| c["status"] == "True");
@@ -130,7 +130,7 @@ fn pods_not_made(facts: &Facts) -> Option<Diagnosis> {
     Some(cause.because(message))
 }
 
-/// What keeps pods from running: that of most pods, and of several the one nearest its origin.
+/// What keeps pods from running: the cause that most pods share, or the first such cause in a tie.
 fn pods_not_running(pods: &[Value]) -> Option<Diagnosis> {
     let trouble = pods.iter().filter_map(pod_trouble);
     let mut found: Vec<(Cause, String, usize)> = Vec::new();
@@ -181,7 +181,7 @@ fn pod_trouble(pod: &Value) -> Option<(Cause, String)> {
     Some((cause, message.to_owned()))
 }
 
-/// A daemon that belongs nowhere: no node bears its label, or those that do are tainted.
+/// A daemon with no node to run on: no node has its label, or those that do are tainted.
 fn nowhere(facts: &Facts) -> Option<Diagnosis> {
     let ready = condition(&facts.object, "Ready")?;
     let message = ready["message"].as_str().unwrap_or_default();
@@ -206,7 +206,7 @@ fn taint(node: &Value) -> Option<String> {
     Some(format!("{name} has the taint {}={}:{}", word("key"), word("value"), word("effect")))
 }
 
-/// What the operator says, if nothing nearer is known.
+/// What the operator's condition says, if nothing closer to the origin is known.
 fn summary(object: &Value) -> Diagnosis {
     let Some(ready) = condition(object, "Ready") else {
         return Cause::Unseen.because("no operator has looked at it yet");
@@ -223,7 +223,7 @@ fn summary(object: &Value) -> Diagnosis {
     cause.because(message)
 }
 
-/// What a pod does, as `kubectl get pods` says it.
+/// The state of a pod, much as `kubectl get pods` shows it.
 pub(super) fn pod_state(pod: &Value) -> String {
     if condition(pod, "Ready").is_some_and(|ready| ready["status"] == "True") {
         return "Ready".to_owned();
@@ -234,7 +234,7 @@ pub(super) fn pod_state(pod: &Value) -> String {
     }
 }
 
-/// The conditions of any object, as they stand.
+/// The conditions of any object, unchanged.
 pub(super) fn conditions(object: &Value) -> impl Iterator<Item = &Value> {
     object["status"]["conditions"].as_array().into_iter().flatten()
 }

@@ -1,4 +1,4 @@
-//! What is looked at.
+//! The objects that are looked at.
 
 use serde_json::Value;
 
@@ -9,22 +9,22 @@ use crate::reconcilers::workload::{DaemonSet, Deployment};
 
 const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 const NODE: Kind = Kind::cluster_scoped("", "v1", "Node", "nodes");
-/// The core group's: only there can the fields be selected by which an Event's object is found
-/// in every supported version.
+/// In the core group: only there can Events be selected, in every supported version, by the fields
+/// that identify their object.
 const EVENT: Kind = Kind::namespaced("", "v1", "Event", "events");
 
-/// A custom resource and what hangs on it, as JSON.
+/// A custom resource and what belongs to it, as JSON.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     pub(super) object: Value,
-    /// The Deployment or DaemonSet, if it is the object's own.
+    /// The Deployment or DaemonSet, if the object owns it.
     pub(super) child: Option<Value>,
-    /// The child's.
+    /// The child's pods.
     pub(super) pods: Vec<Value>,
     /// Warnings about a DaemonSet: unlike a Deployment's, its status does not say why its pods
-    /// cannot be made.
+    /// cannot be created.
     pub(super) warnings: Vec<String>,
-    /// The nodes that bear a GenericDaemon's label; empty if nodes may not be read.
+    /// The nodes with a GenericDaemon's label; empty if nodes may not be read.
     pub(super) nodes: Vec<Value>,
 }
 
@@ -54,7 +54,7 @@ pub(super) async fn gather(
     Ok(facts)
 }
 
-/// What is not there or may not be read is left out.
+/// `None` for what does not exist or may not be read.
 fn optional<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
     match answer {
         Ok(found) => Ok(Some(found)),
@@ -79,7 +79,7 @@ fn scope(key: &ObjectKey, labels: Option<String>, fields: Option<String>) -> Sco
     Scope { namespace: Some(key.namespace().clone()), labels, fields }
 }
 
-/// The newest first.
+/// The messages of failed pod creations, newest first.
 fn warnings(events: &[Value]) -> Vec<String> {
     let at = |event: &Value| {
         let times = [&event["lastTimestamp"], &event["eventTime"]];

@@ -1,11 +1,11 @@
 //! `workload-operator status KIND NAME`: what keeps a custom resource from being ready.
 //!
 //! Guarantees
-//! - The first line names the one cause that blocks, nearest to its origin: a pod's image before
-//!   the rollout that waits for it.
-//! - Nothing is changed, and nothing is needed that a viewer may not read: what may not be looked
-//!   at is left out of the judgement.
-//! - Exit codes: 0 ready; 1 not; 2 it could not be looked at, or is not there.
+//! - The first line names the one cause that blocks, as close to the origin as possible: a pod's
+//!   image before the rollout that waits for it.
+//! - Nothing is changed, and no rights beyond a viewer's are needed: what may not be read is left
+//!   out of the diagnosis.
+//! - Exit codes: 0 ready; 1 not ready; 2 it could not be read, or does not exist.
 
 mod args;
 mod facts;
@@ -23,7 +23,7 @@ use crate::object::ObjectKey;
 use cause::diagnose;
 use facts::Facts;
 
-/// Looks, prints, and says how the process is to end.
+/// Looks, prints, and returns the exit code.
 pub(super) async fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
     let key = ObjectKey::new(args.namespace.as_str(), args.name.as_str());
     let facts = match look(args, &key).await {

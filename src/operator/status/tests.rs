@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Cause, Diagnosis, diagnose};
 use crate::operator::status::facts::Facts;
 
-/// An object of generation 1 that was looked at, with this Ready condition.
+/// An object of generation 1 that the operator has seen, with this Ready condition.
 fn object(status: &str, reason: &str, message: &str) -> Value {
     json!({
         "metadata": {"name": "cart", "generation": 1, "uid": "u"},
