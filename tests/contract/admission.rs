@@ -1,4 +1,5 @@
-//! Admission policies that meddle with the operator's writes, on an API server that has them.
+//! Admission policies that interfere with the operator's writes, on an API server that enforces
+//! them.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::world::{
     APP, DEPLOYMENT, MEMCACHED, PATIENCE, World, conditions, has_condition, is_ready,
 };
 
-/// The most writes for one custom resource in a minute.
+/// The maximum number of writes for one custom resource in a minute.
 const MOST_A_MINUTE: usize = 12;
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
@@ -18,15 +19,15 @@ fn app(name: &str, spec: Value) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
-/// A policy for what is done to Deployments in one namespace. It goes with the control plane, or
-/// when it is lifted.
+/// A policy for writes to Deployments in one namespace. It lasts until it is lifted or the control
+/// plane ends.
 struct Policy {
     plural: &'static str,
     name: String,
 }
 
 impl Policy {
-    /// Whoever writes a Deployment gets `changed` into it: a CEL expression of what to apply.
+    /// Applies `changed`, a CEL expression, to every Deployment that is written.
     async fn change(world: &World, changed: &str) -> Policy {
         let mutation = json!([{"patchType": "ApplyConfiguration",
             "applyConfiguration": {"expression": changed}}]);
@@ -38,7 +39,7 @@ impl Policy {
         policy
     }
 
-    /// Nobody may create a Deployment.
+    /// Forbids creating Deployments.
     async fn deny(world: &World, message: &str) -> Policy {
         let spec = json!({"validations": [{"expression": "false", "message": message}]});
         let policy = Policy::create(world, "validatingadmissionpolicies", spec, &["CREATE"]).await;
@@ -78,7 +79,7 @@ impl Policy {
         Policy { plural, name }
     }
 
-    /// Removes it; returns when it is no longer in force.
+    /// Removes it and returns once it is no longer in force.
     async fn lift(self, world: &World) {
         let path = format!("{GROUP}/{}/{}", self.plural, self.name);
         let send = world.send(http::Method::DELETE, &path, "application/json", Value::Null);
@@ -86,7 +87,8 @@ impl Policy {
         self.until(world, |answer| answer.as_ref().is_ok_and(|made| !is_changed(made))).await;
     }
 
-    /// Asks, as nothing tells, until the API server has taken notice of it.
+    /// Polls, since nothing announces it, until the API server has noticed the policy or its
+    /// removal.
     async fn until(&self, world: &World, wanted: impl Fn(&Result<Value, String>) -> bool) {
         let asked = async {
             while !wanted(&world.dry_run(DEPLOYMENT, probe()).await) {
@@ -131,7 +133,7 @@ async fn a_policy_that_adds_to_a_deployment_is_not_fought() {
     for (kind, name) in [(APP, "shop"), (MEMCACHED, "cart")] {
         world.until(kind, name, is_ready).await;
     }
-    // Also after a change of the operator's own.
+    // The same holds after a change by the operator itself.
     world.patch(APP, "shop", json!({"spec": {"image": "shop:2"}})).await.unwrap();
     world.until(APP, "shop", is_ready).await;
     let deployment = world.get(DEPLOYMENT, "shop").await.unwrap();
@@ -143,7 +145,7 @@ async fn a_policy_that_adds_to_a_deployment_is_not_fought() {
         (&json!("shop:2"), &json!("sidecar"))
     );
     operator.kill().await;
-    // A fresh operator looks at every object once, and then at one that comes behind them.
+    // A new operator looks at every object once, and then at one created after them.
     let restarted = jiff::Timestamp::now();
     let operator = world.start_operator().await;
     world.create(APP, app("fence", json!({"image": "fence:1"}))).await.unwrap();
@@ -153,7 +155,7 @@ async fn a_policy_that_adds_to_a_deployment_is_not_fought() {
     let writes = operator_writes(&world);
     let needless: Vec<_> = writes.iter().filter(since).collect();
     assert!(needless.is_empty(), "{needless:#?}");
-    // In all its life: made, and changed as the App was.
+    // Over its whole life: created, and changed when the App was.
     assert_eq!(ours(&world, "shop").len(), 2, "{:#?}", ours(&world, "shop"));
     assert_eq!(ours(&world, "cart").len(), 1, "{:#?}", ours(&world, "cart"));
 }
@@ -196,8 +198,8 @@ async fn a_policy_that_rewrites_what_the_operator_sets_is_told_and_not_raced() {
     for part in ["spec.replicas of Deployment shop", "admission policy"] {
         assert!(message.contains(part), "{message}");
     }
-    // Every change of the Deployment is a reason to look again. More of them than an operator that
-    // gives in to it may write.
+    // Every change of the Deployment is a reason to look again. There are more of them than writes
+    // that are allowed: an operator that answers each one fails the test.
     for number in 0..2 * MOST_A_MINUTE {
         let poke = json!({"metadata": {"annotations": {"poke": number.to_string()}}});
         world.patch(DEPLOYMENT, "shop", poke).await.unwrap();
@@ -215,7 +217,7 @@ async fn a_policy_that_rewrites_what_the_operator_sets_is_told_and_not_raced() {
     }
     let still = world.get(APP, "shop").await.unwrap();
     assert!(told(&still) && !is_ready(&still), "{still}");
-    // Once nobody rewrites it any more a change is enough, or a minute.
+    // Once nobody rewrites it any more, a change or a minute is enough.
     policy.lift(&world).await;
     world.patch(APP, "shop", json!({"spec": {"image": "shop:2"}})).await.unwrap();
     world.until(APP, "shop", is_ready).await;

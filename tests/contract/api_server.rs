@@ -1,5 +1,5 @@
 //! What the operator promises when Kubernetes' own servers fail: the API server and etcd killed and
-//! started again, and an API server that lives in the past.
+//! restarted, and an API server that serves stale data.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::servers::{Second, Server, ready};
 use crate::stall::Stall;
 use crate::world::{DEPLOYMENT, GENERIC_DAEMON, MEMCACHED, World, is_ready, memcached};
 
-/// What a Memcached's reconciles read.
+/// What reconciling a Memcached reads.
 const WATCHED: [&str; 4] = ["memcacheds", "deployments", "services", "pods"];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -37,13 +37,13 @@ async fn when_the_api_server_or_etcd_is_killed_no_work_is_lost_and_the_operator_
         server.start();
         ready(&plane.admin().await).await;
         kubernetes_works(&world, &format!("after-{name}")).await;
-        // kwok does not try again to make a pod run where etcd broke off its first try.
+        // kwok does not retry starting a pod if etcd interrupted its first attempt.
         let pending = ["delete", "pods", "--field-selector=status.phase=Pending"];
         world.kubectl(&[&pending[..], &["--force", "--grace-period=0"]].concat()).unwrap();
         for name in &names {
             world.until(MEMCACHED, name, is_ready).await;
         }
-        // The views follow again: what is deleted is restored, what is changed is followed.
+        // The views follow again: what is deleted is restored, and changes are picked up.
         world.delete(DEPLOYMENT, "before").await;
         let size = if name == "etcd" { 2 } else { 3 };
         world.patch(MEMCACHED, "before", json!({"spec": {"size": size}})).await.unwrap();
@@ -52,7 +52,7 @@ async fn when_the_api_server_or_etcd_is_killed_no_work_is_lost_and_the_operator_
         world.until(MEMCACHED, "before", all).await;
         world.until(GENERIC_DAEMON, "logs", is_ready).await;
         operator.assert_alive();
-        // The API server logs nothing of what it was killed over, so there may be none.
+        // The API server does not log requests that it was killed during, so there may be none.
         for name in &names {
             let of = |w: &&Entry| is_create(w, name);
             let creates = operator_writes(&world).iter().filter(of).count();
@@ -61,8 +61,9 @@ async fn when_the_api_server_or_etcd_is_killed_no_work_is_lost_and_the_operator_
     }
 }
 
-/// Versions go back and are given anew, to other changes. Kubernetes asks to restart all that knows
-/// of them; what nobody restarts must do it itself, or it never sees again what has such a version.
+/// Versions go back and are assigned again, to other changes. Kubernetes asks to restart everything
+/// that knows of them; what nobody restarts has to restart itself, or it will never again see
+/// anything that has such a version.
 #[tokio::test(flavor = "multi_thread")]
 async fn when_etcd_is_restored_from_a_backup_the_operator_ends_and_begins_anew() {
     let plane = ControlPlane::leaked(|| ControlPlane::private("restored")).await;
@@ -79,7 +80,7 @@ async fn when_etcd_is_restored_from_a_backup_the_operator_ends_and_begins_anew()
     world.until(MEMCACHED, "kept", |m| is_ready(m) && m["status"]["size"] == 3).await;
     world.create(MEMCACHED, memcached("lost", 1)).await.unwrap();
     world.until(MEMCACHED, "lost", is_ready).await;
-    // So many versions that the restored API server does not soon come as far by itself.
+    // Enough versions that the restored API server does not soon get that far by itself.
     for number in 0..200 {
         let note = json!({"metadata": {"annotations": {"note": number.to_string()}}});
         world.patch(MEMCACHED, "lost", note).await.unwrap();
@@ -88,7 +89,7 @@ async fn when_etcd_is_restored_from_a_backup_the_operator_ends_and_begins_anew()
 
     let restore = || fs::remove_dir_all(&data).and_then(|()| copy(&backup, &data));
     servers.with_all_down(plane, restore).await;
-    // That no bookmark comes tells it, after 150 s.
+    // It notices because no bookmark arrives for 150 s.
     let ended = tokio::time::timeout(Duration::from_secs(400), operator.ended()).await;
     let log = operator.lines().join("\n");
     assert_eq!(ended, Ok(Some(1)), "{log}");
@@ -107,7 +108,7 @@ async fn when_etcd_is_restored_from_a_backup_the_operator_ends_and_begins_anew()
 struct Servers {
     etcd: Server,
     api_server: Server,
-    /// They do not wait long for the API server.
+    /// These do not wait long for the API server.
     clients: Vec<Server>,
 }
 
@@ -121,7 +122,7 @@ impl Servers {
         }
     }
 
-    /// Kills all, does `work`, and starts etcd and the API server again.
+    /// Kills all of them, does `work`, and starts etcd and the API server again.
     async fn with_all_down(
         &mut self,
         plane: &ControlPlane,
@@ -141,7 +142,7 @@ impl Servers {
     }
 }
 
-/// A folder and all that is in it.
+/// Copies a directory and everything in it.
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
@@ -155,7 +156,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Waits until Kubernetes' own controllers have found back: they may take as long as the operator.
+/// Waits until Kubernetes' own controllers have recovered: they may take as long as the operator.
 async fn kubernetes_works(world: &World, name: &str) {
     let labels = json!({"after": name});
     let pod = json!({"metadata": {"labels": labels},
@@ -170,8 +171,8 @@ fn is_create(write: &Entry, name: &str) -> bool {
     write.resource == "deployments" && write.name == name && write.code == 201
 }
 
-/// A second API server whose way to etcd stands still shows a world that is over: an object without
-/// children, that was deleted since, and one that was made anew under its name since.
+/// A second API server whose connection to etcd is stalled shows the past: an object without
+/// children that has since been deleted, and one that has since been recreated under its name.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_api_server_that_lives_in_the_past_is_not_believed() {
     let plane = ControlPlane::leaked(|| ControlPlane::private("past")).await;
@@ -186,7 +187,7 @@ async fn an_api_server_that_lives_in_the_past_is_not_believed() {
     operator.kill().await;
     world.create(MEMCACHED, memcached("late", 1)).await.unwrap();
     second.shows(&world, "late").await;
-    // From here on the second server knows nothing new.
+    // From here on the second server learns nothing new.
     etcd.stand();
     let mut operator = world.start_operator_through(&proxy.url()).await;
     world.until(MEMCACHED, "late", is_ready).await;
@@ -225,7 +226,8 @@ async fn an_api_server_that_lives_in_the_past_is_not_believed() {
     assert_eq!((creates("it"), creates("late")), (2, 1), "one for each that there was");
 }
 
-/// Whether it touches a child, or a finalizer. A status that is on its way is no harm.
+/// Whether it touches a child or a finalizer. A status write that was already on its way does no
+/// harm.
 fn is_work(call: &Call) -> bool {
     call.is_write() && !call.object.starts_with("events") && !call.object.ends_with("/status")
 }

@@ -9,7 +9,7 @@ fn app(spec: &Value) -> Value {
     json!({"metadata": {"name": "shop"}, "spec": spec})
 }
 
-/// Merge-patches the App's spec and waits until the operator has carried that out.
+/// Merge-patches the App's spec and waits until the operator has carried it out.
 async fn edit(world: &World, spec: Value) {
     world.patch(APP, "shop", json!({"spec": spec})).await.unwrap();
     world.until(APP, "shop", is_ready).await;
@@ -20,7 +20,7 @@ async fn container(world: &World) -> Value {
     deployment["spec"]["template"]["spec"]["containers"][0].clone()
 }
 
-/// The Service's ports, the lowest first.
+/// The Service's ports, sorted by number.
 async fn service_ports(world: &World) -> Vec<Value> {
     let service = world.get(SERVICE, "shop").await.unwrap();
     let mut ports = service["spec"]["ports"].as_array().unwrap().clone();
@@ -28,7 +28,7 @@ async fn service_ports(world: &World) -> Vec<Value> {
     ports
 }
 
-/// One field of each.
+/// One field of every port.
 fn all(ports: &[Value], field: &str) -> Vec<Value> {
     ports.iter().map(|port| port[field].clone()).collect()
 }
@@ -52,7 +52,7 @@ async fn an_edit_writes_once_each_child_that_it_concerns() {
     for (spec, to_deployment, to_service) in [
         (json!({"replicas": 2}), 1, 0),
         (json!({"envs": [{"name": "A", "value": "1"}]}), 1, 0),
-        // A Service, too, is labelled with the version that it leads to.
+        // The Service is also labelled with the version that it leads to.
         (json!({"image": "shop:2"}), 1, 1),
         (json!({"image": "mirror.example.com/shop:2"}), 1, 0),
         (json!({"ports": [{"port": 81, "targetPort": 80}]}), 0, 1),
@@ -62,7 +62,7 @@ async fn an_edit_writes_once_each_child_that_it_concerns() {
         expected = (expected.0 + to_deployment, expected.1 + to_service);
         let count = |resource: &str| operators_writes_to(&world, resource).len();
         let counted = || (count("deployments"), count("services"));
-        // A write is in the log a little after it can be seen.
+        // A write appears in the log a little after its effect can be seen.
         let logged = async {
             while counted().0 < expected.0 || counted().1 < expected.1 {
                 tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -125,7 +125,7 @@ async fn the_cluster_ip_and_the_node_ports_survive_edits() {
     let ports = json!([{"name": "web", "port": 80}, {"name": "tls", "port": 443}]);
     world.create(APP, app(&json!({"image": "shop:1", "ports": ports}))).await.unwrap();
     world.until(APP, "shop", is_ready).await;
-    // Somebody wants to reach it from outside; the API server gives out node ports.
+    // Somebody wants to reach it from outside; the API server assigns node ports.
     world.patch(SERVICE, "shop", json!({"spec": {"type": "NodePort"}})).await.unwrap();
     let before = world.get(SERVICE, "shop").await.unwrap();
     let node_ports = all(&service_ports(&world).await, "nodePort");
@@ -180,7 +180,7 @@ async fn ports_are_added_changed_and_removed_and_the_service_goes_with_the_last(
     assert_eq!(all(&ports, "port"), [53, 80]);
     assert_eq!(all(&ports, "protocol"), ["UDP", "TCP"]);
 
-    // The same number over another transport.
+    // The same number with another protocol.
     edit(&world, json!({"ports": [{"port": 53}, {"port": 53, "protocol": "UDP"}]})).await;
     assert_eq!(all(&service_ports(&world).await, "port"), [53, 53]);
 
@@ -217,7 +217,7 @@ async fn target_ports_are_numbers_or_names_or_where_absent_the_port_itself() {
     assert_eq!(all(&ports, "containerPort"), [81, 82, 8080]);
     assert_eq!(all(&ports, "name"), [json!("admin"), Value::Null, Value::Null]);
 
-    // A number takes the place of the name, and a name that of the number.
+    // A number replaces the name, and a name the number.
     let ports = json!([
         {"name": "a", "port": 80, "targetPort": "web"},
         {"name": "b", "port": 81, "targetPort": 8081},
@@ -263,7 +263,7 @@ async fn quantities_are_compared_by_value() {
     ] {
         edit(&world, resources(cpu, memory)).await;
     }
-    // The status of the last generation is written after whatever else a pass writes.
+    // The status of the last generation is written after everything else that a pass writes.
     let all = operators_writes_to_the_deployment(&world);
     assert!(all.len() == writes, "{:#?}", &all[writes..]);
     edit(&world, resources(json!("1001m"), "0.5Gi")).await;
@@ -272,7 +272,7 @@ async fn quantities_are_compared_by_value() {
     assert_eq!(container(&world).await["resources"], json!({}));
 }
 
-/// The API server rounds such up in a pod template.
+/// The API server rounds such quantities up in a pod template.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quantity_finer_than_a_thousandth_is_carried_out() {
     let (world, _operator) = World::with_operator_at("app-fine", "baseline").await;
@@ -294,7 +294,7 @@ async fn envs_are_added_changed_and_removed() {
     for env in [
         env,
         json!([{"name": "A", "value": "1"}, {"name": "B", "value": "3"}, {"name": "C", "value": "x"}]),
-        // A value becomes a source, and a source a value.
+        // A value becomes a source, and a source becomes a value.
         json!([{"name": "A", "valueFrom": node}, {"name": "C", "value": "x"}]),
         json!([{"name": "A", "value": "1"}]),
         json!([{"name": "B", "value": "x"}, {"name": "A", "value": "$(B)"}]),
@@ -330,7 +330,8 @@ async fn its_status_is_that_of_the_deployment() {
     assert_eq!(conditions(&ready).next().unwrap()["type"], "Ready", "the summary comes first");
 }
 
-/// What the API server would refuse in a child it refuses in the App, where a person sees it.
+/// What the API server would refuse in a child it refuses in the App already, where a person sees
+/// it.
 #[tokio::test(flavor = "multi_thread")]
 async fn names_that_no_pod_or_service_may_bear_are_refused_with_what_is_allowed() {
     let world = World::new("app-names", "baseline").await;

@@ -1,4 +1,4 @@
-//! What the API server's audit log says: the truth about who wrote what, and when.
+//! The API server's audit log: the truth about who wrote what, and when.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::time::Duration;
@@ -22,9 +22,9 @@ pub struct Entry {
     pub resource: String,
     pub subresource: String,
     pub namespace: String,
-    /// Empty for a create of which only the body says it.
+    /// Empty for a create that has the name only in its body.
     pub name: String,
-    /// The status code; 0 if there was none.
+    /// The status code, or 0 if there was none.
     pub code: i64,
     pub by_operator: bool,
 }
@@ -35,8 +35,8 @@ pub struct Audit {
 }
 
 impl Entry {
-    /// Of a line of the log; none if that is not whole. `operator` is the name of the account that
-    /// counts as the operator's.
+    /// Parses a line of the log; `None` if the line is incomplete. `operator` is the name of the
+    /// account that counts as the operator's.
     pub fn parse(line: &[u8], operator: &str) -> Option<Entry> {
         let entry: Value = serde_json::from_slice(line).ok()?;
         let about = |field: &str| entry["objectRef"][field].as_str().unwrap_or_default().to_owned();
@@ -57,48 +57,49 @@ impl Entry {
         })
     }
 
-    /// Whether it asked for a change.
+    /// Whether it requested a change.
     pub fn is_write(&self) -> bool {
         ["create", "update", "patch", "delete"].contains(&self.verb.as_str())
     }
 
-    /// Whether it was carried out.
+    /// Whether it was accepted.
     pub fn is_accepted(&self) -> bool {
         (200..300).contains(&self.code)
     }
 
-    /// Leases and Events are written by the way.
+    /// Leases and Events are only by-products.
     fn is_work(&self) -> bool {
         !["leases", "events"].contains(&self.resource.as_str())
     }
 }
 
 impl Audit {
-    /// From now on.
+    /// The log from now on.
     pub fn from_now(world: &World) -> Audit {
         let log = std::fs::metadata(world.plane().audit_log()).expect("an audit log");
         Audit { from: log.len() }
     }
 
-    /// From the beginning.
+    /// The log from the beginning.
     pub fn whole() -> Audit {
         Audit { from: 0 }
     }
 
-    /// The writes in the world's namespace that were answered so far; no leases, no Events.
+    /// The writes in the world's namespace that have been answered so far, without leases and
+    /// Events.
     pub fn writes(&self, world: &World) -> Vec<Entry> {
         let here = |entry: &Entry| entry.namespace == world.namespace;
         self.of(world, &world.namespace, |e| here(e) && e.is_write() && e.is_work())
     }
 
-    /// What is logged in lines that contain `text`, in order of arrival.
+    /// The entries of lines that contain `text`, in order of arrival.
     pub fn of(&self, world: &World, text: &str, counts: impl Fn(&Entry) -> bool) -> Vec<Entry> {
         let mut log = std::fs::File::open(world.plane().audit_log()).expect("an audit log");
         log.seek(SeekFrom::Start(self.from)).expect("it only grows");
         let mut bytes = Vec::new();
         log.read_to_end(&mut bytes).expect("it can be read");
         let operator = format!("system:serviceaccount:{}:workload-operator", world.namespace);
-        // Cheaper than to parse what others did. The last line may be half written.
+        // Cheaper than parsing what others did. The last line may be half written.
         let log = String::from_utf8_lossy(&bytes);
         let lines = log.lines().filter(|line| line.contains(text));
         let entries = lines.filter_map(|line| Entry::parse(line.as_bytes(), &operator));
@@ -108,28 +109,28 @@ impl Audit {
     }
 }
 
-/// All writes of the operator in this namespace so far, Events included; no leases.
+/// All writes of the operator in this namespace so far, including Events but not leases.
 pub fn operator_writes(world: &World) -> Vec<Entry> {
     let ours = |entry: &Entry| entry.by_operator && entry.namespace == world.namespace;
     let counts = |entry: &Entry| ours(entry) && entry.is_write() && entry.resource != "leases";
     Audit::whole().of(world, &world.namespace, counts)
 }
 
-/// All writes to one object so far, by anybody but Kubernetes' own controllers.
+/// All writes to one object so far, except those of Kubernetes' own controllers.
 pub fn writes_to(world: &World, resource: &str, name: &str) -> Vec<Entry> {
     let people = |write: &Entry| write.by_operator || write.user == "admin";
     let it = |write: &Entry| write.resource == resource && write.name == name;
     Audit::whole().writes(world).into_iter().filter(|write| people(write) && it(write)).collect()
 }
 
-/// The writes of the operator to objects of this name that were not carried out so far.
+/// The operator's writes to objects of this name that have not been accepted so far.
 pub fn refused_writes(world: &World, name: &str) -> Vec<Entry> {
     let refused = |write: &Entry| write.name == name && !write.is_accepted();
     operator_writes(world).into_iter().filter(refused).collect()
 }
 
-/// What `find` finds in the log, waited for: a request is logged a little after its effect can be
-/// seen.
+/// Waits until `find` finds something in the log: a request is logged a little after its effect can
+/// be seen.
 pub async fn logged<T>(mut find: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {

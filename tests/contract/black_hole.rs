@@ -1,4 +1,4 @@
-//! A wire to the API server whose packets can vanish.
+//! A connection to the API server whose packets can vanish.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use socket2::{SockFilter, SockRef};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Passes bytes on, unread: the TLS is the API server's own. Ends when dropped.
+/// Passes bytes on without reading them: the TLS is the API server's own. Ends when dropped.
 pub struct Wire {
     address: SocketAddr,
-    /// Grows when all connections that there are become black holes.
+    /// Incremented when all existing connections become black holes.
     swallowed: Arc<watch::Sender<usize>>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -31,13 +31,13 @@ impl Wire {
         Wire { address, swallowed, task }
     }
 
-    /// What a kubeconfig has to name as the server.
+    /// The server URL for a kubeconfig.
     pub fn url(&self) -> String {
         format!("https://{}", self.address)
     }
 
-    /// From now on nothing that is sent over the connections there are arrives, not even an
-    /// acknowledgement, and none is closed. New ones work.
+    /// From now on, nothing sent over the existing connections arrives, not even an
+    /// acknowledgement, and none of them is closed. New ones work.
     pub fn swallow(&self) {
         self.swallowed.send_modify(|times| *times += 1);
     }
@@ -57,8 +57,8 @@ async fn pass(mut near: TcpStream, api_server: String, mut swallowed: watch::Rec
         _ = tokio::io::copy_bidirectional(&mut near, &mut far) => return,
         _ = swallowed.changed() => {}
     }
-    // A filter that keeps 0 bytes of a packet: the kernel drops it before TCP sees it, so that
-    // nothing is acknowledged and no keepalive probe is answered.
+    // A filter that keeps 0 bytes of a packet: the kernel drops it before TCP sees it, so nothing
+    // is acknowledged and no keepalive probe is answered.
     let (code, return_constant) = (0, 6);
     let nothing = [SockFilter::new(return_constant, 0, 0, code)];
     SockRef::from(&near).attach_filter(&nothing).expect("a filter needs no right");

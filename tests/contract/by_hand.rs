@@ -1,5 +1,5 @@
-//! What somebody changes by hand in a child such that the operator's own apply, which leaves what
-//! others set, would be refused: it is restored all the same.
+//! Manual changes to a child after which the operator's own apply, which leaves what others set,
+//! would be refused: the child is restored all the same.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::world::{
     conditions, is_ready, memcached,
 };
 
-/// Where the one container of a child is.
+/// The path of a child's only container.
 const CONTAINER: &str = "/spec/template/spec/containers/0";
 
 /// A custom resource, the child that is changed, and the JSON patch that changes it.
@@ -110,7 +110,7 @@ async fn spoilt_and_restored(world: &World, (name, kind, spec, child, spoil): Ca
     world.until(kind, name, is_ready).await;
 }
 
-/// What may stay, as it hinders nobody.
+/// Removes what may stay because it does no harm.
 fn without_foreign(spec: &Value) -> Value {
     let mut spec = spec.clone();
     if let Some(container) = spec.pointer_mut("/template/spec/containers/0") {
@@ -140,7 +140,7 @@ async fn what_was_changed_such_that_an_apply_would_be_refused_is_restored() {
     });
     let failed: Vec<_> = futures::future::join_all(all).await.into_iter().flatten().collect();
     assert!(failed.is_empty(), "not restored: {failed:?}");
-    // Each at the first try: nobody is told that the spec is invalid, or that it is contested.
+    // Each one at the first try: nobody is told that the spec is invalid, or that it is contested.
     for event in world.list(EVENT).await {
         assert!(event["type"] == "Normal" || event["reason"] == "FailedCreate", "{event}");
     }
@@ -154,7 +154,7 @@ async fn a_name_given_to_the_only_port_of_a_service_stays() {
     world.until(APP, "shop", is_ready).await;
     let named = json!([add("/spec/ports/0/name", json!("web"))]).to_string();
     world.kubectl(&["patch", "services/shop", "--type=json", "-p", &named]).unwrap();
-    // A change of the operator's own comes behind it.
+    // A change by the operator itself follows.
     world.patch(APP, "shop", json!({"spec": {"image": "shop:2"}})).await.unwrap();
     world
         .until(SERVICE, "shop", |s| s["metadata"]["labels"]["app.kubernetes.io/version"] == "2")
@@ -165,12 +165,12 @@ async fn a_name_given_to_the_only_port_of_a_service_stays() {
     assert_eq!(ports[0]["name"], "web");
 }
 
-/// Two that do not know of each other and were told of different images: no field is changed by
-/// hand, and yet each undoes what the other did.
+/// Two operators that do not know of each other and are configured with different images: no field
+/// is changed by hand, and yet each undoes what the other did.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_operators_with_different_settings_do_not_race() {
-    // Each restores it five times; and writes it now and then before either has said that the spec
-    // is carried out. Unbounded it is a hundred or more.
+    // Each of them restores it five times, and occasionally writes it before either has reported
+    // that the spec is carried out. Without a limit there would be a hundred writes or more.
     const MOST_A_MINUTE: usize = 20;
     let world = World::new("two-settings", "restricted").await;
     let mut operators = Vec::new();

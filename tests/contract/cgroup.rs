@@ -1,13 +1,13 @@
-//! Limits that the kernel enforces, as a kubelet does: cgroups of version 1 or 2.
+//! Limits enforced by the kernel, as a kubelet sets them: cgroups of version 1 or 2.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where the hierarchies are, or the one.
+/// Where the hierarchies are, or the single one.
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// Processes that may use so much memory and processor time.
+/// Limits the memory and processor time of the processes in it.
 pub struct Cgroup {
     version: Version,
     name: String,
@@ -24,7 +24,7 @@ impl Cgroup {
     /// `percent` of a processor waits.
     ///
     /// # Errors
-    /// Where no cgroup can be made: it takes root and a writable hierarchy.
+    /// If no cgroup can be created: it takes root and a writable hierarchy.
     pub fn new(memory: u64, percent: u64) -> io::Result<Cgroup> {
         let unified = Path::new(ROOT).join("cgroup.controllers").exists();
         let version = if unified { Version::Two } else { Version::One };
@@ -64,12 +64,12 @@ impl Cgroup {
         fs::write(self.folder(hierarchy).join(file), value)
     }
 
-    /// Whoever writes its process id into these is in it.
+    /// A process that writes its ID into these files joins the cgroup.
     pub fn doors(&self) -> Vec<PathBuf> {
         self.folders().into_iter().map(|folder| folder.join("cgroup.procs")).collect()
     }
 
-    /// How many were killed because they wanted more memory.
+    /// How many processes were killed because they wanted more memory.
     pub fn killed(&self) -> u64 {
         let file = match self.version {
             Version::One => self.folder("memory").join("memory.oom_control"),
@@ -82,7 +82,7 @@ impl Cgroup {
 }
 
 impl Drop for Cgroup {
-    /// Who was in it must have ended.
+    /// All of its processes must have ended.
     fn drop(&mut self) {
         for folder in self.folders() {
             drop(fs::remove_dir(&folder));

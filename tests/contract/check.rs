@@ -1,4 +1,4 @@
-//! `check` names what is wrong, and only that: one fault for each ID.
+//! `check` names what is wrong and nothing else: one fault for each ID.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use crate::world::{LEASE, World};
 
 const SYSTEM: &str = "workload-operator-system";
 
-/// A control plane with the operator's Deployment on it, kwok playing its pod.
+/// A control plane with the operator's Deployment on it; kwok plays its pod.
 struct Cluster {
     plane: &'static ControlPlane,
-    /// Of the operator's own ServiceAccount.
+    /// The kubeconfig of the operator's own ServiceAccount.
     operator: PathBuf,
     system: World,
 }
@@ -40,15 +40,15 @@ impl Cluster {
         Cluster { plane, operator, system }
     }
 
-    /// What is not `ok` (nor skipped), by ID, and the exit code; as an administrator, or as the
-    /// operator itself.
+    /// The IDs of what is neither `ok` nor skipped, and the exit code; as an administrator, or as
+    /// the operator itself.
     fn trips(&self, as_operator: bool) -> (BTreeSet<String>, i32) {
         let kubeconfig = if as_operator { &self.operator } else { self.plane.kubeconfig() };
         let (findings, code) = check(kubeconfig, &[]);
         (wrong(&findings), code)
     }
 
-    /// Waits until exactly this ID trips: admission learns of policies a moment later.
+    /// Waits until exactly these IDs trip: admission learns of policies a little later.
     async fn until_trips(&self, as_operator: bool, expected: &[&str], code: i32) {
         let expected = (expected.iter().map(|id| (*id).to_owned()).collect(), code);
         let mut last = Default::default();
@@ -69,7 +69,7 @@ impl Cluster {
         self.plane.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", path]);
     }
 
-    /// What trips while `object` is there, and that nothing does once it is not.
+    /// `expected` trips while `object` exists, and nothing once it is gone.
     async fn with(&self, object: Value, kind: &str, as_operator: bool, expected: &str, code: i32) {
         self.apply(&object);
         self.until_trips(as_operator, &[expected], code).await;
@@ -77,7 +77,7 @@ impl Cluster {
         self.until_trips(as_operator, &[], 0).await;
     }
 
-    /// What trips while a merge patch is applied to an object, and that nothing does afterwards.
+    /// The ID in `trip` trips while a merge patch is applied to an object, and nothing afterwards.
     async fn patched(&self, what: &[&str], patch: Value, back: Value, trip: (bool, &str, i32)) {
         let (as_operator, expected, code) = trip;
         let apply = |patch: &Value| {
@@ -94,7 +94,7 @@ impl Cluster {
     }
 }
 
-/// The IDs of what is neither fine nor skipped.
+/// The IDs of what is neither `ok` nor skipped.
 fn wrong(findings: &Value) -> BTreeSet<String> {
     let all = findings["checks"].as_array().unwrap().iter();
     let wrong = all.filter(|one| !["ok", "skip"].contains(&one["result"].as_str().unwrap()));
@@ -130,7 +130,7 @@ fn a_server_that_is_not_there_is_k001_and_exit_code_2() {
     }
 }
 
-/// OLM's way: `WATCH_NAMESPACE` is there, and empty.
+/// As with OLM: `WATCH_NAMESPACE` is set, but empty.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_namespace_means_all_as_it_does_for_run() {
     let world = World::new("check-everywhere", "baseline").await;
@@ -184,7 +184,7 @@ async fn waiting(cluster: &Cluster) {
     assert_eq!(said.next_line().await.unwrap(), None, "once is enough");
 }
 
-/// An API server that says it is older, through a proxy that says so.
+/// An API server that reports an older version, by way of a proxy.
 async fn old_version(cluster: &Cluster) {
     let proxy = Proxy::start(cluster.plane).await;
     let text = std::fs::read_to_string(&cluster.operator).unwrap();

@@ -11,10 +11,10 @@ use crate::world::{
 /// A custom resource of one kind.
 struct Sample {
     kind: Kind,
-    /// Its own: a Memcached and an App of the same name would ask for the same children.
+    /// Each has its own: a Memcached and an App of the same name would ask for the same children.
     name: &'static str,
     object: Value,
-    /// The child that carries its pods.
+    /// The child that has its pods.
     child: Kind,
 }
 
@@ -31,8 +31,8 @@ fn one_of_each() -> [Sample; 3] {
     ]
 }
 
-/// The guard against needless requests. How often a status is written depends on what the operator
-/// sees of pods that start meanwhile; all else is exact.
+/// Guards against needless requests. How often a status is written depends on what the operator
+/// sees of pods that start meanwhile; everything else is exact.
 #[tokio::test(flavor = "multi_thread")]
 async fn from_nothing_to_ready_takes_one_request_a_child_and_no_read() {
     let (world, operator) = World::with_operator_at("requests", "baseline").await;
@@ -45,7 +45,7 @@ async fn from_nothing_to_ready_takes_one_request_a_child_and_no_read() {
             let ours = |entry: &Entry| entry.by_operator && entry.name == name;
             let all = audit.of(&world, &world.namespace, ours).into_iter();
             let (statuses, others): (Vec<Entry>, _) = all.partition(|e| e.subresource == "status");
-            // A status is written after all else.
+            // A status is written after everything else.
             (!statuses.is_empty()).then_some(others)
         };
         let others: Vec<Entry> = logged(requests).await;
@@ -109,7 +109,7 @@ async fn a_child_changed_by_hand_is_restored() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hand_scaled_deployment_returns_within_a_second() {
     let (world, _operator) = World::with_operator("hand-scaled").await;
-    // What is meant is that nothing holds it up. A machine that is busy may, so the best of three.
+    // The point is that nothing delays it. A busy machine may, so the best of three counts.
     const TRIES: usize = 3;
     world
         .create(MEMCACHED, json!({"metadata": {"name": "one"}, "spec": {"size": 1}}))
@@ -120,7 +120,7 @@ async fn a_hand_scaled_deployment_returns_within_a_second() {
     for tries in 1..=TRIES {
         world.kubectl(&["scale", "deployment", "one", "--replicas=9"]).unwrap();
         world.until(DEPLOYMENT, "one", |d| d["spec"]["replicas"] == 1).await;
-        // By the API server's own clock: from the edit to the operator's answer.
+        // By the API server's clock: from the edit to the operator's answer.
         let answered = || {
             let writes = writes_to(&world, "deployments", "one");
             let mut edits = (0..writes.len()).filter(|at| !writes[*at].by_operator);
@@ -147,7 +147,7 @@ async fn fields_that_the_operator_does_not_set_are_left_alone() {
             "value": {"name": "sidecar", "image": "sidecar:1"}}]);
         let what = format!("{}/{name}", child.plural());
         world.kubectl(&["patch", &what, "--type=json", "-p", &sidecar.to_string()]).unwrap();
-        // A change of ours, after which the foreign fields must still be there.
+        // A change to a field of ours, after which the foreign fields must still be there.
         let mine = json!({"metadata": {"labels": {"app.kubernetes.io/name": "spoilt"}}});
         world.patch(child, name, mine).await.unwrap();
         let healed = world
@@ -191,7 +191,7 @@ async fn a_foreign_child_of_the_same_name_is_untouched_reported_and_taken_up_onc
     }
 }
 
-/// `kubectl delete --cascade=orphan`: whoever does that keeps them.
+/// `kubectl delete --cascade=orphan`: whoever does that keeps the children.
 #[tokio::test(flavor = "multi_thread")]
 async fn orphaned_children_stay_untouched_until_somebody_deletes_them() {
     let (world, _operator) = World::with_operator_at("orphaned", "baseline").await;
@@ -227,16 +227,16 @@ async fn a_pass_that_finds_nothing_to_change_writes_nothing() {
         world.until(kind, name, is_ready).await;
     }
     drop(operator);
-    // By time: the API server logs a write a little after it can be seen.
+    // By time, since the API server logs a write a little after it can be seen.
     let restarted = jiff::Timestamp::now();
-    // A fresh operator looks at every object once.
+    // A new operator looks at every object once.
     let operator = world.start_operator().await;
-    // An annotation on each object makes one more pass over it.
+    // An annotation on each object triggers one more pass over it.
     for Sample { kind, name, .. } in one_of_each() {
         let poke = json!({"metadata": {"annotations": {"poke": "1"}}});
         world.patch(kind, name, poke).await.unwrap();
     }
-    // A new object of each kind is handled behind all that was queued before it.
+    // A new object of each kind is handled after everything that was queued before it.
     for Sample { kind, name, mut object, .. } in one_of_each() {
         let fence = format!("fence-{name}");
         object["metadata"]["name"] = json!(fence);
@@ -266,7 +266,8 @@ async fn paused_stops_writes_for_that_object_and_deletion_still_works() {
             .await;
         let spoilt = json!({"metadata": {"labels": {"app.kubernetes.io/name": "spoilt"}}});
         world.patch(child, name, spoilt).await.unwrap();
-        // Another object's whole way shows that the operator went on meanwhile.
+        // That another object is carried out completely shows that the operator carried on
+        // meanwhile.
         let fence =
             json!({"metadata": {"name": format!("fence-{}", kind.plural())}, "spec": {"size": 1}});
         let fence_name = fence["metadata"]["name"].as_str().unwrap().to_owned();
@@ -342,7 +343,7 @@ async fn what_kubectl_prints_is_what_the_documentation_shows() {
         world.create(kind, object).await.unwrap();
         world.until(kind, name, is_ready).await;
     }
-    // Of each table its columns.
+    // The columns of each table.
     let headers = |text: &str| -> Vec<Vec<String>> {
         let headers = text.lines().filter(|line| line.starts_with("NAME "));
         headers.map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
@@ -356,7 +357,7 @@ async fn what_kubectl_prints_is_what_the_documentation_shows() {
         if words[0] != "get" {
             continue;
         }
-        // All of a kind: the objects in the documentation are others.
+        // All objects of a kind: the documentation shows other objects.
         let words: Vec<&str> = words.into_iter().filter(|word| *word != "taken").collect();
         let ours = headers(&world.kubectl(&words).unwrap());
         let remedy = "run hack/update-kubectl-doc.sh";
@@ -365,7 +366,7 @@ async fn what_kubectl_prints_is_what_the_documentation_shows() {
         compared += 1;
     }
     assert!(compared >= 5, "{compared} tables in docs/KUBECTL.md");
-    // What `kubectl explain` says of a field is said of it.
+    // What `kubectl explain` says about a field is really about that field.
     for field in ["memcached.spec.size", "memcached.spec.containerPort", "genericdaemon.spec.label"]
     {
         let explained = world.kubectl(&["explain", field]).unwrap();

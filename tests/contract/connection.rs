@@ -1,4 +1,4 @@
-//! What the operator promises when the way to the API server fails.
+//! What the operator promises when the connection to the API server fails.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::world::{
     memcached,
 };
 
-/// A dead connection is found by then.
+/// A dead connection is found within this time.
 const FOUND: Duration = Duration::from_secs(45);
 
-/// What a Memcached's reconciles read.
+/// What reconciling a Memcached reads.
 const WATCHED: [&str; 4] = ["memcacheds", "deployments", "services", "pods"];
 
 /// A world, and an operator in it that reaches the API server through a proxy.
@@ -29,13 +29,13 @@ async fn proxied(name: &str) -> (World, Proxy, OperatorProcess) {
     (world, proxy, operator)
 }
 
-/// How often an object of this resource was created.
+/// How often objects of this resource were created.
 fn creates(audit: &Audit, world: &World, resource: &str) -> usize {
     let writes = audit.writes(world).into_iter();
     writes.filter(|write| write.resource == resource && write.code == 201).count()
 }
 
-/// How often the operator asked for all there is of this resource.
+/// How often the operator listed this resource.
 fn lists(proxy: &Proxy, resource: &str) -> usize {
     proxy.count(|call| call.lists && call.object == resource)
 }
@@ -56,7 +56,7 @@ async fn a_connection_whose_packets_vanish_is_found_and_replaced_within_45_secon
     let took = swallowed.elapsed();
     println!("a dead connection was found, and what it hid made good, after {took:?}");
     assert!(took < FOUND, "{took:?}");
-    // Keepalive starts after 15 s without a packet: what is faster was not this fault.
+    // Keepalive starts after 15 s without a packet: anything faster was not due to this fault.
     assert!(took > Duration::from_secs(10), "the fault was not there: {took:?}");
     operator.assert_alive();
 }
@@ -138,7 +138,7 @@ async fn a_child_deleted_while_its_watch_was_expiring_is_restored() {
     );
 }
 
-/// The watch breaks, the child is deleted meanwhile, and going on is answered with `fault`.
+/// The watch breaks, the child is deleted meanwhile, and resuming is answered with `fault`.
 async fn restored_after(name: &str, fault: Fault) {
     let (world, proxy, mut operator) = proxied(name).await;
     world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
@@ -197,7 +197,7 @@ async fn a_child_is_not_made_anew_for_an_owner_whose_deletion_is_not_seen_yet() 
     tokio::join!(
         deleted_unseen("unseen-daemon", GENERIC_DAEMON, spec, DAEMON_SET, "Background", 404),
         deleted_unseen("unseen-app", APP, json!({"image": "a:1"}), DEPLOYMENT, "Background", 404),
-        // Its finalizer keeps it, but not its children if they are to go first.
+        // The finalizer keeps the object, but not its children if they are to go first.
         deleted_unseen(
             "unseen-memcached",
             MEMCACHED,
@@ -209,7 +209,7 @@ async fn a_child_is_not_made_anew_for_an_owner_whose_deletion_is_not_seen_yet() 
     );
 }
 
-/// The owner is deleted and the garbage collector follows, and of both only the latter is seen.
+/// The owner is deleted and the garbage collector follows; only the latter is seen.
 async fn deleted_unseen(
     name: &str,
     kind: Kind,
@@ -235,7 +235,8 @@ async fn deleted_unseen(
     operator.assert_alive();
 }
 
-/// What is not whole is nothing: no half view is acted on, and no answer believed that was none.
+/// Incomplete data counts for nothing: no partial view is acted on, and nothing is taken for an
+/// answer that was none.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_that_are_garbage_break_off_or_drip_harm_nothing() {
     let world = World::new("broken-answers", "baseline").await;
@@ -250,7 +251,8 @@ async fn answers_that_are_garbage_break_off_or_drip_harm_nothing() {
     let first = |resource: &'static str, fault| {
         proxy.inject(fault, 1, move |call| call.lists && call.object == resource);
     };
-    // In the middle of the first object, of nothing at all, of what an API server would say.
+    // Cut off in the middle of the first object, an answer that no API server gives, a malformed
+    // event, and an answer in drips of 7 bytes.
     first("memcacheds", Fault::CutAfter(300));
     first("deployments", Fault::Says("<html>Bad Gateway</html>\n"));
     first(

@@ -20,17 +20,17 @@ impl ControlPlane {
         SHARED.get_or_init(|| ControlPlane::empty("shared", &[]).with_manifests())
     }
 
-    /// One of its own, for a test that breaks it or counts everything on it.
+    /// A separate one, for a test that breaks it or counts everything on it.
     pub fn private(name: &str) -> ControlPlane {
         ControlPlane::empty(name, &[]).with_manifests()
     }
 
-    /// As [`ControlPlane::private`], with nothing of the operator in it.
+    /// Like [`ControlPlane::private`], with nothing of the operator in it.
     pub fn bare(name: &str) -> ControlPlane {
         ControlPlane::empty(name, &[])
     }
 
-    /// etcd and the API server and nobody else, for a test of how they are.
+    /// Only etcd and the API server, for a test of those two.
     pub fn api_server_alone(name: &str) -> ControlPlane {
         ControlPlane::empty(name, &["--only-api"]).with_manifests()
     }
@@ -70,7 +70,7 @@ impl ControlPlane {
         output.unwrap_or_else(|stderr| panic!("kubectl {}: {stderr}", arguments.join(" ")))
     }
 
-    /// Runs kubectl as the administrator; `Err` is what it says when it fails.
+    /// Runs kubectl as the administrator; `Err` is what it prints if it fails.
     pub fn try_kubectl(&self, arguments: &[&str]) -> Result<String, String> {
         let output = Command::new(self.kubectl_path())
             .arg("--kubeconfig")
@@ -86,7 +86,7 @@ impl ControlPlane {
         }
     }
 
-    /// A kubectl: the one on PATH, else the one that hack/controlplane.sh built.
+    /// The kubectl on PATH, otherwise the one that hack/controlplane.sh built.
     fn kubectl_path(&self) -> PathBuf {
         let output = Command::new("hack/controlplane.sh")
             .args(["which", "kubectl"])
@@ -95,18 +95,19 @@ impl ControlPlane {
         PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
     }
 
-    /// An administrator's client. Made anew for each test: its connections belong to the test's
-    /// runtime.
+    /// A client for the administrator. A new one for each test: its connections belong to the
+    /// test's runtime.
     pub async fn admin(&self) -> kube::Client {
         kube::Client::try_from(self.config().await).expect("a client")
     }
 
-    /// As [`ControlPlane::admin`], of another API server at this port.
+    /// Like [`ControlPlane::admin`], for another API server at this port.
     pub async fn admin_at(&self, port: u16) -> kube::Client {
         kube::Client::try_from(at(port, self.config().await)).expect("a client")
     }
 
-    /// As [`ControlPlane::admin`]; what the API server refuses for a while is not asked again.
+    /// Like [`ControlPlane::admin`], but does not repeat requests that the API server refuses for a
+    /// while.
     pub async fn admin_without_retries(&self) -> kube::Client {
         let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).expect("a kubeconfig");
         let options = KubeConfigOptions::default();
@@ -116,12 +117,12 @@ impl ControlPlane {
         kube::Client::try_from(config).expect("a client")
     }
 
-    /// A client without a name of its own: it sends what credentials a request bears.
+    /// A client without an identity: it sends the credentials that each request has.
     pub async fn nobody(&self) -> kube::Client {
         kube::Client::try_from(nameless(self.config().await)).expect("a client")
     }
 
-    /// As [`ControlPlane::nobody`], of another API server at this port.
+    /// Like [`ControlPlane::nobody`], for another API server at this port.
     pub async fn nobody_at(&self, port: u16) -> kube::Client {
         kube::Client::try_from(at(port, nameless(self.config().await))).expect("a client")
     }
@@ -147,17 +148,17 @@ impl ControlPlane {
         format!("127.0.0.1:{}", ports.split(' ').next().expect("a port"))
     }
 
-    /// Its folder; hack/controlplane.sh says what is in it.
+    /// Its directory; hack/controlplane.sh describes what is in it.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The kubeconfig of the administrator.
+    /// The administrator's kubeconfig.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// The audit log: every request that the API server answered, one JSON object a line.
+    /// The audit log: every request that the API server answered, as one JSON object per line.
     pub fn audit_log(&self) -> PathBuf {
         self.dir.join("audit.log")
     }

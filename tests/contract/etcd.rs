@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::control_plane::ControlPlane;
 
-/// Forgets every version but the newest, as the API server does every five minutes.
+/// Discards every version but the newest, as the API server does every five minutes.
 pub async fn compact(plane: &ControlPlane) {
     let etcd = client(plane).await;
     let key = base64("compact_rev_key");
@@ -17,8 +17,8 @@ pub async fn compact(plane: &ControlPlane) {
     call(&etcd, "/v3/kv/put", json!({ "key": key, "value": base64(&now) })).await;
 }
 
-/// Raises or ends (`ACTIVATE`, `DEACTIVATE`) the alarm under which etcd takes no more writes, as it
-/// does by itself when its space is used up.
+/// Raises or clears (`ACTIVATE`, `DEACTIVATE`) the alarm under which etcd accepts no more writes,
+/// as it does by itself when its space is used up.
 pub async fn alarm(plane: &ControlPlane, action: &str) {
     let alarm = json!({ "action": action, "memberID": "0", "alarm": "NOSPACE" });
     call(&client(plane).await, "/v3/maintenance/alarm", alarm).await;

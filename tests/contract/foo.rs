@@ -11,14 +11,14 @@ use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;
 use crate::world::{DEPLOYMENT, FOO, ROLE_BINDING, World};
 
-/// A namespace for Foos; the program's ServiceAccount may do anything in it.
+/// A namespace for Foos, in which the program's ServiceAccount may do anything.
 async fn world(name: &str) -> World {
     let world = World::new(name, "baseline").await;
     prepare(&world, "workload-operator").await;
     world
 }
 
-/// Makes the API server serve Foos, and lets this ServiceAccount do anything in the namespace.
+/// Makes the API server serve Foos and lets this ServiceAccount do anything in the namespace.
 pub async fn prepare(world: &World, account: &str) {
     tokio::task::spawn_blocking(serve_foos).await.unwrap();
     let binding = json!({
@@ -40,7 +40,8 @@ fn serve_foos() {
     });
 }
 
-/// examples/foo.rs, built: `cargo test` has done so unless it was asked for one test binary alone.
+/// The binary of examples/foo.rs. `cargo test` has built it, unless it was asked for a single test
+/// binary.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -55,12 +56,13 @@ fn program() -> &'static Path {
     })
 }
 
-/// The program for this namespace, with the kubeconfig as a flag; returns when it is ready to work.
+/// Starts the program for this namespace, with the kubeconfig as a flag; returns when it is ready
+/// to work.
 async fn start(world: &World) -> OperatorProcess {
     start_as(world, "workload-operator").await
 }
 
-/// The same, as this ServiceAccount.
+/// Like [`start`], as this ServiceAccount.
 pub async fn start_as(world: &World, account: &str) -> OperatorProcess {
     let kubeconfig = world.kubeconfig_of(account).await;
     let program = tokio::task::spawn_blocking(program).await.unwrap();
@@ -77,7 +79,7 @@ fn foo(name: &str, deployment: &str, replicas: i32) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
-/// The Deployment that Kubernetes' own sample-controller makes for this Foo.
+/// The Deployment that Kubernetes' own sample-controller creates for this Foo.
 fn sample_controllers(foo: &Value) -> Value {
     let labels = json!({"app": "nginx", "controller": foo["metadata"]["name"]});
     json!({
@@ -107,14 +109,14 @@ fn available(foo: &Value) -> &Value {
     &foo["status"]["availableReplicas"]
 }
 
-/// Waits until a Foo that is created now has been looked after: whatever waited before it has been,
-/// too.
+/// Waits until a Foo created now has been processed: then so has everything that was waiting before
+/// it.
 async fn fence(world: &World) {
     world.create(FOO, foo("fence", "fence", 1)).await.unwrap();
     world.until(FOO, "fence", |foo| available(foo) == 1).await;
 }
 
-/// The program's writes, but those for the fence.
+/// The program's writes, except those for the fence.
 fn writes_of(world: &World, resource: &str) -> Vec<Entry> {
     let mut writes = operator_writes(world);
     writes.retain(|write| write.resource == resource && write.name != "fence");
@@ -130,7 +132,7 @@ async fn a_foo_gets_the_deployment_that_sample_controller_makes() {
     world.create(FOO, sample).await.unwrap();
     let foo = world.until(FOO, "example-foo", |foo| available(foo) == 1).await;
     let mine = world.get(DEPLOYMENT, "example-foo").await.unwrap();
-    // What the API server makes of sample-controller's, defaults included.
+    // What the API server makes of sample-controller's Deployment, defaults included.
     world.delete(DEPLOYMENT, "example-foo").await;
     let mut theirs = sample_controllers(&foo);
     theirs["metadata"]["name"] = json!("theirs");
@@ -158,7 +160,7 @@ async fn a_status_of_zero_is_written_by_the_first_pass_and_once() {
     let _program = start(&world).await;
     world.create(FOO, foo("one", "one", 1)).await.unwrap();
     world.until(FOO, "one", |foo| available(foo) == 0).await;
-    // The Deployment's own controller says several things about it meanwhile.
+    // Meanwhile the Deployment's own controller reports several things about it.
     let failing = |deployment: &Value| {
         let conditions = deployment["status"]["conditions"].as_array().cloned();
         conditions.unwrap_or_default().iter().any(|c| c["type"] == "ReplicaFailure")
@@ -204,7 +206,7 @@ async fn a_deployment_of_somebody_else_is_never_touched_and_its_name_is_taken_wh
     let written = writes_of(&world, "deployments").into_iter().find(|write| write.code < 300);
     assert!(written.is_none(), "{written:?}");
     assert_eq!(available(&world.get(FOO, "one").await.unwrap()), &Value::Null);
-    // Well before the next retry, because the name became free.
+    // Well before the next retry, because the name has become free.
     world.delete(DEPLOYMENT, "one").await;
     let other = |d: &Value| d["metadata"]["uid"] != theirs["metadata"]["uid"];
     world.until(DEPLOYMENT, "one", other).await;
@@ -222,7 +224,7 @@ async fn an_empty_deployment_name_is_reported_and_not_retried() {
     fence(&world).await;
     let failures = program.lines().iter().filter(|line| line.contains("pass failed")).count();
     assert_eq!(failures, 1, "{:#?}", program.lines());
-    // It is a Foo like any other once it has a name.
+    // Once it has a name, it is a Foo like any other.
     world.patch(FOO, "one", json!({"spec": {"deploymentName": "one"}})).await.unwrap();
     world.until(FOO, "one", |foo| available(foo) == 1).await;
 }
@@ -237,7 +239,7 @@ async fn of_a_foo_that_is_renamed_the_old_deployment_goes() {
     world.patch(FOO, "one", rename("second")).await.unwrap();
     world.until(DEPLOYMENT, "second", |_| true).await;
     world.until_gone(DEPLOYMENT, "first").await;
-    // Nobody looks while the program is away.
+    // While the program is down, nobody looks.
     drop(program);
     world.patch(FOO, "one", rename("third")).await.unwrap();
     let _program = start(&world).await;
@@ -254,7 +256,7 @@ async fn a_program_that_finds_everything_in_place_writes_nothing() {
         world.until(FOO, name, |foo| available(foo) == 1).await;
     }
     drop(program);
-    // By time: the API server logs a write a little after it can be seen.
+    // By time, since the API server logs a write a little after it can be seen.
     let restarted = jiff::Timestamp::now();
     let _program = start(&world).await;
     fence(&world).await;

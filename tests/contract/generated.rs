@@ -1,22 +1,23 @@
 //! No sequence of edits leaves a custom resource in a wrong state.
 //!
-//! Many custom resources at once go through steps that are made from their CRD's OpenAPI schema:
-//! valid edits, edits at and beyond each bound, of the wrong type, null, missing and unknown
-//! fields, the same spec written otherwise, specs that nobody can bring about, children deleted and
-//! changed by hand, and quotas that forbid to make them anew. After each step
-//! - exact: the children are what the tests themselves make of the spec, as the API server fills
-//!   it in, at the very moment when Ready says so, and so are the pods and the counts in `status`;
-//! - no-op: what means the same causes no write to a child, nor does any step afterwards, and no
-//!   write of a status leaves it as it was;
-//! - recovery: what cannot be brought about is told, and undone all is as before, no child deleted;
-//! - differential: made fresh with the last spec, children and status are the same;
-//! - health: each status and each Event that anybody could see keeps the laws in laws/, the
-//!   operator is the same process;
+//! Many custom resources at once go through steps generated from their CRD's OpenAPI schema: valid
+//! edits, edits at and beyond each bound, of the wrong type, null, missing and unknown fields, the
+//! same spec written differently, specs that cannot be carried out, children deleted and changed by
+//! hand, and quotas that forbid recreating them. After each step
+//! - exact: at the very moment when Ready says so, the children are what the tests themselves make
+//!   of the spec, as the API server fills it in, and so are the pods and the counts in `status`;
+//! - no-op: a change without a difference in meaning causes no write to a child, nor does any step
+//!   afterwards, and no status write leaves the status as it was;
+//! - recovery: what cannot be carried out is reported; once it is undone, everything is as before,
+//!   and no child is deleted;
+//! - differential: a fresh object with the last spec has the same children and status;
+//! - health: each status and each Event that anybody could see obeys the laws in laws/, and the
+//!   operator is still the same process;
 //! - at the end nothing is left.
 //!
-//! A seed makes a sequence. `GENERATED_SEED` is the first (default 1), `GENERATED_SEQUENCES` how
-//! many follow each other. One that fails is cut to the steps that its failure needs, which are
-//! printed as a file for regressions/; see docs/TESTING.md.
+//! A seed determines a sequence. `GENERATED_SEED` is the first (default 1), `GENERATED_SEQUENCES`
+//! the number of consecutive ones. A sequence that fails is cut to the steps that its failure
+//! needs, which are printed as a file for regressions/; see docs/TESTING.md.
 
 mod audit;
 mod compare;
@@ -42,20 +43,23 @@ use crate::world::{
     APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, MEMCACHED, SERVICE, World, has_condition,
 };
 
-/// So many sequences by default, beside the regressions: what fits into a minute on two cores.
+/// How many sequences run by default, in addition to the regressions: what fits into a minute on
+/// two cores.
 const SEQUENCES: u64 = 8;
 
-/// So many custom resources at once: enough that they meet, and the machine still keeps up.
+/// How many custom resources exist at once: enough for them to interfere, few enough for the
+/// machine to keep up.
 const AT_ONCE: usize = 12;
 
-/// So often a sequence that failed is tried with fewer steps.
+/// How often a failed sequence is tried with fewer steps.
 const ATTEMPTS: usize = 30;
 
-/// So many names are tried that are accepted.
+/// How many accepted names are tried.
 const NAMES: usize = 60;
 
-/// Slots, one for each sequence that runs at a time: those of seeds, then of attempts to find
-/// which steps a failure needs, then of regressions. There are 86; see `values::placed`.
+/// The first slots, one slot for each sequence that runs at a time: those of seeds, then of
+/// attempts to find which steps a failure needs, then of regressions. There are 86; see
+/// `values::placed`.
 const SLOTS: [u64; 3] = [0, 40, 80];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,7 +109,7 @@ enum Source {
     Script(Script),
 }
 
-/// A custom resource from its creation to its end.
+/// Runs a custom resource from its creation to its end.
 async fn sequence(run: std::sync::Arc<Run>, name: String, slot: u64, source: Source, trace: Trace) {
     let seed = match source {
         Source::Seed(seed) => seed,
@@ -133,7 +137,7 @@ async fn sequence(run: std::sync::Arc<Run>, name: String, slot: u64, source: Sou
     sequence.end().await;
 }
 
-/// Steps that are given.
+/// Runs the given steps.
 async fn replay(run: std::sync::Arc<Run>, name: String, slot: u64, script: Script) {
     let Some((Step::Edit(spec), steps)) = script.steps.split_first() else {
         panic!("{name} does not begin with a spec");
@@ -145,7 +149,7 @@ async fn replay(run: std::sync::Arc<Run>, name: String, slot: u64, script: Scrip
     sequence.end().await;
 }
 
-/// Prints which steps a failure needs, found by trying again in fresh namespaces.
+/// Prints which steps a failure needs, found by retrying in fresh namespaces.
 async fn tell_the_least(name: &str, script: Script) {
     println!("{name} failed in or after the last of these steps:\n{}", json!(script));
     if let Some(seed) = name.strip_prefix("seed-") {
@@ -175,8 +179,8 @@ async fn tell_the_least(name: &str, script: Script) {
         json!(script)
     );
 }
-/// What the names, labels and images of a custom resource may be is known to the API server; what
-/// its children's may be, too. Whatever it accepts of the former has to make the latter acceptable.
+/// The API server knows what the names, labels and images of a custom resource may be, and also
+/// what its children's may be. Whatever it accepts of the former has to make the latter acceptable.
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_name_label_and_image_are_accepted_the_children_are_too() {
     let (world, _operator) = World::with_operator_at("names", "baseline").await;
@@ -189,7 +193,7 @@ async fn whatever_name_label_and_image_are_accepted_the_children_are_too() {
             1 => (GENERIC_DAEMON, json!({"image": image, "label": names::label(&mut rng)})),
             _ => (APP, json!({"image": image, "replicas": 0, "ports": [{"port": 80}]})),
         };
-        // Two kinds would ask for the same children.
+        // Two kinds of the same name would ask for the same children.
         if accepted.iter().any(|(_, other)| *other == name) {
             continue;
         }

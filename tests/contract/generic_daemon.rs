@@ -18,7 +18,7 @@ fn installed(count: i64) -> impl Fn(&Value) -> bool {
     move |gd| gd["status"]["installed"] == count && is_ready(gd)
 }
 
-/// The nodes that bear `label`, or all.
+/// The nodes that have `label`, or all nodes.
 async fn nodes(world: &World, label: Option<&str>) -> BTreeSet<String> {
     let bears = |node: &Value| label.is_none_or(|l| node["metadata"]["labels"][l].is_string());
     let name = |node: &Value| node["metadata"]["name"].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! What the running operator shows over HTTP.
+//! What the running operator serves over HTTP.
 
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ pub async fn get(operator: &OperatorProcess, what: &str, path: &str) -> (u16, St
     fetch(address.trim(), path, None).await
 }
 
-/// What it says when asked until it is ready. Its own reports say what is missing if it never is.
+/// Asks until the operator is ready and returns its report. If that never happens, its own reports
+/// say what is missing.
 async fn until_ready(operator: &OperatorProcess) -> String {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -68,6 +69,6 @@ async fn while_a_kind_may_not_be_listed_ready_says_which_and_why() {
     assert!(report.contains("[-]informer-memcacheds.cache.example.com failed: "), "{report}");
     world.bind().await;
     operator.logged("Ready to work").await;
-    // Synced is before live: the watch that follows the first list may still have to open.
+    // It is synced before it is live: the watch that follows the first list may still have to open.
     until_ready(&operator).await;
 }

@@ -1,4 +1,5 @@
-//! The Helm chart: what helm makes of it is what kustomize makes, and it comes and goes as promised.
+//! The Helm chart: helm renders what kustomize renders, and it installs, upgrades and uninstalls as
+//! promised.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use crate::world::{MEMCACHED, MEMCACHED_IMAGE, World, is_ready};
 
 const CHART: &str = "artifacts/helm/workload-operator";
 
-/// What helm's conventions ask for beside the labels that kustomize gives.
+/// The labels that helm's conventions require in addition to those from kustomize.
 const HELM_LABELS: [&str; 4] = [
     "app.kubernetes.io/instance",
     "app.kubernetes.io/version",
@@ -24,7 +25,7 @@ const HELM_LABELS: [&str; 4] = [
     "helm.sh/chart",
 ];
 
-/// A helm with folders of its own.
+/// A helm with its own directories.
 struct Helm {
     program: PathBuf,
     home: tempfile::TempDir,
@@ -33,7 +34,7 @@ struct Helm {
 // === impl Helm ===
 
 impl Helm {
-    /// `None`, and a line that no test harness swallows, where there is neither helm nor Go.
+    /// `None`, and a line that no test harness swallows, if there is neither helm nor Go.
     fn find(unchecked: &str) -> Option<Helm> {
         let program = built_by("hack/helm.sh", unchecked)?;
         Some(Helm { program, home: tempfile::tempdir().unwrap() })
@@ -48,7 +49,7 @@ impl Helm {
         command
     }
 
-    /// `Err` is what it says when it fails.
+    /// `Err` is what it prints if it fails.
     fn run(&self, arguments: &[&str]) -> Result<String, String> {
         let output = self.command().args(arguments).output().unwrap();
         if output.status.success() {
@@ -65,7 +66,7 @@ impl Helm {
         Ok(made.into_iter().filter(|object| !object.is_null()).collect())
     }
 
-    /// With a control plane; panics if it fails.
+    /// Runs it on a control plane; panics if it fails.
     fn on(&self, plane: &ControlPlane, arguments: &[&str]) -> String {
         self.try_on(plane, arguments)
             .unwrap_or_else(|stderr| panic!("helm {}: {stderr}", arguments.join(" ")))
@@ -81,7 +82,7 @@ impl Helm {
 
 // === What it renders ===
 
-/// Without what only helm adds, by `Kind namespace/name`.
+/// The objects without what only helm adds, by `Kind namespace/name`.
 fn comparable(all: Vec<Value>) -> BTreeMap<String, Value> {
     let mut compared = BTreeMap::new();
     for mut object in all {
@@ -126,7 +127,7 @@ async fn the_chart_renders_what_each_overlay_is() {
         ),
     ] {
         let mut built = comparable(objects(&plane.kubectl(&["kustomize", overlay])));
-        // Helm makes the namespace itself, with --create-namespace.
+        // Helm creates the namespace itself, with --create-namespace.
         built.remove(&format!("Namespace /{SYSTEM}")).unwrap();
         let rendered = comparable(helm.template(&["--set", values]).unwrap());
         let keys = |all: &BTreeMap<String, Value>| all.keys().cloned().collect::<Vec<_>>();
@@ -229,7 +230,7 @@ fn two_releases_share_no_object_and_no_selector() {
 
 // === How it comes and goes ===
 
-/// The chart as it was: an older version, whose Memcached knew no port.
+/// The chart as it used to be: an older version, whose Memcached had no port.
 fn older_chart(folder: &Path) -> String {
     let chart = folder.join("older");
     let copied = Command::new("cp").arg("-r").arg(CHART).arg(&chart).status().unwrap();
@@ -277,7 +278,7 @@ fn prepare(plane: &ControlPlane, folder: &Path) {
     plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
 }
 
-/// Waits until the pods that the release asks for are available under `restricted`.
+/// Waits until the requested pods of the release are available under `restricted`.
 pub fn runs(plane: &ControlPlane, deployment: &str, replicas: usize) {
     let deployment = format!("deployment/{deployment}");
     plane.kubectl(&["rollout", "status", &deployment, "-n", SYSTEM, "--timeout=300s"]);
@@ -312,14 +313,14 @@ async fn the_chart_is_installed_upgraded_uninstalled_and_installed_again() {
     runs(plane, NAME, 2);
     what_finds_the_pods_finds_them(plane, "with-prometheus", 2);
 
-    // In one namespace, without a right in the cluster: and that is enough to work.
+    // In a single namespace, without any cluster-wide rights: that is enough to work.
     assert!(there_is(plane, "clusterrole/workload-operator"));
     helm.on(plane, &[&UPGRADE[..], &["--timeout=300s", "--reset-values", "--set", SHOP]].concat());
     assert!(!there_is(plane, "clusterrole/workload-operator"));
     assert!(!there_is(plane, "servicemonitor/workload-operator"));
     a_memcached_is_served(plane).await;
 
-    // What people have made outlives the release.
+    // What people have created outlives the release.
     let shops = || plane.kubectl(&["get", "memcached/cart", "-n", "shop", "-o=name"]);
     helm.on(plane, &UNINSTALL);
     nothing_but_crds_is_left(&helm, plane);
@@ -328,7 +329,7 @@ async fn the_chart_is_installed_upgraded_uninstalled_and_installed_again() {
     runs(plane, NAME, 1);
     helm.on(plane, &UNINSTALL);
 
-    // Another name has to say that it takes them over.
+    // A release of another name has to ask to take them over.
     let other = ["install", "other", CHART, "--wait", "--timeout=300s"];
     let refused = helm.try_on(plane, &other).unwrap_err();
     assert!(refused.contains("ownership"), "{refused}");
@@ -343,7 +344,7 @@ async fn the_chart_is_installed_upgraded_uninstalled_and_installed_again() {
     assert!(!there_is(plane, "crd/memcacheds.cache.example.com"));
 }
 
-/// The operator with the rights of the release, in the namespace that it was told.
+/// The operator with the release's rights, in the namespace that it was given.
 async fn a_memcached_is_served(plane: &'static ControlPlane) {
     let system = World::in_existing(plane, SYSTEM).await;
     let shop = World::in_existing(plane, "shop").await;
@@ -366,7 +367,7 @@ fn nothing_but_crds_is_left(helm: &Helm, plane: &ControlPlane) {
     }
 }
 
-/// No operator runs that would take it away.
+/// No operator is running that would remove it.
 fn finalizer_away(plane: &ControlPlane) {
     let patch = r#"{"metadata": {"finalizers": null}}"#;
     plane.kubectl(&["patch", "memcached/cart", "-n", "shop", "--type=merge", "-p", patch]);

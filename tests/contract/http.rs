@@ -1,4 +1,4 @@
-//! The plainest HTTP client: one request, one answer, as text.
+//! A minimal HTTP client: one request, one answer, as text.
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -9,7 +9,7 @@ pub async fn fetch(address: &str, path: &str, token: Option<&str>) -> (u16, Stri
     fetch_over(stream, path, token).await
 }
 
-/// As [`fetch`], over a connection that there is. HTTP/1.0: the answer ends with the connection.
+/// Like [`fetch`], over an existing connection. HTTP/1.0: the answer ends with the connection.
 pub async fn fetch_over(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     path: &str,
@@ -26,7 +26,7 @@ pub async fn fetch_over(
     (head.split(' ').nth(1).unwrap().parse().expect("a status"), body.to_owned())
 }
 
-/// As a value in a URL's query.
+/// Percent-encodes a value for a URL's query.
 pub fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }

@@ -10,20 +10,20 @@ use crate::audit::operator_writes;
 use crate::operator_process::OperatorProcess;
 use crate::world::{APP, GENERIC_DAEMON, Kind, MEMCACHED, MEMCACHED_IMAGE, World, is_ready};
 
-/// How many objects there are, unless IDLE_OBJECTS says otherwise: scaled to nothing, or on no node,
-/// so that no pod moves by itself.
+/// How many objects there are, unless IDLE_OBJECTS says otherwise: scaled to zero or on no node, so
+/// that no pod changes by itself.
 const OBJECTS: u64 = 100;
-/// How long it is watched for, in seconds, unless IDLE_SECONDS says otherwise.
+/// How long it is watched, in seconds, unless IDLE_SECONDS says otherwise.
 const WATCHED: u64 = 20;
-/// On a busy machine a straggler of before may come late: so many times it is watched, unless
-/// IDLE_SECONDS says how long.
+/// On a busy machine something left over from before may come late: how many times it is watched,
+/// unless IDLE_SECONDS says how long.
 const TRIES: usize = 3;
-/// So long without a write, and all that was to be done is done.
+/// After this long without a write, everything that was to be done is done.
 const QUIET: Duration = Duration::from_secs(5);
-/// How long it may take, on a busy machine, until it is further than before.
+/// How long it may take on a busy machine until there is progress.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// An object by its number: two in four a Memcached, the others of the other kinds.
+/// An object by its number: two out of four are Memcacheds, the others are of the other kinds.
 fn object(number: u64) -> (Kind, Value) {
     let (kind, spec) = match number % 4 {
         0 | 1 => (MEMCACHED, json!({"size": 0})),
@@ -33,7 +33,7 @@ fn object(number: u64) -> (Kind, Value) {
     (kind, json!({"metadata": {"name": format!("idle-{number}")}, "spec": spec}))
 }
 
-/// Creates all of them, one after the other.
+/// Creates all of them, one after another.
 pub async fn create_all(world: &World, objects: u64) {
     for number in 0..objects {
         let (kind, object) = object(number);
@@ -57,13 +57,13 @@ pub async fn until_ready(world: &World) {
             }
             let (plural, all) = (kind.plural(), all.len());
             assert!(since.elapsed() < PATIENCE, "{ready} of {all} {plural} are Ready");
-            // Ten thousand objects are much to list; the API server has better things to do.
+            // Ten thousand objects are a lot to list; the API server has better things to do.
             tokio::time::sleep(Duration::from_secs(2).max(10 * began.elapsed())).await;
         }
     }
 }
 
-/// The most memory that it ever used, in MiB (VmHWM).
+/// The most memory it has ever used, in MiB (VmHWM).
 pub fn peak(operator: &OperatorProcess) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", operator.pid()));
     let status = status.expect("it runs");
@@ -77,13 +77,13 @@ pub fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// What the operator has written since then, Events among it; leases left out.
+/// What the operator has written since then, including Events but not leases.
 fn written(world: &World, since: Timestamp) -> Vec<String> {
     let writes = operator_writes(world).into_iter().filter(|write| write.received >= since);
     writes.map(|write| format!("{} {} {}", write.verb, write.resource, write.name)).collect()
 }
 
-/// What it writes and logs in a time of this length.
+/// What it writes and logs during this time.
 async fn done_in(world: &World, operator: &OperatorProcess, time: Duration) -> Vec<String> {
     let (since, lines) = (Timestamp::now(), operator.lines().len());
     tokio::time::sleep(time).await;
@@ -95,7 +95,7 @@ async fn done_in(world: &World, operator: &OperatorProcess, time: Duration) -> V
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_it_writes_nothing_makes_no_event_and_logs_nothing() {
     let world = World::new("idle", "restricted").await;
-    // One worker of each kind: other tests want the API server too.
+    // One worker per kind: other tests need the API server too.
     let environment = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE), ("WORKERS", "1")];
     let operator = world.start_operator_with(&environment).await;
     operator.logged("Ready to work").await;
@@ -129,6 +129,6 @@ async fn idle_it_writes_nothing_makes_no_event_and_logs_nothing() {
          at most {} MiB of memory",
         peak(&operator)
     );
-    // What it must do with for ten thousand objects.
+    // What it must make do with for ten thousand objects.
     assert!(peak(&operator) < 64, "{} MiB of memory", peak(&operator));
 }

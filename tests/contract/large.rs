@@ -1,4 +1,4 @@
-//! Objects as large as etcd takes them: requests of 1.5 MiB (`--max-request-bytes`).
+//! Objects as large as etcd accepts: requests of 1.5 MiB (`--max-request-bytes`).
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use crate::audit::{Entry, logged, refused_writes};
 use crate::world::{APP, DEPLOYMENT, World, is_ready};
 
-/// The longest value that the CRD takes.
+/// The longest value that the CRD accepts.
 const VALUE: usize = 128 << 10;
-/// Pauses that are waited for. They begin with 5 ms and double, so the last is 2.5 s.
+/// How many pauses are waited for. They begin at 5 ms and double, so the last is 2.5 s.
 const TRIES: usize = 10;
 
-/// An App with so many bytes of environment.
+/// An App with this many bytes of environment.
 fn app(name: &str, bytes: usize) -> Value {
     let sizes = (0..bytes.div_ceil(VALUE)).map(|number| VALUE.min(bytes - number * VALUE));
     let envs = sizes
@@ -34,8 +34,8 @@ async fn an_app_of_more_than_a_mebibyte_is_worked_on_like_any_other() {
     operator.assert_alive();
 }
 
-/// It is somebody else's, but comes over the wire like any other: 1.45 MB as it is stored, 8.7 MB as
-/// JSON, because Go writes six bytes for a `<`.
+/// It belongs to somebody else, but comes over the wire like any other: 1.45 MB as stored, 8.7 MB
+/// as JSON, because Go writes six bytes for a `<`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deployment_that_is_six_times_as_large_in_json_keeps_nobody_from_work() {
     let world = World::new("wide", "baseline").await;
@@ -59,7 +59,7 @@ async fn a_deployment_that_is_six_times_as_large_in_json_keeps_nobody_from_work(
     operator.assert_alive();
 }
 
-/// What is made for it is larger than the App itself, and so is the App with a status.
+/// The child created for it is larger than the App itself, and so is the App with a status.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_etcd_does_not_take_is_tried_with_growing_pauses_and_heals_when_it_is_smaller() {
     let (world, mut operator) = World::with_operator_at("too-large", "baseline").await;
@@ -70,7 +70,7 @@ async fn what_etcd_does_not_take_is_tried_with_growing_pauses_and_heals_when_it_
     }
     let refused = || Some(refused_writes(&world, "edge"));
     let tries = logged(|| refused().filter(|tries| passes(tries) > TRIES)).await;
-    // There is room for it nowhere else.
+    // There is no room to say it anywhere else.
     let said = operator.lines().iter().any(|line| line.contains("request is too large"));
     assert!(said, "the log says why: {:#?}", operator.lines());
     world.create(APP, app("other", 0)).await.unwrap();
@@ -78,7 +78,8 @@ async fn what_etcd_does_not_take_is_tried_with_growing_pauses_and_heals_when_it_
     world.patch(APP, "edge", json!({"spec": {"envs": []}})).await.unwrap();
     world.until(APP, "edge", is_ready).await;
     operator.assert_alive();
-    // From the end of a pass to the begin of the next. A busy machine only makes them longer.
+    // From the end of a pass to the beginning of the next. A busy machine can only make them
+    // longer.
     let pauses: Vec<Duration> = tries
         .windows(2)
         .filter(|two| two[1].resource == "deployments")
@@ -90,7 +91,7 @@ async fn what_etcd_does_not_take_is_tried_with_growing_pauses_and_heals_when_it_
     assert!(last > Duration::from_millis(1_200), "its pauses do not grow: {pauses:?}");
 }
 
-/// Each begins with the Deployment.
+/// Each pass begins with the Deployment.
 fn passes(tries: &[Entry]) -> usize {
     tries.iter().filter(|one| one.resource == "deployments").count()
 }

@@ -1,4 +1,4 @@
-//! Several replicas, one writer: judged from the API server's audit log, not by what they say.
+//! Several replicas, one writer: judged by the API server's audit log, not by what they say.
 
 use std::time::Duration;
 
@@ -19,17 +19,17 @@ use crate::world::{
 /// Whoever takes over after a SIGKILL must first see the lease unchanged for its whole duration.
 const LEASE_DURATION: Duration = Duration::from_secs(15);
 
-/// What a busy machine may add or take away.
+/// How much a busy machine may add or take away.
 const MARGIN: Duration = Duration::from_secs(10);
 
-/// As short as the margins for a clock at double rate allow.
+/// As short as the safety margins for a clock at double rate allow.
 const QUICK: [&str; 3] = [
     "--leader-elect-lease-duration=10s",
     "--leader-elect-renew-deadline=8s",
     "--leader-elect-retry-period=500ms",
 ];
 
-/// Three replicas, each under a ServiceAccount of its own: the audit log tells them apart.
+/// Three replicas, each under its own ServiceAccount: the audit log tells them apart.
 struct Replicas {
     world: World,
     running: Vec<(String, OperatorProcess)>,
@@ -74,7 +74,8 @@ impl Replicas {
         Replicas { world, running }
     }
 
-    /// Waits until somebody who is not `but` holds the Lease; takes that replica out of the rest.
+    /// Waits until somebody other than `but` holds the Lease, and takes that replica out of the
+    /// list.
     async fn leader_but(&mut self, but: &str) -> (String, OperatorProcess) {
         let lease = self.world.until(LEASE, "workload-operator", |lease| {
             let holder = holder(lease);
@@ -85,20 +86,20 @@ impl Replicas {
         self.running.swap_remove(at.unwrap_or_else(|| panic!("{name} leads and does not run")))
     }
 
-    /// An object is created, and complete; it takes writes of whoever leads.
+    /// Creates an object and waits until it is complete; that takes writes by the leader.
     async fn give_work(&self, name: &str) {
         let spec = json!({"metadata": {"name": name}, "spec": {"size": 1}});
         self.world.create(MEMCACHED, spec).await.unwrap();
         self.world.until(MEMCACHED, name, is_ready).await;
     }
 
-    /// All that the three asked for, in order of arrival.
+    /// All requests of the three, in order of arrival.
     fn asked(&self) -> Vec<Entry> {
         let prefix = format!("system:serviceaccount:{}:replica-", self.world.namespace);
         Audit::whole().of(&self.world, &prefix, |_| true)
     }
 
-    /// Their writes that the API server carried out.
+    /// Their writes that the API server accepted.
     fn accepted(&self) -> Vec<Entry> {
         self.asked().into_iter().filter(|entry| entry.is_write() && entry.is_accepted()).collect()
     }
@@ -110,7 +111,7 @@ impl Replicas {
         first.unwrap_or_else(|| panic!("{name} has not written the Lease since {since}")).received
     }
 
-    /// Every write lies in a term of its writer: the last write of the Lease before it is the
+    /// Every write lies within a term of its writer: the last write to the Lease before it is the
     /// writer's, and nobody else's comes before it is done.
     fn assert_one_writer_at_a_time(&self) {
         let all = self.accepted();
@@ -133,7 +134,7 @@ fn is_of_lease(write: &Entry) -> bool {
     write.resource == "leases"
 }
 
-/// The replica: its ServiceAccount's name.
+/// The replica, which is the name of its ServiceAccount.
 fn by(write: &Entry) -> &str {
     write.user.rsplit(':').next().unwrap_or_default()
 }
@@ -144,7 +145,7 @@ fn holder(lease: &Value) -> &str {
     identity.split('_').next().unwrap_or_default()
 }
 
-/// The Role for the Lease, as the artifacts have it, for whatever namespace it is created in.
+/// The Role for the Lease from the artifacts, for whatever namespace it is created in.
 pub fn lease_roles() -> Vec<Value> {
     let text = std::fs::read_to_string("artifacts/rbac/operator.yaml").unwrap();
     let documents = serde_yaml_ng::Deserializer::from_str(&text);
@@ -168,11 +169,11 @@ async fn the_next_leader_follows_at_once_after_sigterm_and_within_the_lease_afte
     let ended = Timestamp::now();
     assert_eq!(process.terminate().await, Some(0));
     let (second, process) = replicas.leader_but(&first).await;
-    // Work first: a write is in the log a little after it can be seen.
+    // Work first: a write appears in the log a little after its effect can be seen.
     replicas.give_work("two").await;
     let took = since(ended, replicas.took_over(&second, ended));
-    // In less than 3 s; that is asserted where time is virtual, in the elector's own tests. Here:
-    // it was given up, for nobody waited until it ran out.
+    // In less than 3 s; the elector's own tests assert that, with virtual time. Here: it was
+    // released, since nobody waited until it expired.
     println!("SIGTERM to the next leader took {took:?}");
     assert!(took < LEASE_DURATION - MARGIN, "SIGTERM to the next leader took {took:?}");
 
@@ -199,7 +200,7 @@ async fn a_leader_that_was_paused_for_30_s_writes_nothing_before_it_leads_again(
     paused.signal(Signal::STOP);
     let stopped = Instant::now();
     let (second, process) = replicas.leader_but(&first).await;
-    // While it is paused its watches fill up with work for it.
+    // While it is paused, work for it piles up in its watches.
     replicas.give_work("meanwhile").await;
     replicas.world.patch(MEMCACHED, "before", json!({"spec": {"size": 3}})).await.unwrap();
     tokio::time::sleep_until(stopped + Duration::from_secs(30)).await;
@@ -242,7 +243,7 @@ async fn who_leads_is_told_as_events_of_the_lease_and_no_log_line_is_an_error() 
                 && event["reason"] == "LeaderElection"
                 && event["type"] == "Normal"
                 && about["kind"] == "Lease"
-                // By which `kubectl describe lease` finds it.
+                // `kubectl describe lease` finds it by this.
                 && about["uid"] == uid
         })
     };
@@ -301,7 +302,7 @@ fn number(metrics: &str, series: &str) -> f64 {
     line.unwrap_or_else(|| panic!("no {series} in {metrics}")).trim().parse().unwrap()
 }
 
-/// Somebody writes another holder into the Lease, and never renews it.
+/// Somebody writes another holder into the Lease and never renews it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_whose_lease_was_taken_from_it_stops_until_one_of_them_leads_again() {
     let mut replicas = Replicas::start("stolen-lease", &QUICK).await;
@@ -313,7 +314,7 @@ async fn a_leader_whose_lease_was_taken_from_it_stops_until_one_of_them_leads_ag
     assert_eq!(holder(&stolen), "thief");
     let stolen = Timestamp::now();
     let ours = |e: &Entry| is_of_lease(e) && by(e) == first && e.received > stolen;
-    // Whoever has read it, and asks again, knows; that its renewal conflicts says only: look.
+    // A replica that has read it and asks again knows; a conflict on renewal only tells it to look.
     let knows = || {
         let asked = replicas.asked().into_iter().filter(ours);
         asked.skip_while(|e| e.verb != "get" || e.code != 200).nth(1)
@@ -328,7 +329,7 @@ async fn a_leader_whose_lease_was_taken_from_it_stops_until_one_of_them_leads_ag
     let between: Vec<Entry> =
         writes().filter(|w| w.received > noticed && w.received < again).collect();
     assert!(between.is_empty(), "written while the thief held the Lease: {between:#?}");
-    // It was seen unchanged for its whole duration first.
+    // Before that, it was seen unchanged for its whole duration.
     assert!(since(stolen, again) > Duration::from_secs(5), "{stolen} {again}");
     assert!(writes().any(|w| w.received > again), "whoever leads then has done the work");
     robbed.assert_alive();
@@ -338,12 +339,12 @@ async fn a_leader_whose_lease_was_taken_from_it_stops_until_one_of_them_leads_ag
     replicas.assert_one_writer_at_a_time();
 }
 
-/// Whether a replica has written itself into the Lease.
+/// Whether a replica has written to the Lease.
 fn is_taken(entry: &Entry) -> bool {
     entry.is_write() && entry.is_accepted()
 }
 
-/// As a Lease has it.
+/// In the format of a Lease.
 fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }

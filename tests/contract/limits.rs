@@ -1,5 +1,4 @@
-//! What the operator does with when it gets no more: memory and processor time are limited by the
-//! kernel.
+//! What the operator makes do with: the kernel limits its memory and processor time.
 
 use std::time::Duration;
 
@@ -12,16 +11,16 @@ use crate::operator_process::{OperatorProcess, command};
 use crate::unchecked::not_checked;
 use crate::world::{MEMCACHED, MEMCACHED_IMAGE, World, is_ready};
 
-/// How many objects there are, unless LIMITED_OBJECTS says otherwise; those of idle.rs.
+/// How many objects there are, unless LIMITED_OBJECTS says otherwise; they are those of idle.rs.
 const OBJECTS: u64 = 16;
 /// In bytes.
 const MEMORY: u64 = 64 << 20;
-/// Of one processor, unless LIMITED_PERCENT says otherwise.
+/// In percent of one processor, unless LIMITED_PERCENT says otherwise.
 const PERCENT: u64 = 5;
 /// How long a start may take: a debug build with a twentieth of a busy processor.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// All there is to know comes at once, when it starts, and all there is to do.
+/// Everything there is to know, and to do, comes at once, at the start.
 #[tokio::test(flavor = "multi_thread")]
 async fn with_64_mib_and_a_twentieth_of_a_processor_it_does_all_there_is_to_do() {
     let percent = setting("LIMITED_PERCENT").unwrap_or(PERCENT);
@@ -52,7 +51,7 @@ async fn with_64_mib_and_a_twentieth_of_a_processor_it_does_all_there_is_to_do()
     );
 }
 
-/// The operator of this world, in the cgroup from its first instruction on.
+/// Starts the operator of this world, in the cgroup from its first instruction on.
 async fn start_in(cgroup: &Cgroup, world: &World) -> OperatorProcess {
     let kubeconfig = world.operator_kubeconfig().await;
     let doors: Vec<String> = cgroup.doors().iter().map(|door| door.display().to_string()).collect();

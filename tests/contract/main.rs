@@ -1,14 +1,14 @@
 //! The contract, sentence by sentence, on a real control plane.
 //!
 //! kube-apiserver, etcd, kube-controller-manager, kube-scheduler and kwok's nodes are started once
-//! for the whole run by hack/controlplane.sh and end with this process. Each test has a namespace
-//! of its own (Pod Security `restricted` enforced unless it says otherwise) and in it an operator
-//! of its own: the shipped binary as its own process under its own ServiceAccount, with exactly
-//! the rights of artifacts/rbac/. Tests wait for events of the API server, never for time.
+//! for the whole run by hack/controlplane.sh and end with this process. Each test has its own
+//! namespace (with Pod Security `restricted` enforced unless it says otherwise) and, in it, its own
+//! operator: the shipped binary as a separate process under its own ServiceAccount, with exactly
+//! the rights in artifacts/rbac/. Tests wait for events of the API server, never for time.
 
-// A test binary exports nothing; `pub` says what a module offers to the others.
+// A test binary exports nothing; `pub` marks what a module offers to the others.
 #![allow(unreachable_pub)]
-// A test that meets what it did not expect has failed.
+// A test that meets something unexpected has failed.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::needless_pass_by_value)]
 
 mod control_plane;
@@ -71,7 +71,7 @@ mod taken_away;
 mod storms;
 mod wall_clock;
 
-// What the other tests stand on.
+// What the other tests build on.
 #[path = "../model/mod.rs"]
 mod model;
 mod model_server;

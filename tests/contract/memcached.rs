@@ -167,7 +167,7 @@ async fn nodes_are_the_sorted_names_of_its_pods() {
     );
 }
 
-/// As the kubelet does when its node is short of memory: the pod stays, Failed, for people to read.
+/// What the kubelet does if its node is short of memory: the pod stays, Failed, for people to read.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_evicted_pod_is_no_node_and_with_another_in_its_place_it_is_ready_again() {
     let (world, _operator) = World::with_operator("evicted").await;
@@ -235,7 +235,7 @@ async fn without_memcached_image_there_is_no_deployment_and_the_condition_says_w
     world.until(crate::world::DAEMON_SET, "agent", |_| true).await;
     operator.assert_alive();
 
-    // Set, it heals.
+    // Once the image is set, it recovers.
     drop(operator);
     let _operator = world.start_operator().await;
     world.until(MEMCACHED, "cart", is_available).await;

@@ -1,4 +1,4 @@
-//! Metrics over TLS: whoever may read them is asked of the API server, with the rights of
+//! Metrics over TLS: the operator asks the API server who may read them, with the rights in
 //! artifacts/components/metrics-over-tls.
 
 use std::path::Path;
@@ -25,7 +25,7 @@ const KEY: &str = "src/metrics/tls/test-key.pem";
 const AUTH: &str = "workload-operator-metrics-auth";
 const READER: &str = "workload-operator-metrics-reader";
 
-/// The operator with a certificate, and where it serves.
+/// Starts the operator with a certificate; also returns where it serves.
 async fn start(world: &World) -> (OperatorProcess, String) {
     let files = [("METRICS_CERTIFICATE", CERTIFICATE), ("METRICS_KEY", KEY)];
     let operator = world.start_operator_with(&files).await;
@@ -49,7 +49,7 @@ async fn scrape(address: &str, token: Option<&str>) -> (u16, String) {
     fetch_over(stream, "/metrics", token).await
 }
 
-/// A ServiceAccount and a token of it.
+/// Creates a ServiceAccount and returns a token for it.
 async fn account(world: &World, name: &str) -> String {
     world.create(SERVICE_ACCOUNT, json!({"metadata": {"name": name}})).await.unwrap();
     let file = world.kubeconfig_of(name).await;
@@ -63,7 +63,7 @@ fn apply(world: &World, object: &Value) {
     world.plane().kubectl(&["apply", "--server-side", "-f", file.path().to_str().unwrap()]);
 }
 
-/// Gives an account of this namespace a ClusterRole of the component.
+/// Gives an account in this namespace a ClusterRole from the component.
 fn bind(world: &World, role: &str, account: &str) {
     apply(
         world,
@@ -74,12 +74,12 @@ fn bind(world: &World, role: &str, account: &str) {
     );
 }
 
-/// Waits until the API server has heard of a binding: answers are believed for a minute.
+/// Waits until the API server has noticed a binding: answers are cached for a minute.
 async fn until_may(world: &World, account: &str, what: &[&str]) {
     let who = format!("--as=system:serviceaccount:{}:{account}", world.namespace);
     let question = [&["auth", "can-i", &who][..], what].concat();
     let deadline = Instant::now() + PATIENCE;
-    // It exits with 1 while the answer is no.
+    // It exits with 1 as long as the answer is no.
     while world.plane().try_kubectl(&question).is_err() {
         assert!(Instant::now() < deadline, "{account} may not {what:?}");
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -119,7 +119,7 @@ async fn over_tls_only_those_read_the_metrics_whom_the_api_server_lets() {
     by_prometheus(&address, &reader).await;
 }
 
-/// As the ServiceMonitor of the component has it: https, a certificate to trust, a token.
+/// As the component's ServiceMonitor specifies: https, a certificate to trust, a token.
 async fn by_prometheus(address: &str, token: &str) {
     let Some(program) = program("prometheus", "a scrape over TLS by a real Prometheus") else {
         return;

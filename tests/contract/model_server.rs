@@ -1,13 +1,15 @@
-//! The model API server of tests/model, which the cache is tested against, is like the real one.
+//! The model API server in tests/model, against which the cache is tested, behaves like the real
+//! one.
 //!
 //! The same random requests go to both: creates, updates, patches, applies, deletes and their
-//! preconditions, finalizers, the status subresource, reads of what is not there, lists with every
-//! combination of limit, continue, resourceVersion and resourceVersionMatch, watches from all over
-//! history, streaming lists. Codes, reasons, bodies and the frames of watches must be the same, but
-//! for what each server chooses itself: UIDs, and versions as long as their order is the same.
+//! preconditions, finalizers, the status subresource, reads of missing objects, lists with every
+//! combination of limit, continue, resourceVersion and resourceVersionMatch, watches from
+//! everywhere in the history, streaming lists. Status codes, reasons, bodies and the frames of
+//! watches must be the same, except for what each server chooses itself: UIDs, and versions as long
+//! as their order is the same.
 //!
-//! A seed makes a script. `MODEL_SEED` is the first (default 0), `MODEL_SEEDS` how many follow each
-//! other; see docs/TESTING.md.
+//! A seed determines a script. `MODEL_SEED` is the first (default 0), `MODEL_SEEDS` the number of
+//! consecutive ones; see docs/TESTING.md.
 
 mod script;
 mod side;
@@ -30,17 +32,17 @@ use crate::etcd;
 use crate::model::Model;
 use crate::world::PATIENCE;
 
-/// What both servers keep: the kind of tests/cache.
+/// What both servers store: the kind of tests/cache.
 const THINGS: &str = "/apis/test.example.com/v1";
-/// One of them is a prefix of the other, and so are the names: it shows in the order of lists.
+/// One is a prefix of another, and the same goes for the names: it shows in the order of lists.
 const NAMESPACES: [&str; 2] = ["model", "model-x"];
 const NAMES: [&str; 3] = ["a", "a-b", "b"];
 
-/// So many scripts by default: what fits into half a minute.
+/// How many scripts run by default: what fits into half a minute.
 const SEEDS: u64 = 20;
 
-/// A control plane without controllers: what is compared is the API server, and here nobody else's
-/// compaction disturbs anybody.
+/// A control plane without controllers: only the API server is compared, and here no compaction by
+/// somebody else interferes.
 async fn plane() -> &'static ControlPlane {
     static PLANE: OnceLock<ControlPlane> = OnceLock::new();
     static ONE_AT_A_TIME: tokio::sync::OnceCell<()> = tokio::sync::OnceCell::const_new();
@@ -85,7 +87,7 @@ async fn the_model_answers_as_the_real_api_server_does() {
     assert_eq!(differences, 0, "scripts went otherwise on the model: see above");
 }
 
-/// Sends all requests, one after the other; then waits until each watch has shown all of it.
+/// Sends all requests one after another, then waits until each watch has shown everything.
 async fn play(side: &mut Side, requests: &[Request]) -> Vec<Entry> {
     let mut entries = Vec::new();
     for request in requests {
@@ -95,7 +97,7 @@ async fn play(side: &mut Side, requests: &[Request]) -> Vec<Entry> {
     entries
 }
 
-/// Makes one last object in each namespace and waits until the watches have shown it.
+/// Creates one last object in each namespace and waits until the watches have shown it.
 async fn fence(side: &mut Side, entries: &mut Vec<Entry>) {
     for namespace in NAMESPACES {
         let entry = side.perform(&Request::create(namespace, "fence", json!({"value": 0}))).await;
@@ -107,7 +109,7 @@ async fn fence(side: &mut Side, entries: &mut Vec<Entry>) {
     }
 }
 
-/// A list is begun page by page, and before it goes on everything old is compacted away.
+/// A list is begun page by page, and everything old is compacted away before it continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_compacted_away_is_gone_in_the_same_words() {
     let plane = plane().await;
@@ -146,8 +148,8 @@ fn exact(answer: usize) -> Request {
     Request::list(None, vec![at, ("resourceVersionMatch", Query::text("Exact"))])
 }
 
-/// Exact lists and pages from before; the token that comes with a refusal, which goes on with the
-/// state of now; a list that may be newer; a watch from before all events that are remembered.
+/// Exact lists and pages from before; the token that comes with a refusal, which continues with the
+/// current state; a list that may be newer; a watch from before all remembered events.
 fn after_compaction() -> Vec<Request> {
     let rest = |token| Request::list(None, vec![("continue", Query::Token(token))]);
     let watch = |query| Request::list(None, query).watched();
@@ -163,12 +165,12 @@ fn after_compaction() -> Vec<Request> {
     ]
 }
 
-/// Whether a value is null, for skipping.
+/// Whether a value is null, that is, there is no body.
 fn absent(value: &Value) -> bool {
     value.is_null()
 }
 
-/// Of some kinds it answers with the object that is gone, of others with a Status.
+/// For some kinds it answers with the object that is gone, for others with a Status.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delete_tells_of_a_service_as_of_any_kind_whether_it_is_gone() {
     let config = client::config(Some(plane().await.kubeconfig()), None).await.unwrap();
@@ -195,7 +197,7 @@ struct ConfigMap {
 }
 workload_operator::view!(ConfigMap: Kind::namespaced("", "v1", "ConfigMap", "configmaps"));
 
-/// Creates such an object and deletes it: what the client says of it.
+/// Creates such an object, deletes it, and returns what the client says about that.
 async fn deleted<V: Resource>(client: &Client, name: &str, finalizers: Value) -> Deletion {
     let key = ObjectKey::new(NAMESPACES[0], name);
     let mut body = json!({

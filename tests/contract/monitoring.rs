@@ -1,8 +1,8 @@
 //! What watches the operator: a real Prometheus scrapes it and evaluates every expression of the
-//! dashboard and of the alerts, and the real promtool judges metrics and alerts.
+//! dashboard and the alerts, and the real promtool judges metrics and alerts.
 //!
-//! Both are of Debian's package `prometheus`. Without them the tests that need them say what was
-//! not checked, and pass.
+//! Both come from Debian's package `prometheus`. Without them, the tests that need them say what
+//! was not checked, and pass.
 
 mod expression;
 
@@ -25,13 +25,13 @@ use expression::{Selector, alerts, dashboard, names, selectors};
 
 const COMPONENT: &str = "artifacts/components/monitoring";
 
-/// Series that a healthy life does not have: they begin with what they count.
+/// Series that a healthy operator does not have: they appear with the first thing they count.
 const ONLY_AFTER_TROUBLE: &[&str] = &[
     // Requests that the API server fails or does not answer.
     r#"rest_client_requests_total{code=~"5..|<error>","#,
 ];
 
-/// An operator that leads and has worked on every kind, with an Event that was repeated.
+/// An operator that leads and has worked on every kind, with an Event that has occurred repeatedly.
 async fn lived(namespace: &str) -> (World, OperatorProcess) {
     let world = World::new(namespace, "baseline").await;
     let operator = start_operator(&world).await;
@@ -53,7 +53,7 @@ async fn lived(namespace: &str) -> (World, OperatorProcess) {
     (world, operator)
 }
 
-/// A program of Debian's package `prometheus`; `None`, said aloud, if it is not there.
+/// A program from Debian's package `prometheus`; `None`, with a message, if it is not there.
 pub fn program(name: &str, unchecked: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|f| f.is_file());
@@ -67,7 +67,7 @@ pub fn program(name: &str, unchecked: &str) -> Option<PathBuf> {
     found
 }
 
-/// Runs promtool; panics with what it says if it finds a fault.
+/// Runs promtool; panics with its output if it finds a fault.
 fn promtool(program: &Path, folder: &Path, arguments: &[&str], input: &str) {
     let mut child = Command::new(program)
         .args(arguments)
@@ -89,7 +89,7 @@ fn promtool(program: &Path, folder: &Path, arguments: &[&str], input: &str) {
 async fn the_metrics_have_every_name_that_dashboard_and_alerts_use_and_promtool_finds_no_fault() {
     let (_world, operator) = lived("monitored").await;
     let all: Vec<String> = dashboard().into_iter().chain(alerts()).collect();
-    // Prometheus' own word for whether a scrape succeeded is not the operator's.
+    // `up`, which says whether a scrape succeeded, is Prometheus' own, not the operator's.
     let mut wanted: BTreeSet<String> =
         all.iter().flat_map(|expression| names(expression)).collect();
     assert!(wanted.remove("up"));
@@ -99,7 +99,8 @@ async fn the_metrics_have_every_name_that_dashboard_and_alerts_use_and_promtool_
     }
 }
 
-/// The metrics, once they have all these names: an Event is counted a moment after what it tells.
+/// The metrics, once they include all these names: an Event is counted a little after what it
+/// reports.
 async fn until_served(operator: &OperatorProcess, wanted: &BTreeSet<String>) -> String {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -132,7 +133,7 @@ fn promtool_accepts_the_alerts_and_each_fires_when_it_should() {
     for rule in rules["groups"][0]["rules"].as_array_mut().unwrap() {
         let name = rule["alert"].as_str().unwrap();
         assert!(cases.contains(&format!("alertname: {name}\n    exp_alerts:")), "{name}: no case");
-        // A description is asserted nowhere: it has no numbers in it.
+        // No description is asserted: it contains no numbers.
         rule["annotations"] = json!({"summary": rule["annotations"]["summary"]});
     }
     write("rules.yaml", &rules.to_string());
@@ -150,7 +151,7 @@ pub struct Prometheus {
 // === impl Prometheus ===
 
 impl Prometheus {
-    /// With these entries of `scrape_configs`.
+    /// Starts one with these entries of `scrape_configs`.
     pub async fn scraping(program: &Path, jobs: &[Value]) -> Prometheus {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("prometheus.yml");
@@ -167,7 +168,7 @@ impl Prometheus {
         Prometheus { process, address, _folder: folder }
     }
 
-    /// What it makes of an expression now; `Err` is what is wrong with it.
+    /// The current result of an expression; `Err` says what is wrong with it.
     async fn query(&self, expression: &str) -> Result<Vec<Value>, String> {
         let path = format!("/api/v1/query?query={}", encoded(expression));
         let (_, body) = fetch(&self.address, &path, None).await;
@@ -196,7 +197,7 @@ impl Prometheus {
     }
 }
 
-/// What Grafana makes of the dashboard's variables.
+/// Substitutes the dashboard's variables as Grafana does.
 fn filled_in(expression: &str) -> String {
     expression
         .replace("$__rate_interval", "1m")

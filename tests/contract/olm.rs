@@ -1,9 +1,9 @@
-//! The OLM bundle: OLM itself installs it out of a catalog, upgrades it, and installs it anew after it
-//! was removed.
+//! The OLM bundle: OLM itself installs it from a catalog, upgrades it, and installs it again after
+//! it was removed.
 //!
-//! Both operators of OLM and the server of a catalog run as processes beside the control plane. What
-//! they do is what they do in a cluster, but for one thing: the bundle's objects stand in the catalog,
-//! and no pod has to unpack them out of an image.
+//! Both of OLM's operators and the catalog server run as processes next to the control plane. They
+//! do the same as in a cluster, with one exception: the catalog contains the bundle's objects, so
+//! no pod has to unpack them from an image.
 
 mod catalog;
 mod programs;
@@ -23,7 +23,7 @@ use crate::operator_process::OperatorProcess;
 use crate::packaging::{NAME, Rights, SYSTEM, granted_by, rights_in};
 use crate::world::{Kind, MEMCACHED, MEMCACHED_IMAGE, Seen, World, is_ready, memcached};
 
-/// OLM takes several seconds for a step, and does not hurry.
+/// OLM takes several seconds for each step, and is in no hurry.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 const SHOP: &str = "shop";
@@ -37,7 +37,7 @@ const CSV: Kind =
 
 // === What an administrator does ===
 
-/// OLM's CRDs, the namespace that the bundle suggests, and one for people.
+/// OLM's CRDs, the namespace that the bundle suggests, and one for users.
 fn prepare(plane: &ControlPlane, programs: &Programs, bundle: &[Value]) {
     plane.kubectl(&["apply", "--server-side", "-f", &programs.crds()]);
     plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=600s"]);
@@ -48,13 +48,13 @@ fn prepare(plane: &ControlPlane, programs: &Programs, bundle: &[Value]) {
     plane.kubectl(&["create", "namespace", SHOP]);
 }
 
-/// Waits until OLM takes the OperatorGroup to be for this namespace, or for all: "".
+/// Waits until OLM regards the OperatorGroup as being for this namespace, or for all: "".
 async fn until_it_is_for(world: &World, namespace: &str) {
     let is = |group: &Value| group["status"]["namespaces"] == json!([namespace]);
     world.until(OPERATOR_GROUP, "ours", is).await;
 }
 
-/// Whoever names no version gets the newest.
+/// Without a version, subscribes to the newest.
 async fn subscribe(world: &World, starting: Option<&str>) {
     let subscription = json!({"metadata": {"name": NAME}, "spec": {"name": NAME,
         "channel": "alpha", "source": "ours", "sourceNamespace": SYSTEM,
@@ -62,7 +62,7 @@ async fn subscribe(world: &World, starting: Option<&str>) {
     world.create(SUBSCRIPTION, subscription).await.unwrap();
 }
 
-/// Approves the plan that installs this version, and waits until OLM calls it `Succeeded`.
+/// Approves the plan that installs this version and waits until OLM reports it as `Succeeded`.
 async fn approve(world: &World, version: &str) {
     let plan_of = |subscription: &Value| -> Option<String> {
         let status = &subscription["status"];
@@ -79,8 +79,8 @@ async fn approve(world: &World, version: &str) {
     }
 }
 
-/// As OLM's documents say: first the Subscription, then the ClusterServiceVersion. Returns when nothing
-/// of it runs any more and its ServiceAccount has no right left.
+/// In the order that OLM documents: first the Subscription, then the ClusterServiceVersion. Returns
+/// once nothing of it is running and its ServiceAccount has no rights left.
 async fn uninstall(world: &World, version: &str) {
     let plane = world.plane();
     let mut made = vec![
@@ -111,7 +111,7 @@ fn get(plane: &ControlPlane, arguments: &[&str]) -> Option<Value> {
     (!text.is_empty()).then(|| serde_json::from_str(&text).unwrap())
 }
 
-/// The bindings of this kind that name the operator's ServiceAccount.
+/// The bindings of this kind for the operator's ServiceAccount.
 fn bindings(plane: &ControlPlane, kind: &str) -> Vec<Value> {
     let account = json!({"kind": "ServiceAccount", "name": NAME, "namespace": SYSTEM});
     let all = get(plane, &[kind, "--all-namespaces"]).unwrap();
@@ -125,12 +125,12 @@ fn name_of_binding(binding: &Value) -> &str {
     binding["metadata"]["name"].as_str().unwrap()
 }
 
-/// What a binding grants, without what concerns OLM's own kinds.
+/// What a binding grants, except rights to OLM's own kinds.
 fn granted_through(plane: &ControlPlane, binding: &Value) -> Rights {
     let namespace = binding["metadata"]["namespace"].as_str().unwrap_or_default();
     let reference = &binding["roleRef"];
     let (kind, name) = (reference["kind"].as_str(), reference["name"].as_str());
-    // A release that was replaced may have lost its role before its binding.
+    // A replaced release may have lost its role before its binding.
     let role = get(plane, &[kind.unwrap(), name.unwrap(), "-n", namespace]);
     let mut all = role.map_or_else(Rights::new, |role| rights_in(&role["rules"]));
     all.retain(|[group, _, _]| group != OPERATORS);
@@ -143,14 +143,14 @@ fn bound(plane: &ControlPlane, kind: &str) -> Rights {
     bindings.iter().flat_map(|binding| granted_through(plane, binding)).collect()
 }
 
-/// Those of artifacts/rbac.
+/// The rights of artifacts/rbac.
 fn the_rights_are_those_of_the_manifests(plane: &ControlPlane) {
     assert_eq!(bound(plane, "clusterrolebinding"), granted_by("ClusterRole"));
     assert_eq!(bound(plane, "rolebinding"), granted_by("Role"));
 }
 
-/// To an operator for all namespaces OLM grants in all of them what it is granted in its own, and that
-/// it may read namespaces.
+/// To an operator for all namespaces, OLM grants in all of them what it is granted in its own, plus
+/// reading namespaces.
 fn the_rights_are_those_and_what_olm_adds(plane: &ControlPlane, version: &str) {
     for binding in bindings(plane, "rolebinding") {
         let name = name_of_binding(&binding);
@@ -166,7 +166,7 @@ fn the_rights_are_those_and_what_olm_adds(plane: &ControlPlane, version: &str) {
     assert_eq!(bound(plane, "rolebinding"), granted_by("Role"));
 }
 
-/// The image that runs, and the namespaces that it is told.
+/// The image that is running, and the namespaces that it is given.
 fn running(plane: &ControlPlane) -> [String; 2] {
     runs(plane, NAME, 1);
     let deployment = get(plane, &["deployment", NAME, "-n", SYSTEM]).unwrap();
@@ -206,12 +206,12 @@ async fn olm_installs_the_bundle_upgrades_it_removes_it_and_installs_it_again() 
     assert_eq!(memcached_port(plane), "integer");
     the_rights_are_those_and_what_olm_adds(plane, version);
 
-    // What people have made outlives it.
+    // What people have created outlives it.
     uninstall(&world, version).await;
     assert_eq!(memcached_port(plane), "integer");
     assert!(shop.get(MEMCACHED, "cart").await.is_some());
 
-    // In one namespace, and what OLM grants and tells it is enough to work.
+    // In a single namespace: what OLM grants and passes to it is enough to work.
     let one = json!({"spec": {"targetNamespaces": [SHOP]}});
     world.patch(OPERATOR_GROUP, "ours", one).await.unwrap();
     until_it_is_for(&world, SHOP).await;
@@ -244,7 +244,8 @@ async fn the_older_one_is_replaced_by(world: &World, version: &str) {
     assert!(phases.contains(&json!("Replacing")), "{phases:?}");
 }
 
-/// The shipped program, as the ServiceAccount that OLM made and with what OLM's Deployment tells it.
+/// The shipped program, as the ServiceAccount that OLM created, with the settings from OLM's
+/// Deployment.
 async fn it_serves(world: &World, shop: &World) {
     let kubeconfig = world.operator_kubeconfig().await;
     let environment = [

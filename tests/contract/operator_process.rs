@@ -12,7 +12,8 @@ use tokio::sync::Notify;
 
 use crate::world::PATIENCE;
 
-/// After SIGTERM. Its own bound is 25 s (`SHUTDOWN_GRACE`); after 40 s kubelet would kill it.
+/// How long it may take after SIGTERM. Its own limit is 25 s (`SHUTDOWN_GRACE`); after 40 s the
+/// kubelet would kill it.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// A running operator. Killed when dropped.
@@ -28,7 +29,7 @@ struct Log {
 }
 
 impl OperatorProcess {
-    /// Starts the operator with this kubeconfig, these further arguments and this environment.
+    /// Starts the operator with this kubeconfig, these additional arguments and this environment.
     pub fn start(kubeconfig: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         OperatorProcess::of(command(kubeconfig, arguments, environment))
     }
@@ -56,7 +57,7 @@ impl OperatorProcess {
         })
     }
 
-    /// The first log line that is as `wanted`, however long it takes.
+    /// The first log line that satisfies `wanted`, however long it takes.
     pub async fn line(&self, wanted: impl Fn(&str) -> bool) -> String {
         loop {
             let grew = self.log.grew.notified();
@@ -67,12 +68,12 @@ impl OperatorProcess {
         }
     }
 
-    /// All that was logged so far.
+    /// Everything logged so far.
     pub fn lines(&self) -> Vec<String> {
         self.log.lines.lock().clone()
     }
 
-    /// Its process id.
+    /// Its process ID.
     pub fn pid(&self) -> u32 {
         self.child.id().expect("the operator is still running")
     }
@@ -90,7 +91,7 @@ impl OperatorProcess {
         rustix::process::kill_process(pid, signal).expect("a signal");
     }
 
-    /// Waits, however long it takes, until it ends by itself; its exit code.
+    /// Waits, however long it takes, until it ends by itself; returns its exit code.
     pub async fn ended(&mut self) -> Option<i32> {
         self.child.wait().await.expect("a child can be waited for").code()
     }
@@ -100,7 +101,7 @@ impl OperatorProcess {
         self.child.kill().await.expect("the operator can be killed");
     }
 
-    /// SIGTERM, and the exit code.
+    /// Sends SIGTERM and returns the exit code.
     pub async fn terminate(mut self) -> Option<i32> {
         self.signal(rustix::process::Signal::TERM);
         let ended = tokio::time::timeout(GRACE, self.child.wait()).await;
@@ -108,8 +109,8 @@ impl OperatorProcess {
     }
 }
 
-/// The operator with this kubeconfig, these further arguments and this environment, to be started.
-/// `OPERATOR_BINARY=FILE` is another build of it.
+/// A command that starts the operator with this kubeconfig, these additional arguments and this
+/// environment. `OPERATOR_BINARY=FILE` selects another build of it.
 pub fn command(kubeconfig: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Command {
     let built = || env!("CARGO_BIN_EXE_workload-operator").into();
     let mut command = Command::new(std::env::var_os("OPERATOR_BINARY").unwrap_or_else(built));

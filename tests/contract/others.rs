@@ -14,7 +14,7 @@ async fn an_autoscaler_scales_a_memcached_by_its_scale_subresource_and_nobody_re
     let path = format!("{}/cart/scale", MEMCACHED.path(&world.namespace));
     for size in [3, 2, 0, 1] {
         let scaled = world.patch_at(&path, json!({"spec": {"replicas": size}})).await.unwrap();
-        // Zero is left out.
+        // Zero is omitted.
         assert_eq!(scaled["spec"]["replicas"].as_i64().unwrap_or(0), size);
         let ready = world.until(MEMCACHED, "cart", is_ready).await;
         assert_eq!(
@@ -26,7 +26,7 @@ async fn an_autoscaler_scales_a_memcached_by_its_scale_subresource_and_nobody_re
     }
     let refused = world.patch_at(&path, json!({"spec": {"replicas": 4}})).await.unwrap_err();
     assert!(refused.contains("spec.size"), "{refused}");
-    // What an autoscaler reads to find the pods and to count them.
+    // What an autoscaler reads to find and count the pods.
     let get = (http::Method::GET, "application/json", Value::Null);
     let scale = world.send(get.0, &path, get.1, get.2).await.unwrap();
     assert_eq!(scale["status"]["replicas"], 1);
@@ -34,7 +34,7 @@ async fn an_autoscaler_scales_a_memcached_by_its_scale_subresource_and_nobody_re
     assert_eq!(scale["status"]["selector"], selector);
 }
 
-/// The most writes to one object in a minute while somebody undoes each.
+/// The maximum number of writes to one object in a minute while somebody undoes each one.
 const MOST_A_MINUTE: usize = 12;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -44,7 +44,7 @@ async fn in_a_fight_over_a_field_the_operator_writes_seldom_and_says_so() {
     world.create(APP, object).await.unwrap();
     world.until(APP, "shop", is_ready).await;
     let before = ours(&world);
-    // Somebody who undoes whatever the operator does, at once, until it is told.
+    // Somebody who immediately undoes whatever the operator does, until that is reported.
     let fight = async {
         loop {
             let restored = |d: &Value| d["spec"]["replicas"] != 2;

@@ -1,4 +1,4 @@
-//! What is applied: each overlay on a real API server, and rights that are exactly those used.
+//! What is applied: each overlay on a real API server, with exactly the rights that are used.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -18,9 +18,9 @@ use crate::world::{
 pub const SYSTEM: &str = "workload-operator-system";
 pub const NAME: &str = "workload-operator";
 
-/// Rights that leave no verb of their own in an audit log: the API server asks for them while it
-/// carries out another request. To create by server-side apply is a `patch`, and a block of the
-/// owner's deletion is admitted with the child that carries it.
+/// Rights whose verbs do not appear in an audit log: the API server checks them while it handles
+/// another request. Creating by server-side apply is a `patch`, and blocking the owner's deletion
+/// is checked when the child that asks for it is admitted.
 const ASKED_FOR_BESIDE: &[[&str; 3]] = &[
     ["apps", "deployments", "create"],
     ["apps", "daemonsets", "create"],
@@ -30,9 +30,9 @@ const ASKED_FOR_BESIDE: &[[&str; 3]] = &[
     ["app.example.com", "apps/finalizers", "update"],
 ];
 
-/// Rights for what does not happen here. An API server of this version streams what there is to a
-/// watch; an older one is asked for a list. A child is read when its name turns out to be taken by
-/// one that the watch has yet to tell.
+/// Rights for what does not happen here. An API server of this version streams the initial state as
+/// part of a watch; an older one is asked for a list. A child is read if its name turns out to be
+/// taken by one that the watch has not reported yet.
 pub const SELDOM: &[[&str; 3]] = &[
     ["cache.example.com", "memcacheds", "list"],
     ["mydomain.com", "genericdaemons", "list"],
@@ -54,7 +54,7 @@ pub fn objects(yaml: &str) -> Vec<Value> {
         .collect()
 }
 
-/// `Kind namespace/name` of each.
+/// `Kind namespace/name` of each object.
 pub fn names(objects: &[Value]) -> BTreeSet<String> {
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let name = |object: &Value| {
@@ -66,8 +66,7 @@ pub fn names(objects: &[Value]) -> BTreeSet<String> {
 
 // === The overlays ===
 
-/// Whatever a ServiceMonitor or a PrometheusRule says is stored: the Prometheus operator is not
-/// here.
+/// Accepts any ServiceMonitor and PrometheusRule: the Prometheus operator is not here.
 pub fn prometheus_operators_kinds() -> [Value; 2] {
     let schema = json!({"openAPIV3Schema":
         {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
@@ -90,7 +89,7 @@ async fn each_overlay_is_installed_runs_under_restricted_and_is_removed() {
     std::fs::write(file.path(), kinds.to_string()).unwrap();
     plane.kubectl(&["apply", "--server-side", "-f", file.path().to_str().unwrap()]);
     plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
-    // One over the other, then all away, and anew.
+    // One over the other, then everything removed, and once more.
     for (overlay, replicas, remove) in [
         ("artifacts/default", 1, false),
         ("artifacts/overlays/high-availability", 2, false),
@@ -110,7 +109,7 @@ async fn each_overlay_is_installed_runs_under_restricted_and_is_removed() {
         assert_eq!(available, replicas.to_string(), "{overlay}");
         what_finds_the_pods_finds_them(&plane, overlay, replicas);
         if overlay.ends_with("namespaced") {
-            // The first overlays' ClusterRole went with them.
+            // The first overlays' ClusterRole was removed with them.
             let cluster_wide = plane.try_kubectl(&["get", "clusterrole", NAME]);
             assert!(cluster_wide.is_err(), "{cluster_wide:?}");
         }
@@ -121,7 +120,7 @@ async fn each_overlay_is_installed_runs_under_restricted_and_is_removed() {
     }
 }
 
-/// As one uninstalls: the CRDs stay, because with them every object of their kinds would go.
+/// As one would uninstall: the CRDs stay, because every object of their kinds would go with them.
 fn remove_all_but_crds(plane: &ControlPlane, overlay: &str) {
     let mut all = objects(&plane.kubectl(&["kustomize", overlay]));
     all.retain(|object| object["kind"] != "CustomResourceDefinition");
@@ -132,7 +131,7 @@ fn remove_all_but_crds(plane: &ControlPlane, overlay: &str) {
     plane.kubectl(&["delete", "-f", path, "--timeout=120s", "--ignore-not-found"]);
 }
 
-/// The Service, the PodDisruptionBudget, the NetworkPolicy and the ServiceMonitor mean the pods.
+/// The Service, the PodDisruptionBudget, the NetworkPolicy and the ServiceMonitor select the pods.
 pub fn what_finds_the_pods_finds_them(plane: &ControlPlane, overlay: &str, replicas: usize) {
     let get = |what: &str, name: &str| -> Value {
         let text = plane.kubectl(&["get", what, name, "-n", SYSTEM, "-o=json"]);
@@ -161,7 +160,7 @@ pub fn what_finds_the_pods_finds_them(plane: &ControlPlane, overlay: &str, repli
         assert_eq!(monitor["spec"]["endpoints"][0]["port"], service["spec"]["ports"][0]["name"]);
         let scheme = &monitor["spec"]["endpoints"][0]["scheme"];
         assert_eq!(scheme == "https", overlay.ends_with("metrics-over-tls"), "{scheme}");
-        // The Prometheus operator makes the job of the Service's name: what the alerts ask for.
+        // The Prometheus operator derives the job from the Service's name: what the alerts ask for.
         let rule = get("prometheusrule", NAME)["spec"]["groups"][0]["rules"][0]["expr"].to_string();
         let job = service["metadata"]["name"].as_str().unwrap();
         assert!(rule.contains(&format!(r#"job=\"{job}\""#)), "{rule}");
@@ -222,7 +221,7 @@ pub fn granted_by(kind: &str) -> Rights {
     roles.flat_map(|role| rights_in(&role["rules"])).collect()
 }
 
-/// The rights that rules of a role grant.
+/// The rights that a role's rules grant.
 pub fn rights_in(rules: &Value) -> Rights {
     let words = |value: &Value| -> Vec<String> {
         let words = value.as_array().unwrap().iter();
@@ -240,8 +239,8 @@ pub fn rights_in(rules: &Value) -> Rights {
     all
 }
 
-/// What the audit log says that the operator of this world has done; panics if anything was
-/// forbidden to it.
+/// What the operator of this world has done according to the audit log; panics if it was refused
+/// anything.
 fn used(world: &World) -> Rights {
     let entries = Audit::whole().of(world, &world.namespace, |entry| entry.by_operator);
     let right = |entry: Entry| {
@@ -269,7 +268,7 @@ pub async fn bind_lease_roles(world: &World) {
     }
 }
 
-/// An operator that elects its leader, with exactly the rights of the artifacts.
+/// An operator with leader election, with exactly the rights from the artifacts.
 pub async fn start_operator(world: &World) -> OperatorProcess {
     bind_lease_roles(world).await;
     let environment = [
@@ -300,8 +299,8 @@ async fn what_is_granted_is_what_a_life_of_all_kinds_uses() {
     assert!(idle.is_empty(), "granted and not used: {idle:?}");
 }
 
-/// Everything that the operator does happens once: it makes, heals, changes and removes children
-/// of each kind, and meets those of others.
+/// Makes everything that the operator does happen once: it creates, restores, changes and removes
+/// children of each kind, and meets those of others.
 pub async fn a_life_of_all_kinds(world: &World) {
     let daemon =
         |name: &str| json!({"metadata": {"name": name}, "spec": {"image": "a:1", "label": "logs"}});
@@ -318,7 +317,7 @@ pub async fn a_life_of_all_kinds(world: &World) {
         world.create(kind, object).await.unwrap();
         world.until(kind, &name, is_ready).await;
     }
-    // A name that somebody else has is looked at, not touched.
+    // A name that somebody else has taken is looked at, but not touched.
     for (kind, object) in [
         (MEMCACHED, memcached("taken", 1)),
         (GENERIC_DAEMON, daemon("taken")),
@@ -328,7 +327,7 @@ pub async fn a_life_of_all_kinds(world: &World) {
         world.create(kind, object).await.unwrap();
         world.until_condition(kind, &name, "Ready", ("False", "ErrResourceExists")).await;
     }
-    // The same Event again is a patch of the first.
+    // The same Event again is a patch of the first one.
     for replicas in ["7", "8"] {
         let argument = format!("--replicas={replicas}");
         world.kubectl(&["scale", "deployment", "one", &argument]).unwrap();
@@ -340,7 +339,7 @@ pub async fn a_life_of_all_kinds(world: &World) {
     world.until_gone(MEMCACHED, "one").await;
 }
 
-/// Children's names that somebody else has.
+/// Children with names that the operator needs, created by somebody else.
 pub async fn foreign_children(world: &World) {
     let labels = json!({"matchLabels": {"who": "else"}});
     let template = json!({"metadata": {"labels": {"who": "else"}},
@@ -355,7 +354,7 @@ pub async fn foreign_children(world: &World) {
     }
 }
 
-/// Each of the rights that leave no trace is needed: without it a child is not made.
+/// Each of the rights that leave no trace is needed: without it, no child is created.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_right_to_create_no_child_is_made_and_the_condition_says_so() {
     let world = World::new("rights-missing", "baseline").await;

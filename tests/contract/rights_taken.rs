@@ -1,9 +1,9 @@
-//! Every right of the operator taken away, one at a time: something visibly fails.
+//! Every right of the operator is taken away, one at a time: something visibly fails.
 //!
-//! `check` names the missing right, always. The operator says in its log what it was refused, for
-//! every right that an API server of this version ever asks for.
-//! `RIGHTS=all` takes each, `RIGHTS=leases` those with that in their name; otherwise a fixed slice is
-//! taken, a right of each sort.
+//! `check` always names the missing right. For every right that an API server of this version ever
+//! checks, the operator logs what it was refused. `RIGHTS=all` takes every one of them,
+//! `RIGHTS=leases` those with that in their name; otherwise a fixed selection is taken, one of each
+//! sort.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -21,11 +21,11 @@ use crate::world::{
     memcached,
 };
 
-/// Lives at the same time; each has an operator of its own.
+/// How many rights are tested at the same time, each with its own operator.
 const LANES: usize = 4;
 
-/// What is taken without `RIGHTS`: to read, to write a child, to write a status, to remove, to
-/// tell, to lead, and what only `check` sees.
+/// What is taken without `RIGHTS`: one right each to read, to write a child, to write a status, to
+/// remove, to publish Events and to lead, and one that only `check` notices.
 const SLICE: [[&str; 3]; 7] = [
     ["cache.example.com", "memcacheds", "watch"],
     ["apps", "daemonsets", "create"],
@@ -38,13 +38,13 @@ const SLICE: [[&str; 3]; 7] = [
 
 type Right = [String; 3];
 
-/// Whether no request is refused for the lack of it, here: see `SELDOM`; and the admission plugin
-/// OwnerReferencesPermissionEnforcement, which asks for `finalizers`, is off by default.
+/// Whether no request here is refused for lack of it: see `SELDOM`. The admission plugin
+/// OwnerReferencesPermissionEnforcement, which checks `finalizers`, is off by default.
 fn is_unasked([group, resource, verb]: &Right) -> bool {
     resource.ends_with("/finalizers") || SELDOM.contains(&[group, resource, verb])
 }
 
-/// The operator's rules, without one right: a rule for each of the others.
+/// The operator's rules without one right, with a separate rule for each of the others.
 fn rules_without(taken: &Right) -> Vec<Value> {
     let text = std::fs::read_to_string("artifacts/rbac/operator.yaml").unwrap();
     let objects = serde_yaml_ng::Deserializer::from_str(&text)
@@ -83,8 +83,8 @@ async fn world_without(name: &str, taken: &Right) -> World {
     world
 }
 
-/// What `check` says of rights: asked until it is `expected`, because the API server learns of a
-/// binding a moment later.
+/// Runs `check` until it reports `expected` about the rights, because the API server learns of a
+/// binding a little later.
 async fn checked(world: &World, expected: &str) -> Result<(), String> {
     let kubeconfig = world.operator_kubeconfig().await;
     let deadline = Instant::now() + PATIENCE;
@@ -128,10 +128,10 @@ async fn taken(number: usize, right: Right) -> Option<String> {
         [("MEMCACHED_IMAGE", MEMCACHED_IMAGE), ("LEADER_ELECT_NAMESPACE", &world.namespace)];
     let flags = ["--namespace", &world.namespace, "--leader-elect"];
     let operator = OperatorProcess::start(&kubeconfig, &flags, &environment);
-    // In the API server's own words; a field of a log line has its quotes escaped.
+    // In the API server's own words; in a field of a log line the quotes are escaped.
     let words = format!("cannot {verb} resource \"{resource}\"");
     let refused = operator.line(|line| line.replace('\\', "").contains(&words));
-    // A life that is stuck panics.
+    // If the operator gets stuck, this panics.
     let life = AssertUnwindSafe(a_life_of_all_kinds(&world)).catch_unwind();
     let told = tokio::select! {
         line = refused => Ok(line),
@@ -166,8 +166,7 @@ async fn without_any_one_of_its_rights_check_names_it_and_the_operator_says_what
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Waits until it is told in the status, of the newest spec, and by an Event; then gives the right
-/// back.
+/// Waits until the status, for the newest spec, and an Event report it; then gives the right back.
 async fn told_and_healed(world: &World, kind: Kind, name: &str, words: &str) {
     for (condition, status) in [("Degraded", "True"), ("Stalled", "True"), ("Ready", "False")] {
         let message = world.until_condition(kind, name, condition, (status, "Forbidden")).await;

@@ -13,7 +13,7 @@ use crate::world::{
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_at_any_moment_and_restarted_it_converges() {
     let world = World::new("killed", "restricted").await;
-    // Kill it at every stage of an object's life that can be told from outside.
+    // Kill it at every stage of an object's life that can be recognised from outside.
     type Stage = fn(&Value) -> bool;
     let stages: [Stage; 4] = [
         |m| !m["metadata"]["finalizers"].is_null(),
@@ -103,7 +103,7 @@ async fn without_the_namespace_flag_it_works_in_all_namespaces_with_the_rights_o
     let system = World::in_existing(plane, "workload-operator-system").await;
     system.until(DEPLOYMENT, "workload-operator", |d| d["status"]["availableReplicas"] == 1).await;
     let kubeconfig = system.operator_kubeconfig().await;
-    // Empty is how the Operator Lifecycle Manager says "all".
+    // An empty value is how the Operator Lifecycle Manager says "all".
     let environment = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE), ("WATCH_NAMESPACE", "")];
     let operator = OperatorProcess::start(&kubeconfig, &["--leader-elect"], &environment);
     operator.logged("Ready to work").await;

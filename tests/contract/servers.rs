@@ -1,4 +1,4 @@
-//! Kubernetes' own servers killed, started again, and started beside the one there is.
+//! Kubernetes' own servers: killed, restarted, and started next to the existing ones.
 
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
@@ -13,16 +13,16 @@ use crate::control_plane::ControlPlane;
 use crate::stall::Stall;
 use crate::world::{MEMCACHED, PATIENCE, World};
 
-/// A process of a control plane: etcd, kube-apiserver.
+/// A process of a control plane, such as etcd or kube-apiserver.
 pub struct Server {
-    /// Where hack/controlplane.sh looks for the process, so that it ends this one too.
+    /// Where hack/controlplane.sh looks for the process, so that it stops this one too.
     record: PathBuf,
     log: PathBuf,
     program: PathBuf,
     arguments: Vec<std::ffi::OsString>,
     pid: rustix::process::Pid,
     beside: bool,
-    /// Once it was started from here.
+    /// Set once it has been started from here.
     child: Option<Child>,
 }
 
@@ -46,14 +46,14 @@ impl Server {
         }
     }
 
-    /// SIGKILL. Returns when it is gone.
+    /// Sends SIGKILL and returns once it is gone.
     pub async fn kill(&mut self) {
         rustix::process::kill_process(self.pid, rustix::process::Signal::KILL).expect("it runs");
         match &mut self.child {
             Some(child) => {
                 child.wait().expect("a child can be waited for");
             }
-            // Not a child of this process: nothing tells when it is gone.
+            // Not a child of this process: nothing announces when it is gone.
             None => {
                 while rustix::process::test_kill_process(self.pid).is_ok() {
                     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -62,7 +62,7 @@ impl Server {
         }
     }
 
-    /// Starts it again as it was.
+    /// Starts it again as before.
     pub fn start(&mut self) {
         let log = fs::OpenOptions::new().append(true).create(true).open(&self.log).expect("a log");
         let child = Command::new(&self.program)
@@ -82,8 +82,8 @@ impl Server {
         self.child = Some(child);
     }
 
-    /// A server like it, under another name that hack/controlplane.sh knows, with other arguments
-    /// `(before the =, after it)`. Not started.
+    /// A server like it, under another name that hack/controlplane.sh knows, with changed
+    /// arguments: `(before the =, after it)`. It is not started.
     pub fn like(&self, name: &str, changes: &[(&str, String)]) -> Server {
         let changed = |argument: &std::ffi::OsString| {
             let text = argument.to_string_lossy();
@@ -104,7 +104,7 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// What was started beside the others ends here; those end with their control plane.
+    /// Servers started next to the others end here; the others end with their control plane.
     fn drop(&mut self) {
         if let Some(child) = self.child.as_mut().filter(|_| self.beside) {
             drop(child.kill());
@@ -113,7 +113,7 @@ impl Drop for Server {
     }
 }
 
-/// Waits until the API server that `client` names serves.
+/// Waits until the API server behind `client` serves.
 pub async fn ready(client: &kube::Client) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -122,21 +122,21 @@ pub async fn ready(client: &kube::Client) {
             return;
         }
         assert!(Instant::now() < deadline, "the API server does not come back");
-        // A server that is not there sends no event.
+        // A server that is down sends no event.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
 /// A second API server on the same etcd.
 pub struct Second {
-    /// Ends with this.
+    /// Ends when this is dropped.
     _server: Server,
     pub nobody: kube::Client,
     admin: kube::Client,
 }
 
 impl Second {
-    /// One that reaches `etcd` by this wire; returns when it serves.
+    /// Starts one that reaches `etcd` through this connection; returns once it serves.
     pub async fn start(plane: &ControlPlane, etcd: &Stall) -> Second {
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
         let port = free.expect("a free port").port();
@@ -154,7 +154,7 @@ impl Second {
         Second { _server: server, nobody, admin }
     }
 
-    /// Waits until it shows this Memcached out of its cache, which follows etcd a little later.
+    /// Waits until it shows this Memcached from its cache, which follows etcd with a small delay.
     pub async fn shows(&self, world: &World, name: &str) {
         let path = format!("{}?resourceVersion=0", MEMCACHED.path(&world.namespace));
         let shown = async {

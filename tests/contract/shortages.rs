@@ -1,5 +1,5 @@
-//! What the operator promises while something runs short: the API server itself, etcd's space, its
-//! own file descriptors.
+//! What the operator promises while something runs short: the API server itself, etcd's space, or
+//! its own file descriptors.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use crate::proxy::Proxy;
 use crate::servers::{Server, ready};
 use crate::world::{DEPLOYMENT, MEMCACHED, PATIENCE, World, is_ready, memcached};
 
-/// How long the API server is away, in seconds, unless OUTAGE_SECONDS says otherwise.
+/// How long the API server is down, in seconds, unless OUTAGE_SECONDS says otherwise.
 const OUTAGE: u64 = 10;
-/// So many tries tell a pause that grows from one that does not.
+/// This many tries distinguish pauses that grow from pauses that do not.
 const TRIES: usize = 11;
 
 fn creates(world: &World, name: &str) -> usize {
@@ -35,7 +35,7 @@ async fn while_the_api_server_is_away_a_leader_waits_and_afterwards_it_works_on(
     works_on_after_an_outage(&world, operator).await;
 }
 
-/// Nobody asks for a Lease every two seconds here.
+/// Here nobody asks for a Lease every two seconds.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_api_server_is_away_it_waits_and_afterwards_it_works_on_without_leader_election()
 {
@@ -48,13 +48,13 @@ async fn while_the_api_server_is_away_it_waits_and_afterwards_it_works_on_withou
 async fn works_on_after_an_outage(world: &World, mut operator: OperatorProcess) {
     world.create(MEMCACHED, memcached("before", 1)).await.unwrap();
     world.until(DEPLOYMENT, "before", |_| true).await;
-    // The API server logs nothing of what it was killed over.
+    // The API server does not log requests that it was killed during.
     logged(|| (creates(world, "before") == 1).then_some(())).await;
     let mut server = Server::of(world.plane(), "kube-apiserver");
     server.kill().await;
     let seconds = std::env::var("OUTAGE_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     let outage = Duration::from_secs(seconds.unwrap_or(OUTAGE));
-    // The outage itself; nothing can be awaited in it.
+    // The outage itself; there is nothing to wait for.
     tokio::time::sleep(outage).await;
     operator.assert_alive();
     server.start();
@@ -78,7 +78,7 @@ async fn while_etcd_is_full_it_tries_now_and_then_and_when_there_is_space_it_wor
     world.create(MEMCACHED, memcached("late", 1)).await.unwrap();
     etcd::alarm(plane, "ACTIVATE").await;
     let mut operator = world.start_operator().await;
-    // That of the finalizer, which each pass begins with; the status is tried after it.
+    // Only writes of the finalizer, with which each pass begins; the status is tried after it.
     let first = |write: &Entry| write.subresource.is_empty();
     let refused = || refused_writes(&world, "late").into_iter().filter(first).collect();
     let tries = logged(|| Some(refused()).filter(|tries: &Vec<_>| tries.len() >= TRIES)).await;
@@ -86,15 +86,15 @@ async fn while_etcd_is_full_it_tries_now_and_then_and_when_there_is_space_it_wor
     etcd::alarm(plane, "DEACTIVATE").await;
     world.until(DEPLOYMENT, "late", |_| true).await;
     assert_eq!(creates(&world, "late"), 1);
-    // From 5 ms on the pauses double: 5 s in all. A busy machine only makes them longer.
+    // The pauses double from 5 ms: 5 s in total. A busy machine can only make them longer.
     let took = Duration::try_from(tries[TRIES - 1].received.duration_since(tries[0].received))
         .unwrap_or_default();
     println!("{TRIES} tries took {took:?}");
     assert!(took > Duration::from_millis(2_500), "its pauses do not grow: {tries:?}");
 }
 
-/// As many as it has, and two more: watches that break can hardly be replaced, and workers take
-/// turns.
+/// It may open only two descriptors more than it has: watches that break can hardly be replaced,
+/// and workers take turns.
 #[tokio::test(flavor = "multi_thread")]
 async fn with_hardly_a_file_descriptor_left_it_works_on_as_it_can() {
     let world = World::new("descriptors", "restricted").await;
@@ -135,12 +135,12 @@ async fn all_ready(world: &World, names: &[String], operator: &OperatorProcess) 
     assert!(are_ready, "not all are Ready within {PATIENCE:?}; the operator says:\n{}", lines());
 }
 
-/// How often the operator has said that it can open no more files (EMFILE).
+/// How often the operator has reported that it cannot open any more files (EMFILE).
 fn wanting(operator: &OperatorProcess) -> usize {
     operator.lines().iter().filter(|line| line.contains("os error 24")).count()
 }
 
-/// From now on the process may open so many files beside those that it has.
+/// From now on the process may open only this many files in addition to those it has open.
 fn limit_descriptors(operator: &OperatorProcess, more: u64) {
     let open = std::fs::read_dir(format!("/proc/{}/fd", operator.pid())).expect("it runs");
     let most = open.count() as u64 + more;

@@ -1,4 +1,5 @@
-//! What the operator promises while etcd is slow, and when it has forgotten what a watch asks for.
+//! What the operator promises while etcd is slow, and when etcd has forgotten what a watch asks
+//! for.
 
 use std::time::Duration;
 
@@ -9,11 +10,10 @@ use crate::servers::{Second, Server, ready};
 use crate::stall::Stall;
 use crate::world::{DEPLOYMENT, MEMCACHED, World, is_ready, memcached};
 
-/// How much later whatever an API server asks of etcd arrives there. A healthy one answers within
-/// 10 ms.
+/// How much later requests of an API server arrive at etcd. A healthy etcd answers within 10 ms.
 const SLOW: Duration = Duration::from_millis(200);
 
-/// Each write takes 200 ms and more, and as late come the answers and the watches' news of it.
+/// Each write takes 200 ms or more, and the answers and the watch events come just as late.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_etcd_is_slow_all_converges_and_each_child_is_written_to_once() {
     let plane = ControlPlane::leaked(|| ControlPlane::private("slow-etcd")).await;
@@ -44,8 +44,8 @@ async fn while_etcd_is_slow_all_converges_and_each_child_is_written_to_once() {
     operator.assert_alive();
 }
 
-/// The API server begins anew, without a memory of its own, and etcd has forgotten what was before:
-/// the watch goes on from a version that nobody has any more.
+/// The API server restarts, with an empty cache, and etcd has forgotten the past: the watch resumes
+/// from a version that nobody has any more.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_watch_missed_and_etcd_has_forgotten_is_found_by_one_list() {
     let plane = ControlPlane::leaked(|| ControlPlane::api_server_alone("compacted")).await;
@@ -55,7 +55,8 @@ async fn what_a_watch_missed_and_etcd_has_forgotten_is_found_by_one_list() {
     world.create(MEMCACHED, memcached("it", 1)).await.unwrap();
     let first = world.until(DEPLOYMENT, "it", |_| true).await;
     let lists = || proxy.count(|call| call.lists && call.object == "deployments");
-    // What it has written itself it knows without its watch: that has come as far, too.
+    // It knows what it has written itself without its watch. This makes sure that the watch has got
+    // that far, too.
     operator.logged("Ready to work").await;
     proxy.hold("deployments");
     let before = lists();

@@ -1,4 +1,4 @@
-//! A wire that is long, or stands still: what is sent waits, and arrives later.
+//! A connection that is slow or stalled: what is sent waits and arrives later.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-/// Passes bytes on, unread, or keeps them. Ends when dropped.
+/// Passes bytes on without reading them, or holds them back. Ends when dropped.
 pub struct Stall {
     pub address: SocketAddr,
     stands: Arc<watch::Sender<bool>>,
@@ -23,12 +23,12 @@ impl Drop for Stall {
 }
 
 impl Stall {
-    /// A wire to `far` (`host:port`).
+    /// A connection to `far` (`host:port`).
     pub async fn to(far: String) -> Stall {
         Stall::long(far, Duration::ZERO).await
     }
 
-    /// As [`Stall::to`]; what is sent there arrives so much later.
+    /// Like [`Stall::to`], but what is sent there arrives later by `delay`.
     pub async fn long(far: String, delay: Duration) -> Stall {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it listens");
@@ -37,12 +37,12 @@ impl Stall {
         Stall { address, stands, task }
     }
 
-    /// From now on nothing passes, in neither direction.
+    /// From now on nothing passes in either direction.
     pub fn stand(&self) {
         self.stands.send_replace(true);
     }
 
-    /// All that was kept passes, and what comes.
+    /// Passes everything that was held back, and whatever comes next.
     pub fn go_on(&self) {
         self.stands.send_replace(false);
     }
@@ -70,7 +70,7 @@ async fn accept(
     }
 }
 
-/// Passes on until one of the two ends. What is sent meanwhile is under way at the same time.
+/// Passes bytes on until either end closes. Several pieces can be under way at the same time.
 async fn pass(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,

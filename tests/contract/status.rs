@@ -1,4 +1,4 @@
-//! `status` names what blocks, on its first line: fixtures on the real API server.
+//! `status` names what blocks an object on its first line: fixtures on the real API server.
 
 use std::process::Command;
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn status(world: &World, kind: Kind, name: &str) -> (String, i32) {
     (line, output.status.code().unwrap())
 }
 
-/// Waits until the first line names `cause`: Kubernetes comes to it in steps.
+/// Waits until the first line names `cause`: Kubernetes gets there in steps.
 async fn until_blocked_by(world: &World, kind: Kind, name: &str, cause: &str) -> String {
     let prefix = format!("{} {}/{name}: {cause}: ", kind.name(), world.namespace);
     let mut last = (String::new(), 0);
@@ -43,7 +43,7 @@ fn daemon(name: &str, label: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"image": "agent:1", "label": label}})
 }
 
-/// Plays a kubelet that cannot run the one pod of Memcached `name`.
+/// Plays a kubelet that cannot run the only pod of Memcached `name`.
 async fn stop_pod(world: &World, name: &str, reason: &str) {
     let pods = world.list(POD).await;
     let pod = pods
@@ -87,7 +87,7 @@ async fn status_names_the_cause_that_blocks() {
     until_blocked_by(&world, GENERIC_DAEMON, "nowhere", "NoMatchingNode").await;
     let line = until_blocked_by(&world, GENERIC_DAEMON, "insecure", "PodSecurity").await;
     assert!(line.contains("violates PodSecurity \"restricted"), "{line}");
-    // Its pods run as whatever the image says: `restricted` does not let it.
+    // Its pods run as the user that the image specifies: `restricted` does not allow that.
     until_blocked_by(&world, APP, "typo-app", "PodSecurity").await;
 
     for (name, reason, cause) in
@@ -106,7 +106,7 @@ async fn status_names_the_cause_that_blocks() {
     assert!(line.contains("not found") && code == 2, "{line}");
 }
 
-/// For machines: the same answer, by field.
+/// For machines: the same answer, field by field.
 fn status_as_json(world: &World, kind: Kind, name: &str) -> (Value, i32) {
     let output = Command::new(env!("CARGO_BIN_EXE_workload-operator"))
         .args(["status", &kind.name().to_lowercase(), name, "-o", "json"])

@@ -1,5 +1,5 @@
-//! What the operator promises while others do too much: change an object without end, write to its
-//! child without end, kill it again and again.
+//! What the operator promises while others overdo it: change an object without end, write to its
+//! child without end, kill the operator again and again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use tokio::time::Instant;
 use crate::audit::{Entry, operator_writes};
 use crate::world::{DEPLOYMENT, MEMCACHED, World, is_ready, memcached};
 
-/// How long it is killed again and again, in seconds, unless KILL_SECONDS says otherwise.
+/// For how long it is killed again and again, in seconds, unless KILL_SECONDS says otherwise.
 const KILLED_FOR: u64 = 10;
-/// A storm lasts for so many changes at least.
+/// The minimum number of changes in a storm.
 const CHANGES: i64 = 100;
-/// On a busy machine a write may not be answered in time, and is repeated.
+/// On a busy machine a write may not be answered in time and is then repeated.
 const REPEATED: i64 = 2;
 
-/// How often the operator wrote to this Deployment so far.
+/// How often the operator has written to this Deployment so far.
 fn written(world: &World, name: &str) -> usize {
     let it = |write: &&Entry| write.resource == "deployments" && write.name == name;
     operator_writes(world).iter().filter(it).count()
@@ -31,7 +31,8 @@ async fn generation(world: &World, name: &str) -> i64 {
     deployment["metadata"]["generation"].as_i64().expect("Kubernetes counts")
 }
 
-/// Calls `change` with 0, 1, 2 … until `done` is, and [`CHANGES`] times at least; how often.
+/// Calls `change` with 0, 1, 2 … until `done` is done, and at least [`CHANGES`] times; returns how
+/// often.
 async fn storm<C, D>(mut change: impl FnMut(i64) -> C, done: D) -> i64
 where
     C: Future<Output = Result<Value, String>>,
@@ -76,8 +77,8 @@ async fn an_object_that_never_stops_changing_keeps_no_other_waiting_and_costs_a_
     operator.assert_alive();
 }
 
-/// Nobody's version but its own field counts: who reads, changes and writes back would be refused
-/// (409) each time.
+/// What counts is the operator's own field, not anybody's version: a read, change and write back
+/// would be refused (409) each time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_that_somebody_else_never_stops_writing_to_is_changed_all_the_same_and_once() {
     let (world, mut operator) = World::with_operator("storm-on-a-child").await;
@@ -90,7 +91,8 @@ async fn a_child_that_somebody_else_never_stops_writing_to_is_changed_all_the_sa
     };
     let note = |change: i64| json!({"metadata": {"annotations": {"peer": change.to_string()}}});
     let changes = storm(|change| world.patch(DEPLOYMENT, "it", note(change)), scaled).await;
-    // Kubernetes' own controller writes its status with a version, so it may have to wait till now.
+    // Kubernetes' own controller writes the status with a version, so it may have to wait until
+    // now.
     world.until(DEPLOYMENT, "it", |d| d["status"]["availableReplicas"] == 2).await;
     world.until(MEMCACHED, "it", is_ready).await;
     let writes = written(&world, "it") - before;
@@ -103,7 +105,8 @@ async fn killed_again_and_again_at_work_it_loses_nothing_and_makes_nothing_twice
     let world = World::new("storm-of-kills", "restricted").await;
     let seconds = std::env::var("KILL_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     let end = Instant::now() + Duration::from_secs(seconds.unwrap_or(KILLED_FOR));
-    // Every Deployment that ever was, by UID: of a call that the kill cut off nothing may be logged.
+    // Every Deployment that ever existed, by UID: a call that the kill interrupted may not be in
+    // the log.
     let made: Arc<Mutex<BTreeMap<String, BTreeSet<String>>>> = Arc::default();
     let look = made.clone();
     let watching = tokio::spawn(world.for_each_change(DEPLOYMENT, move |deployment| {
@@ -123,7 +126,7 @@ async fn killed_again_and_again_at_work_it_loses_nothing_and_makes_nothing_twice
         let another = &names[rng.usize(..names.len())];
         let size = json!({"spec": {"size": rng.i64(1..3)}});
         world.patch(MEMCACHED, another, size).await.unwrap();
-        // The moment of the kill is what is tried out.
+        // The point is to try different moments for the kill.
         tokio::time::sleep(Duration::from_millis(rng.u64(0..1500))).await;
         operator.kill().await;
         kills += 1;

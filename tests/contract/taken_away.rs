@@ -1,4 +1,4 @@
-//! What the operator counts on is taken away and given back: a kind, and Kubernetes' own
+//! What the operator depends on is taken away and given back: a kind, and Kubernetes' own
 //! controllers.
 
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ async fn a_kind_that_is_removed_and_comes_back_harms_no_other_and_needs_no_resta
     world.until(MEMCACHED, "cart", is_ready).await;
     world.until(GENERIC_DAEMON, "logs", is_ready).await;
 
-    // With a kind Kubernetes deletes its objects, and sooner or later what they own.
+    // With a kind, Kubernetes deletes its objects and sooner or later what they own.
     plane.kubectl(&["delete", "crd", CRD]);
     world.patch(MEMCACHED, "cart", json!({"spec": {"size": 2}})).await.unwrap();
     world.until(MEMCACHED, "cart", |m| is_ready(m) && m["status"]["size"] == 2).await;

@@ -1,4 +1,4 @@
-//! Spans, as a collector gets them: `cargo test --features otel --test contract traces`.
+//! Spans as a collector gets them: `cargo test --features otel --test contract traces`.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -21,10 +21,10 @@ use tokio::time::timeout;
 use crate::operator_process::OperatorProcess;
 use crate::world::{APP, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, World, is_ready, memcached};
 
-/// Stands where people write what is nobody else's business.
+/// Placed where people write what is nobody else's business.
 const PRIVATE: &str = "not-for-traces";
 
-/// Takes what is exported over OTLP/HTTP, as a collector does. Ends when dropped.
+/// Receives what is exported over OTLP/HTTP, as a collector does. Ends when dropped.
 struct Collector {
     address: SocketAddr,
     received: watch::Receiver<Vec<ExportTraceServiceRequest>>,
@@ -57,7 +57,7 @@ impl Collector {
         format!("http://{}", self.address)
     }
 
-    /// All spans so far, once `wanted` is true of them.
+    /// All spans so far, once `wanted` holds for them.
     async fn until(&mut self, what: &str, wanted: impl Fn(&[Span]) -> bool) -> Vec<Span> {
         let found = self.received.wait_for(|received| wanted(&spans(received)));
         let outcome = timeout(PATIENCE, found).await.map(|found| spans(&found.unwrap()));
@@ -75,7 +75,7 @@ async fn take(
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let export = ExportTraceServiceRequest::decode(body).unwrap();
     sender.send_modify(|received| received.push(export));
-    // An ExportTraceServiceResponse in which nothing is set.
+    // An ExportTraceServiceResponse with nothing set.
     Ok(Response::new(Empty::new()))
 }
 
@@ -108,7 +108,7 @@ fn is(span: &Span, expected: &[(&str, &str)]) -> bool {
     expected.iter().all(|(key, value)| attribute(&span.attributes, key) == *value)
 }
 
-/// The operator, which exports to `endpoint`; returns when its informers are synced.
+/// Starts the operator, exporting to `endpoint`; returns when its informers are synced.
 async fn exporting(world: &World, endpoint: &str, more: &[(&str, &str)]) -> OperatorProcess {
     let mut environment =
         vec![("MEMCACHED_IMAGE", MEMCACHED_IMAGE), ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)];
@@ -152,7 +152,7 @@ async fn each_pass_is_a_span_and_the_requests_it_made_are_spans_in_it() {
     assert_eq!(attribute(&request.attributes, "http.response.status_code"), json!(201));
     assert!(pass.start_time_unix_nano <= request.start_time_unix_nano, "{request:#?}");
     assert!(request.end_time_unix_nano <= pass.end_time_unix_nano, "{request:#?}");
-    // What no pass asked for is no span of its own: lists, watches, Events.
+    // What no pass asked for has no span: lists, watches, Events.
     let roots = all.iter().filter(|span| span.parent_span_id.is_empty());
     assert!(roots.clone().all(|span| span.name == "reconcile"), "{:#?}", roots.collect::<Vec<_>>());
     let resource = collector.received.borrow()[0].resource_spans[0].resource.clone().unwrap();
@@ -211,12 +211,12 @@ async fn what_is_in_the_queue_at_shutdown_is_sent() {
 async fn a_collector_that_is_away_or_never_answers_holds_up_neither_work_nor_shutdown() {
     let world = World::new("traces-away", "restricted").await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    // Bound, so that nobody else gets the port, and not listening.
+    // Bound, so that nobody else gets the port, but not listening.
     let away = TcpSocket::new_v4().unwrap();
     away.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let [silent_url, away_url] =
         [silent.local_addr(), away.local_addr()].map(|at| format!("http://{}", at.unwrap()));
-    // Ten minutes: whoever waits for an answer does not end in this test's time.
+    // Ten minutes: anything that waits for an answer does not finish within this test.
     let patient = [("OTEL_BSP_SCHEDULE_DELAY", "100"), ("OTEL_EXPORTER_OTLP_TIMEOUT", "600000")];
     for (name, endpoint) in [("silent", silent_url), ("away", away_url)] {
         let mut operator = exporting(&world, &endpoint, &patient).await;

@@ -1,4 +1,5 @@
-//! `kubectl wait` is the truth: it never returns before the pods of that generation alone serve.
+//! `kubectl wait` tells the truth: it never returns before the pods of that generation, and no
+//! others, serve.
 
 use std::sync::Arc;
 
@@ -7,18 +8,18 @@ use serde_json::{Value, json};
 
 use crate::world::{APP, GENERIC_DAEMON, Kind, MEMCACHED, NODE, POD, World};
 
-/// So many edits by default. `KUBECTL_WAIT_EDITS` is another number; docs/TESTING.md.
+/// The default number of edits; `KUBECTL_WAIT_EDITS` overrides it, see docs/TESTING.md.
 const EDITS: usize = 24;
 
-/// Custom resources that are edited at a time.
+/// How many custom resources are edited at the same time.
 const AT_ONCE: usize = 3;
 
 const IMAGES: [&str; 4] = ["shop:1", "shop:2", "shop:3", "shop:4"];
 
-/// On two nodes, on one, on all.
+/// These match two nodes, one node, and all nodes.
 const LABELS: [&str; 3] = ["logs", "disk", "kubernetes.io/os"];
 
-/// What Memcached's pods listen on; its image is the operator's affair.
+/// The ports that Memcached's pods listen on; their image is set by the operator.
 const PORTS: [i64; 3] = [11211, 11212, 11213];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -38,7 +39,7 @@ async fn kubectl_wait_never_returns_before_the_pods_of_that_generation_alone_ser
     println!("{waited} edits, each waited for, in {:?}", started.elapsed());
 }
 
-/// Edits one custom resource so many times, and waits for each edit with kubectl.
+/// Edits one custom resource this many times, and waits for each edit with kubectl.
 async fn edit_and_wait(world: Arc<World>, kind: Kind, name: &'static str, edits: usize) -> usize {
     let mut rng = Rng::with_seed(7);
     let mut spec = random_spec(kind, &mut rng);
@@ -67,9 +68,9 @@ async fn edit_and_wait(world: Arc<World>, kind: Kind, name: &'static str, edits:
     edits
 }
 
-/// Whether this edit of a Memcached, which is rolled out, changes nothing but its size: then
-/// Available, too, stays true once it is. In a rollout a Memcached has one instance fewer for a
-/// while after it said that all are available.
+/// Whether this edit of a Memcached, which gets rolled out, changes nothing but its size: then
+/// Available, too, stays true once it is. During a rollout a Memcached has one instance fewer for a
+/// while after it reported that all are available.
 fn is_resized(kind: Kind, number: usize) -> bool {
     kind == MEMCACHED && number % 4 == 3
 }
@@ -88,7 +89,7 @@ fn random_spec(kind: Kind, rng: &mut Rng) -> Value {
     }
 }
 
-/// The pods that are not on their way out.
+/// The pods that are not being deleted.
 async fn pods(world: &World, name: &str) -> Vec<Value> {
     let labels = format!("app.kubernetes.io/instance={name}");
     let mut pods = world.list_with(POD, &labels).await;
@@ -101,7 +102,7 @@ fn is_serving(pod: &Value) -> bool {
     conditions.into_iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
 }
 
-/// What a pod of this spec's generation is told by: all but how many there are.
+/// Whether a pod is of this spec's generation, regardless of how many pods there are.
 fn is_of(spec: &Value, pod: &Value) -> bool {
     let container = &pod["spec"]["containers"][0];
     match spec["image"].as_str() {
@@ -110,7 +111,7 @@ fn is_of(spec: &Value, pod: &Value) -> bool {
     }
 }
 
-/// All pods are of this spec, and serve, and are as many as it asks for.
+/// Asserts that all pods are of this spec, serve, and are as many as it asks for.
 async fn assert_only_it_serves(world: &World, kind: Kind, name: &str, spec: &Value) {
     let pods = pods(world, name).await;
     let told = |pod: &Value| {

@@ -1,5 +1,5 @@
-//! What the operator promises on a machine whose clock somebody sets: it tells times by it, and
-//! counts none. Each process has a clock of its own here (wall_clock.c).
+//! What the operator promises on a machine whose clock is changed: it reports times by that clock,
+//! but measures none with it. Here each process has its own clock (wall_clock.c).
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -16,11 +16,11 @@ use crate::packaging::bind_lease_roles;
 use crate::unchecked::not_checked;
 use crate::world::{LEASE, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, World, is_ready, memcached};
 
-/// How far a clock jumps, in seconds: the API server's certificate is valid then, too.
+/// How far a clock jumps, in seconds: the API server's certificate is still valid then.
 const DAY: i64 = 24 * 3600;
-/// So many renewals after a jump show that it is of no account.
+/// This many renewals after a jump show that it has no effect.
 const RENEWALS: usize = 8;
-/// Nobody loses a Lease of this length to a busy machine, and nobody has to wait for its end here.
+/// No busy machine loses a Lease of this length, and nobody here has to wait for it to expire.
 const FLAGS: [&str; 4] = [
     "--leader-elect",
     "--leader-elect-lease-duration=90s",
@@ -37,7 +37,7 @@ struct WallClock {
 // === impl WallClock ===
 
 impl WallClock {
-    /// A clock that is right. `Err` says why there is none on this machine.
+    /// A clock that is right. `Err` says why this machine cannot have one.
     fn new() -> Result<WallClock, String> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let library = folder.path().join("wall_clock.so");
@@ -53,7 +53,7 @@ impl WallClock {
         Ok(clock)
     }
 
-    /// It jumps, and is ahead by so many seconds from now on.
+    /// Makes it jump; from now on it is ahead by this many seconds.
     fn set(&self, seconds: i64) {
         self.file.write_all_at(&seconds.to_ne_bytes(), 0).expect("a file can be written");
     }
@@ -62,7 +62,7 @@ impl WallClock {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// Starts an operator called `name` that goes by this clock.
+    /// Starts an operator called `name` that uses this clock.
     async fn start(&self, world: &World, kubeconfig: &Path, name: &str) -> OperatorProcess {
         let here = ["--namespace", &world.namespace, "--leader-elect-namespace", &world.namespace];
         let (library, ahead) = (self.path("wall_clock.so"), self.path("ahead"));
@@ -79,13 +79,13 @@ impl WallClock {
     }
 }
 
-/// A clock, or none and a word about it.
+/// A clock, or `None` and a message about it.
 fn wall_clock() -> Option<WallClock> {
     WallClock::new().inspect_err(|why| not_checked("jumps of the clock", why)).ok()
 }
 
-/// Waits until `holder` has renewed the Lease a few times, and says that it did so on the day that
-/// is `ahead` by so many seconds; the Lease then.
+/// Waits until `holder` has renewed the Lease [`RENEWALS`] times, with times on the day that is
+/// `ahead` by this many seconds; returns the Lease.
 async fn renewed(world: &World, holder: &str, ahead: i64) -> Value {
     let mut lease = Value::Null;
     for _ in 0..RENEWALS {
@@ -106,7 +106,7 @@ async fn renewed(world: &World, holder: &str, ahead: i64) -> Value {
     lease
 }
 
-/// Gives work, and waits until it is done.
+/// Creates work and waits until it is done.
 async fn work(world: &World, name: &str) {
     world.create(MEMCACHED, memcached(name, 1)).await.unwrap();
     world.until(MEMCACHED, name, is_ready).await;
@@ -128,7 +128,7 @@ async fn a_clock_that_jumps_a_day_ahead_and_back_moves_neither_the_lease_nor_the
     clock.set(DAY);
     renewed(&world, "leader_", DAY).await;
     work(&world, "ahead").await;
-    // Of the two now one and then the other is a day ahead.
+    // Each of the two is a day ahead in turn.
     clock.set(0);
     other.set(DAY);
     let last = renewed(&world, "leader_", 0).await;
@@ -145,7 +145,7 @@ async fn a_clock_that_jumps_a_day_ahead_and_back_moves_neither_the_lease_nor_the
     standby.assert_alive();
 }
 
-/// A token of the operator's. It is good for as long as there is the Secret `name`, made for it.
+/// A token for the operator. It is valid for as long as the Secret `name`, created for it, exists.
 async fn token(world: &World, name: &str) -> String {
     let here = format!("/api/v1/namespaces/{}", world.namespace);
     world.post(&format!("{here}/secrets"), json!({"metadata": {"name": name}})).await.unwrap();
@@ -155,8 +155,8 @@ async fn token(world: &World, name: &str) -> String {
     answer.unwrap()["status"]["token"].as_str().unwrap().to_owned()
 }
 
-/// Ends the token that goes with the Secret `name`, and waits until the API server has noticed: it
-/// believes in a token for some seconds after it has asked.
+/// Revokes the token that is bound to the Secret `name` and waits until the API server has noticed:
+/// it trusts a token for some seconds after checking it.
 async fn end(world: &World, name: &str, token: &str) {
     let path = format!("/api/v1/namespaces/{}/secrets/{name}", world.namespace);
     world.send(Method::DELETE, &path, "application/json", Value::Null).await.unwrap();

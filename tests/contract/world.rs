@@ -12,17 +12,17 @@ use serde_json::{Value, json};
 use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;
 
-/// How long anything may take that a test waits for, unless the test says otherwise. Far beyond
-/// what it takes, so that a busy machine fails no test; the waiting itself is by events.
+/// How long a test waits for anything, unless it says otherwise. Far longer than it takes, so that
+/// a busy machine fails no test; the waiting itself is by events.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// So often a list that fails is asked for again.
+/// How often a failed list is retried.
 const LISTS: usize = 3;
 
-/// The image that memcached pods are given; kwok pulls nothing.
+/// The image for memcached pods; kwok pulls nothing.
 pub const MEMCACHED_IMAGE: &str = "memcached:1.6.26-alpine3.19";
 
-/// A kind of object, as tests name it.
+/// A kind of object, as the tests name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind(&'static str, &'static str, &'static str, &'static str);
 
@@ -60,20 +60,20 @@ impl World {
         (world, operator)
     }
 
-    /// As [`World::with_operator`], at a Pod Security level of the test's choice.
+    /// Like [`World::with_operator`], with another Pod Security level.
     pub async fn with_operator_at(name: &str, level: &str) -> (World, OperatorProcess) {
         let world = World::new(name, level).await;
         let operator = world.start_operator().await;
         (world, operator)
     }
 
-    /// A namespace and the operator's rights in it, no operator yet.
+    /// A namespace with the operator's rights in it, but no operator yet.
     pub async fn new(name: &str, pod_security: &str) -> World {
         let plane = tokio::task::spawn_blocking(ControlPlane::shared).await.expect("it starts");
         World::on(plane, name, pod_security).await
     }
 
-    /// As [`World::new`], on a control plane of the test's choice.
+    /// Like [`World::new`], on another control plane.
     pub async fn on(plane: &'static ControlPlane, name: &str, pod_security: &str) -> World {
         let client = plane.admin().await;
         let files = tempfile::tempdir().expect("a temporary folder");
@@ -92,14 +92,14 @@ impl World {
         world
     }
 
-    /// A namespace that the artifacts have made.
+    /// A namespace that the artifacts have created.
     pub async fn in_existing(plane: &'static ControlPlane, name: &str) -> World {
         let files = tempfile::tempdir().expect("a temporary folder");
         let client = plane.admin().await;
         World { plane, client, namespace: name.to_owned(), files, patience: PATIENCE }
     }
 
-    /// With so much patience, for what takes others long.
+    /// With this patience, for what takes others long.
     pub fn patient(self, patience: Duration) -> World {
         World { patience, ..self }
     }
@@ -114,21 +114,21 @@ impl World {
         self.create(ROLE_BINDING, binding).await.expect("a binding");
     }
 
-    /// The operator, for this namespace, under its ServiceAccount; returns when its informers are
-    /// synced.
+    /// Starts the operator for this namespace under its ServiceAccount; returns when its informers
+    /// are synced.
     pub async fn start_operator(&self) -> OperatorProcess {
         let operator = self.start_operator_with(&[("MEMCACHED_IMAGE", MEMCACHED_IMAGE)]).await;
         operator.logged("Ready to work").await;
         operator
     }
 
-    /// The operator with this environment; does not wait for it.
+    /// Starts the operator with this environment; does not wait until it is ready.
     pub async fn start_operator_with(&self, environment: &[(&str, &str)]) -> OperatorProcess {
         let kubeconfig = self.operator_kubeconfig().await;
         OperatorProcess::start(&kubeconfig, &["--namespace", &self.namespace], environment)
     }
 
-    /// As [`World::start_operator`], with `server` as the API server's address. Does not wait.
+    /// Like [`World::start_operator`], with `server` as the API server's address. Does not wait.
     pub async fn start_operator_through(&self, server: &str) -> OperatorProcess {
         let kubeconfig = self.operator_kubeconfig().await;
         let text = std::fs::read_to_string(&kubeconfig).expect("a kubeconfig");
@@ -141,12 +141,12 @@ impl World {
         OperatorProcess::start(&kubeconfig, &["--namespace", &self.namespace], &image)
     }
 
-    /// A kubeconfig with a token of the operator's ServiceAccount.
+    /// A kubeconfig with a token for the operator's ServiceAccount.
     pub async fn operator_kubeconfig(&self) -> PathBuf {
         self.kubeconfig_of("workload-operator").await
     }
 
-    /// A kubeconfig with a token of this ServiceAccount of the namespace.
+    /// A kubeconfig with a token for this ServiceAccount in the namespace.
     pub async fn kubeconfig_of(&self, account: &str) -> PathBuf {
         let path = format!("/api/v1/namespaces/{}/serviceaccounts/{account}/token", self.namespace);
         let request = json!({"spec": {"expirationSeconds": 3600}});
@@ -180,7 +180,7 @@ impl World {
         self.send(Method::PATCH, path, "application/merge-patch+json", patch).await
     }
 
-    /// Reads an object; `None` if there is none.
+    /// Reads an object; `None` if it does not exist.
     pub async fn get(&self, kind: Kind, name: &str) -> Option<Value> {
         let path = format!("{}/{name}", kind.path(&self.namespace));
         self.send(Method::GET, &path, "application/json", Value::Null).await.ok()
@@ -191,13 +191,13 @@ impl World {
         self.items(&kind.path(&self.namespace)).await
     }
 
-    /// The objects of a kind in this namespace that bear `labels` (`a=b,c=d`).
+    /// The objects of a kind in this namespace that have `labels` (`a=b,c=d`).
     pub async fn list_with(&self, kind: Kind, labels: &str) -> Vec<Value> {
         self.items(&format!("{}?labelSelector={labels}", kind.path(&self.namespace))).await
     }
 
-    /// What is listed at `path`. A starved API server breaks off an answer now and then, and to ask
-    /// again does no harm.
+    /// The items listed at `path`. A starved API server occasionally breaks off an answer, and
+    /// asking again does no harm.
     async fn items(&self, path: &str) -> Vec<Value> {
         let ask = || self.send(Method::GET, path, "application/json", Value::Null);
         let mut list = ask().await;
@@ -209,7 +209,7 @@ impl World {
         list.expect("a list")["items"].as_array().expect("items").clone()
     }
 
-    /// Replaces an object's spec, whole; `Err` is the API server's message.
+    /// Replaces an object's whole spec; `Err` is the API server's message.
     pub async fn replace_spec(
         &self,
         kind: Kind,
@@ -221,15 +221,15 @@ impl World {
         self.send(Method::PATCH, &path, "application/json-patch+json", operations).await
     }
 
-    /// What the API server would make of an object, without making it.
+    /// What the API server would make of an object, without creating it.
     pub async fn dry_run(&self, kind: Kind, mut object: Value) -> Result<Value, String> {
         object["apiVersion"] = json!(kind.api_version());
         object["kind"] = json!(kind.2);
         self.post(&format!("{}?dryRun=All", kind.path(&self.namespace)), object).await
     }
 
-    /// Sets a quota of none of `resource`, named as the API server counts it; returns when
-    /// Kubernetes has taken notice of it.
+    /// Sets a quota of zero for `resource`, named as the API server counts it; returns when
+    /// Kubernetes has noticed it.
     pub async fn forbid(&self, quota: &str, resource: &str) {
         let none = json!({"metadata": {"name": quota}, "spec": {"hard": {resource: "0"}}});
         self.create(QUOTA, none).await.expect("a new quota");
@@ -241,7 +241,7 @@ impl World {
         self.delete_with(kind, name, "Background").await;
     }
 
-    /// As [`World::delete`], with another propagation policy.
+    /// Like [`World::delete`], with another propagation policy.
     pub async fn delete_with(&self, kind: Kind, name: &str, policy: &str) {
         let path = format!("{}/{name}", kind.path(&self.namespace));
         let options = json!({"propagationPolicy": policy});
@@ -255,14 +255,14 @@ impl World {
         self.plane.try_kubectl(&all)
     }
 
-    /// The control plane this world is on.
+    /// The control plane that this world is on.
     pub fn plane(&self) -> &'static ControlPlane {
         self.plane
     }
 
     // === What a test waits for ===
 
-    /// Waits until the object is there and is as `wanted`; returns it.
+    /// Waits until the object exists and satisfies `wanted`; returns it.
     pub async fn until(&self, kind: Kind, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let object = self.watch(kind, name, |object| object.is_some_and(&wanted)).await;
         object.expect("only an object that is there can be as wanted")
@@ -297,7 +297,7 @@ impl World {
         found(&object).expect("it was just found")
     }
 
-    /// Waits for an Event with this reason about the named object; returns its note.
+    /// Waits for an Event with this reason about the named object; returns it.
     pub async fn until_event(&self, regarding: &str, reason: &str) -> Value {
         self.until_any_event(|event| {
             event["regarding"]["name"] == regarding && event["reason"] == reason
@@ -305,7 +305,7 @@ impl World {
         .await
     }
 
-    /// Waits for an Event that is as `wanted`.
+    /// Waits for an Event that satisfies `wanted`.
     pub async fn until_any_event(&self, wanted: impl Fn(&Value) -> bool) -> Value {
         let mut events = Watcher::open(&self.client, EVENT, &self.namespace, None);
         let mut others = Vec::new();
@@ -323,7 +323,7 @@ impl World {
         outcome.unwrap_or_else(|_| panic!("no such Event in {:?}, but {others:?}", self.patience))
     }
 
-    /// Calls `look` with every object of a kind in this namespace, and again with each change.
+    /// Calls `look` with every object of a kind in this namespace, and again on each change.
     pub fn for_each_change(
         &self,
         kind: Kind,
@@ -336,8 +336,8 @@ impl World {
         })
     }
 
-    /// As [`World::for_each_change`], and says when the watch is opened: from then on nothing is
-    /// missed, until it is opened again.
+    /// Like [`World::for_each_change`], but also reports when the watch is opened: from then on
+    /// nothing is missed until it is opened again.
     pub fn each_change(
         &self,
         kind: Kind,
@@ -366,13 +366,13 @@ impl World {
         let seen = async {
             while !wanted(last.as_ref()) {
                 last = match changes.next().await {
-                    // The watch may begin with what was there before: the API server's cache lags.
+                    // The watch may begin with an older state: the API server's cache lags behind.
                     Change::Is(object) if version(&object) < last.as_ref().map_or(0, version) => {
                         continue;
                     }
                     Change::Is(object) => Some(object),
                     Change::Gone => None,
-                    // A watch that ended says nothing of what happened since.
+                    // A watch that ended says nothing about what has happened since.
                     Change::Reopened => self.get(kind, name).await,
                 };
             }
@@ -413,7 +413,7 @@ impl World {
     }
 }
 
-/// Versions of one resource are numbers that grow.
+/// Versions of one resource are increasing numbers.
 fn version(object: &Value) -> u64 {
     let version = object["metadata"]["resourceVersion"].as_str();
     version.and_then(|version| version.parse().ok()).expect("an object has a version")
@@ -438,13 +438,13 @@ pub fn is_ready(object: &Value) -> bool {
     has_condition(object, "Ready", "True")
 }
 
-/// A Memcached of so many nodes, to be created.
+/// A Memcached with this many nodes, to be created.
 pub fn memcached(name: &str, size: i64) -> Value {
     json!({"metadata": {"name": name}, "spec": {"size": size}})
 }
 
 impl Kind {
-    /// One that few tests name: `Kind::new(GROUP, VERSION, KIND, PLURAL)`.
+    /// For kinds that few tests use: `Kind::new(GROUP, VERSION, KIND, PLURAL)`.
     pub const fn new(
         group: &'static str,
         version: &'static str,
@@ -484,7 +484,7 @@ impl Kind {
 
 // === Watching ===
 
-/// What a watch of a whole kind shows.
+/// What a watch of a whole kind reports.
 pub enum Seen {
     Opened,
     Is(Value),
@@ -524,7 +524,7 @@ impl Watcher {
     async fn next(&mut self) -> Change {
         loop {
             let Some(stream) = &mut self.stream else {
-                // Version 0: what the API server has, as ADDED, then what changes.
+                // Version 0: what the API server has, as ADDED, then the changes.
                 let stream = self.api.watch(&self.parameters, "0").await.expect("a watch");
                 self.stream = Some(Box::pin(stream));
                 return Change::Reopened;

@@ -9,7 +9,7 @@ use super::workloads::{NAME, Workload};
 use crate::audit::{Audit, Entry};
 use crate::world::World;
 
-/// The annotation by which the operator knows what it has applied.
+/// The annotation in which the operator records what it has applied.
 const APPLIED: &str = "workload-operator.example.com/applied";
 
 /// What was created and deleted: `verb resource` and how often. In the end nothing is left.
@@ -25,17 +25,17 @@ pub(super) fn made(world: &World, workload: &Workload, audit: &Audit) -> BTreeMa
     some.map(|(verb, resource, count)| (format!("{verb} {resource}"), count)).collect()
 }
 
-/// How many objects of a kind of which nothing is left were created, and how many deleted.
+/// How many objects of a kind were created, and how many deleted; none of them is left.
 ///
-/// When the operator is killed while other calls of its are under way, the API server answers those
-/// to nobody: 504, be it that they were carried out or not. Such a create counts if an object more
-/// was deleted than created otherwise, and such a delete if one more was created.
+/// If the operator is killed while other calls of its own are under way, the API server has nobody
+/// to answer and logs 504, whether or not they were carried out. Such a create counts if otherwise
+/// one more object was deleted than created, and such a delete if one more was created.
 fn created_and_deleted<'a>(writes: impl Iterator<Item = &'a Entry>) -> (usize, usize) {
     let (mut created, mut deleted) = (0_usize, 0_usize);
     let (mut perhaps_created, mut perhaps_deleted) = (0, 0);
     for write in writes {
         match (write.verb.as_str(), write.code) {
-            // A server-side apply that creates is a patch that answers 201.
+            // A server-side apply that creates is a patch answered with 201.
             (_, 201) => created += 1,
             ("delete", 200) => deleted += 1,
             ("delete", 504) => perhaps_deleted += 1,
@@ -48,18 +48,19 @@ fn created_and_deleted<'a>(writes: impl Iterator<Item = &'a Entry>) -> (usize, u
     (created + unseen_creates.min(perhaps_created), deleted + unseen_deletes.min(perhaps_deleted))
 }
 
-/// The custom resource, its children and the number of pods, without what no two runs share.
+/// The custom resource, its children and the number of pods, without what differs in every run.
 pub(super) async fn end_state(world: &World, workload: &Workload) -> Value {
     let mut state = Vec::new();
     for kind in [&[workload.kind], workload.children].concat() {
         for mut object in world.list(kind).await {
-            // A Service `kubernetes` or the like is not ours; all that is ours is called so.
+            // A Service `kubernetes` or the like is not ours; everything that is ours has this
+            // name.
             assert_eq!(object["metadata"]["name"], NAME, "only what the workload makes");
             if kind.plural() != workload.kind.plural() {
-                // Kubernetes' own business, and told by the custom resource's status.
+                // Kubernetes' own business, and reflected in the custom resource's status.
                 object["status"] = Value::Null;
                 if workload.steps.iter().any(|step| matches!(step, Step::Flap(..))) {
-                    // Whether it went there and back with its owner depends on the pace.
+                    // Whether it went back and forth with its owner depends on timing.
                     object["metadata"]["generation"] = json!("*");
                 }
             }
@@ -78,16 +79,16 @@ fn mask(value: &mut Value) {
             for (name, field) in fields {
                 match name.as_str() {
                     "uid" | "resourceVersion" | "clusterIP" | "clusterIPs" => *field = json!("*"),
-                    // Kubernetes' own count of the templates that it has seen.
+                    // Kubernetes' own count of the templates it has seen.
                     "deployment.kubernetes.io/revision"
                     | "deprecated.daemonset.template.generation" => *field = json!("*"),
-                    // A hash of the spec, in which the namespace may be named.
+                    // A hash of the spec, which may contain the namespace.
                     APPLIED => *field = json!("*"),
                     name if name.ends_with("Time") || name.ends_with("Timestamp") => {
                         *field = json!("*");
                     }
                     "message" => mask_replica_set(field),
-                    // The names of pods, which Kubernetes makes up.
+                    // The names of pods, which Kubernetes generates.
                     "nodes" => *field = json!(field.as_array().map(Vec::len)),
                     _ => mask(field),
                 }
@@ -98,8 +99,8 @@ fn mask(value: &mut Value) {
     }
 }
 
-/// "ReplicaSet "it-59b98cc8bb" has …": Kubernetes takes another name while the ReplicaSet of a
-/// Deployment that is gone still has this one.
+/// "ReplicaSet "it-59b98cc8bb" has …": Kubernetes chooses another name while the ReplicaSet of a
+/// deleted Deployment still has this one.
 fn mask_replica_set(message: &mut Value) {
     const BEFORE: &str = "ReplicaSet \"it-";
     let Some((before, after)) = message.as_str().and_then(|text| text.split_once(BEFORE)) else {

@@ -1,4 +1,4 @@
-//! Killed at an event: before it is delivered, or when it has just been.
+//! The operator is killed at an event: before it is delivered, or just afterwards.
 
 use super::run::Outcome;
 use super::{EVENT, Point, chosen, is_all, judge_all};
@@ -21,7 +21,7 @@ fn points(undisturbed: &Outcome, all: bool) -> Vec<Point> {
         for occurrence in 1..=*count {
             let moments: &[Moment] = match occurrence {
                 _ if all => &[Moment::Before, Moment::After],
-                // The slice: the first before it is delivered, the second after.
+                // The slice: the first one before it is delivered, the second one after.
                 1 => &[Moment::Before],
                 2 => &[Moment::After],
                 _ => &[],

@@ -1,16 +1,17 @@
-//! The operator killed at every write it makes, once or twice, and at every event it is sent.
+//! The operator is killed at every write it makes, once or twice, and at every event it is sent.
 //!
-//! A workload (see workloads.rs) runs once undisturbed, which tells every write the operator makes.
-//! Then it runs again for each write and each moment of it: the operator is killed (SIGKILL) there
-//! and started again, and in pairs killed once more at a write of its recovery. The same for each
-//! event of its watches, before and after it is delivered. Each run has to end as the undisturbed one
-//! did. docs/RELIABILITY.md says what is compared.
+//! A workload (see workloads.rs) runs once undisturbed, which shows every write that the operator
+//! makes. Then it runs again for each write and each moment of it: the operator is killed (SIGKILL)
+//! there and restarted, and in pairs killed once more at a write of its recovery. The same is done
+//! for each event of its watches, before and after it is delivered. Each run has to end as the
+//! undisturbed one did. docs/RELIABILITY.md says what is compared.
 //!
-//! - `CRASH_POINTS=all` runs every point, `CRASH_PAIRS=all` every pair; otherwise a fixed slice runs.
-//! - `CRASH_WORKLOADS=app,app-ports` runs these workloads only.
-//! - `CRASH_ONLY='status #1'` runs, of the points, those that have this in their name.
-//! - `CRASH_LANES=3` runs so many at the same time.
-//! - `CRASH_JOURNAL=FILE` notes what has passed, and does not run again what is noted there.
+//! - `CRASH_POINTS=all` runs every point, `CRASH_PAIRS=all` every pair; otherwise a fixed slice
+//!   runs.
+//! - `CRASH_WORKLOADS=app,app-ports` runs only these workloads.
+//! - `CRASH_ONLY='status #1'` runs only the points that have this in their name.
+//! - `CRASH_LANES=3` runs this many at the same time.
+//! - `CRASH_JOURNAL=FILE` records what has passed, and does not repeat what is recorded there.
 
 mod workloads;
 mod steps;
@@ -33,12 +34,13 @@ use crate::control_plane::ControlPlane;
 use crate::idle::setting;
 use crate::proxy::Moment;
 
-/// Runs at the same time, unless CRASH_LANES says otherwise; each has an operator of its own.
+/// Parallel runs, unless CRASH_LANES says otherwise; each has its own operator.
 const LANES: usize = 6;
 
 const MOMENTS: [Moment; 3] = [Moment::AnswerLost, Moment::Before, Moment::After];
 
-/// The verb of a point that is no write: `object` is then a resource, and the event one of its watch.
+/// The verb of a point that is not a write: `object` is then a resource, and the event is one of
+/// its watch.
 const EVENT: &str = "event";
 
 /// A write or an event, and a moment of it.
@@ -50,14 +52,14 @@ struct Point {
     moment: Moment,
 }
 
-/// Where a run is disturbed: at one point, and perhaps at a write of the recovery from it.
+/// Where a run is disturbed: at one point, and possibly at a write of the recovery from it.
 #[derive(Debug, Clone)]
 struct Pair {
     first: Point,
     second: Option<(usize, Moment)>,
 }
 
-/// A workload, and what it comes to undisturbed.
+/// A workload, and its outcome when undisturbed.
 type Reference = (Arc<Workload>, Arc<Outcome>);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,7 +69,7 @@ async fn killed_at_any_write_it_ends_as_if_it_had_not_been() {
     judge_all("crash", chosen, |workload, reference| points(workload, reference, all)).await;
 }
 
-/// Runs the workloads with a crash at each of the points that `points` names, and reports.
+/// Runs the workloads with a crash at each point returned by `points`, and reports.
 async fn judge_all(
     prefix: &str,
     chosen: Vec<Arc<Workload>>,
@@ -117,7 +119,7 @@ fn chosen(wanted: impl Fn(&Workload) -> bool) -> Vec<Arc<Workload>> {
     chosen.map(Arc::new).collect()
 }
 
-/// What the workloads come to undisturbed.
+/// The outcomes of the workloads when undisturbed.
 async fn references(
     plane: &'static ControlPlane,
     prefix: &str,
@@ -133,7 +135,7 @@ async fn references(
     futures::stream::iter(runs).buffered(lanes()).collect().await
 }
 
-/// Which points to run.
+/// The points to run.
 fn points(workload: &Workload, undisturbed: &Outcome, all: bool) -> Vec<Point> {
     let point = |(verb, object, occurrence): &(&'static str, String, usize), moment| Point {
         verb,
@@ -162,8 +164,8 @@ fn points(workload: &Workload, undisturbed: &Outcome, all: bool) -> Vec<Point> {
     }
 }
 
-/// Runs a workload so disturbed, in a task of its own: one that panics is a row of the table, not
-/// the end of the run.
+/// Runs a workload with these crashes in a separate task: one that panics is a row of the table,
+/// not the end of the run.
 async fn judge(
     plane: &'static ControlPlane,
     (workload, reference): Reference,

@@ -1,4 +1,4 @@
-//! Killed, and killed again while it recovers.
+//! The operator is killed, and killed again while it recovers.
 
 use futures::StreamExt;
 
@@ -6,11 +6,11 @@ use super::table::Table;
 use super::{MOMENTS, Pair, Point, Reference, chosen, is_all, judge, lanes, points, references};
 use crate::control_plane::ControlPlane;
 
-/// No recovery makes as many writes.
+/// No recovery makes this many writes.
 const MOST: usize = 30;
 
-/// A recovery is walked through write by write, until it has no further one. Each write has one
-/// moment; which, goes round.
+/// Walks through a recovery write by write until there are no more. Each write is tried at one
+/// moment; the moments take turns.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_again_while_it_recovers_it_ends_as_if_it_had_not_been() {
     let all = is_all("CRASH_PAIRS");
@@ -32,7 +32,7 @@ async fn killed_again_while_it_recovers_it_ends_as_if_it_had_not_been() {
     table.report();
 }
 
-/// All second crashes after one first.
+/// All second crashes after one first crash.
 async fn walk(
     plane: &'static ControlPlane,
     reference: Reference,

@@ -19,18 +19,18 @@ use crate::operator_process::OperatorProcess;
 use crate::proxy::{Call, Fault, Moment, Proxy};
 use crate::world::World;
 
-/// For so long the operator must write nothing to be quiet.
+/// How long the operator must write nothing to count as quiet.
 const QUIET: Duration = Duration::from_millis(1500);
-/// By then it must have become quiet, and what it has made be as in the undisturbed run. Generous:
-/// on a starved machine the API server alone takes half a minute for a Deployment's status.
+/// By then it must be quiet, and what it has made must equal the undisturbed run. Generous: on a
+/// starved machine the API server alone takes half a minute for a Deployment's status.
 const RESTLESS: Duration = Duration::from_secs(120);
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Debug, Clone)]
 pub(super) struct Outcome {
-    /// After each step custom resource and children, without what no two runs share.
+    /// The custom resource and its children after each step, without what differs in every run.
     pub(super) states: Vec<Value>,
-    /// Objects created and deleted, by whomever: the API server's count.
+    /// Objects created and deleted, by anybody, as counted by the API server.
     pub(super) made: BTreeMap<String, usize>,
     /// Every write that reached the proxy.
     pub(super) writes: BTreeSet<(&'static str, String, usize)>,
@@ -42,11 +42,11 @@ pub(super) struct Outcome {
     pub(super) recovery: Duration,
 }
 
-/// How the operator is.
+/// The state of the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operator {
     Down,
-    /// At work, after so many crashes.
+    /// At work, after this many crashes.
     Up(usize),
 }
 
@@ -61,8 +61,7 @@ struct Lane<'a> {
     over: Notify,
 }
 
-/// Runs a workload in a namespace of its own. With a `reference` it must become the same, or this
-/// panics.
+/// Runs a workload in its own namespace. With a `reference`, panics unless the outcome is the same.
 pub(super) async fn run(
     plane: &'static ControlPlane,
     workload: &Workload,
@@ -105,8 +104,8 @@ pub(super) async fn run(
 }
 
 impl Lane<'_> {
-    /// Starts the operator, and again after each crash, until the steps are over. After the first
-    /// crash it is to be killed at the `second` write that then follows and is no Event.
+    /// Starts the operator, and restarts it after each crash, until the steps are over. After the
+    /// first crash it will be killed at the `second` write that follows and is not an Event.
     async fn keep_running(&self, mut second: Option<(usize, Moment)>) -> OperatorProcess {
         let mut crashes = self.proxy.crashes();
         loop {
@@ -139,7 +138,8 @@ impl Lane<'_> {
         }
     }
 
-    /// Takes all steps; what they have led to, and how long the disturbed one took to recover.
+    /// Takes all steps; returns the states they have led to, and how long the disturbed one took to
+    /// recover.
     async fn take_steps(&self, reference: Option<&Outcome>) -> (Vec<Value>, Duration) {
         let (mut states, mut recovery) = (Vec::new(), Duration::ZERO);
         for (number, step) in self.workload.steps.iter().enumerate() {
@@ -150,7 +150,7 @@ impl Lane<'_> {
             let crashed = self.crashed.lock().clone();
             if let Some(last) = crashed.get(crashes..).and_then(<[_]>::last) {
                 recovery = ended.saturating_duration_since(*last);
-                // A second crash is one of the recovery, or none.
+                // A second crash belongs to the recovery, or does not happen.
                 self.proxy.heal();
             }
         }
@@ -158,8 +158,8 @@ impl Lane<'_> {
         (states, recovery)
     }
 
-    /// Takes the step, waits until it has come about, and then until the operator is quiet, with
-    /// no crash since. Returns when it had come about.
+    /// Takes the step, waits until it has come about, and then until the operator is quiet, with no
+    /// crash since. Returns the time at which it had come about.
     async fn take(&self, step: &Step) -> Instant {
         let awaited = step.act(&self.world, self.workload).await;
         let mut operator = self.operator.subscribe();
@@ -176,7 +176,7 @@ impl Lane<'_> {
         }
     }
 
-    /// The state, once it is as `wanted`; without that, once it stays the same. On a busy machine
+    /// The state, once it equals `wanted`; without that, once it stays the same. On a busy machine
     /// Kubernetes' own controllers may take a while.
     async fn settled(&self, wanted: Option<&Value>) -> Value {
         let started = Instant::now();
@@ -197,14 +197,14 @@ impl Lane<'_> {
         }
     }
 
-    /// Waits until the operator writes nothing any more.
+    /// Waits until the operator has stopped writing.
     async fn quiet(&self) {
         let started = Instant::now();
         let writes = || self.audit.writes(&self.world);
         let count = || writes().iter().filter(|write| write.by_operator).count();
         let mut before = count();
         loop {
-            // What is waited for is that nothing happens: there is no event for that.
+            // This waits for nothing to happen: there is no event for that.
             tokio::time::sleep(QUIET).await;
             let now = count();
             if now == before {

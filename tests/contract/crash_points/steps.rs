@@ -1,4 +1,4 @@
-//! The steps of a workload: what is done, and how it shows that it has come about.
+//! The steps of a workload: what is done, and how one can tell that it has come about.
 
 use serde_json::{Value, json};
 
@@ -10,29 +10,30 @@ use crate::world::{Kind, NODE, QUOTA, World, has_condition, is_ready};
 pub(super) enum Step {
     /// The custom resource is created.
     Create(Value),
-    /// It is created while its child's name is taken, or a quota forbids it, and has this condition.
+    /// It is created while its child's name is taken or a quota forbids the child, and gets this
+    /// condition.
     CreateInVain(Value, &'static str),
     /// It is changed.
     Change(Value),
-    /// It is changed and, at once, changed back.
+    /// It is changed and immediately changed back.
     Flap(Value, Value),
     /// It is deleted.
     Delete,
-    /// It is deleted and, as soon as it is gone, made anew under its name.
+    /// It is deleted and, as soon as it is gone, recreated under its name.
     Recreate(Value),
     /// Somebody changes this field of a child.
     Edit { child: Kind, patch: Value, field: &'static str },
     /// Somebody deletes a child.
     Remove(Kind),
-    /// Somebody makes an object that has the name of a child to come.
+    /// Somebody creates an object with the name of a future child.
     Occupy(Kind, Value),
-    /// And deletes it.
+    /// They delete it again.
     Vacate(Kind),
-    /// A quota of none of this resource, named as the API server counts it.
+    /// A quota of zero for this resource, named as the API server counts it.
     Forbid(&'static str),
-    /// And the quota is lifted.
+    /// The quota is lifted.
     Permit,
-    /// A node gains or loses the label `NAMESPACE`; on `then` nodes the daemon is to run.
+    /// A node gains or loses the label `NAMESPACE`; the daemon should then run on `then` nodes.
     Label { node: &'static str, bears: bool, then: i64 },
 }
 
@@ -68,7 +69,7 @@ impl Awaited {
 }
 
 impl Step {
-    /// Does it, and says what to wait for.
+    /// Does it and returns what to wait for.
     pub(super) async fn act(&self, world: &World, workload: &Workload) -> Vec<Awaited> {
         let kind = workload.kind;
         let here = |value: &Value| in_namespace(world, value);
@@ -131,14 +132,14 @@ impl Step {
     }
 }
 
-/// Changes a field of a child. It is to become what it was.
+/// Changes a field of a child, which should be changed back.
 async fn edit(world: &World, child: Kind, patch: &Value, field: &'static str) -> Awaited {
     let was = world.get(child, NAME).await.expect("a child").pointer(field).cloned();
     world.patch(child, NAME, patch.clone()).await.expect("a changed child");
     Awaited::is(child, move |now| now.pointer(field) == was.as_ref())
 }
 
-/// `value` with this world's namespace where it says `NAMESPACE`.
+/// `value` with this world's namespace in place of `NAMESPACE`.
 fn in_namespace(world: &World, value: &Value) -> Value {
     let text = value.to_string().replace("NAMESPACE", &world.namespace);
     serde_json::from_str(&text).expect("it was JSON")

@@ -1,5 +1,5 @@
-//! What became of the points: a row each, printed at once, and noted so that a run can go on where
-//! another was broken off.
+//! What became of the points: one row each, printed at once, and recorded so that a run can resume
+//! where another was interrupted.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,8 +15,8 @@ use super::Pair;
 #[derive(Debug, Clone)]
 pub(super) enum Judgement {
     Passed(Duration),
-    /// This run made no such write: how often the status is written depends on the pods' pace, and
-    /// in a pair the recovery has an end.
+    /// This run made no such write: how often the status is written depends on the timing of the
+    /// pods, and in a pair the recovery comes to an end.
     NotMet,
     Failed(String),
 }
@@ -28,7 +28,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// With what the journal has, if there is one.
+    /// With the rows from the journal, if there is one.
     pub(super) fn open() -> Table {
         let journal = std::env::var_os("CRASH_JOURNAL").map(PathBuf::from);
         let text = journal.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
@@ -50,7 +50,7 @@ impl Table {
         if let Some(path) = &self.journal {
             let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
             let mut file = file.expect("the journal can be written");
-            // One line; a failure is noted to be counted, and run again (`row`).
+            // One line; a failure is recorded to be counted, and run again (`row`).
             let judgement = judgement.to_string();
             let judgement = judgement.lines().next().unwrap_or_default();
             writeln!(file, "{label}\t{pair}\t{judgement}").expect("the journal can be written");
@@ -58,7 +58,7 @@ impl Table {
         self.rows.lock().insert(key(label, pair), judgement);
     }
 
-    /// Prints the sums, and fails if a point failed.
+    /// Prints the totals, and fails if a point failed.
     pub(super) fn report(&self) {
         let rows = self.rows.lock();
         let mut sums: BTreeMap<(&str, &str), Sums> = BTreeMap::new();
@@ -110,7 +110,7 @@ fn key(label: &str, pair: &Pair) -> (String, String) {
     (label.to_owned(), pair.to_string())
 }
 
-/// A line of the journal. One that is half written is no row, nor is a failure.
+/// A line of the journal. An incomplete line is not a row, and neither is a failure.
 fn row(line: &str) -> Option<((String, String), Judgement)> {
     let mut parts = line.split('\t');
     let key = (parts.next()?.to_owned(), parts.next()?.to_owned());

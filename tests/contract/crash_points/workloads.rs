@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use super::steps::Step;
 use crate::world::{APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, SERVICE};
 
-/// The name of every custom resource here: each run has a namespace of its own. Where a value says
-/// `NAMESPACE` it is meant.
+/// The name of every custom resource here: each run has its own namespace, for which values have
+/// the placeholder `NAMESPACE`.
 pub(super) const NAME: &str = "it";
 
-/// What happens to a custom resource, from its creation until it is gone.
+/// What happens to a custom resource from its creation until it is gone.
 pub(super) struct Workload {
     pub(super) label: &'static str,
     pub(super) kind: Kind,
@@ -18,17 +18,17 @@ pub(super) struct Workload {
     pub(super) slice: Slice,
 }
 
-/// Which of a workload's points run without `CRASH_POINTS=all`: what CI has time for.
+/// Which of a workload's points run without `CRASH_POINTS=all`: as many as CI has time for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Slice {
-    /// The first occurrence of each write that is no Event.
+    /// The first occurrence of each write that is not an Event.
     Firsts,
     /// The last write to a child, or, if there is one, the first delete.
     One,
     Nothing,
 }
 
-/// A kind of custom resource, and one of it.
+/// A kind of custom resource, and a sample of it.
 struct Sample {
     kind: Kind,
     children: &'static [Kind],
@@ -50,7 +50,7 @@ fn custom(spec: Value) -> Value {
     json!({"metadata": {"name": NAME}, "spec": spec})
 }
 
-/// All of them.
+/// All workloads.
 pub(super) fn workloads() -> Vec<Workload> {
     let memcached = Sample {
         kind: MEMCACHED,
@@ -129,7 +129,7 @@ fn changed(memcached: &Sample, daemon: &Sample, app: &Sample) -> Vec<Workload> {
     ]
 }
 
-/// What people want changes, and changes back at once.
+/// What people want changes, and immediately changes back.
 fn flapping(memcached: &Sample, daemon: &Sample, app: &Sample) -> Vec<Workload> {
     let flap = |one: Value, other: Value| Step::Flap(json!({"spec": one}), json!({"spec": other}));
     vec![
@@ -151,7 +151,7 @@ fn flapping(memcached: &Sample, daemon: &Sample, app: &Sample) -> Vec<Workload> 
     ]
 }
 
-/// Somebody meddles with the children.
+/// Somebody interferes with the children.
 fn disturbed(memcached: &Sample, daemon: &Sample, app: &Sample) -> Vec<Workload> {
     let label = || Step::Edit {
         child: DEPLOYMENT,
@@ -190,7 +190,7 @@ fn disturbed(memcached: &Sample, daemon: &Sample, app: &Sample) -> Vec<Workload>
     ]
 }
 
-/// The custom resource is made anew, or its child's name is taken when it comes.
+/// The custom resource is recreated, or its child's name is already taken.
 fn renewed(memcached: &Sample, daemon: &Sample, app: &Sample) -> Vec<Workload> {
     let anew = |sample: &Sample| vec![sample.create(), Step::Recreate(sample.object.clone())];
     let foreign = json!({"foreign": "yes"});
@@ -219,7 +219,7 @@ fn renewed(memcached: &Sample, daemon: &Sample, app: &Sample) -> Vec<Workload> {
     ]
 }
 
-/// A quota forbids a child, and is lifted.
+/// A quota forbids a child, and is then lifted.
 fn rationed(memcached: &Sample, daemon: &Sample, app: &Sample) -> Vec<Workload> {
     let quota = |sample: &Sample, resource: &'static str| {
         vec![

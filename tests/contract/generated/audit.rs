@@ -1,4 +1,4 @@
-//! The API server's audit log, read on as it grows.
+//! The API server's audit log, read incrementally as it grows.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,24 +9,24 @@ use parking_lot::Mutex;
 use crate::audit::Entry;
 use crate::world::{Kind, World};
 
-/// What the operator, and the program for Foos, wrote in one namespace so far, by object.
+/// What the operator and the program for Foos have written in one namespace so far, by object.
 pub struct Audit {
     log: Mutex<Log>,
-    /// What their names begin with.
+    /// What the names of their accounts begin with.
     accounts: String,
 }
 
 struct Log {
     file: File,
-    /// The beginning of a line that is not yet whole.
+    /// The beginning of an incomplete line.
     rest: Vec<u8>,
-    /// Resource (with subresource) and name, and how often it was written: of a subresource with
-    /// success, of others with success or without.
+    /// How often each resource (with subresource) and name was written: for a subresource only
+    /// successful writes count, otherwise all.
     writes: BTreeMap<(String, String), usize>,
 }
 
 impl Audit {
-    /// From now on.
+    /// The log from now on.
     pub fn open(world: &World) -> Audit {
         let mut file = File::open(world.plane().audit_log()).expect("an audit log");
         file.seek(SeekFrom::End(0)).expect("a file has an end");
@@ -35,8 +35,8 @@ impl Audit {
         Audit { log, accounts }
     }
 
-    /// How often children of this custom resource were written until now: they are called as it
-    /// is, or as it is with `--` and more.
+    /// How often children of this custom resource have been written so far: their name is its name,
+    /// or begins with it followed by `--`.
     pub fn of_children(&self, name: &str) -> usize {
         self.count(|resource, other| {
             let is_its =
@@ -45,7 +45,7 @@ impl Audit {
         })
     }
 
-    /// How often the status of this custom resource was written, with success, until now.
+    /// How often the status of this custom resource has been written successfully so far.
     pub fn of_status(&self, kind: Kind, name: &str) -> usize {
         let status = format!("{}/status", kind.plural());
         self.count(|resource, other| resource == status && other == name)
@@ -65,7 +65,7 @@ impl Log {
         let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let lines: Vec<u8> = self.rest.drain(..whole).collect();
         for line in lines.split(|byte| *byte == b'\n') {
-            // Cheaper than to parse what others did.
+            // Cheaper than parsing what others did.
             if !line.windows(accounts.len()).any(|window| window == accounts.as_bytes()) {
                 continue;
             }

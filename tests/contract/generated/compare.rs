@@ -1,9 +1,9 @@
-//! When two objects are the same.
+//! When two objects count as the same.
 
 use serde_json::{Map, Value, json};
 
-/// All of a child that counts: its spec, its labels and who owns it. What the API server gives out
-/// or counts is left out, what `asked` does not ask for is so.
+/// Everything that matters about a child: its spec and its labels. What the API server assigns or
+/// counts is left out where `asked` does not ask for it.
 pub fn essence(child: &Value, asked: &Value) -> Value {
     let mut spec = child["spec"].clone();
     if let Some(map) = spec.as_object_mut() {
@@ -23,7 +23,7 @@ pub fn essence(child: &Value, asked: &Value) -> Value {
     json!({"spec": spec, "labels": child["metadata"]["labels"]})
 }
 
-/// Lists with keys by key, quantities by value.
+/// Lists with keys sorted by key, quantities by value.
 fn canonical(value: &mut Value, name: &str) {
     match value {
         Value::Array(items) => {
@@ -33,7 +33,7 @@ fn canonical(value: &mut Value, name: &str) {
                     let number = port["port"].as_i64().or(port["containerPort"].as_i64());
                     (number, port["protocol"].to_string())
                 }),
-                // Only where one refers to another the order means something.
+                // The order matters only where one variable refers to another.
                 "env" if !items.iter().any(|var| var["value"].to_string().contains("$(")) => {
                     items.sort_by_key(|var| var["name"].to_string());
                 }
@@ -68,7 +68,7 @@ fn amount_of(quantity: &Value) -> f64 {
 }
 
 /// A status without what differs from one object, or moment, to the next: times, generations, the
-/// names of pods and of ReplicaSets, who was first.
+/// names of pods and ReplicaSets, who was first.
 pub fn lasting(status: &Value) -> Value {
     let mut status = status.clone();
     let map = status.as_object_mut().expect("a status");
@@ -89,7 +89,7 @@ pub fn lasting(status: &Value) -> Value {
     status
 }
 
-/// Where two values differ; nothing if they do not.
+/// Where two values differ; empty if they do not.
 pub fn differences(expected: &Value, found: &Value) -> Vec<String> {
     let mut all = Vec::new();
     differ_at(expected, found, "", &mut all);

@@ -1,5 +1,5 @@
-//! What a spec means, written down once more and independently of the operator: the children as a
-//! person would write them by hand, and the status.
+//! What a spec means, written down a second time and independently of the operator: the children as
+//! a person would write them by hand, and the status.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,15 +10,15 @@ use crate::world::{
     APP, DAEMON_SET, DEPLOYMENT, FOO, GENERIC_DAEMON, Kind, MEMCACHED_IMAGE, SERVICE,
 };
 
-/// What ought to be there.
+/// What should exist.
 pub struct Expected {
-    /// Children by kind; `None`: there must be none.
+    /// Children by kind; `None` means that there must be none.
     pub children: Vec<(Kind, Option<Value>)>,
-    /// Fields of the status that are numbers.
+    /// The numeric fields of the status.
     pub counts: Vec<(&'static str, i64)>,
 }
 
-/// For a custom resource of this kind, name and spec (defaults written out); `nodes` are the
+/// For a custom resource of this kind, name and spec (with defaults filled in); `nodes` are the
 /// labels of all nodes.
 pub fn expected(kind: Kind, name: &str, spec: &Value, nodes: &[Value]) -> Expected {
     match kind {
@@ -160,7 +160,7 @@ fn app(name: &str, spec: &Value) -> Expected {
     Expected { children, counts }
 }
 
-/// As Kubernetes' own sample-controller makes it.
+/// As Kubernetes' own sample-controller creates it.
 fn foo(name: &str, spec: &Value) -> Expected {
     let labels = json!({"app": "nginx", "controller": name});
     let deployment = json!({
@@ -176,7 +176,7 @@ fn foo(name: &str, spec: &Value) -> Expected {
     Expected { children, counts: vec![("availableReplicas", replicas)] }
 }
 
-/// Of several, each without a name is called after its protocol and number.
+/// If there are several, each one without a name is named after its protocol and number.
 fn service_ports(ports: &[Value]) -> Vec<Value> {
     let taken: BTreeSet<&str> = ports.iter().filter_map(|port| port["name"].as_str()).collect();
     let named = ports.iter().map(|port| {

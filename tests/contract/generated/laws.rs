@@ -1,4 +1,4 @@
-//! What must hold of every status and every Event that anybody can ever see.
+//! What must hold for every status and every Event that anybody can ever see.
 
 mod columns;
 mod events;
@@ -15,7 +15,7 @@ use columns::Columns;
 
 use crate::world::{EVENT, Kind, PATIENCE, Seen, World};
 
-/// Watches custom resources and Events in a namespace and keeps what broke a law.
+/// Watches custom resources and Events in a namespace and records what broke a law.
 pub struct Laws {
     ledger: Arc<Mutex<Ledger>>,
     changed: Arc<Notify>,
@@ -26,17 +26,17 @@ struct Ledger {
     /// By the custom resource's name.
     broken: Vec<(String, String)>,
     seen: usize,
-    /// Watches that were opened; one that is opened again may have missed something.
+    /// Opened watches; one that is reopened may have missed something.
     opened: usize,
     reopened: bool,
-    /// The newest of each custom resource, by UID.
+    /// The newest version of each custom resource, by UID.
     last: HashMap<String, Value>,
     /// How often the status of a custom resource changed, by kind and name.
     changes: HashMap<(&'static str, String), usize>,
 }
 
 impl Laws {
-    /// Watches these kinds, and Events, until the test ends; returns when it sees everything.
+    /// Watches these kinds, and Events, until the test ends; returns once it sees everything.
     pub async fn watch(world: &World, kinds: &[Kind]) -> Laws {
         let laws = Laws { ledger: Arc::default(), changed: Arc::default() };
         for kind in kinds.iter().copied().chain([EVENT]) {
@@ -62,25 +62,25 @@ impl Laws {
         laws
     }
 
-    /// Fails if the custom resource of this name, of whatever kind, broke a law so far.
+    /// Fails if the custom resource of this name, of whatever kind, has broken a law so far.
     pub fn assert_kept_by(&self, name: &str) {
         let ledger = self.ledger.lock();
         let broken: Vec<_> = ledger.broken.iter().filter(|(who, _)| who == name).collect();
         assert!(broken.is_empty(), "{} breaches, the first: {}", broken.len(), broken[0].1);
     }
 
-    /// Fails if anything so far broke a law.
+    /// Fails if anything has broken a law so far.
     pub fn assert_kept(&self) {
         let broken = &self.ledger.lock().broken;
         assert!(broken.is_empty(), "{} breaches, the first: {}", broken.len(), broken[0].1);
     }
 
-    /// How many statuses were looked at.
+    /// How many statuses have been looked at.
     pub fn seen(&self) -> usize {
         self.ledger.lock().seen
     }
 
-    /// Fails if so many writes of this custom resource's status, beside those that may be
+    /// Fails if this many writes of this custom resource's status, not counting those that may be
     /// needless, cannot each have changed it.
     pub async fn assert_each_write_told_something(&self, kind: Kind, name: &str, writes: usize) {
         let of = (kind.name(), name.to_owned());

@@ -2,17 +2,18 @@
 
 use fastrand::Rng;
 
-/// Characters that a DNS name is made of, and a few that it is not.
+/// Characters that a DNS name consists of, and a few that it does not.
 const LETTERS: &[u8] = b"abcz019-.";
 
-/// A name of an object, with the lengths at which something happens: 63 (a label), 242 (the
+/// An object's name, with the lengths at which something happens: 63 (a label), 242 (the
 /// DaemonSet's revisions), 253 (an object).
 pub fn name(rng: &mut Rng) -> String {
     let length = *rng
         .choice(&[1, 2, 11, 52, 57, 62, 63, 64, 100, 241, 242, 243, 252, 253, 254])
         .expect("some");
     let mut name = text(length, LETTERS, rng);
-    // Most by far would be refused for two dots, or a dash at an end.
+    // By far most of them would be refused for two dots in a row, or for a dash at either end of a
+    // label.
     if rng.u8(..4) > 0 {
         while name.contains("..") || name.contains(".-") || name.contains("-.") {
             name = name.replace("..", "a.").replace(".-", "aa").replace("-.", "aa");
@@ -27,7 +28,7 @@ pub fn name(rng: &mut Rng) -> String {
     name
 }
 
-/// A name of an image, some of them odd.
+/// An image name; some of them are odd.
 pub fn image(rng: &mut Rng) -> String {
     let tag = text(rng.usize(1..=130), b"abcXYZ019._-", rng);
     let odd = text(rng.usize(1..=512), b"abc/:@._-!~\"'{}", rng);
@@ -42,7 +43,7 @@ pub fn image(rng: &mut Rng) -> String {
     }
 }
 
-/// A label of a node, some of them not.
+/// A node label; some of them are invalid.
 pub fn label(rng: &mut Rng) -> Option<String> {
     let part = |rng: &mut Rng| {
         let length = *rng.choice(&[0, 1, 2, 62, 63, 64]).expect("some");

@@ -16,21 +16,21 @@ use crate::world::{
     APP, FOO, GENERIC_DAEMON, Kind, MEMCACHED, NODE, PATIENCE, QUOTA, SERVICE_ACCOUNT, World,
 };
 
-/// A namespace with the operator and the program for Foos in it, and all that watches them.
+/// A namespace with the operator and the program for Foos in it, and everything that watches them.
 pub struct Run {
     pub world: World,
     pub audit: Audit,
     pub laws: Laws,
     /// The labels of all nodes.
     pub nodes: Vec<Value>,
-    /// Whoever does a step holds it for reading. A quota is for the whole namespace: a step that
-    /// sets one is alone.
+    /// Held for reading during a step. A quota affects the whole namespace, so a step that sets one
+    /// runs alone.
     pub turns: RwLock<()>,
     processes: Mutex<Vec<OperatorProcess>>,
 }
 
 impl Run {
-    /// In a new namespace.
+    /// Starts a run in a new namespace.
     pub async fn start(namespace: &str) -> Arc<Run> {
         let (world, operator) = World::with_operator_at(namespace, "baseline").await;
         let account = json!({"metadata": {"name": "foo"}});
@@ -46,7 +46,7 @@ impl Run {
         Arc::new(Run { world, audit, laws, nodes, turns, processes })
     }
 
-    /// Sets a quota that forbids to make a child of this kind; returns when it is in force.
+    /// Sets a quota that forbids creating a child of this kind; returns when it is in force.
     pub async fn forbid_to_make(&self, child: Kind, mut probe: Value) -> Quota {
         let of = match child.group() {
             "" => child.plural().to_owned(),
@@ -55,7 +55,7 @@ impl Run {
         let name = format!("no-{}", child.plural());
         self.world.forbid(&name, &format!("count/{of}")).await;
         probe["metadata"]["name"] = json!("probe");
-        // Admission has a cache of its own of which nothing tells: asked until it knows.
+        // Admission has its own cache, and nothing announces its changes: ask until it knows.
         let in_force = async {
             while self.world.dry_run(child, probe.clone()).await.is_ok() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -65,7 +65,7 @@ impl Run {
         Quota(name)
     }
 
-    /// Fails if a process is not the one that was started, or a pass panicked.
+    /// Fails if a process is no longer the one that was started, or if a pass panicked.
     pub fn assert_unharmed(&self) {
         for process in self.processes.lock().iter_mut() {
             process.assert_alive();

@@ -1,4 +1,4 @@
-//! Specs out of a CustomResourceDefinition's OpenAPI schema: valid ones and bad ones.
+//! Specs generated from a CustomResourceDefinition's OpenAPI schema: valid and invalid ones.
 
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
@@ -6,15 +6,15 @@ use serde_json::{Map, Value, json};
 use super::values;
 use crate::world::{FOO, Kind};
 
-/// The most elements of a generated list: enough for all pairs to meet.
+/// The maximum length of a generated list: enough for all pairs to meet.
 const LIST: usize = 4;
 
-/// What the schema says of `spec`.
+/// The schema of `spec`.
 pub fn of_spec(kind: Kind) -> Value {
     version(kind)["schema"]["openAPIV3Schema"]["properties"]["spec"].take()
 }
 
-/// The version of a kind that is served, as its CRD has it.
+/// The served version of a kind, from its CRD.
 pub fn version(kind: Kind) -> Value {
     let file = match kind {
         FOO => "artifacts/examples/foo-crd.yaml".to_owned(),
@@ -61,7 +61,7 @@ fn list(schema: &Value, path: &str, rng: &mut Rng) -> Value {
     Value::Array(made)
 }
 
-/// At a bound half of the time. Without an upper bound a few: the pods are real.
+/// At a bound half of the time. Without an upper bound only a few: the pods are real.
 fn integer(schema: &Value, rng: &mut Rng) -> Value {
     let least = schema["minimum"].as_i64().expect("integers are bounded from below");
     let most = schema["maximum"].as_i64().unwrap_or(least + 4);
@@ -76,7 +76,7 @@ fn is_required(schema: &Value, name: &str) -> bool {
     schema["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name))
 }
 
-/// `spec` with one property changed, taken away or added, or a list longer, shorter or otherwise.
+/// `spec` with one property changed, removed or added, or with a list longer, shorter or different.
 pub fn edited(schema: &Value, spec: &Value, rng: &mut Rng) -> Value {
     let mut spec = spec.clone();
     let properties = schema["properties"].as_object().expect("properties");
@@ -104,7 +104,7 @@ pub fn edited(schema: &Value, spec: &Value, rng: &mut Rng) -> Value {
     spec
 }
 
-/// `spec` with every default written out.
+/// `spec` with every default filled in.
 pub fn defaulted(schema: &Value, spec: &Value) -> Value {
     match spec {
         Value::Array(items) => items.iter().map(|item| defaulted(&schema["items"], item)).collect(),
@@ -144,7 +144,7 @@ pub fn bad(schema: &Value, spec: &Value, rng: &mut Rng) -> (Value, String) {
     (root["spec"].take(), format!("{what} at {pointer}"))
 }
 
-/// One way to break it: where, by what (nothing: taken away), and a word for it.
+/// One way to break it: where, with what (`None`: by removing it), and a word for it.
 type Way = (String, Option<Value>, &'static str);
 
 fn break_at(schema: &Value, at: &Value, pointer: &str, required: bool, ways: &mut Vec<Way>) {

@@ -1,4 +1,4 @@
-//! One custom resource through a sequence of steps, with everything checked after each.
+//! One custom resource goes through a sequence of steps, with everything checked after each.
 
 mod seen;
 
@@ -14,7 +14,7 @@ use super::steps::{Child, Otherwise, Step};
 use super::values::{LICENCES, OWN, placed};
 use crate::world::{APP, DEPLOYMENT, FOO, Kind, POD, conditions, has_condition};
 
-/// All of a custom resource's surroundings that counts, as plain JSON, and the UIDs of children.
+/// Everything that matters around a custom resource, as plain JSON, and the UIDs of its children.
 struct Snapshot(Value, Vec<String>);
 
 /// One custom resource.
@@ -24,17 +24,17 @@ pub struct Sequence {
     name: String,
     slot: u64,
     schema: Value,
-    /// As steps have it; see [`placed`].
+    /// As the steps have it; see [`placed`].
     spec: Value,
-    /// Writes to children that are accounted for.
+    /// Writes to children that have been accounted for.
     writes: usize,
-    /// Writes of the status that may have left it as it was: before it makes a child anew that
-    /// was there, the operator asks the API server in this way whether it still has to.
+    /// Status writes that may have left it as it was: before the operator recreates a child that
+    /// existed before, it asks the API server in this way whether it still has to.
     questions: usize,
 }
 
 impl Sequence {
-    /// A new one.
+    /// Creates a new one.
     pub async fn create(
         run: Arc<Run>,
         kind: Kind,
@@ -57,7 +57,7 @@ impl Sequence {
         self.settled().await;
     }
 
-    /// What might come next.
+    /// A possible next step.
     pub fn next(&self, rng: &mut Rng) -> Step {
         let there: Vec<Child> = self.children().into_iter().map(Child::of).collect();
         let child = *rng.choice(&there).expect("each kind has a child");
@@ -76,7 +76,7 @@ impl Sequence {
         }
     }
 
-    /// The children that are wanted.
+    /// The children that should exist.
     fn children(&self) -> Vec<Kind> {
         let all = self.expected().children.into_iter();
         all.filter(|(_, wanted)| wanted.is_some()).map(|(kind, _)| kind).collect()
@@ -91,12 +91,12 @@ impl Sequence {
             return Step::Absurd(spec, reason.to_owned());
         }
         let (resources, reason) = match rng.u8(..3) {
-            // No node has so much.
+            // No node has that much.
             0 => (json!({"requests": {"cpu": "100k"}}), "RollingOut"),
             // Nobody may have one.
             1 => (json!({"limits": {LICENCES: "1"}}), "ReplicaFailure"),
             _ => {
-                // The schema cannot know which node ports a cluster gives out.
+                // The schema cannot know which node ports a cluster assigns.
                 spec["ports"] = json!([{"port": 80, "nodePort": 80}]);
                 return Step::Absurd(spec, "Invalid".to_owned());
             }
@@ -106,9 +106,9 @@ impl Sequence {
         Step::Absurd(spec, reason.to_owned())
     }
 
-    /// Does it and checks everything.
+    /// Takes the step and checks everything.
     pub async fn step(&mut self, step: &Step) {
-        // In a sequence that lost some of its steps it may be about a child that is not wanted.
+        // In a sequence that lost some of its steps, it may be about a child that is not wanted.
         if step.child().is_some_and(|child| !self.children().contains(&child)) {
             return;
         }
@@ -156,22 +156,22 @@ impl Sequence {
         placed(spec, self.slot, &self.name)
     }
 
-    /// What children are called.
+    /// The name of the children.
     fn child_name(&self) -> String {
         let name = self.spec["deploymentName"].as_str().unwrap_or(OWN);
         name.replace(OWN, &self.name)
     }
 
-    /// Does something during which the operator may ask whether it still has to.
+    /// Does something during which the operator may ask whether it still has to act.
     async fn asking(&mut self, does: impl AsyncFnOnce(&mut Sequence)) {
         let written = |it: &Sequence| it.run.audit.of_status(it.kind, &it.name);
         let before = written(self);
         does(self).await;
-        // One more: the log may lag behind the last one.
+        // One more, since the log may lag behind the last one.
         self.questions += written(self) - before + 1;
     }
 
-    /// Deletes a child by hand and waits until it is there again.
+    /// Deletes a child by hand and waits until it exists again.
     async fn delete_child(&mut self, child: Kind) {
         let (world, name) = (&self.run.world, self.child_name());
         let before = world.get(child, &name).await.expect("it is there");
@@ -181,7 +181,8 @@ impl Sequence {
         self.restored(child, &new).await;
     }
 
-    /// The same, while a quota forbids to make it: that is told, and heals when the quota goes.
+    /// The same while a quota forbids creating it: that is reported, and recovers once the quota is
+    /// gone.
     async fn forbid(&mut self, child: Kind) {
         let (run, name) = (self.run.clone(), self.child_name());
         let before = run.world.get(child, &name).await.expect("it is there");
@@ -198,7 +199,7 @@ impl Sequence {
         self.restored(child, &new).await;
     }
 
-    /// Waits until it is told that it is not as asked, and why: in Ready, or as a Foo does.
+    /// Waits until it is reported that it is not as asked, and why: in Ready, or as a Foo does it.
     async fn told(&self, reason: &str) -> Value {
         let world = &self.run.world;
         if self.kind == FOO {
@@ -234,7 +235,7 @@ impl Sequence {
         self.restored(child, &healed).await;
     }
 
-    /// Of its Deployment a Foo wants no more than the replicas.
+    /// A Foo controls only the replicas of its Deployment.
     async fn scale_by_hand(&mut self) {
         let (world, name) = (&self.run.world, self.child_name());
         let wanted = self.wanted(DEPLOYMENT)["spec"]["replicas"].clone();
@@ -245,7 +246,8 @@ impl Sequence {
         self.restored(DEPLOYMENT, &healed).await;
     }
 
-    /// A spec that nobody can bring about: it says so, and undone all is as before.
+    /// A spec that cannot be carried out: this is reported, and once undone, everything is as
+    /// before.
     async fn undo(&mut self, spec: &Value, reason: &str) {
         let before = self.snapshot().await;
         self.replace_spec(spec).await.expect("it is accepted");
@@ -267,7 +269,7 @@ impl Sequence {
         assert_eq!(before.1, after.1, "a child was deleted to undo it");
     }
 
-    /// Deletes it and makes it anew with the last spec: that is the same. Then deletes it.
+    /// Deletes it and recreates it with the last spec, which has the same result. Then deletes it.
     pub async fn end(mut self) {
         let run = self.run.clone();
         let _turn = run.turns.read().await;

@@ -1,8 +1,8 @@
-//! Of steps that fail, fewer that still do.
+//! Finds fewer steps that still fail.
 
 /// `steps` without those that a failure does not need: whole runs of steps are left out, halves
-/// first and single ones last, as long as `fails` says that what is left still does. The first
-/// step, which makes the custom resource, always stays. `fails` is asked at most `attempts` times.
+/// first and single ones last, as long as `fails` says that the rest still does. The first step,
+/// which creates the custom resource, always stays. `fails` is asked at most `attempts` times.
 pub async fn shrunk<S: Clone>(
     steps: Vec<S>,
     mut attempts: usize,
@@ -23,7 +23,7 @@ pub async fn shrunk<S: Clone>(
                 at += run;
             }
         }
-        // What could not be left out before may be now.
+        // What could not be left out before may be dispensable now.
         run = if run == 1 && shorter { 1 } else { run / 2 };
         if attempts == 0 {
             break;
@@ -36,8 +36,8 @@ pub async fn shrunk<S: Clone>(
 mod tests {
     use super::*;
 
-    /// An operator that forgets a port after a deletion, if the port was added before: only what
-    /// is made (0), the port (7) and the deletion (3), in this order, show it.
+    /// An operator that forgets a port after a deletion if the port was added before: only the
+    /// creation (0), the port (7) and the deletion (3), in this order, show it.
     async fn has_the_bug(steps: &[u8]) -> bool {
         let at = |step: u8| steps.iter().position(|s| *s == step);
         matches!((at(0), at(7), at(3)), (Some(0), Some(port), Some(deleted)) if port < deleted)

@@ -9,27 +9,27 @@ use serde_json::{Value, json};
 use super::schema::defaulted;
 use crate::world::{APP, DAEMON_SET, DEPLOYMENT, FOO, GENERIC_DAEMON, Kind, MEMCACHED, SERVICE};
 
-/// What somebody does. As JSON it is what a failed sequence is kept as.
+/// What somebody does. Failed sequences are stored as these, in JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Step {
-    /// Another spec; the first of all.
+    /// Another spec; also the very first one.
     Edit(Value),
     /// A spec that the API server refuses, and why it should.
     Refused(Value, String),
-    /// The same spec, written otherwise.
+    /// The same spec, written differently.
     Same(Otherwise),
-    /// A spec that nobody can bring about, undone at once; the reason that has to be told.
+    /// A spec that cannot be carried out, undone at once; the reason that has to be reported.
     Absurd(Value, String),
     /// A child is deleted by hand.
     Delete(Child),
-    /// A child is deleted by hand while a quota forbids to make it; then the quota goes.
+    /// A child is deleted by hand while a quota forbids creating it; then the quota is removed.
     Forbid(Child),
     /// A child is changed by hand.
     Spoil(Child),
 }
 
 impl Step {
-    /// The child without which it means nothing.
+    /// The child that the step is about, without which it is meaningless.
     pub fn child(&self) -> Option<Kind> {
         match self {
             Step::Delete(child) | Step::Forbid(child) | Step::Spoil(child) => Some(child.kind()),
@@ -64,10 +64,10 @@ impl Child {
     }
 }
 
-/// The steps of one custom resource, from its making on.
+/// The steps of one custom resource, from its creation on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Script {
-    /// What went wrong once, for people.
+    /// What once went wrong, for people.
     #[serde(default)]
     pub what: String,
     /// Memcached, GenericDaemon, App or Foo.
@@ -82,7 +82,7 @@ impl Script {
     }
 }
 
-/// Those that failed once: all of regressions/, by file name.
+/// Scripts that failed once: everything in regressions/, by file name.
 pub fn regressions() -> Vec<(String, Script)> {
     let folder = std::fs::read_dir("tests/contract/generated/regressions").expect("a folder");
     let mut all: Vec<(String, Script)> = folder
@@ -98,7 +98,7 @@ pub fn regressions() -> Vec<(String, Script)> {
     all
 }
 
-/// How the same can be written.
+/// How the same spec can be written.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Otherwise {
     Identical,
@@ -117,13 +117,13 @@ impl Otherwise {
         Otherwise::WithAFieldUnknown,
     ];
 
-    /// `spec`, written so.
+    /// `spec`, written this way.
     pub fn write(self, schema: &Value, spec: &Value) -> Value {
         let mut spec = spec.clone();
         match self {
             Otherwise::Identical => {}
             Otherwise::Reordered => {
-                // The order of variables counts where one refers to another.
+                // The order of variables matters if one refers to another.
                 let refers = spec["envs"].to_string().contains("$(");
                 for name in ["envs", "ports"] {
                     let items = spec.get_mut(name).and_then(Value::as_array_mut);
@@ -145,16 +145,16 @@ impl Otherwise {
     }
 }
 
-/// What was done so far, shared with whoever tells of a failure.
+/// What has been done so far, shared with whoever reports a failure.
 pub type Trace = Arc<Mutex<Option<Script>>>;
 
-/// The kinds, by seed.
+/// The kind for a seed.
 pub fn kind_of(seed: u64) -> Kind {
     match seed % 8 {
         0 | 4 => MEMCACHED,
         1 | 5 => GENERIC_DAEMON,
         2 => FOO,
-        // The one with the most to say.
+        // The kind with the largest spec.
         _ => APP,
     }
 }

@@ -1,17 +1,17 @@
-//! What the schema leaves open: texts that mean something, and what belongs together.
+//! What the schema leaves open: texts with a meaning, and values that belong together.
 
 use std::collections::BTreeSet;
 
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
 
-/// Stands in a step for what no other sequence may have; see [`placed`].
+/// A placeholder in steps for what no other sequence may have; see [`placed`].
 pub const OWN: &str = "OWN";
 
-/// What every node could have and no quota of a run lets anybody have.
+/// A resource that every node could have and that no quota of a run lets anybody have.
 pub const LICENCES: &str = "example.com/licences";
 
-/// Images, each with the version that labels have to tell.
+/// Images, each with the version that labels must show.
 pub const IMAGES: &[(&str, &str)] = &[
     ("nginx", "latest"),
     ("nginx:1.27", "1.27"),
@@ -25,7 +25,7 @@ pub const IMAGES: &[(&str, &str)] = &[
     ("shop:v3@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "v3"),
 ];
 
-/// Nodes by label: every form that a GenericDaemon may have, some that match no node.
+/// Node selectors: every form that a GenericDaemon may have, including some that match no node.
 const LABELS: &[&str] = &[
     "logs",
     "logs=true",
@@ -37,7 +37,7 @@ const LABELS: &[&str] = &[
     "example.com/nobody",
 ];
 
-/// A value for what only its place tells.
+/// A value for what can only be told by its path.
 pub fn by_path(path: &str, rng: &mut Rng) -> Option<Value> {
     let one_of = |texts: &[&str], rng: &mut Rng| Some(json!(rng.choice(texts).expect("some")));
     match path {
@@ -57,7 +57,7 @@ pub fn by_path(path: &str, rng: &mut Rng) -> Option<Value> {
             0 => json!(*rng.choice(&["web", "tls", "admin", "1a"]).expect("some")),
             _ => json!(*rng.choice(&[1, 80, 443, 8080, 8443, 65535]).expect("some")),
         }),
-        // Given out for the whole cluster: see `placed`.
+        // Assigned for the whole cluster: see `placed`.
         "spec.ports[].nodePort" => Some(json!(*rng.choice(&[OWN, "", "", ""]).expect("some"))),
         "spec.deploymentName" => one_of(&[OWN, "OWN--1", "OWN--2"], rng),
         "spec.ports[].appProtocol" => {
@@ -96,7 +96,7 @@ fn source(rng: &mut Rng) -> Value {
     .expect("some")
 }
 
-/// Takes from an object what must not stand together.
+/// Removes from an object what must not occur together.
 pub fn mend(schema: &Value, path: &str, object: &mut Map<String, Value>) {
     if path == "spec.envs[]" && object.contains_key("valueFrom") {
         object.remove("value");
@@ -105,15 +105,15 @@ pub fn mend(schema: &Value, path: &str, object: &mut Map<String, Value>) {
     if path == "spec.ports[]" && object.get("nodePort").is_some_and(|port| port != OWN) {
         object.remove("nodePort");
     }
-    // Without them a Foo's Deployment keeps the replicas that it has, as sample-controller's does,
-    // and without a name there is none.
+    // Without replicas a Foo's Deployment keeps those it has, as sample-controller's does, and
+    // without a name there is no Deployment.
     if !schema["properties"]["deploymentName"].is_null() {
         object.entry("deploymentName").or_insert(json!(OWN));
         object.entry("replicas").or_insert(json!(1));
     }
 }
 
-/// Takes from a list what must not stand together.
+/// Removes from a list what must not occur together.
 pub fn mend_list(schema: &Value, path: &str, items: &mut Vec<Value>) {
     if let Some(keys) = schema["x-kubernetes-list-map-keys"].as_array() {
         let key = |item: &Value| {
@@ -155,12 +155,12 @@ pub fn mend_list(schema: &Value, path: &str, items: &mut Vec<Value>) {
 }
 
 /// `spec` with what only one sequence may have: a node port, and the name of a Foo's Deployment.
-/// Steps have [`OWN`] for both, so that they mean the same wherever they are taken again.
+/// Steps have [`OWN`] for both, so that they mean the same wherever they are repeated.
 pub fn placed(spec: &Value, slot: u64, name: &str) -> Value {
     let mut spec = spec.clone();
     for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
         if port["nodePort"] == OWN {
-            // Kubernetes itself gives out the first 86 of 30000 to 32767 last of all
+            // Kubernetes itself assigns the first 86 ports of 30000 to 32767 only after all others
             // (k8s.io/kubernetes/pkg/registry/core/service/portallocator, calculateRangeOffset).
             port["nodePort"] = json!(30000 + slot);
         }

@@ -5,20 +5,20 @@ use serde_json::{Value, json};
 
 use super::{NAMES, NAMESPACES};
 
-/// An object both servers may have.
+/// An object that both servers may have.
 pub(super) type Key = (&'static str, &'static str);
 
-/// A version, to be looked up among what the server has said.
+/// A version, to be looked up among what the server has answered.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Version {
     None,
-    /// The last one that was answered of this object.
+    /// The last one answered for this object.
     Last(Key),
-    /// The first one that was answered of this object.
+    /// The first one answered for this object.
     First(Key),
-    /// That of an answer, counted round.
+    /// That of an answer; the index wraps around.
     At(usize),
-    /// Far beyond all there is.
+    /// Far beyond everything that exists.
     Future,
 }
 
@@ -35,7 +35,7 @@ pub(super) enum Uid {
 pub(super) enum Query {
     Text(String),
     Version(Version),
-    /// A continue token that was answered, counted round.
+    /// A continue token from an answer; the index wraps around.
     Token(usize),
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Request {
     pub(super) content: &'static str,
     pub(super) query: Vec<(&'static str, Query)>,
     pub(super) body: Value,
-    /// Where in the body `version` and `uid` belong.
+    /// Where `version` and `uid` belong in the body.
     pub(super) within: &'static str,
     pub(super) version: Version,
     pub(super) uid: Uid,
@@ -128,7 +128,7 @@ fn thing(name: &str, more: Value) -> Value {
     thing
 }
 
-/// The script of a seed.
+/// The script for a seed.
 pub(super) fn script(seed: u64) -> Vec<Request> {
     let mut author = Author { rng: fastrand::Rng::with_seed(seed), value: 0, futures: 0 };
     (0..author.rng.usize(30..60)).map(|_| author.request()).collect()
@@ -136,9 +136,9 @@ pub(super) fn script(seed: u64) -> Vec<Request> {
 
 struct Author {
     rng: fastrand::Rng,
-    /// The last value that was written: each is written once, so that no write is empty by chance.
+    /// The last written value: each is written only once, so that no write is accidentally empty.
     value: i64,
-    /// Requests for what is not there yet: each takes the API server three seconds.
+    /// Requests for what does not exist yet: each takes the API server three seconds.
     futures: u8,
 }
 
@@ -168,7 +168,7 @@ impl Author {
         self.rng.bool().then(|| NAMESPACES[self.rng.usize(..2)])
     }
 
-    /// One in `many`.
+    /// True once in `many` times.
     fn rarely(&mut self, many: u8) -> bool {
         self.rng.u8(..many) == 0
     }
@@ -178,7 +178,7 @@ impl Author {
         self.value
     }
 
-    /// What an object's spec, status and finalizers are to be.
+    /// What an object's spec, status and finalizers should be.
     fn content(&mut self) -> Value {
         let mut more = json!({ "spec": { "value": self.value() } });
         if self.rarely(3) {
@@ -245,7 +245,7 @@ impl Author {
         Request { status, body, version, uid, content, ..Request::object(Method::PATCH, key) }
     }
 
-    /// The spec alone: of who owns which field the model knows nothing.
+    /// The spec alone: the model does not know who owns which field.
     fn apply(&mut self) -> Request {
         let key = self.key();
         let body = thing(key.1, json!({ "spec": { "value": self.value() } }));

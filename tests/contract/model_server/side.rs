@@ -1,4 +1,4 @@
-//! One of the two servers, and what it has said so far.
+//! One of the two servers, and what it has answered so far.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::control_plane::ControlPlane;
 use crate::model::Model;
 use crate::world::PATIENCE;
 
-/// A version beyond all there will be.
+/// A version beyond all that will ever exist.
 pub(super) const FUTURE: &str = "1000000000";
 
 enum Server {
@@ -33,7 +33,7 @@ pub(super) struct Side {
     /// The version of each answer that had one.
     versions: Vec<String>,
     tokens: Vec<String>,
-    /// Per object, what was answered of it: UID and version.
+    /// For each object, what was answered for it: UID and version.
     known: HashMap<(String, String), Vec<(String, String)>>,
 }
 
@@ -51,7 +51,7 @@ impl Side {
         Side { server, versions: Vec::new(), tokens: Vec::new(), known: HashMap::new() }
     }
 
-    /// What etcd's compaction does, without what the API server remembers of events.
+    /// What etcd's compaction does, not counting the events that the API server remembers.
     pub(super) fn compact_history(&self) {
         match &self.server {
             Server::Model(model) => model.compact_history(),
@@ -59,7 +59,7 @@ impl Side {
         }
     }
 
-    /// Sends a request and waits for the answer; of a streaming list, for all that was there.
+    /// Sends a request and waits for the answer; for a streaming list, for everything that existed.
     pub(super) async fn perform(&mut self, request: &Request) -> Entry {
         let (path, body) = self.resolve(request);
         if request.method == Method::GET && request.name.is_none() {
@@ -68,7 +68,7 @@ impl Side {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let entry = self.once(request, &path, body.clone()).await;
-            // A busy API server may take too long to get at what there is already.
+            // A busy API server may take too long to catch up with what already exists.
             if !entry.is_too_large() || path.contains(FUTURE) {
                 self.learn(&entry.body);
                 return entry;
@@ -83,7 +83,8 @@ impl Side {
         let code = answer.status().as_u16();
         if code == 200 && request.has("watch", "true") {
             let stream = Stream::of(answer.into_body());
-            // As one that asks for everything does without asking.
+            // A watch without a version, or from version 0, gets everything there is without asking
+            // for it.
             let from = path.split("resourceVersion=").nth(1);
             let whole = from.is_none_or(|from| from.starts_with('0'));
             let whole = whole || request.has("sendInitialEvents", "true");
@@ -100,8 +101,8 @@ impl Side {
         Entry::answer(asked, code, body)
     }
 
-    /// Waits until the API server's cache is as new as etcd, as whoever asks for any version may be
-    /// shown an older one.
+    /// Waits until the API server's cache is as new as etcd, since a request for any version may be
+    /// answered with an older one.
     async fn catch_up(&self) {
         let Server::Real(_) = &self.server else { return };
         let things = format!("{THINGS}/things");
@@ -136,7 +137,7 @@ impl Side {
         }
     }
 
-    /// Path with parameters, and body.
+    /// The path with parameters, and the body.
     fn resolve(&self, request: &Request) -> (String, Vec<u8>) {
         let mut path = THINGS.to_owned();
         if let Some(namespace) = request.namespace {
@@ -240,7 +241,7 @@ impl Side {
     }
 }
 
-/// One of several, counted round.
+/// One of several; the index wraps around.
 fn round(all: &[String], at: usize) -> Option<String> {
     all.get(at.checked_rem(all.len())?).cloned()
 }

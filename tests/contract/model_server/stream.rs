@@ -1,4 +1,4 @@
-//! What a watch sends, read as it comes: an API server cuts off who does not.
+//! What a watch sends, read as it arrives: an API server cuts off clients that do not read.
 
 use std::time::Duration;
 
@@ -29,12 +29,12 @@ impl Stream {
         Stream { frames, reading: tokio::spawn(read(body, sender)) }
     }
 
-    /// What has come so far.
+    /// What has arrived so far.
     pub(super) fn now(&self) -> Frames {
         self.frames.borrow().clone()
     }
 
-    /// Waits until it is so or the watch has ended; the frames.
+    /// Waits until a frame satisfies `so` or the watch has ended; returns the frames.
     pub(super) async fn until(&self, patience: Duration, so: impl Fn(&Value) -> bool) -> Frames {
         let mut frames = self.frames.clone();
         let reached = frames.wait_for(|frames| frames.ended || frames.all.iter().any(&so));

@@ -1,4 +1,4 @@
-//! What came of a script, in words that do not depend on what a server chooses.
+//! The results of a script, expressed without what a server chooses itself.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::side::FUTURE;
 use super::stream::{Frames, Stream};
 use super::{NAMESPACES, absent};
 
-/// One request and what came of it.
+/// One request and its result.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) asked: String,
@@ -30,7 +30,7 @@ impl Entry {
         Entry { asked, code: 200, body: Value::Null, namespace, stream, frames }
     }
 
-    /// Whether the server has said that it lags.
+    /// Whether the server has reported that it lags behind.
     pub(super) fn is_too_large(&self) -> bool {
         let first = self.stream.as_ref().and_then(|stream| stream.now().all.first().cloned());
         self.code == 504 || first.is_some_and(|frame| frame["object"]["code"] == 504)
@@ -40,7 +40,7 @@ impl Entry {
     pub(super) async fn settle(&mut self, patience: Duration) {
         let Some(stream) = self.stream.take() else { return };
         if self.asked.contains(FUTURE) {
-            // Nothing that happens here is after that.
+            // Nothing that happens here comes after that.
             self.frames = stream.now();
             return;
         }
@@ -67,7 +67,7 @@ fn is_object(value: &Value) -> bool {
     value["metadata"]["uid"].is_string()
 }
 
-/// Where the two differ first.
+/// Where the two first differ.
 pub(super) fn first_difference(real: &[Entry], model: &[Entry]) -> Option<String> {
     let mut words = (canonical(real), canonical(model));
     for (at, entry) in real.iter().enumerate() {
@@ -99,7 +99,7 @@ fn shown(frames: &Frames) -> String {
     frames.all.iter().map(|frame| format!("{frame}\n")).collect()
 }
 
-/// All entries, with versions as places in the history of the objects, and UIDs numbered.
+/// All entries, with versions as positions in the history of the objects, and UIDs numbered.
 fn canonical(entries: &[Entry]) -> Vec<Value> {
     let versions: BTreeSet<u64> = entries.iter().flat_map(Entry::objects).map(version).collect();
     let mut words = Words { versions, uids: HashMap::new() };
@@ -170,7 +170,8 @@ impl Words {
             let known = self.uids.len();
             *self.uids.entry(uid.to_owned()).or_insert(known)
         });
-        // Of what is invalid only that it is; of what is too new, also how it is told from a timeout.
+        // For invalid requests only that they are; for versions that are too new, also how that is
+        // told from a timeout.
         let causes = details["causes"].as_array().into_iter().flatten();
         let too_large =
             causes.map(|cause| &cause["reason"]).any(|why| why == "ResourceVersionTooLarge");
@@ -181,7 +182,7 @@ impl Words {
         })
     }
 
-    /// A frame; none if it is a bookmark that comes when its time has come.
+    /// A frame; `None` if it is a periodic bookmark.
     fn frame(&mut self, frame: &Value) -> Option<Value> {
         let (verb, object) = (&frame["type"], &frame["object"]);
         Some(match verb.as_str() {
@@ -194,7 +195,7 @@ impl Words {
         })
     }
 
-    /// A bookmark is never older than what came before, nor as new as what comes after.
+    /// A bookmark is never older than what came before it, nor as new as what comes after it.
     fn bookmarks(&self, frames: &Frames) {
         let mut newest = 0;
         let mut initial = frames.all.first().is_some_and(|frame| frame["type"] == "ADDED");

@@ -1,4 +1,4 @@
-//! The expressions of dashboard and alerts, and the series that they name.
+//! The expressions of the dashboard and the alerts, and the series that they name.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use super::COMPONENT;
 
-/// A series, or several: a name and what is asked of its labels.
+/// One or several series: a name and the conditions on its labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selector {
     pub name: String,
-    /// With its braces.
+    /// Including the braces.
     pub labels: String,
 }
 
@@ -53,8 +53,8 @@ pub fn names(expression: &str) -> Vec<String> {
     selectors.into_iter().map(|selector| selector.name).collect()
 }
 
-/// Every selector in an expression: a name before braces. A name that ends as series do and has
-/// no braces would be overlooked, so there may be none.
+/// Every selector in an expression: a name followed by braces. A name that ends as series do but
+/// has no braces would be overlooked, so there must be none.
 pub fn selectors(expression: &str) -> Vec<Selector> {
     let mut found = Vec::new();
     let mut rest = expression;
@@ -75,7 +75,7 @@ pub fn selectors(expression: &str) -> Vec<Selector> {
     found
 }
 
-/// Where the braces close; what is quoted does not close them.
+/// Where the braces close; quoted ones do not count.
 fn end_of_labels(text: &str) -> usize {
     let mut quoted = false;
     for (at, c) in text.char_indices() {

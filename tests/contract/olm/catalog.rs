@@ -1,4 +1,4 @@
-//! A file-based catalog of two releases: the bundle, and one that was before it.
+//! A file-based catalog of two releases: the bundle, and an earlier one.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const MANIFESTS: &str = "artifacts/olm/manifests";
 const METADATA: &str = "artifacts/olm/metadata/annotations.yaml";
 
-/// The release before had another image, could not delete Services, and its Memcached knew no port.
+/// The earlier release had another image, could not delete Services, and its Memcached had no port.
 pub const OLDER: &str = "workload-operator.v0.0.1";
 pub const OLDER_IMAGE: &str = "workload-operator:0.0.1";
 pub const NOT_YET: [&str; 3] = ["", "services", "delete"];
@@ -65,8 +65,8 @@ fn cannot_delete_services(install: &mut Value) {
     rule["verbs"].as_array_mut().unwrap().retain(|verb| verb != "delete");
 }
 
-/// Writes the catalog into a folder. A bundle's objects stand in it, where others name an image that a
-/// pod would unpack.
+/// Writes the catalog into a directory. It contains a bundle's objects, where other catalogs name
+/// an image that a pod would unpack.
 pub fn write(folder: &Path) {
     let metadata: Value =
         serde_yaml_ng::from_str(&std::fs::read_to_string(METADATA).unwrap()).unwrap();

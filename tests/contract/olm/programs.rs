@@ -1,4 +1,4 @@
-//! OLM's programs, beside a control plane: `hack/olm.sh`.
+//! OLM's programs, next to a control plane: `hack/olm.sh`.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;
 use crate::unchecked::built_by;
 
-/// Where they are.
+/// The directory they are in.
 pub struct Programs(PathBuf);
 
-/// They run as long as this is kept.
+/// The programs run until this is dropped.
 pub struct Running {
     /// `host:port` of the registry.
     pub catalog: String,
@@ -20,7 +20,7 @@ pub struct Running {
 }
 
 impl Programs {
-    /// `None`, said aloud, where they neither are nor can be built.
+    /// `None`, with a message, if they neither exist nor can be built.
     pub fn find(unchecked: &str) -> Option<Programs> {
         let olm = built_by("hack/olm.sh", unchecked)?;
         Some(Programs(olm.parent().unwrap().to_owned()))
@@ -30,7 +30,7 @@ impl Programs {
         self.0.join("crds.yaml").to_str().unwrap().to_owned()
     }
 
-    /// Both operators, as administrators, and the registry. The CRDs have to be there.
+    /// Starts both operators, as administrators, and the registry. The CRDs must already exist.
     pub async fn start(&self, plane: &ControlPlane, namespace: &str) -> Running {
         let folder = tempfile::tempdir().unwrap();
         let (served, cache) = (folder.path().join("catalog"), folder.path().join("cache"));
@@ -56,7 +56,7 @@ impl Programs {
 }
 
 impl Drop for Running {
-    /// What they said last, if the test fails.
+    /// Prints their last output if the test fails.
     fn drop(&mut self) {
         if std::thread::panicking() {
             for process in &self.processes {

@@ -1,4 +1,4 @@
-//! What becomes of one call.
+//! What becomes of a single call.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ pub(super) type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Answer = Response<Streamed>;
 pub(super) type Streamed = UnsyncBoxBody<Bytes, Failure>;
 
-/// Carries out what is to be done to the call, and answers it or not.
+/// Does to the call what has to be done, and answers it or not.
 pub(super) async fn answer(
     request: Request<Incoming>,
     shared: Arc<Shared>,
@@ -47,7 +47,7 @@ pub(super) async fn answer(
         }
         Some(Fault::Crash(Moment::After)) => {
             let mut answer = whole(pass_on(request, &shared, &call).await?).await?;
-            // hyper ends the connection when the answer is written.
+            // hyper closes the connection once the answer is written.
             answer.headers_mut().insert(header::CONNECTION, "close".parse()?);
             connection.dies_after.store(true, Ordering::Relaxed);
             answer
@@ -82,7 +82,7 @@ async fn pass_on(
     let api_server = shared.api_server.lock().clone();
     let answer = async move { api_server.send(request).await };
     let answer = match call.is_write() {
-        // What has reached the API server is carried out, and logged, though the operator dies.
+        // What has reached the API server is carried out, and logged, even if the operator dies.
         true => tokio::spawn(answer).await?,
         false => answer.await,
     };
@@ -104,7 +104,7 @@ fn without_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// The answer with all of its body.
+/// The answer with its complete body.
 async fn whole(answer: Answer) -> Result<Answer, Failure> {
     let (parts, body) = answer.into_parts();
     let body = Full::new(body.collect().await?.to_bytes());
@@ -143,7 +143,7 @@ fn says(text: String) -> Answer {
     Response::new(body.map_err(|never| match never {}).boxed_unsync())
 }
 
-/// Breaks off after so many bytes.
+/// Breaks off after this many bytes.
 fn cut(body: Streamed, bytes: usize) -> Streamed {
     let frames = futures::stream::unfold(Some((body, bytes)), |open| async move {
         let (mut body, left) = open?;
@@ -162,7 +162,7 @@ fn cut(body: Streamed, bytes: usize) -> Streamed {
     StreamBody::new(frames.boxed()).boxed_unsync()
 }
 
-/// Comes in pieces of so many bytes, one after each pause.
+/// Sends pieces of this many bytes, one after each pause.
 fn dripping(body: Streamed, bytes: usize, pause: Duration) -> Streamed {
     let frames =
         futures::stream::unfold((body, Bytes::new()), move |(mut body, mut rest)| async move {
@@ -180,7 +180,7 @@ fn dripping(body: Streamed, bytes: usize, pause: Duration) -> Streamed {
     StreamBody::new(frames.boxed()).boxed_unsync()
 }
 
-/// A watch's answer, that can be held and cut.
+/// The answer to a watch, which can be held and cut.
 fn watched(body: Body, resource: String, watches: watch::Receiver<Watches>) -> Streamed {
     let cuts = |watches: &Watches, resource: &str| watches.cuts.get(resource).copied();
     let open = cuts(&watches.borrow(), &resource);

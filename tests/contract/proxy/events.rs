@@ -1,4 +1,4 @@
-//! The events of a watch, told apart: one of them may be the operator's last.
+//! The events of a watch, told apart: the operator may be killed at one of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use hyper::body::Frame;
 use super::answer::{Failure, Streamed};
 use super::{Moment, Shared};
 
-/// So long after an event was handed over it is in the operator's socket, or in its hands.
+/// This long after an event was handed over, the operator has received it, or it is in its socket.
 const DELIVERED: Duration = Duration::from_millis(5);
 
 struct Lines {
     body: Streamed,
-    /// The beginning of a line.
+    /// The beginning of an incomplete line.
     rest: BytesMut,
-    /// The operator dies of the last one.
+    /// The operator dies at the last line.
     dies: bool,
 }
 
-/// A watch's answer, line by line, if somebody counts events.
+/// The answer to a watch, line by line, if events are counted.
 pub(super) fn counted(body: Streamed, resource: String, shared: Arc<Shared>) -> Streamed {
     if shared.state.lock().events.is_none() {
         return body;
@@ -52,7 +52,7 @@ pub(super) fn counted(body: Streamed, resource: String, shared: Arc<Shared>) -> 
 }
 
 impl Lines {
-    /// The next line; at the end what is left.
+    /// The next line; at the end, whatever is left.
     async fn next(&mut self) -> Option<Result<Bytes, Failure>> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -71,7 +71,7 @@ impl Lines {
 }
 
 impl Shared {
-    /// Counts the event; the moment, if the operator is to die of it.
+    /// Counts the event; returns the moment if the operator is to die at it.
     fn event(&self, resource: &str, line: &[u8]) -> Option<Moment> {
         let mut state = self.state.lock();
         if line.starts_with(br#"{"type":"BOOKMARK""#) {
@@ -82,12 +82,12 @@ impl Shared {
         let number = *count;
         let it = |last: &(String, usize, Moment)| last.0 == resource && last.1 == number;
         let (.., moment) = state.last_event.take_if(|last| it(last))?;
-        // Nothing more is passed on of an operator that is about to die.
+        // Nothing more is passed on for an operator that is about to die.
         state.dead = true;
         Some(moment)
     }
 
-    /// Nothing comes after it.
+    /// Kills the operator; nothing comes after it.
     async fn crash_for_good<T>(&self) -> T {
         self.crash();
         std::future::pending().await

@@ -1,8 +1,8 @@
 //! A fault proxy between the operator and the real API server.
 //!
-//! It talks plain HTTP to the operator and TLS to the API server, passes the operator's token on,
-//! numbers its calls, and does to them what a test asked for. All of it is something that a
-//! cluster may do to a client; nothing is dropped from inside a live watch.
+//! It speaks plain HTTP to the operator and TLS to the API server, forwards the operator's token,
+//! numbers its calls, and does to them what a test asked for. All of this can happen to a client in
+//! a real cluster; nothing is dropped from inside a live watch.
 
 mod answer;
 mod events;
@@ -26,19 +26,19 @@ use answer::answer;
 use crate::control_plane::ControlPlane;
 use crate::world::PATIENCE;
 
-/// A call of the operator.
+/// A call by the operator.
 #[derive(Debug, Clone)]
 pub struct Call {
     pub at: Instant,
     /// As RBAC names it.
     pub verb: &'static str,
-    /// `resource/name/subresource`, as far as the path tells.
+    /// `resource/name/subresource`, as far as the path says.
     pub object: String,
-    /// Whether it asks for all there is: a list, be it a page or a stream.
+    /// Whether it asks for everything there is: a list, either as a page or as a stream.
     pub lists: bool,
-    /// Which call with this verb and object it is, from 1.
+    /// The number of this call among those with the same verb and object, starting at 1.
     pub occurrence: usize,
-    /// What was answered to the operator; `None` while, and if, nothing was.
+    /// The status code sent to the operator; `None` as long as there was no answer.
     pub answer: Option<u16>,
 }
 
@@ -53,19 +53,20 @@ impl Call {
 pub enum Fault {
     /// The operator is killed (SIGKILL).
     Crash(Moment),
-    /// The API server does what was asked, and the connection breaks before its answer.
+    /// The API server carries out the request, but the connection breaks before its answer.
     LoseAnswer,
-    /// This answer instead of the API server's, which is not asked; with a Retry-After in seconds.
+    /// This status code instead of the API server's, which is not asked; with a Retry-After in
+    /// seconds.
     Answer(u16, Option<u32>),
-    /// 200 and this instead of what the API server would say.
+    /// 200 with this body instead of what the API server would say.
     Says(&'static str),
-    /// A watch that opens, and says at once that its version is too old.
+    /// A watch that opens and immediately reports that its version is too old.
     Expired,
-    /// The API server is asked so much later.
+    /// The API server is asked with this delay.
     Delay(Duration),
-    /// The answer breaks off after so many bytes of its body.
+    /// The answer breaks off after this many bytes of its body.
     CutAfter(usize),
-    /// The answer comes in pieces of so many bytes, with so much time between them.
+    /// The answer comes in pieces of this many bytes, with this much time between them.
     Drip(usize, Duration),
 }
 
@@ -74,9 +75,9 @@ pub enum Fault {
 pub enum Moment {
     /// Before the API server sees the call.
     Before,
-    /// After the API server did what was asked, before the operator knows.
+    /// After the API server has carried out the request, before the operator knows.
     AnswerLost,
-    /// After the operator was answered.
+    /// After the operator has been answered.
     After,
 }
 
@@ -93,11 +94,12 @@ struct State {
     occurrences: BTreeMap<(&'static str, String), usize>,
     /// The process that `Fault::Crash` kills.
     operator: Option<u32>,
-    /// From a crash until the next operator: calls of the old one reach nobody.
+    /// Set from a crash until the next operator: calls of the old one go nowhere.
     dead: bool,
-    /// Operators that were killed and forgotten: the listener of the one that may make calls.
+    /// How many operators were killed and forgotten: identifies the listener of the one that may
+    /// make calls.
     forgotten: usize,
-    /// Events that were about to be delivered, by resource; none if nobody counts them.
+    /// Events that were about to be delivered, by resource; `None` if they are not counted.
     events: Option<BTreeMap<String, usize>>,
     /// The event at which the operator dies.
     last_event: Option<(String, usize, Moment)>,
@@ -113,18 +115,18 @@ struct Watches {
 struct Shared {
     api_server: Mutex<kube::Client>,
     state: Mutex<State>,
-    /// Grows with every call that comes or is answered.
+    /// Incremented with every call that arrives or is answered.
     progress: watch::Sender<usize>,
-    /// Grows with every crash.
+    /// Incremented with every crash.
     crashes: watch::Sender<usize>,
     watches: watch::Sender<Watches>,
 }
 
 /// A connection of an operator.
 struct Connection {
-    /// Whose: as `State::forgotten` was when its listener was made.
+    /// Whose it is: `State::forgotten` at the time its listener was created.
     operator: usize,
-    /// Whether its operator is killed when the answer is written.
+    /// Whether its operator is killed once the answer is written.
     dies_after: AtomicBool,
 }
 
@@ -134,9 +136,9 @@ pub struct Proxy {
     listener: Mutex<Listener>,
 }
 
-/// Where one operator is served. The next one has another: what the old one has sent before it was
-/// killed, on a connection that nobody has accepted yet, would otherwise be taken for the new
-/// one's.
+/// Where one operator is served. The next one gets another address: otherwise, what the old one
+/// sent before it was killed, on a connection that nobody has accepted yet, would be taken for the
+/// new one's.
 struct Listener {
     address: SocketAddr,
     task: tokio::task::JoinHandle<()>,
@@ -149,7 +151,7 @@ impl Drop for Listener {
 }
 
 impl Proxy {
-    /// A proxy that does nothing yet but pass on.
+    /// A proxy that for now only forwards.
     pub async fn start(plane: &ControlPlane) -> Proxy {
         let shared = Arc::new(Shared {
             api_server: Mutex::new(plane.nobody().await),
@@ -162,13 +164,13 @@ impl Proxy {
         Proxy { shared, listener }
     }
 
-    /// What the kubeconfig of an operator has to name as the server; the next one's after
-    /// [`Proxy::forget_the_dead`].
+    /// The server URL for an operator's kubeconfig; after [`Proxy::forget_the_dead`], the next
+    /// one's.
     pub fn url(&self) -> String {
         format!("http://{}", self.listener.lock().address)
     }
 
-    /// Does `fault` to the next `times` calls that match. Earlier rules go first.
+    /// Applies `fault` to the next `times` calls that match. Earlier rules take precedence.
     pub fn inject(
         &self,
         fault: Fault,
@@ -179,7 +181,7 @@ impl Proxy {
         self.shared.state.lock().rules.push(rule);
     }
 
-    /// From now on calls are passed on; what was done is done.
+    /// From now on calls are forwarded; what has been done stays done.
     pub fn heal(&self) {
         let mut state = self.shared.state.lock();
         state.rules.clear();
@@ -188,19 +190,19 @@ impl Proxy {
         self.shared.watches.send_modify(|watches| watches.held.clear());
     }
 
-    /// The process that a crash kills. It has to be told anew for each operator, before that makes
-    /// a write that is to be a crash.
+    /// Sets the process that a crash kills. It must be set again for each operator, before that one
+    /// makes a write at which it is to crash.
     pub fn aim_at(&self, operator: u32) {
         let mut state = self.shared.state.lock();
         state.operator = Some(operator);
     }
 
-    /// Returns when the operator was killed. To be called before what brings that about.
+    /// Notifies when the operator has been killed. Call it before doing what brings that about.
     pub fn crashes(&self) -> watch::Receiver<usize> {
         self.shared.crashes.subscribe()
     }
 
-    /// The next operator may come.
+    /// Lets the next operator in.
     pub fn forget_the_dead(&self) {
         let mut state = self.shared.state.lock();
         state.dead = false;
@@ -209,8 +211,8 @@ impl Proxy {
         *self.listener.lock() = Listener::start(&self.shared, state.forgotten);
     }
 
-    /// Breaks all open watches of a resource, in the middle of whatever they say; what was held is
-    /// never said.
+    /// Breaks all open watches of a resource, in the middle of whatever they are sending; what was
+    /// held back is never sent.
     pub fn cut(&self, resource: &str) {
         self.shared.watches.send_modify(|watches| {
             watches.held.remove(resource);
@@ -218,25 +220,24 @@ impl Proxy {
         });
     }
 
-    /// Keeps back what watches of a resource say, until [`Proxy::cut`] or
-    /// [`Proxy::heal`].
+    /// Holds back what watches of a resource send, until [`Proxy::cut`] or [`Proxy::heal`].
     pub fn hold(&self, resource: &str) {
         self.shared.watches.send_modify(|watches| {
             watches.held.insert(resource.to_owned());
         });
     }
 
-    /// From now on the events of watches are told apart and counted; no bookmarks.
+    /// From now on the events of watches are told apart and counted, except bookmarks.
     pub fn count_events(&self) {
         self.shared.state.lock().events = Some(BTreeMap::new());
     }
 
-    /// The operator is killed at the event of a resource with this number, from 1.
+    /// The operator is killed at the event of a resource with this number, starting at 1.
     pub fn crash_at_event(&self, resource: &str, number: usize, moment: Moment) {
         self.shared.state.lock().last_event = Some((resource.to_owned(), number, moment));
     }
 
-    /// How many events of each resource there were so far.
+    /// How many events of each resource there have been so far.
     pub fn events(&self) -> BTreeMap<String, usize> {
         self.shared.state.lock().events.clone().unwrap_or_default()
     }
@@ -252,17 +253,17 @@ impl Proxy {
         self.shared.state.lock().calls.clone()
     }
 
-    /// How many calls of this kind there were so far.
+    /// How many matching calls there have been so far.
     pub fn count(&self, matches: impl Fn(&Call) -> bool) -> usize {
         self.shared.state.lock().calls.iter().filter(|call| matches(call)).count()
     }
 
-    /// Waits until as many calls as `count` match.
+    /// Waits until there are `count` matching calls.
     pub async fn until(&self, count: usize, matches: impl Fn(&Call) -> bool) {
         self.until_since(0, count, matches).await;
     }
 
-    /// As [`Proxy::until`], without the first `since` calls.
+    /// Like [`Proxy::until`], ignoring the first `since` calls.
     pub async fn until_since(&self, since: usize, count: usize, matches: impl Fn(&Call) -> bool) {
         let mut progress = self.shared.progress.subscribe();
         let met = async {
@@ -316,7 +317,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>, operator: usize) {
 }
 
 impl Shared {
-    /// Kills the operator, and with it all its connections.
+    /// Kills the operator, and thereby all its connections.
     fn crash(&self) {
         let operator = {
             let mut state = self.state.lock();
@@ -330,7 +331,7 @@ impl Shared {
         self.crashes.send_modify(|crashes| *crashes += 1);
     }
 
-    /// Notes the call, and says what is to be done to it. `None`: it comes from a dead operator.
+    /// Records the call and returns what to do to it; `None` if it comes from a dead operator.
     fn enter(
         &self,
         connection: &Connection,
@@ -355,7 +356,7 @@ impl Shared {
             rule.left -= 1;
             rule.fault
         });
-        // Nothing more is passed on of an operator that is about to die.
+        // Nothing more is passed on for an operator that is about to die.
         if let Some(Fault::Crash(_)) = fault {
             state.dead = true;
         }
@@ -371,7 +372,7 @@ impl Shared {
     }
 }
 
-/// The verb and the object of a request, from its path.
+/// The verb and the object of a request, derived from its path.
 fn meaning(method: &Method, uri: &Uri) -> (&'static str, String) {
     let path: Vec<&str> = uri.path().trim_matches('/').split('/').collect();
     let rest = match path.as_slice() {

@@ -1,4 +1,4 @@
-//! What `kubectl get` prints of a custom resource, out of the columns of its CRD (O1).
+//! What `kubectl get` prints for a custom resource, according to the columns of its CRD (O1).
 
 use serde_json::Value;
 
@@ -9,13 +9,13 @@ use crate::world::Kind;
 pub struct Columns(Vec<Value>);
 
 impl Columns {
-    /// As its CRD has them.
+    /// As defined in its CRD.
     pub fn of(kind: Kind) -> Columns {
         let columns = schema::version(kind)["additionalPrinterColumns"].take();
         Columns(columns.as_array().cloned().unwrap_or_default())
     }
 
-    /// Columns that would be blank, or would tear a row apart.
+    /// Columns that would be blank or would break a row apart.
     pub fn breaches(&self, object: &Value) -> Vec<String> {
         let narrow = self.0.iter().filter(|column| column["priority"].as_i64().unwrap_or(0) == 0);
         let odd = narrow.filter_map(|column| {
@@ -28,7 +28,7 @@ impl Columns {
             is_odd.then(|| format!("O1: the column {} is {cell:?}", column["name"]))
         });
         let mut broken: Vec<String> = odd.collect();
-        // A Foo has none of its own: then the API server prints the age.
+        // A Foo has no columns of its own: then the API server prints the age.
         if self.0.last().is_some_and(|last| last["type"] != "date") {
             broken.push("O1: the age is not the last column".to_owned());
         }
@@ -36,8 +36,8 @@ impl Columns {
     }
 }
 
-/// What a path leads to: fields, and `[?(@.type=="X")]`. A field that is not there is null; `None`
-/// if the object does not have the field because nobody has to set it: of the spec.
+/// What a path leads to: fields, and `[?(@.type=="X")]`. A missing field is null, except in the
+/// spec: there it gives `None`, because nobody has to set it.
 fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     let of_spec = path.starts_with(".spec.");
     let path = path.replace("[?(@.type==\"", ".?").replace("\")]", "");

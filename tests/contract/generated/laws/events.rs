@@ -1,12 +1,12 @@
-//! The laws of Events (E1, E2): words that are known, sentences that fit, and who says so.
+//! The laws of Events (E1, E2): known words, sentences that fit, and who publishes them.
 
 use serde_json::Value;
 use workload_operator::reconcilers::{Action, Reason};
 
-/// What examples/foo.rs says.
+/// The reasons that examples/foo.rs uses.
 const OF_FOO: [&str; 3] = ["ErrUnnamed", "ErrResourceExists", "ErrRefused"];
 
-/// The laws that this Event breaks; none if it is Kubernetes' own.
+/// The laws that this Event breaks; empty if it is Kubernetes' own.
 pub fn breaches(event: &Value) -> Vec<String> {
     let text = |field: &str| event[field].as_str().unwrap_or_default();
     let (reason, action) = (text("reason"), text("action"));

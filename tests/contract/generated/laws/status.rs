@@ -2,9 +2,9 @@
 //! runtime/conditions/check: FAIL and WARN), those that kstatus and `kubectl wait` rely on (K), and
 //! those of the API conventions (A).
 //!
-//! Two of Flux's are not kept, on purpose. WARN0001 asks that Degraded be absent while Ready; those
-//! who know the operator's predecessors look for it. FAIL0010 is at odds with `kubectl wait`, which
-//! needs one generation for all.
+//! Two of Flux's are deliberately not kept. WARN0001 requires Degraded to be absent while Ready;
+//! people who know the operator's predecessors look for it. FAIL0010 conflicts with `kubectl wait`,
+//! which needs one generation for all.
 
 use std::collections::BTreeSet;
 
@@ -12,19 +12,19 @@ use serde_json::Value;
 
 use crate::world::{APP, FOO, GENERIC_DAEMON, Kind, conditions};
 
-/// The types that the operator sets; a word of the interface each.
+/// The types that the operator sets; each is part of the interface.
 const TYPES: [&str; 7] =
     ["Ready", "Reconciling", "Stalled", "Available", "Progressing", "Degraded", "ReplicaFailure"];
 
-/// A status is read whole by everybody who watches: it stays small.
+/// Everybody who watches reads the whole status: it stays small.
 const MAX_STATUS: usize = 16 << 10;
 
-/// A law, and whether it is kept.
+/// Whether a law is kept, and the law.
 type Law = (bool, &'static str);
 
-/// The laws that this custom resource, as anybody could see it at some moment, breaks.
+/// The laws that this custom resource breaks, as anybody could see it at some moment.
 pub fn breaches(kind: Kind, object: &Value) -> Vec<String> {
-    // Foo's status is a number, as sample-controller has it.
+    // Foo's status is a number, as in sample-controller.
     if kind == FOO {
         return Vec::new();
     }
@@ -73,7 +73,7 @@ fn of_condition(condition: &Value, root: Option<i64>) -> [Law; 6] {
     ]
 }
 
-/// The laws that a custom resource breaks which nobody but the API server has seen yet.
+/// The laws broken by a custom resource that nobody but the API server has seen yet.
 pub fn breaches_of_birth(kind: Kind, object: &Value) -> Vec<String> {
     if kind == FOO {
         return broken(vec![(object["status"].is_null(), "a Foo is born without a status")]);
@@ -85,7 +85,7 @@ pub fn breaches_of_birth(kind: Kind, object: &Value) -> Vec<String> {
     ])
 }
 
-/// The laws that a write to the status breaks, which made `after` out of `before`.
+/// The laws broken by a write to the status that turned `before` into `after`.
 pub fn breaches_of_write(kind: Kind, before: &Value, after: &Value) -> Vec<String> {
     if kind == FOO {
         let count = after["status"]["availableReplicas"].is_i64();
@@ -98,8 +98,8 @@ pub fn breaches_of_write(kind: Kind, before: &Value, after: &Value) -> Vec<Strin
     let (ready, degraded) = (condition(after, "Ready"), condition(after, "Degraded"));
     let same = |field: &str| ready[field] == degraded[field];
     let mut laws = vec![
-        // With it FAIL0007, FAIL0008 and K4: Ready and Stalled are only ever said of the newest
-        // generation, by the root and, as they speak of the same, by the conditions.
+        // This covers FAIL0007, FAIL0008 and K4: Ready and Stalled are only ever said about the
+        // newest generation, by the root and, as they speak of the same one, by the conditions.
         (
             after["status"]["observedGeneration"] == *generation,
             "FAIL0007, FAIL0008, K3, K4: written of a generation that is past",
@@ -113,7 +113,8 @@ pub fn breaches_of_write(kind: Kind, before: &Value, after: &Value) -> Vec<Strin
             "FAIL0004: Stalled, and Ready not False",
         ),
         (
-            // An object that goes away says what is done for that in Degraded, as it always has.
+            // An object that is being deleted reports in Degraded what is done for that, as it
+            // always has.
             !after["metadata"]["deletionTimestamp"].is_null()
                 || degraded["status"] != "True"
                 || same("reason") && same("message"),
@@ -121,7 +122,7 @@ pub fn breaches_of_write(kind: Kind, before: &Value, after: &Value) -> Vec<Strin
         ),
         (!degraded.is_null(), "A2: not all known conditions are there from the first visit"),
     ];
-    // The others are an App's Deployment's, with its times; that may be another Deployment now.
+    // The others come from an App's Deployment, with its times; that may be another Deployment now.
     let own = if kind == APP { &TYPES[..3] } else { &TYPES[..] };
     for of in own {
         let (old, new) = (condition(before, of), condition(after, of));
@@ -135,7 +136,7 @@ pub fn breaches_of_write(kind: Kind, before: &Value, after: &Value) -> Vec<Strin
     broken(laws)
 }
 
-/// Whether all that the spec asks for is there, by what the status counts.
+/// Whether everything the spec asks for exists, judging by the counts in the status.
 fn is_rolled_out(kind: Kind, object: &Value) -> bool {
     let (spec, told) = (&object["spec"], &object["status"]);
     let count = |field: &str| told[field].as_i64().unwrap_or_default();

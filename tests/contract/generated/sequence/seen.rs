@@ -12,8 +12,8 @@ use super::super::values::OWN;
 use super::{Sequence, Snapshot};
 use crate::world::{DEPLOYMENT, FOO, Kind, POD, has_condition, is_ready};
 
-/// The most writes to children that one edit may cause: two children, of each a change, one more to
-/// clear its way, and one that somebody else's came before.
+/// The maximum number of writes to children that one edit may cause: for each of two children a
+/// change, one more to clear its way, and one that somebody else's write preceded.
 const WRITES_PER_STEP: usize = 6;
 
 impl Sequence {
@@ -22,7 +22,7 @@ impl Sequence {
         expected(self.kind, &self.name, &spec, &self.run.nodes)
     }
 
-    /// `child` was meddled with: waits until it is as it was and its pods run, in a state not
+    /// `child` was interfered with: waits until it is as before and its pods run, in a state not
     /// older than `since`.
     pub(super) async fn restored(&mut self, child: Kind, since: &Value) {
         let wanted = self.as_the_server_has_it(child, self.wanted(child)).await;
@@ -38,14 +38,14 @@ impl Sequence {
         self.settled().await;
     }
 
-    /// A child that is expected.
+    /// A child that should exist.
     pub(super) fn wanted(&self, child: Kind) -> Value {
         let wanted = self.expected().children.into_iter().find(|(kind, _)| *kind == child);
         wanted.and_then(|(_, wanted)| wanted).expect("it was there, so it is wanted")
     }
 
-    /// Waits until no more pods stay than are wanted: after a rescue the ReplicaSet controller may
-    /// have some under way of which no count tells.
+    /// Waits until there are no more pods than wanted: after a rescue the ReplicaSet controller may
+    /// have some under way that no count shows yet.
     pub(super) async fn surplus_gone(&self) {
         let world = &self.run.world;
         let changed = Arc::new(Notify::new());
@@ -64,7 +64,7 @@ impl Sequence {
         pods
     }
 
-    /// Waits until Ready says so of the newest generation, and holds it to that.
+    /// Waits until Ready says so for the newest generation, and holds it to that.
     pub(super) async fn settled(&mut self) {
         let object = self.ready().await;
         let (world, name) = (&self.run.world, self.child_name());
@@ -81,8 +81,8 @@ impl Sequence {
             assert!(wrong.is_empty(), "{} is not as {} asks: {wrong:#?}", child.name(), self.spec);
             let owner = &found["metadata"]["ownerReferences"][0];
             assert_eq!(owner["uid"], object["metadata"]["uid"], "of the {}", child.name());
-            // Waited for, not asserted: a Deployment that was scaled to 0 may count a pod that is
-            // going as unavailable once more, after it had said that all is done.
+            // Waited for, not asserted: a Deployment that was scaled to 0 may count a terminating
+            // pod as unavailable once more, after it had reported that all is done.
             world.until(child, &name, is_rolled_out).await;
         }
         for (field, count) in counts {
@@ -99,8 +99,8 @@ impl Sequence {
         self.writes = writes;
     }
 
-    /// Waits until it is as asked by what it says itself. A Foo says no more than a number, so
-    /// there it is looked at the Deployment first.
+    /// Waits until it is as asked, according to its own status. A Foo reports no more than a
+    /// number, so in its case the Deployment is checked first.
     pub(super) async fn ready(&self) -> Value {
         let (world, kind, name) = (&self.run.world, self.kind, self.name.as_str());
         if kind != FOO {
@@ -117,13 +117,13 @@ impl Sequence {
         world.until(kind, name, |foo| foo["status"]["availableReplicas"] == *replicas).await
     }
 
-    /// Which labels pods bear.
+    /// The label of its pods.
     pub(super) fn pods(&self) -> String {
         let label = if self.kind == FOO { "controller" } else { "app.kubernetes.io/instance" };
         format!("{label}={}", self.name)
     }
 
-    /// While Ready is True, the pods that are there are of this generation, and all of it.
+    /// While Ready is True, the existing pods are of this generation, and they are all of it.
     pub(super) async fn assert_pods_serve(&self, object: &Value) {
         let pods = self.staying_pods().await;
         let images: Vec<&Value> =
@@ -137,11 +137,11 @@ impl Sequence {
         }
     }
 
-    /// A child that a person would write, with what the API server fills in.
+    /// A child as a person would write it, with what the API server fills in.
     pub(super) async fn as_the_server_has_it(&self, child: Kind, wanted: Value) -> Value {
         let mut object = wanted.clone();
         object["metadata"]["name"] = json!(format!("{}-dry", self.name));
-        // They are taken, by the child itself.
+        // They are taken by the child itself.
         for port in object["spec"]["ports"].as_array_mut().into_iter().flatten() {
             port.as_object_mut().expect("a port").remove("nodePort");
         }
@@ -160,7 +160,8 @@ impl Sequence {
         made
     }
 
-    /// With nothing to do since the last step was over, nothing was written.
+    /// Asserts that nothing was written after the last step was over, since there was nothing to
+    /// do.
     pub(super) fn assert_no_write_without_reason(&self) {
         let writes = self.run.audit.of_children(&self.name);
         assert_eq!(
