@@ -16,7 +16,7 @@ pub struct Retries {
     /// Default 5 ms to 1 s: the next pass reads what was written in the meantime, so there is no
     /// reason to wait longer than the store needs to see it.
     pub conflict: Backoff,
-    /// Default 1 s to 120 s: nothing improves within milliseconds, but once a person has granted
+    /// Default 1 s to 120 s, by the number of refusals alone: nothing improves within milliseconds, but once a person has granted
     /// the rights, they should not have to wait longer than two minutes. See
     /// [`Handle::wake_forbidden`](super::Handle::wake_forbidden) for a faster way.
     pub forbidden: Backoff,
@@ -38,12 +38,21 @@ impl Default for Retries {
 }
 
 impl Retries {
-    /// The retry that a failure asks for, if any.
-    pub(super) fn of(&self, class: Class, retry_after: Option<Duration>) -> Option<Retry> {
+    /// The retry that a failure asks for, if any; `row` includes it.
+    pub(super) fn of(
+        &self,
+        class: Class,
+        row: Row,
+        retry_after: Option<Duration>,
+    ) -> Option<Retry> {
         let backoff = match class {
             Class::Transient => self.transient,
             Class::Conflict => self.conflict,
-            Class::Forbidden => self.forbidden,
+            // The queue counts failures of all classes. Delays this long grow with refusals only:
+            // after a minute of outage, the first refusals would otherwise wait for two.
+            Class::Forbidden => {
+                Backoff::always(self.forbidden.delay(row.refusals.saturating_sub(1)))
+            }
             Class::Terminal => return None,
         };
         let at_least = retry_after.unwrap_or_default().min(self.retry_after_max);
@@ -108,7 +117,8 @@ mod tests {
 
     #[test]
     fn however_long_an_outage_was_the_next_try_comes_within_half_a_minute() {
-        let retry = Retries::default().of(Class::Transient, None).unwrap();
+        let row = Row::after(None, Class::Transient, None);
+        let retry = Retries::default().of(Class::Transient, row, None).unwrap();
         for failures in 0..100 {
             assert!(retry.backoff.delay(failures) <= Duration::from_secs(30), "{failures}");
         }

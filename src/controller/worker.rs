@@ -156,12 +156,8 @@ impl<R: Reconciler> Core<R> {
         error: &dyn fmt::Display,
     ) {
         let row = self.fails_again(key, class, retry_after);
-        if class == Class::Forbidden && row.refusals == 1 {
-            // Its delays are longer, so they start over at the first refusal.
-            self.queue.forget(key);
-        }
         let failures = self.queue.requeues(key);
-        let retry_in = match self.retries.of(class, retry_after) {
+        let retry_in = match self.retries.of(class, row, retry_after) {
             Some(retry) => Some(self.queue.add_rate_limited_with(key.clone(), retry)),
             None => {
                 self.clear_retries(key);

@@ -131,8 +131,8 @@ pub struct RunArgs {
     #[arg(long, env = "API_DEADLINE", value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub api_deadline: Duration,
 
-    /// How long SIGTERM waits for what is under way. Keep it below the pod's
-    /// terminationGracePeriodSeconds.
+    /// How long SIGTERM waits for what is under way. Keep it 15 s below the pod's
+    /// terminationGracePeriodSeconds: Events are sent and the lease is released after it.
     #[arg(long, env = "SHUTDOWN_GRACE", value_name = "TIME", default_value = "25s", value_parser = duration)]
     pub shutdown_grace: Duration,
 

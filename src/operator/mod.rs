@@ -5,7 +5,8 @@
 //!   a pod.
 //! - Each kind waits only for its own informers: one that may not be listed, or whose CRD is
 //!   missing, does not stop the others from working, and it recovers.
-//! - Nothing is reconciled before the initial lists are known, or while another process leads.
+//! - Nothing is reconciled before the initial lists are known, and nothing is written while another
+//!   process leads.
 //! - SIGTERM and SIGINT shut it down in order: no new pass begins, those under way finish (within a
 //!   time limit), Events are sent, the lease is released, informers stop. A second signal ends it
 //!   at once.
@@ -36,8 +37,14 @@ pub use connection::ConnectionArgs;
 pub use error::Error;
 
 use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
 
 use spans::Spans;
+
+/// How long the process waits, at its end, for threads that something still blocks.
+const LET_GO: Duration = Duration::from_secs(1);
 
 /// Runs the given command.
 pub fn main(cli: Cli) -> ExitCode {
@@ -62,15 +69,49 @@ pub fn main(cli: Cli) -> ExitCode {
 
 /// Answers a one-off question from a person: no log lines next to the answer.
 fn asked(answer: impl Future<Output = Result<ExitCode, Error>>) -> Result<ExitCode, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(Error::Runtime)?.block_on(answer)
+    let runtime = Builder::new_current_thread().enable_all().build();
+    to_its_end(runtime.map_err(Error::Runtime)?, answer)
 }
 
 fn start(args: RunArgs) -> Result<(), Error> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(Error::Runtime)?;
     let spans = Spans::from_environment(runtime.handle());
     logs::init(&args.log_level, args.log_format, spans.layer()).map_err(Error::Logs)?;
     spans.tell();
-    runtime.block_on(run::run(args, spans))
+    to_its_end(runtime, run::run(args, spans))
+}
+
+/// Does all of `work`. A thread that it leaves blocked (by a name lookup, say) is left behind:
+/// dropping a runtime would wait for it, however long that takes.
+fn to_its_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
+    let outcome = runtime.block_on(work);
+    runtime.shutdown_timeout(LET_GO);
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_something_blocks_does_not_keep_the_process() {
+        let (ended, end) = mpsc::channel();
+        let (_blocked, forever) = mpsc::channel::<()>();
+        std::thread::spawn(move || {
+            let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
+            let outcome = to_its_end(runtime, async {
+                let (begun, begins) = tokio::sync::oneshot::channel();
+                tokio::task::spawn_blocking(move || {
+                    begun.send(()).unwrap();
+                    forever.recv()
+                });
+                begins.await
+            });
+            ended.send(outcome).unwrap();
+        });
+        assert_eq!(end.recv_timeout(60 * LET_GO), Ok(Ok(())));
+    }
 }

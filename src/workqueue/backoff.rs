@@ -16,6 +16,11 @@ impl Backoff {
     pub const DEFAULT: Backoff =
         Backoff { base: Duration::from_millis(5), max: Duration::from_secs(1000) };
 
+    /// The same delay after every failure.
+    pub const fn always(delay: Duration) -> Backoff {
+        Backoff { base: delay, max: delay }
+    }
+
     /// The delay after a failure that follows `failures` others.
     pub fn delay(&self, failures: u32) -> Duration {
         let delay = 1u32.checked_shl(failures).and_then(|factor| self.base.checked_mul(factor));

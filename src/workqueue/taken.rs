@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -76,14 +77,22 @@ impl<'a, K: Key> Get<'a, K> {
             return Poll::Pending;
         }
         unlock(state);
-        // This comes first, so that the key is given back even if an observer panics.
         let taken = next.map(|Next { id, key, band, waited }| {
             let queue = self.handle.take().unwrap_or_else(|| self.queue.clone());
             Taken { queue: Some(queue), key, id, band, waited }
         });
-        self.over(ended.map(|(worked, _)| worked));
-        if let Some(taken) = &taken {
-            shared.observer.taken(taken.band, taken.waited);
+        let told = catch_unwind(AssertUnwindSafe(|| {
+            self.over(ended.map(|(worked, _)| worked));
+            if let Some(taken) = &taken {
+                shared.observer.taken(taken.band, taken.waited);
+            }
+        }));
+        if let Err(panic) = told {
+            // Nobody will work on this key now, so its run is still to come.
+            if let Some(taken) = taken {
+                self.queue.add_with(taken.key.clone(), taken.band);
+            }
+            resume_unwind(panic);
         }
         Poll::Ready(taken)
     }

@@ -80,6 +80,22 @@ async fn a_refusal_after_an_outage_is_tried_again_as_soon_as_any_first_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn other_failures_between_two_refusals_do_not_make_the_second_wait_longer() {
+    let running = start(1, &[("f", Does::Fail(Class::Forbidden))]);
+    running.add("f");
+    sleep(MS).await;
+    running.told.tell("f", Does::Fail(Class::Transient));
+    sleep(60 * SECOND).await;
+    running.told.tell("f", Does::Fail(Class::Forbidden));
+    let before = running.told.passes("f");
+    while running.told.passes("f") == before {
+        sleep(MS).await;
+    }
+    sleep(2500 * MS).await;
+    assert_eq!(running.told.passes("f"), before + 2, "two seconds after the second refusal");
+}
+
+#[tokio::test(start_paused = true)]
 async fn forbidden_keys_can_be_woken_when_rights_were_given() {
     let running = start(1, &[("f", Does::Fail(Class::Forbidden))]);
     running.add("f");
