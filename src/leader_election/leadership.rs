@@ -104,6 +104,17 @@ impl Leadership {
         self.shared.until.store(until.map_or(0, nanoseconds), Ordering::Release);
     }
 
+    /// A leadership without an election: [`Leadership::permit`] decides.
+    #[cfg(test)]
+    pub(crate) fn of_tests() -> Leadership {
+        Leadership::new(Arc::new(super::Boottime))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn permit(&self, permitted: bool) {
+        self.permit_until(permitted.then_some(Duration::MAX));
+    }
+
     /// Publishes `status` and returns the previous phase.
     pub(super) fn tell(&self, status: Status) -> Phase {
         let before = self.shared.status.borrow().phase;

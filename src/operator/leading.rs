@@ -1,72 +1,122 @@
 //! Reconciling only while this process leads.
 
+use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use crate::controller::{Action, Reconciler};
 use crate::leader_election::Leadership;
 use crate::object::{Object, ObjectKey};
 use crate::store::Store;
+use crate::workqueue::{Band, WorkQueue};
 
-/// A reconciler that defers its work while another process leads.
+/// How soon it is noticed that this process leads again.
+const NOTICE: Duration = Duration::from_secs(1);
+
+/// A reconciler whose passes do nothing while another process leads.
 ///
 /// Every write checks leadership anyway. This keeps a standby from trying: a pass that would be
 /// refused at its first write is not a failure and must not inflate the key's backoff.
-pub(super) struct WhileLeading<R, V> {
+pub(super) struct WhileLeading<R> {
     pub(super) reconciler: R,
-    /// The objects it reconciles. The key of an object that is gone is not deferred: there is
-    /// nothing to write for it, and such keys would pile up for as long as another process leads.
-    pub(super) objects: Store<V>,
     /// `None` if there is no election: this process always leads.
     pub(super) leadership: Option<Leadership>,
-    /// How soon a deferred key is looked at again.
-    pub(super) again: Duration,
+    /// A pass did nothing: [`catch_up`] has to follow.
+    pub(super) skipped: Arc<Notify>,
 }
 
-impl<R: Reconciler, V: Object> Reconciler for WhileLeading<R, V> {
+impl<R: Reconciler> Reconciler for WhileLeading<R> {
     type Error = R::Error;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, R::Error> {
-        let may_write = self.leadership.as_ref().is_none_or(Leadership::is_permitted);
-        if !may_write && self.objects.contains(key) {
-            return Ok(Action::RequeueAfter(self.again));
+        if !self.leadership.as_ref().is_none_or(Leadership::is_permitted) {
+            self.skipped.notify_one();
+            return Ok(Action::Done);
         }
         self.reconciler.reconcile(key).await
     }
 }
 
+/// Whenever this process leads again after passes were skipped: a pass for every object. (Keeping
+/// the skipped keys in the queue until then would have them come round for as long as another
+/// process leads; a process that never led gets none, as its handlers are not added before.)
+pub(super) async fn catch_up<V: Object>(
+    leadership: Leadership,
+    skipped: Arc<Notify>,
+    objects: Store<V>,
+    queue: WorkQueue<ObjectKey>,
+) -> Infallible {
+    loop {
+        skipped.notified().await;
+        while !leadership.is_permitted() {
+            sleep(NOTICE).await;
+        }
+        for object in objects.list() {
+            queue.add_with(object.key().clone(), Band::Initial);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-    use std::sync::Arc;
+    use parking_lot::Mutex;
 
     use super::*;
-    use crate::leader_election::{self, Boottime, Config, Unobserved};
+    use crate::controller::{Controller, Options};
     use crate::object::Meta;
     use crate::object::fixtures::Thing;
     use crate::store;
 
-    struct Nothing;
+    #[derive(Clone, Default)]
+    struct Reconciled(Arc<Mutex<Vec<ObjectKey>>>);
 
-    impl Reconciler for Nothing {
+    impl Reconciler for Reconciled {
         type Error = Infallible;
-        async fn reconcile(&self, _: &ObjectKey) -> Result<Action, Infallible> {
+        async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Infallible> {
+            self.0.lock().push(key.clone());
             Ok(Action::Done)
         }
     }
 
-    #[tokio::test]
-    async fn while_another_leads_only_the_keys_of_what_is_there_are_put_off() {
-        let (clock, unobserved) = (Arc::new(Boottime), Arc::new(Unobserved));
-        let lease = ObjectKey::new("ns", "lease");
-        let (leadership, _elector) =
-            leader_election::new(lease, "us", Config::default(), clock, unobserved).unwrap();
+    #[tokio::test(start_paused = true)]
+    async fn passes_skipped_while_another_led_are_made_up_for_when_this_process_leads_again() {
+        let (leadership, skipped) = (Leadership::of_tests(), Arc::new(Notify::new()));
         let (mut writer, objects) = store::new(Vec::new());
-        let (there, gone) = (ObjectKey::new("ns", "there"), ObjectKey::new("ns", "gone"));
-        writer.apply(Thing(Meta::named(there.clone())), drop);
-        let again = Duration::from_secs(2);
-        let reconciler =
-            WhileLeading { reconciler: Nothing, objects, leadership: Some(leadership), again };
-        assert_eq!(reconciler.reconcile(&there).await, Ok(Action::RequeueAfter(again)));
-        assert_eq!(reconciler.reconcile(&gone).await, Ok(Action::Done));
+        let keys = ["a", "b"].map(|name| ObjectKey::new("ns", name));
+        for key in &keys {
+            writer.apply(Thing(Meta::named(key.clone())), drop);
+        }
+        let reconciled = Reconciled::default();
+        let reconciler = WhileLeading {
+            reconciler: reconciled.clone(),
+            leadership: Some(leadership.clone()),
+            skipped: skipped.clone(),
+        };
+        let controller = Controller::new("test", reconciler, Options::default());
+        let queue = controller.handle().queue().clone();
+        tokio::spawn(controller.run(std::future::pending()));
+        tokio::spawn(catch_up(leadership.clone(), skipped, objects, queue.clone()));
+
+        queue.add(keys[0].clone());
+        sleep(Duration::from_secs(3600)).await;
+        assert!(reconciled.0.lock().is_empty(), "{:?}", reconciled.0.lock());
+        let seen = queue.snapshot();
+        assert_eq!((seen.adds, seen.delayed), (1, 0), "it has come round");
+
+        for _ in 0..2 {
+            leadership.permit(true);
+            sleep(2 * NOTICE).await;
+            let mut caught_up = std::mem::take(&mut *reconciled.0.lock());
+            caught_up.sort();
+            assert_eq!(caught_up, keys, "each object once");
+            leadership.permit(false);
+            for key in &keys {
+                queue.add(key.clone());
+                sleep(NOTICE).await;
+            }
+        }
     }
 }

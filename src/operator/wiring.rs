@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use futures::future::join;
+use tokio::sync::Notify;
 
 use super::args::{ControllerName, RunArgs};
-use super::leading::WhileLeading;
+use super::leading::{WhileLeading, catch_up};
 use super::servers;
 use crate::client::Client;
 use crate::controller::{self, Controller, Handle, Options, Program, Reconciler, enqueue};
@@ -81,7 +82,8 @@ impl Wiring {
         let image = self.args.memcached_image.as_deref();
         let settings = Settings { memcached_image: image.map(Into::into) };
         let reconciler = MemcachedReconciler::new(stores, self.hands("memcached"), settings);
-        let controller = self.controller("memcached", reconciler, memcacheds.store());
+        let (program, controller) =
+            self.controller(program, "memcached", reconciler, memcacheds.store());
         let children = join(deployments.synced(), services.synced());
         let synced = join(join(memcacheds.synced(), pods.synced()), children);
         let handle = controller.handle();
@@ -104,7 +106,8 @@ impl Wiring {
         let stores =
             generic_daemon::Stores { daemons: daemons.store(), daemon_sets: daemon_sets.store() };
         let reconciler = GenericDaemonReconciler::new(stores, self.hands("genericdaemon"));
-        let controller = self.controller("genericdaemon", reconciler, daemons.store());
+        let (program, controller) =
+            self.controller(program, "genericdaemon", reconciler, daemons.store());
         let synced = join(daemons.synced(), daemon_sets.synced());
         let handle = controller.handle();
         let (objects, children) = (daemons.clone(), daemon_sets.clone());
@@ -129,7 +132,7 @@ impl Wiring {
             services: services.store(),
         };
         let reconciler = AppReconciler::new(stores, self.hands("app"));
-        let controller = self.controller("app", reconciler, apps.store());
+        let (program, controller) = self.controller(program, "app", reconciler, apps.store());
         let synced = join(apps.synced(), join(deployments.synced(), services.synced()));
         let handle = controller.handle();
         let (objects, deployments, services) =
@@ -157,18 +160,18 @@ impl Wiring {
         Hands::new(self.client.clone(), self.recorder.for_controller(controller))
     }
 
+    /// A controller of these objects, which works while this process leads, and what it takes to
+    /// catch up when it leads again.
     fn controller<R: Reconciler, V: Resource>(
         &self,
+        program: Program,
         name: &'static str,
         reconciler: R,
         objects: Store<V>,
-    ) -> Controller<WhileLeading<R, V>> {
-        let reconciler = WhileLeading {
-            reconciler,
-            objects,
-            leadership: self.leadership.clone(),
-            again: self.args.leader_elect_retry_period,
-        };
+    ) -> (Program, Controller<WhileLeading<R>>) {
+        let (leadership, skipped) = (self.leadership.clone(), Arc::new(Notify::new()));
+        let reconciler =
+            WhileLeading { reconciler, leadership: leadership.clone(), skipped: skipped.clone() };
         let options = Options {
             workers: self.args.workers.into(),
             drain: self.args.shutdown_grace,
@@ -178,8 +181,17 @@ impl Wiring {
             ..Options::default()
         };
         let controller = Controller::new(name, reconciler, options);
-        self.metrics.watch_queue(name, controller.handle().queue());
-        controller
+        let queue = controller.handle().queue().clone();
+        self.metrics.watch_queue(name, &queue);
+        let Some(leadership) = leadership else { return (program, controller) };
+        let catch_up = catch_up(leadership, skipped, objects, queue);
+        let program = program.beside(format!("the catching up of {name}"), |stop| async move {
+            tokio::select! {
+                () = stop.requested() => {}
+                never = catch_up => match never {},
+            }
+        });
+        (program, controller)
     }
 
     fn run<V: Resource>(&self, program: Program, informer: &Informer<V>) -> Program {
