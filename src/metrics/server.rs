@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,8 +18,9 @@ use hyper::body::Body;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -32,6 +33,8 @@ use super::tls::Tls;
 
 /// Time for the answer under way when a connection's life is over, or at the end.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
+/// Connections that may wait to be accepted, as with tokio's `TcpListener::bind`.
+const BACKLOG: u32 = 1024;
 /// Pause after a failed accept: usually we are out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -91,12 +94,12 @@ impl Default for Limits {
 // === impl Server ===
 
 impl Server {
-    /// Listens on `address`; port 0 takes a free one.
+    /// Listens on `address`; port 0 takes a free one, and `[::]` takes IPv4, too.
     ///
     /// # Errors
     /// If it cannot listen on the address: it is taken, or not this host's.
     pub async fn bind(address: SocketAddr, routes: Routes, limits: Limits) -> io::Result<Server> {
-        let listener = TcpListener::bind(address).await?;
+        let listener = listen(address).await?;
         Ok(Server { listener, routes: Arc::new(routes), limits, tls: None })
     }
 
@@ -158,6 +161,18 @@ impl Server {
 }
 
 /// One connection, from its first byte to its end.
+/// As Go does: what listens on `[::]` takes IPv4 whatever the host's `net.ipv6.bindv6only` says.
+async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    if address.ip() != Ipv6Addr::UNSPECIFIED {
+        return TcpListener::bind(address).await;
+    }
+    let socket = TcpSocket::new_v6()?;
+    sockopt::set_ipv6_v6only(&socket, false)?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
 async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send,
     routes: Arc<Routes>,
