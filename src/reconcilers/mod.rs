@@ -49,7 +49,7 @@ pub use error::{Diagnosis, Error, diagnose};
 pub use hands::{Hands, Outcome, Parent};
 pub use identity::MANAGER;
 pub use interned::{Interned, Interner};
-pub use pod::{BY_MEMCACHED, Pod, PodLabels};
+pub use pod::{BY_MEMCACHED, NOT_ENDED, Pod, PodLabels};
 pub use quantity::Quantity;
 pub use reason::{Action, Reason};
 pub use service::{Service, ServicePort, ServiceSpec, TargetPort, Unread};

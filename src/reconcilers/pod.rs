@@ -10,9 +10,9 @@ use crate::store::Index;
 /// The label with the suffix that a pod's ReplicaSet has after the Deployment's name.
 const TEMPLATE_HASH: &str = "pod-template-hash";
 
-/// A pod that has ended no longer counts as a replica of its Deployment
-/// (k8s.io/kubernetes/pkg/controller, IsPodActive).
-const NOT_ENDED: &str = "status.phase!=Failed,status.phase!=Succeeded";
+/// Selects by fields the pods that have not ended: one that has no longer counts as a replica of its
+/// Deployment (k8s.io/kubernetes/pkg/controller, IsPodActive).
+pub const NOT_ENDED: &str = "status.phase!=Failed,status.phase!=Succeeded";
 
 /// The index of [`Pod`]s by the Memcached they serve: `namespace/name`.
 pub const BY_MEMCACHED: &str = "memcached";

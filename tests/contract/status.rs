@@ -43,11 +43,12 @@ fn daemon(name: &str, label: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"image": "agent:1", "label": label}})
 }
 
-/// Plays a kubelet that cannot run the only pod of Memcached `name`.
+/// Plays a kubelet that cannot run the only pod of Memcached `name` that has not ended.
 async fn stop_pod(world: &World, name: &str, reason: &str) {
     let pods = world.list(POD).await;
     let pod = pods
         .iter()
+        .filter(|pod| pod["status"]["phase"] != "Failed")
         .find(|pod| pod["metadata"]["labels"]["app.kubernetes.io/instance"] == name)
         .unwrap();
     let container = &pod["spec"]["containers"][0];
@@ -136,6 +137,25 @@ async fn status_as_json_has_cause_next_step_conditions_and_pods() {
     let pod = &bad["pods"][0];
     assert!(pod["state"].as_str().unwrap().starts_with("BadImage: "), "{bad}");
     assert!(pod["node"].is_string() && pod["name"].as_str().unwrap().starts_with("cart-"));
+}
+
+/// An evicted pod stays, Failed, for people to inspect, while another one is made in its place.
+#[tokio::test(flavor = "multi_thread")]
+async fn status_does_not_count_an_evicted_pod() {
+    let (world, _operator) = World::with_operator("status-evicted").await;
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
+    let before = world.until(MEMCACHED, "cart", is_ready).await["status"]["nodes"].clone();
+    let evicted = before[0].as_str().unwrap();
+    let path = format!("{}/{evicted}/status", POD.path(&world.namespace));
+    let status = json!({"status": {"phase": "Failed", "reason": "Evicted"}});
+    world.patch_at(&path, status).await.unwrap();
+    world.until(MEMCACHED, "cart", |m| is_ready(m) && m["status"]["nodes"] != before).await;
+    assert_eq!(world.list(POD).await.len(), 2, "the evicted one is still there");
+    stop_pod(&world, "cart", "ImagePullBackOff").await;
+    let line = until_blocked_by(&world, MEMCACHED, "cart", "BadImage").await;
+    assert!(line.contains("1 of 1 pods: "), "{line}");
+    let (bad, _) = status_as_json(&world, MEMCACHED, "cart");
+    assert_eq!(bad["pods"].as_array().unwrap().len(), 1, "{bad}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -197,13 +197,16 @@ fn nowhere(facts: &Facts) -> Option<Diagnosis> {
     })
 }
 
-/// `node-1 has the taint key=value:NoSchedule`
+/// `node-1 has the taint key=value:NoSchedule`, or `key:NoSchedule` if it has no value, as kubectl
+/// writes it.
 fn taint(node: &Value) -> Option<String> {
     let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
     let taint = taints.find(|taint| taint["effect"] != "PreferNoSchedule")?;
     let word = |field: &str| taint[field].as_str().unwrap_or_default();
     let name = node["metadata"]["name"].as_str().unwrap_or_default();
-    Some(format!("{name} has the taint {}={}:{}", word("key"), word("value"), word("effect")))
+    let equals = if word("value").is_empty() { "" } else { "=" };
+    let (key, value, effect) = (word("key"), word("value"), word("effect"));
+    Some(format!("{name} has the taint {key}{equals}{value}:{effect}"))
 }
 
 /// What the operator's condition says, if nothing closer to the origin is known.

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::args::KindName;
 use crate::client::{Client, Error, Scope};
 use crate::object::{Kind, ObjectKey, Resource};
+use crate::reconcilers::NOT_ENDED;
 use crate::reconcilers::workload::{DaemonSet, Deployment};
 
 const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
@@ -19,7 +20,8 @@ pub(super) struct Facts {
     pub(super) object: Value,
     /// The Deployment or DaemonSet, if the object owns it.
     pub(super) child: Option<Value>,
-    /// The child's pods.
+    /// The child's pods that have not ended. An evicted pod keeps nothing from being ready: another
+    /// one is made in its place.
     pub(super) pods: Vec<Value>,
     /// Warnings about a DaemonSet: unlike a Deployment's, its status does not say why its pods
     /// cannot be created.
@@ -40,8 +42,8 @@ pub(super) async fn gather(
     let child = child.filter(|child| is_owner(&object, child));
     let mut facts = Facts { object, child, ..Facts::default() };
     if let Some(child) = &facts.child {
-        let scope = scope(key, Some(selector(child)), None);
-        facts.pods = optional(client.read_all(&POD, &scope).await)?.unwrap_or_default();
+        let pods = client.read_all(&POD, &pods_of(key, child)).await;
+        facts.pods = optional(pods)?.unwrap_or_default();
     }
     if daemon {
         let fields = format!("involvedObject.kind=DaemonSet,involvedObject.name={}", key.name());
@@ -66,6 +68,10 @@ fn optional<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
 fn is_owner(object: &Value, child: &Value) -> bool {
     let owners = child["metadata"]["ownerReferences"].as_array();
     owners.into_iter().flatten().any(|owner| owner["uid"] == object["metadata"]["uid"])
+}
+
+fn pods_of(key: &ObjectKey, child: &Value) -> Scope {
+    scope(key, Some(selector(child)), Some(NOT_ENDED.to_owned()))
 }
 
 fn selector(child: &Value) -> String {
@@ -93,4 +99,19 @@ fn warnings(events: &[Value]) -> Vec<String> {
         .filter(|event| event["reason"] == "FailedCreate")
         .filter_map(|event| event["message"].as_str().map(str::to_owned))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn pods_that_have_ended_are_not_asked_for() {
+        let child = json!({"spec": {"selector": {"matchLabels": {"app": "memcached"}}}});
+        let scope = pods_of(&ObjectKey::new("shop", "cart"), &child);
+        assert_eq!(scope.labels.as_deref(), Some("app=memcached"));
+        assert_eq!(scope.fields.as_deref(), Some(NOT_ENDED));
+    }
 }

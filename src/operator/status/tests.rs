@@ -111,6 +111,9 @@ fn no_node_with_the_label_is_told_from_nodes_that_are_tainted() {
         [{"key": "a", "value": "b", "effect": "NoSchedule"}]}})];
     let found = diagnose(&facts);
     assert_eq!(found, Cause::Taint.because("n has the taint a=b:NoSchedule"));
+    facts.nodes[0]["spec"]["taints"] = json!([{"key": "a", "effect": "NoExecute"}]);
+    let found = diagnose(&facts);
+    assert_eq!(found, Cause::Taint.because("n has the taint a:NoExecute"), "as kubectl writes it");
 }
 
 #[test]
