@@ -206,6 +206,7 @@ command_stop() {
 command_status() {
   local name ports line
   [[ -n $DIR ]] || default_dir
+  [[ ! -e $DIR ]] || must_be_ours
   if [[ ! -d $DIR/run ]] || ! is_up; then
     printf 'not running: %s\n' "$DIR"
     [[ -z $(running_names "$DIR/run") ]] ||
@@ -251,7 +252,8 @@ make_dir() {
   must_be_ours
 }
 
-# What another user's folder says of processes and files is not to be believed, nor are keys safe in it.
+# What another user's folder says of processes and files is not to be believed, nor are keys safe in it;
+# and a kubeconfig can name a program, which kubectl would run as us.
 must_be_ours() { [[ -O $DIR ]] || die 1 "$DIR belongs to another user; give another --dir"; }
 
 # Holds start and stop of one DIR apart. The lock is on the folder itself, so that no lock file

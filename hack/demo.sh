@@ -102,9 +102,20 @@ refuse_what_is_there() {
   there=$(kubectl get -f artifacts/rbac/ --ignore-not-found -o name)
   [[ -z $there ]] ||
     fail "an operator is installed in this cluster (${there%%$'\n'*}), the demo would change its rights: use another cluster, or none"
+  there=$(installed_operators)
+  [[ -z $there ]] ||
+    fail "an operator is installed in this cluster (deployment ${there%%$'\n'*}), two would look after the same objects: use another cluster, or none"
   there=$(kubectl get namespace "$NAMESPACE" --ignore-not-found -o name)
   [[ -z $there ]] ||
     fail "$there exists: kubectl delete namespace $NAMESPACE, or wait until it is gone"
+}
+
+# NAMESPACE/NAME of each Deployment that runs an operator. Names and labels of a Helm release are whatever
+# its values say; that of the container is always the same. What runs outside the cluster is not found.
+installed_operators() {
+  kubectl get deployments --all-namespaces -o \
+    jsonpath='{range .items[*]}{.metadata.namespace}/{.metadata.name}{range .spec.template.spec.containers[*]} {.name}{end}{"\n"}{end}' |
+    awk '{ for (at = 2; at <= NF; at++) if ($at == "workload-operator") print $1 }'
 }
 
 # CRDs that are there stay as they are: others may use them.

@@ -36,25 +36,18 @@ linker_flags() { :; }
 
 put_beside() {
   local folder=$1 temporary=$2 source file
-  build_beside "$folder/catalog" "$temporary" "$MODULE/cmd/catalog"
-  build_beside "$folder/registry" "$temporary" ./registry
-  build_beside "$folder/scorecard-test" "$temporary" \
-    github.com/operator-framework/operator-sdk/images/scorecard-test
+  go_build catalog "$temporary" "$MODULE/cmd/catalog"
+  mv "$temporary" "$folder/catalog"
+  go_build registry "$temporary" ./registry
+  mv "$temporary" "$folder/registry"
+  go_build scorecard-test "$temporary" github.com/operator-framework/operator-sdk/images/scorecard-test
+  mv "$temporary" "$folder/scorecard-test"
   source=$(in_module "$HACK_DIR/olm" list -m -f '{{.Dir}}' "$MODULE")
   for file in "$source"/deploy/chart/crds/*.yaml; do
     printf -- '---\n'
     cat "$file"
   done >"$temporary"
   mv "$temporary" "$folder/crds.yaml"
-}
-
-build_beside() {
-  local path=$1 temporary=$2 package=$3
-  in_module "$HACK_DIR/olm" build -trimpath -ldflags '-s -w' -o "$temporary" "$package" >&2 &
-  BUILD_PID=$! # for tool.sh, which ends it with the script
-  wait "$BUILD_PID"
-  BUILD_PID=
-  mv "$temporary" "$path"
 }
 
 tool_main "$@"

@@ -11,7 +11,7 @@
 # TOOL_VARIABLE (the variable with a path to it, which the user may set), find_elsewhere (sets FOUND,
 # or fails), linker_flags VERSION (prints what the linker gets beside -s -w). If the script has
 # put_beside FOLDER TEMPORARY, it puts what belongs to the program into that folder, before the program
-# appears there, and may write to the temporary file.
+# appears there, and may write to the temporary file; programs it builds with go_build.
 
 # shellcheck source=hack/lib/go.sh
 source "$HACK_DIR/lib/go.sh"
@@ -50,7 +50,7 @@ find_tool() {
   find_elsewhere
 }
 
-# Sets TEMPORARY and BUILD_PID, for end_build.
+# Sets TEMPORARY, for end_build.
 build_tool() {
   local version started
   require_go
@@ -63,22 +63,7 @@ build_tool() {
     $2 ~ /^v[0-9]/ && index(package, $1 "/") == 1 { print $2; exit }' "$HACK_DIR/$TOOL/go.mod")
   started=$(now_us)
   say "building $TOOL $version (once; a few minutes) ..."
-  in_module "$HACK_DIR/$TOOL" build -trimpath -ldflags "-s -w $(linker_flags "$version")" \
-    -o "$TEMPORARY" "$PACKAGE" >"$TEMPORARY.log" 2>&1 &
-  BUILD_PID=$!
-  while kill -0 "$BUILD_PID" 2>/dev/null; do
-    [[ ! -t 2 ]] || printf '\r  %4d s ' $((($(now_us) - started) / 1000000)) >&2
-    sleep 0.5
-  done
-  if ! wait "$BUILD_PID"; then
-    BUILD_PID=
-    grep -v '^go: downloading' "$TEMPORARY.log" | tail -n 15 >&2 || true
-    # A machine without a way to the sources lacks something, as one without Go does.
-    ! grep -qE 'Get "https?://|dial tcp|module lookup disabled' "$TEMPORARY.log" ||
-      die 3 "the sources of $TOOL cannot be fetched, see the lines above (GOPROXY=$(go env GOPROXY))"
-    die 1 "building $TOOL failed, see the lines above"
-  fi
-  BUILD_PID=
+  go_build "$TOOL" "$TEMPORARY" "$PACKAGE" "$(linker_flags "$version")"
   if declare -F put_beside >/dev/null; then put_beside "${CACHED%/*}" "$TEMPORARY.beside"; fi
   chmod 755 "$TEMPORARY"
   mv "$TEMPORARY" "$CACHED"
@@ -86,6 +71,28 @@ build_tool() {
   trap - EXIT INT TERM
   end_build
   say "built in $(since "$started") s: $CACHED"
+}
+
+# go_build NAME FILE PACKAGE [LINKER_FLAGS]: builds the program NAME into FILE. Sets BUILD_PID, for
+# end_build.
+go_build() {
+  local name=$1 file=$2 package=$3 flags=${4:-} log=$TEMPORARY.log started
+  started=$(now_us)
+  in_module "$HACK_DIR/$TOOL" build -trimpath -ldflags "-s -w $flags" -o "$file" "$package" >"$log" 2>&1 &
+  BUILD_PID=$!
+  while kill -0 "$BUILD_PID" 2>/dev/null; do
+    [[ ! -t 2 ]] || printf '\r  %4d s ' $((($(now_us) - started) / 1000000)) >&2
+    sleep 0.5
+  done
+  if ! wait "$BUILD_PID"; then
+    BUILD_PID=
+    grep -v '^go: downloading' "$log" | tail -n 15 >&2 || true
+    # A machine without a way to the sources lacks something, as one without Go does.
+    ! grep -qE 'Get "https?://|dial tcp|module lookup disabled' "$log" ||
+      die 3 "the sources of $name cannot be fetched, see the lines above (GOPROXY=$(go env GOPROXY))"
+    die 1 "building $name failed, see the lines above"
+  fi
+  BUILD_PID=
 }
 
 # Whatever ends the script ends go, which would build on for nobody.

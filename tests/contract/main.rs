@@ -42,6 +42,7 @@ mod leadership;
 mod check;
 mod status;
 mod command_line;
+mod scripts;
 mod packaging;
 mod rights_taken;
 mod helm;
