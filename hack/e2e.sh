@@ -18,8 +18,9 @@
 # to run and to be reached first. What does not work afterwards is the operator's, unless requests to
 # the API server took many times as long as usual meanwhile.
 #
-# Environment: E2E_IMAGE (a docker archive: the operator's image, not built then), E2E_LOGS (a
-# folder for all logs, however it ends), TMPDIR, XDG_CACHE_HOME, and that of hack/controlplane.sh.
+# Environment (with sudo, set behind `env`): E2E_IMAGE (a docker archive: the operator's image, not built
+# then), E2E_LOGS (a folder for all logs, however it ends), TMPDIR, XDG_CACHE_HOME, and that of
+# hack/controlplane.sh.
 # Exit status: 0 all came true, 1 something did not (the last line says what), 2 wrong usage,
 # 3 this machine cannot: what is missing or does not work (0 with if-there).
 set -euo pipefail
