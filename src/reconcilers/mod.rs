@@ -42,7 +42,7 @@ pub mod app;
 mod fixtures;
 
 pub use applied::APPLIED;
-pub use child::{Applied, Child, ChildSpec, Decision, Made, decide};
+pub use child::{Applied, Child, ChildSpec, Decision, Foreign, Made, decide};
 pub use condition::{Condition, Status, Time, Type, Wanted};
 pub use custom::{PAUSED, Switches};
 pub use error::{Diagnosis, Error, diagnose};

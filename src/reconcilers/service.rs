@@ -1,12 +1,17 @@
-//! Services: the part that the operator sets.
+//! Services: the part that the operator sets, and what can stand in the way of that.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::child::{Child, ChildSpec, Made, removal, renamed};
+use super::child::{Child, ChildSpec, Foreign, Made, SOURCE_RANGES, removal, renamed};
 use super::interned::Interner;
 use super::reason::Reason;
 use crate::object::{Kind, Labels, Text};
+
+/// Where the ranges are that only a load balancer has, as a field and in their older form.
+const RANGES_FIELD: &str = "/spec/loadBalancerSourceRanges";
+const RANGES_ANNOTATION: &str =
+    "/metadata/annotations/service.beta.kubernetes.io~1load-balancer-source-ranges";
 
 /// An existing Service.
 pub type Service = Child<ServiceSpec>;
@@ -31,6 +36,9 @@ pub struct ServiceSpec {
     pub selector: Labels,
     /// Ports, by number and protocol.
     pub ports: Box<[ServicePort]>,
+    /// Who may use the load balancer. Never set; see `in_the_way`.
+    #[serde(skip_serializing_if = "<[Text]>::is_empty")]
+    pub load_balancer_source_ranges: Box<[Text]>,
 }
 
 /// A port of a Service.
@@ -101,24 +109,10 @@ impl ChildSpec for ServiceSpec {
             .then_some("spec.clusterIP")
     }
 
-    /// Ports that are not wanted. If none is, the first is replaced by a wanted one, since only a
-    /// headless Service may have no ports.
-    fn in_the_way(&self, there: &ServiceSpec) -> Vec<Value> {
-        let wanted = |port: &ServicePort| {
-            self.ports.iter().any(|p| (p.port, &p.protocol) == (port.port, &port.protocol))
-        };
-        let none_is_left = !there.ports.iter().any(wanted);
-        let foreign = there.ports.iter().enumerate().rev().filter(|(_, port)| !wanted(port));
-        let cleared = foreign.map(|(at, port)| {
-            let path = format!("/spec/ports/{at}");
-            match self.ports.first().filter(|_| none_is_left && at == 0) {
-                Some(wanted) => {
-                    json!({ "op": "replace", "path": path, "value": wanted.in_place_of(port) })
-                }
-                None => removal(&path),
-            }
-        });
-        cleared.collect()
+    fn in_the_way(&self, there: &Service, foreign: Foreign<'_>) -> Vec<Value> {
+        let mut operations = self.ports_in_the_way(there.spec(), foreign);
+        operations.extend(self.ranges_in_the_way(there).filter(|path| foreign(path)).map(removal));
+        operations
     }
 
     fn renamed(mut self, from: &str, to: &str) -> ServiceSpec {
@@ -129,6 +123,39 @@ impl ChildSpec for ServiceSpec {
     fn normalised(mut self) -> ServiceSpec {
         self.ports.sort_by(|a, b| (a.port, &a.protocol).cmp(&(b.port, &b.protocol)));
         self
+    }
+}
+
+impl ServiceSpec {
+    /// Ports that are not wanted. If no other is there, the first is replaced by a wanted one, since
+    /// only a headless Service may have no ports.
+    fn ports_in_the_way(&self, there: &ServiceSpec, foreign: Foreign<'_>) -> Vec<Value> {
+        let path = |at: usize| format!("/spec/ports/{at}");
+        let wanted = |port: &ServicePort| {
+            self.ports.iter().any(|p| (p.port, &p.protocol) == (port.port, &port.protocol))
+        };
+        let goes = |(at, port): &(usize, &ServicePort)| !wanted(port) && foreign(&path(*at));
+        let going: Vec<_> = there.ports.iter().enumerate().rev().filter(goes).collect();
+        let none_is_left = going.len() == there.ports.len();
+        let cleared = going.into_iter().map(|(at, port)| {
+            match self.ports.first().filter(|_| none_is_left && at == 0) {
+                Some(wanted) => {
+                    json!({ "op": "replace", "path": path(at), "value": wanted.in_place_of(port) })
+                }
+                None => removal(&path(at)),
+            }
+        });
+        cleared.collect()
+    }
+
+    /// JSON pointers to what only a Service of type `LoadBalancer` may have
+    /// (k8s.io/kubernetes/pkg/apis/core/validation, ValidateService).
+    fn ranges_in_the_way(&self, there: &Service) -> impl Iterator<Item = &'static str> {
+        let refused = !self.kind.is_empty() && self.kind != "LoadBalancer";
+        let field = !there.spec().load_balancer_source_ranges.is_empty();
+        let annotation = there.meta.annotations.get(SOURCE_RANGES).is_some();
+        let pointers = [(field, RANGES_FIELD), (annotation, RANGES_ANNOTATION)];
+        pointers.into_iter().filter(move |(there, _)| refused && *there).map(|(_, at)| at)
     }
 }
 

@@ -31,12 +31,23 @@ fn of_services() -> Vec<Case> {
     let on_nodes = app(json!([{"port": 8080, "nodePort": 30083}]));
     let two = app(json!([{"name": "web", "port": 80}, {"name": "tls", "port": 443}]));
     let port = |at: u8, number: u16| replace(format!("/spec/ports/{at}/port"), json!(number));
+    let balanced = |node_port: u16, path: &str, ranges: Value| {
+        let spoil = json!([replace("/spec/type", json!("LoadBalancer")), add(path, ranges)]);
+        (app(json!([{"port": 8080, "nodePort": node_port}])), spoil)
+    };
+    let (by_field, ranges) =
+        balanced(30086, "/spec/loadBalancerSourceRanges", json!(["10.0.0.0/8"]));
+    let annotation =
+        "/metadata/annotations/service.beta.kubernetes.io~1load-balancer-source-ranges";
+    let (by_annotation, annotated) = balanced(30087, annotation, json!("10.0.0.0/8"));
     vec![
         ("only-port", APP, one, SERVICE, json!([port(0, 9090)])),
         ("only-node-port", APP, on_nodes, SERVICE, json!([port(0, 9090)])),
         ("every-port", APP, two.clone(), SERVICE, json!([port(0, 81), port(1, 444)])),
         ("port-of-two", APP, two, SERVICE, json!([port(0, 81)])),
         ("headless", MEMCACHED, json!({"size": 0}), SERVICE, json!([port(0, 11212)])),
+        ("ranges", APP, by_field, SERVICE, ranges),
+        ("annotated-ranges", APP, by_annotation, SERVICE, annotated),
     ]
 }
 
@@ -163,6 +174,63 @@ async fn a_name_given_to_the_only_port_of_a_service_stays() {
     assert!(!conditions(&ready).any(|c| c["reason"] == "Contested"), "{ready}");
     let ports = world.get(SERVICE, "shop").await.unwrap()["spec"]["ports"].clone();
     assert_eq!(ports[0]["name"], "web");
+}
+
+/// Whether the Service has this port, and only this.
+fn has_port(port: u16) -> impl Fn(&Value) -> bool {
+    move |service| {
+        let ports = service["spec"]["ports"].as_array();
+        ports.is_some_and(|ports| ports.len() == 1 && ports[0]["port"] == port)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_serves_as_before_while_the_wanted_one_is_refused() {
+    let (world, _operator) = World::with_operator_at("refused-ports", "baseline").await;
+    let edit = async |ports: Value| {
+        world.patch(APP, "shop", json!({"spec": {"ports": ports}})).await.unwrap();
+    };
+    let ports = json!([{"port": 8080, "targetPort": 80}]);
+    let spec = json!({"image": "shop:1", "replicas": 0, "ports": ports});
+    world.create(APP, json!({"metadata": {"name": "shop"}, "spec": spec})).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+    let refused = async |port: u16| {
+        let before = world.get(SERVICE, "shop").await.unwrap();
+        edit(json!([{"port": port, "targetPort": 80, "nodePort": 80}])).await;
+        world.until_condition(APP, "shop", "Stalled", ("True", "Invalid")).await;
+        assert_eq!(world.get(SERVICE, "shop").await.unwrap()["spec"], before["spec"]);
+    };
+    refused(9090).await;
+    edit(json!([{"port": 9090, "targetPort": 80}])).await;
+    world.until(SERVICE, "shop", has_port(9090)).await;
+    // The same after the operator had to give the only port back its number.
+    let moved = json!([replace("/spec/ports/0/port", json!(7070))]).to_string();
+    world.kubectl(&["patch", "services/shop", "--type=json", "-p", &moved]).unwrap();
+    world.until(SERVICE, "shop", has_port(9090)).await;
+    world.until(APP, "shop", is_ready).await;
+    refused(9191).await;
+    edit(json!([{"port": 9191, "targetPort": 80}])).await;
+    world.until(SERVICE, "shop", has_port(9191)).await;
+    world.until(APP, "shop", is_ready).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_somebody_set_beside_what_is_wanted_no_more_does_not_hold_that_up() {
+    let (world, _operator) = World::with_operator_at("beside-the-former", "baseline").await;
+    let limits = json!({"example.com/gpu": "2"});
+    let spec = json!({"image": "shop:1", "replicas": 0, "resources": {"limits": limits}});
+    world.create(APP, json!({"metadata": {"name": "shop"}, "spec": spec})).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+    let requested = json!([add(format!("{CONTAINER}/resources/requests"), limits)]).to_string();
+    world.kubectl(&["patch", "deployments/shop", "--type=json", "-p", &requested]).unwrap();
+    world.patch(APP, "shop", json!({"spec": {"resources": null}})).await.unwrap();
+    let unlimited = |deployment: &Value| {
+        let resources = deployment.pointer(&format!("{CONTAINER}/resources")).cloned();
+        let amounts = resources.unwrap_or_default().as_object().cloned().unwrap_or_default();
+        amounts.values().all(|amounts| *amounts == json!({}))
+    };
+    world.until(DEPLOYMENT, "shop", unlimited).await;
+    world.until(APP, "shop", is_ready).await;
 }
 
 /// Two operators that do not know of each other and are configured with different images: no field

@@ -54,9 +54,9 @@ pub fn desired(app: &App) -> Children {
             } else {
                 ""
             }),
-            cluster_ip: Text::default(),
             selector,
             ports: service_ports(&app.spec.ports),
+            ..ServiceSpec::default()
         },
     });
     Children { deployment: Made { labels, spec: deployment }, service }

@@ -17,8 +17,11 @@ use crate::object::{Keep, Kind, Labels, Meta, Object, ObjectKey, Owner, Resource
 /// of all custom resources with the same spec share one copy. No name or label value can be this.
 const OWN_NAME: &str = "\0";
 
-/// The part of a child's `spec` that the operator sets and compares. Decoding it from the wire
-/// skips everything else.
+/// An annotation that only a Service of type `LoadBalancer` may have.
+pub(super) const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
+
+/// The part of a child's `spec` that the operator sets and compares, or that can stand in the way
+/// of that. Decoding it from the wire skips everything else.
 pub trait ChildSpec:
     Clone + Debug + Default + Eq + Hash + Serialize + DeserializeOwned + Send + Sync + 'static
 {
@@ -42,12 +45,9 @@ pub trait ChildSpec:
     fn immutable_difference(&self, there: &Self) -> Option<&'static str>;
 
     /// JSON patch operations, last position first, that remove what `there` has and may not have
-    /// beside what `self` sets. Somebody else set it, so applying would leave it, or be refused.
-    /// The operations by themselves leave a valid object.
-    fn in_the_way(&self, there: &Self) -> Vec<Value> {
-        let _ = there;
-        Vec::new()
-    }
+    /// beside what `self` sets, if it is `foreign` (see [`Foreign`]), so that applying would leave
+    /// it, or be refused. The operations by themselves leave a valid object.
+    fn in_the_way(&self, there: &Child<Self>, foreign: Foreign<'_>) -> Vec<Value>;
 
     /// Replaces `from` by `to` wherever the object's own name may occur.
     fn renamed(self, from: &str, to: &str) -> Self;
@@ -57,6 +57,9 @@ pub trait ChildSpec:
         self
     }
 }
+
+/// Whether somebody else set what is at a JSON pointer into a child.
+pub type Foreign<'a> = &'a dyn Fn(&str) -> bool;
 
 /// Everything in a child that the operator sets.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -78,7 +81,8 @@ pub struct Child<S: ChildSpec> {
     pub status: S::Status,
 }
 
-/// Keeps the labels that the operator sets, and the hash of what was applied.
+/// Keeps the labels that the operator sets, the hash of what was applied, and what can stand in the
+/// way.
 #[derive(Debug, Clone, Copy)]
 pub enum Applied {}
 
@@ -146,9 +150,9 @@ impl<S: ChildSpec> Made<S> {
     }
 
     /// The operations that clear the way in `there`; see [`ChildSpec::in_the_way`].
-    pub fn in_the_way(&self, there: &Child<S>) -> Vec<Value> {
+    pub fn in_the_way(&self, there: &Child<S>, foreign: Foreign<'_>) -> Vec<Value> {
         let desired = self.clone().renamed(there.key().name(), OWN_NAME);
-        desired.spec.in_the_way(&there.made.spec)
+        desired.spec.in_the_way(there, foreign)
     }
 
     fn hash(&self) -> String {
@@ -245,7 +249,7 @@ impl Keep for Applied {
         identity::is_ours(key)
     }
     fn annotation(key: &str) -> bool {
-        key == APPLIED
+        key == APPLIED || key == SOURCE_RANGES
     }
 }
 

@@ -228,7 +228,10 @@ fn a_port_that_is_not_wanted_is_in_the_way() {
     ports.push(json!({ "port": 8080, "protocol": "UDP" }));
     let there = child(&there);
     assert_eq!(decide(&app.as_owner(), &desired, Some(&there)), Decision::Restore("spec.ports"));
-    assert_eq!(desired.in_the_way(&there), ["/spec/ports/2", "/spec/ports/0"].map(removal));
+    assert_eq!(
+        desired.in_the_way(&there, &|_| true),
+        ["/spec/ports/2", "/spec/ports/0"].map(removal)
+    );
 }
 
 /// A Service that is not headless must have a port.
@@ -241,11 +244,40 @@ fn where_no_wanted_port_is_left_one_is_made_into_it() {
     ]);
     let wanted = json!({ "port": 8080, "protocol": "TCP", "name": "x" });
     assert_eq!(
-        desired.in_the_way(&child(&there)),
+        desired.in_the_way(&child(&there), &|_| true),
         [
             removal("/spec/ports/1"),
             json!({ "op": "replace", "path": "/spec/ports/0", "value": wanted }),
         ]
+    );
+}
+
+#[test]
+fn a_port_that_we_set_ourselves_is_not_in_the_way() {
+    let (_, desired, mut there) = nginx_service();
+    there["spec"]["ports"] = json!([
+        { "port": 9090, "protocol": "TCP", "targetPort": 80 },
+        { "port": 9091, "protocol": "TCP" },
+    ]);
+    let theirs = |pointer: &str| pointer == "/spec/ports/0";
+    assert_eq!(desired.in_the_way(&child(&there), &theirs), [removal("/spec/ports/0")]);
+    assert_eq!(desired.in_the_way(&child(&there), &|_| false), [Value::Null; 0]);
+}
+
+#[test]
+fn what_only_a_load_balancer_may_have_is_in_the_way_of_another_type() {
+    let (_, mut desired, mut there) = nginx_service();
+    there["spec"]["type"] = json!("LoadBalancer");
+    there["spec"]["loadBalancerSourceRanges"] = json!(["10.0.0.0/8"]);
+    there["metadata"]["annotations"][SOURCE_RANGES] = json!("10.0.0.0/8");
+    let there = child(&there);
+    assert_eq!(desired.in_the_way(&there, &|_| true), [Value::Null; 0], "the type may stay");
+    desired.spec.kind = Text::new("NodePort");
+    let annotation =
+        "/metadata/annotations/service.beta.kubernetes.io~1load-balancer-source-ranges";
+    assert_eq!(
+        desired.in_the_way(&there, &|_| true),
+        ["/spec/loadBalancerSourceRanges", annotation].map(removal)
     );
 }
 
@@ -259,7 +291,7 @@ fn a_source_beside_a_value_is_in_the_way() {
     assert!(matches!(decide(&app.as_owner(), &desired, Some(&there)), Decision::Restore(_)));
     let root = "/spec/template/spec/containers/0/env";
     assert_eq!(
-        desired.in_the_way(&there),
+        desired.in_the_way(&there, &|_| true),
         [removal(&format!("{root}/1/value")), removal(&format!("{root}/0/valueFrom"))]
     );
 }
@@ -274,7 +306,7 @@ fn cleared<S: ChildSpec>(
         let parent = format!("/spec/template/spec{parent}");
         there.pointer_mut(&parent).unwrap()[field] = value.clone();
     }
-    let operations = made.in_the_way(&child(&there));
+    let operations = made.in_the_way(&child(&there), &|_| true);
     assert!(operations.iter().all(|operation| operation["op"] == "remove"), "{operations:?}");
     let path = |operation: &Value| operation["path"].as_str().unwrap().to_owned();
     operations.iter().map(|o| path(o).replace("/spec/template/spec", "")).collect()
@@ -360,6 +392,18 @@ fn requests_above_a_wanted_limit_and_limits_below_a_wanted_request_are_in_the_wa
         cleared(limited(), &[(place, by_hand)]),
         [format!("{place}/requests/a.b~1c"), format!("{place}/requests/cpu")]
     );
+    // Without the limit the request may not stay, unless somebody else has set a limit, too.
+    let (before, now) = (limited().1, with(json!({})).0);
+    let mut there = before;
+    let of_there = &mut there["spec"]["template"]["spec"]["containers"][0]["resources"];
+    of_there["requests"] = json!({ "a.b/c": "2", "cpu": "1m" });
+    let in_the_way = |ours: &str| {
+        let ours = format!("/spec/template/spec{place}/limits/{ours}");
+        now.in_the_way(&child(&there), &|pointer| pointer != ours)
+    };
+    let request = format!("/spec/template/spec{place}/requests/a.b~1c");
+    assert_eq!(in_the_way("a.b~1c"), [removal(&request)]);
+    assert_eq!(in_the_way("cpu"), [Value::Null; 0]);
     let requested = with(json!({ "requests": { "cpu": "1" } }));
     let by_hand = json!({ "limits": { "cpu": "500m" }, "requests": { "cpu": "100m" } });
     assert_eq!(cleared(requested, &[(place, by_hand)]), [format!("{place}/limits/cpu")]);

@@ -11,6 +11,7 @@
 //! - Trouble is published when it begins, not each time it is seen again.
 
 mod contest;
+mod whole;
 mod settling;
 mod outcome;
 

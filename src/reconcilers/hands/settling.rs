@@ -4,6 +4,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::contest::WINDOW;
+use super::whole::Whole;
 use super::{Hands, Outcome, Parent, as_conflict, failed};
 use crate::client;
 use crate::events;
@@ -63,26 +64,23 @@ impl<S: ChildSpec> Settling<'_, S> {
 
     /// Brings an existing child to its desired state.
     async fn bring_about(&self, there: Arc<Child<S>>) -> Result<Outcome<S>, Error> {
-        match decide(&self.parent.owner, self.desired, Some(&there)) {
+        let decision = decide(&self.parent.owner, self.desired, Some(&there));
+        match decision {
             Decision::Nothing => Ok(Outcome::Settled(there)),
             Decision::Wait => Ok(Outcome::Waiting),
             Decision::Taken => Ok(Outcome::Taken),
             Decision::Immutable(field) => Ok(Outcome::Immutable(field)),
             // `Create` cannot occur here, as the child exists; it only completes the match.
             Decision::Apply | Decision::Create => {
-                let note = format!("Updated {}", self.name());
                 // Either way somebody removed or changed the mark that records what was applied.
                 let unmarked = there.meta.annotations.get(APPLIED).is_none();
                 if unmarked || self.parent.carried_out {
-                    self.write_again(&there, MARK, S::REASONS[1], &note).await
+                    self.write_again(&there, MARK, decision).await
                 } else {
-                    self.write(&there, S::REASONS[1], &note).await
+                    self.write(&there, decision).await
                 }
             }
-            Decision::Restore(field) => {
-                let note = format!("Restored {field} of {}, which was changed", self.name());
-                self.write_again(&there, field, S::REASONS[2], &note).await
-            }
+            Decision::Restore(field) => self.write_again(&there, field, decision).await,
         }
     }
 
@@ -92,35 +90,40 @@ impl<S: ChildSpec> Settling<'_, S> {
         &self,
         there: &Child<S>,
         field: &'static str,
-        reason: Reason,
-        note: &str,
+        decision: Decision,
     ) -> Result<Outcome<S>, Error> {
         let (contests, kind, key) = (&self.hands.contests, S::KIND.kind, &self.parent.key);
         if let Some(wait) = contests.wait(kind, key, Instant::now()) {
             return Ok(Outcome::Contested(field, wait));
         }
-        let outcome = self.write(there, reason, note).await?;
+        let outcome = self.write(there, decision).await?;
         contests.restored(kind, key, Instant::now());
         Ok(outcome)
     }
 
-    async fn write(
-        &self,
-        there: &Child<S>,
-        reason: Reason,
-        note: &str,
-    ) -> Result<Outcome<S>, Error> {
-        let outcome = self.apply(there).await?;
-        self.publish_event(reason, Action::Update, note);
+    async fn write(&self, there: &Child<S>, decision: Decision) -> Result<Outcome<S>, Error> {
+        let outcome = self.apply(there, decision).await?;
+        let (reason, note) = match decision {
+            Decision::Restore(field) => {
+                let note = format!("Restored {field} of {}, which was changed", self.name());
+                (S::REASONS[2], note)
+            }
+            _ => (S::REASONS[1], format!("Updated {}", self.name())),
+        };
+        self.publish_event(reason, Action::Update, &note);
         Ok(outcome)
     }
 
-    async fn apply(&self, there: &Child<S>) -> Result<Outcome<S>, Error> {
+    async fn apply(&self, there: &Child<S>, decision: Decision) -> Result<Outcome<S>, Error> {
         let (client, key) = (&self.hands.client, &self.parent.key);
         let body = self.desired.to_apply(key, self.parent.owner.clone(), there.meta.uid);
         let mut answer = client.apply::<Child<S>>(key, &body).await.map_err(conflict_if_another);
         if answer.as_ref().is_err_and(may_be_hindered) {
-            match self.clear_the_way(there).await {
+            let cleared = match decision {
+                Decision::Restore(_) => self.clear_the_way(there).await,
+                _ => self.clear_the_way_of_others(there).await,
+            };
+            match cleared {
                 Ok(None) => {}
                 Ok(Some(_)) => {
                     answer = client.apply(key, &body).await.map_err(conflict_if_another);
@@ -147,9 +150,28 @@ impl<S: ChildSpec> Settling<'_, S> {
         }
     }
 
-    /// Removes what somebody else set and may not stay; `None` if there is nothing to remove.
+    /// Removes what somebody else set and may not stay; `None` if there is nothing to remove. What
+    /// is desired was applied before, so whatever `there` has beside it is somebody else's.
     async fn clear_the_way(&self, there: &Child<S>) -> Result<Option<Child<S>>, Error> {
-        let operations = self.desired.in_the_way(there);
+        self.patch(there, self.desired.in_the_way(there, &|_| true)).await
+    }
+
+    /// The same if something else was applied before, which is not in the way: applying removes it.
+    /// It stays if what is desired is invalid by itself, so a Service goes on as it was.
+    async fn clear_the_way_of_others(&self, there: &Child<S>) -> Result<Option<Child<S>>, Error> {
+        let key = &self.parent.key;
+        let whole = self.hands.client.get::<Whole<S>>(key).await;
+        let whole = whole.map_err(|error| failed("get", S::KIND.kind, key, error))?;
+        let mut operations = self.desired.in_the_way(there, &|at| !whole.was_applied(at));
+        operations.extend(whole.disowning());
+        self.patch(there, operations).await
+    }
+
+    async fn patch(
+        &self,
+        there: &Child<S>,
+        operations: Vec<serde_json::Value>,
+    ) -> Result<Option<Child<S>>, Error> {
         if operations.is_empty() {
             return Ok(None);
         }

@@ -110,7 +110,6 @@ fn pod(port: i32, image: &Text) -> PodSpec {
 
 fn service(memcached: &Memcached) -> ServiceSpec {
     ServiceSpec {
-        kind: Text::default(),
         cluster_ip: Text::new("None"),
         selector: selector(memcached),
         ports: [ServicePort {
@@ -121,5 +120,6 @@ fn service(memcached: &Memcached) -> ServiceSpec {
             ..ServicePort::default()
         }]
         .into(),
+        ..ServiceSpec::default()
     }
 }

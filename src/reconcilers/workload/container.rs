@@ -6,6 +6,7 @@ use super::env::EnvVar;
 use super::is_set;
 use super::resources::Resources;
 use crate::object::Text;
+use crate::reconcilers::child::Foreign;
 
 /// The one capability that amounts to all of them.
 const ALL_RIGHTS: &str = "CAP_SYS_ADMIN";
@@ -148,11 +149,12 @@ impl Container {
 
     /// JSON pointers, relative to the container, to what somebody else set and the API server
     /// refuses beside what `self` sets. Last first in each list.
-    pub(super) fn in_the_way(&self, there: &Container) -> Vec<String> {
+    pub(super) fn in_the_way(&self, there: &Container, foreign: Foreign<'_>) -> Vec<String> {
         let mut pointers = self.env_in_the_way(there);
         pointers.extend(self.ports_in_the_way(there));
-        let below = |path: String| format!("/resources{path}");
-        pointers.extend(self.resources.in_the_way(&there.resources).into_iter().map(below));
+        let below = |path: &str| format!("/resources{path}");
+        let resources = self.resources.in_the_way(&there.resources, &|path| foreign(&below(path)));
+        pointers.extend(resources.iter().map(|path| below(path)));
         if let (Some(wanted), Some(there)) = (&self.security_context, &there.security_context) {
             let below = |path: String| format!("/securityContext{path}");
             pointers.extend(wanted.in_the_way(there).into_iter().map(below));

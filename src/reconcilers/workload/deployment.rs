@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::template::{PodTemplate, Selector};
 use crate::object::{Kind, Text};
-use crate::reconcilers::child::{Child, ChildSpec, Made, removal, renamed};
+use crate::reconcilers::child::{Child, ChildSpec, Foreign, Made, removal, renamed};
 use crate::reconcilers::condition::{Status, Time};
 use crate::reconcilers::interned::Interner;
 use crate::reconcilers::reason::Reason;
@@ -133,8 +133,9 @@ impl ChildSpec for DeploymentSpec {
         (self.selector != there.selector).then_some("spec.selector")
     }
 
-    fn in_the_way(&self, there: &DeploymentSpec) -> Vec<Value> {
-        self.template.in_the_way(&there.template).iter().map(|path| removal(path)).collect()
+    fn in_the_way(&self, there: &Deployment, foreign: Foreign<'_>) -> Vec<Value> {
+        let pointers = self.template.in_the_way(&there.spec().template, foreign);
+        pointers.iter().map(|path| removal(path)).collect()
     }
 
     fn renamed(mut self, from: &str, to: &str) -> DeploymentSpec {

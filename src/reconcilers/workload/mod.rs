@@ -3,8 +3,9 @@
 //! Guarantees
 //! - The same types are decoded from the wire, compared with the desired state, and sent: what is
 //!   sent is what is compared.
-//! - Only fields that the operator can set are here. An injected sidecar, a field that the API
-//!   server fills in, or somebody's annotation is neither compared nor sent.
+//! - Only fields that the operator can set, or that can stand in the way of those, are here. An
+//!   injected sidecar, a field that the API server fills in, or somebody's annotation is neither
+//!   compared nor sent.
 //! - Lists are compared by the keys that server-side apply merges them by: containers and
 //!   variables by name, container ports by number and protocol.
 

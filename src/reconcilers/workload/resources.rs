@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::object::Text;
+use crate::reconcilers::child::Foreign;
 use crate::reconcilers::quantity::Quantity;
 
 /// Amounts by resource name, sorted by name.
@@ -34,20 +35,25 @@ impl Resources {
     }
 
     /// JSON pointers, relative to the resources, to what somebody else set and what conflicts with
-    /// what `self` sets: a request above its limit.
-    pub(super) fn in_the_way(&self, there: &Resources) -> Vec<String> {
-        let foreign = |wanted: &Quantities, name: &str| wanted.get(name).is_none();
+    /// what `self` sets: a request above its limit, or for an extended resource without one.
+    pub(super) fn in_the_way(&self, there: &Resources, foreign: Foreign<'_>) -> Vec<String> {
         let pointer = |list: &str, name: &str| format!("/{list}/{}", name.replace('/', "~1"));
         let mut pointers = Vec::new();
         for (name, request) in &there.requests.0 {
-            let limit = self.limits.get(name);
-            if foreign(&self.requests, name) && limit.is_some_and(|it| !fits(name, request, it)) {
+            // Without a wanted limit, one that somebody else set stays.
+            let theirs = || there.limits.get(name).filter(|_| foreign(&pointer("limits", name)));
+            let conflicts = match self.limits.get(name) {
+                Some(limit) => !fits(name, request, limit),
+                None => is_extended(name) && theirs().is_none(),
+            };
+            if self.requests.get(name).is_none() && conflicts {
                 pointers.push(pointer("requests", name));
             }
         }
         for (name, limit) in &there.limits.0 {
             let request = self.requests.get(name);
-            if foreign(&self.limits, name) && request.is_some_and(|it| !fits(name, it, limit)) {
+            let conflicts = request.is_some_and(|request| !fits(name, request, limit));
+            if self.limits.get(name).is_none() && conflicts {
                 pointers.push(pointer("limits", name));
             }
         }
@@ -84,8 +90,12 @@ impl Quantities {
 /// Whether the API server accepts the two together. For an extended resource they must be equal
 /// (k8s.io/kubernetes/pkg/apis/core/validation, ValidateContainerResourceRequirements).
 fn fits(name: &str, request: &Quantity, limit: &Quantity) -> bool {
-    let is_extended = name.contains('/');
-    request.is_same_as(limit) || !is_extended && request.millis() < limit.millis()
+    request.is_same_as(limit) || !is_extended(name) && request.millis() < limit.millis()
+}
+
+/// Whether a resource cannot be overcommitted: a container that requests it has a limit, too.
+fn is_extended(name: &str) -> bool {
+    name.contains('/')
 }
 
 impl Serialize for Quantities {

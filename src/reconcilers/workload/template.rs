@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::container::{Container, Seccomp};
 use super::is_set;
 use crate::object::{Labels, Text};
-use crate::reconcilers::child::renamed;
+use crate::reconcilers::child::{Foreign, renamed};
 
 /// `spec.template`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -157,21 +157,23 @@ impl PodTemplate {
     }
 
     /// JSON pointers to what must be removed, last first in each list.
-    pub(super) fn in_the_way(&self, there: &PodTemplate) -> Vec<String> {
+    pub(super) fn in_the_way(&self, there: &PodTemplate, foreign: Foreign<'_>) -> Vec<String> {
         const POD: &str = "/spec/template/spec";
         let mut pointers = Vec::new();
         for container in &self.spec.containers {
             let at = there.spec.containers.iter().position(|c| c.name == container.name);
             if let Some(at) = at {
-                let paths = container.in_the_way(&there.spec.containers[at]);
-                let pointer = |path: String| format!("{POD}/containers/{at}{path}");
-                pointers.extend(paths.into_iter().map(pointer));
+                let pointer = |path: &str| format!("{POD}/containers/{at}{path}");
+                let paths = container
+                    .in_the_way(&there.spec.containers[at], &|path| foreign(&pointer(path)));
+                pointers.extend(paths.iter().map(|path| pointer(path)));
             }
         }
         let profile = |pod: &PodSpec| pod.security_context.clone()?.seccomp_profile;
         if Seccomp::is_in_the_way(profile(&self.spec), profile(&there.spec)) {
             pointers.push(format!("{POD}/securityContext/seccompProfile"));
         }
+        pointers.retain(|pointer| foreign(pointer));
         pointers
     }
 
