@@ -1,11 +1,33 @@
-//! What every custom resource has: switches that a person can set on it.
+//! What every custom resource has: a status, and switches that a person can set on it.
+
+use serde::Serialize;
 
 use super::condition::{Condition, Type};
 use super::reason::Reason;
-use crate::object::{Keep, Meta};
+use crate::object::{Keep, Meta, Object, Resource};
 
 /// If set to `true`, nothing is written for the object until the annotation is removed.
 pub const PAUSED: &str = "workload-operator.example.com/paused";
+
+/// A custom resource, whose status the operator writes.
+pub trait Custom: Resource + Object<Keep = Switches> {
+    /// Its status.
+    type Status: Serialize + PartialEq + Sync;
+
+    /// The status last written.
+    fn status(&self) -> &Self::Status;
+
+    /// The generation that the status refers to.
+    fn observed_generation(&self) -> i64;
+
+    /// The conditions in the status.
+    fn conditions(&self) -> &[Condition];
+
+    /// Whether the status is of the spec as it is now.
+    fn is_observed(&self) -> bool {
+        self.observed_generation() == self.meta().generation
+    }
+}
 
 /// Keeps the annotations that are switches.
 #[derive(Debug, Clone, Copy)]
@@ -27,11 +49,7 @@ pub(super) fn is_paused(meta: &Meta<Switches>) -> bool {
 
 /// Whether the status already says, for this generation, that the object is paused. Then nothing
 /// more is written: the status stays as it was when the pause began.
-pub(super) fn is_told(
-    meta: &Meta<Switches>,
-    observed_generation: i64,
-    conditions: &[Condition],
-) -> bool {
+pub(super) fn is_told<V: Custom>(object: &V) -> bool {
     let paused = |c: &Condition| c.is(Type::Ready) && c.reason == Reason::Paused.as_str();
-    observed_generation == meta.generation && conditions.iter().any(paused)
+    object.is_observed() && object.conditions().iter().any(paused)
 }

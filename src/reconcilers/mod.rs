@@ -44,7 +44,7 @@ mod fixtures;
 pub use applied::APPLIED;
 pub use child::{Applied, Child, ChildSpec, Decision, Foreign, Made, decide};
 pub use condition::{Condition, Status, Time, Type, Wanted};
-pub use custom::{PAUSED, Switches};
+pub use custom::{Custom, PAUSED, Switches};
 pub use error::{Diagnosis, Error, diagnose};
 pub use hands::{Hands, Outcome, Parent};
 pub use identity::MANAGER;

@@ -16,7 +16,7 @@ pub use status::{of_deployment, status};
 pub use view::{App, Spec, Status};
 
 use super::condition::Time;
-use super::custom::{is_paused, is_told};
+use super::custom::{Custom, is_paused, is_told};
 use super::error::{Diagnosis, Error, diagnose};
 use super::hands::{Hands, Parent, sooner};
 use super::reason::Reason;
@@ -54,15 +54,12 @@ impl Reconciler for AppReconciler {
             // The garbage collector does the rest.
             Ok(Action::Done)
         } else if is_paused(&app.meta) {
-            let Status { observed_generation, conditions, .. } = &app.status;
-            if is_told(&app.meta, *observed_generation, conditions) {
+            if is_told(&*app) {
                 return Ok(Action::Done);
             }
             let parent = Parent::new(&*app);
             let deployment = parent.own(&self.stores.deployments);
-            self.report_status(&app, &parent, deployment.as_deref(), Situation::Paused)
-                .await
-                .map(|()| Action::Done)
+            self.report_status(&app, &parent, deployment.as_deref(), Situation::Paused).await
         } else {
             self.bring_about(&app).await
         };
@@ -81,12 +78,12 @@ impl AppReconciler {
     }
 
     async fn bring_about(&self, app: &App) -> Result<Action, Error> {
-        let carried_out = app.status.observed_generation == app.meta.generation;
+        let carried_out = app.is_observed();
         let parent = Parent::new(app).carried_out(carried_out);
         let (hands, stores, children) = (&self.hands, &self.stores, desired(app));
         let child_missing = stores.deployments.get(&parent.key).is_none()
             || children.service.is_some() && stores.services.get(&parent.key).is_none();
-        if carried_out && child_missing && !hands.is_still(&stores.apps, app, &app.status).await? {
+        if carried_out && child_missing && !hands.is_still(&stores.apps, app).await? {
             return Ok(Action::Done);
         }
         let deployment = hands.settle(&parent, &stores.deployments, &children.deployment).await?;
@@ -99,8 +96,8 @@ impl AppReconciler {
             .situation(&parent, |child| of_deployment(app, child))
             .and(service.situation(&parent, done));
         let child = deployment.child(&parent, &stores.deployments);
-        self.report_status(app, &parent, child.as_deref(), situation).await?;
-        Ok(sooner(deployment.into_result()?, service.into_result()?))
+        let reported = self.report_status(app, &parent, child.as_deref(), situation).await?;
+        Ok(sooner(reported, sooner(deployment.into_result()?, service.into_result()?)))
     }
 
     /// Writes the status if it has changed, and publishes trouble that has begun.
@@ -110,13 +107,9 @@ impl AppReconciler {
         parent: &Parent,
         deployment: Option<&Deployment>,
         situation: Situation,
-    ) -> Result<(), Error> {
+    ) -> Result<Action, Error> {
         let now = status(app, deployment, &situation, Time::now());
-        if now != app.status {
-            self.hands.write_status(&self.stores.apps, app, &now).await?;
-        }
-        self.hands.publish_trouble(parent, &app.status.conditions, &situation);
-        Ok(())
+        self.hands.report(parent, &self.stores.apps, app, &now, &situation).await
     }
 }
 

@@ -18,9 +18,9 @@ pub use status::{of_daemon_set, status};
 pub use view::{GenericDaemon, Spec, Status};
 
 use super::condition::Time;
-use super::custom::{is_paused, is_told};
+use super::custom::{Custom, is_paused, is_told};
 use super::error::{Diagnosis, Error, diagnose};
-use super::hands::{Hands, Parent};
+use super::hands::{Hands, Parent, sooner};
 use super::situation::Situation;
 use super::workload::DaemonSet;
 use crate::controller::{Action, Reconciler};
@@ -52,15 +52,12 @@ impl Reconciler for GenericDaemonReconciler {
             // The garbage collector does the rest.
             Ok(Action::Done)
         } else if is_paused(&daemon.meta) {
-            let Status { observed_generation, conditions, .. } = &daemon.status;
-            if is_told(&daemon.meta, *observed_generation, conditions) {
+            if is_told(&*daemon) {
                 return Ok(Action::Done);
             }
             let parent = Parent::new(&*daemon);
             let daemon_set = parent.own(&self.stores.daemon_sets);
-            self.report_status(&daemon, &parent, daemon_set.as_deref(), Situation::Paused)
-                .await
-                .map(|()| Action::Done)
+            self.report_status(&daemon, &parent, daemon_set.as_deref(), Situation::Paused).await
         } else {
             self.bring_about(&daemon).await
         };
@@ -79,12 +76,12 @@ impl GenericDaemonReconciler {
     }
 
     async fn bring_about(&self, daemon: &GenericDaemon) -> Result<Action, Error> {
-        let carried_out = daemon.status.observed_generation == daemon.meta.generation;
+        let carried_out = daemon.is_observed();
         let parent = Parent::new(daemon).carried_out(carried_out);
         let child_missing = self.stores.daemon_sets.get(&parent.key).is_none();
         if carried_out
             && child_missing
-            && !self.hands.is_still(&self.stores.daemons, daemon, &daemon.status).await?
+            && !self.hands.is_still(&self.stores.daemons, daemon).await?
         {
             return Ok(Action::Done);
         }
@@ -92,8 +89,8 @@ impl GenericDaemonReconciler {
             self.hands.settle(&parent, &self.stores.daemon_sets, &desired(daemon)).await?;
         let situation = outcome.situation(&parent, |child| of_daemon_set(daemon, child));
         let child = outcome.child(&parent, &self.stores.daemon_sets);
-        self.report_status(daemon, &parent, child.as_deref(), situation).await?;
-        outcome.into_result()
+        let reported = self.report_status(daemon, &parent, child.as_deref(), situation).await?;
+        Ok(sooner(reported, outcome.into_result()?))
     }
 
     /// Writes the status if it has changed, and publishes trouble that has begun.
@@ -103,13 +100,9 @@ impl GenericDaemonReconciler {
         parent: &Parent,
         daemon_set: Option<&DaemonSet>,
         situation: Situation,
-    ) -> Result<(), Error> {
+    ) -> Result<Action, Error> {
         let now = status(daemon, daemon_set, &situation, Time::now());
-        if now != daemon.status {
-            self.hands.write_status(&self.stores.daemons, daemon, &now).await?;
-        }
-        self.hands.publish_trouble(parent, &daemon.status.conditions, &situation);
-        Ok(())
+        self.hands.report(parent, &self.stores.daemons, daemon, &now, &situation).await
     }
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::object::{Kind, Meta, Text};
 use crate::reconcilers::condition::Condition;
-use crate::reconcilers::custom::Switches;
+use crate::reconcilers::custom::{Custom, Switches};
 
 /// A GenericDaemon.
 #[derive(Debug, Clone, Deserialize)]
@@ -41,6 +41,22 @@ pub struct Status {
     pub installed: i32,
     /// The conditions.
     pub conditions: Box<[Condition]>,
+}
+
+impl Custom for GenericDaemon {
+    type Status = Status;
+
+    fn status(&self) -> &Status {
+        &self.status
+    }
+
+    fn observed_generation(&self) -> i64 {
+        self.status.observed_generation
+    }
+
+    fn conditions(&self) -> &[Condition] {
+        &self.status.conditions
+    }
 }
 
 crate::view!(GenericDaemon { meta: Meta<Switches> }: Kind::namespaced("mydomain.com", "v1beta1", "GenericDaemon", "genericdaemons"));

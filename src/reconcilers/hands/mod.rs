@@ -7,32 +7,33 @@
 //!   of the same name is a conflict.
 //! - An Event is published once per write, after the write was acknowledged.
 //! - If somebody keeps undoing what it does, even a second operator with other settings, the
-//!   operator does not race them: it restores a child a few times a minute, and reports that.
+//!   operator does not race them: it restores a child and the status a few times a minute each, and
+//!   reports that.
 //! - Trouble is published when it begins, not each time it is seen again.
 
 mod contest;
 mod whole;
 mod settling;
+mod written;
+mod report;
 mod outcome;
 
 use std::sync::Arc;
 
-use serde::Serialize;
 use serde_json::json;
 
 use contest::Contests;
 pub use outcome::Outcome;
 pub(super) use outcome::sooner;
 use settling::Settling;
+use written::Written;
 
 use crate::client::{self, Client, Deletion, Preconditions};
 use crate::events::{self, Recorder, Regarding};
 use crate::object::{Meta, ObjectKey, Owner, Resource, Uid};
 use crate::reconcilers::child::{Child, ChildSpec, Made};
-use crate::reconcilers::condition::{Condition, Status, Type};
 use crate::reconcilers::error::{Diagnosis, Error, diagnose, is_to_be_told};
 use crate::reconcilers::reason::{Action, Reason};
-use crate::reconcilers::situation::Situation;
 use crate::store::Store;
 
 /// Writes for one controller. Cheap to clone.
@@ -41,6 +42,7 @@ pub struct Hands {
     client: Client,
     recorder: Recorder,
     contests: Arc<Contests>,
+    written: Arc<Written>,
 }
 
 /// The custom resource on whose behalf something is written.
@@ -88,7 +90,7 @@ impl Parent {
 impl Hands {
     /// Writes with `client` and publishes Events with `recorder`.
     pub fn new(client: Client, recorder: Recorder) -> Hands {
-        Hands { client, recorder, contests: Arc::default() }
+        Hands { client, recorder, contests: Arc::default(), written: Arc::default() }
     }
 
     /// Brings the child to `desired`, with only the writes that takes.
@@ -138,46 +140,6 @@ impl Hands {
         Ok(Outcome::Unwanted)
     }
 
-    /// Writes the status. `None` if the object is gone.
-    ///
-    /// # Errors
-    /// When it could not be written.
-    pub async fn write_status<V: Resource>(
-        &self,
-        store: &Store<V>,
-        object: &V,
-        status: &(impl Serialize + Sync),
-    ) -> Result<Option<Arc<V>>, Error> {
-        // The version keeps the status of a deleted object off a new one of the same name: the API
-        // server ignores a UID in a status patch. It also keeps a status decided for an outdated
-        // spec from being written for the new one.
-        let version = object.meta().version;
-        let mut body = json!({ "status": status });
-        if version.is_known() {
-            body["metadata"] = json!({ "resourceVersion": version });
-        }
-        match self.client.patch_status::<V>(object.key(), &body).await {
-            Ok(object) => Ok(Some(store.wrote(object))),
-            Err(error) if diagnose(&error) == Diagnosis::Gone => Ok(None),
-            Err(source) => Err(failed("update the status of", V::KIND.kind, object.key(), source)),
-        }
-    }
-
-    /// Asks the API server whether `object` still exists unchanged, by writing the status it
-    /// already has with its resourceVersion as precondition. Called before a missing child is
-    /// recreated, because the owner may be gone and its watch behind.
-    ///
-    /// # Errors
-    /// A conflict if it was changed meanwhile, or if its deletion began.
-    pub async fn is_still<V: Resource>(
-        &self,
-        store: &Store<V>,
-        object: &V,
-        status: &(impl Serialize + Sync),
-    ) -> Result<bool, Error> {
-        Ok(self.write_status(store, object, status).await?.is_some())
-    }
-
     /// Applies an RFC 6902 patch to `object`, if it is unchanged since it was read.
     ///
     /// # Errors
@@ -209,19 +171,6 @@ impl Hands {
         note: &str,
     ) {
         self.recorder.publish(&parent.regarding, kind, reason.as_str(), action.as_str(), note);
-    }
-
-    /// Publishes what is wrong, but only once: not if the conditions already said so.
-    pub fn publish_trouble(&self, parent: &Parent, before: &[Condition], situation: &Situation) {
-        let Some((reason, message)) = situation.trouble() else { return };
-        let known = before.iter().any(|condition| {
-            condition.is(Type::Degraded)
-                && condition.status == Status::True
-                && condition.reason == reason.as_str()
-        });
-        if !known {
-            self.publish_event(parent, events::Type::Warning, reason, Action::Reconcile, message);
-        }
     }
 }
 

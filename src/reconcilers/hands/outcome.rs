@@ -25,6 +25,8 @@ pub enum Outcome<S: ChildSpec> {
     /// Somebody keeps changing this field, or changed it during the write; it is left as it is for
     /// this long.
     Contested(&'static str, Duration),
+    /// Somebody keeps deleting it; it is not created for this long.
+    Deleted(Duration),
     /// The API server said no.
     Failed(Error),
     /// It is not wanted, and is gone or being deleted.
@@ -70,6 +72,13 @@ impl<S: ChildSpec> Outcome<S> {
                     S::KIND.plural
                 ),
             ),
+            Outcome::Deleted(_) => Situation::Troubled(
+                Reason::Contested,
+                format!(
+                    "Somebody keeps deleting {kind} {name}; it is created a few times a minute only. \
+                     The API server's audit log tells who it is"
+                ),
+            ),
             Outcome::Failed(error) => Situation::of_failure(error),
             Outcome::Unwanted => Situation::Done(Reason::AsExpected, String::new()),
         }
@@ -82,9 +91,11 @@ impl<S: ChildSpec> Outcome<S> {
             Outcome::Taken | Outcome::Immutable(_) | Outcome::Failed(_) => {
                 Some(self.situation(parent, |_| Situation::Paused).message().to_owned())
             }
-            Outcome::Settled(_) | Outcome::Waiting | Outcome::Contested(..) | Outcome::Unwanted => {
-                None
-            }
+            Outcome::Settled(_)
+            | Outcome::Waiting
+            | Outcome::Contested(..)
+            | Outcome::Deleted(_)
+            | Outcome::Unwanted => None,
         }
     }
 
@@ -103,7 +114,7 @@ impl<S: ChildSpec> Outcome<S> {
     pub fn into_result(self) -> Result<Action, Error> {
         match self {
             Outcome::Failed(error) => Err(error),
-            Outcome::Contested(_, wait) => Ok(Action::RequeueAfter(wait)),
+            Outcome::Contested(_, wait) | Outcome::Deleted(wait) => Ok(Action::RequeueAfter(wait)),
             _ => Ok(Action::Done),
         }
     }

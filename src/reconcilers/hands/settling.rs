@@ -29,9 +29,21 @@ pub(super) struct Settling<'a, S: ChildSpec> {
 impl<S: ChildSpec> Settling<'_, S> {
     pub(super) async fn settle(&self) -> Result<Outcome<S>, Error> {
         match self.store.get(&self.parent.key) {
+            None if self.parent.carried_out => self.create_again().await,
             None => self.create().await,
             Some(there) => self.bring_about(there).await,
         }
+    }
+
+    /// Creates what somebody deleted, unless that happens all the time.
+    async fn create_again(&self) -> Result<Outcome<S>, Error> {
+        let (contests, kind, parent) = (&self.hands.contests, S::KIND.kind, self.parent.uid());
+        if let Some(wait) = contests.wait(kind, parent, Instant::now()) {
+            return Ok(Outcome::Deleted(wait));
+        }
+        let outcome = self.create().await?;
+        contests.restored(kind, parent, Instant::now());
+        Ok(outcome)
     }
 
     /// Creates it. If the name is taken, the store was behind, so the API server itself is asked.
@@ -92,12 +104,12 @@ impl<S: ChildSpec> Settling<'_, S> {
         field: &'static str,
         decision: Decision,
     ) -> Result<Outcome<S>, Error> {
-        let (contests, kind, key) = (&self.hands.contests, S::KIND.kind, &self.parent.key);
-        if let Some(wait) = contests.wait(kind, key, Instant::now()) {
+        let (contests, kind, parent) = (&self.hands.contests, S::KIND.kind, self.parent.uid());
+        if let Some(wait) = contests.wait(kind, parent, Instant::now()) {
             return Ok(Outcome::Contested(field, wait));
         }
         let outcome = self.write(there, decision).await?;
-        contests.restored(kind, key, Instant::now());
+        contests.restored(kind, parent, Instant::now());
         Ok(outcome)
     }
 

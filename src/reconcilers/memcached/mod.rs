@@ -23,7 +23,7 @@ use serde_json::json;
 
 use super::Settings;
 use super::condition::Time;
-use super::custom::{is_paused, is_told};
+use super::custom::{Custom, is_paused, is_told};
 use super::error::{Diagnosis, Error, diagnose, is_to_be_told};
 use super::hands::{Hands, Parent, sooner};
 use super::pod::{BY_MEMCACHED, Pod};
@@ -73,11 +73,10 @@ impl Reconciler for MemcachedReconciler {
         let pass = if memcached.meta.deleting {
             self.finalize(&memcached).await.map(|()| Action::Done)
         } else if is_paused(&memcached.meta) {
-            let Status { observed_generation, conditions, .. } = &memcached.status;
-            if is_told(&memcached.meta, *observed_generation, conditions) {
+            if is_told(&*memcached) {
                 return Ok(Action::Done);
             }
-            self.report_only(&memcached, Situation::Paused, None).await.map(|()| Action::Done)
+            self.report_only(&memcached, Situation::Paused, None).await
         } else {
             self.bring_about(&memcached).await
         };
@@ -99,8 +98,7 @@ impl MemcachedReconciler {
         let image = self.settings.memcached_image.as_ref().filter(|image| !image.is_empty());
         let Some(image) = image else {
             let situation = Situation::Stalled(Reason::ImageMissing, NO_IMAGE.to_owned());
-            self.report_only(memcached, situation, Some(NO_IMAGE.to_owned())).await?;
-            return Ok(Action::Done);
+            return self.report_only(memcached, situation, Some(NO_IMAGE.to_owned())).await;
         };
         let with_finalizer;
         let memcached = if memcached.meta.finalizers.iter().any(|name| name == FINALIZER) {
@@ -112,16 +110,13 @@ impl MemcachedReconciler {
             };
             &*with_finalizer
         };
-        let carried_out = memcached.status.observed_generation == memcached.meta.generation;
+        let carried_out = memcached.is_observed();
         let parent = Parent::new(memcached).carried_out(carried_out);
         let children = desired(memcached, image);
         let (hands, stores) = (&self.hands, &self.stores);
         let child_missing = stores.deployments.get(&parent.key).is_none()
             || stores.services.get(&parent.key).is_none();
-        if carried_out
-            && child_missing
-            && !hands.is_still(&stores.memcacheds, memcached, &memcached.status).await?
-        {
+        if carried_out && child_missing && !hands.is_still(&stores.memcacheds, memcached).await? {
             return Ok(Action::Done);
         }
         let deployment = hands.settle(&parent, &stores.deployments, &children.deployment).await?;
@@ -135,8 +130,8 @@ impl MemcachedReconciler {
         let failure = deployment.failure(&parent);
         let child = deployment.child(&parent, &stores.deployments);
         let found = Found { deployment: child.as_deref(), nodes, situation, failure };
-        self.report_status(memcached, &parent, found).await?;
-        Ok(sooner(deployment.into_result()?, service.into_result()?))
+        let reported = self.report_status(memcached, &parent, found).await?;
+        Ok(sooner(reported, sooner(deployment.into_result()?, service.into_result()?)))
     }
 
     /// Reports that the Memcached is being deleted, then lets it go. Its children are left to the
@@ -217,14 +212,10 @@ impl MemcachedReconciler {
         memcached: &Memcached,
         parent: &Parent,
         found: Found<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<Action, Error> {
         let situation = found.situation.clone();
         let now = status(memcached, found, Time::now());
-        if now != memcached.status {
-            self.hands.write_status(&self.stores.memcacheds, memcached, &now).await?;
-        }
-        self.hands.publish_trouble(parent, &memcached.status.conditions, &situation);
-        Ok(())
+        self.hands.report(parent, &self.stores.memcacheds, memcached, &now, &situation).await
     }
 
     /// Reports the situation of a Memcached for which nothing else is written.
@@ -233,7 +224,7 @@ impl MemcachedReconciler {
         memcached: &Memcached,
         situation: Situation,
         failure: Option<String>,
-    ) -> Result<(), Error> {
+    ) -> Result<Action, Error> {
         let parent = Parent::new(memcached);
         let deployment = parent.own(&self.stores.deployments);
         let nodes = self.nodes(memcached);

@@ -21,16 +21,22 @@ const SAMPLE: &str = include_str!("../../../artifacts/examples/memcached.yaml");
 /// The requests: method, path and body of each.
 type Asked = Arc<Mutex<Vec<(String, String, Value)>>>;
 
-/// Counts the published Events, including repetitions.
+/// The reasons of the published Events, including repetitions.
 #[derive(Default)]
-struct Published(AtomicUsize);
+struct Published(Mutex<Vec<&'static str>>);
 
 impl events::Observer for Published {
-    fn published(&self, _: &'static str, _: events::Type, _: &'static str) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+    fn published(&self, _: &'static str, _: events::Type, reason: &'static str) {
+        self.0.lock().push(reason);
     }
-    fn aggregated(&self, _: &'static str, _: events::Type, _: &'static str) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+    fn aggregated(&self, _: &'static str, _: events::Type, reason: &'static str) {
+        self.0.lock().push(reason);
+    }
+}
+
+impl Published {
+    fn count(&self, reason: &str) -> usize {
+        self.0.lock().iter().filter(|published| **published == reason).count()
     }
 }
 
@@ -40,6 +46,7 @@ struct Scene {
     asked: Asked,
     published: Arc<Published>,
     /// Makes somebody else's writes visible.
+    memcacheds: store::Writer<Memcached>,
     deployments: store::Writer<Deployment>,
 }
 
@@ -83,7 +90,7 @@ impl Scene {
         let (recorder, _) = events::new("memcached", "test", published.clone());
         let settings = Settings { memcached_image: image.map(Text::new) };
         let reconciler = MemcachedReconciler::new(stores, Hands::new(client, recorder), settings);
-        Scene { reconciler, key, asked, published, deployments }
+        Scene { reconciler, key, asked, published, memcacheds: writer, deployments }
     }
 
     async fn pass(&self) -> Result<Action, Error> {
@@ -156,7 +163,7 @@ async fn trouble_is_published_when_it_begins_and_not_again() {
     let scene = Scene::new(&sample(&json!({"finalizers": [FINALIZER]})), None, stored);
     for _ in 0..3 {
         scene.pass().await.unwrap();
-        assert_eq!(scene.published.0.load(Ordering::Relaxed), 1);
+        assert_eq!(*scene.published.0.lock(), ["ImageMissing"]);
     }
     assert_eq!(scene.asked.lock().len(), 1, "what was said once is not written again");
 }
@@ -252,4 +259,66 @@ async fn a_restoration_that_is_refused_is_told_as_refused_however_often_it_is_tr
     });
     let told = told.unwrap();
     assert!(told.contains("\"Invalid\"") && !told.contains("Contested"), "{told}");
+    assert_eq!(scene.published.count("Invalid"), 1);
+}
+
+/// As if by another operator that has an image: this one has none, and says so.
+#[tokio::test]
+async fn who_says_something_else_of_the_same_spec_is_not_raced() {
+    let object = sample(&json!({"finalizers": [FINALIZER]}));
+    static VERSION: AtomicUsize = AtomicUsize::new(20);
+    let mut scene = Scene::new(&object, None, |body| {
+        let (code, mut answer) = stored(body);
+        answer["metadata"]["resourceVersion"] =
+            json!(VERSION.fetch_add(1, Ordering::Relaxed).to_string());
+        (code, answer)
+    });
+    let mut theirs = object.clone();
+    theirs["status"] = json!({"observedGeneration": 1});
+    for _ in 0..10 {
+        scene.pass().await.unwrap();
+        let version = VERSION.fetch_add(1, Ordering::Relaxed).to_string();
+        theirs["metadata"]["resourceVersion"] = json!(version);
+        scene.memcacheds.apply(custom(&theirs.to_string()), |_| {});
+    }
+    assert_eq!(scene.asked.lock().len(), 6, "once, and restored five times");
+    assert_eq!(scene.published.count("ImageMissing"), 1);
+    assert!(matches!(scene.pass().await, Ok(Action::RequeueAfter(_))));
+    // A new spec is told of at once.
+    let version = VERSION.fetch_add(1, Ordering::Relaxed).to_string();
+    theirs["metadata"]["resourceVersion"] = json!(version);
+    theirs["metadata"]["generation"] = json!(2);
+    scene.memcacheds.apply(custom(&theirs.to_string()), |_| {});
+    scene.pass().await.unwrap();
+    assert_eq!(scene.asked.lock().len(), 7);
+}
+
+/// As if by a policy engine that deletes the Deployment each time.
+#[tokio::test]
+async fn who_deletes_a_child_again_and_again_is_not_raced() {
+    let mut object = sample(&json!({"finalizers": [FINALIZER]}));
+    object["status"] = json!({"observedGeneration": 1});
+    static VERSION: AtomicUsize = AtomicUsize::new(20);
+    let scene = Scene::new(&object, Some("memcached:1"), |body| {
+        let mut answer = if body.get("spec").is_some() { body.clone() } else { stored(body).1 };
+        answer["metadata"]["resourceVersion"] =
+            json!(VERSION.fetch_add(1, Ordering::Relaxed).to_string());
+        (200, answer)
+    });
+    let mut created = 0;
+    for _ in 0..10 {
+        scene.pass().await.unwrap();
+        let asked = std::mem::take(&mut *scene.asked.lock());
+        created += asked.iter().filter(|(_, path, _)| path.contains("/deployments/")).count();
+        let store = &scene.reconciler.stores.deployments;
+        if let Some(there) = store.get(&scene.key) {
+            store.removed(&scene.key, there.uid());
+        }
+    }
+    assert_eq!(created, 5);
+    assert!(matches!(scene.pass().await, Ok(Action::RequeueAfter(_))));
+    let told = scene.reconciler.stores.memcacheds.get(&scene.key).unwrap();
+    let (_, reason, message) = condition(&told.status.conditions, Type::Degraded).unwrap();
+    assert_eq!(reason, "Contested");
+    assert!(message.contains("keeps deleting Deployment"), "{message}");
 }

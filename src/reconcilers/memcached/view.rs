@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::object::{Kind, Meta, Text};
 use crate::reconcilers::condition::Condition;
-use crate::reconcilers::custom::Switches;
+use crate::reconcilers::custom::{Custom, Switches};
 
 /// A Memcached.
 #[derive(Debug, Clone, Deserialize)]
@@ -54,6 +54,22 @@ pub(super) const DEFAULT_PORT: i32 = 11211;
 impl Default for Spec {
     fn default() -> Spec {
         Spec { size: 1, container_port: DEFAULT_PORT }
+    }
+}
+
+impl Custom for Memcached {
+    type Status = Status;
+
+    fn status(&self) -> &Status {
+        &self.status
+    }
+
+    fn observed_generation(&self) -> i64 {
+        self.status.observed_generation
+    }
+
+    fn conditions(&self) -> &[Condition] {
+        &self.status.conditions
     }
 }
 
