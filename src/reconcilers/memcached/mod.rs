@@ -177,7 +177,14 @@ impl MemcachedReconciler {
                 Ok(())
             }
             Err(error) if diagnose(&error.source) == Diagnosis::Gone => Ok(()),
-            Err(error) => Err(error),
+            Err(error) => {
+                // The status says that all is done but this.
+                if is_to_be_told(&error.source) {
+                    let situation = Situation::of_failure(&error);
+                    self.hands.publish_trouble(&Parent::new(memcached), memcached, &situation);
+                }
+                Err(error)
+            }
         }
     }
 

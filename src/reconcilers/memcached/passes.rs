@@ -322,3 +322,19 @@ async fn who_deletes_a_child_again_and_again_is_not_raced() {
     assert_eq!(reason, "Contested");
     assert!(message.contains("keeps deleting Deployment"), "{message}");
 }
+
+#[tokio::test]
+async fn a_finalizer_that_may_not_be_removed_is_told_of() {
+    let mut object = sample(&json!({
+        "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [FINALIZER],
+    }));
+    let told = finalizing(&custom(&object.to_string()), true, Time::new(0));
+    object["status"] = serde_json::to_value(told).unwrap();
+    let scene = Scene::new(&object, None, |_| {
+        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+            "code": 403, "reason": "Forbidden", "message": "not today"});
+        (403, status)
+    });
+    scene.pass().await.unwrap_err();
+    assert_eq!(*scene.published.0.lock(), ["Forbidden"]);
+}
