@@ -14,8 +14,9 @@
 //!   token leads to one list in a single page, not to page one forever.
 //! - A watch that breaks or ends is resumed from its version; only 410, or a version that the
 //!   server cannot get past, leads to a new list. A watch that is silent for 150 s, although
-//!   bookmarks come once a minute, is considered dead, and what it may have hidden is listed; where
-//!   bookmarks never come, only once. A watch that is not accepted within the client's deadline, or
+//!   bookmarks come once a minute, is considered dead, and what it may have hidden is listed. Where
+//!   none come, or every watch is cut before its first, it is listed once; until one comes, the
+//!   watch is then only reopened. A watch that is not accepted within the client's deadline, or
 //!   within 30 s if the deadline is longer, is reopened.
 //! - Waits after failures start at 800 ms and double up to 30 s, with jitter. They start over when
 //!   a watch delivers something new, after two minutes of health, and when an API server that was

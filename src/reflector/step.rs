@@ -1,16 +1,16 @@
 //! The state machine: decides what to do next, without I/O and without a clock of its own.
 
 mod limits;
+mod silence;
 mod begin;
 mod trouble;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
 use self::limits::{IDLE, PAGE, REWOUND, STREAM_PER_OBJECT, STREAM_PROGRESS};
+use self::silence::Silence;
 use super::action::{Action, Input, Reason};
 use super::backoff::Backoff;
 use super::failure::Failure;
@@ -62,14 +62,7 @@ pub(super) struct Machine {
     streams_cut: u32,
     /// How many "too large resource version" answers came in a row.
     too_large: u32,
-    /// Whether the server sends bookmarks for this kind, so that a watch without any is not just
-    /// quiet. The bookmark that ends a streaming list does not count: a kind without a watch cache
-    /// has only that one. `None` while unknown: then a silent watch leads to one list.
-    bookmarks: Option<bool>,
-    /// How long the next watch may be silent. The silences of watches that end before they have
-    /// been silent for too long add up: otherwise a server that ends every watch in time would go
-    /// unnoticed. Time without a watch does not count.
-    patience: Duration,
+    silence: Silence,
     /// How many answers to lists without a lower bound, in a row, were older than `held`.
     rewound: u32,
     /// How many internal errors the watch had in a row since `held` last moved.
@@ -92,8 +85,7 @@ impl Machine {
             unbounded: false,
             streams_cut: 0,
             too_large: 0,
-            bookmarks: None,
-            patience: IDLE,
+            silence: Silence::new(),
             rewound: 0,
             stuck: 0,
             relisted: false,
@@ -177,7 +169,7 @@ impl Machine {
             }
             Phase::Watching { opened, heard_by, .. } => {
                 *opened = true;
-                *heard_by = now + self.patience;
+                *heard_by = now + self.silence.patience();
                 self.enter(State::Live, now, None)
             }
             Phase::Paging { .. } | Phase::Waiting { .. } => Vec::new(),
@@ -190,9 +182,8 @@ impl Machine {
                 *progress_by = now + STREAM_PROGRESS;
                 *end_by += STREAM_PER_OBJECT;
             }
-            Phase::Watching { heard_by, .. } => {
-                *heard_by = now + IDLE;
-                self.heard = now;
+            Phase::Watching { .. } => {
+                self.hear(now);
                 // An object whose version is not a number gives no position to ask for, but is
                 // progress all the same.
                 let moved =
@@ -214,7 +205,7 @@ impl Machine {
     fn bookmark(&mut self, at: Option<Position>, end: bool, now: Instant) -> Vec<Action> {
         let behind = self.behind(at.as_ref());
         if !end {
-            self.bookmarks = Some(true);
+            self.silence.bookmark();
         }
         match &mut self.phase {
             Phase::Streaming { .. } if end => match self.commit(at, now) {
@@ -231,18 +222,26 @@ impl Machine {
                 }
                 Err(refused) => refused,
             },
-            Phase::Watching { heard_by, .. } => {
+            Phase::Watching { .. } => {
                 if let Some(behind) = behind {
                     return self.in_the_past(&behind, now);
                 }
-                *heard_by = now + IDLE;
-                self.heard = now;
+                self.hear(now);
                 let moved = at.is_some_and(|at| self.advance(at));
                 self.progress(moved);
                 Vec::new()
             }
             // For a streaming list any other bookmark is no progress: it carries no object.
             Phase::Streaming { .. } | Phase::Paging { .. } | Phase::Waiting { .. } => Vec::new(),
+        }
+    }
+
+    /// Notes that the watch said something.
+    fn hear(&mut self, now: Instant) {
+        if let Phase::Watching { heard_by, .. } = &mut self.phase {
+            *heard_by = now + IDLE;
+            self.heard = now;
+            self.silence.broken();
         }
     }
 
@@ -296,7 +295,7 @@ impl Machine {
             (Some(at), _) => {
                 self.held = Some(at.clone());
                 self.heard = now;
-                self.patience = IDLE;
+                self.silence.broken();
                 self.unbounded = false;
                 self.too_large = 0;
                 self.rewound = 0;

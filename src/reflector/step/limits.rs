@@ -18,6 +18,9 @@ pub(super) const STREAM_RETRY: Duration = Duration::from_secs(3600);
 pub(super) const OPEN: Duration = Duration::from_secs(30);
 /// Bookmarks come about once a minute; a watch silent for two and a half minutes is dead.
 pub(super) const IDLE: Duration = Duration::from_secs(150);
+/// A watch that lived this long without a word should have had a bookmark. One that was cut earlier,
+/// as some load balancers cut idle connections, need not.
+pub(super) const BOOKMARK: Duration = Duration::from_secs(90);
 /// `timeoutSeconds` is drawn from this range: below 240 s, where common load balancers cut idle
 /// connections, and spread out so that replicas do not move in lockstep.
 pub(super) const TIMEOUT: Range<u64> = 120..230;

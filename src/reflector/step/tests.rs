@@ -411,6 +411,44 @@ fn silent_watches_that_break_off_are_silent_together_and_pauses_do_not_count() {
     assert_eq!(run.at_deadline().then(Input::Opened).pause(), IDLE, "it was heard");
 }
 
+/// What comes of the silence of watches that live for `each` if nothing is said in them.
+fn cut_after(each: Duration, mut run: Run) -> Run {
+    while run.pause() > each {
+        run = run.after(each).then(failed(Class::Transient)).at_deadline().then(Input::Opened);
+    }
+    run.at_deadline()
+}
+
+/// Bookmarks came while the kind was busy. Now that it is quiet, something on the way cuts every
+/// watch before the first.
+#[test]
+fn where_every_watch_is_cut_before_its_first_bookmark_a_quiet_kind_is_listed_once() {
+    let silence = |run| cut_after(Duration::from_secs(50), run);
+    let mut run = Run::watching().then(bookmark("10"));
+    for _ in 0..2 {
+        run = silence(run);
+        assert!(run.has(&Action::Begin(Reason::Stuck)), "there might have been something");
+        run = run.then(Input::Opened).then(end_of_list("10"));
+        for _ in 0..3 {
+            run = silence(run);
+            assert_eq!(run.watch().version.as_deref(), Some("10"), "{:?}", run.actions);
+            assert!(!run.watch().initial_events);
+            run = run.then(Input::Opened).then(event(10));
+        }
+        run = run.then(bookmark("10"));
+    }
+}
+
+#[test]
+fn a_server_that_owes_a_bookmark_is_listed_however_its_watches_end() {
+    let mut run = Run::watching().then(bookmark("10"));
+    for each in [100, 120, 149, 100, 120, 149] {
+        run = cut_after(Duration::from_secs(each), run);
+        assert!(run.has(&Action::Begin(Reason::Stuck)), "{each} s: {:?}", run.actions);
+        run = run.then(Input::Opened).then(end_of_list("10"));
+    }
+}
+
 /// A kind without a watch cache gets the bookmark that ends a streaming list and no others.
 #[test]
 fn where_no_bookmarks_are_sent_a_quiet_kind_is_listed_once_and_then_only_watched() {

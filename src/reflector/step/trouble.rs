@@ -62,7 +62,7 @@ impl Machine {
     /// A watch is over: how long it was silent at its end counts against the next one.
     fn note_silence(&mut self, now: Instant) {
         if let Phase::Watching { opened: true, heard_by, .. } = &self.phase {
-            self.patience = heard_by.saturating_duration_since(now);
+            self.silence.watch_over(heard_by.saturating_duration_since(now));
         }
     }
 
@@ -115,11 +115,8 @@ impl Machine {
     /// connection: a server that has not reached the watch's version is silent until it does, and
     /// so is one that never will, because its data was restored.
     fn silent(&mut self, now: Instant) -> Vec<Action> {
-        self.patience = IDLE;
-        match self.bookmarks {
-            Some(true) => {}
-            Some(false) => return self.watch(now),
-            None => self.bookmarks = Some(false),
+        if !self.silence.too_long() {
+            return self.watch(now);
         }
         self.unbounded = true;
         self.list(Reason::Stuck, now)
