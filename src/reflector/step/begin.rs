@@ -36,10 +36,15 @@ impl Machine {
 
     /// A streaming list was not available: remembers this and asks for pages.
     pub(super) fn fall_back(&mut self, now: Instant) -> Vec<Action> {
-        self.no_streaming_until = Some(now + STREAM_RETRY);
+        self.no_streaming(now);
         let mut actions = vec![Action::Abandon];
         actions.extend(self.page_from_start(false, Reason::NoStreaming));
         actions
+    }
+
+    /// Lists are in pages for a while.
+    pub(super) fn no_streaming(&mut self, now: Instant) {
+        self.no_streaming_until = Some(now + STREAM_RETRY);
     }
 
     pub(super) fn page_from_start(&mut self, whole: bool, reason: Reason) -> Vec<Action> {

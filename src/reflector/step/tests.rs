@@ -505,6 +505,24 @@ fn streaming_lists_that_are_always_answered_with_an_error_give_way_to_pages() {
 }
 
 #[test]
+fn pages_that_take_over_from_streaming_lists_wait_for_as_long_as_the_server_asked() {
+    let pause = Duration::from_secs(60);
+    for class in [Class::Transient, Class::Internal, Class::ServerBehind, Class::Refused] {
+        let asked =
+            || Input::Failed(Failure { class, retry_after: Some(pause), why: "later".to_owned() });
+        let mut run = Run::new().then(Input::Start);
+        let tries = if class == Class::Refused { 1 } else { STREAMS_CUT };
+        for _ in 0..tries {
+            assert!(run.watch().initial_events, "{class:?}");
+            run = run.then(Input::Opened).then(asked());
+            assert!(run.has(&Action::Abandon) && run.wait() >= pause, "{class:?}");
+            run = run.at_deadline();
+        }
+        assert_eq!(run.page().limit, Some(PAGE), "{class:?}");
+    }
+}
+
+#[test]
 fn a_list_that_is_forbidden_or_not_served_says_nothing_of_streaming_lists() {
     for class in [Class::Forbidden, Class::NotServed, Class::Expired] {
         let mut run = Run::new().then(Input::Start);

@@ -38,7 +38,11 @@ impl Machine {
                 };
                 self.streams_cut += u32::from(cut);
                 if failure.class == Class::Refused || self.streams_cut >= STREAMS_CUT {
-                    return self.fall_back(now);
+                    if failure.retry_after.is_none() {
+                        return self.fall_back(now);
+                    }
+                    // The pages must wait for as long as the server asked.
+                    self.no_streaming(now);
                 }
                 self.list_failed(failure, now)
             }
