@@ -9,9 +9,11 @@
 //! - Errors do not harm the view: 403 and 404 are states ([`State::Forbidden`],
 //!   [`State::NotServed`]) in which the old view is kept; they never count as an empty list. They
 //!   heal by themselves.
-//! - A streaming list is preferred. Pages are used instead where the server has none, its end does
-//!   not come in time, or three in a row fail; this is remembered for an hour. An expired continue
-//!   token leads to one list in a single page, not to page one forever.
+//! - A streaming list is preferred. Pages are used instead where the server has none, or its end
+//!   does not come in time, or, before one is whole, three break off, cannot be understood, or are
+//!   answered with 500 or "too large resource version"; this is remembered for an hour. Streaming
+//!   lists that are not accepted, because the server is away or asks for a pause, do not count. An
+//!   expired continue token leads to one list in a single page, not to page one forever.
 //! - A watch that breaks or ends is resumed from its version; only 410, or a version that the
 //!   server cannot get past, leads to a new list. A watch that is silent for 150 s, although
 //!   bookmarks come once a minute, is considered dead, and what it may have hidden is listed. Where

@@ -58,7 +58,7 @@ pub(super) struct Machine {
     /// The next list carries no lower bound, because the server would not accept it. The answer is
     /// still refused if it is older than `held`.
     unbounded: bool,
-    /// How many streaming lists in a row broke off, or were answered with a server error.
+    /// How many streaming lists broke off or met a server error since a list was last whole.
     streams_cut: u32,
     /// How many "too large resource version" answers came in a row.
     too_large: u32,

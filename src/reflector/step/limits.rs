@@ -24,9 +24,9 @@ pub(super) const BOOKMARK: Duration = Duration::from_secs(90);
 /// `timeoutSeconds` is drawn from this range: below 240 s, where common load balancers cut idle
 /// connections, and spread out so that replicas do not move in lockstep.
 pub(super) const TIMEOUT: Range<u64> = 120..230;
-/// Pages are tried after this many streaming lists in a row that broke off in the middle, as
-/// something on the way may not let a response live long enough. The same goes for streaming lists
-/// that the server failed to answer: it may be able to answer other requests.
+/// Pages are tried after this many streaming lists that broke off in the middle before one was
+/// whole, as something on the way may not let a response live long enough. The same goes for
+/// streaming lists that the server failed to answer: it may be able to answer other requests.
 pub(super) const STREAMS_CUT: u32 = 3;
 /// A server that has just come back is asked within this time, by each reflector at a random
 /// moment.

@@ -30,6 +30,8 @@ impl Machine {
         match &self.phase {
             Phase::Streaming { opened, .. } => {
                 let cut = match failure.class {
+                    // Not accepted: the server is away, or too busy, or has no watch cache yet. That
+                    // will pass, and pages would cost it more.
                     Class::Transient => *opened,
                     // This is the answer of an API server whose etcd is too old for streaming
                     // lists, or whose watch cache lags. It may be able to serve pages all the same.
