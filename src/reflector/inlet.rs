@@ -155,7 +155,7 @@ impl<V: Resource, S: Sink<V>> Inlet<V, S> {
 
     /// The list will not be used.
     pub(super) fn abandon(&mut self) {
-        self.quarantine.begin();
+        self.quarantine.abandon();
         self.writer.lock().abandon();
         self.observer.list_failed(&V::KIND);
     }

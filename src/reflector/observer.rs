@@ -41,7 +41,8 @@ pub trait Observer: Send + Sync + 'static {
         let _ = kind;
     }
 
-    /// An object could not be decoded; called once per version of it.
+    /// An object could not be decoded; called once per version of it. While lists fail, a version
+    /// that many of them in a row did not show may be told again.
     fn decode_error(&self, kind: &Kind, key: &ObjectKey, why: &str) {
         let _ = (kind, key, why);
     }

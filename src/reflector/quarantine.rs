@@ -4,16 +4,23 @@ use std::collections::HashMap;
 
 use crate::object::{ObjectKey, ResourceVersion};
 
+/// What a failed list showed is remembered for this many further lists. One would not do: each may
+/// break off somewhere else.
+const REMEMBERED: u64 = 16;
+
 /// The keys of objects whose last version could not be decoded. Bounded by the live objects: a key
-/// is removed by a version that can be decoded, by the object's end, or by a list without it.
+/// is removed by a version that can be decoded, by the object's end, or by a list without it. While
+/// lists fail, what the current one and the [`REMEMBERED`] before it showed comes on top.
 #[derive(Debug, Default)]
 pub(super) struct Quarantine {
     held: HashMap<ObjectKey, ResourceVersion>,
     /// What the current list has shown so far; replaces `held` when the list is complete.
     listing: HashMap<ObjectKey, ResourceVersion>,
-    /// Everything shown by lists since the last complete one, so that what failed lists have
-    /// reported is not reported again.
-    told: HashMap<ObjectKey, ResourceVersion>,
+    /// What the last lists showed, if none was complete, each with the number of the last list that
+    /// did: what failed lists have reported is not reported again.
+    told: HashMap<ObjectKey, (ResourceVersion, u64)>,
+    /// The number of the current list, counted from the last complete one.
+    list: u64,
 }
 
 impl Quarantine {
@@ -22,7 +29,8 @@ impl Quarantine {
         let known = self.held.get(&key) == Some(&version);
         if staging {
             self.listing.insert(key.clone(), version);
-            return self.told.insert(key, version) != Some(version) && !known;
+            let before = self.told.insert(key, (version, self.list));
+            return !known && before.is_none_or(|(told, _)| told != version);
         }
         self.held.insert(key, version);
         !known
@@ -35,8 +43,15 @@ impl Quarantine {
         !set.is_empty() && set.remove(key).is_some()
     }
 
-    /// A list begins, or was abandoned.
+    /// A list begins.
     pub(super) fn begin(&mut self) {
+        self.abandon();
+        self.list += 1;
+        self.told.retain(|_, (_, shown)| self.list - *shown <= REMEMBERED);
+    }
+
+    /// The list will not be complete.
+    pub(super) fn abandon(&mut self) {
         self.listing = HashMap::new();
     }
 
@@ -44,6 +59,7 @@ impl Quarantine {
     pub(super) fn commit(&mut self) {
         self.held = std::mem::take(&mut self.listing);
         self.told = HashMap::new();
+        self.list = 0;
     }
 
     pub(super) fn len(&self) -> usize {
@@ -91,6 +107,35 @@ mod tests {
         quarantine.remove(&key("a"), false);
         quarantine.begin();
         assert!(quarantine.put(key("a"), version(2), true), "it was not held any more");
+    }
+
+    #[test]
+    fn what_failed_lists_showed_is_forgotten_when_many_more_have_failed_without_it() {
+        let mut quarantine = Quarantine::default();
+        quarantine.begin();
+        assert!(quarantine.put(key("a"), version(1), true));
+        for number in 1..=1000 {
+            quarantine.abandon();
+            quarantine.begin();
+            assert!(quarantine.put(key(&format!("churn-{number}")), version(number), true));
+            assert!(quarantine.told.len() as u64 <= REMEMBERED + 1);
+            let remembered = quarantine.told.contains_key(&key("a"));
+            assert_eq!(remembered, number <= REMEMBERED, "after {number} lists");
+        }
+    }
+
+    #[test]
+    fn a_list_that_breaks_off_early_does_not_make_the_next_one_tell_again() {
+        let mut quarantine = Quarantine::default();
+        for list in 0..3 {
+            quarantine.begin();
+            assert_eq!(quarantine.put(key("a"), version(1), true), list == 0);
+            assert_eq!(quarantine.put(key("z"), version(1), true), list == 0);
+            quarantine.abandon();
+            quarantine.begin();
+            assert!(!quarantine.put(key("a"), version(1), true));
+            quarantine.abandon();
+        }
     }
 
     #[test]
