@@ -48,8 +48,8 @@ pub(super) struct Memory<V> {
     /// Something happened to an object that handlers were not told of, so what they are told next
     /// is not only ours.
     pub(super) foreign: bool,
-    /// The number of the last list whose word on this key handlers were already told by settling;
-    /// `confirm` must not tell it again.
+    /// The number of the last list whose word on this key handlers were already told by settling,
+    /// or will be as of something lost; `confirm` must not tell it again.
     pub(super) settled: u64,
     bookmarks: u8,
 }

@@ -33,7 +33,9 @@
 //!
 //! The answer to a create may arrive after a list that no longer has the object: somebody has
 //! deleted it, and no news will ever show it. Its creator believes that it exists, so the next news
-//! of any kind, a bookmark at the latest, reports that it came and went, as [`Origin::Server`].
+//! of any kind, a bookmark at the latest, reports that it came and went, as [`Origin::Server`]. The
+//! same is said of what somebody else created and a list showed, if we deleted it before handlers
+//! were told.
 //!
 //! The watch may be faster than the answer. Then the write is reported as [`Origin::Unclaimed`],
 //! and when its author is done, it knows that the write was its own: [`answers_of`].

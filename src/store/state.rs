@@ -38,8 +38,9 @@ pub(super) struct State<V> {
     pub(super) listed: ResourceVersion,
     /// How many lists were taken over, which is also the number of the last one.
     pub(super) lists: u64,
-    /// Objects that we created and somebody deleted before a list and before we got the answer:
-    /// they were never shown, and their creators believe that they exist.
+    /// Objects that are gone before handlers were told of them. Those that we created and somebody
+    /// deleted before a list and before we got the answer: their creators believe that they exist.
+    /// And those of others that a list has added and that we deleted before it was settled.
     lost: Vec<Arc<V>>,
     /// While a relist examines `memory`: the keys written since it began to.
     pub(super) touched: Option<Vec<ObjectKey>>,

@@ -88,6 +88,32 @@ impl Bed {
         self.writer.commit(ResourceVersion::new(version), |delta| told.push(short(&delta)))
     }
 
+    /// Lists two things, by name, UID and version, and has `answer` called for the one that is
+    /// settled last when the other one is reported. Returns its name and UID.
+    fn list_and_answer<'a>(
+        &mut self,
+        version: u64,
+        things: [(&'a str, u64, u64); 2],
+        answer: impl Fn(&Store<Thing>, &str, u64),
+    ) -> (&'a str, u64) {
+        self.writer.begin();
+        for (name, number, version) in things {
+            self.writer.listed(thing(name, number, version));
+        }
+        let (store, told) = (&self.store, &mut self.told);
+        let mut last = None;
+        self.writer.commit(ResourceVersion::new(version), |delta| {
+            told.push(short(&delta));
+            if last.is_none() {
+                let first = delta.object().key().name() == things[0].0;
+                let (name, number, _) = things[usize::from(first)];
+                answer(store, name, number);
+                last = Some((name, number));
+            }
+        });
+        last.expect("something was reported")
+    }
+
     fn apply(&mut self, thing: Thing) {
         let told = &mut self.told;
         self.writer.apply(thing, |delta| told.push(short(&delta)));
@@ -579,20 +605,11 @@ fn no_reader_ever_sees_part_of_a_relist() {
 fn our_delete_that_is_answered_while_a_list_is_settled_leaves_nothing_behind() {
     let mut bed = Bed::new();
     bed.list(5, vec![thing("a", 1, 3), thing("b", 2, 4)]);
-    bed.writer.begin();
-    bed.writer.listed(thing("a", 1, 7));
-    bed.writer.listed(thing("b", 2, 8));
-    let store = bed.store.clone();
-    let mut deleted = None;
-    bed.writer.commit(ResourceVersion::new(9), |delta| {
-        let other = if delta.object().key().name() == "a" { ("b", 2) } else { ("a", 1) };
-        if deleted.is_none() {
-            store.removed(&key(other.0), uid(other.1));
-            deleted = Some(other);
-        }
-    });
+    let (name, number) =
+        bed.list_and_answer(9, [("a", 1, 7), ("b", 2, 8)], |store, name, number| {
+            store.removed(&key(name), uid(number));
+        });
     assert!(bed.store.shared().state.read().is_settled());
-    let (name, number) = deleted.unwrap();
     bed.deleted(thing(name, number, 10));
     bed.told.clear();
     let left = if name == "a" { thing("b", 2, 8) } else { thing("a", 1, 7) };
@@ -663,22 +680,13 @@ fn what_we_write_while_a_list_cannot_read_it_is_not_lost() {
 fn what_we_write_while_a_list_is_settled_hides_nothing_that_the_next_one_shows() {
     let mut bed = Bed::new();
     bed.list(5, vec![thing("a", 1, 3), thing("b", 2, 4)]);
-    bed.writer.begin();
-    bed.writer.listed(thing("a", 1, 7));
-    bed.writer.listed(thing("b", 2, 8));
-    let store = bed.store.clone();
-    let mut wrote = None;
-    bed.writer.commit(ResourceVersion::new(9), |delta| {
-        let other = if delta.object().key().name() == "a" { ("b", 2) } else { ("a", 1) };
-        if wrote.is_none() {
-            store.wrote(thing(other.0, other.1, 12));
-            wrote = Some(other);
-        }
-    });
+    let (name, number) =
+        bed.list_and_answer(9, [("a", 1, 7), ("b", 2, 8)], |store, name, number| {
+            store.wrote(thing(name, number, 12));
+        });
     bed.told.clear();
     // Somebody else has written the two at 10 and 11.
     bed.list(11, vec![thing("a", 1, 10), thing("b", 2, 11)]);
-    let (name, number) = wrote.unwrap();
     assert!(bed.told().contains(&format!("~{name}{number}@12>12")));
     assert_eq!(bed.store.unconfirmed(), 1);
 }
@@ -713,5 +721,39 @@ fn the_end_of_an_object_that_cannot_be_read_leaves_what_we_did_after_it() {
     assert!(bed.held().is_empty());
     bed.deleted(thing("a", 2, 9));
     assert_eq!(bed.told(), ["+a2@8 own", "-a2@9 own"]);
+    assert_eq!(bed.store.unconfirmed(), 0);
+}
+
+#[test]
+fn our_delete_hides_nothing_that_the_list_being_settled_has_just_shown() {
+    let mut bed = Bed::new();
+    // A list is settled one object at a time unless it is the first news of any kind.
+    bed.store.wrote(thing("c", 3, 4));
+    let (name, number) =
+        bed.list_and_answer(2, [("a", 2, 2), ("b", 1, 1)], |store, name, number| {
+            store.removed(&key(name), uid(number));
+        });
+    bed.apply(thing("c", 3, 4));
+    let went = if name == "a" { "-a2@2" } else { "-b1@1" };
+    let others = bed.told().into_iter().filter(|told| !told.ends_with("own"));
+    assert_eq!(others.collect::<Vec<_>>(), ["+a2@2", "+b1@1", went]);
+    bed.deleted(thing(name, number, 5));
+    assert_eq!((bed.told().len(), bed.store.unconfirmed()), (0, 0));
+}
+
+#[test]
+fn what_we_delete_while_a_list_is_settled_is_reported_once() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![]);
+    for (name, number) in [("a", 1), ("b", 2)] {
+        bed.store.wrote(thing(name, number, 5 + number));
+        bed.store.removed(&key(name), uid(number));
+    }
+    let (name, number) =
+        bed.list_and_answer(12, [("a", 3, 10), ("b", 4, 11)], |store, name, number| {
+            store.removed(&key(name), uid(number));
+        });
+    bed.deleted(thing(name, number, 13));
+    assert_eq!(bed.told().len(), 3, "two that came, one that went");
     assert_eq!(bed.store.unconfirmed(), 0);
 }

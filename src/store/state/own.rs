@@ -9,9 +9,8 @@ use crate::store::delta::{Delta, Origin, step};
 use crate::store::memory::Memory;
 use crate::store::table::Hashing;
 
-/// How many objects that were gone before we heard that we had created them can wait to be
-/// reported; the creators of any others must check again themselves. The next news reports them
-/// all.
+/// How many objects that were gone before anybody was told of them can wait to be reported; whoever
+/// wants any others must check again. The next news reports them all.
 const LOST: usize = 64;
 
 impl<V: Object> State<V> {
@@ -80,7 +79,21 @@ impl<V: Object> State<V> {
         let Some(memory) = self.remember(hash, key) else { return };
         memory.removed(uid);
         if held {
-            self.take(hash, key);
+            let unsettled = self.added.find(hash, key).is_some();
+            let went = self.take(hash, key).filter(|_| unsettled);
+            went.into_iter().for_each(|object| self.lose(object));
+        }
+    }
+
+    /// We have deleted what the list being settled has added. If handlers were not told of it yet,
+    /// they will never be by settling.
+    fn lose(&mut self, object: Arc<V>) {
+        if let Some(memory) = self.memory.get_mut(object.key())
+            && memory.told().is_none()
+            && self.lost.len() < LOST
+        {
+            memory.settled = self.lists;
+            self.lost.push(object);
         }
     }
 }
