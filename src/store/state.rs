@@ -91,7 +91,7 @@ impl<V: Object> State<V> {
         self.changed.table().iter().for_each(&mut *each);
         let settled = self.is_settled();
         for object in self.base.table().iter() {
-            if settled || !self.is_hidden(hashing, object) {
+            if settled || !self.is_hidden(hashing.hash(object.key()), object.key()) {
                 each(object);
             }
         }
@@ -116,15 +116,14 @@ impl<V: Object> State<V> {
         self.changed.under(name, value, each);
         let settled = self.is_settled();
         self.base.under(name, value, &mut |object| {
-            if settled || !self.is_hidden(hashing, object) {
+            if settled || !self.is_hidden(hashing.hash(object.key()), object.key()) {
                 each(object);
             }
         });
     }
 
-    /// Whether an object in `base` is not visible.
-    fn is_hidden(&self, hashing: &Hashing, object: &Arc<V>) -> bool {
-        let (hash, key) = (hashing.hash(object.key()), object.key());
+    /// Whether what is under `key` in `base` is not visible.
+    fn is_hidden(&self, hash: u64, key: &ObjectKey) -> bool {
         self.changed.find(hash, key).is_some() || self.gone.find(hash, key).is_some()
     }
 

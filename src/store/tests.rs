@@ -757,3 +757,16 @@ fn what_we_delete_while_a_list_is_settled_is_reported_once() {
     assert_eq!(bed.told().len(), 3, "two that came, one that went");
     assert_eq!(bed.store.unconfirmed(), 0);
 }
+
+#[test]
+fn our_delete_that_is_answered_after_a_list_with_a_namesake_is_not_remembered() {
+    let mut bed = Bed::new();
+    bed.list(2, vec![thing("a", 1, 1), thing("b", 2, 2)]);
+    bed.store.wrote(thing("a", 1, 3));
+    bed.store.wrote(thing("b", 2, 4));
+    let old = |name: &str| if name == "a" { 1 } else { 2 };
+    bed.list_and_answer(10, [("a", 3, 7), ("b", 4, 8)], |store, name, _| {
+        store.removed(&key(name), uid(old(name)));
+    });
+    assert_eq!((bed.held(), bed.store.unconfirmed()), (vec!["a3@7".into(), "b4@8".into()], 0));
+}

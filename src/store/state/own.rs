@@ -72,7 +72,7 @@ impl<V: Object> State<V> {
         let held = self.visible(hash, key).is_some_and(|held| held.uid() == uid);
         let told = self.memory.get(key).and_then(Memory::told);
         let told = told.is_some_and(|told| told.uid() == uid);
-        if !held && (!told || self.gone.find(hash, key).is_some()) {
+        if !held && (!told || self.is_hidden(hash, key)) {
             // Its deletion has already come over the watch, or the list being settled lacks it.
             return;
         }
