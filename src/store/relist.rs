@@ -38,7 +38,7 @@ type Behind = (ResourceVersion, ResourceVersion);
 pub(super) struct Item<V> {
     /// `None`: that there is no object.
     pub(super) object: Option<Arc<V>>,
-    /// Our own deletes that were known when the list was put in place.
+    /// Our own deletes, known when the list was put in place, of objects that it does not have.
     pub(super) removed: Vec<Uid>,
 }
 
@@ -113,10 +113,9 @@ impl<V: Object> Relist<V> {
         }
     }
 
-    /// Whether this is an object that could not be read.
-    fn has_kept(&self, object: &Arc<V>) -> bool {
-        let kept = self.kept.get(object.key());
-        kept.is_some_and(|uid| !uid.is_some() || *uid == object.uid())
+    /// Whether `uid` is an object that could not be read.
+    fn has_kept(&self, key: &ObjectKey, uid: Uid) -> bool {
+        self.kept.get(key).is_some_and(|kept| !kept.is_some() || *kept == uid)
     }
 
     /// Notes that nothing newer is held under this key. `behind` is nearly always empty; then the
@@ -145,7 +144,9 @@ impl<V: Object> Relist<V> {
             Some(item) => item.object,
             None => staged.or_else(|| {
                 let mut known = memory.told().into_iter().chain(held);
-                known.find(|object| self.seen.has(object) || self.has_kept(object)).cloned()
+                let listed =
+                    |object: &&Arc<V>| self.seen.has(object) || self.has_kept(key, object.uid());
+                known.find(listed).cloned()
             }),
         };
         match (&object, held) {
@@ -162,7 +163,11 @@ impl<V: Object> Relist<V> {
             }
             (None, _) => {}
         }
-        let removed = memory.removed_uids().to_vec();
+        let lacks = |uid: &Uid| {
+            let listed = object.as_ref().is_some_and(|object| object.uid() == *uid);
+            !listed && !self.has_kept(key, *uid)
+        };
+        let removed = memory.removed_uids().iter().copied().filter(lacks).collect();
         self.items.insert(key.clone(), Item { object, removed });
     }
 }

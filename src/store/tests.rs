@@ -770,3 +770,21 @@ fn our_delete_that_is_answered_after_a_list_with_a_namesake_is_not_remembered() 
     });
     assert_eq!((bed.held(), bed.store.unconfirmed()), (vec!["a3@7".into(), "b4@8".into()], 0));
 }
+
+#[test]
+fn what_we_deleted_is_not_seen_again_though_a_list_could_not_read_it() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![]);
+    bed.store.wrote(thing("a", 1, 6));
+    bed.store.removed(&key("a"), uid(1));
+    bed.writer.begin();
+    bed.writer.keep(&key("a"), uid(1));
+    bed.commit(8);
+    bed.apply(thing("a", 1, 9));
+    assert!(bed.held().is_empty());
+    bed.deleted(thing("a", 1, 10));
+    assert_eq!(
+        (bed.told(), bed.store.unconfirmed()),
+        (vec!["+a1@9".into(), "-a1@10 own".into()], 0)
+    );
+}

@@ -79,7 +79,6 @@ impl<V: Object> State<V> {
     ) {
         let held = self.visible(hash, key).cloned();
         let Some(memory) = self.memory.get_mut(key) else { return };
-        let listed_uid = item.object.as_ref().map(|object| object.uid());
         match item.object {
             _ if memory.settled == self.lists => {}
             None => step(memory.untell(), None, Origin::Server, out),
@@ -94,7 +93,7 @@ impl<V: Object> State<V> {
         memory.forget_writes(version);
         for uid in item.removed {
             // What was created after the list is not in it, and the watch has yet to show it.
-            if Some(uid) != listed_uid && !memory.awaits(uid) {
+            if !memory.awaits(uid) {
                 memory.forget_removed(uid);
             }
         }
