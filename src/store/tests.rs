@@ -788,3 +788,16 @@ fn what_we_deleted_is_not_seen_again_though_a_list_could_not_read_it() {
         (vec!["+a1@9".into(), "-a1@10 own".into()], 0)
     );
 }
+
+#[test]
+fn what_can_be_read_again_as_it_was_told_is_forgotten() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![]);
+    bed.store.wrote(thing("a", 1, 7));
+    bed.writer.begin();
+    bed.writer.keep(&key("a"), uid(1));
+    bed.commit(6);
+    assert_eq!((bed.told(), bed.store.unconfirmed()), (vec!["+a1@7".into()], 1));
+    bed.list(8, vec![thing("a", 1, 7)]);
+    assert_eq!((bed.told().len(), bed.store.unconfirmed()), (0, 0));
+}

@@ -82,7 +82,8 @@ impl<V: Object> State<V> {
         match item.object {
             _ if memory.settled == self.lists => {}
             None => step(memory.untell(), None, Origin::Server, out),
-            Some(listed) if memory.is_old_news(&listed) => {}
+            // What could not be read before is no newer.
+            Some(listed) if memory.is_old_news(&listed) => memory.foreign = false,
             Some(listed) => {
                 let shown = listed.meta().version;
                 let removed = memory.has_removed(listed.uid());
