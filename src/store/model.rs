@@ -14,10 +14,10 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Somebody creates or changes an object.
-    Write(usize),
-    /// Somebody deletes it.
-    Delete(usize),
+    /// Somebody creates or changes an object; the flag says whether it can be read.
+    Write(usize, bool),
+    /// Somebody deletes it; the flag says whether its last state can be read.
+    Delete(usize, bool),
     /// We create or change it; the answer is on its way.
     OwnWrite(usize),
     /// We delete it; the answer is on its way.
@@ -28,8 +28,6 @@ enum Step {
     Answer(prop::sample::Index),
     /// The next event of the watch arrives.
     Event,
-    /// The next event of the watch, if it is somebody else's, arrives and cannot be read.
-    Unreadable,
     /// An earlier event arrives again.
     Repeat(prop::sample::Index),
     /// A bookmark for everything that has arrived.
@@ -57,6 +55,8 @@ struct Change {
     uid: u64,
     deleted: bool,
     own: bool,
+    /// Whether the object can be read as it is after it, or as it was before it was deleted.
+    readable: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -112,7 +112,8 @@ struct World {
     /// list.
     blurred: HashSet<usize>,
     foreign: HashSet<usize>,
-    /// Whether a change since the last list could not be read: its object is held as it was before.
+    /// Whether something in the last list, or a change since, could not be read: the object is held
+    /// as it was before.
     unread: bool,
     /// What we deleted after it had been seen: it must not be seen again.
     removed: HashSet<Uid>,
@@ -163,7 +164,32 @@ impl World {
         self.log.len() as u64
     }
 
-    fn change(&mut self, name: usize, deleted: bool, own: bool) -> Option<Live> {
+    fn is_readable(&self, live: &Live) -> bool {
+        self.log[live.version as usize - 1].readable
+    }
+
+    /// Somebody creates, changes or deletes an object.
+    fn change(&mut self, name: usize, deleted: bool, readable: bool) {
+        if self.log_change(name, deleted, readable, false).is_some() {
+            self.foreign.insert(name);
+            self.owed.extend(self.log.last());
+        }
+    }
+
+    /// We do.
+    fn own_change(&mut self, name: usize, deleted: bool) -> Option<Live> {
+        let live = self.at(self.now()).get(&name).copied();
+        let readable = !deleted || live.is_some_and(|live| self.is_readable(&live));
+        self.log_change(name, deleted, readable, true)
+    }
+
+    fn log_change(
+        &mut self,
+        name: usize,
+        deleted: bool,
+        readable: bool,
+        own: bool,
+    ) -> Option<Live> {
         let live = self.at(self.now()).get(&name).copied();
         if deleted && live.is_none() {
             return None;
@@ -176,12 +202,7 @@ impl World {
             |live| live.uid,
         );
         let version = self.now() + 1;
-        let change = Change { version, name, uid, deleted, own };
-        self.log.push(change);
-        if !own {
-            self.foreign.insert(name);
-            self.owed.push(change);
-        }
+        self.log.push(Change { version, name, uid, deleted, own, readable });
         Some(Live { uid, version })
     }
 
@@ -207,10 +228,7 @@ impl World {
         self.removed.extend(answer.arrives(&self.store));
     }
 
-    fn unreadable(&mut self) {
-        let next = self.log.get(self.shown as usize).copied();
-        let Some(change) = next.filter(|change| !change.own) else { return };
-        self.shown = change.version;
+    fn unreadable(&mut self, change: Change) {
         let (key, mut deltas) = (key(change.name), Vec::new());
         if self.store.get(&key).is_none() && !self.told.contains_key(&change.name) {
             // Nobody knows of the object, nor will anybody until it can be read.
@@ -308,8 +326,13 @@ impl World {
         let Some((version, from)) = self.list else { return };
         let until = (from + 2).min(NAMES.len());
         for (name, live) in self.at(version) {
-            if (from..until).contains(&name) {
+            if !(from..until).contains(&name) {
+                continue;
+            }
+            if self.is_readable(&live) {
                 self.writer.listed(thing(NAMES[name], live.uid, live.version));
+            } else {
+                self.writer.keep(&key(name), uid(live.uid));
             }
         }
         self.list = Some((version, until));
@@ -333,9 +356,11 @@ impl World {
         let waiting = answers.len();
         self.answers.drain(..answered - waiting);
         assert_eq!(taken, version >= self.shown);
-        let objects = self.at(version);
+        let (objects, unreadable): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            self.at(version).into_iter().partition(|(_, live)| self.is_readable(live));
         if taken {
-            // What came and went between two lists is owed to nobody.
+            // What came and went between two lists is owed to nobody, nor is what nobody knows of
+            // until it can be read.
             let told = &self.told;
             self.owed.retain(|change| {
                 change.version > version
@@ -343,7 +368,7 @@ impl World {
                     || told.contains_key(&change.name)
             });
             self.shown = version.max(self.shown);
-            self.unread = false;
+            self.unread = !unreadable.is_empty();
         }
         self.tell(deltas);
         for old in before {
@@ -358,18 +383,19 @@ impl World {
 
     fn step(&mut self, step: &Step) {
         match step {
-            Step::Write(name) => drop(self.change(*name, false, false)),
-            Step::Delete(name) => drop(self.change(*name, true, false)),
+            Step::Write(name, readable) => self.change(*name, false, *readable),
+            Step::Delete(name, readable) => self.change(*name, true, *readable),
             Step::OwnWrite(name) => {
-                let live = self.change(*name, false, true);
+                let live = self.own_change(*name, false);
                 self.answers.extend(live.map(|live| Answer::Wrote(*name, live)));
             }
             Step::OwnDelete(name) => {
-                let live = self.change(*name, true, true);
+                let live = self.own_change(*name, true);
                 self.answers.extend(live.map(|live| Answer::Removed(*name, live.uid)));
             }
             Step::Get(name) => {
                 let live = self.at(self.now()).get(name).copied();
+                let live = live.filter(|live| self.is_readable(live));
                 self.answers.extend(live.map(|live| Answer::Got(*name, live)));
             }
             Step::Answer(pick) if !self.answers.is_empty() => {
@@ -387,13 +413,18 @@ impl World {
                     if change.own && self.answers.iter().any(under_way) {
                         self.blurred.insert(change.name);
                     }
-                    self.event(change);
+                    if change.readable {
+                        self.event(change);
+                    } else {
+                        self.unreadable(change);
+                    }
                 }
             }
-            Step::Unreadable if self.list.is_none() => self.unreadable(),
             Step::Repeat(pick) if self.list.is_none() && self.shown > 0 => {
                 let change = self.log[pick.index(self.shown as usize)];
-                self.event(change);
+                if change.readable {
+                    self.event(change);
+                }
             }
             Step::Bookmark if self.list.is_none() && self.shown > 0 => {
                 let mut deltas = Vec::new();
@@ -446,6 +477,7 @@ impl World {
         }
         if self.unread {
             // It can be read now.
+            self.log.iter_mut().for_each(|change| change.readable = true);
             self.blurred.extend(0..NAMES.len());
             self.writer.begin();
             self.list = Some((self.now(), 0));
@@ -475,21 +507,21 @@ impl World {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let name = || 0..NAMES.len();
+    let readable = || prop::bool::weighted(0.8);
     let step = prop_oneof![
-        4 => name().prop_map(Step::Write),
-        2 => name().prop_map(Step::Delete),
+        4 => (name(), readable()).prop_map(|(name, readable)| Step::Write(name, readable)),
+        2 => (name(), readable()).prop_map(|(name, readable)| Step::Delete(name, readable)),
         5 => name().prop_map(Step::OwnWrite),
         2 => name().prop_map(Step::OwnDelete),
         2 => name().prop_map(Step::Get),
         8 => any::<prop::sample::Index>().prop_map(Step::Answer),
         8 => Just(Step::Event),
-        1 => Just(Step::Unreadable),
         1 => any::<prop::sample::Index>().prop_map(Step::Repeat),
         1 => Just(Step::Bookmark),
         1 => Just(Step::Introduce),
-        1 => any::<prop::sample::Index>().prop_map(Step::Begin),
+        2 => any::<prop::sample::Index>().prop_map(Step::Begin),
         1 => Just(Step::Half),
-        1 => (0usize..3).prop_map(Step::Commit),
+        2 => (0usize..3).prop_map(Step::Commit),
     ];
     prop::collection::vec(step, 0..60)
 }
