@@ -16,6 +16,15 @@ use crate::world::{DEPLOYMENT, FOO, Kind, POD, has_condition, is_ready};
 /// change, one more to clear its way, and one that somebody else's write preceded.
 const WRITES_PER_STEP: usize = 6;
 
+/// What it means if there are more pods than wanted although Ready is True.
+enum Surplus {
+    /// An edit was not carried out.
+    IsWrong,
+    /// A child was interfered with: the ReplicaSet controller may have pods under way that no count
+    /// shows yet, so that nobody can tell that they are too many.
+    MayBeUnderWay,
+}
+
 impl Sequence {
     pub(super) fn expected(&self) -> Expected {
         let spec = defaulted(&self.schema, &self.placed(&self.spec));
@@ -34,8 +43,7 @@ impl Sequence {
                 && is_rolled_out(object)
         };
         self.run.world.until(child, &self.child_name(), is_done).await;
-        self.surplus_gone().await;
-        self.settled().await;
+        self.holds_while_ready(Surplus::MayBeUnderWay).await;
     }
 
     /// A child that should exist.
@@ -44,18 +52,22 @@ impl Sequence {
         wanted.and_then(|(_, wanted)| wanted).expect("it was there, so it is wanted")
     }
 
-    /// Waits until there are no more pods than wanted: after a rescue the ReplicaSet controller may
-    /// have some under way that no count shows yet.
-    pub(super) async fn surplus_gone(&self) {
+    /// Waits until there are no more pods than wanted, and returns them.
+    async fn pods_without_surplus(&self) -> Vec<Value> {
         let world = &self.run.world;
         let changed = Arc::new(Notify::new());
         let tell = changed.clone();
         let watch = tokio::spawn(world.for_each_change(POD, move |_| tell.notify_one()));
         let wanted = usize::try_from(self.expected().counts[0].1).expect("a count");
-        while self.staying_pods().await.len() > wanted {
+        let pods = loop {
+            let pods = self.staying_pods().await;
+            if pods.len() <= wanted {
+                break pods;
+            }
             changed.notified().await;
-        }
+        };
         watch.abort();
+        pods
     }
 
     pub(super) async fn staying_pods(&self) -> Vec<Value> {
@@ -66,6 +78,10 @@ impl Sequence {
 
     /// Waits until Ready says so for the newest generation, and holds it to that.
     pub(super) async fn settled(&mut self) {
+        self.holds_while_ready(Surplus::IsWrong).await;
+    }
+
+    async fn holds_while_ready(&mut self, surplus: Surplus) {
         let object = self.ready().await;
         let (world, name) = (&self.run.world, self.child_name());
         let Expected { children, counts } = self.expected();
@@ -92,7 +108,11 @@ impl Sequence {
             let said = self.kind == FOO || has_condition(&object, condition, status);
             assert!(said, "{condition} in {object}");
         }
-        self.assert_pods_serve(&object).await;
+        let pods = match surplus {
+            Surplus::IsWrong => self.staying_pods().await,
+            Surplus::MayBeUnderWay => self.pods_without_surplus().await,
+        };
+        self.assert_pods_serve(&object, &pods);
         let writes = self.run.audit.of_children(&self.name);
         let caused = writes - self.writes;
         assert!(caused <= WRITES_PER_STEP, "one step caused {caused} writes to children");
@@ -124,8 +144,7 @@ impl Sequence {
     }
 
     /// While Ready is True, the existing pods are of this generation, and they are all of it.
-    pub(super) async fn assert_pods_serve(&self, object: &Value) {
-        let pods = self.staying_pods().await;
+    fn assert_pods_serve(&self, object: &Value, pods: &[Value]) {
         let images: Vec<&Value> =
             pods.iter().map(|pod| &pod["spec"]["containers"][0]["image"]).collect();
         let counts = ["replicas", "size", "desired", "availableReplicas"];
