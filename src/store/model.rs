@@ -1,63 +1,22 @@
 //! A store against a server, in random interleavings: others' writes and our own; answers that come
 //! late and in any order; a watch that is late and repeats itself; lists that lag.
 
+mod server;
+mod steps;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
+
+use server::{Change, Live, Server};
+use steps::{Step, steps};
 
 use super::tests::{Thing, thing, uid};
 use super::{Delta, Origin, Store, Write, Writer, new};
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
-
-#[derive(Debug, Clone)]
-enum Step {
-    /// Somebody creates or changes an object; the flag says whether it can be read.
-    Write(usize, bool),
-    /// Somebody deletes it; the flag says whether its last state can be read.
-    Delete(usize, bool),
-    /// We create or change it; the answer is on its way.
-    OwnWrite(usize),
-    /// We delete it; the answer is on its way.
-    OwnDelete(usize),
-    /// We read it, or write what changes nothing; the answer is on its way.
-    Get(usize),
-    /// One of the pending answers arrives.
-    Answer(prop::sample::Index),
-    /// The next event of the watch arrives.
-    Event,
-    /// An earlier event arrives again.
-    Repeat(prop::sample::Index),
-    /// A bookmark for everything that has arrived.
-    Bookmark,
-    /// A handler is added.
-    Introduce,
-    /// A list begins. It will show the server at some version since the last event.
-    Begin(prop::sample::Index),
-    /// Half of the current list arrives.
-    Half,
-    /// The list is complete, and this many answers arrive while it is being reported.
-    Commit(usize),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Live {
-    uid: u64,
-    version: u64,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Change {
-    version: u64,
-    name: usize,
-    uid: u64,
-    deleted: bool,
-    own: bool,
-    /// Whether the object can be read as it is after it, or as it was before it was deleted.
-    readable: bool,
-}
 
 #[derive(Debug, Clone, Copy)]
 enum Answer {
@@ -96,9 +55,7 @@ impl Answer {
 struct World {
     writer: Writer<Thing>,
     store: Store<Thing>,
-    /// What the server did, in order; versions are 1, 2, 3, …
-    log: Vec<Change>,
-    uids: u64,
+    server: Server,
     answers: Vec<Answer>,
     /// The watch, or the last list, has shown the log up to here.
     shown: u64,
@@ -133,8 +90,7 @@ impl World {
         World {
             writer,
             store,
-            log: Vec::new(),
-            uids: 0,
+            server: Server::default(),
             answers: Vec::new(),
             shown: 0,
             list: None,
@@ -147,63 +103,19 @@ impl World {
         }
     }
 
-    /// The server's objects at a version.
-    fn at(&self, version: u64) -> BTreeMap<usize, Live> {
-        let mut objects = BTreeMap::new();
-        for change in self.log.iter().take_while(|change| change.version <= version) {
-            if change.deleted {
-                objects.remove(&change.name);
-            } else {
-                objects.insert(change.name, Live { uid: change.uid, version: change.version });
-            }
-        }
-        objects
-    }
-
-    fn now(&self) -> u64 {
-        self.log.len() as u64
-    }
-
-    fn is_readable(&self, live: &Live) -> bool {
-        self.log[live.version as usize - 1].readable
-    }
-
     /// Somebody creates, changes or deletes an object.
     fn change(&mut self, name: usize, deleted: bool, readable: bool) {
-        if self.log_change(name, deleted, readable, false).is_some() {
+        if self.server.change(name, deleted, readable, false).is_some() {
             self.foreign.insert(name);
-            self.owed.extend(self.log.last());
+            self.owed.extend(self.server.log.last());
         }
     }
 
     /// We do.
     fn own_change(&mut self, name: usize, deleted: bool) -> Option<Live> {
-        let live = self.at(self.now()).get(&name).copied();
-        let readable = !deleted || live.is_some_and(|live| self.is_readable(&live));
-        self.log_change(name, deleted, readable, true)
-    }
-
-    fn log_change(
-        &mut self,
-        name: usize,
-        deleted: bool,
-        readable: bool,
-        own: bool,
-    ) -> Option<Live> {
-        let live = self.at(self.now()).get(&name).copied();
-        if deleted && live.is_none() {
-            return None;
-        }
-        let uid = live.map_or_else(
-            || {
-                self.uids += 1;
-                self.uids
-            },
-            |live| live.uid,
-        );
-        let version = self.now() + 1;
-        self.log.push(Change { version, name, uid, deleted, own, readable });
-        Some(Live { uid, version })
+        let live = self.server.at(self.server.now()).get(&name).copied();
+        let readable = !deleted || live.is_some_and(|live| self.server.is_readable(&live));
+        self.server.change(name, deleted, readable, true)
     }
 
     /// Takes an answer out. Answers to writes of one object may come out of order, but a client
@@ -301,7 +213,7 @@ impl World {
 
     /// Whether the write that `delta` reports, if it is claimed, was our own.
     fn is_own(&self, delta: &Delta<Thing>) -> bool {
-        let own = self.log.iter().filter(|change| change.own);
+        let own = self.server.log.iter().filter(|change| change.own);
         let mut writes = own.map(|change| match change.deleted {
             true => Write::removal(uid(change.uid)),
             false => Write::at(uid(change.uid), ResourceVersion::new(change.version)),
@@ -313,7 +225,7 @@ impl World {
     fn begin(&mut self, pick: &prop::sample::Index) {
         // Sometimes the list lags behind the watch; but then the store must know that it does.
         let from = if self.unread { self.shown } else { self.shown.saturating_sub(1) };
-        let version = from + pick.index((self.now() - from + 1) as usize) as u64;
+        let version = from + pick.index((self.server.now() - from + 1) as usize) as u64;
         if version == 0 {
             return;
         }
@@ -325,11 +237,11 @@ impl World {
     fn half(&mut self) {
         let Some((version, from)) = self.list else { return };
         let until = (from + 2).min(NAMES.len());
-        for (name, live) in self.at(version) {
+        for (name, live) in self.server.at(version) {
             if !(from..until).contains(&name) {
                 continue;
             }
-            if self.is_readable(&live) {
+            if self.server.is_readable(&live) {
                 self.writer.listed(thing(NAMES[name], live.uid, live.version));
             } else {
                 self.writer.keep(&key(name), uid(live.uid));
@@ -356,8 +268,11 @@ impl World {
         let waiting = answers.len();
         self.answers.drain(..answered - waiting);
         assert_eq!(taken, version >= self.shown);
-        let (objects, unreadable): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            self.at(version).into_iter().partition(|(_, live)| self.is_readable(live));
+        let (objects, unreadable): (BTreeMap<_, _>, BTreeMap<_, _>) = self
+            .server
+            .at(version)
+            .into_iter()
+            .partition(|(_, live)| self.server.is_readable(live));
         if taken {
             // What came and went between two lists is owed to nobody, nor is what nobody knows of
             // until it can be read.
@@ -381,6 +296,25 @@ impl World {
         }
     }
 
+    /// The watch goes one change further.
+    fn next_event(&mut self) {
+        let Some(change) = self.server.log.get(self.shown as usize).copied() else { return };
+        self.shown = change.version;
+        let under_way = |answer: &Answer| match answer {
+            Answer::Wrote(_, live) => live.version == change.version,
+            Answer::Removed(name, uid) => *name == change.name && *uid == change.uid,
+            Answer::Got(..) => false,
+        };
+        if change.own && self.answers.iter().any(under_way) {
+            self.blurred.insert(change.name);
+        }
+        if change.readable {
+            self.event(change);
+        } else {
+            self.unreadable(change);
+        }
+    }
+
     fn step(&mut self, step: &Step) {
         match step {
             Step::Write(name, readable) => self.change(*name, false, *readable),
@@ -394,34 +328,17 @@ impl World {
                 self.answers.extend(live.map(|live| Answer::Removed(*name, live.uid)));
             }
             Step::Get(name) => {
-                let live = self.at(self.now()).get(name).copied();
-                let live = live.filter(|live| self.is_readable(live));
+                let live = self.server.at(self.server.now()).get(name).copied();
+                let live = live.filter(|live| self.server.is_readable(live));
                 self.answers.extend(live.map(|live| Answer::Got(*name, live)));
             }
             Step::Answer(pick) if !self.answers.is_empty() => {
                 let answer = self.pick(pick.index(self.answers.len()));
                 self.answer(answer);
             }
-            Step::Event if self.list.is_none() => {
-                if let Some(change) = self.log.get(self.shown as usize).copied() {
-                    self.shown = change.version;
-                    let under_way = |answer: &Answer| match answer {
-                        Answer::Wrote(_, live) => live.version == change.version,
-                        Answer::Removed(name, uid) => *name == change.name && *uid == change.uid,
-                        Answer::Got(..) => false,
-                    };
-                    if change.own && self.answers.iter().any(under_way) {
-                        self.blurred.insert(change.name);
-                    }
-                    if change.readable {
-                        self.event(change);
-                    } else {
-                        self.unreadable(change);
-                    }
-                }
-            }
+            Step::Event if self.list.is_none() => self.next_event(),
             Step::Repeat(pick) if self.list.is_none() && self.shown > 0 => {
-                let change = self.log[pick.index(self.shown as usize)];
+                let change = self.server.log[pick.index(self.shown as usize)];
                 if change.readable {
                     self.event(change);
                 }
@@ -472,15 +389,15 @@ impl World {
         for answer in std::mem::take(&mut self.answers) {
             self.answer(answer);
         }
-        while self.shown < self.now() {
+        while self.shown < self.server.now() {
             self.step(&Step::Event);
         }
         if self.unread {
             // It can be read now.
-            self.log.iter_mut().for_each(|change| change.readable = true);
+            self.server.log.iter_mut().for_each(|change| change.readable = true);
             self.blurred.extend(0..NAMES.len());
             self.writer.begin();
-            self.list = Some((self.now(), 0));
+            self.list = Some((self.server.now(), 0));
             self.commit(0);
         }
         let held: BTreeMap<usize, Live> = self
@@ -494,7 +411,7 @@ impl World {
                 (name_of(object.key()), Live { uid, version })
             })
             .collect();
-        assert_eq!(held, self.at(self.now()), "the store is not what the server has");
+        assert_eq!(held, self.server.at(self.server.now()), "the store is not what the server has");
         assert_eq!(self.store.unconfirmed(), 0, "something is remembered for ever");
         assert_eq!(self.told.len(), held.len());
         for object in self.told.values() {
@@ -503,27 +420,6 @@ impl World {
         }
         assert!(self.owed.is_empty(), "nobody was woken for {:?}", self.owed);
     }
-}
-
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let name = || 0..NAMES.len();
-    let readable = || prop::bool::weighted(0.8);
-    let step = prop_oneof![
-        4 => (name(), readable()).prop_map(|(name, readable)| Step::Write(name, readable)),
-        2 => (name(), readable()).prop_map(|(name, readable)| Step::Delete(name, readable)),
-        5 => name().prop_map(Step::OwnWrite),
-        2 => name().prop_map(Step::OwnDelete),
-        2 => name().prop_map(Step::Get),
-        8 => any::<prop::sample::Index>().prop_map(Step::Answer),
-        8 => Just(Step::Event),
-        1 => any::<prop::sample::Index>().prop_map(Step::Repeat),
-        1 => Just(Step::Bookmark),
-        1 => Just(Step::Introduce),
-        2 => any::<prop::sample::Index>().prop_map(Step::Begin),
-        1 => Just(Step::Half),
-        2 => (0usize..3).prop_map(Step::Commit),
-    ];
-    prop::collection::vec(step, 0..60)
 }
 
 proptest! {
