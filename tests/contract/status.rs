@@ -144,12 +144,7 @@ async fn status_as_json_has_cause_next_step_conditions_and_pods() {
 async fn status_does_not_count_an_evicted_pod() {
     let (world, _operator) = World::with_operator("status-evicted").await;
     world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
-    let before = world.until(MEMCACHED, "cart", is_ready).await["status"]["nodes"].clone();
-    let evicted = before[0].as_str().unwrap();
-    let path = format!("{}/{evicted}/status", POD.path(&world.namespace));
-    let status = json!({"status": {"phase": "Failed", "reason": "Evicted"}});
-    world.patch_at(&path, status).await.unwrap();
-    world.until(MEMCACHED, "cart", |m| is_ready(m) && m["status"]["nodes"] != before).await;
+    world.evict_a_pod("cart").await;
     assert_eq!(world.list(POD).await.len(), 2, "the evicted one is still there");
     stop_pod(&world, "cart", "ImagePullBackOff").await;
     let line = until_blocked_by(&world, MEMCACHED, "cart", "BadImage").await;

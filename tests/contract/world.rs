@@ -268,6 +268,26 @@ impl World {
         object.expect("only an object that is there can be as wanted")
     }
 
+    /// Does to a pod of a Memcached what the kubelet does if its node is short of memory: the pod
+    /// stays, Failed, for people to read. Returns the Memcached, Ready again with another pod that
+    /// runs in its place.
+    pub async fn evict_a_pod(&self, memcached: &str) -> Value {
+        let nodes = |m: &Value| m["status"]["nodes"].as_array().cloned().unwrap_or_default();
+        let before = nodes(&self.until(MEMCACHED, memcached, is_ready).await);
+        let evicted = before[0].as_str().expect("a name");
+        let path = format!("{}/{evicted}/status", POD.path(&self.namespace));
+        let status = json!({"status": {"phase": "Failed", "reason": "Evicted"}});
+        self.patch_at(&path, status).await.expect("a test may");
+        // The Deployment tells later than the pods that one was missing.
+        let is_replaced = |m: &Value| nodes(m).len() == before.len() && nodes(m) != before;
+        let after = self.until(MEMCACHED, memcached, |m| is_ready(m) && is_replaced(m)).await;
+        for pod in nodes(&after) {
+            let is_running = |pod: &Value| pod["status"]["phase"] == "Running";
+            self.until(POD, pod.as_str().expect("a name"), is_running).await;
+        }
+        after
+    }
+
     /// Waits until there is no object of that name.
     pub async fn until_gone(&self, kind: Kind, name: &str) {
         self.watch(kind, name, |object| object.is_none()).await;
