@@ -160,7 +160,6 @@ impl Server {
     }
 }
 
-/// One connection, from its first byte to its end.
 /// As Go does: what listens on `[::]` takes IPv4 whatever the host's `net.ipv6.bindv6only` says.
 async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     if address.ip() != Ipv6Addr::UNSPECIFIED {
@@ -173,6 +172,7 @@ async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
+/// One connection, from its first byte to its end.
 async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send,
     routes: Arc<Routes>,
