@@ -29,6 +29,28 @@ pub trait Custom: Resource + Object<Keep = Switches> {
     }
 }
 
+/// Implements [`Custom`] for a view with a field `status`, whose type is the `Status` beside it.
+macro_rules! custom {
+    ($view:ident) => {
+        impl $crate::reconcilers::custom::Custom for $view {
+            type Status = Status;
+
+            fn status(&self) -> &Status {
+                &self.status
+            }
+
+            fn observed_generation(&self) -> i64 {
+                self.status.observed_generation
+            }
+
+            fn conditions(&self) -> &[$crate::reconcilers::condition::Condition] {
+                &self.status.conditions
+            }
+        }
+    };
+}
+pub(super) use custom;
+
 /// Keeps the annotations that are switches.
 #[derive(Debug, Clone, Copy)]
 pub enum Switches {}

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::object::{Kind, Meta, Text};
 use crate::reconcilers::condition::Condition;
-use crate::reconcilers::custom::{Custom, Switches};
+use crate::reconcilers::custom::{Switches, custom};
 use crate::reconcilers::service::ServicePort;
 use crate::reconcilers::workload::{EnvVar, Resources};
 
@@ -65,20 +65,5 @@ fn one() -> i32 {
     1
 }
 
-impl Custom for App {
-    type Status = Status;
-
-    fn status(&self) -> &Status {
-        &self.status
-    }
-
-    fn observed_generation(&self) -> i64 {
-        self.status.observed_generation
-    }
-
-    fn conditions(&self) -> &[Condition] {
-        &self.status.conditions
-    }
-}
-
 crate::view!(App { meta: Meta<Switches> }: Kind::namespaced("app.example.com", "v1", "App", "apps"));
+custom!(App);

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::object::{Kind, Meta, Text};
 use crate::reconcilers::condition::Condition;
-use crate::reconcilers::custom::{Custom, Switches};
+use crate::reconcilers::custom::{Switches, custom};
 
 /// A GenericDaemon.
 #[derive(Debug, Clone, Deserialize)]
@@ -43,20 +43,5 @@ pub struct Status {
     pub conditions: Box<[Condition]>,
 }
 
-impl Custom for GenericDaemon {
-    type Status = Status;
-
-    fn status(&self) -> &Status {
-        &self.status
-    }
-
-    fn observed_generation(&self) -> i64 {
-        self.status.observed_generation
-    }
-
-    fn conditions(&self) -> &[Condition] {
-        &self.status.conditions
-    }
-}
-
 crate::view!(GenericDaemon { meta: Meta<Switches> }: Kind::namespaced("mydomain.com", "v1beta1", "GenericDaemon", "genericdaemons"));
+custom!(GenericDaemon);

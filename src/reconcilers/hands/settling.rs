@@ -1,6 +1,8 @@
 //! Brings one child to its desired state.
 
 use std::sync::Arc;
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use super::contest::WINDOW;
@@ -29,19 +31,25 @@ pub(super) struct Settling<'a, S: ChildSpec> {
 impl<S: ChildSpec> Settling<'_, S> {
     pub(super) async fn settle(&self) -> Result<Outcome<S>, Error> {
         match self.store.get(&self.parent.key) {
-            None if self.parent.carried_out => self.create_again().await,
+            None if self.parent.carried_out => self.again(self.create(), Outcome::Deleted).await,
             None => self.create().await,
             Some(there) => self.bring_about(there).await,
         }
     }
 
-    /// Creates what somebody deleted, unless that happens all the time.
-    async fn create_again(&self) -> Result<Outcome<S>, Error> {
+    /// Does again what somebody has undone, unless that happens all the time: then the outcome is
+    /// what `given_up` makes of the time to wait. A write that is refused undoes nobody's work, so
+    /// it is not counted.
+    async fn again(
+        &self,
+        doing: impl Future<Output = Result<Outcome<S>, Error>>,
+        given_up: impl FnOnce(Duration) -> Outcome<S>,
+    ) -> Result<Outcome<S>, Error> {
         let (contests, kind, parent) = (&self.hands.contests, S::KIND.kind, self.parent.uid());
         if let Some(wait) = contests.wait(kind, parent, Instant::now()) {
-            return Ok(Outcome::Deleted(wait));
+            return Ok(given_up(wait));
         }
-        let outcome = self.create().await?;
+        let outcome = doing.await?;
         contests.restored(kind, parent, Instant::now());
         Ok(outcome)
     }
@@ -87,30 +95,17 @@ impl<S: ChildSpec> Settling<'_, S> {
                 // Either way somebody removed or changed the mark that records what was applied.
                 let unmarked = there.meta.annotations.get(APPLIED).is_none();
                 if unmarked || self.parent.carried_out {
-                    self.write_again(&there, MARK, decision).await
+                    let contested = |wait| Outcome::Contested(MARK, wait);
+                    self.again(self.write(&there, decision), contested).await
                 } else {
                     self.write(&there, decision).await
                 }
             }
-            Decision::Restore(field) => self.write_again(&there, field, decision).await,
+            Decision::Restore(field) => {
+                let contested = |wait| Outcome::Contested(field, wait);
+                self.again(self.write(&there, decision), contested).await
+            }
         }
-    }
-
-    /// Repeats a write that somebody undid, unless that happens all the time. A write that is
-    /// refused undoes nobody's work, so it is not counted.
-    async fn write_again(
-        &self,
-        there: &Child<S>,
-        field: &'static str,
-        decision: Decision,
-    ) -> Result<Outcome<S>, Error> {
-        let (contests, kind, parent) = (&self.hands.contests, S::KIND.kind, self.parent.uid());
-        if let Some(wait) = contests.wait(kind, parent, Instant::now()) {
-            return Ok(Outcome::Contested(field, wait));
-        }
-        let outcome = self.write(there, decision).await?;
-        contests.restored(kind, parent, Instant::now());
-        Ok(outcome)
     }
 
     async fn write(&self, there: &Child<S>, decision: Decision) -> Result<Outcome<S>, Error> {

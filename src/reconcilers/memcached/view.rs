@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::object::{Kind, Meta, Text};
 use crate::reconcilers::condition::Condition;
-use crate::reconcilers::custom::{Custom, Switches};
+use crate::reconcilers::custom::{Switches, custom};
 
 /// A Memcached.
 #[derive(Debug, Clone, Deserialize)]
@@ -57,20 +57,5 @@ impl Default for Spec {
     }
 }
 
-impl Custom for Memcached {
-    type Status = Status;
-
-    fn status(&self) -> &Status {
-        &self.status
-    }
-
-    fn observed_generation(&self) -> i64 {
-        self.status.observed_generation
-    }
-
-    fn conditions(&self) -> &[Condition] {
-        &self.status.conditions
-    }
-}
-
 crate::view!(Memcached { meta: Meta<Switches> }: Kind::namespaced("cache.example.com", "v1alpha1", "Memcached", "memcacheds"));
+custom!(Memcached);
