@@ -140,7 +140,7 @@ mod tests {
         });
         let mut meta = Meta::named(ObjectKey::new("ns", "child"));
         meta.owner = owner;
-        Arc::new(Thing(meta))
+        Arc::new(Thing { meta })
     }
 
     /// What this handler enqueues.
@@ -229,8 +229,9 @@ mod tests {
     #[tokio::test]
     async fn mapped_keys_of_both_sides_are_enqueued_once_each() {
         let keys = |thing: &Thing| {
-            let owner = thing.0.owner.as_ref().map(|owner| thing.0.key.sibling(owner.name.clone()));
-            owner.into_iter().chain([thing.0.key.clone()]).collect()
+            let owner =
+                thing.meta.owner.as_ref().map(|owner| thing.meta.key.sibling(owner.name.clone()));
+            owner.into_iter().chain([thing.meta.key.clone()]).collect()
         };
         let delta = Delta::Updated {
             old: child(Some(("v1", "Node", "before"))),

@@ -177,7 +177,7 @@ mod tests {
         let mut meta = Meta::named(ObjectKey::new("ns", format!("t{name}")));
         meta.uid = format!("00000000-0000-4000-8000-{uid:012x}").parse().unwrap();
         meta.version = ResourceVersion::new(version);
-        Arc::new(Thing(meta))
+        Arc::new(Thing { meta })
     }
 
     /// What a handler believes; panics on a delta that does not fit it.
@@ -188,17 +188,19 @@ mod tests {
         fn told(&mut self, delta: &Delta<Thing>) {
             match delta {
                 Delta::Added(new, _) => {
-                    let before = self.0.insert(new.0.key.clone(), (new.0.uid, new.0.version));
+                    let before =
+                        self.0.insert(new.meta.key.clone(), (new.meta.uid, new.meta.version));
                     assert_eq!(before, None, "added twice");
                 }
                 Delta::Updated { old, new, .. } => {
-                    let before = self.0.insert(new.0.key.clone(), (new.0.uid, new.0.version));
-                    assert_eq!(before, Some((old.0.uid, old.0.version)));
-                    assert_eq!(old.0.uid, new.0.uid);
+                    let before =
+                        self.0.insert(new.meta.key.clone(), (new.meta.uid, new.meta.version));
+                    assert_eq!(before, Some((old.meta.uid, old.meta.version)));
+                    assert_eq!(old.meta.uid, new.meta.uid);
                 }
                 Delta::Deleted(old, _) => {
-                    let before = self.0.remove(&old.0.key).expect("deleted, and not known");
-                    assert_eq!(before.0, old.0.uid, "another was deleted");
+                    let before = self.0.remove(&old.meta.key).expect("deleted, and not known");
+                    assert_eq!(before.0, old.meta.uid, "another was deleted");
                 }
             }
         }
@@ -235,9 +237,9 @@ mod tests {
                         push(Delta::Added(new, Origin::Server));
                     }
                     (_, Some(old)) => {
-                        let mut meta = old.0.clone();
+                        let mut meta = old.meta.clone();
                         meta.version = ResourceVersion::new(clock);
-                        let new = Arc::new(Thing(meta));
+                        let new = Arc::new(Thing { meta });
                         live.insert(name, new.clone());
                         push(Delta::Updated { old, new, origin: Origin::Server });
                     }
@@ -247,7 +249,7 @@ mod tests {
                         push(Delta::Added(new, Origin::Own));
                     }
                 }
-                let lives = |key: &ObjectKey| live.values().any(|object| object.0.key == *key);
+                let lives = |key: &ObjectKey| live.values().any(|object| object.meta.key == *key);
                 let kept = |key: &ObjectKey| lives(key) || believes.0.contains_key(key);
                 prop_assert!(pending.changes.keys().all(kept));
                 prop_assert_eq!(pending.len(), pending.order.len());

@@ -53,7 +53,7 @@ mod tests {
         let (mut old, mut new) = (Meta::default(), Meta::default());
         (old.generation, new.generation) = (1, 1);
         change(&mut new);
-        let (old, new) = (Arc::new(Thing(old)), Arc::new(Thing(new)));
+        let (old, new) = (Arc::new(Thing { meta: old }), Arc::new(Thing { meta: new }));
         Delta::Updated { old, new, origin: Origin::Server }
     }
 
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn only_the_echo_of_an_own_write_is_left_out() {
-        let thing = Arc::new(Thing(Meta::default()));
+        let thing = Arc::new(Thing { meta: Meta::default() });
         assert!(!not_own_write(&Delta::Added(thing.clone(), Origin::Own)));
         assert!(not_own_write(&Delta::Deleted(thing, Origin::Server)));
     }

@@ -273,13 +273,8 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::object::{Kind, Meta, ObjectKey};
-
-    #[derive(Debug, serde::Deserialize)]
-    struct Thing {
-        metadata: Meta,
-    }
-    crate::view!(Thing: Kind::namespaced("example.com", "v1", "Thing", "things"));
+    use crate::object::fixtures::Thing;
+    use crate::object::{Meta, ObjectKey};
 
     #[test]
     fn a_handler_may_ask_whether_all_is_synced_while_the_last_of_several_lists_ends() {
@@ -296,8 +291,8 @@ mod tests {
         let (done, ends) = mpsc::channel();
         let also_done = done.clone();
         thread::spawn(move || {
-            let metadata = Meta::named(ObjectKey::new("ns", "it"));
-            let object = Arc::new(Thing { metadata });
+            let meta = Meta::named(ObjectKey::new("ns", "it"));
+            let object = Arc::new(Thing { meta });
             handlers.tell(&Delta::Added(object, Origin::Server), true);
             done.send(()).unwrap();
         });

@@ -1,13 +1,11 @@
 //! An object for tests of rooms that only use metadata.
 
-use super::{Meta, Nothing, Object};
+use super::{Kind, Meta, Nothing};
 
-#[derive(Debug)]
-pub(crate) struct Thing(pub(crate) Meta);
-
-impl Object for Thing {
-    type Keep = Nothing;
-    fn meta(&self) -> &Meta {
-        &self.0
-    }
+#[derive(Debug, serde::Deserialize)]
+pub(crate) struct Thing {
+    #[serde(rename = "metadata")]
+    pub(crate) meta: Meta,
 }
+
+crate::view!(Thing { meta: Meta<Nothing> }: Kind::namespaced("example.com", "v1", "Thing", "things"));

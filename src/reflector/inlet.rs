@@ -185,15 +185,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::object::{Kind, Meta, Uid};
+    use crate::object::Uid;
+    use crate::object::fixtures::Thing;
     use crate::reflector::observer::Unobserved;
     use crate::store::{self, Delta};
-
-    #[derive(Debug, serde::Deserialize)]
-    struct Thing {
-        metadata: Meta,
-    }
-    crate::view!(Thing: Kind::namespaced("example.com", "v1", "Thing", "things"));
 
     /// What was reported: `+` added, `~` updated, `-` deleted.
     type Told = Arc<Mutex<Vec<char>>>;
@@ -233,7 +228,7 @@ mod tests {
             "name": "it", "namespace": "ns", "uid": uid(1), "resourceVersion": "5",
         });
         let thing: Thing = serde_json::from_value(json!({ "metadata": meta })).unwrap();
-        let key = thing.metadata.key.clone();
+        let key = thing.meta.key.clone();
         inlet.apply(Event::Added(thing));
         inlet.apply(undecodable(1, 6));
         assert!(store.get(&key).is_some(), "the object as it last could be decoded");

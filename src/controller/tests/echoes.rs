@@ -15,7 +15,7 @@ fn thing(version: u64) -> Thing {
     let mut meta = Meta::named(ObjectKey::new("ns", "thing"));
     meta.uid = UID.parse::<Uid>().unwrap();
     meta.version = ResourceVersion::new(version);
-    Thing(meta)
+    Thing { meta }
 }
 
 const UID: &str = "00000000-0000-4000-8000-000000000001";
@@ -73,7 +73,7 @@ impl Reconciler for Writing {
                 }
                 Comes::Answer(version) => drop(self.0.store.wrote(thing(version))),
                 Comes::AnswerToDelete => {
-                    self.0.store.removed(&thing(0).0.key, UID.parse().unwrap());
+                    self.0.store.removed(&thing(0).meta.key, UID.parse().unwrap());
                 }
                 Comes::Nothing => std::future::pending().await,
                 Comes::Failure => return Err(Wrong(Some(Class::Terminal), None)),
@@ -102,7 +102,7 @@ async fn passes(first: &[Comes]) -> usize {
     let controller = Controller::new("test", Writing(writes.clone()), options);
     let handle = controller.handle();
     let _ = writes.handler.set(Box::new(enqueue::for_object(handle.clone())));
-    handle.queue().add(thing(1).0.key);
+    handle.queue().add(thing(1).meta.key);
     // Time is paused, so it advances only when there is nothing else left to do.
     controller.run(sleep(600 * SECOND)).await;
     writes.passes()
