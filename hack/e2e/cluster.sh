@@ -36,18 +36,19 @@ start_hub() {
 }
 
 start_node() {
-  local node=$1 index=$2 pid own
+  local node=$1 index=$2 pid
   mkdir -p "$DIR/$node/log"
   make_cgroup "$CGROUP-$node"
   unshare --mount --net --propagation private "$BASH" hack/e2e/node.sh "$node" "$index" \
     >"$DIR/$node/log/node.log" 2>&1 &
   pid=$!
-  own=$(readlink /proc/self/ns/net)
-  while [[ $(readlink "/proc/$pid/ns/net") == "$own" ]]; do sleep 0.02; done
+  wait_until "$node has a network of its own" has_own_network "$pid"
   printf '%s\n' "$pid" >"$DIR/$node/pid"
   ip link add "to-$node" type veth peer name node0 netns "$pid"
   ip link set "to-$node" master hub up
 }
+
+has_own_network() { [[ $(readlink "/proc/$1/ns/net") != "$(readlink /proc/self/ns/net)" ]]; }
 
 # In every hierarchy of cgroups; those of version 1 hold no processors and memory at first.
 make_cgroup() {
