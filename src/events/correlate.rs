@@ -1,18 +1,18 @@
 //! Which Events are written, and when. Pure: the time is an argument.
 
+mod limits;
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use self::limits::{Budget, Notes};
 use super::recent::Recent;
-use super::{
-    BURST, DISTINCT_NOTES, Dropped, MEMORY, QUEUE, REFILL, RESERVE, Regarding, Type, WINDOW, text,
-};
-
-/// The start of a note that stands for several Events (as in client-go).
-const COMBINED: &str = "(combined from similar events): ";
+use super::{Dropped, MEMORY, QUEUE, RESERVE, Regarding, Type, text};
 
 /// What makes two occurrences similar: all but the note.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -113,20 +113,6 @@ enum State {
     Writing,
     /// A write is under way, and another is due after it.
     WritingAgain,
-}
-
-/// The distinct notes of one group.
-struct Notes {
-    distinct: u32,
-    last_new: Instant,
-    /// The note that the surplus shares, and since when.
-    combined: Option<(Arc<str>, Instant)>,
-}
-
-/// A token bucket.
-struct Budget {
-    tokens: f64,
-    at: Instant,
 }
 
 // === impl Correlator ===
@@ -243,26 +229,10 @@ impl Correlator {
 
     /// The note to share, if `series` has a new note and its group has had enough of them.
     fn surplus(&mut self, series: &Series, now: Instant) -> Option<Arc<str>> {
-        let fresh = || Notes { distinct: 0, last_new: now, combined: None };
         if self.groups.get_mut(&series.group).is_none() {
-            self.groups.insert(series.group.clone(), fresh(), |_| false);
+            self.groups.insert(series.group.clone(), Notes::new(now), |_| false);
         }
-        let notes = self.groups.get_mut(&series.group)?;
-        if now.duration_since(notes.last_new) > WINDOW {
-            *notes = fresh();
-        }
-        notes.last_new = now;
-        if notes.distinct < DISTINCT_NOTES {
-            notes.distinct += 1;
-            return None;
-        }
-        let current =
-            notes.combined.as_ref().filter(|(_, since)| now.duration_since(*since) <= WINDOW);
-        if current.is_none() {
-            let note = text::note(&format!("{COMBINED}{}", series.note));
-            notes.combined = Some((note.into(), now));
-        }
-        notes.combined.as_ref().map(|(note, _)| note.clone())
+        self.groups.get_mut(&series.group)?.surplus(&series.note, now)
     }
 
     fn create(&mut self, series: &Arc<Series>, now: Instant, wall: Timestamp) -> Verdict {
@@ -298,8 +268,7 @@ impl Correlator {
     fn pay(&mut self, group: &Group, least: u32, now: Instant) -> bool {
         let key = (group.regarding.clone(), group.kind);
         if self.budgets.get_mut(&key).is_none() {
-            let full = Budget { tokens: f64::from(BURST), at: now };
-            self.budgets.insert(key.clone(), full, |_| false);
+            self.budgets.insert(key.clone(), Budget::new(now), |_| false);
         }
         self.budgets.get_mut(&key).is_some_and(|budget| budget.take(least, now))
     }
@@ -314,19 +283,3 @@ impl Names {
         text::name(series.group.regarding.key.name(), self.instance, self.stamp)
     }
 }
-
-impl Budget {
-    fn take(&mut self, least: u32, now: Instant) -> bool {
-        let earned = now.duration_since(self.at).as_secs_f64() / REFILL.as_secs_f64();
-        self.tokens = (self.tokens + earned).min(f64::from(BURST));
-        self.at = now;
-        let enough = self.tokens >= f64::from(least);
-        if enough {
-            self.tokens -= 1.0;
-        }
-        enough
-    }
-}
-
-#[cfg(test)]
-mod tests;

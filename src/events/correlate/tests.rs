@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::events::{BURST, REFILL, WINDOW};
 use crate::object::ObjectKey;
 
 /// A correlator and a clock.
