@@ -1,6 +1,8 @@
 //! A store against a server, in random interleavings: others' writes and our own; answers that come
 //! late and in any order; a watch that is late and repeats itself; lists that lag.
 
+mod answer;
+mod checks;
 mod server;
 mod steps;
 
@@ -9,48 +11,14 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use server::{Change, Live, Server};
-use steps::{Step, steps};
-
+use self::answer::Answer;
+use self::server::{Change, Live, Server};
+use self::steps::{Step, steps};
 use super::tests::{Thing, thing, uid};
-use super::{Delta, Origin, Store, Write, Writer, new};
+use super::{Store, Writer, new};
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
-
-#[derive(Debug, Clone, Copy)]
-enum Answer {
-    Wrote(usize, Live),
-    Removed(usize, u64),
-    Got(usize, Live),
-}
-
-impl Answer {
-    fn name(&self) -> usize {
-        match self {
-            Answer::Wrote(name, _) | Answer::Removed(name, _) | Answer::Got(name, _) => *name,
-        }
-    }
-
-    /// Passes it to the store; returns what the store must no longer show.
-    fn arrives(self, store: &Store<Thing>) -> Option<Uid> {
-        match self {
-            Answer::Wrote(name, live) => {
-                store.wrote(thing(NAMES[name], live.uid, live.version));
-                None
-            }
-            Answer::Got(name, live) => {
-                store.learned(thing(NAMES[name], live.uid, live.version));
-                None
-            }
-            Answer::Removed(name, number) => {
-                let held = store.get(&key(name)).is_some_and(|held| held.uid() == uid(number));
-                store.removed(&key(name), uid(number));
-                held.then(|| uid(number))
-            }
-        }
-    }
-}
 
 struct World {
     writer: Writer<Thing>,
@@ -169,57 +137,6 @@ impl World {
             self.writer.apply(object, |delta| deltas.push(delta));
         }
         self.tell(deltas);
-    }
-
-    /// Handlers are told `deltas`; the story must be consistent.
-    fn tell(&mut self, deltas: Vec<Delta<Thing>>) {
-        for delta in deltas {
-            let name = name_of(delta.object().key());
-            let believed = self.told.get(&name).cloned();
-            match &delta {
-                Delta::Added(new, _) => {
-                    assert!(believed.is_none(), "added twice: {believed:?}, {new:?}");
-                    self.told.insert(name, new.clone());
-                }
-                Delta::Updated { old, new, .. } => {
-                    let believed = believed.expect("updated before it was added");
-                    assert!(Arc::ptr_eq(&believed, old), "{old:?} was never told");
-                    assert_eq!(old.uid(), new.uid());
-                    self.told.insert(name, new.clone());
-                }
-                Delta::Deleted(last, _) => {
-                    let believed = believed.expect("deleted before it was added");
-                    assert_eq!(believed.uid(), last.uid());
-                    self.told.remove(&name);
-                }
-            }
-            match delta.origin() {
-                // Its author will recognize it, and wakes nobody.
-                Origin::Unclaimed if self.is_own(&delta) => {}
-                Origin::Server | Origin::Unclaimed => {
-                    // Whoever is woken now sees all that is visible now.
-                    let held = self.store.get(&key(name));
-                    let sees = held.map_or(u64::MAX, |held| held.meta().version.number().unwrap());
-                    self.owed.retain(|change| change.name != name || change.version > sees);
-                    assert!(
-                        self.foreign.contains(&name) || self.blurred.contains(&name),
-                        "nobody but us touched it: {delta:?}"
-                    );
-                }
-                Origin::Own => {}
-            }
-        }
-    }
-
-    /// Whether the write that `delta` reports, if it is claimed, was our own.
-    fn is_own(&self, delta: &Delta<Thing>) -> bool {
-        let own = self.server.log.iter().filter(|change| change.own);
-        let mut writes = own.map(|change| match change.deleted {
-            true => Write::removal(uid(change.uid)),
-            false => Write::at(uid(change.uid), ResourceVersion::new(change.version)),
-        });
-        let unclaimed = Write::unclaimed(delta).expect("its origin says so");
-        writes.any(|write| write == unclaimed)
     }
 
     fn begin(&mut self, pick: &prop::sample::Index) {
@@ -360,29 +277,6 @@ impl World {
         }
     }
 
-    /// Readers never see an object older than one they saw before.
-    fn check_monotonic(&self, before: &HashMap<usize, u64>) -> HashMap<usize, u64> {
-        let mut now = before.clone();
-        for object in self.store.list() {
-            let version = object.meta().version.number().unwrap();
-            let name = name_of(object.key());
-            assert!(now.get(&name).is_none_or(|seen| *seen <= version), "{object:?} went back");
-            assert!(!self.removed.contains(&object.uid()), "{object:?} was deleted by us");
-            now.insert(name, version);
-        }
-        now
-    }
-
-    /// A handler added now would start where the others are.
-    fn check_told(&self) {
-        let told = self.writer.told();
-        assert_eq!(told.len(), self.told.len());
-        for object in told {
-            let believed = self.told.get(&name_of(object.key()));
-            assert!(believed.is_some_and(|believed| Arc::ptr_eq(believed, &object)), "{object:?}");
-        }
-    }
-
     /// Everything that is pending arrives.
     fn finish(&mut self) {
         self.commit(0);
@@ -400,25 +294,6 @@ impl World {
             self.list = Some((self.server.now(), 0));
             self.commit(0);
         }
-        let held: BTreeMap<usize, Live> = self
-            .store
-            .list()
-            .iter()
-            .map(|object| {
-                let version = object.meta().version.number().unwrap();
-                let text = object.uid().to_string();
-                let uid = u64::from_str_radix(text.rsplit('-').next().unwrap(), 16).unwrap();
-                (name_of(object.key()), Live { uid, version })
-            })
-            .collect();
-        assert_eq!(held, self.server.at(self.server.now()), "the store is not what the server has");
-        assert_eq!(self.store.unconfirmed(), 0, "something is remembered for ever");
-        assert_eq!(self.told.len(), held.len());
-        for object in self.told.values() {
-            let now = self.store.get(object.key()).unwrap();
-            assert!(Arc::ptr_eq(object, &now), "handlers believe {object:?}, but it is {now:?}");
-        }
-        assert!(self.owed.is_empty(), "nobody was woken for {:?}", self.owed);
     }
 }
 
@@ -434,6 +309,7 @@ proptest! {
             seen = world.check_monotonic(&seen);
         }
         world.finish();
+        world.check_end();
         world.check_monotonic(&seen);
     }
 }

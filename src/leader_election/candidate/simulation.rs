@@ -9,9 +9,15 @@
 //! Checked whenever a process is given permission: nobody else has it, and no write that anybody
 //! else began with permission can still be under way.
 
+mod clock;
+mod faults;
+mod server;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use self::clock::LocalClock;
+use self::server::Server;
 use super::*;
 
 /// How long faults happen, in true time, and how long recovery may take.
@@ -38,9 +44,6 @@ struct Report {
     led_at_the_end: bool,
     worst_seed: u64,
 }
-
-/// A clock: true times, each with what the clock showed then and the rate at which it went on.
-struct LocalClock(Vec<(f64, f64, f64)>);
 
 struct Process {
     candidate: Candidate,
@@ -74,42 +77,8 @@ struct Simulation {
     events: std::collections::HashMap<u64, Event>,
     serial: u64,
     processes: Vec<Process>,
-    /// All states of the Lease so far; the last is the current one.
-    history: Vec<Option<(Record, u64, Uid)>>,
-    version: u64,
+    server: Server,
     report: Report,
-}
-
-// === impl LocalClock ===
-
-impl LocalClock {
-    fn new(rng: &mut Rng, ratio: f64) -> LocalClock {
-        let (mut true_time, mut shown) = (0.0, rng.f64() * 1e6);
-        let mut pieces = Vec::new();
-        while true_time < FAULTS + REST {
-            let rate = match rng.u8(..4) {
-                0 => 1.0,
-                1 => ratio,
-                _ => 1.0 + (ratio - 1.0) * rng.f64(),
-            };
-            pieces.push((true_time, shown, rate));
-            let length = 1.0 + 40.0 * rng.f64();
-            true_time += length;
-            shown += length * rate;
-        }
-        LocalClock(pieces)
-    }
-
-    fn shows(&self, at: f64) -> f64 {
-        let &(begin, shown, rate) = self.0.iter().rev().find(|p| p.0 <= at).unwrap();
-        shown + (at - begin) * rate
-    }
-
-    /// When it shows `time`.
-    fn when(&self, time: f64) -> f64 {
-        let &(begin, shown, rate) = self.0.iter().rev().find(|p| p.1 <= time).unwrap();
-        begin + (time - shown) / rate
-    }
 }
 
 // === impl Process ===
@@ -140,8 +109,7 @@ impl Simulation {
             events: Default::default(),
             serial: 0,
             processes: Vec::new(),
-            history: vec![Some((Record::default(), 1, uid(1)))],
-            version: 1,
+            server: Server::new(),
             report: Report::default(),
         };
         for _ in 0..candidates {
@@ -212,7 +180,8 @@ impl Simulation {
         match event {
             Event::Wake(process) => self.wake(process),
             Event::Arrive { process, request, step, stale, back } => {
-                let answer = if stale { self.stale() } else { self.serve(step) };
+                let answer =
+                    if stale { self.server.stale(&mut self.rng) } else { self.server.serve(step) };
                 if let Some(back) = back {
                     self.at(self.now + back, Event::Answer { process, request, answer });
                 }
@@ -268,43 +237,6 @@ impl Simulation {
         }
     }
 
-    /// The API server: one Lease; an update must name its current version.
-    fn serve(&mut self, step: Step) -> Answer {
-        let current = self.history.last().cloned().flatten();
-        let (record, expected) = match (step, &current) {
-            (Step::Read, current @ Some(_)) => return answer(current),
-            (Step::Read | Step::Update(..), None) => return Answer::Absent,
-            (Step::Create(_), Some(_)) => return Answer::Conflict,
-            (Step::Create(record), None) => (record, None),
-            (Step::Update(record, expected), Some(_)) => (record, expected.number()),
-            (Step::Wait(_) | Step::Done, _) => unreachable!("not sent"),
-        };
-        if let Some((known, version, _)) = &current {
-            if expected != Some(*version) {
-                return Answer::Conflict;
-            }
-            // A patch that changes nothing is not written.
-            if *known == record {
-                return answer(&current);
-            }
-        }
-        self.store(Some(record));
-        answer(&self.history[self.history.len() - 1])
-    }
-
-    fn store(&mut self, record: Option<Record>) {
-        self.version += 1;
-        // A recreated Lease has another UID.
-        let same = self.history.last().and_then(|last| last.as_ref().map(|(_, _, uid)| *uid));
-        let uid = same.unwrap_or_else(|| uid(self.version));
-        self.history.push(record.map(|record| (record, self.version, uid)));
-    }
-
-    fn stale(&mut self) -> Answer {
-        let back = 1 + self.rng.usize(..5).min(self.history.len() - 1);
-        answer(&self.history[self.history.len() - back])
-    }
-
     fn answer(&mut self, process: usize, request: u64, answer: Answer) {
         let (local, _) = self.clocks(process);
         let in_flight = self.config.in_flight.as_secs_f64();
@@ -347,74 +279,6 @@ impl Simulation {
         let local = Duration::from_secs_f64(it.clock.shows(self.now));
         (local, Timestamp::from_microsecond((wall * 1e6) as i64).unwrap())
     }
-
-    fn fault(&mut self) {
-        if self.now > FAULTS {
-            return;
-        }
-        let next = self.now + 0.5 + 8.0 * self.rng.f64();
-        self.at(next, Event::Fault);
-        let victim = self.rng.usize(..self.processes.len());
-        match self.rng.u8(..6) {
-            0..3 => self.processes[victim].paused_until = self.now + 30.0 * self.rng.f64(),
-            3 if self.world.by_hand => self.edit_by_hand(),
-            3 | 4 if !self.world.by_hand => self.crash(victim),
-            _ => self.shut_down(victim),
-        }
-    }
-
-    fn crash(&mut self, victim: usize) {
-        let (now, in_flight) = (self.now, self.config.in_flight.as_secs_f64());
-        let it = &mut self.processes[victim];
-        if !std::mem::replace(&mut it.crashed, true) {
-            it.permitted = it.permitted.min(now);
-            it.set_writing(in_flight);
-            self.start_process();
-        }
-    }
-
-    /// An orderly shutdown: drained, so no write is under way any more.
-    fn shut_down(&mut self, victim: usize) {
-        let (local, _) = self.clocks(victim);
-        let now = self.now;
-        let alive = self.processes.iter().filter(|p| !p.crashed && !p.candidate.giving_up).count();
-        let it = &mut self.processes[victim];
-        if alive > 1 && !it.crashed && it.paused_until <= now && it.request.is_none() {
-            it.candidate.give_up(local);
-            it.permitted = it.permitted.min(now);
-            it.writing = it.permitted;
-            self.wake(victim);
-        }
-    }
-
-    fn edit_by_hand(&mut self) {
-        let Some((record, ..)) = self.history.last().cloned().flatten() else { return };
-        let edited = match self.rng.u8(..4) {
-            0 => None,
-            1 => Some(Record { holder_identity: Some(String::new()), ..record }),
-            2 => Some(Record { holder_identity: Some("nobody".into()), ..record }),
-            _ => Some(Record { renew_time: Some("2000-01-01T00:00:00.000000Z".into()), ..record }),
-        };
-        // Only once all have seen that there is a Lease: to one that has not, a deleted Lease looks
-        // like a new cluster (a caveat of the room).
-        let seen = |p: &Process| !matches!(p.candidate.seen, Seen::Nothing);
-        if self.processes.iter().all(seen) {
-            self.store(edited);
-        }
-    }
-}
-
-fn answer(lease: &Option<(Record, u64, Uid)>) -> Answer {
-    match lease {
-        Some((record, version, uid)) => {
-            Answer::Lease(record.clone(), ResourceVersion::new(*version), *uid)
-        }
-        None => Answer::Absent,
-    }
-}
-
-fn uid(number: u64) -> Uid {
-    format!("00000000-0000-0000-0000-{number:012x}").parse().unwrap()
 }
 
 fn run_all(seeds: std::ops::Range<u64>, config: &Config, world: World) -> Report {

@@ -1,0 +1,65 @@
+//! Lists: their items, and lists that break off or never end.
+
+use super::*;
+
+#[tokio::test]
+async fn a_list_hands_on_its_items_and_a_bad_one_harms_only_itself() {
+    let (client, _) = client(
+        200,
+        &[
+            r#"{"kind":"ThingList","metadata":{"resourceVersion":"9","continue":"t"},"items":[{"meta"#,
+            r#"data":{"name":"a"},"size":1},{"metadata":{"name":"b","resourceVersion":"4"},"size":"x"},{"#,
+            r#""metadata":{"name":"c"}}]}"#,
+        ],
+        End::Good,
+    );
+    let (end, items) = list(&client).await;
+    let end = end.unwrap();
+    assert_eq!((&*end.version, end.continue_token.as_deref()), ("9", Some("t")));
+    assert_eq!(items, ["a 1", "b undecodable at 4", "c 0"]);
+}
+
+#[tokio::test]
+async fn a_list_that_breaks_off_is_an_error() {
+    const HEAD: &str = r#"{"metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"a"}},"#;
+    let (cut, _) = client(200, &[HEAD], End::Good);
+    assert!(matches!(list(&cut).await.0, Err(Error::Cut(_))));
+    let (broken, _) = client(200, &[HEAD], End::Broken);
+    let (end, _) = list(&broken).await;
+    assert!(end.unwrap_err().to_string().contains("connection reset"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn items_are_handed_on_while_the_list_arrives() {
+    let item = format!(r#"{{"metadata":{{"name":"a","x":"{}"}}}},"#, "y".repeat(100_000));
+    let item: &'static str = item.leak();
+    let (client, _) = client(200, vec![r#"{"items":["#, item, item].leak(), End::Never);
+    let (end, items) = list(&client).await;
+    assert!(matches!(end, Err(Error::Deadline(_))));
+    assert_eq!(items, ["a 0", "a 0"]);
+}
+
+#[tokio::test]
+async fn a_status_instead_of_a_list_is_the_error_it_says() {
+    let (client, _) = client(
+        200,
+        &[r#"{"kind":"Status","metadata":{},"code":410,"#, r#""reason":"Expired"}"#],
+        End::Good,
+    );
+    assert!(list(&client).await.0.unwrap_err().is_expired());
+}
+
+#[tokio::test]
+async fn an_item_without_a_name_is_no_item() {
+    let (client, _) = client(200, &[r#"{"items":[{"size":1}],"metadata":{}}"#], End::Good);
+    assert!(matches!(list(&client).await.0, Err(Error::Decode { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_is_given_up_at_the_deadline() {
+    let began = Instant::now();
+    let (client, _) = client(200, &[r#"{"items":["#], End::Never);
+    assert!(matches!(list(&client).await.0, Err(Error::Deadline(_))));
+    assert!(matches!(client.get::<Thing>(&key()).await, Err(Error::Deadline(_))));
+    assert_eq!(began.elapsed().as_secs(), 20);
+}

@@ -1,0 +1,181 @@
+//! What lists and watch events do to what is held, and what is reported of it.
+
+use super::*;
+
+#[test]
+fn a_relist_of_unchanged_objects_tells_nothing_and_replaces_nothing() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![thing("a", 1, 3), thing("b", 2, 5)]);
+    assert_eq!(bed.told(), ["+a1@3", "+b2@5"]);
+    let before = bed.store.get(&key("a")).unwrap();
+    bed.list(9, vec![thing("a", 1, 3), thing("b", 2, 5)]);
+    assert!(bed.told().is_empty());
+    assert!(Arc::ptr_eq(&before, &bed.store.get(&key("a")).unwrap()));
+    assert_eq!(bed.writer.version(), ResourceVersion::new(9));
+}
+
+#[test]
+fn what_a_list_lacks_was_deleted_and_deletes_come_first() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![thing("a", 1, 3), thing("b", 2, 5)]);
+    bed.told.clear();
+    bed.list(9, vec![thing("b", 2, 7), thing("c", 3, 8)]);
+    assert_eq!(bed.told[0], "-a1@3");
+    assert_eq!(bed.told(), ["+c3@8", "-a1@3", "~b2@5>7"]);
+    assert_eq!(bed.held(), ["b2@7", "c3@8"]);
+}
+
+#[test]
+fn a_new_object_under_an_old_name_is_a_delete_and_an_add() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![thing("a", 1, 3), thing("b", 2, 4)]);
+    bed.told.clear();
+    bed.apply(thing("a", 7, 6));
+    assert_eq!(bed.told, ["-a1@3", "+a7@6"]);
+    bed.told.clear();
+    bed.list(9, vec![thing("a", 7, 6), thing("b", 8, 9)]);
+    assert_eq!(bed.told, ["-b2@4", "+b8@9"]);
+}
+
+#[test]
+fn a_list_older_than_what_was_seen_is_refused_whole() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![thing("a", 1, 3)]);
+    bed.apply(thing("a", 1, 8));
+    bed.told.clear();
+    assert!(!bed.list(7, vec![]));
+    assert!(bed.told().is_empty());
+    assert_eq!(bed.held(), ["a1@8"]);
+    assert!(bed.list(8, vec![thing("a", 1, 8)]));
+}
+
+#[test]
+fn a_list_that_has_an_object_as_it_was_before_what_is_held_contradicts_unless_it_is_older_itself() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![thing("a", 1, 3)]);
+    bed.apply(thing("a", 1, 8));
+    let mut asked = |listed: Vec<Thing>, at: u64| {
+        bed.writer.begin();
+        listed.into_iter().for_each(|thing| bed.writer.listed(thing));
+        bed.writer.contradiction(ResourceVersion::new(at)).is_some()
+    };
+    assert!(asked(vec![thing("a", 1, 3)], 8), "at 8 there was a@8");
+    assert!(asked(vec![thing("a", 1, 3)], 1000));
+    assert!(!asked(vec![thing("a", 1, 3)], 7), "it lags");
+    assert!(!asked(vec![thing("a", 1, 3), thing("a", 1, 8)], 9), "a stream comes to it");
+    assert!(!asked(vec![thing("a", 1, 9)], 9));
+    assert!(!asked(vec![], 9), "it is gone");
+}
+
+#[test]
+fn old_and_repeated_events_change_nothing() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![thing("a", 1, 3)]);
+    bed.apply(thing("a", 1, 6));
+    bed.deleted(thing("a", 1, 7));
+    bed.told.clear();
+    bed.apply(thing("a", 1, 3));
+    bed.apply(thing("a", 1, 6));
+    bed.deleted(thing("a", 1, 7));
+    assert!(bed.told().is_empty());
+    assert!(bed.held().is_empty());
+    bed.apply(thing("a", 2, 8));
+    bed.told.clear();
+    bed.deleted(thing("a", 1, 7));
+    assert_eq!((bed.told().len(), bed.held()), (0, vec!["a2@8".to_owned()]));
+}
+
+#[test]
+fn an_object_outside_of_what_is_watched_leaves_with_the_next_bookmark() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![]);
+    bed.store.wrote(thing("a", 1, 6));
+    bed.bookmark(5);
+    assert_eq!(bed.held(), ["a1@6"]);
+    bed.bookmark(8);
+    assert!(bed.held().is_empty());
+    assert_eq!((bed.told().len(), bed.store.unconfirmed()), (0, 0));
+}
+
+#[test]
+fn without_versions_the_watch_is_believed_and_answers_are_not() {
+    let mut bed = Bed::new();
+    bed.list(0, vec![thing("a", 1, 0)]);
+    bed.store.wrote(thing("a", 1, 0));
+    assert_eq!(bed.store.unconfirmed(), 0);
+    bed.apply(thing("a", 1, 0));
+    bed.deleted(thing("a", 1, 0));
+    assert!(bed.held().is_empty());
+    assert_eq!(bed.told, ["+a1@unknown", "~a1@unknown>unknown", "-a1@unknown"]);
+}
+
+#[test]
+fn an_undecodable_item_keeps_what_is_held_of_it_and_only_that() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![thing("a", 1, 3), thing("b", 2, 4)]);
+    bed.told.clear();
+    bed.writer.begin();
+    bed.writer.keep(&key("a"), uid(1));
+    bed.writer.keep(&key("b"), uid(9));
+    bed.commit(8);
+    assert_eq!(bed.told(), ["-b2@4"]);
+    assert_eq!(bed.held(), ["a1@3"]);
+    bed.writer.displaced(&key("a"), uid(1), |_| panic!("it is the same object"));
+    bed.writer.vanished(&key("a"), ResourceVersion::new(9), |delta| {
+        assert_eq!(short(&delta), "-a1@3");
+    });
+    assert!(bed.held().is_empty());
+}
+
+#[test]
+fn what_a_streaming_list_takes_back_is_not_held() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![thing("a", 1, 3), thing("b", 2, 4)]);
+    bed.told.clear();
+    bed.writer.begin();
+    for name in ["a", "b", "c"] {
+        bed.writer.listed(thing(name, name.bytes().map(u64::from).sum::<u64>() - 96, 4));
+        bed.writer.unlisted(&key(name));
+    }
+    bed.writer.listed(thing("b", 2, 4));
+    bed.commit(8);
+    assert_eq!((bed.told(), bed.held()), (vec!["-a1@3".to_owned()], vec!["b2@4".to_owned()]));
+}
+
+#[test]
+fn a_list_that_is_given_up_leaves_no_trace() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![thing("a", 1, 3)]);
+    bed.told.clear();
+    bed.writer.begin();
+    bed.writer.listed(thing("b", 2, 4));
+    bed.writer.abandon();
+    assert!(!bed.commit(9));
+    assert_eq!((bed.told().len(), bed.held()), (0, vec!["a1@3".to_owned()]));
+}
+
+#[test]
+fn a_stream_that_comes_to_what_was_held_does_not_contradict_it_though_we_write_meanwhile() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![thing("a", 1, 3)]);
+    bed.apply(thing("a", 1, 8));
+    bed.writer.begin();
+    bed.writer.listed(thing("a", 1, 3));
+    bed.store.wrote(thing("a", 1, 9));
+    assert!(bed.writer.contradiction(ResourceVersion::new(9)).is_some());
+    bed.writer.listed(thing("a", 1, 8));
+    assert!(bed.writer.contradiction(ResourceVersion::new(9)).is_none());
+}
+
+#[test]
+fn what_can_be_read_again_as_it_was_told_is_forgotten() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![]);
+    bed.store.wrote(thing("a", 1, 7));
+    bed.writer.begin();
+    bed.writer.keep(&key("a"), uid(1));
+    bed.commit(6);
+    assert_eq!((bed.told(), bed.store.unconfirmed()), (vec!["+a1@7".into()], 1));
+    bed.list(8, vec![thing("a", 1, 7)]);
+    assert_eq!((bed.told().len(), bed.store.unconfirmed()), (0, 0));
+}

@@ -1,0 +1,129 @@
+//! What readers see: indexes, and a relist as a whole.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+
+#[test]
+fn what_an_owner_controls_is_not_what_its_namesake_does() {
+    let parent = |number| Parent { metadata: thing("parent", number, 1).meta };
+    let (writer, store) = new(vec![Index::by_controller::<Parent>()]);
+    let mut child = thing("child", 3, 5);
+    child.meta.owner = Some(parent(1).as_owner());
+    drop(writer);
+    store.wrote(child);
+    assert_eq!(store.controlled_by(&parent(1)).len(), 1);
+    assert!(store.controlled_by(&parent(2)).is_empty());
+}
+
+#[test]
+fn indexes_follow_every_change() {
+    let mut bed = Bed::new();
+    bed.list(
+        5,
+        vec![colored("a", 1, 3, "red"), colored("b", 2, 4, "red"), colored("c", 3, 5, "blue")],
+    );
+    assert_eq!(
+        (bed.under("red"), bed.under("blue")),
+        (vec!["a".into(), "b".into()], vec!["c".to_owned()])
+    );
+    bed.apply(colored("a", 1, 6, "blue"));
+    bed.deleted(colored("b", 2, 7, "red"));
+    bed.store.wrote(colored("d", 4, 9, "red"));
+    assert_eq!(
+        (bed.under("red"), bed.under("blue")),
+        (vec!["d".to_owned()], vec!["a".into(), "c".into()])
+    );
+    bed.list(10, vec![colored("c", 3, 8, "red")]);
+    assert_eq!((bed.under("red"), bed.under("blue").len()), (vec!["c".to_owned()], 0));
+    assert!(bed.store.by_index("size", "red").is_empty());
+}
+
+#[test]
+fn an_index_follows_a_value_that_many_objects_have() {
+    let mut bed = Bed::new();
+    let all = |color: &'static str, from: u64, to: u64, version: u64| {
+        (from..to).map(move |i| colored(&format!("t{i}"), i + 1, version + i, color))
+    };
+    bed.list(1000, all("red", 0, 600, 1).collect());
+    all("blue", 0, 599, 2000).for_each(|thing| bed.apply(thing));
+    assert_eq!((bed.under("red"), bed.under("blue").len()), (vec!["t599".to_owned()], 599));
+    all("blue", 1, 599, 3000).for_each(|thing| bed.deleted(thing));
+    assert_eq!(bed.under("blue"), ["t0"]);
+    bed.list(5000, all("red", 0, 600, 4000).collect());
+    assert_eq!((bed.under("red").len(), bed.under("blue").len()), (600, 0));
+}
+
+#[test]
+fn an_index_function_that_panics_harms_only_its_object() {
+    let shy = Index {
+        name: "shy",
+        values: |thing: &Thing, each| {
+            each("found".into());
+            assert_ne!(thing.color, "invisible", "shy");
+        },
+    };
+    let (mut writer, store) = new(vec![shy]);
+    writer.apply(colored("a", 1, 1, "invisible"), |_| {});
+    writer.apply(colored("b", 2, 2, "red"), |_| {});
+    assert_eq!(store.len(), 2);
+    assert_eq!(store.by_index("shy", "found").len(), 1);
+    assert_eq!(store.index_panics(), 1);
+    writer.apply(colored("a", 1, 3, "red"), |_| {});
+    assert_eq!(store.by_index("shy", "found").len(), 2);
+}
+
+#[test]
+fn no_reader_ever_sees_part_of_a_relist() {
+    let (mut writer, store) =
+        new(vec![Index { name: "color", values: |thing: &Thing, each| each(thing.color.clone()) }]);
+    let stop = Arc::new(AtomicBool::new(false));
+    // Even and odd lists have different objects (with one in common), all of one color.
+    let list = |version: u64| {
+        let color = if version.is_multiple_of(2) { "even" } else { "odd" };
+        (0..300).map(move |i| {
+            let name = if i == 0 { "both".to_owned() } else { format!("{color}-{i}") };
+            colored(&name, 1 + i + 1000 * (version % 2) * i.min(1), version, color)
+        })
+    };
+    writer.begin();
+    list(2).for_each(|thing| writer.listed(thing));
+    writer.commit(ResourceVersion::new(2), |_| {});
+    std::thread::scope(|scope| {
+        for reader in 0..3 {
+            let (store, stop) = (store.clone(), stop.clone());
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    match reader {
+                        0 => {
+                            let all = store.list();
+                            let odd = all.iter().filter(|thing| thing.color == "odd").count();
+                            assert!(
+                                all.len() == 300 && (odd == 0 || odd == 300),
+                                "{odd} of {}",
+                                all.len()
+                            );
+                        }
+                        1 => {
+                            let (odd, even) = (store.by_index("color", "odd").len(), store.len());
+                            assert!((odd == 0 || odd == 300) && even == 300, "{odd} of {even}");
+                        }
+                        _ => {
+                            let both = store.get(&key("both")).unwrap();
+                            let version = both.meta().version.number().unwrap();
+                            // A later read must still be consistent with what was just seen.
+                            let later = store.get(&key("both")).unwrap();
+                            assert!(later.meta().version.number().unwrap() >= version);
+                        }
+                    }
+                }
+            });
+        }
+        for version in 3..120 {
+            writer.begin();
+            list(version).for_each(|thing| writer.listed(thing));
+            assert!(writer.commit(ResourceVersion::new(version), |_| {}));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
