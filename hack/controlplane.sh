@@ -13,7 +13,7 @@
 #                     Default: ${XDG_STATE_HOME:-~/.local/state}/workload-operator/controlplane
 #   --while-pid PID   stop by itself when process PID is gone, however it ended; without --dir
 #                     in a new temporary folder
-#   --nodes N         simulated nodes node-0 ... (default 4, at least 3): node-0 and node-1 bear
+#   --nodes N         simulated nodes node-0 ... (default 4, at least 3): node-0 and node-1 have
 #                     the label logs=true, node-2 disk=ssd
 #   --only-api        etcd and kube-apiserver alone
 #   --real-nodes IP   no simulated nodes: the API server listens on IP, an address of this machine,

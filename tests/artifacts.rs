@@ -105,19 +105,19 @@ fn reasons() -> String {
     let mut text = String::from(
         "# Reasons\n\n\
          Written by hack/update-codegen.sh from src/reconcilers/reason.rs.\n\n\
-         Every word that stands as `reason` in a condition or an Event. Words and meanings are part \
-         of the interface; messages are for people and may change. An App also bears the conditions \
-         of its Deployment, with Kubernetes' own reasons.\n\n\
+         Every word that the operator uses as the `reason` of a condition or an Event. Words and \
+         meanings are part of the interface; messages are for people and may change. An App also has \
+         the conditions of its Deployment, with Kubernetes' own reasons.\n\n\
          | reason | where | meaning | what to do |\n|---|---|---|---|\n",
     );
     // The schema's default, before any controller has seen the object.
     text.push_str(
         "| `Pending` | Ready, Reconciling | No controller has seen the object yet. | Wait; if it \
-         stays, look whether the operator runs and has its rights. |\n",
+         stays, check that the operator runs and has its rights. |\n",
     );
     text.push_str(
-        "| `LeaderElection` | Event, Normal | Of the Lease: a replica became the leader, or ended in \
-         good order. | Nothing. |\n",
+        "| `LeaderElection` | Event, Normal | On the Lease: a replica became the leader, or gave \
+         the lease up when it ended. | Nothing. |\n",
     );
     for reason in Reason::ALL {
         let row = [reason.as_str(), place(*reason), reason.meaning(), reason.next()];
@@ -125,10 +125,10 @@ fn reasons() -> String {
     }
     text.push_str(
         "\n# Actions\n\n\
-         Every word that stands as `action` in an Event: what was tried.\n\n\
+         Every word that the operator uses as the `action` of an Event: what it tried.\n\n\
          | action | meaning |\n|---|---|\n",
     );
-    text.push_str("| `Elect` | One of the replicas is to lead. |\n");
+    text.push_str("| `Elect` | A leader was to be elected. |\n");
     for action in Action::ALL {
         text.push_str(&format!("| `{}` | {} |\n", action.as_str(), action.meaning()));
     }

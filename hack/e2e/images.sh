@@ -9,7 +9,7 @@
 readonly PAUSE_IMAGE=localhost/pause:e2e
 readonly CLIENT_IMAGE=localhost/client:e2e
 
-# The manifests say which names the images have to bear.
+# The manifests say which names the images need.
 read_image_names() {
   local manifests
   manifests=$("$KUBECTL" kustomize artifacts/default)

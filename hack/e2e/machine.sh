@@ -101,7 +101,7 @@ snapshot() {
   our_processes | sed 's/^/process /'
 }
 
-# Processes that bear this run's mark in their environment (see run_inside).
+# Processes that have this run's mark in their environment (see run_inside).
 our_processes() {
   local environ
   grep -lszF "E2E_MARK=$CGROUP" /proc/[0-9]*/environ | while read -r environ; do
@@ -141,7 +141,7 @@ remove_remains() {
 }
 
 # Compares with the snapshot in $DIR/before. Others may use this machine, too: with if-there, only
-# what bears this run's name is surely its own.
+# what has this run's name is surely its own.
 nothing_is_left() {
   local left deadline=$((SECONDS + 30))
   until left=$(left_over) && [[ -z $left ]]; do

@@ -16,7 +16,7 @@ use super::Condition;
     status = "GenericDaemonStatus",
     shortname = "gd",
     category = "workloads",
-    doc = "An image that runs once on every node that bears a label.",
+    doc = "An image that runs once on every node that has a label.",
     derive = "PartialEq",
     printcolumn(name = "Desired", type_ = "integer", json_path = ".status.desired", description = "On how many nodes the daemon belongs."),
     printcolumn(name = "Installed", type_ = "integer", json_path = ".status.installed", description = "On how many nodes the daemon is up to date and ready."),

@@ -5,7 +5,7 @@
 //!   and a test regenerates and compares them.
 //! - What the API server accepts, the operator can carry out: bounds and CEL rules refuse the
 //!   rest with a message that says what is allowed. Names are part of that: a Memcached and an App
-//!   bear the name of their Service, so theirs must be a DNS label.
+//!   have the name of their Service, so theirs must be a DNS label.
 //! - Every string, list and map is bounded, so that the cost of each rule is too.
 //! - An object that no controller has seen says so: `status` defaults to observedGeneration -1
 //!   and Ready=Unknown, so no tool calls it healthy.

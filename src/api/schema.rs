@@ -31,7 +31,7 @@ pub(super) fn dns_label_name(bearers: &str) -> Rule {
 pub(super) fn daemon_name() -> Rule {
     Rule::new("size(self.metadata.name) <= 242").message(
         "`metadata.name` must be at most 242 characters long, because the DaemonSet's revisions \
-         bear it with 11 characters more",
+         have it with 11 characters more",
     )
 }
 
@@ -269,7 +269,7 @@ pub(super) fn port_names() -> Rule {
     )
 }
 
-/// The container's port bears the name, and a name belongs to one port.
+/// The container's port has the name, and a name belongs to one port.
 pub(super) fn target_port_names() -> Rule {
     rule(
         "self.all(p, !has(p.targetPort) || type(p.targetPort) == int || self.all(q, \

@@ -1,5 +1,5 @@
 //! Asks the API server who may read the metrics, as controller-runtime's metrics server does:
-//! a TokenReview says who bears a token, a SubjectAccessReview whether they have the right.
+//! a TokenReview says whose a token is, a SubjectAccessReview whether they have the right.
 
 use std::collections::hash_map::RandomState;
 use std::future::Future;

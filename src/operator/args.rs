@@ -127,7 +127,7 @@ pub struct RunArgs {
     )]
     pub health_probe_bind_address: BindAddress,
 
-    /// An API call that has no answer by then is an error and is tried again.
+    /// How long an API call may take; one without an answer by then has failed and is tried again.
     #[arg(long, env = "API_DEADLINE", value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub api_deadline: Duration,
 

@@ -13,7 +13,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// Where the API server is, and who we are there.
 #[derive(Debug, Clone, Args)]
 pub struct ConnectionArgs {
-    /// Where the API server is and who we are there. Without it: the KUBECONFIG environment
+    /// The file that says where the API server is and who we are there. Without it: the KUBECONFIG environment
     /// variable, ~/.kube/config, or in a cluster the pod's ServiceAccount.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,

@@ -35,66 +35,66 @@ macro_rules! words {
 words! {
     /// The reason in a condition or an Event: one word, whose meaning is part of the interface.
     Reason {
-        AllReplicasReady: "As many replicas as wanted serve, all of this generation."
+        AllReplicasReady: "As many replicas as desired serve, all of them of this generation."
             => "Nothing.",
         AllNodesReady: "The daemon is up to date and ready on every node where it belongs."
             => "Nothing.",
-        ScaledToZero: "No replica is wanted, and none is there."
+        ScaledToZero: "No replicas are desired, and there are none."
             => "Raise `spec.size` or `spec.replicas` to have some.",
-        NoMatchingNodes: "No node bears the label, so the daemon belongs nowhere."
+        NoMatchingNodes: "No node has the label, so the daemon runs nowhere."
             => "Label a node: kubectl label node NODE KEY=VALUE.",
-        RollingOut: "A rollout runs; the message says how far it is."
+        RollingOut: "A rollout is under way; the message says how far it is."
             => "Wait; kubectl get pods shows the pods.",
-        RolloutComplete: "No rollout runs."
+        RolloutComplete: "No rollout is under way."
             => "Nothing.",
         AsExpected: "Nothing is wrong."
             => "Nothing.",
-        Reconciling: "The operator brings about what the spec says; the message says how far it is."
+        Reconciling: "The operator is bringing about what the spec says; the message says how far it is."
             => "Wait, unless the message says what failed.",
-        Resizing: "The Deployment could not be changed to another size; the message says why."
+        Resizing: "The Deployment could not be resized; the message says why."
             => "Do what the message says.",
-        ReplicaFailure: "Kubernetes cannot make the pods; the message says why."
-            => "Look at the message: often a quota or a missing ServiceAccount.",
+        ReplicaFailure: "Kubernetes cannot create the pods; the message says why."
+            => "Read the message: often it is a quota or a missing ServiceAccount.",
         ProgressDeadlineExceeded: "A rollout has made no progress for too long."
             => "Look at the pods: kubectl describe pod -l app.kubernetes.io/instance=NAME.",
-        ErrResourceExists: "Somebody else's object has the name of a child; it is not touched."
-            => "Delete or rename that object, or this one. It heals by itself then.",
+        ErrResourceExists: "An object that is not the operator's has the name of a child; it is left alone."
+            => "Delete that object, or give this one another name; then it heals by itself.",
         Contested: "Somebody keeps undoing what the operator does to a child."
-            => "Look who it is, kubectl get -o yaml --show-managed-fields, and stop one of the two; who is \
-                not named there is an admission policy or webhook.",
+            => "Find out who it is (kubectl get -o yaml --show-managed-fields) and stop one of the two; if \
+                nobody is named there, it is an admission policy or webhook.",
         AwaitingDeletion: "A former child of this name is still being deleted."
-            => "Wait; kubectl get -o yaml shows the finalizers that hold it.",
+            => "Wait; kubectl get -o yaml shows which finalizers keep it.",
         FieldImmutable: "A child differs in a field that Kubernetes does not allow to change."
-            => "Delete that child; the operator makes it anew.",
+            => "Delete that child; the operator creates it again.",
         ImageMissing: "The operator has not been told which memcached image to run."
             => "Set MEMCACHED_IMAGE in the operator's Deployment.",
         QuotaExceeded: "A ResourceQuota does not allow the write."
-            => "Raise the quota or free some of it; it is tried again by itself.",
+            => "Raise the quota or free some of it; the operator tries again by itself.",
         Forbidden: "The API server does not allow the write: RBAC or an admission policy."
-            => "Apply artifacts/rbac/ or look at the policy the message names; it is tried again by itself.",
-        Invalid: "The API server calls a child invalid; the message says which field."
+            => "Apply artifacts/rbac/ or look at the policy that the message names; the operator tries again by itself.",
+        Invalid: "The API server refuses a child as invalid; the message says which field."
             => "Correct the spec.",
-        ApiError: "The API server could not carry out a write; the message is its own."
-            => "It is tried again by itself; look at the API server and its webhooks if it stays.",
-        Paused: "The annotation workload-operator.example.com/paused is 'true': nothing is written."
+        ApiError: "The API server could not carry out a write; the message is the server's."
+            => "The operator tries again by itself; if it stays, look at the API server and its webhooks.",
+        Paused: "The annotation workload-operator.example.com/paused is 'true', so nothing is written."
             => "Remove the annotation to go on.",
         Finalizing: "The object is being deleted."
             => "Nothing.",
         Deleting: "The object is being deleted."
             => "Nothing.",
         DeploymentCreated: "The Deployment was created." => "Nothing.",
-        DeploymentUpdated: "The Deployment was changed, as the spec was." => "Nothing.",
-        DeploymentRestored: "Somebody had changed the Deployment; it is as before."
+        DeploymentUpdated: "The Deployment was changed because the spec was." => "Nothing.",
+        DeploymentRestored: "Somebody had changed the Deployment; it is as before again."
             => "Change the custom resource instead.",
         DaemonSetCreated: "The DaemonSet was created." => "Nothing.",
-        DaemonSetUpdated: "The DaemonSet was changed, as the spec was." => "Nothing.",
-        DaemonSetRestored: "Somebody had changed the DaemonSet; it is as before."
+        DaemonSetUpdated: "The DaemonSet was changed because the spec was." => "Nothing.",
+        DaemonSetRestored: "Somebody had changed the DaemonSet; it is as before again."
             => "Change the custom resource instead.",
         ServiceCreated: "The Service was created." => "Nothing.",
-        ServiceUpdated: "The Service was changed, as the spec was." => "Nothing.",
-        ServiceRestored: "Somebody had changed the Service; it is as before."
+        ServiceUpdated: "The Service was changed because the spec was." => "Nothing.",
+        ServiceRestored: "Somebody had changed the Service; it is as before again."
             => "Change the custom resource instead.",
-        ServiceDeleted: "The Service was deleted, as the last port was." => "Nothing.",
+        ServiceDeleted: "The Service was deleted because the spec has no ports any more." => "Nothing.",
     }
 }
 
@@ -104,7 +104,7 @@ words! {
         Create: "A child was to be created." => "See the reason.",
         Update: "A child was to be changed." => "See the reason.",
         Delete: "A child was to be deleted." => "See the reason.",
-        Reconcile: "The state was looked at." => "See the reason.",
+        Reconcile: "The object was reconciled." => "See the reason.",
         Finalize: "The object is being deleted." => "See the reason.",
     }
 }

@@ -333,7 +333,7 @@ async fn its_status_is_that_of_the_deployment() {
 /// What the API server would refuse in a child it refuses in the App already, where a person sees
 /// it.
 #[tokio::test(flavor = "multi_thread")]
-async fn names_that_no_pod_or_service_may_bear_are_refused_with_what_is_allowed() {
+async fn names_that_no_pod_or_service_may_have_are_refused_with_what_is_allowed() {
     let world = World::new("app-names", "baseline").await;
     let prefix = |length: usize| {
         let labels = ["a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(length - 192)];

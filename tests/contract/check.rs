@@ -212,7 +212,7 @@ async fn surroundings(cluster: &Cluster) {
     cluster.patched(&service, wrong, right, (false, "M001", 1)).await;
     let daemon = json!({"apiVersion": "mydomain.com/v1beta1", "kind": "GenericDaemon",
         "metadata": {"name": "lost", "namespace": "default"},
-        "spec": {"image": "a:1", "label": "no-node-bears-this"}});
+        "spec": {"image": "a:1", "label": "no-node-has-this"}});
     cluster.with(daemon, "genericdaemon", false, "G001", 0).await;
 }
 

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 fn object(number: u64) -> (Kind, Value) {
     let (kind, spec) = match number % 4 {
         0 | 1 => (MEMCACHED, json!({"size": 0})),
-        2 => (GENERIC_DAEMON, json!({"image": "a:1", "label": "no-node-bears-this"})),
+        2 => (GENERIC_DAEMON, json!({"image": "a:1", "label": "no-node-has-this"})),
         _ => (APP, json!({"image": "a:1", "replicas": 0, "ports": [{"name": "web", "port": 80}]})),
     };
     (kind, json!({"metadata": {"name": format!("idle-{number}")}, "spec": spec}))

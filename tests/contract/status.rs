@@ -76,7 +76,7 @@ async fn status_names_the_cause_that_blocks() {
     let mut paused = memcached("paused", 1);
     paused["metadata"]["annotations"] = json!({"workload-operator.example.com/paused": "true"});
     world.create(MEMCACHED, paused).await.unwrap();
-    world.create(GENERIC_DAEMON, daemon("nowhere", "no-node-bears-this")).await.unwrap();
+    world.create(GENERIC_DAEMON, daemon("nowhere", "no-node-has-this")).await.unwrap();
     world.create(GENERIC_DAEMON, daemon("insecure", "logs")).await.unwrap();
     let app = json!({"metadata": {"name": "typo-app"}, "spec": {"replicas": 1, "image": "a:1"}});
     world.create(APP, app).await.unwrap();

@@ -26,7 +26,7 @@ pub struct CheckArgs {
     )]
     pub operator_namespace: String,
 
-    /// Ask again for so long, until nothing fails any more: 2m after an installation.
+    /// Ask again until nothing fails, for at most this long: for example 2m after an installation.
     #[arg(long, env = "CHECK_WAIT", value_name = "TIME", value_parser = super::super::args::duration)]
     pub wait: Option<Duration>,
 

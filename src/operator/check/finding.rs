@@ -42,7 +42,7 @@ macro_rules! checks {
 
 checks! {
     K001: "API server reachable",
-        "name a kubeconfig (--kubeconfig), and look whether kubectl version reaches the server",
+        "name a kubeconfig (--kubeconfig), and see whether kubectl version reaches the server",
         "nothing else can be asked";
     K002: "Kubernetes version supported (1.30 or newer)",
         "upgrade the cluster",
@@ -52,40 +52,40 @@ checks! {
         "without its CRD a kind does not exist";
     C002: "CRDs are those of this binary",
         "workload-operator crds | kubectl apply --server-side -f -",
-        "new fields would be dropped silently, and bounds not be enforced";
+        "new fields are dropped silently, and bounds are not enforced";
     C003: "plural and short names are ours alone",
         "write the name in full, for example kubectl get apps.app.example.com",
-        "kubectl takes one of the kinds that bear a name, and not always the same";
+        "kubectl picks one of the kinds that share a name, and not always the same one";
     R001: "account has every right it needs",
         "kubectl apply -k artifacts/rbac, and bind the role to the account in its namespaces",
         "what is forbidden is not done, and the objects stay as they are";
-    R002: "account holds nothing dangerous beyond",
-        "take the right away from whichever role grants it",
-        "whoever takes the operator over could use it";
+    R002: "account has no dangerous rights beyond those",
+        "remove the right from the role that grants it",
+        "whoever takes over the operator could use them";
     D001: "a valid object of each kind is accepted",
         "look at the admission policies and webhooks that the message names",
         "nobody can create that kind";
     D002: "an invalid object of each kind is refused",
         "apply the CRDs of this binary, and look for admission policies that change objects",
-        "what cannot work is told at once or never";
-    D003: "only who may create DaemonSets may create GenericDaemons",
+        "what cannot work is not refused when it is applied, but fails later";
+    D003: "only those who may create DaemonSets may create GenericDaemons",
         "kubectl apply -k artifacts/policy",
-        "whoever may create a GenericDaemon runs an image on nodes";
+        "whoever may create a GenericDaemon can run any image on the nodes";
     P001: "operator pods ready",
         "kubectl describe pods -l app.kubernetes.io/name=workload-operator in its namespace",
-        "nobody works";
+        "no object is looked after";
     P002: "leader lease fresh",
         "look at the operator's log: it cannot reach the API server, or no replica runs",
-        "without a leader nobody writes";
+        "without a leader nothing is written";
     P003: "operator's namespace enforces Pod Security restricted",
         "kubectl label namespace NAME pod-security.kubernetes.io/enforce=restricted",
         "whoever may create pods there may use more than the operator needs";
     M001: "metrics Service finds the operator's pods",
-        "kubectl apply -k artifacts/default; its selector and its port are those of the pods",
-        "nobody scrapes the operator, and no alert on it fires";
-    G001: "every GenericDaemon's label is borne by a node",
+        "kubectl apply -k artifacts/default; its selector and port have to match the pods",
+        "the operator's metrics are not scraped, and no alert about it fires";
+    G001: "every GenericDaemon's label is on some node",
         "kubectl label node NODE KEY=VALUE, or correct spec.label",
-        "it runs nowhere, as declared and perhaps not as intended";
+        "it runs nowhere: that is what it asks for, but perhaps not what was meant";
 }
 
 impl Check {
@@ -130,10 +130,10 @@ mod tests {
         let mut text = String::from(
             "# What `workload-operator check` checks\n\n\
              It changes nothing. Exit code 0: nothing failed; 1: a check failed; 2: the API server \
-             could not be\nasked. A check that the account may not carry out is skipped. Run as an \
-             administrator it sees all but\nthe operator's own rights; under the operator's \
-             ServiceAccount it sees those.\n\n\
-             With `--wait 2m` it asks again until nothing fails, for so long at most; `-o wide` also \
+             could not be\nasked. A check that the account may not carry out is skipped. Run by an \
+             administrator, it sees everything\nbut the operator's own rights; run with the operator's \
+             ServiceAccount, it sees those.\n\n\
+             With `--wait 2m` it asks again until nothing fails, for at most that long; `-o wide` also \
              says why each check\nmatters, `-o json` is for machines.\n",
         );
         for Check { id, title, hint, why } in ALL {

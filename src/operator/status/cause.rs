@@ -26,7 +26,7 @@ macro_rules! causes {
 causes! {
     Ready: "nothing",
     ScaledToZero: "raise spec.size or spec.replicas",
-    Deleting: "wait; its finalizers are worked off by the operator",
+    Deleting: "wait; the operator removes its finalizers",
     Paused: "remove the annotation workload-operator.example.com/paused",
     Unseen: "workload-operator check: does the operator run, and may it work in this namespace?",
     ForeignObject: "delete or rename the object in the way, or this one",
@@ -35,11 +35,11 @@ causes! {
     PodSecurity: "kubectl label namespace NAME pod-security.kubernetes.io/enforce=LEVEL, if its pods may do that",
     BadImage: "correct the image's name or give access to its registry",
     CrashLoop: "kubectl logs POD --previous",
-    Taint: "kubectl taint node NODE KEY- or take other nodes",
+    Taint: "kubectl taint node NODE KEY-, or choose other nodes",
     Unschedulable: "kubectl describe pod POD",
     NoMatchingNode: "kubectl label node NODE KEY=VALUE",
-    Deadline: "kubectl describe pod POD: they start and do not become ready",
-    Contested: "kubectl get CHILD -o yaml --show-managed-fields tells who changes it: stop one of the two",
+    Deadline: "kubectl describe pod POD shows why a pod does not become ready",
+    Contested: "kubectl get CHILD -o yaml --show-managed-fields shows who changes it; stop one of the two",
     Refused: "do what the message says",
     RollingOut: "wait; kubectl get pods -w",
 }
@@ -82,7 +82,7 @@ fn intended(object: &Value) -> Option<Diagnosis> {
         return Some(Cause::Deleting.because(format!("it is being deleted; held by {held}")));
     }
     if meta["annotations"]["workload-operator.example.com/paused"] == "true" {
-        return Some(Cause::Paused.because("an annotation says that nothing is to be written"));
+        return Some(Cause::Paused.because("an annotation pauses it, so nothing is written"));
     }
     let (seen, newest) =
         (object["status"]["observedGeneration"].as_i64(), meta["generation"].as_i64());
@@ -190,7 +190,8 @@ fn nowhere(facts: &Facts) -> Option<Diagnosis> {
         if facts.nodes.is_empty() {
             Cause::NoMatchingNode.because(message)
         } else if taints.is_empty() {
-            Cause::Unschedulable.because("nodes bear its label, and Kubernetes takes none of them")
+            Cause::Unschedulable
+                .because("there are nodes with its label, but Kubernetes puts no pod on them")
         } else {
             Cause::Taint.because(taints.join(", "))
         }

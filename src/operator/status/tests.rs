@@ -104,7 +104,7 @@ fn a_daemon_set_tells_it_by_its_events_while_it_is_short_of_pods() {
 
 #[test]
 fn no_node_with_the_label_is_told_from_nodes_that_are_tainted() {
-    let object = object("True", "NoMatchingNodes", "No node bears the label logs");
+    let object = object("True", "NoMatchingNodes", "No node has the label logs");
     let mut facts = Facts { object, ..Facts::default() };
     assert_eq!(diagnose(&facts).cause, Cause::NoMatchingNode);
     facts.nodes = vec![json!({"metadata": {"name": "n"}, "spec": {"taints":

@@ -45,7 +45,7 @@ fn the_samples_pod_template_is_the_one_that_runs_already() {
 }
 
 #[test]
-fn the_container_is_named_as_the_app_and_bears_what_the_spec_says() {
+fn the_container_is_named_as_the_app_and_has_what_the_spec_says() {
     let container = desired(&sample()).deployment.spec.template.spec.containers[0].clone();
     assert_eq!(container.name, "nginx-app");
     let container = serde_json::to_value(container).unwrap();

@@ -18,7 +18,7 @@ pub fn of_daemon_set(daemon: &GenericDaemon, daemon_set: &DaemonSet) -> Situatio
             Some(label) => {
                 let example =
                     if label.contains('=') { label.to_string() } else { format!("{label}=true") };
-                format!("No node bears the label {label}; kubectl label node NODE {example}")
+                format!("No node has the label {label}; kubectl label node NODE {example}")
             }
         };
         Situation::Done(Reason::NoMatchingNodes, message)

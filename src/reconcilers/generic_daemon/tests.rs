@@ -96,7 +96,7 @@ fn ready_once_the_daemon_is_on_every_node_where_it_belongs() {
 }
 
 #[test]
-fn ready_with_a_hint_if_no_node_bears_the_label() {
+fn ready_with_a_hint_if_no_node_has_the_label() {
     let daemon = sample();
     let status = said(&daemon, &there(&daemon, [0, 0, 0, 0]));
     let ready = condition(&status.conditions, Type::Ready).unwrap();

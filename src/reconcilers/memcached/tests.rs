@@ -95,7 +95,7 @@ fn the_service_is_headless_and_selects_the_pods() {
 }
 
 #[test]
-fn children_bear_the_labels_that_people_look_for() {
+fn children_have_the_labels_that_people_look_for() {
     let labels = children(&sample()).deployment.labels;
     for (key, value) in [
         ("app", "memcached"),
