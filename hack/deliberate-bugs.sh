@@ -5,6 +5,7 @@
 #   hack/deliberate-bugs.sh             every bug
 #   hack/deliberate-bugs.sh NAME...     these
 #   CAUGHT_BY=--lib hack/deliberate-bugs.sh     those whose test command begins so
+#   hack/deliberate-bugs.sh check       none: whether all of them are still valid Rust
 #
 # A test that a bug makes hang has caught it: it is ended after a minute and eight times as long as
 # without the bug.
@@ -32,12 +33,13 @@ declare -A LIMIT=()                                    # seconds, by test comman
 
 main() {
   local name missed=0
+  case ${1:-} in
+    -h | --help) usage && return ;;
+    check) check && return ;;
+  esac
   read_bugs
   choose "$@"
-  copy_sources
-  for name in "${!IS[@]}"; do put_in "$name"; done
-  ask_the_environment
-  take_over
+  put_all_in
   baseline
   printf '| Bug | What is wrong | Caught by |\n|---|---|---|\n'
   for name in "${NAMES[@]}"; do
@@ -45,6 +47,16 @@ main() {
   done
   say "${#NAMES[@]} bugs, $missed not caught"
   ((missed == 0))
+}
+
+check() {
+  local log=$SCRATCH/check.log
+  read_bugs
+  put_all_in
+  cd "$TREE"
+  CARGO_TARGET_DIR=$SCRATCH/target cargo check --locked --lib >"$log" 2>&1 ||
+    { tail -n 40 "$log" >&2 && die 2 "a bug is no longer valid Rust"; }
+  say "${#NAMES[@]} bugs: all are valid Rust"
 }
 
 read_bugs() {
@@ -77,6 +89,15 @@ choose() {
   done
   NAMES=("${wanted[@]}")
   ((${#NAMES[@]} > 0)) || die 2 "no bug is caught by '${CAUGHT_BY:-}'"
+}
+
+# Makes TREE a copy of the sources with all bugs in it.
+put_all_in() {
+  local name
+  copy_sources
+  for name in "${!IS[@]}"; do put_in "$name"; done
+  ask_the_environment
+  take_over
 }
 
 copy_sources() {

@@ -169,6 +169,17 @@ async fn trouble_is_published_when_it_begins_and_not_again() {
 }
 
 #[tokio::test]
+async fn trouble_that_the_conditions_tell_of_is_not_published_again_by_a_new_process() {
+    let before = Scene::new(&sample(&json!({"finalizers": [FINALIZER]})), None, stored);
+    before.pass().await.unwrap();
+    assert_eq!(before.published.count("ImageMissing"), 1);
+    let (_, told) = stored(&before.asked.lock()[0].2);
+    let after = Scene::new(&told, None, stored);
+    after.pass().await.unwrap();
+    assert_eq!(after.published.count("ImageMissing"), 0);
+}
+
+#[tokio::test]
 async fn in_a_namespace_that_is_going_nothing_is_tried_again() {
     let object = sample(&json!({"finalizers": [FINALIZER]}));
     let scene = Scene::new(&object, Some("memcached:1"), |_| {
