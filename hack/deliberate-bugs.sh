@@ -35,7 +35,10 @@ main() {
   local name missed=0
   case ${1:-} in
     -h | --help) usage && return ;;
-    check) check && return ;;
+    check)
+      check # not in an && list, in which failures inside it would be passed over
+      return
+      ;;
   esac
   read_bugs
   choose "$@"
@@ -55,8 +58,14 @@ check() {
   put_all_in
   cd "$TREE"
   CARGO_TARGET_DIR=$SCRATCH/target cargo check --locked --lib >"$log" 2>&1 ||
-    { tail -n 40 "$log" >&2 && die 2 "a bug is no longer valid Rust"; }
+    give_up "$log" "a bug is no longer valid Rust"
   say "${#NAMES[@]} bugs: all are valid Rust"
+}
+
+# give_up LOG WHY: with the end of the log.
+give_up() {
+  tail -n 40 "$1" >&2
+  die 2 "$2"
 }
 
 read_bugs() {
@@ -166,10 +175,10 @@ baseline() {
     say "without a bug: cargo test $command"
     # shellcheck disable=SC2086 # one word per argument
     run_tests '' $command --no-run >"$log" 2>&1 ||
-      { tail -n 40 "$log" >&2 && die 2 "the copy does not build: is a bug no longer valid Rust?"; }
+      give_up "$log" "the copy does not build: is a bug no longer valid Rust?"
     started=$SECONDS
     # shellcheck disable=SC2086
-    run_tests '' $command >"$log" 2>&1 || { tail -n 40 "$log" >&2 && die 2 "it fails without a bug"; }
+    run_tests '' $command >"$log" 2>&1 || give_up "$log" "it fails without a bug"
     LIMIT[$command]=$((60 + 8 * (SECONDS - started)))
     grep -q 'test result: ok. [1-9]' "$log" || die 2 "no test is called so: cargo test $command"
   done < <(for name in "${NAMES[@]}"; do printf '%s\n' "${CAUGHT[$name]}"; done | sort -u)
