@@ -88,12 +88,12 @@ fn rounds<K: Key>(queue: &WorkQueue<K>, workers: u64, rounds: u64) -> Duration {
                         let Some(taken) = next else { return };
                         let (key, band) = (taken.key().clone(), taken.band());
                         next = queue.done_and_get(taken).await;
-                        queue.add_with(key, band);
+                        queue.add_with(&key, band);
                     }
                     let Some(taken) = next else { return };
                     let (key, band) = (taken.key().clone(), taken.band());
                     drop(taken);
-                    queue.add_with(key, band);
+                    queue.add_with(&key, band);
                     tokio::task::consume_budget().await;
                 }
             })

@@ -128,7 +128,7 @@ fn queue(costs: &mut Costs) {
         .map(|i| ObjectKey::new(format!("namespace-{}", i % 10), format!("object-{i}")))
         .collect();
     let queue = WorkQueue::<ObjectKey>::new();
-    let add = || keys.iter().for_each(|key| queue.add_with(key.clone(), Band::People));
+    let add = || keys.iter().for_each(|key| queue.add_with(key, Band::People));
     costs.insert("bytes to queue a key", held(add));
     let turn = || {
         add();

@@ -55,15 +55,15 @@ impl Run {
         match operation / 8 {
             0..8 => {
                 let bands = [Band::People, Band::Initial];
-                self.queue.add_with(key.clone(), bands[usize::from(operation / 8 % 2)]);
+                self.queue.add_with(&key, bands[usize::from(operation / 8 % 2)]);
                 self.owed.insert(key);
             }
             8..11 => {
-                self.queue.add_after(key.clone(), Duration::from_millis(u64::from(operation)));
+                self.queue.add_after(&key, Duration::from_millis(u64::from(operation)));
                 *self.later.entry(key).or_default() += 1;
             }
             11..14 => {
-                self.queue.add_rate_limited(key.clone());
+                self.queue.add_rate_limited(&key);
                 *self.later.entry(key).or_default() += 1;
             }
             14 | 15 => self.queue.forget(&key),

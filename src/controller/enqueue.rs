@@ -22,8 +22,7 @@ impl Key for ObjectKey {
 pub fn for_object<V: Object>(handle: Handle) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
     move |delta, initial| {
         if delta.origin() != Origin::Own {
-            let key = delta.object().key().clone();
-            handle.changed(key, Write::unclaimed(delta), band(initial));
+            handle.changed(delta.object().key(), Write::unclaimed(delta), band(initial));
         }
     }
 }
@@ -43,9 +42,9 @@ pub fn for_owner<V: Object>(
         let now = owner(&kind, new);
         let write = Write::unclaimed(delta);
         if before != now {
-            before.into_iter().for_each(|key| handle.changed(key, write, band(initial)));
+            before.iter().for_each(|key| handle.changed(key, write, band(initial)));
         }
-        now.into_iter().for_each(|key| handle.changed(key, write, band(initial)));
+        now.iter().for_each(|key| handle.changed(key, write, band(initial)));
     }
 }
 
@@ -59,7 +58,7 @@ pub fn for_mapped<V: Object>(
         let (old, new) = sides(delta);
         for side in old.into_iter().chain([new]) {
             // A key named by both sides is one piece of work.
-            keys(side).into_iter().for_each(|key| handle.changed(key, None, band(initial)));
+            keys(side).iter().for_each(|key| handle.changed(key, None, band(initial)));
         }
     }
 }
@@ -71,7 +70,7 @@ pub fn for_freed_name<V: Object>(
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
     move |delta, initial| {
         if let Delta::Deleted(gone, _) = delta {
-            handle.changed(gone.key().clone(), None, band(initial));
+            handle.changed(gone.key(), None, band(initial));
         }
     }
 }

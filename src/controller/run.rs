@@ -204,8 +204,8 @@ impl Handle {
     /// Something changed that `key` must be reconciled for. If it was a single write of unknown
     /// origin and a pass over `key` is under way, `key` is queued only once the pass is over, and
     /// only if the write was not the pass's own.
-    pub(super) fn changed(&self, key: ObjectKey, write: Option<Write>, band: Band) {
-        if !write.is_some_and(|write| self.underway.keeps(&key, write, band)) {
+    pub(super) fn changed(&self, key: &ObjectKey, write: Option<Write>, band: Band) {
+        if !write.is_some_and(|write| self.underway.keeps(key, write, band)) {
             self.queue.add_with(key, band);
         }
     }
@@ -228,7 +228,7 @@ impl Handle {
         let failing = self.failing.lock();
         for (key, _) in failing.iter().filter(|(_, row)| row.wakes == Some(class)) {
             before(key);
-            self.queue.add_with(key.clone(), Band::Initial);
+            self.queue.add_with(key, Band::Initial);
         }
     }
 }

@@ -73,7 +73,7 @@ impl Drop for Begun<'_> {
         let wishes = self.underway.0.lock().remove(self.key).unwrap_or_default();
         for Wish { write, band } in wishes {
             if !self.answers.has(&write) {
-                self.queue.add_with(self.key.clone(), band);
+                self.queue.add_with(self.key, band);
             }
         }
     }

@@ -141,7 +141,7 @@ impl<R: Reconciler> Core<R> {
                 let jitter = 1.0 + REQUEUE_JITTER * fastrand::f64();
                 // Durations too long to stretch count as forever.
                 let delay = Duration::try_from_secs_f64(delay.as_secs_f64() * jitter);
-                self.queue.add_after(key.clone(), delay.unwrap_or(Duration::MAX));
+                self.queue.add_after(key, delay.unwrap_or(Duration::MAX));
                 Outcome::RequeueAfter
             }
         }
@@ -158,7 +158,7 @@ impl<R: Reconciler> Core<R> {
         let row = self.fails_again(key, class, retry_after);
         let failures = self.queue.requeues(key);
         let retry_in = match self.retries.of(class, row, retry_after) {
-            Some(retry) => Some(self.queue.add_rate_limited_with(key.clone(), retry)),
+            Some(retry) => Some(self.queue.add_rate_limited_with(key, retry)),
             None => {
                 self.clear_retries(key);
                 None
@@ -195,7 +195,7 @@ impl<R: Reconciler> Drop for Pass<'_, R> {
         let counter = match self.outcome {
             Outcome::Dropped => {
                 // After shutdown the queue ignores this; otherwise the worker itself died.
-                self.core.queue.add_rate_limited(self.key.clone());
+                self.core.queue.add_rate_limited(self.key);
                 &self.core.dropped
             }
             _ => &self.core.passes,

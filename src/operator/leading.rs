@@ -55,7 +55,7 @@ pub(super) async fn catch_up<V: Object>(
             sleep(NOTICE).await;
         }
         for object in objects.list() {
-            queue.add_with(object.key().clone(), Band::Initial);
+            queue.add_with(object.key(), Band::Initial);
         }
     }
 }
@@ -100,7 +100,7 @@ mod tests {
         tokio::spawn(controller.run(std::future::pending()));
         tokio::spawn(catch_up(leadership.clone(), skipped, objects, queue.clone()));
 
-        queue.add(keys[0].clone());
+        queue.add(&keys[0]);
         sleep(Duration::from_secs(3600)).await;
         assert!(reconciled.0.lock().is_empty(), "{:?}", reconciled.0.lock());
         let seen = queue.snapshot();
@@ -114,7 +114,7 @@ mod tests {
             assert_eq!(caught_up, keys, "each object once");
             leadership.permit(false);
             for key in &keys {
-                queue.add(key.clone());
+                queue.add(key);
                 sleep(NOTICE).await;
             }
         }

@@ -23,14 +23,13 @@ impl<K: Key> Delaying<K> {
     }
 
     /// Queues `key` after `delay`. If there are several such requests, the earliest counts.
-    pub(super) fn add_after(&mut self, now: Nanos, wish: Hashed<K>, delay: Duration) -> Option<K> {
-        let (id, known_key) = self.queue.enter(wish);
+    pub(super) fn add_after(&mut self, now: Nanos, wish: &Hashed<'_, K>, delay: Duration) {
+        let id = self.queue.enter(wish);
         let due = after(now, delay);
         let known = self.timers.due(&self.queue.slots, id, Timer::After);
         if known.is_none_or(|known| due < known) {
             self.timers.set(&mut self.queue.slots, id, Timer::After, due);
         }
-        known_key
     }
 
     /// The next timer that has expired by `now`: when it expired, its slot, and which kind it is.

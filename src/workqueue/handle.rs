@@ -1,5 +1,6 @@
 //! The shell around the pure queue: one lock, and wake-ups after every change under it.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::hash::BuildHasher;
 use std::time::Duration;
@@ -49,22 +50,22 @@ impl<K: Key> WorkQueue<K> {
     }
 
     /// Requests a run of `key` in [`Band::People`].
-    pub fn add(&self, key: K) {
+    pub fn add(&self, key: impl Borrow<K>) {
         self.add_with(key, Band::People);
     }
 
     /// Requests a run of `key`. If it is waiting already, it only rises to `band`; if it is being
     /// processed, it runs again afterwards. A pending backoff does not hold it off; a Retry-After
-    /// does.
-    pub fn add_with(&self, key: K, band: Band) {
-        let wish = self.hashed(key);
-        self.change(|queue, now| queue.add(now, wish, band));
+    /// does. A key passed by reference, here and below, is cloned only if the queue does not know it.
+    pub fn add_with(&self, key: impl Borrow<K>, band: Band) {
+        let wish = self.hashed(key.borrow());
+        self.change(|queue, now| queue.add(now, &wish, band));
     }
 
     /// Requests a run after `delay`. If there are several such requests, the earliest counts.
-    pub fn add_after(&self, key: K, delay: Duration) {
-        let wish = self.hashed(key);
-        self.change(|queue, now| queue.add_after(now, wish, delay));
+    pub fn add_after(&self, key: impl Borrow<K>, delay: Duration) {
+        let wish = self.hashed(key.borrow());
+        self.change(|queue, now| queue.add_after(now, &wish, delay));
     }
 
     /// Counts a failure of `key` and requests a retry after a backoff, as the limits say. Must be
@@ -72,36 +73,36 @@ impl<K: Key> WorkQueue<K> {
     ///
     /// While a retry is pending, another failure (of a run caused by an outside event) neither
     /// counts nor moves the retry.
-    pub fn add_rate_limited(&self, key: K) -> Duration {
+    pub fn add_rate_limited(&self, key: impl Borrow<K>) -> Duration {
         let backoff = self.shared.limits.backoff;
         self.add_rate_limited_with(key, Retry { backoff, at_least: Duration::ZERO })
     }
 
     /// Like [`add_rate_limited`](Self::add_rate_limited), but with its own backoff. While a retry
     /// is pending, the earlier of the two times counts, but never one before `at_least`.
-    pub fn add_rate_limited_with(&self, key: K, retry: Retry) -> Duration {
-        let wish = self.hashed(key);
-        self.change(|queue, now| queue.retry(now, wish, retry))
+    pub fn add_rate_limited_with(&self, key: impl Borrow<K>, retry: Retry) -> Duration {
+        let wish = self.hashed(key.borrow());
+        self.change(|queue, now| queue.retry(now, &wish, retry))
     }
 
     /// `key` is well: forgets its failures and cancels its pending retry. Runs requested in other
     /// ways, including by `add_after`, stay.
     pub fn forget(&self, key: &K) {
-        let hash = self.hash(key);
-        self.change(|queue, now| queue.forget(now, hash, key));
+        let known = self.hashed(key);
+        self.change(|queue, now| queue.forget(now, &known));
     }
 
     /// Cancels what [`add_after`](Self::add_after) requested, if it is not due yet.
     pub fn cancel(&self, key: &K) {
-        let hash = self.hash(key);
-        self.change(|queue, now| queue.cancel(now, hash, key));
+        let known = self.hashed(key);
+        self.change(|queue, now| queue.cancel(now, &known));
     }
 
     /// Failures of `key` in a row, each after the backoff of the previous one (at most 255). 0 once
     /// it was forgotten, or a run of it ended while no retry was pending.
     pub fn requeues(&self, key: &K) -> u32 {
-        let hash = self.hash(key);
-        self.shared.state.lock().queue.requeues(hash, key)
+        let known = self.hashed(key);
+        self.shared.state.lock().queue.requeues(&known)
     }
 
     /// The next key; `None` once the queue is shut down and nothing is left to take. Cancel-safe:
@@ -154,7 +155,7 @@ impl<K: Key> WorkQueue<K> {
         self.shared.hasher.hash_one(key)
     }
 
-    fn hashed(&self, key: K) -> Hashed<K> {
+    fn hashed<'a>(&self, key: &'a K) -> Hashed<'a, K> {
         Hashed::new(&self.shared.hasher, key)
     }
 

@@ -7,7 +7,8 @@ use hashbrown::DefaultHashBuilder;
 
 /// The name of a piece of work. Two equal keys are the same piece of work.
 ///
-/// Cloned once each time it is taken, so a clone should be cheap (reference counts, no copies).
+/// Cloned when the queue gets to know it and each time it is taken, so a clone should be cheap
+/// (reference counts, no copies).
 pub trait Key: Clone + Eq + Hash + Debug + Send + Sync + 'static {
     /// On whose behalf the work is done. Tenants take turns.
     type Tenant: Clone + Eq + Hash + Send + Sync + 'static;
@@ -18,8 +19,8 @@ pub trait Key: Clone + Eq + Hash + Debug + Send + Sync + 'static {
 
 /// A key and its hash, computed before the lock is taken: hashing reads what the key points to, and
 /// nobody else should have to wait for that.
-pub(super) struct Hashed<K> {
-    pub(super) key: K,
+pub(super) struct Hashed<'a, K> {
+    pub(super) key: &'a K,
     pub(super) hash: u64,
 }
 
@@ -38,9 +39,9 @@ pub enum Band {
 
 // === impl Hashed ===
 
-impl<K: Key> Hashed<K> {
-    pub(super) fn new(hasher: &DefaultHashBuilder, key: K) -> Hashed<K> {
-        Hashed { hash: hasher.hash_one(&key), key }
+impl<'a, K: Key> Hashed<'a, K> {
+    pub(super) fn new(hasher: &DefaultHashBuilder, key: &'a K) -> Hashed<'a, K> {
+        Hashed { key, hash: hasher.hash_one(key) }
     }
 }
 

@@ -54,21 +54,18 @@ impl<K: Key> Queue<K> {
         self.processing.len() - self.places.len()
     }
 
-    /// The slot of a key, created if need be; the caller sets a flag or a timer on it. Also returns
-    /// the key if the slot has it already: it should be dropped without the lock, since dropping it
-    /// touches memory that others may be writing to.
-    pub(super) fn enter(&mut self, wish: Hashed<K>) -> (u32, Option<K>) {
-        let Hashed { key, hash } = wish;
-        match self.slots.find(hash, &key) {
+    /// The slot of a key, created if need be; the caller sets a flag or a timer on it.
+    pub(super) fn enter(&mut self, wish: &Hashed<'_, K>) -> u32 {
+        match self.slots.find(wish) {
             Some(id) => {
                 if self.slots.get(id).is(IDLE) {
                     self.slots.revive(id);
                 }
-                (id, Some(key))
+                id
             }
             None => {
-                let tenant = self.lines.enter(key.tenant());
-                (self.slots.insert(hash, key, tenant), None)
+                let tenant = self.lines.enter(wish.key.tenant());
+                self.slots.insert(wish.hash, wish.key.clone(), tenant)
             }
         }
     }

@@ -62,35 +62,32 @@ impl<K: Key> RateLimited<K> {
         }
     }
 
-    /// Requests a run. Returns the key if it does not keep it.
-    pub(super) fn add(&mut self, now: Nanos, wish: Hashed<K>, band: Band) -> Option<K> {
+    /// Requests a run.
+    pub(super) fn add(&mut self, now: Nanos, wish: &Hashed<'_, K>, band: Band) {
         let now = self.fire(now);
-        if self.phase != Phase::Open {
-            return Some(wish.key);
+        if self.phase == Phase::Open {
+            let id = self.delaying.queue.enter(wish);
+            self.ask(now, id, band.max(Band::Initial));
         }
-        let (id, known_key) = self.delaying.queue.enter(wish);
-        self.ask(now, id, band.max(Band::Initial));
-        known_key
     }
 
-    /// Requests a run later. Returns the key if it does not keep it.
-    pub(super) fn add_after(&mut self, now: Nanos, wish: Hashed<K>, delay: Duration) -> Option<K> {
+    /// Requests a run later.
+    pub(super) fn add_after(&mut self, now: Nanos, wish: &Hashed<'_, K>, delay: Duration) {
         let now = self.fire(now);
-        if self.phase != Phase::Open {
-            return Some(wish.key);
+        if self.phase == Phase::Open {
+            self.retries += 1;
+            self.delaying.add_after(now, wish, delay);
         }
-        self.retries += 1;
-        self.delaying.add_after(now, wish, delay)
     }
 
     /// Counts a failure and retries the key after a backoff; returns how long that is.
-    pub(super) fn retry(&mut self, now: Nanos, wish: Hashed<K>, retry: Retry) -> Duration {
+    pub(super) fn retry(&mut self, now: Nanos, wish: &Hashed<'_, K>, retry: Retry) -> Duration {
         let now = self.fire(now);
         if self.phase != Phase::Open {
             return Duration::ZERO;
         }
         self.retries += 1;
-        let (id, _) = self.delaying.queue.enter(wish);
+        let id = self.delaying.queue.enter(wish);
         if self.is_throttled(id) {
             return Duration::ZERO;
         }
@@ -122,9 +119,9 @@ impl<K: Key> RateLimited<K> {
     }
 
     /// Ends a row of failures: the pending retry is cancelled, the next failure is the first.
-    pub(super) fn forget(&mut self, now: Nanos, hash: u64, key: &K) {
+    pub(super) fn forget(&mut self, now: Nanos, known: &Hashed<'_, K>) {
         self.fire(now);
-        let Some(id) = self.delaying.queue.slots.find(hash, key) else { return };
+        let Some(id) = self.delaying.queue.slots.find(known) else { return };
         if !self.is_throttled(id) {
             self.cancel_retry(id);
         }
@@ -136,17 +133,17 @@ impl<K: Key> RateLimited<K> {
     }
 
     /// Cancels what `add_after` requested.
-    pub(super) fn cancel(&mut self, now: Nanos, hash: u64, key: &K) {
+    pub(super) fn cancel(&mut self, now: Nanos, known: &Hashed<'_, K>) {
         self.fire(now);
-        let Some(id) = self.delaying.queue.slots.find(hash, key) else { return };
+        let Some(id) = self.delaying.queue.slots.find(known) else { return };
         self.delaying.timers.cancel(&mut self.delaying.queue.slots, id, Timer::After);
         self.delaying.queue.release(id);
     }
 
     /// Failures in a row.
-    pub(super) fn requeues(&self, hash: u64, key: &K) -> u32 {
+    pub(super) fn requeues(&self, known: &Hashed<'_, K>) -> u32 {
         let slots = &self.delaying.queue.slots;
-        slots.find(hash, key).map_or(0, |id| u32::from(slots.get(id).failures))
+        slots.find(known).map_or(0, |id| u32::from(slots.get(id).failures))
     }
 
     /// Takes the next key.

@@ -8,7 +8,7 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::key::{Band, Key};
+use super::key::{Band, Hashed, Key};
 use super::recent::Recent;
 use super::sync::Nanos;
 
@@ -143,13 +143,13 @@ impl<K: Key> Slots<K> {
         self.table.len() - self.idle_len
     }
 
-    /// The slot of `key`; `hash` is its hash by this arena's hasher, here and below.
-    pub(super) fn find(&self, hash: u64, key: &K) -> Option<u32> {
-        let is_it = |id: u32| self.get(id).key.as_ref() == Some(key);
-        if let Some(id) = self.recent.look(hash).filter(|&id| is_it(id)) {
+    /// The slot of a key, hashed by this arena's hasher, as all hashes here.
+    pub(super) fn find(&self, Hashed { key, hash }: &Hashed<'_, K>) -> Option<u32> {
+        let is_it = |id: u32| self.get(id).key.as_ref() == Some(*key);
+        if let Some(id) = self.recent.look(*hash).filter(|&id| is_it(id)) {
             return Some(id);
         }
-        self.table.find(hash, |&id| is_it(id)).copied()
+        self.table.find(*hash, |&id| is_it(id)).copied()
     }
 
     /// Notes a slot that is likely to be requested soon; `hash` is its key's hash.
@@ -268,7 +268,7 @@ mod tests {
     }
 
     fn find(slots: &Slots<Few>, key: u32) -> Option<u32> {
-        slots.find(slots.hasher.hash_one(Few(key)), &Few(key))
+        slots.find(&Hashed::new(&slots.hasher, &Few(key)))
     }
 
     #[test]

@@ -90,7 +90,7 @@ impl<'a, K: Key> Get<'a, K> {
         if let Err(panic) = told {
             // Nobody will work on this key now, so its run is still to come.
             if let Some(taken) = taken {
-                self.queue.add_with(taken.key.clone(), taken.band);
+                self.queue.add_with(&taken.key, taken.band);
             }
             resume_unwind(panic);
         }

@@ -141,24 +141,22 @@ impl StateMachineTest for Real {
     fn apply(mut real: Real, model: &Model, op: Op) -> Real {
         real.now += 1;
         let Real { queue, hasher, now, runs } = &mut real;
-        let hashed = |key| Hashed::new(hasher, key);
-        let hash = |key: &Named| hasher.hash_one(key);
         match op {
-            Op::Add(key, band) => drop(queue.add(*now, hashed(key), band)),
+            Op::Add(key, band) => queue.add(*now, &Hashed::new(hasher, &key), band),
             Op::AddAfter(key, delay) => {
-                queue.add_after(*now, hashed(key), Duration::from_millis(delay));
+                queue.add_after(*now, &Hashed::new(hasher, &key), Duration::from_millis(delay));
             }
             Op::Retry(key, retry) => {
-                let delay = queue.retry(*now, hashed(key), retry);
+                let delay = queue.retry(*now, &Hashed::new(hasher, &key), retry);
                 assert_eq!(delay, model.delay.unwrap_or_default(), "the delay of a retry");
             }
-            Op::Forget(key) => queue.forget(*now, hash(&key), &key),
-            Op::Cancel(key) => queue.cancel(*now, hash(&key), &key),
+            Op::Forget(key) => queue.forget(*now, &Hashed::new(hasher, &key)),
+            Op::Cancel(key) => queue.cancel(*now, &Hashed::new(hasher, &key)),
             Op::Take => {
                 let next = queue.take(*now);
                 let taken = next.as_ref().map(|next| (next.key, next.band));
                 assert_eq!(taken, model.taken, "what was taken");
-                runs.extend(next.map(|next| (next.id, hash(&next.key))));
+                runs.extend(next.map(|next| (next.id, hasher.hash_one(next.key))));
             }
             Op::Done(at) => {
                 if at < runs.len() {
@@ -185,7 +183,7 @@ impl StateMachineTest for Real {
                 let key = (tenant, name);
                 let failures = model.keys.get(&key).map_or(0, |known| known.failures);
                 assert_eq!(
-                    queue.requeues(real.hasher.hash_one(key), &key),
+                    queue.requeues(&Hashed::new(&real.hasher, &key)),
                     failures,
                     "failures of {key:?}"
                 );
