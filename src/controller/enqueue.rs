@@ -3,6 +3,8 @@
 //! Each function makes a handler of deltas. `initial` means that the delta comes from the first
 //! list or a resync: nobody waits for it in particular, so it goes to [`Band::Initial`].
 
+use prefetch_index::prefetch_index;
+
 use super::Handle;
 use crate::object::{Kind, Object, ObjectKey, Owner};
 use crate::store::{Delta, Origin, Write};
@@ -14,6 +16,11 @@ impl Key for ObjectKey {
     /// The namespace. All cluster-scoped objects are one tenant.
     fn tenant(&self) -> &crate::object::Text {
         self.namespace()
+    }
+
+    fn prefetch(&self) {
+        prefetch_index(self.name().as_bytes(), 0);
+        prefetch_index(self.namespace().as_bytes(), 0);
     }
 }
 

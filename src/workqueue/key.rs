@@ -15,6 +15,10 @@ pub trait Key: Clone + Eq + Hash + Debug + Send + Sync + 'static {
 
     /// The tenant of this key. Equal keys have equal tenants.
     fn tenant(&self) -> &Self::Tenant;
+
+    /// Has the processor fetch what the key points to, because the key is about to be cloned, and
+    /// the clone should not wait for memory. A hint, called with the lock held; by default nothing.
+    fn prefetch(&self) {}
 }
 
 /// A key and its hash, computed before the lock is taken: hashing reads what the key points to, and

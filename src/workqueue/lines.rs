@@ -64,14 +64,24 @@ impl Ends {
 
     /// Takes out one of its slots.
     fn unlink<K: Key>(&mut self, slots: &mut Slots<K>, id: u32) {
-        let (prev, next) = (slots.get(id).prev, slots.get(id).next);
-        match prev {
-            NONE => self.head = next,
-            prev => slots.get_mut(prev).next = next,
+        if id == self.head {
+            self.unlink_first(slots);
+            return;
         }
+        let (prev, next) = (slots.get(id).prev, slots.get(id).next);
+        slots.get_mut(prev).next = next;
         match next {
             NONE => self.tail = prev,
             next => slots.get_mut(next).prev = prev,
+        }
+    }
+
+    /// Takes out its first slot. The next one's `prev` means nothing from then on; writing it would
+    /// mean waiting for that slot's memory.
+    fn unlink_first<K: Key>(&mut self, slots: &Slots<K>) {
+        self.head = slots.get(self.head).next;
+        if self.head == NONE {
+            self.tail = NONE;
         }
     }
 }
@@ -186,7 +196,7 @@ impl<K: Key> Lines<K> {
                 self.leave(at);
                 continue;
             }
-            line.keys.unlink(slots, id);
+            line.keys.unlink_first(slots);
             if line.keys.head == NONE {
                 line.in_ring = false;
                 // Its slot is still a user, so the tenant stays.
@@ -195,7 +205,25 @@ impl<K: Key> Lines<K> {
                 self.rings[band].push_back(at);
             }
             self.left(band);
+            self.prefetch(slots, band, at);
             return Some(id);
+        }
+    }
+
+    /// Has the processor fetch what the next calls of `pop` need, so that they need not wait for
+    /// memory: the key whose turn is next and, in the line of the tenant whose turn is over, the
+    /// second slot. The slots read here were fetched when it was their tenant's turn before.
+    fn prefetch(&self, slots: &Slots<K>, band: usize, at: u32) {
+        let first = |at: u32| match self.tenants[at as usize].lines[band].keys.head {
+            NONE => None,
+            id => Some(slots.get(id)),
+        };
+        if let Some(second) = first(at).map(|slot| slot.next).filter(|&id| id != NONE) {
+            slots.prefetch(second);
+        }
+        let next = self.rings[band].front();
+        if let Some(key) = next.and_then(|&at| first(at)?.key.as_ref()) {
+            key.prefetch();
         }
     }
 
@@ -231,7 +259,44 @@ fn hash_of<T: std::hash::Hash>(hasher: &DefaultHashBuilder, name: &Option<T>) ->
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
+
+    thread_local! {
+        /// Keys that were to be fetched, in this test.
+        static FETCHED: RefCell<Vec<Noted>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// Tenant and name; notes when it is to be fetched.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    struct Noted(u32, u32);
+
+    impl Key for Noted {
+        type Tenant = u32;
+        fn tenant(&self) -> &u32 {
+            &self.0
+        }
+        fn prefetch(&self) {
+            FETCHED.with_borrow_mut(|fetched| fetched.push(*self));
+        }
+    }
+
+    #[test]
+    fn a_key_is_fetched_when_its_turn_is_next() {
+        let hasher = DefaultHashBuilder::default();
+        let (mut lines, mut slots) = (Lines::new(hasher.clone()), Slots::new(hasher));
+        for name in 0..12 {
+            let key = Noted(name % 3, name);
+            let tenant = lines.enter(&key.0);
+            let id = slots.insert(u64::from(name), key, tenant);
+            lines.push(&mut slots, id, Band::Initial);
+        }
+        let popped: Vec<u32> = std::iter::from_fn(|| lines.pop(&mut slots, true)).collect();
+        let keys: Vec<Noted> = popped.iter().filter_map(|&id| slots.get(id).key).collect();
+        assert_eq!(keys.len(), 12);
+        assert_eq!(FETCHED.take(), keys[1..], "each during the pop before its own");
+    }
 
     #[test]
     fn tenants_whose_keys_have_left_a_band_do_not_stay_in_its_ring() {

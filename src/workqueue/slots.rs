@@ -7,6 +7,7 @@
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
+use prefetch_index::prefetch_index;
 
 use super::key::{Band, Hashed, Key};
 use super::recent::Recent;
@@ -35,8 +36,8 @@ pub(super) struct Slot<K> {
     pub(super) asked_at: Nanos,
     /// Index into the tenants.
     pub(super) tenant: u32,
-    /// While QUEUED, the previous slot in the tenant's line; while PROCESSING or IDLE, its place
-    /// among the slots in that state. It is never in two of them.
+    /// While QUEUED, the previous slot in the tenant's line, unless it is the first; while PROCESSING
+    /// or IDLE, its place among the slots in that state. It is never in two of them.
     pub(super) prev: u32,
     /// While QUEUED, the next slot in the tenant's line; if free, the next in the free list.
     pub(super) next: u32,
@@ -226,6 +227,12 @@ impl<K: Key> Slots<K> {
 
     pub(super) fn get(&self, id: u32) -> &Slot<K> {
         at(&self.chunks, id)
+    }
+
+    /// Has the processor fetch a slot that will be used soon.
+    pub(super) fn prefetch(&self, id: u32) {
+        let id = id as usize;
+        prefetch_index(&self.chunks[id / CHUNK].0, id % CHUNK);
     }
 
     pub(super) fn get_mut(&mut self, id: u32) -> &mut Slot<K> {
