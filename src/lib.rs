@@ -10,9 +10,10 @@
 //! To write your own controller you need [`object`] (a view of your kind), [`informer`],
 //! [`controller`] and [`client`]; nothing in them is tied to a kind.
 
-// What every object has; shutdown.
+// What every object has; the process: how it ends, how it is scheduled.
 pub mod object;
 pub mod shutdown;
+pub mod scheduling;
 // From the API server to a worker.
 pub mod client;
 pub mod store;

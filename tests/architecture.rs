@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("object", &[]),
     ("shutdown", &[]),
+    ("scheduling", &[]),
     ("client", &["object"]),
     ("store", &["object"]),
     ("reflector", &["client", "store", "object", "shutdown"]),
@@ -59,6 +60,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "object",
             "reconcilers",
             "reflector",
+            "scheduling",
             "shutdown",
             "store",
             "traces",
