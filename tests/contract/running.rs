@@ -1,5 +1,7 @@
 //! What running the operator promises: its rights, its restarts, its silence.
 
+use std::fs;
+
 use serde_json::{Value, json};
 
 use crate::audit::{Audit, Entry, operator_writes};
@@ -40,6 +42,25 @@ async fn killed_at_any_moment_and_restarted_it_converges() {
         let created = |w: &&Entry| w.resource == "deployments" && w.name == name && w.code == 201;
         let creates = operator_writes(&world).iter().filter(created).count();
         assert!(creates <= 1, "the Deployment of {name} was created {creates} times");
+    }
+}
+
+/// `SCHED_BATCH` of sched(7), as /proc/PID/stat has it.
+const BATCH: &str = "3";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_its_threads_are_scheduled_as_batch_work_unless_somebody_chose_otherwise() {
+    let (_world, operator) = World::with_operator("batch").await;
+    let threads = fs::read_dir(format!("/proc/{}/task", operator.pid())).expect("it runs");
+    for thread in threads {
+        let stat = thread.expect("it runs").path().join("stat");
+        // One that has ended meanwhile does not matter.
+        let Ok(stat) = fs::read_to_string(stat) else { continue };
+        // proc_pid_stat(5); the first field after the name is the third.
+        let fields = stat.rsplit(") ").next().unwrap_or_default();
+        let field = |number: usize| fields.split(' ').nth(number - 3).expect("Linux has it");
+        let (niceness, policy) = (field(19), field(41));
+        assert!(policy == BATCH || niceness != "0", "policy {policy}: {stat}");
     }
 }
 
