@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::audit::{Audit, Entry, operator_writes};
 use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;
+use crate::servers::stat_field;
 use crate::world::{
     DEPLOYMENT, GENERIC_DAEMON, LEASE, MEMCACHED, MEMCACHED_IMAGE, POD, ROLE_BINDING, World,
     is_ready, memcached,
@@ -52,15 +53,17 @@ const BATCH: &str = "3";
 async fn all_its_threads_are_scheduled_as_batch_work_unless_somebody_chose_otherwise() {
     let (_world, operator) = World::with_operator("batch").await;
     let threads = fs::read_dir(format!("/proc/{}/task", operator.pid())).expect("it runs");
-    for thread in threads {
-        let stat = thread.expect("it runs").path().join("stat");
-        // One that has ended meanwhile does not matter.
-        let Ok(stat) = fs::read_to_string(stat) else { continue };
-        // proc_pid_stat(5); the first field after the name is the third.
-        let fields = stat.rsplit(") ").next().unwrap_or_default();
-        let field = |number: usize| fields.split(' ').nth(number - 3).expect("Linux has it");
-        let (niceness, policy) = (field(19), field(41));
-        assert!(policy == BATCH || niceness != "0", "policy {policy}: {stat}");
+    let stats = threads.map(|thread| fs::read_to_string(thread?.path().join("stat")));
+    // One that has ended meanwhile does not matter.
+    let stats: Vec<String> = stats.filter_map(Result::ok).collect();
+    assert!(!stats.is_empty(), "a process has a thread");
+    for stat in stats {
+        let (niceness, policy) = (stat_field(&stat, 19), stat_field(&stat, 41));
+        if niceness != "0" {
+            eprintln!("NOT CHECKED: batch work: the tests run with a niceness of {niceness}");
+            return;
+        }
+        assert_eq!(policy, BATCH, "{stat}");
     }
 }
 

@@ -74,8 +74,7 @@ impl Server {
             .expect("it was started before");
         let pid = child.id();
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
-        let fields = stat.rsplit(") ").next().unwrap_or_default();
-        let started = fields.split(' ').nth(19).expect("when it was started");
+        let started = stat_field(&stat, 22);
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("an id");
         fs::write(&self.record, format!("{pid} {started} {boot}")).expect("a file");
         self.pid = rustix::process::Pid::from_raw(pid as i32).expect("a pid");
@@ -101,6 +100,13 @@ impl Server {
             child: None,
         }
     }
+}
+
+/// A field of /proc/PID/stat, by its number in proc_pid_stat(5), where the name, the second, may
+/// contain anything.
+pub fn stat_field(stat: &str, number: usize) -> &str {
+    let from_the_third = stat.rsplit(") ").next().unwrap_or_default();
+    from_the_third.split(' ').nth(number - 3).expect("Linux has it")
 }
 
 impl Drop for Server {
