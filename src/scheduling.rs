@@ -1,9 +1,9 @@
 //! How Linux schedules this process: as batch work.
 //!
 //! Guarantees
-//! - A batch thread that is woken does not interrupt another program; it waits until a processor is
-//!   free, or until the scheduler's next tick at most. Its share of a busy processor stays the same
-//!   (sched(7), `SCHED_BATCH`).
+//! - A batch thread that is woken does not interrupt another program: it waits until a processor is
+//!   free, or the other program's turn is over (sched(7), `SCHED_BATCH`). Its niceness, and with it
+//!   its share of a busy processor, stays the same.
 //! - A policy or a niceness that somebody has chosen for the process is left alone.
 //! - Elsewhere than on Linux nothing is changed.
 //!
