@@ -3,8 +3,6 @@
 //! Each function makes a handler of deltas. `initial` means that the delta comes from the first
 //! list or a resync: nobody waits for it in particular, so it goes to [`Band::Initial`].
 
-use prefetch_index::prefetch_index;
-
 use super::Handle;
 use crate::object::{Kind, Object, ObjectKey, Owner};
 use crate::store::{Delta, Origin, Write};
@@ -19,8 +17,7 @@ impl Key for ObjectKey {
     }
 
     fn prefetch(&self) {
-        prefetch_index(self.name().as_bytes(), 0);
-        prefetch_index(self.namespace().as_bytes(), 0);
+        self.fetch_ahead();
     }
 }
 

@@ -1,8 +1,9 @@
 //! What every Kubernetes object has, in as few bytes as possible.
 //!
 //! Guarantees
-//! - [`Text`] is interned: equal strings share one allocation for as long as one is in use, so the
-//!   ten thousandth `app.kubernetes.io/name` costs a pointer.
+//! - [`Text`] and [`ObjectKey`] are interned: equal ones share one allocation for as long as one is
+//!   in use, so the ten thousandth `app.kubernetes.io/name` costs a pointer, and so does a key, in
+//!   however many stores and queues it is.
 //! - [`Meta`] decodes `metadata` in one pass and never allocates for a field it does not keep;
 //!   `managedFields`, often the largest part of an object, is skipped while parsing.
 //! - A type ([`Keep`]) says which labels and annotations are kept, once per view.
@@ -14,6 +15,7 @@
 //! A *view* is a small struct with a [`Meta`] and just the fields its user reads or owns. It
 //! implements [`Object`] and, to be listed and watched, [`Resource`].
 
+mod interner;
 mod text;
 mod uid;
 mod version;

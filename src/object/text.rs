@@ -2,36 +2,23 @@
 
 use std::borrow::Borrow;
 use std::fmt;
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 
-use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// Strings nobody holds are swept from the table when it has grown to this many, then whenever it
-/// has doubled since the last sweep: interning stays amortized O(1) and the table stays within
-/// twice what is alive.
-const FIRST_SWEEP: usize = 1024;
+use super::interner::Interner;
 
-static INTERNED: LazyLock<Mutex<Interner>> = LazyLock::new(Mutex::default);
+static INTERNED: LazyLock<Mutex<Interner<str>>> = LazyLock::new(Mutex::default);
 
 /// A string whose equal copies share one allocation.
 ///
-/// Cloning costs a reference count. Two `Text`s are equal if their bytes are; because of the
-/// sharing that is nearly always one pointer comparison.
+/// Cloning costs a reference count, comparing two `Text`s one comparison of pointers.
 #[derive(Clone, PartialOrd, Ord)]
 pub struct Text(Arc<str>);
-
-#[derive(Default)]
-struct Interner {
-    table: HashTable<Arc<str>>,
-    hasher: DefaultHashBuilder,
-    /// `table.len()` at which the next sweep is due.
-    sweep_at: usize,
-}
 
 // === impl Text ===
 
@@ -44,6 +31,11 @@ impl Text {
     /// The characters.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Where it is, which no other text shares while it is in use.
+    pub(super) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
     }
 }
 
@@ -74,7 +66,7 @@ impl Default for Text {
 
 impl PartialEq for Text {
     fn eq(&self, other: &Text) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || *self.0 == *other.0
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
@@ -154,31 +146,6 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-// === impl Interner ===
-
-impl Interner {
-    fn intern(&mut self, text: &str) -> Arc<str> {
-        let hash = self.hasher.hash_one(text);
-        if let Some(known) = self.table.find(hash, |known| **known == *text) {
-            return known.clone();
-        }
-        if self.table.len() >= self.sweep_at.max(FIRST_SWEEP) {
-            self.sweep();
-        }
-        let new: Arc<str> = Arc::from(text);
-        let hasher = &self.hasher;
-        self.table.insert_unique(hash, new.clone(), |known| hasher.hash_one(&**known));
-        new
-    }
-
-    /// Drops the strings that only the table holds. Nobody can take one in the meantime: the only
-    /// way to one is through the table, which is locked.
-    fn sweep(&mut self) {
-        self.table.retain(|known| Arc::strong_count(known) > 1);
-        self.sweep_at = 2 * self.table.len();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,17 +155,6 @@ mod tests {
         let (a, b) = (Text::new("memcached-sample"), Text::from(String::from("memcached-sample")));
         assert!(Arc::ptr_eq(&a.0, &b.0));
         assert_eq!(a, b);
-    }
-
-    #[test]
-    fn a_string_nobody_holds_leaves_the_table_at_the_next_sweep() {
-        let mut interner = Interner::default();
-        let kept = interner.intern("kept");
-        for i in 0..4 * FIRST_SWEEP {
-            drop(interner.intern(&format!("gone-{i}")));
-        }
-        assert!(interner.table.len() <= FIRST_SWEEP + 1, "{} strings left", interner.table.len());
-        assert!(Arc::ptr_eq(&kept, &interner.intern("kept")), "a held string was swept");
     }
 
     #[test]

@@ -19,11 +19,7 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Slots per chunk.
 const CHUNK: usize = 512;
 
-/// Slots side by side, starting on a cache line. A slot of an [`ObjectKey`] is as long as a cache
-/// line, so it is exactly one, and taking a key waits for memory once instead of twice.
-///
-/// [`ObjectKey`]: crate::object::ObjectKey
-#[repr(align(64))]
+/// Slots side by side.
 struct Chunk<K>([Slot<K>; CHUNK]);
 
 /// All that the queue knows about one key. The fields belong to these layers: flags and times to
@@ -172,7 +168,7 @@ impl<K: Key> Slots<K> {
     }
 
     /// Adds a chunk of free slots when there are none. A separate function because it builds the
-    /// chunk on the stack: if it were inlined, each `add` would reserve and touch twice the 32 KiB
+    /// chunk on the stack: if it were inlined, each `add` would reserve and touch twice the 20 KiB
     /// of a chunk of [`ObjectKey`](crate::object::ObjectKey)s.
     #[cold]
     #[inline(never)]
@@ -229,10 +225,12 @@ impl<K: Key> Slots<K> {
         at(&self.chunks, id)
     }
 
-    /// Has the processor fetch a slot that will be used soon.
+    /// Has the processor fetch a slot that will be used soon: its first cache line, and the one after
+    /// its end, which is its second if it has two. (There need not be a slot after it.)
     pub(super) fn prefetch(&self, id: u32) {
-        let id = id as usize;
-        prefetch_index(&self.chunks[id / CHUNK].0, id % CHUNK);
+        let (chunk, at) = (&self.chunks[id as usize / CHUNK].0, id as usize % CHUNK);
+        prefetch_index(chunk, at);
+        prefetch_index(chunk, at + 1);
     }
 
     pub(super) fn get_mut(&mut self, id: u32) -> &mut Slot<K> {
