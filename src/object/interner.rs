@@ -2,8 +2,10 @@
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
+use std::marker::PhantomData;
 use std::sync::Arc;
 
+use arcstr::ArcStr;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 /// Values nobody holds are swept from the table when it has grown to this many, then whenever it
@@ -11,43 +13,66 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 /// twice what is alive.
 const FIRST_SWEEP: usize = 1024;
 
-/// All values of one type that are in use.
-pub(super) struct Interner<T: ?Sized> {
-    table: HashTable<Arc<T>>,
+/// A handle of a value: clones of one handle share it.
+pub(super) trait Shared: Clone {
+    /// Whether there are other handles than this one.
+    fn is_shared(&self) -> bool;
+}
+
+/// All values `T` in use, by their handles `S`.
+pub(super) struct Interner<T: ?Sized, S> {
+    table: HashTable<S>,
     hasher: DefaultHashBuilder,
     /// `table.len()` at which the next sweep is due.
     sweep_at: usize,
+    values: PhantomData<fn(&T)>,
+}
+
+// === impl Shared ===
+
+impl<T> Shared for Arc<T> {
+    fn is_shared(&self) -> bool {
+        Arc::strong_count(self) > 1
+    }
+}
+
+impl Shared for ArcStr {
+    /// The empty one is not counted; it stays.
+    fn is_shared(&self) -> bool {
+        ArcStr::strong_count(self).is_none_or(|handles| handles > 1)
+    }
 }
 
 // === impl Interner ===
 
-impl<T: Hash + Eq + ?Sized> Interner<T> {
-    /// The one copy of `value`, made if there is none.
-    pub(super) fn intern(&mut self, value: impl Borrow<T> + Into<Arc<T>>) -> Arc<T> {
+impl<T: Hash + Eq + ?Sized, S: Shared + Borrow<T>> Interner<T, S> {
+    /// The handle of `value`, made if there is none.
+    pub(super) fn intern(&mut self, value: impl Borrow<T> + Into<S>) -> S {
         let hash = self.hasher.hash_one(value.borrow());
-        if let Some(known) = self.table.find(hash, |known| **known == *value.borrow()) {
+        if let Some(known) = self.table.find(hash, |known| known.borrow() == value.borrow()) {
             return known.clone();
         }
         if self.table.len() >= self.sweep_at.max(FIRST_SWEEP) {
             self.sweep();
         }
-        let new: Arc<T> = value.into();
+        let new: S = value.into();
         let hasher = &self.hasher;
-        self.table.insert_unique(hash, new.clone(), |known| hasher.hash_one(&**known));
+        self.table.insert_unique(hash, new.clone(), |known| hasher.hash_one(known.borrow()));
         new
     }
 
     /// Drops the values that only the table holds. Nobody can take one in the meantime: the only
     /// way to one is through the table, and for that it has to be borrowed.
     fn sweep(&mut self) {
-        self.table.retain(|known| Arc::strong_count(known) > 1);
+        self.table.retain(|known| known.is_shared());
         self.sweep_at = 2 * self.table.len();
     }
 }
 
-impl<T: ?Sized> Default for Interner<T> {
-    fn default() -> Interner<T> {
-        Interner { table: HashTable::new(), hasher: DefaultHashBuilder::default(), sweep_at: 0 }
+impl<T: ?Sized, S> Default for Interner<T, S> {
+    fn default() -> Interner<T, S> {
+        let hasher = DefaultHashBuilder::default();
+        Interner { table: HashTable::new(), hasher, sweep_at: 0, values: PhantomData }
     }
 }
 
@@ -57,12 +82,13 @@ mod tests {
 
     #[test]
     fn a_value_nobody_holds_leaves_the_table_at_the_next_sweep() {
-        let mut interner: Interner<str> = Interner::default();
-        let kept = interner.intern("kept");
+        let mut interner: Interner<str, ArcStr> = Interner::default();
+        let (kept, empty) = (interner.intern("kept"), interner.intern(""));
         for i in 0..4 * FIRST_SWEEP {
             drop(interner.intern(format!("gone-{i}").as_str()));
         }
-        assert!(interner.table.len() <= FIRST_SWEEP + 1, "{} values left", interner.table.len());
-        assert!(Arc::ptr_eq(&kept, &interner.intern("kept")), "a held value was swept");
+        assert!(interner.table.len() <= FIRST_SWEEP + 2, "{} values left", interner.table.len());
+        assert!(ArcStr::ptr_eq(&kept, &interner.intern("kept")), "a held value was swept");
+        assert!(ArcStr::ptr_eq(&empty, &interner.intern("")), "it has one address for ever");
     }
 }

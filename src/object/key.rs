@@ -10,7 +10,10 @@ use prefetch_index::prefetch_index;
 use super::Text;
 use super::interner::Interner;
 
-static INTERNED: LazyLock<Mutex<Interner<Name>>> = LazyLock::new(Mutex::default);
+static INTERNED: LazyLock<Mutex<Interner<Name, Arc<Name>>>> = LazyLock::new(Mutex::default);
+
+/// What an object has before its metadata were read.
+static EMPTY: LazyLock<ObjectKey> = LazyLock::new(|| ObjectKey::new("", ""));
 
 /// `namespace/name`, the key of every store and queue; a cluster-scoped object has an empty
 /// namespace. Not the identity: a new object under an old name has another [`Uid`](super::Uid).
@@ -75,7 +78,7 @@ impl Hash for ObjectKey {
 
 impl Default for ObjectKey {
     fn default() -> ObjectKey {
-        ObjectKey::new("", "")
+        EMPTY.clone()
     }
 }
 

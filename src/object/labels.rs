@@ -4,13 +4,14 @@ use std::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use thin_vec::ThinVec;
 
 use super::Text;
 
-/// A small sorted map of strings: labels, annotations, a selector. 16 bytes when empty, one
+/// A small sorted map of strings: labels, annotations, a selector. 8 bytes when empty, one
 /// allocation otherwise (a `BTreeMap` with one entry takes 544).
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Labels(Box<[(Text, Text)]>);
+pub struct Labels(ThinVec<(Text, Text)>);
 
 impl Labels {
     /// The value under `key`.
@@ -56,7 +57,9 @@ impl<K: Into<Text>, V: Into<Text>> FromIterator<(K, V)> for Labels {
         pairs.reverse();
         pairs.sort_by(|a, b| a.0.cmp(&b.0));
         pairs.dedup_by(|later, earlier| later.0 == earlier.0);
-        Labels(pairs.into_boxed_slice())
+        let mut exact = ThinVec::with_capacity(pairs.len());
+        exact.extend(pairs);
+        Labels(exact)
     }
 }
 

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use thin_vec::ThinVec;
 
 use super::{Labels, ObjectKey, ResourceVersion, Text, Uid};
 
@@ -63,7 +64,7 @@ pub struct Meta<K = Nothing> {
     /// The annotations that `K` keeps.
     pub annotations: Labels,
     /// All finalizers, in order.
-    pub finalizers: Box<[Text]>,
+    pub finalizers: ThinVec<Text>,
     keep: PhantomData<fn() -> K>,
 }
 
@@ -101,7 +102,7 @@ impl<K> Meta<K> {
             owner: None,
             labels: Labels::default(),
             annotations: Labels::default(),
-            finalizers: Box::default(),
+            finalizers: ThinVec::new(),
             keep: PhantomData,
         }
     }
