@@ -2,7 +2,6 @@
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use arcstr::ArcStr;
@@ -14,29 +13,34 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 const FIRST_SWEEP: usize = 1024;
 
 /// A handle of a value: clones of one handle share it.
-pub(super) trait Shared: Clone {
+pub(super) trait Shared: Clone + Borrow<Self::Value> {
+    type Value: Hash + Eq + ?Sized;
+
     /// Whether there are other handles than this one.
     fn is_shared(&self) -> bool;
 }
 
-/// All values `T` in use, by their handles `S`.
-pub(super) struct Interner<T: ?Sized, S> {
+/// All values in use, by their handles.
+pub(super) struct Interner<S> {
     table: HashTable<S>,
     hasher: DefaultHashBuilder,
     /// `table.len()` at which the next sweep is due.
     sweep_at: usize,
-    values: PhantomData<fn(&T)>,
 }
 
 // === impl Shared ===
 
-impl<T> Shared for Arc<T> {
+impl<T: Hash + Eq> Shared for Arc<T> {
+    type Value = T;
+
     fn is_shared(&self) -> bool {
         Arc::strong_count(self) > 1
     }
 }
 
 impl Shared for ArcStr {
+    type Value = str;
+
     /// The empty one is not counted; it stays.
     fn is_shared(&self) -> bool {
         ArcStr::strong_count(self).is_none_or(|handles| handles > 1)
@@ -45,9 +49,9 @@ impl Shared for ArcStr {
 
 // === impl Interner ===
 
-impl<T: Hash + Eq + ?Sized, S: Shared + Borrow<T>> Interner<T, S> {
+impl<S: Shared> Interner<S> {
     /// The handle of `value`, made if there is none.
-    pub(super) fn intern(&mut self, value: impl Borrow<T> + Into<S>) -> S {
+    pub(super) fn intern(&mut self, value: impl Borrow<S::Value> + Into<S>) -> S {
         let hash = self.hasher.hash_one(value.borrow());
         if let Some(known) = self.table.find(hash, |known| known.borrow() == value.borrow()) {
             return known.clone();
@@ -69,10 +73,9 @@ impl<T: Hash + Eq + ?Sized, S: Shared + Borrow<T>> Interner<T, S> {
     }
 }
 
-impl<T: ?Sized, S> Default for Interner<T, S> {
-    fn default() -> Interner<T, S> {
-        let hasher = DefaultHashBuilder::default();
-        Interner { table: HashTable::new(), hasher, sweep_at: 0, values: PhantomData }
+impl<S> Default for Interner<S> {
+    fn default() -> Interner<S> {
+        Interner { table: HashTable::new(), hasher: DefaultHashBuilder::default(), sweep_at: 0 }
     }
 }
 
@@ -82,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_value_nobody_holds_leaves_the_table_at_the_next_sweep() {
-        let mut interner: Interner<str, ArcStr> = Interner::default();
+        let mut interner: Interner<ArcStr> = Interner::default();
         let (kept, empty) = (interner.intern("kept"), interner.intern(""));
         for i in 0..4 * FIRST_SWEEP {
             drop(interner.intern(format!("gone-{i}").as_str()));

@@ -10,7 +10,8 @@ use prefetch_index::prefetch_index;
 use super::Text;
 use super::interner::Interner;
 
-static INTERNED: LazyLock<Mutex<Interner<Name, Arc<Name>>>> = LazyLock::new(Mutex::default);
+/// A key that nobody holds any more keeps its two texts until it is swept.
+static INTERNED: LazyLock<Mutex<Interner<Arc<Name>>>> = LazyLock::new(Mutex::default);
 
 /// What an object has before its metadata were read.
 static EMPTY: LazyLock<ObjectKey> = LazyLock::new(|| ObjectKey::new("", ""));

@@ -57,6 +57,7 @@ impl<K: Into<Text>, V: Into<Text>> FromIterator<(K, V)> for Labels {
         pairs.reverse();
         pairs.sort_by(|a, b| a.0.cmp(&b.0));
         pairs.dedup_by(|later, earlier| later.0 == earlier.0);
+        // `collect` would make room for four.
         let mut exact = ThinVec::with_capacity(pairs.len());
         exact.extend(pairs);
         Labels(exact)

@@ -229,6 +229,7 @@ impl<'de, K: Keep> Visitor<'de> for MetaVisitor<K> {
                 }
                 Field::Finalizers => {
                     meta.finalizers = map.next_value::<Option<_>>()?.unwrap_or_default();
+                    meta.finalizers.shrink_to_fit();
                 }
                 Field::Other => drop(map.next_value::<IgnoredAny>()?),
             }
@@ -315,6 +316,7 @@ mod tests {
         assert_eq!(meta.labels.len(), 2);
         assert_eq!(meta.owner.as_ref().unwrap().kind, "App", "only the controller is kept");
         assert_eq!(&*meta.finalizers, [Text::new("a/b")]);
+        assert_eq!(meta.finalizers.capacity(), 1, "no room that nothing will ever be put into");
     }
 
     #[test]

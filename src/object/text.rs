@@ -13,7 +13,7 @@ use serde::ser::{Serialize, Serializer};
 
 use super::interner::Interner;
 
-static INTERNED: LazyLock<Mutex<Interner<str, ArcStr>>> = LazyLock::new(Mutex::default);
+static INTERNED: LazyLock<Mutex<Interner<ArcStr>>> = LazyLock::new(Mutex::default);
 
 /// What fields that are left out mean.
 static EMPTY: LazyLock<Text> = LazyLock::new(|| Text::new(""));

@@ -21,7 +21,7 @@ pub trait Key: Clone + Eq + Hash + Debug + Send + Sync + 'static {
     fn prefetch(&self) {}
 }
 
-/// A key and its hash, computed before the lock is taken: hashing reads what the key points to, and
+/// A key and its hash, computed before the lock is taken: hashing may read what the key points to, and
 /// nobody else should have to wait for that.
 pub(super) struct Hashed<'a, K> {
     pub(super) key: &'a K,
