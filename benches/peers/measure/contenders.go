@@ -11,11 +11,10 @@ type contender struct {
 	program string
 	// skipUnchanged: it can be told to write no status that is there already. Ours always does so.
 	skipUnchanged bool
-	// firstZero: told so, it still writes a first 0. The Go peers take a status that is not there for
-	// one that says 0, so that a Foo would never get one.
+	// firstZero: told so, it still writes a first 0, so it is told so in work that begins without a
+	// status, too. The Go peers take a status that is not there for one that says 0, and a Foo would
+	// never get one.
 	firstZero bool
-	// comparing: it is told so in this turn.
-	comparing bool
 	// ownWorkers: it has no flag for the number of workers.
 	ownWorkers bool
 	extra      []string

@@ -31,9 +31,9 @@ type sizes struct {
 // full took 30 minutes on 2 cores, without building; with -runs 1 a good half of that.
 var full = sizes{
 	runs: 3, converge: 4000, rate: 2000, perSecond: 100, coldStart: 20000,
-	growth: []int{500, 2500, 10000, 20000, 25000}, workers: []int{1, 4, 16}, workersFoos: 600,
-	delays: []int{0, 10, 50}, delayFoos: 400, sampleFoos: 2000, sampleLimit: 45 * time.Second,
-	queueTime: "1s",
+	growth: []int{500, 2500, 10000, 20000, 25000}, workers: []int{1, 4, 16}, workersFoos: 400,
+	delays: []int{0, 10, 50}, delayFoos: 200, sampleFoos: 2000, sampleLimit: 20 * time.Second,
+	queueTime: "0.5s",
 }
 
 // small takes under 5 minutes. Its numbers show that everything works, not who is faster.
@@ -141,28 +141,12 @@ func (h *harness) nextRound(all []contender) []contender {
 	return slices.Concat(all[first:], all[:first])
 }
 
-// withComparing is all contenders, and once more, as if it were another, who can be told to compare
-// before it writes in work that begins without a status.
-func (h *harness) withComparing() []contender {
-	all := slices.Clone(h.contenders)
-	for _, c := range h.contenders {
-		if c.firstZero {
-			c.comparing = true
-			all = append(all, c)
-		}
-	}
-	return all
-}
-
 // interleaved is a step per run and contender, all contenders before the next run.
 func (h *harness) interleaved(all []contender, runs int, title string, run func(c contender, run int) (string, error)) []step {
 	var steps []step
 	for n := 1; n <= runs; n++ {
 		for _, c := range h.nextRound(all) {
 			name := fmt.Sprintf("%s · %s", title, c.name)
-			if c.comparing {
-				name += ", comparing first"
-			}
 			if runs > 1 {
 				name += fmt.Sprintf(" · run %d", n)
 			}
@@ -177,8 +161,9 @@ type sharedPlane struct {
 	*controlPlane
 	// filled: Foos 0..filled-1, their Deployments and statuses are in place, in total jsonMB
 	// as JSON.
-	filled int
-	jsonMB float64
+	filled   int
+	jsonMB   float64
+	original *original // of them all; nil as long as there are none
 }
 
 // sharing puts the start and the stop of a control plane around the steps of a part.

@@ -64,26 +64,24 @@ func each(from, to int, task func(i int) error) error {
 	return result
 }
 
-// fill puts Foos from..to-1 in place as a controller would leave them: each with its Deployment
-// and its status, managedFields included.
-func (a *api) fill(from, to int) error {
-	return each(from, to, func(i int) error {
-		reply, err := a.post(foosPath+"?fieldManager=kubectl-create", newFoo(fooName(i)))
-		if err != nil {
-			return err
-		}
-		var made v1alpha1.Foo
-		if err := json.Unmarshal(reply, &made); err != nil {
-			return err
-		}
-		deployment := foo.NewDeployment(&made)
-		if _, err := a.post(deploymentsPath+"?fieldManager=sample-controller", deployment); err != nil {
-			return err
-		}
-		_, err = a.call("PATCH", foosPath+"/"+made.Name+"/status?fieldManager=sample-controller",
-			string(types.MergePatchType), []byte(`{"status":{"availableReplicas":0}}`))
+// putFirst puts Foo 0 in place as a controller would leave it: with its Deployment and its status,
+// managedFields included.
+func (a *api) putFirst() error {
+	reply, err := a.post(foosPath+"?fieldManager=kubectl-create", newFoo(fooName(0)))
+	if err != nil {
 		return err
-	})
+	}
+	var made v1alpha1.Foo
+	if err := json.Unmarshal(reply, &made); err != nil {
+		return err
+	}
+	deployment := foo.NewDeployment(&made)
+	if _, err := a.post(deploymentsPath+"?fieldManager=sample-controller", deployment); err != nil {
+		return err
+	}
+	_, err = a.call("PATCH", foosPath+"/"+made.Name+"/status?fieldManager=sample-controller",
+		string(types.MergePatchType), []byte(`{"status":{"availableReplicas":0}}`))
+	return err
 }
 
 // empty takes all Foos and Deployments away.

@@ -109,22 +109,39 @@ func TestARowDoesNotMixNumbersOfWorkers(t *testing.T) {
 }
 
 func TestARowThatNobodyMeasuredIsLeftOut(t *testing.T) {
-	const title = "the same, kube-runtime made to compare before it writes: CPU s"
 	all := []result{converged("ours", 8, 1, 1), converged("kube-runtime", 8, 1, 4)}
-	if row := rowOf(all, title); row != "" {
-		t.Errorf("not measured, but there is a row: %s", row)
-	}
 	if row := rowOf(all, "cold start"); row != "" {
 		t.Errorf("not measured, but there is a row: %s", row)
 	}
-	comparing := converged("kube-runtime", 8, 1, 2)
-	comparing.Parameters["skip_unchanged"] = 1
-	all = append(all, comparing)
-	if row, want := rowOf(all, title), "| **0.50** | – | 1.00 | – | – | 2.00 |\n"; !strings.HasSuffix(row, want) {
-		t.Errorf("got %s want … %s", row, want)
+}
+
+func TestACopyIsItsOwnObjectAsLongAsTheOriginal(t *testing.T) {
+	const fooUID, deploymentUID = "c1b1a6f4-0000-4000-8000-000000000001", "c1b1a6f4-0000-4000-8000-000000000002"
+	o := &original{name: fooName(0), fooUID: fooUID, deploymentUID: deploymentUID, stored: []put{
+		{[]byte("/registry/foos/" + fooName(0)), []byte(`{"name":"foo-000000","uid":"` + fooUID + `"}`)},
+		{[]byte("/registry/deployments/" + fooName(0)), []byte("k8s\x00foo-000000" + deploymentUID + "owner" + fooUID)},
+	}}
+	copies, others := o.copy(7), o.copy(8)
+	for i, kind := range []string{"foos", "deployments"} {
+		if key := string(copies[i].Key); key != "/registry/"+kind+"/foo-000007" {
+			t.Errorf("the copy's key is %s", key)
+		}
+		value := string(copies[i].Value)
+		if len(value) != len(o.stored[i].Value) || !strings.Contains(value, "foo-000007") {
+			t.Errorf("a copy of %q is %q", o.stored[i].Value, value)
+		}
+		for _, former := range []string{o.name, fooUID, deploymentUID} {
+			if strings.Contains(value, former) {
+				t.Errorf("%q still has the original's %s", value, former)
+			}
+		}
+		if value == strings.ReplaceAll(string(others[i].Value), "foo-000008", "foo-000007") {
+			t.Errorf("two copies have the same UIDs: %s", value)
+		}
 	}
-	if row, want := rowOf(all, "converge"), "| **0.25** | ≤ 0.33 | 1.00 | – | – | 4.00 |\n"; !strings.HasSuffix(row, want) {
-		t.Errorf("got %s want … %s", row, want)
+	own := string(copies[0].Value[len(`{"name":"foo-000007","uid":"`):][:len(fooUID)])
+	if !strings.HasSuffix(string(copies[1].Value), "owner"+own) {
+		t.Errorf("the copied Deployment is not owned by its Foo, %s: %q", own, copies[1].Value)
 	}
 }
 

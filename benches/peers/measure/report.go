@@ -34,9 +34,7 @@ type row struct {
 	value func(*result) float64
 	// oursFrom, if set, replaces pick for ours: where only the peers have two ways to run.
 	oursFrom func(*result) bool
-	// ifPeers: left out as long as no peer has been measured so.
-	ifPeers bool
-	digits  int
+	digits   int
 	// noRatio: a count, compared as it is.
 	noRatio bool
 }
@@ -106,18 +104,15 @@ func newest(all []result, scenario, parameter string) int {
 }
 
 func rows(all []result) []row {
-	// of a scenario, with as many workers as were used last, and with or without a comparison first.
-	of := func(scenario string, skipUnchanged int) func(*result) bool {
-		return with(scenario, map[string]int{
-			"workers": newest(all, scenario, "workers"), "skip_unchanged": skipUnchanged,
-		})
+	// of a scenario, with as many workers as were used last.
+	of := func(scenario string) func(*result) bool {
+		return with(scenario, map[string]int{"workers": newest(all, scenario, "workers")})
 	}
-	converge, convergeComparing := of("converge", 0), of("converge", 1)
-	rate, rateComparing := of("rate", 0), of("rate", 1)
+	converge, rate := of("converge"), of("rate")
 	cold := largest(all, "coldstart", "foos")
 	coldStart := func(skipUnchanged int) func(*result) bool {
-		picked := of("coldstart", skipUnchanged)
-		return func(r *result) bool { return picked(r) && r.Parameters["foos"] == cold }
+		picked, size := of("coldstart"), with("coldstart", map[string]int{"foos": cold, "skip_unchanged": skipUnchanged})
+		return func(r *result) bool { return picked(r) && size(r) }
 	}
 	asIs, comparing := coldStart(0), coldStart(1)
 	queue := func(workers int) func(*result) bool {
@@ -135,7 +130,6 @@ func rows(all []result) []row {
 	work := fmt.Sprintf("converge %s Foos: ", thousands(largest(all, "converge", "foos")))
 	at := fmt.Sprintf("%d creates/s, %s Foos: ", largest(all, "rate", "per_second"), thousands(largest(all, "rate", "foos")))
 	start := fmt.Sprintf("cold start on %s Foos and their Deployments (%.0f MB of JSON): ", thousands(cold), json)
-	const sameWork = "the same, kube-runtime made to compare before it writes: "
 	return []row{
 		{title: work + "CPU s", goal: "≤ 0.33", pick: converge, value: metric("cpu_s"), digits: 2},
 		{title: "… converged after s", goal: "≤ 0.75", pick: converge, value: metric("span_s"), digits: 1},
@@ -145,9 +139,6 @@ func rows(all []result) []row {
 		{title: "… events per Foo", goal: "0", pick: converge, value: perFoo(events), digits: 2, noRatio: true},
 		{title: "… reads per Foo", pick: converge, value: perFoo(otherReads), digits: 3, noRatio: true},
 		{title: "… resident MB after", goal: "≤ 0.25", pick: converge, value: metric("resident_mb"), digits: 1},
-		{title: sameWork + "CPU s", pick: convergeComparing, oursFrom: converge, ifPeers: true, value: metric("cpu_s"), digits: 2},
-		{title: "… converged after s", pick: convergeComparing, oursFrom: converge, ifPeers: true, value: metric("span_s"), digits: 1},
-		{title: "… status writes per Foo", pick: convergeComparing, oursFrom: converge, ifPeers: true, value: perFoo(statusWrites), digits: 2, noRatio: true},
 		{title: start + "CPU s", goal: "≤ 0.125", pick: asIs, oursFrom: comparing, value: metric("cpu_s"), digits: 2},
 		{title: "… until quiet, s", goal: "≤ 0.125", pick: asIs, oursFrom: comparing, value: metric("quiet_s"), digits: 1},
 		{title: "… writes", goal: "0", pick: asIs, oursFrom: comparing, value: metric("writes"), noRatio: true},
@@ -158,9 +149,6 @@ func rows(all []result) []row {
 		{title: at + "Deployment seen after, p50 ms", goal: "≤ 1.5 ms", pick: rate, value: metric("p50_ms"), digits: 2},
 		{title: "… p99 ms", goal: "≤ 6 ms", pick: rate, value: metric("p99_ms"), digits: 2},
 		{title: "… CPU s", goal: "≤ 0.33", pick: rate, value: metric("cpu_s"), digits: 2},
-		{title: sameWork + "Deployment seen after, p50 ms", pick: rateComparing, oursFrom: rate, ifPeers: true, value: metric("p50_ms"), digits: 2},
-		{title: "… p99 ms", pick: rateComparing, oursFrom: rate, ifPeers: true, value: metric("p99_ms"), digits: 2},
-		{title: "… CPU s", pick: rateComparing, oursFrom: rate, ifPeers: true, value: metric("cpu_s"), digits: 2},
 		{title: "queue, ns per add+get+done, 100,000 keys waiting: 1 worker", pick: queue(1), value: metric("ns_per_key")},
 		{title: "… 4 workers", goal: "≤ 200 ns", pick: queue(4), value: metric("ns_per_key")},
 		{title: "… 16 workers", pick: queue(16), value: metric("ns_per_key")},
@@ -207,7 +195,7 @@ func table(all []result) string {
 			}
 			cells = append(cells, spread(values, row.digits))
 		}
-		if math.IsInf(best, 1) && (len(ours) == 0 || row.ifPeers) {
+		if math.IsInf(best, 1) && len(ours) == 0 {
 			continue
 		}
 		ratio := missing

@@ -18,9 +18,8 @@ import (
 
 func (h *harness) convergeSteps() []step {
 	n := h.sizes.converge
-	return h.interleaved(h.withComparing(), h.sizes.runs, fmt.Sprintf("converge %d", n), func(c contender, run int) (string, error) {
-		set := setting{workers: h.workers, skipUnchanged: c.comparing}
-		return h.convergeFresh("converge", c, n, set, run, convergeLimit)
+	return h.interleaved(h.contenders, h.sizes.runs, fmt.Sprintf("converge %d", n), func(c contender, run int) (string, error) {
+		return h.convergeFresh("converge", c, n, setting{workers: h.workers}, run, convergeLimit)
 	})
 }
 
@@ -76,9 +75,7 @@ func (h *harness) converge(scenario string, cp *controlPlane, c contender, n int
 	r := result{Scenario: scenario, Contender: c.name, Run: run, Parameters: map[string]int{
 		"foos": n, "workers": set.workers, "delay_ms": int(set.delay.Milliseconds()),
 	}}
-	if set.skipUnchanged {
-		r.Parameters["skip_unchanged"] = 1
-	}
+	set.skipUnchanged = c.firstZero
 	s, err := h.begin(cp, c, set, r.name())
 	if err != nil {
 		return "", err
@@ -116,7 +113,7 @@ func (h *harness) converge(scenario string, cp *controlPlane, c contender, n int
 
 func (h *harness) rateSteps() []step {
 	title := fmt.Sprintf("%d creates at %d/s", h.sizes.rate, h.sizes.perSecond)
-	return h.interleaved(h.withComparing(), h.sizes.runs, title, h.rate)
+	return h.interleaved(h.contenders, h.sizes.runs, title, h.rate)
 }
 
 func (h *harness) rate(c contender, run int) (string, error) {
@@ -124,15 +121,12 @@ func (h *harness) rate(c contender, run int) (string, error) {
 	r := result{Scenario: "rate", Contender: c.name, Run: run, Parameters: map[string]int{
 		"foos": n, "per_second": perSecond, "workers": h.workers,
 	}}
-	if c.comparing {
-		r.Parameters["skip_unchanged"] = 1
-	}
 	cp, err := h.freshControlPlane()
 	if err != nil {
 		return "", err
 	}
 	defer cp.stop()
-	s, err := h.begin(cp, c, setting{workers: h.workers, skipUnchanged: c.comparing}, r.name())
+	s, err := h.begin(cp, c, setting{workers: h.workers, skipUnchanged: c.firstZero}, r.name())
 	if err != nil {
 		return "", err
 	}
@@ -197,7 +191,17 @@ func (h *harness) coldStartSteps() []step {
 }
 
 func (c *sharedPlane) grow(n int) error {
-	if err := c.admin.fill(c.filled, n); err != nil {
+	if c.original == nil {
+		err := c.admin.putFirst()
+		if err == nil {
+			c.original, err = c.readOriginal()
+		}
+		if err != nil {
+			return err
+		}
+		c.filled = 1
+	}
+	if err := c.original.copyTo(c.filled, n); err != nil {
 		return err
 	}
 	c.filled = n
