@@ -28,7 +28,7 @@ type sizes struct {
 	queueTime       string // per row, as go test -benchtime takes it
 }
 
-// full took 30 minutes on 2 cores, without building; with -runs 1 a good half of that.
+// full took 25 minutes on 2 cores, without building; with -runs 1 a good half of that.
 var full = sizes{
 	runs: 3, converge: 4000, rate: 2000, perSecond: 100, coldStart: 20000,
 	growth: []int{500, 2500, 10000, 20000, 25000}, workers: []int{1, 4, 16}, workersFoos: 400,
