@@ -9,11 +9,14 @@
 # that broke something goes into fuzz/seeds/TARGET, and `cargo test --test fuzz` has it from then on.
 # Exit status: 0 nothing found, 1 something found or failed, 3 install something.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=hack/lib/say.sh
+source "$HACK_DIR/lib/say.sh"
+case ${1:-} in help | -h | --help) usage && exit ;; esac
+cd "$HACK_DIR/.."
 
 if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
-  echo "cargo-fuzz and a nightly toolchain are needed: rustup toolchain install nightly && cargo install cargo-fuzz" >&2
-  exit 3
+  die 3 "cargo-fuzz and a nightly toolchain are needed: rustup toolchain install nightly && cargo install cargo-fuzz"
 fi
 # cargo-fuzz has no --locked: where the lock file is not up to date, this fails first.
 cargo fetch --quiet --locked --manifest-path fuzz/Cargo.toml --target "$(rustc -vV | sed -n 's/^host: //p')"

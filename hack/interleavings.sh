@@ -1,14 +1,21 @@
 #!/usr/bin/env bash
 # Drives the work queue's own source through every interleaving of small cases (loom) and through
-# random schedules of large ones (shuttle). Takes a few minutes. LOOM_MAX_PREEMPTIONS may be set
-# for a deeper or shallower search; SHUTTLE_SCHEDULES for more schedules.
+# random schedules of large ones (shuttle). Takes a few minutes.
+#
+#   hack/interleavings.sh [loom] [shuttle]      both, if none is named
+#
+# Environment: LOOM_MAX_PREEMPTIONS for a deeper or shallower search, SHUTTLE_SCHEDULES for more
+# schedules, CARGO_TARGET_DIR.
 set -euo pipefail
-folder=$(realpath "$(dirname "$0")/interleavings")
+HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=hack/lib/say.sh
+source "$HACK_DIR/lib/say.sh"
+case ${1:-} in help | -h | --help) usage && exit ;; esac
+folder=$HACK_DIR/interleavings
 target=$(realpath -m "${CARGO_TARGET_DIR:-$folder/../../target}")/interleavings
 cd "$folder"
-for tool in "${@:-loom shuttle}"; do
-  for one in $tool; do
-    echo "== $one"
-    RUSTFLAGS="--cfg $one" cargo test --locked --target-dir "$target/$one" interleavings
-  done
+(($# > 0)) || set -- loom shuttle
+for tool in "$@"; do
+  echo "== $tool"
+  RUSTFLAGS="--cfg $tool" cargo test --locked --target-dir "$target/$tool" interleavings
 done

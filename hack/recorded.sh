@@ -10,7 +10,11 @@
 # of their own.
 # Exit status: 0 done, 1 failed.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=hack/lib/say.sh
+source "$HACK_DIR/lib/say.sh"
+case ${1:-} in help | -h | --help) usage && exit ;; esac
+cd "$HACK_DIR/.."
 
 runs=${1:-5}
 target=${CARGO_TARGET_DIR:-$PWD/target}/recorded

@@ -5,9 +5,11 @@
 #   hack/reproducible.sh              the release, as the image has it (two full release builds)
 #   PROFILE=dev hack/reproducible.sh  quicker, and with more in it that could differ
 set -euo pipefail
-cd "$(dirname "$0")/.."
+HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=hack/lib/say.sh
-source hack/lib/say.sh
+source "$HACK_DIR/lib/say.sh"
+case ${1:-} in help | -h | --help) usage && exit ;; esac
+cd "$HACK_DIR/.."
 folder=$(mktemp -d "${TMPDIR:-/tmp}/workload-operator-reproducible.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
 
