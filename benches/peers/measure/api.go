@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +11,6 @@ import (
 	"net/http"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // api speaks to the API server with as little work of its own as possible, because it shares
@@ -24,17 +21,13 @@ type api struct {
 	http   *http.Client
 }
 
-func newAPI(ctx context.Context, kubeconfig string) (*api, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+func newAPI(ctx context.Context, config *rest.Config) (*api, error) {
+	secured, err := rest.TLSConfigFor(config)
 	if err != nil {
 		return nil, err
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(config.CAData) {
-		return nil, fmt.Errorf("%s holds no certificate authority", kubeconfig)
-	}
 	transport := &http.Transport{
-		TLSClientConfig:     &tls.Config{RootCAs: roots},
+		TLSClientConfig:     secured,
 		MaxIdleConnsPerHost: 256,
 		DisableCompression:  true,
 	}
@@ -53,7 +46,9 @@ func (a *api) open(ctx context.Context, method, path, contentType string, body [
 	if err != nil {
 		return nil, err
 	}
-	request.Header.Set("Authorization", "Bearer "+a.config.BearerToken)
+	if a.config.BearerToken != "" {
+		request.Header.Set("Authorization", "Bearer "+a.config.BearerToken)
+	}
 	request.Header.Set("User-Agent", "measure")
 	if contentType != "" {
 		request.Header.Set("Content-Type", contentType)

@@ -52,7 +52,11 @@ func startControlPlane(ctx context.Context, script, crd, folder string) (*contro
 	if err != nil {
 		return nil, fmt.Errorf("%s start: %w: %s", script, err, errors.String())
 	}
-	if cp.admin, err = newAPI(ctx, strings.TrimSpace(string(kubeconfig))); err == nil {
+	config, err := clientcmd.BuildConfigFromFlags("", strings.TrimSpace(string(kubeconfig)))
+	if err == nil {
+		cp.admin, err = newAPI(ctx, config)
+	}
+	if err == nil {
 		err = cp.prepare(crd)
 	}
 	if err == nil {

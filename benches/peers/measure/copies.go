@@ -1,19 +1,19 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/rest"
+	"k8s.io/sample-controller/pkg/apis/samplecontroller/v1alpha1"
+
+	"workload-operator/benches/peers/foo"
 )
 
 // maxOperations of a transaction in etcd, its default of --max-txn-ops.
@@ -29,21 +29,36 @@ type original struct {
 	name, fooUID, deploymentUID string
 }
 
-// readOriginal reads Foo 0 and its Deployment, which have to be there.
-func (cp *controlPlane) readOriginal() (*original, error) {
-	store, err := openEtcd(cp.admin.ctx, cp.folder)
+// putOriginal puts Foo 0 in place as a controller would leave it: with its Deployment and its status,
+// managedFields included.
+func (cp *controlPlane) putOriginal() (*original, error) {
+	reply, err := cp.admin.post(foosPath+"?fieldManager=kubectl-create", newFoo(fooName(0)))
 	if err != nil {
 		return nil, err
 	}
-	o := &original{etcd: store, name: fooName(0)}
-	if o.fooUID, err = cp.admin.uid(foosPath + "/" + o.name); err != nil {
+	var made v1alpha1.Foo
+	if err := json.Unmarshal(reply, &made); err != nil {
 		return nil, err
 	}
-	if o.deploymentUID, err = cp.admin.uid(deploymentsPath + "/" + o.name); err != nil {
+	reply, err = cp.admin.post(deploymentsPath+"?fieldManager=sample-controller", foo.NewDeployment(&made))
+	if err != nil {
+		return nil, err
+	}
+	var deployment appsv1.Deployment
+	if err := json.Unmarshal(reply, &deployment); err != nil {
+		return nil, err
+	}
+	_, err = cp.admin.call("PATCH", foosPath+"/"+made.Name+"/status?fieldManager=sample-controller",
+		string(types.MergePatchType), []byte(`{"status":{"availableReplicas":0}}`))
+	if err != nil {
+		return nil, err
+	}
+	o := &original{name: made.Name, fooUID: string(made.UID), deploymentUID: string(deployment.UID)}
+	if o.etcd, err = cp.openEtcd(); err != nil {
 		return nil, err
 	}
 	for _, kind := range []string{"samplecontroller.k8s.io/foos", "deployments"} {
-		stored, err := store.get("/registry/" + kind + "/" + namespace + "/" + o.name)
+		stored, err := o.etcd.get("/registry/" + kind + "/" + namespace + "/" + o.name)
 		if err != nil {
 			return nil, err
 		}
@@ -78,67 +93,41 @@ func (o *original) copy(i int) []put {
 
 func newUID() string { return string(uuid.NewUUID()) }
 
-// uid of the object at this path.
-func (a *api) uid(path string) (string, error) {
-	reply, err := a.call(http.MethodGet, path, "", nil)
-	if err != nil {
-		return "", err
-	}
-	var has struct {
-		Metadata struct {
-			UID string `json:"uid"`
-		} `json:"metadata"`
-	}
-	err = json.Unmarshal(reply, &has)
-	return has.Metadata.UID, err
-}
-
 // ---- etcd, through its JSON gateway --------------------------------------------------------
 
 // etcd is a control plane's, spoken to with the API server's certificate.
-type etcd struct {
-	ctx     context.Context
-	address string
-	http    *http.Client
-}
+type etcd struct{ *api }
 
 type put struct {
 	Key   []byte `json:"key"`
 	Value []byte `json:"value"`
 }
 
-func openEtcd(ctx context.Context, folder string) (*etcd, error) {
-	pki := filepath.Join(folder, "pki")
-	certificate, err := tls.LoadX509KeyPair(filepath.Join(pki, "server.crt"), filepath.Join(pki, "server.key"))
-	if err != nil {
-		return nil, err
-	}
-	authority, err := os.ReadFile(filepath.Join(pki, "ca.crt"))
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(authority) {
-		return nil, fmt.Errorf("%s/ca.crt holds no certificate authority", pki)
-	}
-	ports, err := os.ReadFile(filepath.Join(folder, "run", "etcd.ports"))
+func (cp *controlPlane) openEtcd() (*etcd, error) {
+	ports, err := os.ReadFile(filepath.Join(cp.folder, "run", "etcd.ports"))
 	if err != nil {
 		return nil, err
 	}
 	port, _, _ := strings.Cut(string(ports), " ")
-	transport := &http.Transport{
-		TLSClientConfig:     &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{certificate}},
-		MaxIdleConnsPerHost: creators,
-	}
-	return &etcd{ctx, "https://127.0.0.1:" + port, &http.Client{Transport: transport}}, nil
+	pki := filepath.Join(cp.folder, "pki")
+	config := &rest.Config{Host: "https://127.0.0.1:" + port, TLSClientConfig: rest.TLSClientConfig{
+		CAFile: filepath.Join(pki, "ca.crt"), CertFile: filepath.Join(pki, "server.crt"),
+		KeyFile: filepath.Join(pki, "server.key"),
+	}}
+	a, err := newAPI(cp.admin.ctx, config)
+	return &etcd{a}, err
 }
 
 // get a key that is there, and its value.
 func (e *etcd) get(key string) (put, error) {
+	reply, err := e.post("/v3/kv/range", object{"key": []byte(key)})
+	if err != nil {
+		return put{}, err
+	}
 	var found struct {
 		Pairs []put `json:"kvs"`
 	}
-	if err := e.call("/v3/kv/range", map[string]any{"key": []byte(key)}, &found); err != nil {
+	if err := json.Unmarshal(reply, &found); err != nil {
 		return put{}, err
 	}
 	if len(found.Pairs) != 1 {
@@ -149,33 +138,10 @@ func (e *etcd) get(key string) (put, error) {
 
 // put all of these or none.
 func (e *etcd) put(puts []put) error {
-	var operations []map[string]any
+	var operations []object
 	for _, put := range puts {
-		operations = append(operations, map[string]any{"requestPut": put})
+		operations = append(operations, object{"requestPut": put})
 	}
-	return e.call("/v3/kv/txn", map[string]any{"success": operations}, &struct{}{})
-}
-
-func (e *etcd) call(path string, question, answer any) error {
-	body, err := json.Marshal(question)
-	if err != nil {
-		return err
-	}
-	request, err := http.NewRequestWithContext(e.ctx, http.MethodPost, e.address+path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	response, err := e.http.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	reply, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err
-	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("etcd %s: %s: %s", path, response.Status, reply)
-	}
-	return json.Unmarshal(reply, answer)
+	_, err := e.post("/v3/kv/txn", object{"success": operations})
+	return err
 }

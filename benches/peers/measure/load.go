@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -10,11 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/sample-controller/pkg/apis/samplecontroller/v1alpha1"
-
-	"workload-operator/benches/peers/foo"
 )
 
 // creators is how many requests the load generator has under way when it does not keep a rate.
@@ -62,26 +56,6 @@ func each(from, to int, task func(i int) error) error {
 	}
 	running.Wait()
 	return result
-}
-
-// putFirst puts Foo 0 in place as a controller would leave it: with its Deployment and its status,
-// managedFields included.
-func (a *api) putFirst() error {
-	reply, err := a.post(foosPath+"?fieldManager=kubectl-create", newFoo(fooName(0)))
-	if err != nil {
-		return err
-	}
-	var made v1alpha1.Foo
-	if err := json.Unmarshal(reply, &made); err != nil {
-		return err
-	}
-	deployment := foo.NewDeployment(&made)
-	if _, err := a.post(deploymentsPath+"?fieldManager=sample-controller", deployment); err != nil {
-		return err
-	}
-	_, err = a.call("PATCH", foosPath+"/"+made.Name+"/status?fieldManager=sample-controller",
-		string(types.MergePatchType), []byte(`{"status":{"availableReplicas":0}}`))
-	return err
 }
 
 // empty takes all Foos and Deployments away.

@@ -113,6 +113,9 @@ func TestARowThatNobodyMeasuredIsLeftOut(t *testing.T) {
 	if row := rowOf(all, "cold start"); row != "" {
 		t.Errorf("not measured, but there is a row: %s", row)
 	}
+	if row, want := rowOf(all, "converge"), "| **0.25** | ≤ 0.33 | 1.00 | – | – | 4.00 |\n"; !strings.HasSuffix(row, want) {
+		t.Errorf("got %s want … %s", row, want)
+	}
 }
 
 func TestACopyIsItsOwnObjectAsLongAsTheOriginal(t *testing.T) {

@@ -104,15 +104,14 @@ func newest(all []result, scenario, parameter string) int {
 }
 
 func rows(all []result) []row {
-	// of a scenario, with as many workers as were used last.
-	of := func(scenario string) func(*result) bool {
-		return with(scenario, map[string]int{"workers": newest(all, scenario, "workers")})
-	}
-	converge, rate := of("converge"), of("rate")
+	// Rows are of results with as many workers as were used last.
+	converge := with("converge", map[string]int{"workers": newest(all, "converge", "workers")})
+	rate := with("rate", map[string]int{"workers": newest(all, "rate", "workers")})
 	cold := largest(all, "coldstart", "foos")
 	coldStart := func(skipUnchanged int) func(*result) bool {
-		picked, size := of("coldstart"), with("coldstart", map[string]int{"foos": cold, "skip_unchanged": skipUnchanged})
-		return func(r *result) bool { return picked(r) && size(r) }
+		return with("coldstart", map[string]int{
+			"workers": newest(all, "coldstart", "workers"), "foos": cold, "skip_unchanged": skipUnchanged,
+		})
 	}
 	asIs, comparing := coldStart(0), coldStart(1)
 	queue := func(workers int) func(*result) bool {

@@ -75,7 +75,7 @@ func (h *harness) converge(scenario string, cp *controlPlane, c contender, n int
 	r := result{Scenario: scenario, Contender: c.name, Run: run, Parameters: map[string]int{
 		"foos": n, "workers": set.workers, "delay_ms": int(set.delay.Milliseconds()),
 	}}
-	set.skipUnchanged = c.firstZero
+	set.skipUnchanged = c.firstZero // the Foos have no status yet
 	s, err := h.begin(cp, c, set, r.name())
 	if err != nil {
 		return "", err
@@ -126,7 +126,7 @@ func (h *harness) rate(c contender, run int) (string, error) {
 		return "", err
 	}
 	defer cp.stop()
-	s, err := h.begin(cp, c, setting{workers: h.workers, skipUnchanged: c.firstZero}, r.name())
+	s, err := h.begin(cp, c, setting{workers: h.workers, skipUnchanged: c.firstZero}, r.name()) // as in converge
 	if err != nil {
 		return "", err
 	}
@@ -192,11 +192,8 @@ func (h *harness) coldStartSteps() []step {
 
 func (c *sharedPlane) grow(n int) error {
 	if c.original == nil {
-		err := c.admin.putFirst()
-		if err == nil {
-			c.original, err = c.readOriginal()
-		}
-		if err != nil {
+		var err error
+		if c.original, err = c.putOriginal(); err != nil {
 			return err
 		}
 		c.filled = 1
