@@ -80,23 +80,23 @@ type step struct {
 	run   func() (string, error)
 }
 
+// parts of the work, each a scenario of the results. Some have their steps in common.
 var parts = []struct {
-	name  string
-	steps func(*harness) []step
+	names []string
+	steps func(h *harness, wanted []string) []step
 }{
-	{"converge", (*harness).convergeSteps},
-	{"rate", (*harness).rateSteps},
-	{"coldstart", (*harness).coldStartSteps},
-	{"workers", (*harness).workersSteps},
-	{"latency", (*harness).latencySteps},
-	{"sample", (*harness).sampleSteps},
-	{"queue", (*harness).queueSteps},
+	{[]string{"converge", "rate"}, (*harness).createSteps},
+	{[]string{"coldstart"}, (*harness).coldStartSteps},
+	{[]string{"workers"}, (*harness).workersSteps},
+	{[]string{"latency"}, (*harness).latencySteps},
+	{[]string{"sample"}, (*harness).sampleSteps},
+	{[]string{"queue"}, (*harness).queueSteps},
 }
 
 func partNames() []string {
 	var names []string
 	for _, part := range parts {
-		names = append(names, part.name)
+		names = append(names, part.names...)
 	}
 	return names
 }
@@ -108,10 +108,13 @@ func (h *harness) runParts(only string) error {
 			return fmt.Errorf("there is no part %q, but: %s", name, strings.Join(partNames(), " "))
 		}
 	}
+	if len(wanted) == 0 {
+		wanted = partNames()
+	}
 	var plan []step
 	for _, part := range parts {
-		if len(wanted) == 0 || slices.Contains(wanted, part.name) {
-			plan = append(plan, part.steps(h)...)
+		if slices.ContainsFunc(part.names, func(name string) bool { return slices.Contains(wanted, name) }) {
+			plan = append(plan, part.steps(h, wanted)...)
 		}
 	}
 	defer func() {
@@ -263,10 +266,8 @@ func (s *session) warmUp() error {
 			return fmt.Errorf("no Deployment for the first Foo within 60 s; see %s", s.log.Name())
 		}
 	}
-	if _, err := s.untilQuiet(quietAfterWork); err != nil {
-		return err
-	}
-	return s.mark()
+	_, err := s.untilQuiet(quietAfterWork)
+	return err
 }
 
 // untilQuiet waits until the contender has been silent and idle for so long, and returns when

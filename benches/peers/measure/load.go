@@ -68,9 +68,10 @@ func (a *api) empty() error {
 	return nil
 }
 
-// An observer watches what becomes of n Foos. Times are in nanoseconds since its start; 0 means
+// An observer watches what becomes of n Foos, from number first on. Times are in nanoseconds since its start; 0 means
 // not yet.
 type observer struct {
+	first   int
 	started time.Time
 	// sent and returned are of the Foo's POST; deployed and reported of the first watch event
 	// that showed its Deployment and its status.
@@ -82,9 +83,9 @@ type observer struct {
 	stop context.CancelFunc
 }
 
-func (a *api) observe(n int) (*observer, error) {
+func (a *api) observe(first, n int) (*observer, error) {
 	o := &observer{
-		started: time.Now(), done: make(chan struct{}), lost: make(chan error, 2),
+		first: first, started: time.Now(), done: make(chan struct{}), lost: make(chan error, 2),
 		sent: make([]atomic.Int64, n), returned: make([]atomic.Int64, n),
 		deployed: make([]atomic.Int64, n), reported: make([]atomic.Int64, n),
 	}
@@ -102,7 +103,8 @@ func (a *api) observe(n int) (*observer, error) {
 		}
 		err = a.watch(ctx, path, from, func(event *seen) {
 			i, ok := fooIndex(event.Object.Metadata.Name)
-			if !ok || i >= n || (isFoo && event.Object.Status.AvailableReplicas == nil) {
+			i -= first
+			if !ok || i < 0 || i >= n || (isFoo && event.Object.Status.AvailableReplicas == nil) {
 				return
 			}
 			if times[i].CompareAndSwap(0, o.now()) && o.left.Add(-1) == 0 {
@@ -120,7 +122,7 @@ func (o *observer) now() int64 { return int64(time.Since(o.started)) }
 
 func (o *observer) create(a *api, i int) error {
 	o.sent[i].Store(o.now())
-	_, err := a.post(foosPath+"?fieldManager=kubectl-create", newFoo(fooName(i)))
+	_, err := a.post(foosPath+"?fieldManager=kubectl-create", newFoo(fooName(o.first+i)))
 	o.returned[i].Store(o.now())
 	return err
 }

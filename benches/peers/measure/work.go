@@ -9,92 +9,149 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// ---- converge: Foos created as fast as the API server takes them ---------------------------
+// ---- creates: Foos as fast as the API server takes them, then some at a steady rate -----------
 
-func (h *harness) convergeSteps() []step {
-	n := h.sizes.converge
-	return h.interleaved(h.contenders, h.sizes.runs, fmt.Sprintf("converge %d", n), func(c contender, run int) (string, error) {
-		return h.convergeFresh("converge", c, n, setting{workers: h.workers}, run, convergeLimit)
+// createSteps: each contender gets a fresh control plane and converges there; then come the creates at
+// a rate.
+func (h *harness) createSteps(wanted []string) []step {
+	var titles []string
+	var tasks []func(s *session, c contender, run int) (string, error)
+	if slices.Contains(wanted, "converge") {
+		titles = append(titles, fmt.Sprintf("converge %d", h.sizes.converge))
+		tasks = append(tasks, h.convergeTable)
+	}
+	if slices.Contains(wanted, "rate") {
+		titles = append(titles, fmt.Sprintf("create %d at %d/s", h.sizes.rate, h.sizes.perSecond))
+		tasks = append(tasks, h.rate)
+	}
+	return h.interleaved(h.contenders, h.sizes.runs, strings.Join(titles, ", "), func(c contender, run int) (string, error) {
+		cp, err := h.freshControlPlane()
+		if err != nil {
+			return "", err
+		}
+		defer cp.stop()
+		s, err := h.beginWarm(cp, c, setting{workers: h.workers}, fmt.Sprintf("creates-run%d", run))
+		if err != nil {
+			return "", err
+		}
+		defer s.stop()
+		var outcomes []string
+		for _, task := range tasks {
+			outcome, err := task(s, c, run)
+			if err != nil {
+				return "", err
+			}
+			outcomes = append(outcomes, outcome)
+		}
+		return strings.Join(outcomes, "; "), nil
 	})
 }
 
-func (h *harness) workersSteps() []step {
+func (h *harness) workersSteps([]string) []step {
 	var steps []step
 	for _, workers := range h.sizes.workers {
 		title := fmt.Sprintf("converge %d with %d workers", h.sizes.workersFoos, workers)
 		steps = append(steps, h.interleaved(h.contenders, 1, title, func(c contender, _ int) (string, error) {
-			return h.convergeShared("workers", c, h.sizes.workersFoos, setting{workers: workers})
+			return h.convergePlot("workers", c, h.sizes.workersFoos, setting{workers: workers})
 		})...)
 	}
 	return h.sharing(steps)
 }
 
-func (h *harness) latencySteps() []step {
+func (h *harness) latencySteps([]string) []step {
 	var steps []step
 	for _, ms := range h.sizes.delays {
 		title := fmt.Sprintf("converge %d, API server %d ms away", h.sizes.delayFoos, ms)
 		delay := time.Duration(ms) * time.Millisecond
 		steps = append(steps, h.interleaved(h.contenders, 1, title, func(c contender, _ int) (string, error) {
-			return h.convergeShared("latency", c, h.sizes.delayFoos, setting{workers: h.workers, delay: delay})
+			return h.convergePlot("latency", c, h.sizes.delayFoos, setting{workers: h.workers, delay: delay})
 		})...)
 	}
 	return h.sharing(steps)
 }
 
-func (h *harness) sampleSteps() []step {
+func (h *harness) sampleSteps([]string) []step {
 	n := h.sizes.sampleFoos
 	return []step{{fmt.Sprintf("converge %d · sample-controller unchanged", n), func() (string, error) {
-		return h.convergeFresh("sample", h.sample, n, setting{}, 1, h.sizes.sampleLimit)
+		cp, err := h.freshControlPlane()
+		if err != nil {
+			return "", err
+		}
+		defer cp.stop()
+		s, err := h.beginWarm(cp, h.sample, setting{}, "sample")
+		if err != nil {
+			return "", err
+		}
+		defer s.stop()
+		r := convergence("sample", h.sample, n, setting{}, 1)
+		return h.converge(s, r, n, h.sizes.sampleLimit, 0)
 	}}}
 }
 
-func (h *harness) convergeFresh(scenario string, c contender, n int, set setting, run int, limit time.Duration) (string, error) {
-	cp, err := h.freshControlPlane()
+// beginWarm is begin for work without any status yet; the contender has done one Foo.
+func (h *harness) beginWarm(cp *controlPlane, c contender, set setting, logName string) (*session, error) {
+	set.skipUnchanged = c.firstZero
+	s, err := h.begin(cp, c, set, logName)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.warmUp(); err != nil {
+		s.stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func convergence(scenario string, c contender, n int, set setting, run int) result {
+	return result{Scenario: scenario, Contender: c.name, Run: run, Parameters: map[string]int{
+		"foos": n, "workers": set.workers, "delay_ms": int(set.delay.Milliseconds()),
+	}}
+}
+
+func (h *harness) convergeTable(s *session, c contender, run int) (string, error) {
+	n := h.sizes.converge
+	r := convergence("converge", c, n, setting{workers: h.workers}, run)
+	return h.converge(s, r, n, convergeLimit, quietAfterWork)
+}
+
+// convergePlot leaves the shared control plane empty again. What a contender still does when all is
+// converged is in no plot, and not waited for.
+func (h *harness) convergePlot(scenario string, c contender, n int, set setting) (string, error) {
+	r := convergence(scenario, c, n, set, 1)
+	s, err := h.beginWarm(h.shared.controlPlane, c, set, r.name())
 	if err != nil {
 		return "", err
 	}
-	defer cp.stop()
-	return h.converge(scenario, cp, c, n, set, run, limit)
-}
-
-// convergeShared leaves the shared control plane empty again.
-func (h *harness) convergeShared(scenario string, c contender, n int, set setting) (string, error) {
-	outcome, err := h.converge(scenario, h.shared.controlPlane, c, n, set, 1, convergeLimit)
+	outcome, err := h.converge(s, r, n, convergeLimit, 0)
+	s.stop()
 	if err != nil {
 		return "", err
 	}
 	return outcome, h.shared.admin.empty()
 }
 
-func (h *harness) converge(scenario string, cp *controlPlane, c contender, n int, set setting, run int, limit time.Duration) (string, error) {
-	r := result{Scenario: scenario, Contender: c.name, Run: run, Parameters: map[string]int{
-		"foos": n, "workers": set.workers, "delay_ms": int(set.delay.Milliseconds()),
-	}}
-	set.skipUnchanged = c.firstZero // the Foos have no status yet
-	s, err := h.begin(cp, c, set, r.name())
-	if err != nil {
+// converge measures until the contender has been quiet for so long, or if that is 0 until all is converged.
+func (h *harness) converge(s *session, r result, n int, limit, quiet time.Duration) (string, error) {
+	if err := s.mark(); err != nil {
 		return "", err
 	}
-	defer s.stop()
-	if err := s.warmUp(); err != nil {
-		return "", err
-	}
-	o, err := cp.admin.observe(n)
+	o, err := s.cp.admin.observe(0, n)
 	if err != nil {
 		return "", err
 	}
 	defer o.stop()
-	if err := o.createAll(cp.admin); err != nil {
+	if err := o.createAll(s.cp.admin); err != nil {
 		return "", err
 	}
-	err = o.wait(cp.admin, limit)
-	if err == nil {
-		_, err = s.untilQuiet(quietAfterWork)
+	err = o.wait(s.cp.admin, limit)
+	if err == nil && quiet > 0 {
+		_, err = s.untilQuiet(quiet)
 	}
 	if err != nil && !errors.Is(err, errNotConverged) {
 		return "", err
@@ -109,42 +166,25 @@ func (h *harness) converge(scenario string, cp *controlPlane, c contender, n int
 		r.Metrics["cpu_s"], r.Metrics["resident_mb"]), h.results.add(r)
 }
 
-// ---- rate: Foos created at a steady rate ---------------------------------------------------
-
-func (h *harness) rateSteps() []step {
-	title := fmt.Sprintf("%d creates at %d/s", h.sizes.rate, h.sizes.perSecond)
-	return h.interleaved(h.contenders, h.sizes.runs, title, h.rate)
-}
-
-func (h *harness) rate(c contender, run int) (string, error) {
+func (h *harness) rate(s *session, c contender, run int) (string, error) {
 	n, perSecond := h.sizes.rate, h.sizes.perSecond
 	r := result{Scenario: "rate", Contender: c.name, Run: run, Parameters: map[string]int{
 		"foos": n, "per_second": perSecond, "workers": h.workers,
 	}}
-	cp, err := h.freshControlPlane()
-	if err != nil {
+	if err := s.mark(); err != nil {
 		return "", err
 	}
-	defer cp.stop()
-	s, err := h.begin(cp, c, setting{workers: h.workers, skipUnchanged: c.firstZero}, r.name()) // as in converge
-	if err != nil {
-		return "", err
-	}
-	defer s.stop()
-	if err := s.warmUp(); err != nil {
-		return "", err
-	}
-	o, err := cp.admin.observe(n)
+	o, err := s.cp.admin.observe(h.sizes.converge, n) // other names than those of converge
 	if err != nil {
 		return "", err
 	}
 	defer o.stop()
 	// A pause of this program's garbage collector would count as the contender's.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	if err := o.createAtRate(cp.admin, perSecond); err != nil {
+	if err := o.createAtRate(s.cp.admin, perSecond); err != nil {
 		return "", err
 	}
-	if err := o.wait(cp.admin, convergeLimit); err != nil {
+	if err := o.wait(s.cp.admin, convergeLimit); err != nil {
 		return "", err
 	}
 	if _, err := s.untilQuiet(quietAfterWork); err != nil {
@@ -164,7 +204,7 @@ func (h *harness) rate(c contender, run int) (string, error) {
 
 // ---- cold start: everything is in place already --------------------------------------------
 
-func (h *harness) coldStartSteps() []step {
+func (h *harness) coldStartSteps([]string) []step {
 	var steps []step
 	for _, n := range h.sizes.growth {
 		steps = append(steps, step{fmt.Sprintf("put %d Foos with Deployments in place", n), func() (string, error) {
@@ -246,7 +286,7 @@ func (h *harness) startCold(c contender, skipUnchanged bool, run int) (string, e
 
 const queueBacklog = 100_000
 
-func (h *harness) queueSteps() []step {
+func (h *harness) queueSteps([]string) []step {
 	var steps []step
 	for run := 1; run <= h.sizes.runs; run++ {
 		peers := step{"work queues of the Go peers", func() (string, error) { return h.queuesOfPeers(run) }}
