@@ -77,8 +77,8 @@ func run(ctx context.Context) error {
 		if *quick {
 			h.sizes = small
 		}
-		if *runs > 0 {
-			h.sizes.runs = *runs
+		if *runs > 0 { // asked for, so that many
+			h.sizes.runs, h.sizes.limit = *runs, 0
 		}
 		if err := h.runParts(*only); err != nil {
 			return err

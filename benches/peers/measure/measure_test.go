@@ -196,6 +196,34 @@ func TestTheCaptionNamesEveryRevisionWithWhatItIsOf(t *testing.T) {
 	}
 }
 
+func TestARoundThatWouldEndTooLateIsLeftOutAsAWhole(t *testing.T) {
+	both := []contender{{name: "ours"}, {name: "client-go"}}
+	ran := func(began time.Duration, limit time.Duration) (done []string) {
+		h := harness{started: time.Now().Add(-began), sizes: sizes{limit: limit}}
+		for _, step := range h.interleaved(both, 2, "work", h.inTime(func(c contender, run int) (string, error) {
+			done = append(done, fmt.Sprint(c.name, " ", run))
+			return "", nil
+		})) {
+			if _, err := step.run(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return done
+	}
+	const early, late = time.Minute, 20*time.Minute - lastSteps
+	first := []string{"ours 1", "client-go 1"}
+	all := append(slices.Clone(first), "client-go 2", "ours 2")
+	if got := ran(early, 20*time.Minute); !slices.Equal(got, all) {
+		t.Errorf("with time for both rounds, %v ran, want %v", got, all)
+	}
+	if got := ran(late, 20*time.Minute); !slices.Equal(got, first) {
+		t.Errorf("with time for one round, %v ran, want %v", got, first)
+	}
+	if got := ran(late, 0); !slices.Equal(got, all) {
+		t.Errorf("without a limit, %v ran, want %v", got, all)
+	}
+}
+
 func TestWatchesOfAnEarlierRunAreNotTheSessionsOwn(t *testing.T) {
 	s := session{begun: map[string]int{"watch foos": 1, "watch deployments": 1}}
 	if s.asked(map[string]int{"watch foos": 2, "watch deployments": 1}) {
