@@ -148,6 +148,8 @@ measure() {
     set -- -quick "$@"
   fi
   mkdir -p "$out"
+  exec {measuring}<"$OUT"
+  flock --nonblock "$measuring" || die 1 "another hack/bench.sh is measuring; two at once would measure each other"
   "$BINS/measure" -bin "$BINS" -ours "${OURS:-}" -our-queue "$OUR_QUEUE" -crd "$BINS/foo-crd.yaml" -controlplane "$CONTROLPLANE" \
     -out "$out" -document "$document" -revision "$(revision)" "$@"
 }
