@@ -78,16 +78,19 @@ async fn an_object_that_never_stops_changing_keeps_no_other_waiting_and_costs_a_
 }
 
 /// What counts is the operator's own field, not anybody's version: a read, change and write back
-/// would be refused (409) each time.
+/// would be refused (409) whenever somebody else was faster, which not every change meets.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_that_somebody_else_never_stops_writing_to_is_changed_all_the_same_and_once() {
+    const SIZES: [i64; 8] = [2, 1, 3, 1, 2, 3, 1, 2];
     let (world, mut operator) = World::with_operator("storm-on-a-child").await;
     world.create(MEMCACHED, memcached("it", 1)).await.unwrap();
     world.until(MEMCACHED, "it", is_ready).await;
     let before = written(&world, "it");
     let scaled = async {
-        world.patch(MEMCACHED, "it", json!({"spec": {"size": 2}})).await.unwrap();
-        world.until(DEPLOYMENT, "it", |d| d["spec"]["replicas"] == 2).await;
+        for size in SIZES {
+            world.patch(MEMCACHED, "it", json!({"spec": {"size": size}})).await.unwrap();
+            world.until(DEPLOYMENT, "it", |d| d["spec"]["replicas"] == size).await;
+        }
     };
     let note = |change: i64| json!({"metadata": {"annotations": {"peer": change.to_string()}}});
     let changes = storm(|change| world.patch(DEPLOYMENT, "it", note(change)), scaled).await;
@@ -96,7 +99,7 @@ async fn a_child_that_somebody_else_never_stops_writing_to_is_changed_all_the_sa
     world.until(DEPLOYMENT, "it", |d| d["status"]["availableReplicas"] == 2).await;
     world.until(MEMCACHED, "it", is_ready).await;
     let writes = written(&world, "it") - before;
-    assert_eq!(writes, 1, "beside {changes} of somebody else");
+    assert_eq!(writes, SIZES.len(), "beside {changes} of somebody else");
     operator.assert_alive();
 }
 
