@@ -57,7 +57,8 @@ const (
 	// busy is the CPU time within one look that counts as being at work; one tick is noise.
 	busy = 2 * tick
 	look = 100 * time.Millisecond
-	// lastSteps is time enough for what comes after the rounds that may be left out.
+	// lastSteps is time enough for what comes after the rounds that may be left out: 27 s where the
+	// table was taken.
 	lastSteps = 40 * time.Second
 )
 
@@ -72,6 +73,8 @@ type harness struct {
 	results  results
 	sizes    sizes
 	started  time.Time
+	// wanted parts; none of them named is all of them.
+	wanted []string
 	// rounds that were planned so far.
 	rounds int
 	// shared is the control plane of the part under way, if its steps use one together.
@@ -87,7 +90,7 @@ type step struct {
 // parts of the work, each a scenario of the results. Some have their steps in common.
 var parts = []struct {
 	names []string
-	steps func(h *harness, wanted []string) []step
+	steps func(*harness) []step
 }{
 	{[]string{"converge", "rate"}, (*harness).createSteps},
 	{[]string{"workers"}, (*harness).workersSteps},
@@ -105,20 +108,22 @@ func partNames() []string {
 	return names
 }
 
+// wants: without a word everything is wanted.
+func (h *harness) wants(part string) bool {
+	return len(h.wanted) == 0 || slices.Contains(h.wanted, part)
+}
+
 func (h *harness) runParts(only string) error {
-	wanted := list(only)
-	for _, name := range wanted {
+	h.wanted = list(only)
+	for _, name := range h.wanted {
 		if !slices.Contains(partNames(), name) {
 			return fmt.Errorf("there is no part %q, but: %s", name, strings.Join(partNames(), " "))
 		}
 	}
-	if len(wanted) == 0 {
-		wanted = partNames()
-	}
 	var plan []step
 	for _, part := range parts {
-		if slices.ContainsFunc(part.names, func(name string) bool { return slices.Contains(wanted, name) }) {
-			plan = append(plan, part.steps(h, wanted)...)
+		if slices.ContainsFunc(part.names, h.wants) {
+			plan = append(plan, part.steps(h)...)
 		}
 	}
 	defer func() {
@@ -212,6 +217,30 @@ func (h *harness) sharing(steps []step) []step {
 		return "", nil
 	}}
 	return append(append([]step{begin}, steps...), end)
+}
+
+// onFresh gives a contender that has done one Foo, and a control plane of its own, to work.
+func (h *harness) onFresh(c contender, set setting, logName string, work func(*session) (string, error)) (string, error) {
+	cp, err := h.freshControlPlane()
+	if err != nil {
+		return "", err
+	}
+	defer cp.stop()
+	return h.warm(cp, c, set, logName, work)
+}
+
+// warm is onFresh on a control plane that is there. The Foos have no status yet.
+func (h *harness) warm(cp *controlPlane, c contender, set setting, logName string, work func(*session) (string, error)) (string, error) {
+	set.skipUnchanged = c.firstZero
+	s, err := h.begin(cp, c, set, logName)
+	if err != nil {
+		return "", err
+	}
+	defer s.stop()
+	if err := s.warmUp(); err != nil {
+		return "", err
+	}
+	return work(s)
 }
 
 func (h *harness) freshControlPlane() (*controlPlane, error) {

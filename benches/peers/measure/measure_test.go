@@ -224,6 +224,19 @@ func TestARoundThatWouldEndTooLateIsLeftOutAsAWhole(t *testing.T) {
 	}
 }
 
+func TestTheCaptionTellsOfRoundsThatWereLeftOut(t *testing.T) {
+	var all []result
+	for run := 1; run <= 3; run++ {
+		all = append(all, result{Scenario: "coldstart", Contender: "client-go", Run: run,
+			Parameters: map[string]int{"skip_unchanged": 1}})
+	}
+	all = append(all, result{Scenario: "coldstart", Contender: "client-go", Run: 1,
+		Parameters: map[string]int{"skip_unchanged": 0}})
+	if got := caption(all); !strings.Contains(got, "Median of 1 to 3 runs") {
+		t.Errorf("three runs comparing and one writing, and the caption says: %s", got)
+	}
+}
+
 func TestWatchesOfAnEarlierRunAreNotTheSessionsOwn(t *testing.T) {
 	s := session{begun: map[string]int{"watch foos": 1, "watch deployments": 1}}
 	if s.asked(map[string]int{"watch foos": 2, "watch deployments": 1}) {

@@ -286,7 +286,7 @@ func caption(all []result) string {
 			at[key] = r.At
 		}
 		if slices.Contains(tableParts, r.Scenario) {
-			one := fmt.Sprint(r.Scenario, " ", r.Contender, " ", r.Parameters["skip_unchanged"], " ", r.Parameters["workers"])
+			one := fmt.Sprint(r.Scenario, " ", r.Contender, " ", r.Parameters["skip_unchanged"])
 			runs[one] = max(runs[one], r.Run)
 		}
 	}

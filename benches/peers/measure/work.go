@@ -19,41 +19,33 @@ import (
 
 // createSteps: each contender gets a fresh control plane and converges there; then come the creates at
 // a rate.
-func (h *harness) createSteps(wanted []string) []step {
+func (h *harness) createSteps() []step {
 	var titles []string
 	var tasks []func(s *session, c contender, run int) (string, error)
-	if slices.Contains(wanted, "converge") {
+	if h.wants("converge") {
 		titles = append(titles, fmt.Sprintf("converge %d", h.sizes.converge))
 		tasks = append(tasks, h.convergeTable)
 	}
-	if slices.Contains(wanted, "rate") {
+	if h.wants("rate") {
 		titles = append(titles, fmt.Sprintf("create %d at %d/s", h.sizes.rate, h.sizes.perSecond))
 		tasks = append(tasks, h.rate)
 	}
 	return h.interleaved(h.contenders, h.sizes.runs, strings.Join(titles, ", "), func(c contender, run int) (string, error) {
-		cp, err := h.freshControlPlane()
-		if err != nil {
-			return "", err
-		}
-		defer cp.stop()
-		s, err := h.beginWarm(cp, c, setting{workers: h.workers}, fmt.Sprintf("creates-run%d", run))
-		if err != nil {
-			return "", err
-		}
-		defer s.stop()
-		var outcomes []string
-		for _, task := range tasks {
-			outcome, err := task(s, c, run)
-			if err != nil {
-				return "", err
+		return h.onFresh(c, setting{workers: h.workers}, fmt.Sprintf("creates-run%d", run), func(s *session) (string, error) {
+			var outcomes []string
+			for _, task := range tasks {
+				outcome, err := task(s, c, run)
+				if err != nil {
+					return "", err
+				}
+				outcomes = append(outcomes, outcome)
 			}
-			outcomes = append(outcomes, outcome)
-		}
-		return strings.Join(outcomes, "; "), nil
+			return strings.Join(outcomes, "; "), nil
+		})
 	})
 }
 
-func (h *harness) workersSteps([]string) []step {
+func (h *harness) workersSteps() []step {
 	var steps []step
 	for _, workers := range h.sizes.workers {
 		title := fmt.Sprintf("converge %d with %d workers", h.sizes.workersFoos, workers)
@@ -64,7 +56,7 @@ func (h *harness) workersSteps([]string) []step {
 	return h.sharing(steps)
 }
 
-func (h *harness) latencySteps([]string) []step {
+func (h *harness) latencySteps() []step {
 	var steps []step
 	for _, ms := range h.sizes.delays {
 		title := fmt.Sprintf("converge %d, API server %d ms away", h.sizes.delayFoos, ms)
@@ -76,60 +68,33 @@ func (h *harness) latencySteps([]string) []step {
 	return h.sharing(steps)
 }
 
-func (h *harness) sampleSteps([]string) []step {
+func (h *harness) sampleSteps() []step {
 	n := h.sizes.sampleFoos
 	return []step{{fmt.Sprintf("converge %d · sample-controller unchanged", n), func() (string, error) {
-		cp, err := h.freshControlPlane()
-		if err != nil {
-			return "", err
-		}
-		defer cp.stop()
-		s, err := h.beginWarm(cp, h.sample, setting{}, "sample")
-		if err != nil {
-			return "", err
-		}
-		defer s.stop()
-		r := convergence("sample", h.sample, n, setting{}, 1)
-		return h.converge(s, r, n, h.sizes.sampleLimit, 0)
+		return h.onFresh(h.sample, setting{}, "sample", func(s *session) (string, error) {
+			return h.converge(s, convergence("sample", h.sample, n, setting{}, 1), h.sizes.sampleLimit, 0)
+		})
 	}}}
 }
 
-// beginWarm is begin for work without any status yet; the contender has done one Foo.
-func (h *harness) beginWarm(cp *controlPlane, c contender, set setting, logName string) (*session, error) {
-	set.skipUnchanged = c.firstZero
-	s, err := h.begin(cp, c, set, logName)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.warmUp(); err != nil {
-		s.stop()
-		return nil, err
-	}
-	return s, nil
-}
-
-func convergence(scenario string, c contender, n int, set setting, run int) result {
+func convergence(scenario string, c contender, foos int, set setting, run int) result {
 	return result{Scenario: scenario, Contender: c.name, Run: run, Parameters: map[string]int{
-		"foos": n, "workers": set.workers, "delay_ms": int(set.delay.Milliseconds()),
+		"foos": foos, "workers": set.workers, "delay_ms": int(set.delay.Milliseconds()),
 	}}
 }
 
 func (h *harness) convergeTable(s *session, c contender, run int) (string, error) {
-	n := h.sizes.converge
-	r := convergence("converge", c, n, setting{workers: h.workers}, run)
-	return h.converge(s, r, n, convergeLimit, quietAfterWork)
+	r := convergence("converge", c, h.sizes.converge, setting{workers: h.workers}, run)
+	return h.converge(s, r, convergeLimit, quietAfterWork)
 }
 
 // convergePlot leaves the shared control plane empty again. What a contender still does when all is
 // converged is in no plot, and not waited for.
-func (h *harness) convergePlot(scenario string, c contender, n int, set setting) (string, error) {
-	r := convergence(scenario, c, n, set, 1)
-	s, err := h.beginWarm(h.shared.controlPlane, c, set, r.name())
-	if err != nil {
-		return "", err
-	}
-	outcome, err := h.converge(s, r, n, convergeLimit, 0)
-	s.stop()
+func (h *harness) convergePlot(scenario string, c contender, foos int, set setting) (string, error) {
+	r := convergence(scenario, c, foos, set, 1)
+	outcome, err := h.warm(h.shared.controlPlane, c, set, r.name(), func(s *session) (string, error) {
+		return h.converge(s, r, convergeLimit, 0)
+	})
 	if err != nil {
 		return "", err
 	}
@@ -137,7 +102,8 @@ func (h *harness) convergePlot(scenario string, c contender, n int, set setting)
 }
 
 // converge measures until the contender has been quiet for so long, or if that is 0 until all is converged.
-func (h *harness) converge(s *session, r result, n int, limit, quiet time.Duration) (string, error) {
+func (h *harness) converge(s *session, r result, limit, quiet time.Duration) (string, error) {
+	n := r.Parameters["foos"]
 	if err := s.mark(); err != nil {
 		return "", err
 	}
@@ -204,7 +170,7 @@ func (h *harness) rate(s *session, c contender, run int) (string, error) {
 
 // ---- cold start: everything is in place already --------------------------------------------
 
-func (h *harness) coldStartSteps([]string) []step {
+func (h *harness) coldStartSteps() []step {
 	var steps []step
 	for _, n := range h.sizes.growth {
 		steps = append(steps, step{fmt.Sprintf("put %d Foos with Deployments in place", n), func() (string, error) {
@@ -286,7 +252,7 @@ func (h *harness) startCold(c contender, skipUnchanged bool, run int) (string, e
 
 const queueBacklog = 100_000
 
-func (h *harness) queueSteps([]string) []step {
+func (h *harness) queueSteps() []step {
 	var steps []step
 	for run := 1; run <= h.sizes.runs; run++ {
 		peers := step{"work queues of the Go peers", func() (string, error) { return h.queuesOfPeers(run) }}
