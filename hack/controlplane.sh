@@ -3,12 +3,16 @@
 # etcd, kube-apiserver, kube-controller-manager, kube-scheduler, and kwok, which plays the
 # kubelets of a few simulated nodes.
 #
-#   hack/controlplane.sh build                 build what is missing (once per pinned version)
+#   hack/controlplane.sh build                 build what is missing (once per pinned version): all of
+#                                              the newest Kubernetes, and the servers of the oldest
 #   hack/controlplane.sh start [OPTIONS]       prints the kubeconfig's path when all of it works
 #   hack/controlplane.sh status [--dir DIR]    what runs: pids, ports, versions, files, nodes
 #   hack/controlplane.sh stop [--dir DIR]      stops it and removes its files
 #   hack/controlplane.sh which NAME            the path of a binary that `start` uses (kubectl ...)
+#   hack/controlplane.sh versions              the versions of Kubernetes that it can be, oldest first
 #
+#   --kubernetes-version VERSION   `build` and `start`: this version of Kubernetes' servers instead
+#                     (hack/controlplane/kubernetes-VERSION); kubectl, etcd and kwok stay the same
 #   --dir DIR         where its files are. One control plane per DIR, as many as you like.
 #                     Default: ${XDG_STATE_HOME:-~/.local/state}/workload-operator/controlplane
 #   --while-pid PID   stop by itself when process PID is gone, however it ended; without --dir
@@ -62,10 +66,11 @@ readonly START_SECONDS=120 # for each wait, generous for a busy machine
 main() {
   local command=${1:-}
   [[ $# == 0 ]] || shift
-  DIR='' WHILE_PID='' NODES=4 ONLY_API='' REAL_NODES='' ADDRESS=$LOOPBACK NAME='' BUILD_PID=''
+  DIR='' WHILE_PID='' NODES=4 WANTED_VERSION='' ONLY_API='' REAL_NODES='' ADDRESS=$LOOPBACK NAME='' BUILD_PID=''
   case $command in
     build | start | stop | status | describe) parse_options "$command" "$@" ;;
     which) NAME=${1:?$(usage_error "which needs the name of a binary")} ;;
+    versions) kubernetes_versions && return ;;
     watch-process) DIR=$1 WHILE_PID=$2 ;; # ours alone: what --while-pid leaves running
     help | -h | --help) usage && return ;;
     *) usage_error "unknown command '$command'" ;;
@@ -83,7 +88,7 @@ main() {
   esac
 }
 
-usage_error() { die 2 "$*; usage: controlplane.sh build | start | status | stop | which NAME | help"; }
+usage_error() { die 2 "$*; usage: controlplane.sh build | start | status | stop | which NAME | versions | help"; }
 
 parse_options() {
   local command=$1
@@ -91,10 +96,12 @@ parse_options() {
   while (($# > 0)); do
     case $command:$1 in
       start:--only-api) ONLY_API=yes ;;
-      start:--nodes | start:--real-nodes | start:--while-pid | *:--dir)
+      start:--nodes | start:--real-nodes | start:--while-pid | *:--dir | \
+        start:--kubernetes-version | build:--kubernetes-version)
         [[ -n ${2:-} ]] || usage_error "$1 needs a value"
         case $1 in
           --dir) DIR=$2 ;;
+          --kubernetes-version) WANTED_VERSION=$2 ;;
           --nodes) NODES=$2 ;;
           --real-nodes) REAL_NODES=yes ADDRESS=$2 ;;
           --while-pid) WHILE_PID=$2 ;;
@@ -127,17 +134,21 @@ on_exit() {
   if [[ -n $BUILD_PID ]]; then
     kill "$BUILD_PID" 2>/dev/null || true
     wait "$BUILD_PID" || true
-    rm -f "$ASSETS_DIR"/.building.*
+    rm -f "$ASSETS_DIR"/.building.* "$SERVERS_DIR"/.building.*
   fi
   if [[ -n ${STARTING:-} ]]; then remove_control_plane; fi
   exit "$status"
 }
 
 command_build() {
-  set_assets_dir
-  # shellcheck disable=SC2046 # one word per binary
-  require_binaries $(awk '{ print $1 }' <<<"$RECIPES")
-  say "the control plane is built: $ASSETS_DIR"
+  local versions version
+  mapfile -t versions < <(kubernetes_versions)
+  for version in ${WANTED_VERSION:-"${versions[-1]}" "${versions[0]}"}; do
+    set_assets_dir "$version"
+    # shellcheck disable=SC2046 # one word per binary
+    require_binaries $(awk '{ print $1 }' <<<"$RECIPES")
+    say "the control plane of Kubernetes $version is built: $SERVERS_DIR"
+  done
 }
 
 command_which() {
@@ -151,7 +162,7 @@ command_start() {
   local started
   still_wanted
   require_tools
-  set_assets_dir
+  set_assets_dir "$WANTED_VERSION"
   if [[ -n $ONLY_API ]]; then
     require_binaries etcd kube-apiserver kubectl
   elif [[ -n $REAL_NODES ]]; then

@@ -42,11 +42,12 @@ main() {
 
 # A kubelet may not be newer than its API server.
 same_version() {
-  local module='k8s.io/kubernetes/cmd' server node
-  server=$(pinned_version "$HACK_DIR/controlplane/kubernetes/go.mod" "$module")
+  local module='k8s.io/kubernetes/cmd' newest server node
+  newest=$(printf '%s\n' "$HACK_DIR"/controlplane/kubernetes-*/go.mod | sort -V | tail -n 1)
+  server=$(pinned_version "$newest" "$module")
   node=$(pinned_version "$GO_MODULES/kubernetes/go.mod" "$module")
   [[ $server == "$node" ]] ||
-    die 1 "hack/controlplane/kubernetes pins Kubernetes $server, hack/e2e/kubernetes $node; move the latter"
+    die 1 "$newest pins Kubernetes $server, hack/e2e/kubernetes $node; move the latter"
 }
 
 on_exit() {

@@ -6,6 +6,8 @@
 #   there), then in the cache folder; kubectl also on PATH. What is found nowhere is built.
 # - The cache folder's name is a hash of what pins the versions (go.mod, go.sum), so another
 #   version never meets old binaries, and a folder is never rewritten.
+# - Kubernetes' servers exist in several versions, one module kubernetes-VERSION and one cache folder
+#   each. Everything else (kubectl, etcd, kwok) is the same for all and comes with the newest.
 # - A binary appears under its name only when it is complete: killed builds leave nothing that
 #   looks finished. Two builds at once do not collide; the second waits for the first.
 #
@@ -18,9 +20,9 @@ source "$HACK_DIR/lib/go.sh"
 
 # One row per binary: name, module below GO_MODULES, package.
 [[ -n ${RECIPES:-} ]] || RECIPES="
-kube-apiserver          kubernetes k8s.io/kubernetes/cmd/kube-apiserver
-kube-controller-manager kubernetes k8s.io/kubernetes/cmd/kube-controller-manager
-kube-scheduler          kubernetes k8s.io/kubernetes/cmd/kube-scheduler
+kube-apiserver          servers    k8s.io/kubernetes/cmd/kube-apiserver
+kube-controller-manager servers    k8s.io/kubernetes/cmd/kube-controller-manager
+kube-scheduler          servers    k8s.io/kubernetes/cmd/kube-scheduler
 kubectl                 kubernetes k8s.io/kubernetes/cmd/kubectl
 etcd                    etcd       go.etcd.io/etcd/server/v3
 kwok                    kwok       sigs.k8s.io/kwok/cmd/kwok
@@ -29,24 +31,66 @@ kwok                    kwok       sigs.k8s.io/kwok/cmd/kwok
 # Files of the kwok module that make its nodes and pods Ready; without them it does nothing.
 readonly KWOK_STAGES="node/fast node/heartbeat-with-lease pod/fast"
 
+# The versions of Kubernetes that there are modules of, the oldest first.
+kubernetes_versions() {
+  local module
+  for module in "$GO_MODULES"/kubernetes-*/; do
+    [[ -d $module ]] || continue # the pattern itself, where nothing matches
+    module=${module%/}
+    printf '%s\n' "${module##*/kubernetes-}"
+  done | sort -V
+}
+
+# set_assets_dir [VERSION]: of Kubernetes' servers; the newest by default.
 set_assets_dir() {
-  local key
+  local versions newest modules
   cache_folder "$ASSETS_NAME"
-  key=$(cd "$GO_MODULES" && { uname -sm; cat ./*/go.mod ./*/go.sum; } | sha256sum)
-  ASSETS_DIR=$CACHE_FOLDER/${key:0:12}
+  mapfile -t versions < <(kubernetes_versions)
+  if ((${#versions[@]} == 0)); then # one version of everything
+    KUBERNETES=kubernetes SERVERS=kubernetes
+    mapfile -t modules < <(cd "$GO_MODULES" && printf '%s\n' */go.mod)
+    ASSETS_DIR=$CACHE_FOLDER/$(hash_of_pins "${modules[@]%/go.mod}")
+    SERVERS_DIR=$ASSETS_DIR
+    return
+  fi
+  newest=${versions[-1]}
+  VERSION=${1:-$newest}
+  [[ " ${versions[*]} " == *" $VERSION "* ]] ||
+    die 2 "there is no Kubernetes $VERSION here, only ${versions[*]}"
+  KUBERNETES=kubernetes-$newest SERVERS=kubernetes-$VERSION
+  ASSETS_DIR=$CACHE_FOLDER/$(hash_of_pins etcd "$KUBERNETES" kwok)
+  SERVERS_DIR=$ASSETS_DIR
+  [[ $VERSION == "$newest" ]] || SERVERS_DIR=$CACHE_FOLDER/$(hash_of_pins "$SERVERS")
+}
+
+hash_of_pins() {
+  local hash
+  hash=$(cd "$GO_MODULES" && { uname -sm; cat "${@/%//go.mod}" "${@/%//go.sum}"; } | sha256sum)
+  printf '%s' "${hash:0:12}"
+}
+
+# Sets MODULE, PACKAGE and FOLDER, where it is when it is built, of binary $1.
+look_up() {
+  read -r MODULE PACKAGE < <(awk -v name="$1" '$1 == name { print $2, $3 }' <<<"$RECIPES") || true
+  FOLDER=$ASSETS_DIR
+  case $MODULE in
+    servers) MODULE=$SERVERS FOLDER=$SERVERS_DIR ;;
+    kubernetes) MODULE=$KUBERNETES ;;
+  esac
 }
 
 # Sets FOUND to the path of binary $1; fails if it has to be built.
 find_binary() {
-  local name=$1
-  if [[ -n ${KUBEBUILDER_ASSETS:-} ]]; then
+  local name=$1 MODULE PACKAGE FOLDER
+  look_up "$name"
+  if [[ -n ${KUBEBUILDER_ASSETS:-} && $FOLDER == "$ASSETS_DIR" ]]; then
     FOUND=$KUBEBUILDER_ASSETS/$name
     [[ ! -x $FOUND ]] || return 0
     if [[ $name == kube-apiserver || $name == etcd ]]; then
       die 3 "KUBEBUILDER_ASSETS=$KUBEBUILDER_ASSETS holds no $name; point it to the folder that \`setup-envtest use -p path\` prints, or unset it"
     fi
   fi
-  FOUND=$ASSETS_DIR/$name
+  FOUND=$FOLDER/$name
   [[ ! -x $FOUND ]] || return 0
   if [[ $name == kubectl ]] && FOUND=$(type -P kubectl); then
     "$FOUND" version --client >/dev/null 2>&1 && return 0
@@ -73,15 +117,17 @@ require_binaries() {
 }
 
 build_binaries() {
-  local name module package lock started version
+  local name lock lock_servers='' started version MODULE PACKAGE FOLDER
   require_go "$@"
-  mkdir -p "$ASSETS_DIR"
+  mkdir -p "$ASSETS_DIR" "$SERVERS_DIR"
+  # In this order everywhere, so that no two builds wait for each other.
   exec {lock}<"$ASSETS_DIR"
-  if ! flock --nonblock "$lock"; then
-    say "another run builds in $ASSETS_DIR; waiting for it"
-    flock "$lock"
+  wait_for_lock "$lock"
+  if [[ $SERVERS_DIR != "$ASSETS_DIR" ]]; then
+    exec {lock_servers}<"$SERVERS_DIR"
+    wait_for_lock "$lock_servers"
   fi
-  rm -f "$ASSETS_DIR"/.building.*
+  rm -f "$ASSETS_DIR"/.building.* "$SERVERS_DIR"/.building.*
 
   started=$(now_us)
   for name in "$@"; do
@@ -90,12 +136,17 @@ build_binaries() {
       continue
     fi
     ! find_binary "$name" || continue # the run we waited for has built it
-    read -r module package < <(awk -v name="$name" '$1 == name { print $2, $3 }' <<<"$RECIPES")
-    version=$(pinned_version "$GO_MODULES/$module/go.mod" "$package")
-    build_one "$name" "$module" "$package" "$version"
+    look_up "$name"
+    version=$(pinned_version "$GO_MODULES/$MODULE/go.mod" "$PACKAGE")
+    build_one "$name" "$version"
   done
-  say "built in $(since "$started") s: $ASSETS_DIR"
+  say "built in $(since "$started") s: $SERVERS_DIR"
   exec {lock}<&-
+  [[ -z $lock_servers ]] || exec {lock_servers}<&-
+}
+
+wait_for_lock() {
+  flock --nonblock "$1" || { say "another run builds in the same folder; waiting for it" && flock "$1"; }
 }
 
 # The version in the go.mod file $1 of the module that package $2 is in.
@@ -105,10 +156,10 @@ pinned_version() {
 }
 
 build_one() {
-  local name=$1 module=$2 package=$3 version=$4
-  local temporary=$ASSETS_DIR/.building.$1.$$ log=$ASSETS_DIR/.building.$1.$$.log
+  local name=$1 version=$2
+  local temporary=$FOLDER/.building.$1.$$ log=$FOLDER/.building.$1.$$.log
   local started flags="-s -w" minor
-  if [[ $module == kubernetes ]]; then
+  if [[ $MODULE == kubernetes* ]]; then
     # Without a version the servers call themselves v0.0.0 and refuse each other.
     minor=${version#v1.}
     flags+=" -X k8s.io/component-base/version.gitVersion=$version"
@@ -118,7 +169,7 @@ build_one() {
 
   started=$(now_us)
   [[ -t 2 ]] || say "building $name $version ..."
-  in_module "$GO_MODULES/$module" build -trimpath -ldflags "$flags" -o "$temporary" "$package" \
+  in_module "$GO_MODULES/$MODULE" build -trimpath -ldflags "$flags" -o "$temporary" "$PACKAGE" \
     >"$log" 2>&1 &
   BUILD_PID=$!
   while kill -0 "$BUILD_PID" 2>/dev/null; do
@@ -135,7 +186,7 @@ build_one() {
   fi
   BUILD_PID=
   rm -f "$log"
-  mv "$temporary" "$ASSETS_DIR/$name"
+  mv "$temporary" "$FOLDER/$name"
   [[ ! -t 2 ]] || printf '\r' >&2
   printf '  built    %-32s %4d s\n' "$name $version" \
     $((($(now_us) - started) / 1000000)) >&2
@@ -160,6 +211,6 @@ require_go() {
   local otherwise="or set KUBEBUILDER_ASSETS to a folder that has it, or use a cluster you have (--kubeconfig)"
   type -P go >/dev/null ||
     die 3 "no Go to build $names: install Go >= 1.$GO_NEEDED from https://go.dev/dl, $otherwise"
-  is_new_enough "$GO_MODULES/kubernetes" ||
+  is_new_enough "$GO_MODULES/$KUBERNETES" ||
     die 3 "Go >= 1.$GO_NEEDED is needed to build $names, this is $(GOTOOLCHAIN=local go env GOVERSION 2>/dev/null || go version): install it from https://go.dev/dl, $otherwise"
 }

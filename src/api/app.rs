@@ -19,6 +19,11 @@ use super::schema;
     plural = "apps",
     namespaced,
     status = "AppStatus",
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.selector"
+    ),
     category = "workloads",
     doc = "A program that runs in a number of pods and, if it has ports, a Service of the same name.",
     derive = "PartialEq",
@@ -46,17 +51,18 @@ pub struct AppSpec {
     /// another with $(NAME).
     #[serde(default)]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    #[x_kube(validation = schema::sum_of_values())]
     pub envs: Vec<EnvVar>,
     /// Ports of the Service. Without any there is no Service.
     #[serde(default)]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["port", "protocol"]))]
-    #[x_kube(validation = schema::port_names(), validation = schema::target_port_names())]
+    #[x_kube(validation = schema::port_names())]
     pub ports: Vec<ServicePort>,
 }
 
 /// Compute resources of a container.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
-#[x_kube(validation = schema::requests_within_limits(), validation = schema::whole_resources())]
+#[x_kube(validation = schema::request_within_limit("cpu"), validation = schema::request_within_limit("memory"), validation = schema::request_within_limit("ephemeral-storage"), validation = schema::whole_resources(), validation = schema::extended_requests())]
 pub struct Resources {
     /// The most that may be used, by resource name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -78,9 +84,8 @@ pub struct EnvVar {
     #[x_kube(validation = schema::env_name())]
     pub name: String,
     /// Its value. $(NAME) is replaced by the value of an earlier variable.
-    // Linux takes no longer one (MAX_ARG_STRLEN, 32 pages).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 131072))]
+    #[schemars(length(max = 65536))]
     pub value: Option<String>,
     /// Where its value comes from, instead of `value`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -148,7 +153,7 @@ pub struct ResourceFieldSelector {
     pub container_name: Option<String>,
     /// The unit in which it is told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::quantity")]
+    #[schemars(schema_with = "schema::divisor_of_a_resource")]
     pub divisor: Option<Quantity>,
     /// Which, for example 'limits.cpu'.
     #[schemars(length(max = 253))]
@@ -209,6 +214,10 @@ pub struct AppStatus {
     /// How many of them can be used.
     #[serde(default)]
     pub available_replicas: i32,
+    /// Selects the pods; read by HorizontalPodAutoscalers through the scale subresource.
+    #[serde(default)]
+    #[schemars(length(max = 512))]
+    pub selector: String,
     /// How many are missing.
     #[serde(default)]
     pub unavailable_replicas: i32,

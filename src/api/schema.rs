@@ -1,6 +1,14 @@
 //! What the API server checks: CEL rules, and the parts of the schemas that no derive can say.
 //!
 //! Messages say what is allowed, with fields in back-quotes and literals in single quotes.
+//!
+//! An API server refuses a CRD whose rules could cost too much: it estimates each rule from the
+//! bounds in the schema, times the number of places where it applies. No rule, and no CRD as a
+//! whole, may cost more than half of the budget on the oldest supported server
+//! (tests/contract/versions.rs). What matters most for that is that servers before 1.34 take an
+//! int-or-string for 3 MiB long, whatever its `maxLength`: every function that reads one costs
+//! 314,573 of the 10,000,000 that a rule may cost, and `string()` as much again. Such fields are
+//! therefore checked by the schema where they are in lists, and sparingly by rules elsewhere.
 
 use kube::core::Rule;
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -89,6 +97,20 @@ pub(super) fn env_name() -> Rule {
     )
 }
 
+/// How many characters the values of all variables have together. Kubernetes keeps an App several
+/// times: as last applied, in its Deployment, and in each of ten ReplicaSets.
+pub(super) const MOST_CHARACTERS: u32 = 65536;
+
+pub(super) fn sum_of_values() -> Rule {
+    rule(
+        format!("self.map(e, has(e.value) ? size(e.value) : 0).sum() <= {MOST_CHARACTERS}"),
+        &format!(
+            "`envs` must have values of at most {MOST_CHARACTERS} characters in all; keep more in a \
+             ConfigMap and refer to it with `valueFrom`"
+        ),
+    )
+}
+
 pub(super) fn one_value() -> Rule {
     rule(
         "!has(self.valueFrom) || !has(self.value) || self.value == ''".to_owned(),
@@ -138,14 +160,26 @@ pub(super) fn resource_field() -> Rule {
     )
 }
 
+/// What an amount is divided by: the schema knows all of them, this rule which belong together.
 pub(super) fn divisor() -> Rule {
     rule(
-        "!has(self.divisor) || (self.resource.endsWith('.cpu') ? string(self.divisor) in ['0', '1', '1m'] : \
-         string(self.divisor) in ['0', '1', '1k', '1M', '1G', '1T', '1P', '1E', '1Ki', '1Mi', '1Gi', '1Ti', '1Pi', '1Ei'])"
+        "!has(self.divisor) || (self.resource.endsWith('.cpu') ? \
+         type(self.divisor) == int || self.divisor in [dyn('0'), dyn('1'), dyn('1m')] : \
+         self.divisor != '1m')"
             .to_owned(),
         "`divisor` must be '1' or '1m' for cpu, and '1' or one unit such as '1M' or '1Mi' for the \
          others",
     )
+}
+
+pub(super) fn divisor_of_a_resource(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "description": "The unit in which it is told.",
+        "x-kubernetes-int-or-string": true,
+        "anyOf": [{ "type": "integer" }, { "type": "string" }],
+        "enum": [0, 1, "0", "1", "1m", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi",
+            "1Ti", "1Pi", "1Ei"],
+    })
 }
 
 pub(super) fn field_api_version(_: &mut SchemaGenerator) -> Schema {
@@ -154,23 +188,28 @@ pub(super) fn field_api_version(_: &mut SchemaGenerator) -> Schema {
 
 // === resources ===
 
-/// Amounts by resource name. No `hugepages-…`: they need volumes, which an App has not.
+/// Amounts by resource name. No `hugepages-…`: they need volumes, which an App has not. That the
+/// name of an extended resource is well-formed is left to the API server's check of the Deployment:
+/// rules take the keys of a map for as long as a request.
 pub(super) fn quantities(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
-        "maxProperties": 16,
-        "additionalProperties": quantity_schema(),
+        "maxProperties": MOST_RESOURCES,
+        "additionalProperties": {
+            "x-kubernetes-int-or-string": true,
+            "anyOf": [{ "type": "integer" }, { "type": "string" }],
+            "maxLength": 64,
+        },
         "x-kubernetes-validations": [
             {
-                "rule": format!(
-                    "self.all(k, k in ['cpu', 'memory', 'ephemeral-storage'] || \
-                     (size(k) <= 200 && k.matches('^{SUBDOMAIN}/{QUALIFIED}$') && !k.contains('kubernetes.io/')))"
-                ),
+                "rule": "self.all(k, k in ['cpu', 'memory', 'ephemeral-storage'] || \
+                    (k.contains('/') && !k.contains('kubernetes.io/')))",
                 "message": "a resource must be 'cpu', 'memory', 'ephemeral-storage', or an extended \
                     resource such as 'example.com/gpu'",
             },
             {
-                "rule": "self.all(k, isQuantity(string(self[k])) && !quantity(string(self[k])).isLessThan(quantity('0')))",
+                "rule": "self.all(k, type(self[k]) == int ? int(self[k]) >= 0 : \
+                    isQuantity(self[k]) && !quantity(self[k]).isLessThan(quantity('0')))",
                 "message": "an amount must be a quantity that is greater than or equal to 0, for \
                     example '500m' or '64Mi'",
             },
@@ -178,42 +217,48 @@ pub(super) fn quantities(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-pub(super) fn quantity(_: &mut SchemaGenerator) -> Schema {
-    let mut schema = quantity_schema();
-    schema["description"] = json!("The unit in which it is told.");
-    Schema::try_from(schema).expect("an object is a schema")
-}
+/// Three of Kubernetes' own, and four extended ones.
+const MOST_RESOURCES: u64 = 7;
 
-fn quantity_schema() -> Value {
-    json!({
-        "x-kubernetes-int-or-string": true,
-        "anyOf": [{ "type": "integer" }, { "type": "string" }],
-        "maxLength": 64,
-    })
-}
-
-pub(super) fn requests_within_limits() -> Rule {
+/// Of one resource, so that the rule stays within its budget.
+pub(super) fn request_within_limit(resource: &str) -> Rule {
+    let (request, limit) =
+        (format!("self.requests['{resource}']"), format!("self.limits['{resource}']"));
+    let is_quantity = |value: &str| format!("(type({value}) == int || isQuantity({value}))");
     rule(
-        "!has(self.requests) || !has(self.limits) || self.requests.all(k, !(k in self.limits) || \
-         (isQuantity(string(self.requests[k])) && isQuantity(string(self.limits[k])) && \
-         quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0))"
-            .to_owned(),
-        "each of `requests` must be less than or equal to the same of `limits`",
+        format!(
+            "!has(self.requests) || !has(self.limits) || !('{resource}' in self.requests) || \
+             !('{resource}' in self.limits) || !{} || !{} || \
+             quantity(string({request})).compareTo(quantity(string({limit}))) <= 0",
+            is_quantity(&request),
+            is_quantity(&limit),
+        ),
+        &format!(
+            "each of `requests` must be less than or equal to the same of `limits`: `{resource}` is not"
+        ),
     )
 }
 
-/// Extended resources are counted: whole, and not shared (no overcommitment).
+/// Extended resources are counted: whole,
 pub(super) fn whole_resources() -> Rule {
+    let limit = "self.limits[k]";
     rule(
-        "(!has(self.limits) || self.limits.all(k, !k.contains('/') || \
-         (isQuantity(string(self.limits[k])) && quantity(string(self.limits[k])).isInteger()))) && \
-         (!has(self.requests) || self.requests.all(k, !k.contains('/') || \
-         (has(self.limits) && k in self.limits && isQuantity(string(self.requests[k])) && \
-         isQuantity(string(self.limits[k])) && \
-         quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) == 0)))"
+        format!(
+            "!has(self.limits) || self.limits.all(k, !k.contains('/') || type({limit}) == int || \
+             !isQuantity({limit}) || quantity({limit}).isInteger())"
+        ),
+        "an extended resource must be a whole number in `limits`",
+    )
+}
+
+/// and not shared (no overcommitment).
+pub(super) fn extended_requests() -> Rule {
+    rule(
+        "!has(self.requests) || self.requests.all(k, !k.contains('/') || \
+         (has(self.limits) && k in self.limits && self.requests[k] == self.limits[k]))"
             .to_owned(),
-        "an extended resource must be a whole number in `limits`, and the same in `requests` if \
-         there at all",
+        "an extended resource in `requests` must be in `limits` too, with the same number, written \
+         in the same way",
     )
 }
 
@@ -227,20 +272,20 @@ pub(super) fn protocol(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// A number, or an IANA_SVC_NAME (k8s.io/apimachinery/pkg/util/validation, IsValidPortName).
+/// A number, or an IANA_SVC_NAME (k8s.io/apimachinery/pkg/util/validation, IsValidPortName). That
+/// two ports with the same name have the same protocol is left to the API server's check of the
+/// Deployment.
 pub(super) fn target_port(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
-        "description": "The port on which the container listens: a number, or a name for it; the \
-            port itself if absent.",
+        "description": "The port on which the container listens: a number from 1 to 65535, or a name \
+            for it of at most 15 lower-case letters, digits and single '-' between them, with at \
+            least one letter; the port itself if absent.",
         "x-kubernetes-int-or-string": true,
         "anyOf": [{ "type": "integer" }, { "type": "string" }],
+        "minimum": 1,
+        "maximum": 65535,
         "maxLength": 15,
-        "x-kubernetes-validations": [{
-            "rule": "type(self) == int ? (int(self) >= 1 && int(self) <= 65535) : \
-                (string(self).matches('^[a-z0-9]+(-[a-z0-9]+)*$') && string(self).matches('[a-z]'))",
-            "message": "`targetPort` must be a number from 1 to 65535, or a name of at most 15 \
-                lower-case letters, digits and single '-' between them, with at least one letter",
-        }],
+        "pattern": "^([a-z0-9]+-)*[a-z0-9]*[a-z][a-z0-9]*(-[a-z0-9]+)*$",
     })
 }
 
@@ -266,16 +311,6 @@ pub(super) fn port_names() -> Rule {
          q.nodePort == p.nodePort && q.protocol == p.protocol))"
             .to_owned(),
         "each of `ports` must have a `name` and a `nodePort` of its own, where it has one",
-    )
-}
-
-/// The container's port has the name, and a name belongs to one port.
-pub(super) fn target_port_names() -> Rule {
-    rule(
-        "self.all(p, !has(p.targetPort) || type(p.targetPort) == int || self.all(q, \
-         !has(q.targetPort) || q.targetPort != p.targetPort || q.protocol == p.protocol))"
-            .to_owned(),
-        "`ports` with the same name as `targetPort` must have the same `protocol`",
     )
 }
 
