@@ -282,7 +282,7 @@ installed_on() {
 }
 
 runs_on() {
-  HAVE=$(kubectl -n "$NAMESPACE" get pods -l app.kubernetes.io/instance=syslog \
+  HAVE=$(kubectl -n "$NAMESPACE" get pods -l mydomain.com/genericdaemon=syslog \
     -o jsonpath='{range .items[*]}{.spec.nodeName}{"\n"}{end}' | sort | tr '\n' ' ') && [[ $HAVE == "$1" ]]
 }
 

@@ -126,7 +126,7 @@ show_other_kinds() {
   is "the App by its Service's name" "$(client http "nginx-app.$EXAMPLES" 8080)" "nginx answers"
   line "App answers" "by Service address $address:8080 and by name"
   is_ready "$EXAMPLES" genericdaemon/syslog
-  expect "$EXAMPLES" pods -l app.kubernetes.io/instance=syslog '{.items[*].spec.nodeName}' node-a
+  expect "$EXAMPLES" pods -l mydomain.com/genericdaemon=syslog '{.items[*].spec.nodeName}' node-a
   kubectl label node node-b logs=true >/dev/null
   expect "$EXAMPLES" genericdaemon/syslog '{.status.installed}' 2
   kubectl label node node-b logs- >/dev/null
@@ -134,7 +134,7 @@ show_other_kinds() {
   line "GenericDaemon follows the nodes' label" "kubectl label node node-b logs=true; logs-"
 }
 
-cache_pods() { kubectl -n "$CACHES" get pods -l "app.kubernetes.io/instance=$CACHE" -o name; }
+cache_pods() { kubectl -n "$CACHES" get pods -l "cache.example.com/memcached=$CACHE" -o name; }
 
 answers() { client stats "$1" version >/dev/null 2>&1; }
 
@@ -228,7 +228,7 @@ show_removal() {
   kubectl -n "$CACHES" delete memcached --all --timeout="${PATIENCE}s" >/dev/null
   kubectl -n "$EXAMPLES" delete app,genericdaemon --all --timeout="${PATIENCE}s" >/dev/null
   wait_until "the children of the examples are gone" nothing_left "$EXAMPLES" deployments,daemonsets,services,pods
-  wait_until "the children of $CACHE are gone" nothing_left "$CACHES" deployments,services,pods -l "app.kubernetes.io/instance=$CACHE"
+  wait_until "the children of $CACHE are gone" nothing_left "$CACHES" deployments,services,pods -l "cache.example.com/memcached=$CACHE"
   line "custom resources deleted" "children and pods are gone"
   kubectl delete namespace "$CACHES" "$EXAMPLES" --timeout="${PATIENCE}s" >/dev/null
   kubectl delete -k artifacts/default --timeout="${PATIENCE}s" >/dev/null

@@ -6,9 +6,9 @@ use crate::object::{Labels, Text};
 pub const MANAGER: &str = "workload-operator";
 
 /// Kubernetes' recommended labels.
-pub(super) const NAME: &str = "app.kubernetes.io/name";
+const NAME: &str = "app.kubernetes.io/name";
 /// Names the custom resource.
-pub(super) const INSTANCE: &str = "app.kubernetes.io/instance";
+const INSTANCE: &str = "app.kubernetes.io/instance";
 const VERSION: &str = "app.kubernetes.io/version";
 const PART_OF: &str = "app.kubernetes.io/part-of";
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -18,6 +18,14 @@ pub(super) const APP: &str = "app";
 /// Names the Memcached.
 pub(super) const MEMCACHED_CR: &str = "memcached_cr";
 
+/// Selects the pods of a Memcached. Like the next two, nobody else sets it: the recommended labels
+/// are also those of a Helm release of the same name.
+pub(super) const MEMCACHED: &str = "cache.example.com/memcached";
+/// Selects the pods of a GenericDaemon.
+pub(super) const GENERIC_DAEMON: &str = "mydomain.com/genericdaemon";
+/// Selects the pods of an App.
+pub(super) const APP_V1: &str = "app.example.com/v1";
+
 /// The longest label value (k8s.io/apimachinery/pkg/util/validation, LabelValueMaxLength).
 const MAX_VALUE: usize = 63;
 
@@ -26,6 +34,8 @@ const MAX_VALUE: usize = 63;
 pub(super) struct Identity<'a> {
     /// The kind of workload, such as `memcached`.
     pub kind: &'static str,
+    /// The label that selects the pods; its value is the custom resource's name.
+    pub label: &'static str,
     /// The custom resource's name.
     pub name: &'a str,
     /// The image that runs; the version is taken from its tag.
@@ -38,6 +48,7 @@ impl Identity<'_> {
     /// All labels.
     pub(super) fn labels(&self) -> Labels {
         let mut labels = vec![
+            (Text::new(self.label), instance(self.name)),
             (Text::new(NAME), Text::new(self.kind)),
             (Text::new(INSTANCE), instance(self.name)),
             (Text::new(PART_OF), Text::new(MANAGER)),
@@ -49,10 +60,10 @@ impl Identity<'_> {
         labels.into_iter().collect()
     }
 
-    /// The labels that select the pods. They never change for a custom resource, because a selector
-    /// cannot, and no other custom resource in the namespace has the same ones.
+    /// The label that selects the pods. It never changes for a custom resource, because a selector
+    /// cannot, and no other custom resource in the namespace has the same one.
     pub(super) fn selector(&self) -> Labels {
-        [(NAME, Text::new(self.kind)), (INSTANCE, instance(self.name))].into_iter().collect()
+        [(self.label, instance(self.name))].into_iter().collect()
     }
 }
 
@@ -60,7 +71,17 @@ impl Identity<'_> {
 pub(super) fn is_ours(key: &str) -> bool {
     matches!(
         key,
-        NAME | INSTANCE | VERSION | PART_OF | MANAGED_BY | CREATED_BY | APP | MEMCACHED_CR
+        MEMCACHED
+            | GENERIC_DAEMON
+            | APP_V1
+            | NAME
+            | INSTANCE
+            | VERSION
+            | PART_OF
+            | MANAGED_BY
+            | CREATED_BY
+            | APP
+            | MEMCACHED_CR
     )
 }
 
@@ -115,7 +136,8 @@ mod tests {
     }
 
     fn identity<'a>(name: &'a str, image: Option<&'a str>) -> Identity<'a> {
-        Identity { kind: "memcached", name, image, more: vec![(MEMCACHED_CR, name)] }
+        let more = vec![(MEMCACHED_CR, name)];
+        Identity { kind: "memcached", label: MEMCACHED, name, image, more }
     }
 
     #[test]
@@ -168,6 +190,7 @@ mod tests {
             let (a, b) = (identity(&name, Some(&a)), identity(&name, Some(&b)));
             prop_assert_eq!(a.selector(), b.selector());
             prop_assert!(a.selector().is_subset_of(&a.labels()));
+            prop_assert_eq!(a.selector().iter().count(), 1);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::identity::{INSTANCE, MEMCACHED_CR};
+use super::identity::MEMCACHED;
 use crate::client::Scope;
 use crate::object::{Keep, Kind, Meta, ObjectKey, Text};
 use crate::store::Index;
@@ -36,13 +36,13 @@ impl Pod {
     /// inspect while its ReplicaSet makes another; metadata alone cannot tell the two apart. A
     /// watch with this scope sees a pod that ends as deleted.
     pub fn scope(namespace: Option<Text>) -> Scope {
-        let (labels, fields) = (Some(MEMCACHED_CR.to_owned()), Some(NOT_ENDED.to_owned()));
+        let (labels, fields) = (Some(MEMCACHED.to_owned()), Some(NOT_ENDED.to_owned()));
         Scope { namespace, labels, fields }
     }
 
     /// The Memcached that the pod serves, by its label.
     pub fn memcached(&self) -> Option<ObjectKey> {
-        self.meta.labels.get(MEMCACHED_CR).map(|name| self.meta.key.sibling(name.clone()))
+        self.meta.labels.get(MEMCACHED).map(|name| self.meta.key.sibling(name.clone()))
     }
 
     /// The index [`BY_MEMCACHED`].
@@ -66,8 +66,7 @@ impl Pod {
                 && suffix.is_some()
                 && suffix == labels.get(TEMPLATE_HASH).map(Text::as_str)
         });
-        let labelled =
-            [MEMCACHED_CR, INSTANCE].iter().all(|key| labels.get(key).is_some_and(|v| v == name));
+        let labelled = labels.get(MEMCACHED).is_some_and(|value| value == name);
         of_deployment && labelled && !self.meta.deleting
     }
 }
@@ -76,7 +75,7 @@ crate::view!(Pod { meta: Meta<PodLabels> }: Kind::namespaced("", "v1", "Pod", "p
 
 impl Keep for PodLabels {
     fn label(key: &str) -> bool {
-        matches!(key, MEMCACHED_CR | INSTANCE | TEMPLATE_HASH)
+        matches!(key, MEMCACHED | TEMPLATE_HASH)
     }
     fn annotation(_: &str) -> bool {
         false

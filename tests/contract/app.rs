@@ -93,11 +93,13 @@ async fn the_sample_nginx_app_gets_a_deployment_and_a_service() {
     );
     assert_eq!(container["imagePullPolicy"], "IfNotPresent");
     assert_eq!(container["ports"][0]["containerPort"], 80);
-    let mut envs = sample["spec"]["envs"].clone();
-    // The API server's default.
-    envs[1]["valueFrom"]["fieldRef"]["apiVersion"] = json!("v1");
+    let envs = json!([{"name": "DEMO", "value": "app"}, {"name": "GOPATH", "value": "gopath"}]);
     assert_eq!(container["env"], envs);
-    assert_eq!(container["resources"], sample["spec"]["resources"]);
+    let resources = json!({"requests": {"cpu": "100m", "memory": "100Mi"},
+        "limits": {"cpu": "500m", "memory": "500Mi"}});
+    assert_eq!(container["resources"], resources);
+    let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+    assert_eq!(labels["app.example.com/v1"], "nginx-app");
     let service = world.get(SERVICE, "nginx-app").await.unwrap();
     assert_eq!(service["spec"]["ports"][0]["port"], 8080);
     assert_eq!(service["spec"]["ports"][0]["targetPort"], 80);

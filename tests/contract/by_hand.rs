@@ -76,9 +76,12 @@ fn of_rights() -> Vec<Case> {
     let capability = json!([escalates, add(format!("{security}/capabilities"), added)]);
     let none = json!({"size": 0});
     let daemon = json!({"image": "agent:1", "label": "nowhere"});
+    let exec = json!({"exec": {"command": ["true"]}, "periodSeconds": 5});
+    let probed = json!([replace(format!("{CONTAINER}/readinessProbe"), exec)]);
     vec![
         ("seccomp", MEMCACHED, none.clone(), DEPLOYMENT, local.clone()),
         ("seccomp-of-daemon", GENERIC_DAEMON, daemon.clone(), DAEMON_SET, local),
+        ("probe", MEMCACHED, none.clone(), DEPLOYMENT, probed),
         ("privileged", MEMCACHED, none, DEPLOYMENT, privileged),
         ("capability", GENERIC_DAEMON, daemon, DAEMON_SET, capability),
     ]

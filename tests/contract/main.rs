@@ -23,6 +23,7 @@ mod generic_daemon;
 mod app;
 mod generated;
 mod others;
+mod selectors;
 mod admission;
 mod by_hand;
 mod waiting;

@@ -30,8 +30,7 @@ async fn an_autoscaler_scales_a_memcached_by_its_scale_subresource_and_nobody_re
     let get = (http::Method::GET, "application/json", Value::Null);
     let scale = world.send(get.0, &path, get.1, get.2).await.unwrap();
     assert_eq!(scale["status"]["replicas"], 1);
-    let selector = "app.kubernetes.io/instance=cart,app.kubernetes.io/name=memcached";
-    assert_eq!(scale["status"]["selector"], selector);
+    assert_eq!(scale["status"]["selector"], "cache.example.com/memcached=cart");
 }
 
 /// The maximum number of writes to one object in a minute while somebody undoes each one.

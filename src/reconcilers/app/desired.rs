@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::view::App;
-use crate::object::Text;
+use crate::object::{Labels, Text};
 use crate::reconcilers::child::Made;
-use crate::reconcilers::identity::Identity;
+use crate::reconcilers::identity::{APP_V1, Identity};
 use crate::reconcilers::service::{ServicePort, ServiceSpec, TargetPort};
 use crate::reconcilers::workload::{
-    Container, ContainerPort, DeploymentSpec, PodMeta, PodSpec, PodTemplate, Selector,
+    Container, ContainerPort, ContainerSecurity, DeploymentSpec, PodMeta, PodSpec, PodTemplate,
+    Seccomp, Selector,
 };
 
 /// The children of an App.
@@ -22,17 +23,16 @@ pub struct Children {
 
 /// The children of `app`.
 pub fn desired(app: &App) -> Children {
-    let name = app.meta.key.name();
-    let image = &app.spec.image;
-    let identity = Identity { kind: "app", name, image: Some(image), more: Vec::new() };
+    let identity = identity(app);
     let (labels, selector) = (identity.labels(), identity.selector());
     let container = Container {
-        name: name.clone(),
-        image: image.clone(),
+        name: app.meta.key.name().clone(),
+        image: app.spec.image.clone(),
         image_pull_policy: Text::new("IfNotPresent"),
         ports: container_ports(&app.spec.ports),
         env: app.spec.envs.clone(),
         resources: app.spec.resources.clone(),
+        security_context: Some(Box::new(security())),
         ..Container::default()
     };
     let deployment = DeploymentSpec {
@@ -60,6 +60,28 @@ pub fn desired(app: &App) -> Children {
         },
     });
     Children { deployment: Made { labels, spec: deployment }, service }
+}
+
+/// The label that selects the pods.
+pub(super) fn selector(app: &App) -> Labels {
+    identity(app).selector()
+}
+
+fn identity(app: &App) -> Identity<'_> {
+    let (name, image) = (app.meta.key.name(), Some(app.spec.image.as_str()));
+    Identity { kind: "app", label: APP_V1, name, image, more: Vec::new() }
+}
+
+/// What every image runs with. Pod Security `restricted` also asks for `runAsNonRoot` and for all
+/// capabilities to be dropped. An image that begins as root, as nginx does, then does not start
+/// (`chown("/var/cache/nginx/client_temp", 101) failed (1: Operation not permitted)`), and only
+/// the image knows which it is.
+fn security() -> ContainerSecurity {
+    ContainerSecurity {
+        allow_privilege_escalation: Some(false),
+        seccomp_profile: Some(Seccomp { kind: Text::new("RuntimeDefault") }),
+        ..ContainerSecurity::default()
+    }
 }
 
 /// The ports as the API wants them: with their protocol and, if there are several, a name.

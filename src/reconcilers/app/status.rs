@@ -1,8 +1,10 @@
 //! The status of an App. Pure.
 
+use super::desired::selector;
 use super::view::{App, Status};
 use crate::object::Text;
 use crate::reconcilers::condition::{Time, Type, Wanted, settle};
+use crate::reconcilers::identity::selector_text;
 use crate::reconcilers::reason::Reason;
 use crate::reconcilers::situation::Situation;
 use crate::reconcilers::workload::{ChildCondition, Deployment, Rollout};
@@ -44,6 +46,7 @@ pub fn status(
         ready_replicas: counts.ready_replicas,
         available_replicas: counts.available_replicas,
         unavailable_replicas: counts.unavailable_replicas,
+        selector: Text::from(selector_text(&selector(app))),
         conditions: settle(&app.status.conditions, wanted, generation, now),
     }
 }

@@ -49,8 +49,8 @@ fn the_container_is_named_as_the_app_and_has_what_the_spec_says() {
     let container = desired(&sample()).deployment.spec.template.spec.containers[0].clone();
     assert_eq!(container.name, "nginx-app");
     let container = serde_json::to_value(container).unwrap();
-    assert_eq!(container["env"][1]["valueFrom"]["fieldRef"]["fieldPath"], "metadata.name");
-    assert_eq!(container["resources"]["limits"], json!({ "cpu": "500m", "memory": "128Mi" }));
+    assert_eq!(container["env"][1], json!({ "name": "GOPATH", "value": "gopath" }));
+    assert_eq!(container["resources"]["limits"], json!({ "cpu": "500m", "memory": "500Mi" }));
 }
 
 #[test]

@@ -56,6 +56,8 @@ pub struct Status {
     pub available_replicas: i32,
     /// Missing pods.
     pub unavailable_replicas: i32,
+    /// Selects the pods.
+    pub selector: Text,
     /// The conditions: our own summary, then the Deployment's, then Degraded.
     pub conditions: Box<[Condition]>,
 }

@@ -1,4 +1,4 @@
-//! Decisions about children and the comparison behind them, with the children of the samples.
+//! Decisions about children and the comparison behind them.
 
 mod in_the_way;
 
@@ -10,7 +10,34 @@ use crate::reconcilers::service::ServiceSpec;
 use crate::reconcilers::workload::DeploymentSpec;
 
 const MEMCACHED: &str = include_str!("../../../artifacts/examples/memcached.yaml");
-const NGINX: &str = include_str!("../../../artifacts/examples/nginx-app.yaml");
+/// An App with a variable of each sort, and quantities that can be written otherwise.
+const NGINX: &str = "
+apiVersion: app.example.com/v1
+kind: App
+metadata:
+  name: nginx-app
+spec:
+  replicas: 2
+  image: nginx:1.16.1
+  resources:
+    requests:
+      cpu: 50m
+      memory: 64Mi
+    limits:
+      cpu: 500m
+      memory: 128Mi
+  envs:
+  - name: LOG_LEVEL
+    value: info
+  - name: POD_NAME
+    valueFrom:
+      fieldRef:
+        fieldPath: metadata.name
+  ports:
+  - name: http
+    port: 8080
+    targetPort: 80
+";
 
 /// The App, its desired Deployment, and the Deployment as it would be after applying that.
 fn nginx() -> (App, Made<DeploymentSpec>, Value) {

@@ -3,7 +3,7 @@
 use super::view::GenericDaemon;
 use crate::object::{Labels, Text};
 use crate::reconcilers::child::Made;
-use crate::reconcilers::identity::Identity;
+use crate::reconcilers::identity::{GENERIC_DAEMON, Identity};
 use crate::reconcilers::workload::{
     Affinity, Container, ContainerSecurity, DaemonSetSpec, MatchExpression, NodeAffinity,
     NodeSelector, NodeSelectorTerm, PodMeta, PodSecurity, PodSpec, PodTemplate, Seccomp, Selector,
@@ -16,6 +16,7 @@ const DAEMON: &str = "daemon";
 pub fn desired(daemon: &GenericDaemon) -> Made<DaemonSetSpec> {
     let identity = Identity {
         kind: "generic-daemon",
+        label: GENERIC_DAEMON,
         name: daemon.meta.key.name(),
         image: Some(&daemon.spec.image),
         more: Vec::new(),

@@ -100,6 +100,7 @@ fn children_have_the_labels_that_people_look_for() {
     for (key, value) in [
         ("app", "memcached"),
         ("memcached_cr", "memcached-sample"),
+        ("cache.example.com/memcached", "memcached-sample"),
         ("app.kubernetes.io/name", "memcached"),
         ("app.kubernetes.io/instance", "memcached-sample"),
         ("app.kubernetes.io/version", "1.6.38-alpine"),
@@ -129,10 +130,7 @@ fn ready_and_available_once_all_replicas_serve() {
     assert_eq!((is(Type::Reconciling), is(Type::Stalled)), (None, None));
     assert_eq!(&*status.nodes, ["a", "b"].map(Text::new));
     assert_eq!((status.size, status.ready_replicas, status.observed_generation), (2, 2, 1));
-    assert_eq!(
-        status.selector,
-        "app.kubernetes.io/instance=memcached-sample,app.kubernetes.io/name=memcached"
-    );
+    assert_eq!(status.selector, "cache.example.com/memcached=memcached-sample");
 }
 
 #[test]
@@ -346,7 +344,7 @@ fn only_pods_of_the_own_deployment_that_are_to_stay_are_nodes() {
     let pod = |change: &dyn Fn(&mut Value)| {
         let mut object = json!({ "metadata": {
             "name": "p", "namespace": "default", "uid": uid(3), "resourceVersion": "1",
-            "labels": { "memcached_cr": "a", "app.kubernetes.io/instance": "a", "pod-template-hash": "5f" },
+            "labels": { "cache.example.com/memcached": "a", "pod-template-hash": "5f" },
             "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "a-5f",
                 "uid": uid(4), "controller": true }],
         }});
@@ -361,7 +359,7 @@ fn only_pods_of_the_own_deployment_that_are_to_stay_are_nodes() {
         "of Deployment a-b"
     );
     assert!(!pod(&|meta| meta["ownerReferences"][0]["kind"] = json!("Job")));
-    assert!(!pod(&|meta| meta["labels"]["app.kubernetes.io/instance"] = json!("b")));
+    assert!(!pod(&|meta| meta["labels"]["cache.example.com/memcached"] = json!("b")));
 }
 
 #[test]

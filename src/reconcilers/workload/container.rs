@@ -1,12 +1,14 @@
 //! Containers.
 
-use serde::{Deserialize, Serialize};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::env::EnvVar;
 use super::is_set;
 use super::resources::Resources;
 use crate::object::Text;
 use crate::reconcilers::child::Foreign;
+use crate::reconcilers::service::TargetPort;
 
 /// The one capability that amounts to all of them.
 const ALL_RIGHTS: &str = "CAP_SYS_ADMIN";
@@ -37,6 +39,9 @@ pub struct Container {
     /// The resources it may use.
     #[serde(skip_serializing_if = "Resources::is_empty")]
     pub resources: Resources,
+    /// When it counts as ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub readiness_probe: Option<Box<Probe>>,
     /// Its security context.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security_context: Option<Box<ContainerSecurity>>,
@@ -53,6 +58,32 @@ pub struct ContainerPort {
     /// A name that a Service may use.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub name: Text,
+}
+
+/// A check of a container by the kubelet. How often, and how long an answer may take, is left to
+/// Kubernetes. It has one handler; all but `tcp_socket` are never set, see `in_the_way`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Probe {
+    /// Whether a port accepts connections.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp_socket: Option<TcpSocket>,
+    /// Whether there is a command instead.
+    #[serde(skip_serializing, deserialize_with = "is_present")]
+    pub exec: bool,
+    /// Whether there is an HTTP request instead.
+    #[serde(skip_serializing, deserialize_with = "is_present")]
+    pub http_get: bool,
+    /// Whether there is a gRPC health check instead.
+    #[serde(skip_serializing, deserialize_with = "is_present")]
+    pub grpc: bool,
+}
+
+/// A port that a probe connects to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TcpSocket {
+    /// Its number or name.
+    pub port: TargetPort,
 }
 
 /// The security context of a container.
@@ -124,6 +155,10 @@ impl Container {
         if !self.resources.are_covered_by(&there.resources) {
             return Some("spec.template.spec.containers.resources");
         }
+        let probe = |container: &Container| container.readiness_probe.clone()?.tcp_socket;
+        if !is_set(&probe(self), &probe(there)) {
+            return Some("spec.template.spec.containers.readinessProbe");
+        }
         let wanted = self.security_context.as_deref();
         if !wanted.is_none_or(|wanted| wanted.is_covered_by(there.security_context.as_deref())) {
             return Some("spec.template.spec.containers.securityContext");
@@ -155,6 +190,12 @@ impl Container {
         let below = |path: &str| format!("/resources{path}");
         let resources = self.resources.in_the_way(&there.resources, &|path| foreign(&below(path)));
         pointers.extend(resources.iter().map(|path| below(path)));
+        // Without its handler a probe would be invalid, so all of it goes and is applied anew.
+        if self.readiness_probe.is_some()
+            && there.readiness_probe.as_ref().is_some_and(|probe| probe.has_another_handler())
+        {
+            pointers.push("/readinessProbe".to_owned());
+        }
         if let (Some(wanted), Some(there)) = (&self.security_context, &there.security_context) {
             let below = |path: String| format!("/securityContext{path}");
             pointers.extend(wanted.in_the_way(there).into_iter().map(below));
@@ -222,6 +263,20 @@ impl ContainerPort {
     fn is_covered_by(&self, there: &ContainerPort) -> bool {
         self.is_same_port_as(there) && (self.name.is_empty() || self.name == there.name)
     }
+}
+
+// === impl Probe ===
+
+impl Probe {
+    /// Whether it has a handler that the operator never sets.
+    fn has_another_handler(&self) -> bool {
+        self.exec || self.http_get || self.grpc
+    }
+}
+
+/// Whether the field has any value.
+fn is_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    Option::<IgnoredAny>::deserialize(deserializer).map(|value| value.is_some())
 }
 
 // === impl ContainerSecurity ===

@@ -17,7 +17,9 @@ mod deployment;
 mod daemon_set;
 mod rollout;
 
-pub use container::{Capabilities, Container, ContainerPort, ContainerSecurity, Seccomp};
+pub use container::{
+    Capabilities, Container, ContainerPort, ContainerSecurity, Probe, Seccomp, TcpSocket,
+};
 pub use daemon_set::{DaemonSet, DaemonSetSpec, DaemonSetStatus};
 pub use deployment::{
     Amount, ChildCondition, Deployment, DeploymentSpec, DeploymentStatus, RollingUpdate, Strategy,

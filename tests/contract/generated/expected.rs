@@ -30,6 +30,21 @@ pub fn expected(kind: Kind, name: &str, spec: &Value, nodes: &[Value]) -> Expect
 }
 
 fn labels(kind: &str, name: &str, image: &str) -> Value {
+    let mut labels = usual_labels(kind, name, image);
+    labels[own_label(kind)] = json!(name);
+    labels
+}
+
+/// The label that only a kind's own pods have.
+fn own_label(kind: &str) -> &'static str {
+    match kind {
+        "memcached" => "cache.example.com/memcached",
+        "generic-daemon" => "mydomain.com/genericdaemon",
+        _ => "app.example.com/v1",
+    }
+}
+
+fn usual_labels(kind: &str, name: &str, image: &str) -> Value {
     let of_image = IMAGES.iter().find(|(known, _)| *known == image).map(|(_, version)| *version);
     json!({
         "app.kubernetes.io/name": kind,
@@ -42,7 +57,7 @@ fn labels(kind: &str, name: &str, image: &str) -> Value {
 }
 
 fn selector(kind: &str, name: &str) -> Value {
-    json!({"app.kubernetes.io/name": kind, "app.kubernetes.io/instance": name})
+    json!({own_label(kind): name})
 }
 
 fn object(labels: &Value, spec: &Value) -> Value {
@@ -66,6 +81,10 @@ fn memcached(name: &str, spec: &Value) -> Expected {
             "name": "memcached", "image": MEMCACHED_IMAGE, "imagePullPolicy": "IfNotPresent",
             "command": command, "args": ["-m", "64"],
             "ports": [{"name": "memcached", "containerPort": port}],
+            "resources": {
+                "requests": {"cpu": "100m", "memory": "96Mi"}, "limits": {"memory": "128Mi"},
+            },
+            "readinessProbe": {"tcpSocket": {"port": "memcached"}},
             "securityContext": {
                 "runAsNonRoot": true, "runAsUser": 1001, "allowPrivilegeEscalation": false,
                 "capabilities": {"drop": ["ALL"]},
@@ -137,6 +156,9 @@ fn app(name: &str, spec: &Value) -> Expected {
         "name": name, "image": spec["image"], "imagePullPolicy": "IfNotPresent",
         "ports": container_ports(ports),
         "env": spec["envs"],
+        "securityContext": {
+            "allowPrivilegeEscalation": false, "seccompProfile": {"type": "RuntimeDefault"},
+        },
     });
     if !spec["resources"].is_null() {
         container["resources"] = spec["resources"].clone();

@@ -129,6 +129,42 @@ fn a_port_that_has_the_name_of_a_wanted_one_is_in_the_way() {
     assert_eq!(cleared((desired, there), &changed), ["/containers/0/ports/0/name"]);
 }
 
+/// A probe has one handler, and none is no probe: the API server refuses both.
+#[test]
+fn another_handler_in_the_probe_takes_the_probe_with_it() {
+    let container = "/spec/template/spec/containers/0";
+    for (field, handler) in [
+        ("exec", json!({ "command": ["true"] })),
+        ("httpGet", json!({ "path": "/", "port": 80, "scheme": "HTTP" })),
+        ("grpc", json!({ "port": 80, "service": "" })),
+    ] {
+        let probe = json!({ field: handler, "periodSeconds": 10, "timeoutSeconds": 1 });
+        let changed = [("/containers/0/readinessProbe", probe.clone())];
+        let cleared = cleared(memcached_deployment(), &changed);
+        assert_eq!(cleared, ["/containers/0/readinessProbe"], "{field}");
+        let (desired, mut there) = memcached_deployment();
+        *there.pointer_mut(&format!("{container}/readinessProbe")).unwrap() = probe;
+        let field = "spec.template.spec.containers.readinessProbe";
+        assert_eq!(desired.difference(&child::<DeploymentSpec>(&there).made()), Some(field));
+    }
+}
+
+#[test]
+fn what_the_server_or_somebody_adds_to_the_probe_is_left_alone() {
+    let (desired, mut there) = memcached_deployment();
+    let probe = there.pointer_mut("/spec/template/spec/containers/0/readinessProbe").unwrap();
+    for (field, value) in [
+        ("timeoutSeconds", 1),
+        ("periodSeconds", 3),
+        ("successThreshold", 1),
+        ("failureThreshold", 9),
+    ] {
+        probe[field] = json!(value);
+    }
+    assert_eq!(desired.difference(&child::<DeploymentSpec>(&there).made()), None);
+    assert_eq!(desired.in_the_way(&child(&there), &|_| true), [Value::Null; 0]);
+}
+
 #[test]
 fn rights_that_are_refused_beside_the_wanted_ones_are_in_the_way() {
     let changed = [

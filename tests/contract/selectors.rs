@@ -1,0 +1,148 @@
+//! Whose pods a workload serves, counts and scales: its own, never those of a Helm release that has
+//! the same name and so the same recommended labels.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::world::{
+    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, POD, SERVICE, World, is_ready,
+};
+
+const ENDPOINT_SLICE: Kind = Kind::new("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
+
+/// Installs what a chart made by `helm create` installs for a release: a Deployment and a Service,
+/// labelled and selected by the chart's and the release's name. Returns the names of its pods.
+async fn install_release(world: &World, chart: &str, release: &str) -> BTreeSet<String> {
+    let name = format!("{release}-{chart}-0");
+    let selector = json!({"app.kubernetes.io/name": chart, "app.kubernetes.io/instance": release});
+    let mut labels = selector.clone();
+    labels["app.kubernetes.io/managed-by"] = json!("Helm");
+    let container = json!({"name": chart, "image": "memcached:1.6",
+        "ports": [{"name": "memcached", "containerPort": 11211}]});
+    let deployment = json!({"metadata": {"name": name, "labels": labels}, "spec": {
+        "replicas": 2, "selector": {"matchLabels": selector},
+        "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}}}});
+    world.create(DEPLOYMENT, deployment).await.unwrap();
+    let service = json!({"metadata": {"name": name, "labels": labels}, "spec": {
+        "selector": selector, "ports": [{"port": 11211, "targetPort": "memcached"}]}});
+    world.create(SERVICE, service).await.unwrap();
+    world.until(DEPLOYMENT, &name, |d| d["status"]["availableReplicas"] == 2).await;
+    pods_of(world, &name).await
+}
+
+/// The names of the pods that ReplicaSets of this Deployment control.
+async fn pods_of(world: &World, deployment: &str) -> BTreeSet<String> {
+    let is_of = |pod: &&Value| {
+        let owner = &pod["metadata"]["ownerReferences"][0];
+        owner["kind"] == "ReplicaSet"
+            && owner["name"]
+                .as_str()
+                .is_some_and(|name| name.rsplit_once('-').is_some_and(|(of, _)| of == deployment))
+    };
+    world.list(POD).await.iter().filter(is_of).map(name).collect()
+}
+
+fn name(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+/// The names of the pods that are endpoints of this Service, once it has at least `at_least`.
+async fn endpoints(world: &World, service: &str, at_least: usize) -> BTreeSet<String> {
+    let of_slice = |slice: &Value| -> BTreeSet<String> {
+        let endpoints = slice["endpoints"].as_array().into_iter().flatten();
+        endpoints.map(|e| e["targetRef"]["name"].as_str().unwrap().to_owned()).collect()
+    };
+    // The controller chooses a slice's name, and one slice holds up to a hundred endpoints.
+    let labelled = format!("kubernetes.io/service-name={service}");
+    let slice = loop {
+        if let Some(slice) = world.list_with(ENDPOINT_SLICE, &labelled).await.first() {
+            break name(slice);
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    };
+    let found = world.until(ENDPOINT_SLICE, &slice, |s| of_slice(s).len() >= at_least).await;
+    of_slice(&found)
+}
+
+/// The names of the pods that a label selector, as a HorizontalPodAutoscaler reads it, finds.
+async fn selected(world: &World, selector: &Value) -> BTreeSet<String> {
+    let selector = crate::http::encoded(selector.as_str().expect("a selector"));
+    world.list_with(POD, &selector).await.iter().map(name).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_helm_release_of_the_same_name_is_neither_served_nor_counted() {
+    let (world, _operator) = World::with_operator_at("release", "baseline").await;
+    for (kind, chart, spec) in [
+        (MEMCACHED, "memcached", json!({"size": 2})),
+        (APP, "app", json!({"replicas": 2, "image": "shop:1", "ports": [{"port": 11211}]})),
+    ] {
+        let cart = if kind == APP { "shop" } else { "cart" };
+        let foreign = install_release(&world, chart, cart).await;
+        assert_eq!(foreign.len(), 2);
+        world.create(kind, json!({"metadata": {"name": cart}, "spec": spec})).await.unwrap();
+        world.until(kind, cart, is_ready).await;
+        let own = pods_of(&world, cart).await;
+        assert_eq!(own.len(), 2);
+        assert_eq!(endpoints(&world, cart, 2).await, own, "the Service of {chart} {cart}");
+
+        let path = format!("{}/{cart}/scale", kind.path(&world.namespace));
+        let get = (http::Method::GET, "application/json", Value::Null);
+        let scale = world.send(get.0, &path, get.1, get.2).await.unwrap();
+        assert_eq!(scale["status"]["replicas"], 2);
+        assert_eq!(selected(&world, &scale["status"]["selector"]).await, own);
+        // Nor are they adopted.
+        assert_eq!(pods_of(&world, &format!("{cart}-{chart}-0")).await, foreign);
+        let still = world.get(kind, cart).await.unwrap();
+        assert!(is_ready(&still), "{still:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn selectors_hold_one_label_of_the_kinds_own_group() {
+    let (world, _operator) = World::with_operator_at("selectors", "baseline").await;
+    let ports = json!([{"port": 80}]);
+    for (kind, child, label, spec) in [
+        (MEMCACHED, DEPLOYMENT, "cache.example.com/memcached", json!({"size": 1})),
+        (APP, DEPLOYMENT, "app.example.com/v1", json!({"image": "shop:1", "ports": ports})),
+        (GENERIC_DAEMON, DAEMON_SET, "mydomain.com/genericdaemon", json!({"image": "agent:1"})),
+    ] {
+        let name = format!("one-{}", kind.plural());
+        world.create(kind, json!({"metadata": {"name": name}, "spec": spec})).await.unwrap();
+        let ready = world.until(kind, &name, is_ready).await;
+        let only = json!({label: name});
+        let workload = world.get(child, &name).await.unwrap();
+        assert_eq!(workload["spec"]["selector"], json!({"matchLabels": only}));
+        for labels in
+            [&workload["metadata"]["labels"], &workload["spec"]["template"]["metadata"]["labels"]]
+        {
+            assert_eq!(labels[label], json!(name));
+            assert_eq!(labels["app.kubernetes.io/instance"], json!(name));
+        }
+        if kind != GENERIC_DAEMON {
+            assert_eq!(world.get(SERVICE, &name).await.unwrap()["spec"]["selector"], only);
+            assert_eq!(ready["status"]["selector"], format!("{label}={name}"));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_too_long_for_a_label_is_selected_by_a_valid_value() {
+    let (world, _operator) = World::with_operator_at("long-names", "baseline").await;
+    let names = ["a", "b"].map(|end| format!("{}of.{end}", "agent-".repeat(15)));
+    for name in &names {
+        let object = json!({"metadata": {"name": name}, "spec": {"image": "agent:1"}});
+        world.create(GENERIC_DAEMON, object).await.unwrap();
+    }
+    let mut values = BTreeSet::new();
+    for name in &names {
+        world.until(GENERIC_DAEMON, name, is_ready).await;
+        let set = world.get(DAEMON_SET, name).await.unwrap();
+        let value = &set["spec"]["selector"]["matchLabels"]["mydomain.com/genericdaemon"];
+        let value = value.as_str().unwrap().to_owned();
+        assert!(value.len() <= 63 && value.starts_with("agent-"), "{value}");
+        values.insert(value);
+    }
+    assert_eq!(values.len(), 2, "each selects its own pods");
+}
