@@ -68,6 +68,7 @@ mod shortages;
 mod cgroup;
 mod limits;
 mod large;
+mod memory;
 mod taken_away;
 mod storms;
 mod wall_clock;
