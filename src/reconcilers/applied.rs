@@ -9,6 +9,11 @@ use serde::Serialize;
 /// The annotation, on the child's own metadata and never in a pod template.
 pub const APPLIED: &str = "workload-operator.example.com/applied";
 
+/// The annotation that records what admission policies and webhooks made of it: the hash of all
+/// values that are not as applied. Beside [`APPLIED`], and there only if there are any. It is
+/// patched and never applied, so an apply leaves it as it is.
+pub(super) const ADMITTED: &str = "workload-operator.example.com/admitted";
+
 /// The hash of what is to be applied. It is the same in every release that applies the same.
 pub(super) fn hash(desired: &impl Serialize) -> String {
     // A map inside a `Value` is sorted by key, so the order of a struct's fields does not matter.

@@ -69,6 +69,7 @@ mod shortages;
 mod cgroup;
 mod limits;
 mod large;
+mod memory;
 mod taken_away;
 mod storms;
 mod wall_clock;

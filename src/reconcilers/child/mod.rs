@@ -1,13 +1,16 @@
 //! The children of a custom resource, as they are and as they should be.
 
+mod deviations;
+mod wire;
+
 use std::fmt::Debug;
 use std::hash::Hash;
 
-use serde::de::{Deserialize, DeserializeOwned, Deserializer};
+use serde::de::DeserializeOwned;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
-use super::applied::{self, APPLIED};
+use super::applied::{self, ADMITTED, APPLIED};
 use super::identity;
 use super::interned::{Interned, Interner};
 use super::reason::Reason;
@@ -71,18 +74,22 @@ pub struct Made<S> {
 }
 
 /// An existing child: the parts that the operator reads.
+///
+/// An object that no custom resource of its name controls is foreign. All that is kept of it is its
+/// key, identity and owner, however large it is.
 #[derive(Debug, Clone)]
 pub struct Child<S: ChildSpec> {
     /// Metadata; its labels are in `made`.
     pub meta: Meta<Applied>,
-    /// What the operator may have set, with [`OWN_NAME`] for the child's name.
+    /// What the operator may have set, with [`OWN_NAME`] for the child's name. Empty if it is
+    /// foreign.
     made: Interned<Made<S>>,
     /// Its status, as Kubernetes reports it.
     pub status: S::Status,
 }
 
-/// Keeps the labels that the operator sets, the hash of what was applied, and what can stand in the
-/// way.
+/// Keeps the labels that the operator sets, its records of what was applied and admitted, and what
+/// can stand in the way.
 #[derive(Debug, Clone, Copy)]
 pub enum Applied {}
 
@@ -131,8 +138,33 @@ pub fn decide<S: ChildSpec>(
         return Decision::Apply;
     }
     match desired.difference(&there.made) {
-        Some(field) => Decision::Restore(field),
         None => Decision::Nothing,
+        Some(field) => match there.meta.annotations.get(ADMITTED) {
+            Some(admitted) if *admitted == *desired.deviations(&there.made) => Decision::Nothing,
+            // It may be another field than the first that differs.
+            Some(_) => Decision::Restore("spec"),
+            None => Decision::Restore(field),
+        },
+    }
+}
+
+/// The JSON patch operation that makes the record of what was admitted ([`ADMITTED`]) true for
+/// `there`, the answer to a write of `desired`. `None` if it is true.
+pub(super) fn admission<S: ChildSpec>(desired: &Made<S>, there: &Child<S>) -> Option<Value> {
+    let annotations = &there.meta.annotations;
+    if annotations.get(APPLIED).map(Text::as_str) != Some(&desired.hash()) {
+        return None;
+    }
+    let desired = desired.clone().renamed(there.key().name(), OWN_NAME);
+    let differs = desired.difference(&there.made).is_some();
+    let admitted = differs.then(|| desired.deviations(&there.made));
+    let path = format!("/metadata/annotations/{}", ADMITTED.replace('/', "~1"));
+    match (annotations.get(ADMITTED), admitted) {
+        (Some(_), None) => Some(removal(&path)),
+        (recorded, Some(admitted)) if recorded.is_none_or(|recorded| *recorded != *admitted) => {
+            Some(json!({ "op": "add", "path": path, "value": admitted }))
+        }
+        _ => None,
     }
 }
 
@@ -164,6 +196,13 @@ impl<S: ChildSpec> Made<S> {
             return Some("metadata.labels");
         }
         self.spec.difference(&there.spec)
+    }
+
+    /// The hash of all values in `there` that are not as `self` sets them. The same whatever else
+    /// is there, and after a change of `self` that does not concern them.
+    fn deviations(&self, there: &Made<S>) -> String {
+        let json = |made: &Made<S>| json!({ "labels": made.labels, "spec": made.spec });
+        applied::hash(&deviations::between(&json(self), &json(there)))
     }
 
     fn renamed(self, from: &str, to: &str) -> Made<S> {
@@ -226,30 +265,12 @@ impl<S: ChildSpec> Resource for Child<S> {
     const KIND: Kind = S::KIND;
 }
 
-impl<'de, S: ChildSpec> Deserialize<'de> for Child<S> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Child<S>, D::Error> {
-        #[derive(serde::Deserialize)]
-        struct Wire<S, T> {
-            metadata: Meta<Applied>,
-            #[serde(default)]
-            spec: S,
-            #[serde(default)]
-            status: T,
-        }
-        let Wire { metadata: mut meta, spec, status } =
-            Wire::<S, Option<S::Status>>::deserialize(deserializer)?;
-        let made = Made { labels: std::mem::take(&mut meta.labels), spec };
-        let made = S::interner().intern(made.renamed(meta.key.name(), OWN_NAME));
-        Ok(Child { meta, made, status: status.unwrap_or_default() })
-    }
-}
-
 impl Keep for Applied {
     fn label(key: &str) -> bool {
         identity::is_ours(key)
     }
     fn annotation(key: &str) -> bool {
-        key == APPLIED || key == SOURCE_RANGES
+        key == APPLIED || key == ADMITTED || key == SOURCE_RANGES
     }
 }
 

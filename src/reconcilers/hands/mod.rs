@@ -149,12 +149,20 @@ impl Hands {
         object: &V,
         mut operations: Vec<serde_json::Value>,
     ) -> Result<V, Error> {
-        let Meta { uid, version, .. } = object.meta();
-        let test = |path: &str, value| json!({ "op": "test", "path": path, "value": value });
+        let version = object.meta().version;
         if version.is_known() {
             operations.insert(0, test("/metadata/resourceVersion", json!(version)));
         }
-        operations.insert(0, test("/metadata/uid", json!(uid)));
+        self.patch(object, operations).await
+    }
+
+    /// Applies an RFC 6902 patch to `object`, even if it has changed since it was read.
+    async fn patch<V: Resource>(
+        &self,
+        object: &V,
+        mut operations: Vec<serde_json::Value>,
+    ) -> Result<V, Error> {
+        operations.insert(0, test("/metadata/uid", json!(object.uid())));
         let answer = self.client.json_patch(object.key(), &json!(operations)).await;
         answer.map_err(|error| {
             failed("update", V::KIND.kind, object.key(), conflict_if_test_failed(error))
@@ -172,6 +180,11 @@ impl Hands {
     ) {
         self.recorder.publish(&parent.regarding, kind, reason.as_str(), action.as_str(), note);
     }
+}
+
+/// The JSON patch operation that fails unless `value` is at `path`.
+fn test(path: &str, value: serde_json::Value) -> serde_json::Value {
+    json!({ "op": "test", "path": path, "value": value })
 }
 
 fn failed(verb: &'static str, kind: &'static str, key: &ObjectKey, source: client::Error) -> Error {

@@ -12,7 +12,7 @@ use crate::client;
 use crate::events;
 use crate::object::Uid;
 use crate::reconcilers::applied::APPLIED;
-use crate::reconcilers::child::{Child, ChildSpec, Decision, Made, decide};
+use crate::reconcilers::child::{Child, ChildSpec, Decision, Made, admission, decide};
 use crate::reconcilers::error::{Diagnosis, Error, diagnose};
 use crate::reconcilers::reason::{Action, Reason};
 use crate::store::Store;
@@ -65,7 +65,7 @@ impl<S: ChildSpec> Settling<'_, S> {
                     Action::Create,
                     &format!("Created {}", self.name()),
                 );
-                Ok(self.written(child))
+                self.written(child).await
             }
             Err(error) if diagnose(&error) == Diagnosis::Conflict => {
                 let live = client.get::<Child<S>>(key).await;
@@ -109,7 +109,7 @@ impl<S: ChildSpec> Settling<'_, S> {
     }
 
     async fn write(&self, there: &Child<S>, decision: Decision) -> Result<Outcome<S>, Error> {
-        let outcome = self.apply(there, decision).await?;
+        let child = self.apply(there, decision).await?;
         let (reason, note) = match decision {
             Decision::Restore(field) => {
                 let note = format!("Restored {field} of {}, which was changed", self.name());
@@ -118,10 +118,10 @@ impl<S: ChildSpec> Settling<'_, S> {
             _ => (S::REASONS[1], format!("Updated {}", self.name())),
         };
         self.publish_event(reason, Action::Update, &note);
-        Ok(outcome)
+        self.written(child).await
     }
 
-    async fn apply(&self, there: &Child<S>, decision: Decision) -> Result<Outcome<S>, Error> {
+    async fn apply(&self, there: &Child<S>, decision: Decision) -> Result<Child<S>, Error> {
         let (client, key) = (&self.hands.client, &self.parent.key);
         let body = self.desired.to_apply(key, self.parent.owner.clone(), there.meta.uid);
         let mut answer = client.apply::<Child<S>>(key, &body).await.map_err(conflict_if_another);
@@ -142,19 +142,25 @@ impl<S: ChildSpec> Settling<'_, S> {
             }
         }
         let child = answer.map_err(|error| failed("update", S::KIND.kind, key, error))?;
-        let child = self.clear_the_way(&child).await?.unwrap_or(child);
-        Ok(self.written(child))
+        Ok(self.clear_the_way(&child).await?.unwrap_or(child))
     }
 
-    /// The outcome of a write, judged by the API server's answer: an admission policy or webhook
-    /// may have changed what was sent, and will do so again.
-    fn written(&self, answer: Child<S>) -> Outcome<S> {
+    /// Returns the outcome of a write, judged by the API server's answer. Accepts what admission
+    /// policies and webhooks changed in it, and records that on the child, so that it is accepted
+    /// after a restart, too. If they then change it again, they would do so each time.
+    async fn written(&self, mut answer: Child<S>) -> Result<Outcome<S>, Error> {
+        if let Some(record) = admission(self.desired, &answer) {
+            // The answer stays true if the patch fails: its echo may not have arrived yet.
+            let answered = self.store.wrote(answer);
+            // A change that came in between is not accepted: it does not match the record.
+            answer = self.hands.patch(&*answered, vec![record]).await?;
+        }
         let child = self.store.wrote(answer);
-        match decide(&self.parent.owner, self.desired, Some(&child)) {
+        Ok(match decide(&self.parent.owner, self.desired, Some(&child)) {
             Decision::Restore(field) => Outcome::Contested(field, WINDOW),
             Decision::Apply => Outcome::Contested(MARK, WINDOW),
             _ => Outcome::Settled(child),
-        }
+        })
     }
 
     /// Removes what somebody else set and may not stay; `None` if there is nothing to remove. What
