@@ -158,7 +158,16 @@ fn place(reason: Reason) -> &'static str {
         | Reason::QuotaExceeded
         | Reason::Forbidden
         | Reason::Invalid
-        | Reason::ApiError => "Ready, Degraded; Event, Warning",
+        | Reason::ApiError
+        | Reason::ReplicasUnavailable
+        | Reason::CrashLoopBackOff
+        | Reason::ImagePullFailed
+        | Reason::ContainerFailed
+        | Reason::PodsUnschedulable
+        | Reason::NodeNotReady
+        | Reason::PodsEvicted
+        | Reason::NodesTainted
+        | Reason::RolloutPaused => "Ready, Degraded; Event, Warning",
         Reason::AllReplicasReady
         | Reason::AllNodesReady
         | Reason::ScaledToZero
@@ -176,7 +185,7 @@ fn place(reason: Reason) -> &'static str {
 #[test]
 fn the_rights_that_are_checked_are_those_of_the_rbac_artifacts() {
     use std::collections::BTreeSet;
-    use workload_operator::operator::check::{LEASE_RIGHTS, RIGHTS, Right};
+    use workload_operator::operator::check::{CLUSTER_RIGHTS, LEASE_RIGHTS, RIGHTS, Right};
 
     let flat = |rights: &[Right]| -> BTreeSet<[String; 3]> {
         let verbs = |right: &Right| right.verbs.iter().map(|verb| (*verb).to_owned());
@@ -185,7 +194,8 @@ fn the_rights_that_are_checked_are_those_of_the_rbac_artifacts() {
         });
         all.collect()
     };
-    for (kind, rights) in [("ClusterRole", RIGHTS), ("Role", LEASE_RIGHTS)] {
+    let in_cluster = [RIGHTS, CLUSTER_RIGHTS].concat();
+    for (kind, rights) in [("ClusterRole", &*in_cluster), ("Role", LEASE_RIGHTS)] {
         assert_eq!(granted(kind), flat(rights), "{kind} in artifacts/rbac/operator.yaml");
     }
 }

@@ -165,6 +165,11 @@ impl Time {
         Time(seconds)
     }
 
+    /// The time this many seconds later.
+    pub fn plus(self, seconds: i64) -> Time {
+        Time(self.0.saturating_add(seconds))
+    }
+
     /// Now, by the system's clock.
     pub fn now() -> Time {
         Time(jiff::Timestamp::now().as_second())

@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-use super::condition::{Condition, Type};
-use super::reason::Reason;
+use super::condition::Condition;
 use crate::object::{Keep, Meta, Object, Resource};
 
 /// If set to `true`, nothing is written for the object until the annotation is removed.
@@ -67,11 +66,4 @@ impl Keep for Switches {
 /// Whether a person has stopped all writes for the object.
 pub(super) fn is_paused(meta: &Meta<Switches>) -> bool {
     meta.annotations.get(PAUSED).is_some_and(|value| value == "true")
-}
-
-/// Whether the status already says, for this generation, that the object is paused. Then nothing
-/// more is written: the status stays as it was when the pause began.
-pub(super) fn is_told<V: Custom>(object: &V) -> bool {
-    let paused = |c: &Condition| c.is(Type::Ready) && c.reason == Reason::Paused.as_str();
-    object.is_observed() && object.conditions().iter().any(paused)
 }

@@ -11,8 +11,9 @@
 //!   object, and a change or delete applies only to the object (UID) it was decided for.
 //! - Only fields that the operator sets are compared, sent and restored. Fields it no longer sets
 //!   are removed: a hash of what was applied is kept on the child.
-//! - Ready is True only when the children have finished rolling out this generation, by the rules
-//!   that tools apply to them. The status root and the conditions always refer to the same
+//! - Health is computed in one place, [`Health`], from the children and, while they do not serve,
+//!   from evidence that is listed on demand. Ready is True only when the children have finished
+//!   rolling out this generation, by the rules that tools apply to them. The status root and the conditions always refer to the same
 //!   generation.
 //! - A custom resource's view lives where it is used, in its reconciler's `view.rs`, since nothing
 //!   else reads it. The types of the `api` room describe all that a person may write; a view has
@@ -28,7 +29,8 @@ mod quantity;
 mod interned;
 mod applied;
 mod child;
-mod situation;
+mod evidence;
+mod health;
 mod custom;
 mod error;
 mod hands;
@@ -46,14 +48,15 @@ pub use child::{Applied, Child, ChildSpec, Decision, Foreign, Made, decide};
 pub use condition::{Condition, Status, Time, Type, Wanted};
 pub use custom::{Custom, PAUSED, Switches};
 pub use error::{Diagnosis, Error, diagnose};
+pub use evidence::{Evidence, PodState};
+pub use health::{Context, Health, Level, Progress, Rollout, Workload, completed};
 pub use hands::{Hands, Outcome, Parent};
 pub use identity::MANAGER;
 pub use interned::{Interned, Interner};
-pub use pod::{BY_MEMCACHED, NOT_ENDED, Pod, PodLabels};
+pub use pod::{BY_MEMCACHED, Pod, PodLabels};
 pub use quantity::Quantity;
 pub use reason::{Action, Reason};
 pub use service::{Service, ServicePort, ServiceSpec, TargetPort, Unread};
-pub use situation::Situation;
 
 use crate::object::Text;
 

@@ -12,7 +12,7 @@ const TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// Selects by fields the pods that have not ended: one that has no longer counts as a replica of its
 /// Deployment (k8s.io/kubernetes/pkg/controller, IsPodActive).
-pub const NOT_ENDED: &str = "status.phase!=Failed,status.phase!=Succeeded";
+const NOT_ENDED: &str = "status.phase!=Failed,status.phase!=Succeeded";
 
 /// The index of [`Pod`]s by the Memcached they serve: `namespace/name`.
 pub const BY_MEMCACHED: &str = "memcached";

@@ -55,8 +55,26 @@ words! {
             => "Do what the message says.",
         ReplicaFailure: "Kubernetes cannot create the pods; the message says why."
             => "Read the message: often it is a quota or a missing ServiceAccount.",
-        ProgressDeadlineExceeded: "A rollout has made no progress for too long."
+        ProgressDeadlineExceeded: "A rollout has made no progress for too long: the Deployment's deadline, or 30 seconds for a DaemonSet."
             => "Look at the pods: kubectl describe pod -l app.kubernetes.io/instance=NAME.",
+        ReplicasUnavailable: "Pods that served before do not serve now; no pod shows why."
+            => "Wait a little; if it stays: kubectl get pods, kubectl describe pod.",
+        CrashLoopBackOff: "A container ends again and again; the message names its pod."
+            => "kubectl logs POD --previous shows its last words.",
+        ImagePullFailed: "An image cannot be pulled; the message names it and a pod."
+            => "Correct the image's name, or give access to its registry: kubectl describe pod POD.",
+        ContainerFailed: "A container cannot be started; the message says why and names its pod."
+            => "Do what the message says: often the image runs as root, or a ConfigMap or Secret is missing.",
+        PodsUnschedulable: "No node takes a pod; the message has the scheduler's words."
+            => "Free or add what is lacking, or lower what the pods request.",
+        NodeNotReady: "The node of a pod does not report any more."
+            => "kubectl describe node NODE; Kubernetes replaces a Deployment's pods after a few minutes.",
+        PodsEvicted: "A pod was evicted, and the one that replaces it does not serve yet."
+            => "Wait; kubectl describe pod POD says what its node was short of.",
+        NodesTainted: "A taint keeps the daemon from every node where it belongs."
+            => "kubectl taint node NODE KEY- removes it; or choose other nodes.",
+        RolloutPaused: "Somebody has paused the Deployment's rollouts, and a change waits."
+            => "kubectl rollout resume deployment/NAME.",
         ErrResourceExists: "An object that is not the operator's has the name of a child; it is left alone."
             => "Delete that object, or give this one another name; then it heals by itself.",
         Contested: "Somebody keeps undoing what the operator does to a child."
@@ -76,7 +94,7 @@ words! {
             => "Correct the spec.",
         ApiError: "The API server could not carry out a write; the message is the server's."
             => "The operator tries again by itself; if it stays, look at the API server and its webhooks.",
-        Paused: "The annotation workload-operator.example.com/paused is 'true', so nothing is written."
+        Paused: "The annotation workload-operator.example.com/paused is 'true', so nothing but the status is written."
             => "Remove the annotation to go on.",
         Finalizing: "The object is being deleted."
             => "Nothing.",
@@ -95,6 +113,28 @@ words! {
         ServiceRestored: "Somebody had changed the Service; it is as before again."
             => "Change the custom resource instead.",
         ServiceDeleted: "The Service was deleted because the spec has no ports any more." => "Nothing.",
+    }
+}
+
+impl Reason {
+    /// Whether it is a cause that pods or nodes show.
+    pub(super) fn is_of_pods(self) -> bool {
+        matches!(
+            self,
+            Reason::CrashLoopBackOff
+                | Reason::ImagePullFailed
+                | Reason::ContainerFailed
+                | Reason::PodsUnschedulable
+                | Reason::NodeNotReady
+                | Reason::PodsEvicted
+                | Reason::ReplicaFailure
+                | Reason::ProgressDeadlineExceeded
+        )
+    }
+
+    /// Whether such a cause does not go away by itself.
+    pub(super) fn needs_a_person(self) -> bool {
+        matches!(self, Reason::ImagePullFailed | Reason::ContainerFailed)
     }
 }
 

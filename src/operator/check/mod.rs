@@ -37,7 +37,7 @@ pub(super) use print::one_line;
 
 /// The rights of the operator and those for its Lease. A test compares them with the ClusterRole
 /// and the Role in artifacts/rbac/operator.yaml.
-pub use rights::{LEASE_RIGHTS, RIGHTS, Right};
+pub use rights::{CLUSTER_RIGHTS, LEASE_RIGHTS, RIGHTS, Right};
 
 /// The pause between two rounds of --wait.
 const AGAIN: Duration = Duration::from_secs(1);

@@ -41,8 +41,13 @@ pub const RIGHTS: &[Right] = &[
     right("apps", "daemonsets", &["get", "list", "watch", "create", "patch"]),
     right("", "services", &["get", "list", "watch", "create", "patch", "delete"]),
     right("", "pods", &["list", "watch"]),
+    right("", "events", &["list"]),
     right("events.k8s.io", "events", &["create", "patch"]),
 ];
+
+/// What it needs besides if it works in the whole cluster. Without it, nodes that a taint keeps a
+/// daemon from are not told from nodes without its label.
+pub const CLUSTER_RIGHTS: &[Right] = &[right("", "nodes", &["list"])];
 
 /// What it needs in the namespace of its Lease: `create` for any Lease, the other verbs for its own
 /// only; and Events about who leads.
@@ -95,8 +100,9 @@ pub(super) async fn findings(client: &Client, args: &CheckArgs) -> Vec<Finding> 
     }
     let (mut missing, mut asked) = (Vec::new(), 0);
     let needed = namespaces.iter().map(|namespace| (namespace, RIGHTS));
+    let in_cluster = args.namespaces.is_empty().then_some((&everywhere[0], CLUSTER_RIGHTS));
     let lease = (&args.operator_namespace, LEASE_RIGHTS);
-    for (namespace, rights) in needed.chain(std::iter::once(lease)) {
+    for (namespace, rights) in needed.chain(in_cluster).chain(std::iter::once(lease)) {
         for (what, answer) in ask(client, namespace, rights).await {
             asked += 1;
             match answer {

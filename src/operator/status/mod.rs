@@ -39,7 +39,7 @@ pub(super) async fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
         Output::Json => print::as_json(args.kind, &key, &facts, &diagnosis),
     };
     std::io::stdout().write_all(text.as_bytes()).map_err(Error::Print)?;
-    Ok(ExitCode::from(u8::from(!diagnosis.cause.is_fine())))
+    Ok(ExitCode::from(u8::from(!diagnosis.is_fine)))
 }
 
 async fn look(args: &StatusArgs, key: &ObjectKey) -> Result<Facts, client::Error> {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::args::KindName;
-use super::cause::{self, Cause, Diagnosis};
+use super::cause::{self, Diagnosis};
 use super::facts::Facts;
 use crate::object::ObjectKey;
 use crate::operator::check::one_line;
@@ -16,11 +16,11 @@ pub(super) fn as_text(
     facts: &Facts,
     diagnosis: &Diagnosis,
 ) -> String {
-    let Diagnosis { cause, detail } = diagnosis;
+    let Diagnosis { cause, detail, is_fine } = diagnosis;
     let kind = kind.kind().kind;
-    let mut text = format!("{kind} {key}: {}: {}\n", cause.word(), one_line(detail));
-    if !cause.is_fine() {
-        writeln!(text, "  next: {}", cause.next()).expect("a String takes all that is written");
+    let mut text = format!("{kind} {key}: {}: {}\n", one_line(cause), one_line(detail));
+    if !is_fine {
+        writeln!(text, "  next: {}", diagnosis.next()).expect("a String takes all that is written");
     }
     for condition in cause::conditions(&facts.object) {
         let word = |field: &str| one_line(condition[field].as_str().unwrap_or_default());
@@ -34,13 +34,12 @@ pub(super) fn as_text(
         text.push_str(line.trim_end());
         text.push('\n');
     }
-    if !matches!(cause, Cause::Paused | Cause::Deleting) && facts.child.is_none() {
+    if !["Paused", "Deleting"].contains(&&**cause) && facts.child.is_none() {
         text.push_str("  It has no children yet.\n");
     }
-    for pod in &facts.pods {
-        let name = one_line(pod["metadata"]["name"].as_str().unwrap_or_default());
-        let node = one_line(pod["spec"]["nodeName"].as_str().unwrap_or("no node"));
-        let line = format!("  pod {name}  {node}  {}\n", one_line(&cause::pod_state(pod)));
+    for pod in &facts.evidence.pods {
+        let (name, node) = (one_line(pod.name()), one_line(pod.node().unwrap_or("no node")));
+        let line = format!("  pod {name}  {node}  {}\n", one_line(&pod.state()));
         text.push_str(&line);
     }
     text
@@ -52,20 +51,16 @@ pub(super) fn as_json(
     facts: &Facts,
     diagnosis: &Diagnosis,
 ) -> String {
-    let Diagnosis { cause, detail } = diagnosis;
-    let next = (!cause.is_fine()).then(|| cause.next());
+    let Diagnosis { cause, detail, is_fine } = diagnosis;
+    let next = (!is_fine).then(|| diagnosis.next());
     let conditions: Vec<&Value> = cause::conditions(&facts.object).collect();
-    let pods: Vec<Value> = facts
-        .pods
-        .iter()
-        .map(|pod| {
-            json!({"name": pod["metadata"]["name"], "node": pod["spec"]["nodeName"],
-                "state": cause::pod_state(pod)})
-        })
+    let pods = facts.evidence.pods.iter();
+    let pods: Vec<Value> = pods
+        .map(|pod| json!({"name": pod.name(), "node": pod.node(), "state": pod.state()}))
         .collect();
     let answer = json!({
         "kind": kind.kind().kind, "namespace": &**key.namespace(), "name": &**key.name(),
-        "fine": cause.is_fine(), "cause": cause.word(), "detail": detail, "next": next,
+        "fine": is_fine, "cause": cause, "detail": detail, "next": next,
         "conditions": conditions, "children": facts.child.is_some(), "pods": pods,
     });
     format!("{answer:#}\n")

@@ -43,6 +43,7 @@ pub fn desired(app: &App) -> Children {
             metadata: PodMeta { labels: labels.clone() },
             spec: PodSpec { containers: [container].into(), ..PodSpec::default() },
         },
+        paused: false,
     };
     let service = (!app.spec.ports.is_empty()).then(|| Made {
         labels: labels.clone(),

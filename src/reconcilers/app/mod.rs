@@ -12,19 +12,20 @@ mod desired;
 mod status;
 
 pub use desired::{Children, desired};
-pub use status::{of_deployment, status};
+pub use status::{Found, status};
 pub use view::{App, Spec, Status};
 
 use super::condition::Time;
-use super::custom::{Custom, is_paused, is_told};
+use super::child::{Decision, decide};
+use super::custom::{Custom, is_paused};
 use super::error::{Diagnosis, Error, diagnose};
-use super::hands::{Hands, Parent, sooner};
+use super::hands::{Hands, Looking, Outcome, Parent, sooner};
+use super::health::Health;
 use super::reason::Reason;
 use super::service::Service;
-use super::situation::Situation;
 use super::workload::Deployment;
 use crate::controller::{Action, Reconciler};
-use crate::object::ObjectKey;
+use crate::object::{ObjectKey, Resource};
 use crate::store::Store;
 
 /// The stores that the reconciler reads.
@@ -54,12 +55,15 @@ impl Reconciler for AppReconciler {
             // The garbage collector does the rest.
             Ok(Action::Done)
         } else if is_paused(&app.meta) {
-            if is_told(&*app) {
-                return Ok(Action::Done);
-            }
             let parent = Parent::new(&*app);
             let deployment = parent.own(&self.stores.deployments);
-            self.report_status(&app, &parent, deployment.as_deref(), Situation::Paused).await
+            let owner = app.as_owner();
+            let as_desired = deployment.as_deref().is_some_and(|child| {
+                decide(&owner, &desired(&app).deployment, Some(child)) == Decision::Nothing
+            });
+            let deployment = deployment.as_deref();
+            let found = Found { deployment, as_desired, health: Health::paused() };
+            self.report_status(&app, &parent, found).await
         } else {
             self.bring_about(&app).await
         };
@@ -91,12 +95,17 @@ impl AppReconciler {
             Some(service) => hands.settle(&parent, &stores.services, service).await?,
             None => hands.remove(&parent, &stores.services, Reason::ServiceDeleted).await?,
         };
-        let done = |_: &Service| Situation::Done(Reason::AsExpected, String::new());
-        let situation = deployment
-            .situation(&parent, |child| of_deployment(app, child))
-            .and(service.situation(&parent, done));
+        let (settled, again) = match &deployment {
+            Outcome::Settled(child) => hands.observe(app, child, Looking::default()).await,
+            _ => (Health::paused(), Action::Done),
+        };
+        let health = deployment
+            .health(&parent, settled)
+            .and(service.health(&parent, Health::ready(Reason::AsExpected, "")));
         let child = deployment.child(&parent, &stores.deployments);
-        let reported = self.report_status(app, &parent, child.as_deref(), situation).await?;
+        let as_desired = matches!(deployment, Outcome::Settled(_));
+        let found = Found { deployment: child.as_deref(), as_desired, health };
+        let reported = sooner(self.report_status(app, &parent, found).await?, again);
         Ok(sooner(reported, sooner(deployment.into_result()?, service.into_result()?)))
     }
 
@@ -105,11 +114,10 @@ impl AppReconciler {
         &self,
         app: &App,
         parent: &Parent,
-        deployment: Option<&Deployment>,
-        situation: Situation,
+        found: Found<'_>,
     ) -> Result<Action, Error> {
-        let now = status(app, deployment, &situation, Time::now());
-        self.hands.report(parent, &self.stores.apps, app, &now, &situation).await
+        let now = status(app, &found, Time::now());
+        self.hands.report(parent, &self.stores.apps, app, &now, &found.health).await
     }
 }
 

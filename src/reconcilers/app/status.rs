@@ -3,46 +3,53 @@
 use super::desired::selector;
 use super::view::{App, Status};
 use crate::object::Text;
-use crate::reconcilers::condition::{Time, Type, Wanted, settle};
+use crate::reconcilers::condition::{self, Time, Type, Wanted, settle};
+use crate::reconcilers::health::Health;
 use crate::reconcilers::identity::selector_text;
 use crate::reconcilers::reason::Reason;
-use crate::reconcilers::situation::Situation;
-use crate::reconcilers::workload::{ChildCondition, Deployment, Rollout};
+use crate::reconcilers::workload::{ChildCondition, Deployment};
 
-/// The state of an App whose Deployment is as desired.
-pub fn of_deployment(app: &App, deployment: &Deployment) -> Situation {
-    let done = match app.spec.replicas {
-        0 => Situation::Done(Reason::ScaledToZero, "No replica is wanted".to_owned()),
-        replicas => {
-            Situation::Done(Reason::AllReplicasReady, format!("All {replicas} replicas are ready"))
-        }
-    };
-    Situation::of_rollout(Rollout::of_deployment(deployment), done)
+/// What a pass found.
+#[derive(Debug)]
+pub struct Found<'a> {
+    /// The Deployment, if the App controls it.
+    pub deployment: Option<&'a Deployment>,
+    /// Whether it is as desired.
+    pub as_desired: bool,
+    /// The health of the whole.
+    pub health: Health,
 }
 
-/// The status to store: that of the Deployment, if the App controls it, and the overall state. The
-/// generation that it refers to is the App's, as for every custom resource.
-pub fn status(
-    app: &App,
-    deployment: Option<&Deployment>,
-    situation: &Situation,
-    now: Time,
-) -> Status {
+/// The status to store: that of the Deployment, if the App controls it, and the health. The
+/// generation that it refers to is the App's, as for every custom resource; so nothing in it may
+/// come from a Deployment that is of an older one.
+pub fn status(app: &App, found: &Found<'_>, now: Time) -> Status {
     let generation = app.meta.generation;
-    let counts = deployment.map(|deployment| deployment.status.clone()).unwrap_or_default();
-    let mut wanted = situation.summary();
+    let health = &found.health;
+    let observed = found.deployment.is_some_and(Deployment::is_observed);
+    let current = observed && found.as_desired;
+    let counts = found.deployment.map(|deployment| deployment.status.clone()).unwrap_or_default();
+    let inlined = |kind| counts.conditions.iter().find_map(|condition| inlined(condition, kind));
+    let waiting = |kind: Type| {
+        let message = "Waiting for the Deployment controller";
+        kind.is(condition::Status::Unknown, Reason::RollingOut, message)
+    };
+    let mut wanted = health.summary();
     // In a fixed order: the Deployment's own order depends on what happened to it.
-    wanted.extend(
-        [Type::Available, Type::Progressing, Type::ReplicaFailure]
-            .map(|kind| counts.conditions.iter().find_map(|condition| inlined(condition, kind)))
-            .into_iter()
-            .flatten(),
-    );
-    wanted.push(situation.degraded());
+    if current {
+        let kinds = [Type::Available, Type::Progressing, Type::ReplicaFailure];
+        wanted.extend(kinds.into_iter().filter_map(inlined));
+    } else if observed {
+        wanted.extend(inlined(Type::Available));
+        wanted.push(health.progressing());
+    } else if found.deployment.is_some() {
+        wanted.extend([Type::Available, Type::Progressing].map(waiting));
+    }
+    wanted.push(health.degraded());
     Status {
         observed_generation: generation,
         replicas: counts.replicas,
-        updated_replicas: counts.updated_replicas,
+        updated_replicas: if current { counts.updated_replicas } else { 0 },
         ready_replicas: counts.ready_replicas,
         available_replicas: counts.available_replicas,
         unavailable_replicas: counts.unavailable_replicas,

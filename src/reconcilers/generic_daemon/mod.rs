@@ -7,21 +7,21 @@
 //!   (`enqueue::for_freed_name`).
 //!
 //! Nodes are not watched: the DaemonSet controller follows their labels, and its status shows the
-//! result.
+//! result. While it shows none, nodes are listed once a minute, to tell a missing label from a taint.
 
 mod view;
 mod desired;
 mod status;
 
 pub use desired::desired;
-pub use status::{of_daemon_set, status};
+pub use status::status;
 pub use view::{GenericDaemon, Spec, Status};
 
 use super::condition::Time;
-use super::custom::{Custom, is_paused, is_told};
+use super::custom::{Custom, is_paused};
 use super::error::{Diagnosis, Error, diagnose};
-use super::hands::{Hands, Parent, sooner};
-use super::situation::Situation;
+use super::hands::{Hands, Looking, Outcome, Parent, sooner};
+use super::health::Health;
 use super::workload::DaemonSet;
 use crate::controller::{Action, Reconciler};
 use crate::object::ObjectKey;
@@ -52,12 +52,9 @@ impl Reconciler for GenericDaemonReconciler {
             // The garbage collector does the rest.
             Ok(Action::Done)
         } else if is_paused(&daemon.meta) {
-            if is_told(&*daemon) {
-                return Ok(Action::Done);
-            }
             let parent = Parent::new(&*daemon);
             let daemon_set = parent.own(&self.stores.daemon_sets);
-            self.report_status(&daemon, &parent, daemon_set.as_deref(), Situation::Paused).await
+            self.report_status(&daemon, &parent, daemon_set.as_deref(), Health::paused()).await
         } else {
             self.bring_about(&daemon).await
         };
@@ -87,10 +84,14 @@ impl GenericDaemonReconciler {
         }
         let outcome =
             self.hands.settle(&parent, &self.stores.daemon_sets, &desired(daemon)).await?;
-        let situation = outcome.situation(&parent, |child| of_daemon_set(daemon, child));
+        let (settled, again) = match &outcome {
+            Outcome::Settled(child) => self.hands.observe(daemon, child, looking(daemon, child)).await,
+            _ => (Health::paused(), Action::Done),
+        };
+        let health = outcome.health(&parent, settled);
         let child = outcome.child(&parent, &self.stores.daemon_sets);
-        let reported = self.report_status(daemon, &parent, child.as_deref(), situation).await?;
-        Ok(sooner(reported, outcome.into_result()?))
+        let reported = self.report_status(daemon, &parent, child.as_deref(), health).await?;
+        Ok(sooner(sooner(reported, again), outcome.into_result()?))
     }
 
     /// Writes the status if it has changed, and publishes trouble that has begun.
@@ -99,10 +100,20 @@ impl GenericDaemonReconciler {
         daemon: &GenericDaemon,
         parent: &Parent,
         daemon_set: Option<&DaemonSet>,
-        situation: Situation,
+        health: Health,
     ) -> Result<Action, Error> {
-        let now = status(daemon, daemon_set, &situation, Time::now());
-        self.hands.report(parent, &self.stores.daemons, daemon, &now, &situation).await
+        let now = status(daemon, daemon_set, &health, Time::now());
+        self.hands.report(parent, &self.stores.daemons, daemon, &now, &health).await
+    }
+}
+
+/// What its status and spec say about its DaemonSet.
+fn looking<'a>(daemon: &'a GenericDaemon, daemon_set: &DaemonSet) -> Looking<'a> {
+    let desired = daemon_set.status.desired_number_scheduled;
+    Looking {
+        label: daemon.spec.label.as_deref(),
+        grown: desired.is_some_and(|desired| desired > daemon.status.desired),
+        ..Looking::default()
     }
 }
 

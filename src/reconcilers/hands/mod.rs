@@ -17,6 +17,7 @@ mod settling;
 mod written;
 mod report;
 mod outcome;
+mod observing;
 
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ use serde_json::json;
 
 use contest::Contests;
 pub use outcome::Outcome;
+pub(super) use observing::Looking;
 pub(super) use outcome::sooner;
 use settling::Settling;
 use written::Written;
@@ -33,6 +35,7 @@ use crate::events::{self, Recorder, Regarding};
 use crate::object::{Meta, ObjectKey, Owner, Resource, Uid};
 use crate::reconcilers::child::{Child, ChildSpec, Made};
 use crate::reconcilers::error::{Diagnosis, Error, diagnose, is_to_be_told};
+use crate::reconcilers::health::Progress;
 use crate::reconcilers::reason::{Action, Reason};
 use crate::store::Store;
 
@@ -43,6 +46,7 @@ pub struct Hands {
     recorder: Recorder,
     contests: Arc<Contests>,
     written: Arc<Written>,
+    progress: Arc<Progress>,
 }
 
 /// The custom resource on whose behalf something is written.
@@ -90,7 +94,13 @@ impl Parent {
 impl Hands {
     /// Writes with `client` and publishes Events with `recorder`.
     pub fn new(client: Client, recorder: Recorder) -> Hands {
-        Hands { client, recorder, contests: Arc::default(), written: Arc::default() }
+        Hands {
+            client,
+            recorder,
+            contests: Arc::default(),
+            written: Arc::default(),
+            progress: Arc::default(),
+        }
     }
 
     /// Brings the child to `desired`, with only the writes that takes.

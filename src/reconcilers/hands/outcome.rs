@@ -1,4 +1,4 @@
-//! The result of settling a child, and the state that follows from it.
+//! The result of settling a child, and the health that follows from it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::controller::Action;
 use crate::reconcilers::child::{Child, ChildSpec};
 use crate::reconcilers::error::Error;
 use crate::reconcilers::reason::Reason;
-use crate::reconcilers::situation::Situation;
+use crate::reconcilers::health::{Health, Level};
 use crate::store::Store;
 
 /// The result of settling a child.
@@ -36,34 +36,34 @@ pub enum Outcome<S: ChildSpec> {
 // === impl Outcome ===
 
 impl<S: ChildSpec> Outcome<S> {
-    /// The state of the child; `settled` gives that of one that is as desired.
-    pub fn situation(
-        &self,
-        parent: &Parent,
-        settled: impl FnOnce(&Child<S>) -> Situation,
-    ) -> Situation {
+    /// The health of the child; `settled` is that of one that is as desired.
+    pub fn health(&self, parent: &Parent, settled: Health) -> Health {
         let (kind, name) = (S::KIND.kind, parent.key.name());
         let owner = &parent.owner;
         match self {
-            Outcome::Settled(child) => settled(child),
-            Outcome::Waiting => Situation::Underway(
+            Outcome::Settled(_) => settled,
+            Outcome::Waiting => Health::new(
+                Level::Progressing,
                 Reason::AwaitingDeletion,
                 format!("Waiting until the former {kind} {name} is deleted"),
             ),
-            Outcome::Taken => Situation::Stalled(
+            Outcome::Taken => Health::new(
+                Level::Stalled,
                 Reason::ErrResourceExists,
                 format!(
                     "{kind} {name} already exists and is not controlled by {} {}; delete or rename one of them",
                     owner.kind, owner.name
                 ),
             ),
-            Outcome::Immutable(field) => Situation::Stalled(
+            Outcome::Immutable(field) => Health::new(
+                Level::Stalled,
                 Reason::FieldImmutable,
                 format!(
-                    "{field} of {kind} {name} cannot be changed; delete the {kind} to have it made anew"
+                    "{field} of {kind} {name} cannot be changed; delete the {kind}, and the operator recreates it"
                 ),
             ),
-            Outcome::Contested(field, _) => Situation::Troubled(
+            Outcome::Contested(field, _) => Health::new(
+                Level::Degraded,
                 Reason::Contested,
                 format!(
                     "Somebody keeps changing {field} of {kind} {name}; it is restored a few times a \
@@ -72,15 +72,16 @@ impl<S: ChildSpec> Outcome<S> {
                     S::KIND.plural
                 ),
             ),
-            Outcome::Deleted(_) => Situation::Troubled(
+            Outcome::Deleted(_) => Health::new(
+                Level::Degraded,
                 Reason::Contested,
                 format!(
                     "Somebody keeps deleting {kind} {name}; it is created a few times a minute only. \
                      The API server's audit log tells who it is"
                 ),
             ),
-            Outcome::Failed(error) => Situation::of_failure(error),
-            Outcome::Unwanted => Situation::Done(Reason::AsExpected, String::new()),
+            Outcome::Failed(error) => Health::of_failure(error),
+            Outcome::Unwanted => Health::ready(Reason::AsExpected, ""),
         }
     }
 
@@ -89,7 +90,7 @@ impl<S: ChildSpec> Outcome<S> {
     pub fn failure(&self, parent: &Parent) -> Option<String> {
         match self {
             Outcome::Taken | Outcome::Immutable(_) | Outcome::Failed(_) => {
-                Some(self.situation(parent, |_| Situation::Paused).message().to_owned())
+                Some(self.health(parent, Health::paused()).message)
             }
             Outcome::Settled(_)
             | Outcome::Waiting

@@ -13,7 +13,7 @@ use crate::reconcilers::condition::{Status, Type};
 use crate::reconcilers::custom::Custom;
 use crate::reconcilers::error::{Diagnosis, Error, diagnose};
 use crate::reconcilers::reason;
-use crate::reconcilers::situation::Situation;
+use crate::reconcilers::health::Health;
 use crate::store::Store;
 
 impl Hands {
@@ -29,11 +29,11 @@ impl Hands {
         store: &Store<V>,
         object: &V,
         status: &V::Status,
-        situation: &Situation,
+        health: &Health,
     ) -> Result<Action, Error> {
         let (kind, uid, now) = (V::KIND.kind, object.uid(), Instant::now());
         let last = self.written.last(uid, now);
-        let trouble = situation.trouble().map(|(reason, _)| reason);
+        let trouble = health.trouble().map(|(reason, _)| reason);
         if status != object.status() {
             // As long as the status is of an older spec, nothing that is done for the new one counts
             // as undone, so it is not left like that.
@@ -49,14 +49,14 @@ impl Hands {
         }
         // Whoever overwrites the status does not make it new.
         if last.and_then(|last| last.trouble) != trouble {
-            self.publish_trouble(parent, object, situation);
+            self.publish_trouble(parent, object, health);
         }
         Ok(Action::Done)
     }
 
     /// Publishes what is wrong, but only once: not if the conditions already say so.
-    pub fn publish_trouble<V: Custom>(&self, parent: &Parent, object: &V, situation: &Situation) {
-        let Some((reason, message)) = situation.trouble() else { return };
+    pub fn publish_trouble<V: Custom>(&self, parent: &Parent, object: &V, health: &Health) {
+        let Some((reason, message)) = health.trouble() else { return };
         let known = object.conditions().iter().any(|condition| {
             condition.is(Type::Degraded)
                 && condition.status == Status::True

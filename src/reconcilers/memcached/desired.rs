@@ -45,6 +45,7 @@ pub fn desired(memcached: &Memcached, image: &Text) -> Children {
             metadata: PodMeta { labels: labels.clone() },
             spec: pod(memcached.spec.container_port, image),
         },
+        paused: false,
     };
     Children {
         deployment: Made { labels: labels.clone(), spec: deployment },

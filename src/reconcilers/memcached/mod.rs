@@ -14,7 +14,7 @@ mod desired;
 mod status;
 
 pub use desired::{Children, desired};
-pub use status::{Found, finalizing, of_deployment, status};
+pub use status::{Found, finalizing, status};
 pub use view::{Memcached, Spec, Status};
 
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use serde_json::json;
 
 use super::Settings;
 use super::condition::Time;
-use super::custom::{Custom, is_paused, is_told};
+use super::custom::{Custom, is_paused};
 use super::error::{Diagnosis, Error, diagnose, is_to_be_told};
-use super::hands::{Hands, Parent, sooner};
+use super::hands::{Hands, Looking, Outcome, Parent, sooner};
+use super::health::{Health, Level};
 use super::pod::{BY_MEMCACHED, Pod};
 use super::reason::{Action as Act, Reason};
 use super::service::Service;
-use super::situation::Situation;
 use super::workload::Deployment;
 use crate::controller::{Action, Reconciler};
 use crate::events;
@@ -73,10 +73,7 @@ impl Reconciler for MemcachedReconciler {
         let pass = if memcached.meta.deleting {
             self.finalize(&memcached).await.map(|()| Action::Done)
         } else if is_paused(&memcached.meta) {
-            if is_told(&*memcached) {
-                return Ok(Action::Done);
-            }
-            self.report_only(&memcached, Situation::Paused, None).await
+            self.report_only(&memcached, Health::paused(), None).await
         } else {
             self.bring_about(&memcached).await
         };
@@ -97,8 +94,8 @@ impl MemcachedReconciler {
     async fn bring_about(&self, memcached: &Memcached) -> Result<Action, Error> {
         let image = self.settings.memcached_image.as_ref().filter(|image| !image.is_empty());
         let Some(image) = image else {
-            let situation = Situation::Stalled(Reason::ImageMissing, NO_IMAGE.to_owned());
-            return self.report_only(memcached, situation, Some(NO_IMAGE.to_owned())).await;
+            let health = Health::new(Level::Stalled, Reason::ImageMissing, NO_IMAGE);
+            return self.report_only(memcached, health, Some(NO_IMAGE.to_owned())).await;
         };
         let with_finalizer;
         let memcached = if memcached.meta.finalizers.iter().any(|name| name == FINALIZER) {
@@ -122,15 +119,20 @@ impl MemcachedReconciler {
         let deployment = hands.settle(&parent, &stores.deployments, &children.deployment).await?;
         let service = hands.settle(&parent, &stores.services, &children.service).await?;
         let nodes = self.nodes(memcached);
-        let situation = deployment
-            .situation(&parent, |child| of_deployment(memcached, child, nodes.len()))
-            .and(
-                service.situation(&parent, |_| Situation::Done(Reason::AsExpected, String::new())),
-            );
+        let (settled, again) = match &deployment {
+            Outcome::Settled(child) => {
+                let looking = Looking { listed: Some(nodes.len()), ..Looking::default() };
+                hands.observe(memcached, child, looking).await
+            }
+            _ => (Health::paused(), Action::Done),
+        };
+        let health = deployment
+            .health(&parent, settled)
+            .and(service.health(&parent, Health::ready(Reason::AsExpected, "")));
         let failure = deployment.failure(&parent);
         let child = deployment.child(&parent, &stores.deployments);
-        let found = Found { deployment: child.as_deref(), nodes, situation, failure };
-        let reported = self.report_status(memcached, &parent, found).await?;
+        let found = Found { deployment: child.as_deref(), nodes, health, failure };
+        let reported = sooner(self.report_status(memcached, &parent, found).await?, again);
         Ok(sooner(reported, sooner(deployment.into_result()?, service.into_result()?)))
     }
 
@@ -180,8 +182,8 @@ impl MemcachedReconciler {
             Err(error) => {
                 // The status says that all is done but this.
                 if is_to_be_told(&error.source) {
-                    let situation = Situation::of_failure(&error);
-                    self.hands.publish_trouble(&Parent::new(memcached), memcached, &situation);
+                    let health = Health::of_failure(&error);
+                    self.hands.publish_trouble(&Parent::new(memcached), memcached, &health);
                 }
                 Err(error)
             }
@@ -208,7 +210,7 @@ impl MemcachedReconciler {
         if is_to_be_told(&error.source) {
             let deployment = Parent::new(memcached).own(&self.stores.deployments);
             let failure = deployment.is_none().then(|| error.to_string());
-            self.report_only(memcached, Situation::of_failure(&error), failure).await?;
+            self.report_only(memcached, Health::of_failure(&error), failure).await?;
         }
         Ok(error)
     }
@@ -220,22 +222,22 @@ impl MemcachedReconciler {
         parent: &Parent,
         found: Found<'_>,
     ) -> Result<Action, Error> {
-        let situation = found.situation.clone();
+        let health = found.health.clone();
         let now = status(memcached, found, Time::now());
-        self.hands.report(parent, &self.stores.memcacheds, memcached, &now, &situation).await
+        self.hands.report(parent, &self.stores.memcacheds, memcached, &now, &health).await
     }
 
-    /// Reports the situation of a Memcached for which nothing else is written.
+    /// Reports the health of a Memcached for which nothing else is written.
     async fn report_only(
         &self,
         memcached: &Memcached,
-        situation: Situation,
+        health: Health,
         failure: Option<String>,
     ) -> Result<Action, Error> {
         let parent = Parent::new(memcached);
         let deployment = parent.own(&self.stores.deployments);
         let nodes = self.nodes(memcached);
-        let found = Found { deployment: deployment.as_deref(), nodes, situation, failure };
+        let found = Found { deployment: deployment.as_deref(), nodes, health, failure };
         self.report_status(memcached, &parent, found).await
     }
 

@@ -5,8 +5,8 @@ use super::view::{Memcached, Status};
 use crate::object::Text;
 use crate::reconcilers::condition::{self, Time, Type, Wanted, settle};
 use crate::reconcilers::identity::selector_text;
+use crate::reconcilers::health::Health;
 use crate::reconcilers::reason::Reason;
-use crate::reconcilers::situation::Situation;
 use crate::reconcilers::workload::Deployment;
 
 /// The most pods that are named: as many as the schema allows, more than five times what a
@@ -20,36 +20,19 @@ pub struct Found<'a> {
     pub deployment: Option<&'a Deployment>,
     /// The names of its pods.
     pub nodes: Vec<Text>,
-    /// The overall state.
-    pub situation: Situation,
+    /// The health of the whole.
+    pub health: Health,
     /// Why the Deployment is not as desired, if it is not.
     pub failure: Option<String>,
-}
-
-/// The state of a Memcached whose Deployment is as desired.
-pub fn of_deployment(memcached: &Memcached, deployment: &Deployment, nodes: usize) -> Situation {
-    let size = memcached.spec.size;
-    let rollout = crate::reconcilers::workload::Rollout::of_deployment(deployment);
-    let done = if usize::try_from(size).is_ok_and(|size| nodes != size) {
-        // Ready promises that `nodes` is complete and that no more pods run than requested. The
-        // pods are counted separately, because the Deployment's counts lag.
-        let message = format!("{nodes} of {size} pods are listed in nodes");
-        Situation::Underway(Reason::RollingOut, message)
-    } else if size == 0 {
-        Situation::Done(Reason::ScaledToZero, "No replica is wanted".to_owned())
-    } else {
-        Situation::Done(Reason::AllReplicasReady, format!("All {size} replicas are ready"))
-    };
-    Situation::of_rollout(rollout, done)
 }
 
 /// The status to store.
 pub fn status(memcached: &Memcached, found: Found<'_>, now: Time) -> Status {
     let generation = memcached.meta.generation;
-    let mut wanted = found.situation.summary();
+    let mut wanted = found.health.summary();
     wanted.push(available(memcached, &found));
-    wanted.push(found.situation.progressing());
-    wanted.push(found.situation.degraded());
+    wanted.push(found.health.progressing());
+    wanted.push(found.health.degraded());
     let counts = found.deployment.map(|deployment| &deployment.status);
     let mut nodes = found.nodes;
     nodes.sort();
@@ -98,26 +81,28 @@ fn available(memcached: &Memcached, found: &Found<'_>) -> Wanted {
     let no = condition::Status::False;
     let Some(deployment) = found.deployment else {
         let Some(why) = &found.failure else {
-            let message = found.situation.message();
-            return Type::Available.is(no, Reason::Reconciling, message);
+            return Type::Available.is(no, Reason::Reconciling, &*found.health.message);
         };
         let message =
             format!("Failed to create Deployment for the custom resource ({name}): ({why})");
         return Type::Available.is(no, Reason::Reconciling, message);
     };
-    if let Some(why) = &found.failure {
-        let message =
-            format!("Failed to update the size for the custom resource ({name}): ({why})");
-        return Type::Available.is(no, Reason::Resizing, message);
+    if !deployment.is_observed() {
+        let message = "Waiting for the Deployment controller";
+        return Type::Available.is(condition::Status::Unknown, Reason::Reconciling, message);
     }
-    let status = &deployment.status;
-    let fresh = status.observed_generation >= deployment.meta.generation;
-    let count = status.available_replicas;
-    if fresh && count >= size {
+    // What serves counts, not the last write.
+    let count = deployment.status.available_replicas;
+    if count >= size {
         let message = format!(
             "Deployment for custom resource ({name}) with {size} replicas created successfully"
         );
         return Type::Available.is(condition::Status::True, Reason::Reconciling, message);
+    }
+    if let Some(why) = &found.failure {
+        let message =
+            format!("Failed to update the size for the custom resource ({name}): ({why})");
+        return Type::Available.is(no, Reason::Resizing, message);
     }
     let message = format!("{count} of {size} replicas are available");
     Type::Available.is(no, Reason::Reconciling, message)

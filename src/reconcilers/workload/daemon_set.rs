@@ -40,6 +40,15 @@ pub struct DaemonSetStatus {
     pub number_available: i32,
 }
 
+// === impl DaemonSet ===
+
+impl DaemonSet {
+    /// Whether its status refers to its newest generation.
+    pub fn is_observed(&self) -> bool {
+        self.status.observed_generation >= self.meta.generation
+    }
+}
+
 // === impl DaemonSetSpec ===
 
 impl ChildSpec for DaemonSetSpec {

@@ -26,6 +26,9 @@ pub struct DeploymentSpec {
     pub strategy: Option<Strategy>,
     /// The template of each pod.
     pub template: PodTemplate,
+    /// Whether a person has paused its rollouts. Read, and never set.
+    #[serde(skip_serializing)]
+    pub paused: bool,
 }
 
 /// How a Deployment moves from one template to the next.
@@ -147,6 +150,13 @@ impl ChildSpec for DeploymentSpec {
     fn normalised(mut self) -> DeploymentSpec {
         self.template = self.template.normalised();
         self
+    }
+}
+
+impl Deployment {
+    /// Whether its status refers to its newest generation.
+    pub fn is_observed(&self) -> bool {
+        self.status.observed_generation >= self.meta.generation
     }
 }
 

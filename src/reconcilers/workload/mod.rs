@@ -15,7 +15,6 @@ mod env;
 mod resources;
 mod deployment;
 mod daemon_set;
-mod rollout;
 
 pub use container::{
     Capabilities, Container, ContainerPort, ContainerSecurity, Probe, Seccomp, TcpSocket,
@@ -26,7 +25,6 @@ pub use deployment::{
 };
 pub use env::{EnvVar, FieldRef, KeyRef, ResourceRef, ValueSource};
 pub use resources::{Quantities, Resources};
-pub use rollout::Rollout;
 pub use template::{
     Affinity, MatchExpression, NodeAffinity, NodeSelector, NodeSelectorTerm, PodMeta, PodSecurity,
     PodSpec, PodTemplate, Selector,

@@ -1,0 +1,134 @@
+//! Health of a Deployment, by the rules of kstatus (sigs.k8s.io/cli-utils, pkg/kstatus) where it is
+//! healthy: Ready means what tools would report for the Deployment itself.
+
+use super::{Context, Health, Level, Rollout, Workload, with_pod};
+use crate::object::Labels;
+use crate::reconcilers::condition::Status;
+use crate::reconcilers::evidence::Trouble;
+use crate::reconcilers::reason::Reason;
+use crate::reconcilers::workload::{Deployment, DeploymentSpec};
+
+/// The reasons of a Deployment's condition Progressing that do not stand for a rollout.
+const NO_ROLLOUT: [&str; 2] = ["NewReplicaSetAvailable", "DeploymentPaused"];
+
+impl Workload for DeploymentSpec {
+    fn health(child: &Deployment, context: &Context<'_>) -> Health {
+        Health::of_deployment(child, context)
+    }
+
+    fn is_observed(child: &Deployment) -> bool {
+        child.is_observed()
+    }
+
+    fn progress(child: &Deployment) -> [i32; 4] {
+        let status = &child.status;
+        // Old pods that go are progress, too.
+        let old = status.replicas - status.updated_replicas;
+        [status.updated_replicas, status.ready_replicas, status.available_replicas, -old]
+    }
+
+    fn selector(&self) -> &Labels {
+        &self.selector.match_labels
+    }
+}
+
+impl Health {
+    /// The health of a Deployment that is as desired.
+    pub fn of_deployment(deployment: &Deployment, context: &Context<'_>) -> Health {
+        let status = &deployment.status;
+        if !deployment.is_observed() {
+            return Health::rolling_out("Waiting for the Deployment controller");
+        }
+        let progressing = status.condition("Progressing");
+        let rolling = status.updated_replicas < status.replicas
+            || progressing.is_some_and(|c| !NO_ROLLOUT.contains(&&*c.reason));
+        let completed = context.completed && !rolling;
+        let trouble = || context.evidence.of_pods(context.previous);
+        if let Some(late) = progressing.filter(|c| c.reason == "ProgressDeadlineExceeded") {
+            let message = with_pod(&late.message, trouble());
+            return Health::new(Level::Stalled, Reason::ProgressDeadlineExceeded, message);
+        }
+        let failure = status.condition("ReplicaFailure").filter(|c| c.status == Status::True);
+        if let Some(failure) = failure {
+            let message = with_pod(&failure.message, trouble());
+            return Health::of_trouble(
+                Trouble { reason: Reason::ReplicaFailure, message },
+                completed,
+            );
+        }
+        let Some(behind) = behind(deployment, context.listed) else { return ready(deployment) };
+        if deployment.spec().paused && waits_for_a_template(deployment) {
+            return Health::new(Level::Stalled, Reason::RolloutPaused, paused(deployment));
+        }
+        match trouble() {
+            Some(trouble) if completed || context.stuck => Health::of_trouble(trouble, completed),
+            _ if completed && is_short(deployment, context.listed) => Health {
+                rollout: Rollout::Complete,
+                ..Health::new(Level::Degraded, Reason::ReplicasUnavailable, behind)
+            },
+            _ => Health::rolling_out(behind),
+        }
+    }
+}
+
+fn ready(deployment: &Deployment) -> Health {
+    match deployment.spec().replicas {
+        0 => Health::ready(Reason::ScaledToZero, "No replica is wanted"),
+        replicas => {
+            Health::ready(Reason::AllReplicasReady, format!("All {replicas} replicas are ready"))
+        }
+    }
+}
+
+fn paused(deployment: &Deployment) -> String {
+    let name = deployment.meta.key.name();
+    format!(
+        "Deployment {name} is paused by kubectl rollout pause; kubectl rollout resume \
+         deployment/{name}"
+    )
+}
+
+/// Whether it waits for pods of its newest template, which a paused Deployment does not get.
+fn waits_for_a_template(deployment: &Deployment) -> bool {
+    let status = &deployment.status;
+    status.updated_replicas < deployment.spec().replicas.max(status.replicas)
+}
+
+/// Whether fewer pods serve than are wanted.
+fn is_short(deployment: &Deployment, listed: Option<usize>) -> bool {
+    let (status, wanted) = (&deployment.status, deployment.spec().replicas);
+    let listed = listed.is_some_and(|listed| usize::try_from(wanted).is_ok_and(|w| listed < w));
+    let fewest = [status.updated_replicas, status.ready_replicas, status.available_replicas];
+    listed || fewest.iter().any(|count| *count < wanted)
+}
+
+/// What is missing until the Deployment is as wanted.
+fn behind(deployment: &Deployment, listed: Option<usize>) -> Option<String> {
+    let (status, wanted) = (&deployment.status, deployment.spec().replicas);
+    let share = |n: i32, what: &str| Some(format!("{n} of {wanted} replicas are {what}"));
+    let surplus = status.replicas - status.updated_replicas;
+    if status.updated_replicas < wanted {
+        share(status.updated_replicas, "up to date")
+    } else if surplus > 0 {
+        Some(format!("{surplus} old replicas are left"))
+    } else if status.replicas > wanted {
+        Some(format!("{} surplus replicas are left", status.replicas - wanted))
+    } else if status.ready_replicas < wanted {
+        share(status.ready_replicas, "ready")
+    } else if status.available_replicas < wanted {
+        share(status.available_replicas, "available")
+    } else if status.unavailable_replicas > 0 {
+        // Counted from the desired size of the ReplicaSets: pods that are still to come, though
+        // no longer wanted, are in no other count.
+        Some(format!("{} surplus replicas are on their way", status.unavailable_replicas))
+    } else if status.condition("Progressing").is_some_and(|c| !NO_ROLLOUT.contains(&&*c.reason)) {
+        Some("Waiting for the rollout to complete".to_owned())
+    } else if status.condition("Available").is_none_or(|c| c.status != Status::True) {
+        Some("Waiting for the Deployment to be available".to_owned())
+    } else {
+        // The pods are counted separately, because the Deployment's counts lag: Ready promises
+        // that the status lists every pod, and that no more run than are wanted.
+        let listed = listed.filter(|listed| usize::try_from(wanted).is_ok_and(|w| *listed != w));
+        listed.map(|listed| format!("{listed} of {wanted} pods are listed in nodes"))
+    }
+}
