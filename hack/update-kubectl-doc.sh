@@ -54,35 +54,35 @@ document() {
 # What kubectl shows
 
 Written by hack/update-kubectl-doc.sh from what kubectl printed on a control plane with the samples
-of artifacts/examples/ in it. Ages and times, UIDs, versions and the ends of pods' names are made the
-same each time.
+of artifacts/examples/ in it. Ages and times, UIDs, versions and the ends of pods' names are replaced by
+fixed ones.
 
-## What may be written: `kubectl explain`
+## Fields: `kubectl explain`
 
 TEXT
   show explain memcached.spec
   show explain genericdaemon.spec.label
-  printf '## What is there: `kubectl get`\n\n'
+  printf '## Objects: `kubectl get`\n\n'
   show get memcached
   show get memcached -o wide
   show get genericdaemon -o wide
-  printf '`apps` is also a short name that Argo CD has for its Applications; with the group there is no doubt.\n\n'
+  printf '`apps` is also a short name of Applications in Argo CD; the group makes it unambiguous.\n\n'
   show get apps.app.example.com -o wide
   printf 'All kinds at once:\n\n'
   show get workloads
-  printf '## Until it is so: `kubectl wait`\n\nIt returns when the pods of the newest spec, and no others, serve.\n\n'
+  printf '## Waiting: `kubectl wait`\n\nThe command returns when the pods of the newest spec, and no others, serve.\n\n'
   show patch memcached memcached-sample --type=merge -p '{"spec":{"size":3}}'
   show wait --for=condition=Ready memcached/memcached-sample --timeout=60s
   show wait --for=condition=Available memcached/memcached-sample --timeout=60s
-  printf '## What happened: `kubectl describe`\n\n'
+  printf '## Conditions and Events: `kubectl describe`\n\n'
   show describe memcached memcached-sample
-  printf '## When something is wrong\n\nThe API server refuses what is out of bounds:\n\n'
+  printf '## Problems\n\nThe API server refuses values out of bounds:\n\n'
   show_refusal patch memcached memcached-sample --type=merge -p '{"spec":{"size":4}}'
   show_refusal patch genericdaemon syslog --type=merge -p '{"spec":{"label":"a b"}}'
   trouble
 }
 
-# A Deployment of somebody else, and a quota, in the way of two new objects.
+# A foreign Deployment that has the name of a new object.
 trouble() {
   k create deployment taken --image=nginx >&2
   k apply -f - >&2 <<'YAML'
@@ -94,7 +94,7 @@ spec: {}
 YAML
   k wait --for=condition=Degraded memcached/taken --timeout=60s >&2
   until_true 60 true was_refused || die 1 "no Event ErrResourceExists within 60 s"
-  printf 'What only shows later is in the conditions, with what to do; docs/REASONS.md has all reasons:\n\n'
+  printf 'The conditions report later problems, with what to do; docs/REASONS.md lists all reasons:\n\n'
   show get memcached taken
   show describe memcached taken
 }

@@ -1,11 +1,11 @@
-//! What is checked, and what was found.
+//! The checks, and their findings.
 
 /// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Outcome {
     Ok,
-    /// It works, but somebody should know.
+    /// Works, but deserves attention.
     Warn,
     Fail,
     /// Could not be checked; the detail says why.
@@ -42,50 +42,50 @@ macro_rules! checks {
 
 checks! {
     K001: "API server reachable",
-        "name a kubeconfig (--kubeconfig), and see whether kubectl version reaches the server",
-        "nothing else can be asked";
+        "pass a kubeconfig (--kubeconfig), and try whether kubectl version reaches the server",
+        "no other check can run";
     K002: "Kubernetes version supported (1.30 or newer)",
         "upgrade the cluster",
-        "validation and watches rely on what older API servers do not have";
+        "validation and watches need features that older API servers lack";
     C001: "CRDs installed",
         "workload-operator crds | kubectl apply --server-side -f -",
-        "without its CRD a kind does not exist";
+        "the kind does not exist";
     C002: "CRDs are those of this binary",
         "workload-operator crds | kubectl apply --server-side -f -",
         "new fields are dropped silently, and bounds are not enforced";
-    C003: "plural and short names are ours alone",
+    C003: "no other resource has the same plural or short names",
         "write the name in full, for example kubectl get apps.app.example.com",
         "kubectl picks one of the kinds that share a name, and not always the same one";
     R001: "account has every right it needs",
         "kubectl apply -k artifacts/rbac, and bind the role to the account in its namespaces",
-        "what is forbidden is not done, and the objects stay as they are";
-    R002: "account has no dangerous rights beyond those",
+        "forbidden writes fail, and the objects stay as they are";
+    R002: "account has no further dangerous rights",
         "remove the right from the role that grants it",
-        "whoever takes over the operator could use them";
+        "an attacker who takes over the operator can use them";
     D001: "a valid object of each kind is accepted",
         "look at the admission policies and webhooks that the message names",
-        "nobody can create that kind";
+        "objects of that kind cannot be created";
     D002: "an invalid object of each kind is refused",
         "apply the CRDs of this binary, and look for admission policies that change objects",
-        "what cannot work is not refused when it is applied, but fails later";
-    D003: "only those who may create DaemonSets may create GenericDaemons",
+        "invalid objects fail later instead of when they are applied";
+    D003: "creating a GenericDaemon requires the right to create DaemonSets",
         "kubectl apply -k artifacts/policy",
-        "whoever may create a GenericDaemon can run any image on the nodes";
+        "anyone who may create a GenericDaemon can run any image on the nodes";
     P001: "operator pods ready",
         "kubectl describe pods -l app.kubernetes.io/name=workload-operator in its namespace",
-        "no object is looked after";
+        "no object is reconciled";
     P002: "leader lease fresh",
-        "look at the operator's log: it cannot reach the API server, or no replica runs",
+        "look at the operator's log: either it cannot reach the API server, or no replica runs",
         "without a leader nothing is written";
     P003: "operator's namespace enforces Pod Security restricted",
         "kubectl label namespace NAME pod-security.kubernetes.io/enforce=restricted",
-        "whoever may create pods there may use more than the operator needs";
-    M001: "metrics Service finds the operator's pods",
+        "pods with more privileges than the operator needs can be created there";
+    M001: "metrics Service selects the operator's pods",
         "kubectl apply -k artifacts/default; its selector and port have to match the pods",
         "the operator's metrics are not scraped, and no alert about it fires";
     G001: "every GenericDaemon's label is on some node",
         "kubectl label node NODE KEY=VALUE, or correct spec.label",
-        "it runs nowhere: that is what it asks for, but perhaps not what was meant";
+        "it runs on no node, which may not be intended";
 }
 
 impl Check {
@@ -129,12 +129,12 @@ mod tests {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/CHECKS.md");
         let mut text = String::from(
             "# What `workload-operator check` checks\n\n\
-             It changes nothing. Exit code 0: nothing failed; 1: a check failed; 2: the API server \
-             could not be\nasked. A check that the account may not carry out is skipped. Run by an \
-             administrator, it sees everything\nbut the operator's own rights; run with the operator's \
-             ServiceAccount, it sees those.\n\n\
-             With `--wait 2m` it asks again until nothing fails, for at most that long; `-o wide` also \
-             says why each check\nmatters, `-o json` is for machines.\n",
+             The command changes nothing. Exit code 0: no check failed; 1: a check failed; 2: the API server \
+             was\nunreachable. A check for which the account lacks a right is skipped. An administrator's account \
+             checks everything\nexcept the operator's own rights; the operator's ServiceAccount checks \
+             those.\n\n\
+             `--wait 2m` repeats the checks until none fails, for at most that long; `-o wide` adds \
+             the consequence of each\nfailure, `-o json` is for machines.\n",
         );
         for Check { id, title, hint, why } in ALL {
             text.push_str(&format!("\n## {id}\n\n{title}. Otherwise {why}.\n\nTo fix: {hint}.\n"));
