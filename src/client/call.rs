@@ -12,10 +12,11 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout, timeout_at};
 use tower::{BoxError, Service, ServiceExt};
 
+use super::exec::Plugin;
 use super::options::Options;
 use super::query::Url;
 use super::reach::Reach;
-use super::transport::{self, Answer, Wire};
+use super::transport::{self, Answer, Route, Wire};
 use super::warnings::Warnings;
 use super::{Error, MAX_OBJECT, status};
 use crate::object::{Kind, ObjectKey, Resource};
@@ -31,6 +32,8 @@ pub struct Client {
 
 struct Shared {
     wire: Wire,
+    /// `None` over a service.
+    route: Option<Route>,
     options: Options,
     warnings: Warnings,
 }
@@ -48,15 +51,44 @@ pub(super) struct Told<'a> {
 // === impl Client ===
 
 impl Client {
-    /// A client for the API server that `config` names. Nothing is connected yet. kube's own
-    /// retries (`config.default_retry`) are not used.
+    /// A client for the API server that `config` names. Nothing is connected yet, and no credential
+    /// plugin has run. kube's own retries (`config.default_retry`) are not used.
     ///
     /// # Errors
-    /// [`Error::Config`]: unusable certificates or credentials, or a proxy.
-    #[allow(clippy::needless_pass_by_value)] // It holds credentials, so the caller gives it up.
+    /// [`Error::Config`]: unusable certificates, credentials or proxy.
     pub fn new(config: kube::Config, options: Options) -> Result<Client, Error> {
-        let wire = transport::connect(&config)?;
-        Ok(Client::over(wire, options))
+        let route = Route::to(config)?;
+        Ok(Client::over(route.connect()?, Some(route), options))
+    }
+
+    /// A client with the same credentials, connections of its own and other options. A credential
+    /// plugin runs once for both.
+    ///
+    /// # Errors
+    /// As [`Client::new`].
+    pub fn sibling(&self, options: Options) -> Result<Client, Error> {
+        let route = self.shared.route.clone();
+        let wire = match &route {
+            Some(route) => route.connect()?,
+            None => self.shared.wire.clone(),
+        };
+        Ok(Client::over(wire, route, options))
+    }
+
+    /// Waits until a credential plugin, if there is one, has answered, however long that takes.
+    /// Calls themselves wait for it only briefly, since their callers have deadlines.
+    ///
+    /// # Errors
+    /// [`Error::Credentials`] if the plugin failed.
+    pub async fn log_in(&self) -> Result<(), Error> {
+        match self.plugin() {
+            Some(plugin) => plugin.settled().await,
+            None => Ok(()),
+        }
+    }
+
+    fn plugin(&self) -> Option<&Plugin> {
+        self.shared.route.as_ref().and_then(Route::plugin)
     }
 
     /// A client over any service that answers requests, such as an API server in memory. Request
@@ -69,11 +101,12 @@ impl Client {
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        Client::over(transport::wire(service), options)
+        Client::over(transport::wire(service), None, options)
     }
 
-    fn over(wire: Wire, options: Options) -> Client {
-        Client { shared: Arc::new(Shared { wire, options, warnings: Warnings::default() }) }
+    fn over(wire: Wire, route: Option<Route>, options: Options) -> Client {
+        let warnings = Warnings::default();
+        Client { shared: Arc::new(Shared { wire, route, options, warnings }) }
     }
 
     /// Reads one object from the API server itself: a quorum read.
@@ -107,10 +140,9 @@ impl Client {
         request: Request<Body>,
     ) -> Result<Bytes, Error> {
         let mut told = self.told(verb, kind);
-        let by = told.began + self.options().deadline;
         let answer = self.open(request, &mut told).await?;
         let code = answer.status().as_u16();
-        let body = self.by(by, read(answer.into_body(), MAX_OBJECT)).await??;
+        let body = told.by_deadline(read(answer.into_body(), MAX_OBJECT)).await??;
         told.code = code;
         body.ok_or(Error::TooLarge { what: "an answer", limit: MAX_OBJECT })
     }
@@ -122,10 +154,14 @@ impl Client {
         request: Request<Body>,
         told: &mut Told<'_>,
     ) -> Result<Response<Answer>, Error> {
-        let by = told.began + self.options().deadline;
         let reach = self.reach();
-        let answer = self.by(by, self.shared.wire.clone().oneshot(request)).await;
-        let answer = answer.and_then(|answer| answer.map_err(Error::transport));
+        let answered = async {
+            if let Some(plugin) = self.plugin() {
+                plugin.ready().await?;
+            }
+            self.shared.wire.clone().oneshot(request).await.map_err(Error::transport)
+        };
+        let answer = told.by_deadline(answered).await.flatten();
         let answer = answer.inspect_err(|_| reach.failed())?;
         reach.answered(answer.status().as_u16());
         self.shared.warnings.log(answer.headers());
@@ -134,13 +170,9 @@ impl Client {
         }
         let code = answer.status().as_u16();
         let asked = status::retry_after(answer.headers());
-        let body = self.by(by, read(answer.into_body(), MAX_ERROR)).await??;
+        let body = told.by_deadline(read(answer.into_body(), MAX_ERROR)).await??;
         told.code = code;
         Err(status::error(code, asked, &body.unwrap_or_default()))
-    }
-
-    async fn by<T>(&self, by: Instant, future: impl Future<Output = T>) -> Result<T, Error> {
-        timeout_at(by, future).await.map_err(|_| Error::Deadline(self.options().deadline))
     }
 
     /// The next piece of a body, if it comes within the deadline.
@@ -153,6 +185,19 @@ impl Client {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("options", self.options()).finish_non_exhaustive()
+    }
+}
+
+// === impl Told ===
+
+impl Told<'_> {
+    /// What `future` returns, if that is in time.
+    async fn by_deadline<T>(&self, future: impl Future<Output = T>) -> Result<T, Error> {
+        let deadline = match self.verb {
+            "list" => self.options.list_deadline,
+            _ => self.options.deadline,
+        };
+        timeout_at(self.began + deadline, future).await.map_err(|_| Error::Deadline(deadline))
     }
 }
 

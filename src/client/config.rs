@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
-use super::Error;
+use super::{Error, proxy};
 
 /// Where to look.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,7 +19,8 @@ enum Source {
 
 /// Finds the API server: the kubeconfig at `kubeconfig`, else the one that KUBECONFIG names, else
 /// `~/.kube/config`, else the cluster whose pod this runs in. `context` selects one of a
-/// kubeconfig's contexts.
+/// kubeconfig's contexts. A proxy is the one that the kubeconfig names, else the environment's
+/// (`HTTPS_PROXY`, `NO_PROXY`).
 ///
 /// # Errors
 /// [`Error::Config`] with a sentence that says where we looked and what to do.
@@ -30,27 +31,49 @@ pub async fn config(
     let named = std::env::var_os("KUBECONFIG").is_some_and(|paths| !paths.is_empty());
     let home = std::env::home_dir().map(|home| home.join(".kube/config"));
     let home = home.is_some_and(|path| path.is_file());
-    let options =
-        KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-    match source(kubeconfig, named || home, context)? {
+    let mut config = match source(kubeconfig, named || home, context)? {
         Source::File(path) => {
-            let unusable = |why| unusable(&format!("the kubeconfig {}", path.display()), why);
-            let file = Kubeconfig::read_from(&path).map_err(unusable)?;
-            kube::Config::from_custom_kubeconfig(file, &options).await.map_err(unusable)
+            let which = format!("the kubeconfig {}", path.display());
+            selected(&which, Kubeconfig::read_from(&path), context).await?
         }
-        Source::Default => kube::Config::from_kubeconfig(&options).await.map_err(|why| {
+        Source::Default => {
             let which =
                 if named { "the kubeconfig that KUBECONFIG names" } else { "~/.kube/config" };
-            unusable(which, why)
-        }),
+            selected(which, Kubeconfig::read(), context).await?
+        }
         Source::InCluster => kube::Config::incluster().map_err(|why| {
             Error::Config(format!(
                 "no API server is known: there is neither --kubeconfig nor KUBECONFIG nor \
                  ~/.kube/config, and this is not a pod with a ServiceAccount ({why}); name a \
                  kubeconfig"
             ))
-        }),
+        })?,
+    };
+    if config.proxy_url.is_none() {
+        config.proxy_url = proxy::of_environment(&config.cluster_url, proxy::variable)?;
     }
+    Ok(config)
+}
+
+/// What a kubeconfig says; `proxy_url` is what it says itself.
+async fn selected(
+    which: &str,
+    file: Result<Kubeconfig, KubeconfigError>,
+    context: Option<&str>,
+) -> Result<kube::Config, Error> {
+    /// Stands for no proxy: otherwise kube would take HTTPS_PROXY, and not ask NO_PROXY.
+    const NONE: &str = "http://none.invalid/";
+    let mut file = file.map_err(|why| unusable(which, why))?;
+    for cluster in file.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+        let proxy = cluster.proxy_url.take().filter(|proxy| !proxy.is_empty());
+        cluster.proxy_url = Some(proxy.unwrap_or_else(|| NONE.to_owned()));
+    }
+    let options =
+        KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let config = kube::Config::from_custom_kubeconfig(file, &options).await;
+    let mut config = config.map_err(|why| unusable(which, why))?;
+    config.proxy_url = config.proxy_url.filter(|proxy| proxy != NONE);
+    Ok(config)
 }
 
 fn source(
@@ -70,7 +93,7 @@ fn source(
 }
 
 #[allow(clippy::needless_pass_by_value)] // It is passed to `map_err`.
-fn unusable(which: &str, why: kube::config::KubeconfigError) -> Error {
+fn unusable(which: &str, why: KubeconfigError) -> Error {
     Error::Config(format!("{which} cannot be used: {why}"))
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::proxy::NoTunnel;
+
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a call failed.
@@ -57,6 +59,10 @@ pub enum Error {
         /// Where, at most 200 bytes.
         excerpt: String,
     },
+    /// There are no credentials for the request, which was not sent: a plugin failed, or has not
+    /// answered yet.
+    #[error("no credentials: {0}")]
+    Credentials(String),
     /// The request cannot be built.
     #[error("the request cannot be made: {0}")]
     Request(String),
@@ -83,6 +89,9 @@ impl Error {
         let mut innermost: &(dyn std::error::Error + 'static) = &*source;
         while let Some(inner) = innermost.source() {
             innermost = inner;
+        }
+        if let Some(no_tunnel) = find::<NoTunnel>(&*source) {
+            return Error::Transport { root: no_tunnel.to_string(), source };
         }
         // The output of a failed credential plugin may contain the credential, so at most the
         // plugin's name and exit status are kept of such an error.
@@ -175,6 +184,14 @@ impl Error {
         matches!(self, Error::Api { code: 403, causes, .. }
             if causes.iter().any(|cause| cause == "NamespaceTerminating"))
     }
+}
+
+/// The first error of this type among an error and its causes.
+fn find<'a, E: std::error::Error + 'static>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> Option<&'a E> {
+    let mut all = std::iter::successors(Some(error), |error| error.source());
+    all.find_map(|error| error.downcast_ref())
 }
 
 /// What may be said about a failed credential plugin: not what it printed.

@@ -13,8 +13,9 @@ use super::types::{Page, PageEnd, Scope, Undecodable};
 use super::{Error, MAX_OBJECT, status, undecodable};
 use crate::object::Resource;
 
-/// The `Accept` header of a metadata-only list.
-const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+/// The `Accept` header of a metadata-only list; where there is no such thing, plain JSON.
+const METADATA: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// Pieces are gathered up to about this size before they are parsed. The API server writes a list
 /// in pieces of a few kB, smaller than its objects; copying them is cheaper than reassembling every
@@ -45,8 +46,11 @@ impl Client {
     /// Lists one page. Items are passed on as they arrive, before it is known whether the page is
     /// complete: after an error, items already passed on must not be used.
     ///
-    /// The deadline counts from the last piece of the body that arrived, not from the beginning;
-    /// the time that `each` takes does not count.
+    /// The beginning of the answer has a deadline of its own ([`Options::list_deadline`]). From
+    /// then on, the deadline counts from the last piece of the body that arrived; the time that
+    /// `each` takes does not count.
+    ///
+    /// [`Options::list_deadline`]: super::Options::list_deadline
     ///
     /// # Errors
     /// All that can go wrong with a call; [`Error::Cut`] if the list breaks off.

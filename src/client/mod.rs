@@ -2,9 +2,10 @@
 //!
 //! Guarantees
 //! - Every call ends: a complete answer, body included, arrives within [`Options::deadline`], or
-//!   the call fails with [`Error::Deadline`]. In a list the deadline starts over with each piece of
-//!   the body, so a long list may take its time but a silent server may not. In a watch it applies
-//!   only until the server has answered; the watcher must bound the silence after that.
+//!   the call fails with [`Error::Deadline`]. A list may take [`Options::list_deadline`] to begin;
+//!   then the deadline starts over with each piece of the body, so a long list may take its time but
+//!   a silent server may not. In a watch it applies only until the server has answered; the watcher
+//!   must bound the silence after that.
 //! - Nothing is retried here. The caller knows what may be repeated, and has the backoff.
 //! - A dead connection (packets vanish, no FIN) is detected within 45 s, by TCP keepalive or by
 //!   unacknowledged data.
@@ -17,13 +18,21 @@
 //! - An object that does not fit its view becomes [`Undecodable`]; its neighbours are unaffected.
 //! - A dropped call is cancelled. [`Watch::next`] can be dropped and called again without losing an
 //!   event.
-//! - A token in a file is reread within a minute, and immediately after a 401, whatever the wall
-//!   clock does in the meantime.
+//! - A token or a client certificate in a file is reread within a minute, and immediately after a
+//!   401, whatever the wall clock does in the meantime. So is the CA of a pod's API server, except
+//!   for the 401.
+//! - A credential plugin runs in a task of its own, once for all clients that are siblings
+//!   ([`Client::sibling`]): at the first call, shortly before its credential expires, and after a
+//!   401. No deadline of a call ends it. A call that has to wait for it fails, after a short wait,
+//!   with [`Error::Credentials`].
+//! - The API server is reached through the proxy that the kubeconfig names (`proxy-url`), else the
+//!   one that `HTTPS_PROXY` names unless `NO_PROXY` excludes the server, also in a pod: [`config`].
 //! - No error, log line or `Debug` output contains a token.
 //!
 //! Caveats
 //! - HTTP/1.1, one connection for each watch and for each call under way; connections are reused.
-//! - A kubeconfig with a proxy is refused: the client has none.
+//! - A proxy must be `http://` or `https://`, and allow CONNECT. One with TLS is verified as the API
+//!   server is, by the CA of the kubeconfig if that has one, as with client-go.
 
 mod error;
 mod status;
@@ -31,6 +40,8 @@ mod options;
 mod reach;
 mod config;
 mod token;
+mod exec;
+mod proxy;
 mod transport;
 mod query;
 mod types;

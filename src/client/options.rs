@@ -10,9 +10,14 @@ use crate::object::Kind;
 /// How a client behaves.
 #[derive(Clone)]
 pub struct Options {
-    /// An API call that takes longer than this is an error (default 10 s). Watches have no deadline
-    /// once they are open; in a list it counts from the last piece that arrived.
+    /// An API call that takes longer than this is an error (default 20 s: longer than the 15 s for
+    /// which API Priority and Fairness queues a request, because giving up a queued one costs its
+    /// place and its TLS connection). Watches have no deadline once they are open; in a list it
+    /// counts from the last piece that arrived.
     pub deadline: Duration,
+    /// Time for the beginning of a list's answer (default 65 s: the API server first reads the
+    /// whole list, and gives up itself after 60 s).
+    pub list_deadline: Duration,
     /// `fieldManager` of every write (default `workload-operator`).
     pub field_manager: String,
     /// Asked before every write. The default permits all.
@@ -56,7 +61,8 @@ impl Observer for Nobody {}
 impl Default for Options {
     fn default() -> Options {
         Options {
-            deadline: Duration::from_secs(10),
+            deadline: Duration::from_secs(20),
+            list_deadline: Duration::from_secs(65),
             field_manager: "workload-operator".to_owned(),
             gate: Arc::new(Always),
             observer: Arc::new(Nobody),
@@ -69,6 +75,7 @@ impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("deadline", &self.deadline)
+            .field("list_deadline", &self.list_deadline)
             .field("field_manager", &self.field_manager)
             .finish_non_exhaustive()
     }

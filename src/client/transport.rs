@@ -1,21 +1,29 @@
 //! The connection: sockets, TLS, authentication.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, USER_AGENT};
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::Incoming;
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
+use parking_lot::Mutex;
 use tower::util::BoxCloneSyncService;
-use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt, service_fn};
 
-use super::Error;
 use super::error::config_failure;
-use super::token::TokenFile;
+use super::exec::Plugin;
+use super::proxy::Connector;
+use super::token::{Identity, IdentityFiles, TokenFile};
+use super::{Error, proxy};
 
 /// An answer's body.
 pub(super) type Answer = UnsyncBoxBody<Bytes, BoxError>;
@@ -44,51 +52,141 @@ const READ_BUFFER: usize = 64 << 10;
 
 const AGENT: &str = concat!("workload-operator/", env!("CARGO_PKG_VERSION"));
 
-/// The way to the API server that `config` names. Nothing is connected yet.
-pub(super) fn connect(config: &kube::Config) -> Result<Wire, Error> {
-    let unusable = |error: kube::Error| Error::Config(config_failure(&error));
-    if let Some(proxy) = &config.proxy_url {
-        return Err(Error::Config(format!(
-            "the kubeconfig asks for the proxy {}, and proxies are not supported",
-            proxy.host().unwrap_or_default()
-        )));
+/// The way to an API server: where it is, and who we are there. Clones share their credentials.
+#[derive(Clone)]
+pub(super) struct Route(Arc<Credentials>);
+
+struct Credentials {
+    /// Without what the other fields stand for.
+    config: kube::Config,
+    token: Option<TokenFile>,
+    certificate: Option<IdentityFiles>,
+    plugin: Option<Plugin>,
+}
+
+/// hyper's client: it keeps the connections.
+type Http = hyper_util::client::legacy::Client<HttpsConnector<Connector>, Body>;
+
+/// Connections that are made anew, for new requests, when the client certificate changes.
+struct Connections {
+    route: Route,
+    current: Mutex<(Option<Arc<Identity>>, Http)>,
+}
+
+// === impl Route ===
+
+impl Route {
+    /// The way to the API server that `config` names. Nothing is connected or run yet.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if its files cannot be read.
+    pub(super) fn to(config: kube::Config) -> Result<Route, Error> {
+        let mut config = config;
+        let auth = &mut config.auth_info;
+        let token = TokenFile::of(auth)?;
+        let certificate = IdentityFiles::of(auth)?;
+        // As with client-go, any other credential takes the place of a plugin's. kube would run it
+        // itself, several times, and use the file only where there is no token.
+        let exec = auth.exec.take();
+        let has_password = auth.username.is_some() && auth.password.is_some();
+        let other = token.is_some() || auth.token.is_some() || auth.auth_provider.is_some();
+        let exec = exec.filter(|_| !other && !has_password);
+        if token.is_some() {
+            auth.token = None;
+        }
+        auth.token_file = None;
+        if certificate.is_some() {
+            (auth.client_certificate, auth.client_key) = (None, None);
+        }
+        let plugin = exec.map(Plugin::new).transpose()?;
+        Ok(Route(Arc::new(Credentials { config, token, certificate, plugin })))
     }
-    let token = TokenFile::of(&config.auth_info)?;
-    let mut config = config.clone();
-    if token.is_some() {
-        // A plugin ranks after the file, and must not be used in its place.
-        config.auth_info.token_file = None;
-        config.auth_info.exec = None;
+
+    /// The plugin on which all calls depend, if any.
+    pub(super) fn plugin(&self) -> Option<&Plugin> {
+        self.0.plugin.as_ref()
     }
-    let https = config.rustls_https_connector_with_connector(connector()).map_err(unusable)?;
-    let http: hyper_util::client::legacy::Client<_, Body> =
-        hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+
+    /// Sends requests over connections of its own.
+    ///
+    /// # Errors
+    /// [`Error::Config`]: unusable certificates, credentials or proxy.
+    pub(super) fn connect(&self) -> Result<Wire, Error> {
+        let config = &self.0.config;
+        let identity = self.0.certificate.as_ref().map(IdentityFiles::get);
+        let current = Mutex::new((identity.clone(), self.http(identity.as_deref())?));
+        let connections = Arc::new(Connections { route: self.clone(), current });
+        let send = service_fn(move |request| connections.clone().send(request));
+        let stack = ServiceBuilder::new()
+            .layer(config.base_uri_layer())
+            .option_layer(config.auth_layer().map_err(unusable)?)
+            .layer(config.extra_headers_layer().map_err(unusable)?)
+            .map_err(BoxError::from)
+            .service(send);
+        Ok(wire(stack))
+    }
+
+    fn http(&self, identity: Option<&Identity>) -> Result<Http, Error> {
+        let mut config = self.0.config.clone();
+        if let Some(identity) = identity {
+            config.auth_info.client_certificate_data = Some(BASE64.encode(&identity.certificate));
+            config.auth_info.client_key_data = Some(BASE64.encode(&identity.key).into());
+        }
+        let connector = proxy::connector(&config, connector())?;
+        let https = config.rustls_https_connector_with_connector(connector).map_err(unusable)?;
+        Ok(hyper_util::client::legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(POOL_IDLE)
             .pool_max_idle_per_host(POOL_SIZE)
             .http1_max_buf_size(READ_BUFFER)
-            .build(https);
-    let stack = ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer().map_err(unusable)?)
-        .layer(config.extra_headers_layer().map_err(unusable)?)
-        .map_err(BoxError::from)
-        .service(http);
-    let Some(token) = token else { return Ok(wire(stack)) };
-    let asked = token.clone();
-    Ok(wire(
-        stack
-            .map_request(move |mut request: Request<Body>| {
-                request.headers_mut().insert(AUTHORIZATION, asked.header());
-                request
-            })
-            .map_response(move |response: Response<_>| {
-                if response.status() == StatusCode::UNAUTHORIZED {
-                    token.refused();
-                }
-                response
-            }),
-    ))
+            .build(https))
+    }
+}
+
+#[allow(clippy::needless_pass_by_value)] // It is passed to `map_err`.
+fn unusable(error: kube::Error) -> Error {
+    Error::Config(config_failure(&error))
+}
+
+// === impl Connections ===
+
+impl Connections {
+    async fn send(
+        self: Arc<Self>,
+        mut request: Request<Body>,
+    ) -> Result<Response<Incoming>, BoxError> {
+        let Credentials { token, certificate, plugin, .. } = &*self.route.0;
+        let printed = plugin.as_ref().and_then(Plugin::last);
+        let file = token.as_ref().map(TokenFile::get);
+        let header = file.or_else(|| printed.as_ref().and_then(|printed| printed.header.clone()));
+        if let Some(header) = header {
+            request.headers_mut().insert(AUTHORIZATION, header);
+        }
+        let identity = certificate.as_ref().map(IdentityFiles::get);
+        let identity =
+            identity.or_else(|| printed.as_ref().and_then(|printed| printed.identity.clone()));
+        let response = self.with(identity).request(request).await?;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            token.as_ref().map(TokenFile::refused);
+            certificate.as_ref().map(IdentityFiles::refused);
+            plugin.as_ref().zip(printed).map(|(plugin, printed)| plugin.refused(&printed));
+        }
+        Ok(response)
+    }
+
+    /// Connections with this client certificate. If it cannot be used (its key has not been
+    /// written yet, say), those with the last one.
+    fn with(&self, identity: Option<Arc<Identity>>) -> Http {
+        let mut current = self.current.lock();
+        if identity.as_ref().map(Arc::as_ptr) != current.0.as_ref().map(Arc::as_ptr) {
+            match self.route.http(identity.as_deref()) {
+                Ok(http) => current.1 = http,
+                Err(error) => tracing::warn!(%error, "The new client certificate cannot be used"),
+            }
+            current.0 = identity;
+        }
+        current.1.clone()
+    }
 }
 
 fn connector() -> HttpConnector {
@@ -123,28 +221,4 @@ where
         })
         .map_err(Into::into);
     BoxCloneSyncService::new(service)
-}
-
-#[cfg(test)]
-mod tests {
-    use kube::config::ExecConfig;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn where_there_is_a_token_file_no_credential_plugin_runs() {
-        let folder = tempfile::tempdir().unwrap();
-        let (token, ran) = (folder.path().join("token"), folder.path().join("ran"));
-        std::fs::write(&token, "secret").unwrap();
-        let mut config = kube::Config::new("https://127.0.0.1:1".parse().unwrap());
-        config.auth_info.token_file = Some(token.display().to_string());
-        config.auth_info.exec = Some(ExecConfig {
-            command: Some("touch".to_owned()),
-            args: Some(vec![ran.display().to_string()]),
-            ..serde_json::from_str("{}").unwrap()
-        });
-        let connected = connect(&config);
-        assert!(!ran.exists(), "the plugin ran");
-        connected.unwrap();
-    }
 }

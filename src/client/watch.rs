@@ -13,8 +13,10 @@ use super::types::{Event, Scope, WatchFrom};
 use super::{Error, event};
 use crate::object::Resource;
 
-/// The `Accept` header of a metadata-only watch.
-const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+/// The `Accept` header of a metadata-only watch. An aggregated API server that cannot leave out the
+/// rest sends it: otherwise it would answer 406, for ever.
+const METADATA: &str =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// An open watch. Dropping it closes its connection.
 pub struct Watch<V> {

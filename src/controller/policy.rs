@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tracing::Level;
 
 use super::Class;
@@ -55,8 +56,12 @@ impl Retries {
             }
             Class::Terminal => return None,
         };
-        let at_least = retry_after.unwrap_or_default().min(self.retry_after_max);
-        Some(Retry { backoff, at_least })
+        Some(Retry { backoff, at_least: self.asked(retry_after).unwrap_or_default() })
+    }
+
+    /// What a server's Retry-After is taken for.
+    pub(super) fn asked(&self, retry_after: Option<Duration>) -> Option<Duration> {
+        retry_after.map(|asked| asked.min(self.retry_after_max))
     }
 }
 
@@ -65,21 +70,25 @@ impl Retries {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row {
     /// Class of the last failure, if the key should be woken when its cause is over: `None` if the
-    /// cause is over soon anyway, or if a server's Retry-After holds the key.
+    /// cause is over soon anyway.
     pub(super) wakes: Option<Class>,
+    /// Until when the server asked to be left alone. The pause may be longer; whatever cuts it
+    /// short keeps this.
+    pub(super) asked: Option<Instant>,
     /// How many times it was forbidden, whatever other failures came in between.
     pub(super) refusals: u32,
 }
 
 impl Row {
-    /// The row after one more failure.
-    pub(super) fn after(before: Option<Row>, class: Class, retry_after: Option<Duration>) -> Row {
+    /// The row after one more failure, for which the server asked for the pause `asked`.
+    pub(super) fn after(before: Option<Row>, class: Class, asked: Option<Duration>) -> Row {
         let refused = u32::from(class == Class::Forbidden);
         Row {
-            wakes: match (class, retry_after) {
-                (Class::Forbidden, _) | (Class::Transient, None) => Some(class),
-                (Class::Conflict | Class::Terminal | Class::Transient, _) => None,
+            wakes: match class {
+                Class::Forbidden | Class::Transient => Some(class),
+                Class::Conflict | Class::Terminal => None,
             },
+            asked: asked.map(|asked| Instant::now() + asked),
             refusals: before.map_or(0, |row| row.refusals).saturating_add(refused),
         }
     }

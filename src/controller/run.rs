@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::policy::{Retries, Row};
 use super::underway::Underway;
@@ -19,7 +19,7 @@ use super::{Class, Observer, Reconciler};
 use crate::client::{Reach, Returns};
 use crate::object::ObjectKey;
 use crate::store::Write;
-use crate::workqueue::{Band, Limits, WorkQueue};
+use crate::workqueue::{Backoff, Band, Limits, Retry, WorkQueue};
 
 /// How long passes dropped by shutdown have to reach an await point. One that blocks its thread
 /// never does, and is left behind.
@@ -217,18 +217,26 @@ impl Handle {
     }
 
     /// The API server was away and answers again: every key whose last pass failed transiently runs
-    /// again now, and its next failure counts as the first.
+    /// again now, or when a Retry-After permits it, and its next failure counts as the first.
     fn wake_transient(&self) {
         self.wake(Class::Transient, |key| self.queue.forget(key));
     }
 
-    /// Runs every key whose last pass failed in this class, after `before`. Holds the lock, so that
-    /// no pass can end in between with a failure of another class, such as a Retry-After.
+    /// Runs every key whose last pass failed in this class, after `before`, once its Retry-After is
+    /// over. Holds the lock, so that no pass can end in between with a failure of another class.
     fn wake(&self, class: Class, before: impl Fn(&ObjectKey)) {
         let failing = self.failing.lock();
-        for (key, _) in failing.iter().filter(|(_, row)| row.wakes == Some(class)) {
+        for (key, row) in failing.iter().filter(|(_, row)| row.wakes == Some(class)) {
             before(key);
-            self.queue.add_with(key, Band::Initial);
+            let asked = row.asked.map(|until| until.saturating_duration_since(Instant::now()));
+            match asked.filter(|left| !left.is_zero()) {
+                // The pause ends, but not what the server asked for.
+                Some(at_least) => {
+                    let retry = Retry { backoff: Backoff::always(Duration::ZERO), at_least };
+                    self.queue.add_rate_limited_with(key, retry);
+                }
+                None => self.queue.add_with(key, Band::Initial),
+            }
         }
     }
 }

@@ -175,7 +175,8 @@ impl<R: Reconciler> Core<R> {
 
     fn fails_again(&self, key: &ObjectKey, class: Class, retry_after: Option<Duration>) -> Row {
         let mut failing = self.failing.lock();
-        let row = Row::after(failing.get(key).copied(), class, retry_after);
+        let asked = self.retries.asked(retry_after);
+        let row = Row::after(failing.get(key).copied(), class, asked);
         failing.insert(key.clone(), row);
         row
     }

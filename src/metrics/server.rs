@@ -3,8 +3,9 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,9 +21,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpSocket};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::checks::{Checks, Report};
@@ -52,8 +52,11 @@ pub struct Routes {
 /// Bounds of a server.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Concurrent connections; further ones are closed at once. Default 32.
+    /// Concurrent connections. A further one takes the place of the oldest without a request under
+    /// way, and is closed at once where there is none. Default 32.
     pub connections: usize,
+    /// Concurrent connections of one address, likewise. Default 16.
+    pub per_peer: usize,
     /// Size of a request's line and headers in bytes, at least 8192. Default 8192.
     pub header_bytes: usize,
     /// Number of headers in a request. Default 64.
@@ -77,12 +80,23 @@ pub struct Server {
 
 type Answer = Response<Full<Bytes>>;
 
+/// The open connections, the oldest first.
+struct Connections(Vec<Connection>);
+
+struct Connection {
+    peer: IpAddr,
+    /// A request of it is being answered.
+    busy: Arc<AtomicBool>,
+    task: AbortHandle,
+}
+
 // === impl Limits ===
 
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections: 32,
+            per_peer: 16,
             header_bytes: 8192,
             headers: 64,
             header_time: Duration::from_secs(10),
@@ -120,8 +134,8 @@ impl Server {
     /// seen.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
         let Server { listener, routes, limits, tls } = self;
-        let permits = Arc::new(Semaphore::new(limits.connections));
         let mut connections = JoinSet::new();
+        let mut open = Connections(Vec::new());
         let mut stop = std::pin::pin!(stop);
         loop {
             let accepted = tokio::select! {
@@ -130,22 +144,15 @@ impl Server {
                 () = &mut stop => break,
             };
             match accepted {
-                Ok((stream, _)) => {
-                    // Without a permit the stream is dropped, which closes it.
-                    let Ok(permit) = permits.clone().try_acquire_owned() else { continue };
-                    let (routes, limits, tls) = (routes.clone(), limits.clone(), tls.clone());
-                    connections.spawn(async move {
-                        match tls {
-                            None => serve(stream, routes, &limits).await,
-                            Some(tls) => {
-                                let hands = timeout(limits.header_time, tls.accept(stream));
-                                if let Ok(Ok(stream)) = hands.await {
-                                    serve(stream, routes, &limits).await;
-                                }
-                            }
-                        }
-                        drop(permit);
-                    });
+                Ok((stream, peer)) => {
+                    // Without room the stream is dropped, which closes it.
+                    if !open.make_room(peer.ip(), &limits) {
+                        continue;
+                    }
+                    let busy = Arc::new(AtomicBool::new(false));
+                    let served = connection(stream, &routes, &limits, tls.clone(), &busy);
+                    let task = connections.spawn(served);
+                    open.0.push(Connection { peer: peer.ip(), busy, task });
                 }
                 Err(error) => {
                     tracing::debug!(%error, "Could not accept a connection");
@@ -172,15 +179,65 @@ async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// One connection, from its first byte to its end.
+// === impl Connections ===
+
+impl Connections {
+    /// Closes a connection if another from `peer` would be one too many; false if that cannot be
+    /// done without interrupting a request.
+    fn make_room(&mut self, peer: IpAddr, limits: &Limits) -> bool {
+        self.0.retain(|connection| !connection.task.is_finished());
+        let of_peer = self.0.iter().filter(|connection| connection.peer == peer).count();
+        let (too_many, whose) = match of_peer >= limits.per_peer {
+            true => (true, Some(peer)),
+            false => (self.0.len() >= limits.connections, None),
+        };
+        if !too_many {
+            return true;
+        }
+        let oldest = self.0.iter().position(|connection| {
+            whose.is_none_or(|peer| connection.peer == peer)
+                && !connection.busy.load(Ordering::Relaxed)
+        });
+        oldest.map(|at| self.0.remove(at).task.abort()).is_some()
+    }
+}
+
+/// Serves one connection, from its first byte to its end.
+fn connection(
+    stream: TcpStream,
+    routes: &Arc<Routes>,
+    limits: &Limits,
+    tls: Option<Arc<Tls>>,
+    busy: &Arc<AtomicBool>,
+) -> impl Future<Output = ()> + Send + 'static {
+    let (routes, limits, busy) = (routes.clone(), limits.clone(), busy.clone());
+    async move {
+        match tls {
+            None => serve(stream, routes, &limits, busy).await,
+            Some(tls) => {
+                let hands = timeout(limits.header_time, tls.accept(stream));
+                if let Ok(Ok(stream)) = hands.await {
+                    serve(stream, routes, &limits, busy).await;
+                }
+            }
+        }
+    }
+}
+
 async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send,
     routes: Arc<Routes>,
     limits: &Limits,
+    busy: Arc<AtomicBool>,
 ) {
     let service = service_fn(move |request| {
-        let routes = routes.clone();
-        async move { Ok::<Answer, Infallible>(routes.answer(&request).await) }
+        let (routes, busy) = (routes.clone(), busy.clone());
+        async move {
+            busy.store(true, Ordering::Relaxed);
+            let answer = routes.answer(&request).await;
+            busy.store(false, Ordering::Relaxed);
+            Ok::<Answer, Infallible>(answer)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -128,7 +128,9 @@ pub struct RunArgs {
     pub health_probe_bind_address: BindAddress,
 
     /// How long an API call may take; one without an answer by then has failed and is tried again.
-    #[arg(long, env = "API_DEADLINE", value_name = "TIME", default_value = "10s", value_parser = duration)]
+    /// The API server queues a call for up to 15 s when it has too many. A list may take 65 s to
+    /// begin.
+    #[arg(long, env = "API_DEADLINE", value_name = "TIME", default_value = "20s", value_parser = duration)]
     pub api_deadline: Duration,
 
     /// How long SIGTERM waits for what is under way. Keep it 15 s below the pod's

@@ -1,14 +1,10 @@
 //! Which API server, and as whom: the flags of every command.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
 
 use crate::client::{self, Client, Error, Options};
-
-/// How long a person waits for an answer at most.
-const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Where the API server is, and who we are there.
 #[derive(Debug, Clone, Args)]
@@ -31,6 +27,8 @@ impl ConnectionArgs {
 
     /// A client for a one-off question from a person.
     pub(super) async fn client(&self) -> Result<Client, Error> {
-        Client::new(self.config().await?, Options { deadline: DEADLINE, ..Options::default() })
+        let client = Client::new(self.config().await?, Options::default())?;
+        client.log_in().await?;
+        Ok(client)
     }
 }

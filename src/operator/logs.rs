@@ -1,7 +1,9 @@
 //! Log lines: text for people, JSON for machines.
 
+use std::fmt::Write;
 use std::io::IsTerminal;
 
+use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -14,7 +16,7 @@ use super::spans::Lines;
 /// syntax; anything else is an error that quotes it.
 ///
 /// Text from outside (names, messages of the API server) is safe in both formats: JSON escapes it,
-/// and the text format prints fields with `Debug`, so that no line can be injected.
+/// and so does the text format, so that no line can be injected and no terminal be controlled.
 pub(super) fn init(level: &str, format: LogFormat, spans: Option<Lines>) -> Result<(), String> {
     let filter = EnvFilter::try_new(level)
         .map_err(|error| format!("--log-level '{level}' is not understood: {error}"))?;
@@ -42,7 +44,29 @@ where
         let lines = lines.json().flatten_event(true);
         lines.with_current_span(true).with_span_list(false).with_filter(filter).boxed()
     } else {
-        lines.with_filter(filter).boxed()
+        let fields = fmt::format::debug_fn(|writer, field, value| {
+            match field.name() {
+                "message" => {}
+                name => write!(writer, "{name}=")?,
+            }
+            write!(Escaped(writer), "{value:?}")
+        });
+        lines.fmt_fields(fields.delimited(" ")).with_filter(filter).boxed()
+    }
+}
+
+/// Writes control characters as escape sequences.
+struct Escaped<'a, W>(&'a mut W);
+
+impl<W: Write> Write for Escaped<'_, W> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        for part in text.split_inclusive(char::is_control) {
+            let end = part.char_indices().next_back().filter(|(_, last)| last.is_control());
+            let Some((end, control)) = end else { return self.0.write_str(part) };
+            self.0.write_str(part.get(..end).unwrap_or_default())?;
+            write!(self.0, "{}", control.escape_default())?;
+        }
+        Ok(())
     }
 }
 
@@ -78,7 +102,8 @@ mod tests {
             let pass = tracing::info_span!("reconcile", controller = "app", object = "shop");
             pass.in_scope(|| {
                 tracing::debug!("not asked for");
-                tracing::warn!(error = "one\nINFO two", "pass failed");
+                let error = "one\nINFO two\u{1b}[31m\u{9b}0m".to_owned();
+                tracing::warn!(%error, "pass failed");
             });
         });
         let bytes = written.0.lock().clone();
@@ -99,9 +124,12 @@ mod tests {
     fn a_line_of_text_names_the_pass_and_what_comes_from_outside_begins_no_line() {
         let text = logged(false);
         assert!(
-            text.contains(r#"reconcile{controller="app" object="shop"}: pass failed"#),
+            text.contains(
+                r#"reconcile{controller="app" object="shop"}: pass failed error=one\nINFO"#
+            ),
             "{text}"
         );
+        assert!(text.contains(r"two\u{1b}[31m\u{9b}0m"), "{text}");
         assert_eq!(text.matches('\n').count(), 1, "{text}");
     }
 }

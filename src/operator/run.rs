@@ -46,8 +46,9 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     let gated = options(&args, &told, leadership.as_ref());
     // After an outage, whichever client gets an answer first lets the other know.
     let ungated = Options { reach: gated.reach.clone(), ..options(&args, &told, None) };
-    let client = Client::new(config.clone(), gated)?;
-    let ungated = Client::new(config, ungated)?;
+    let client = Client::new(config, gated)?;
+    let ungated = client.sibling(ungated)?;
+    client.log_in().await?;
     let (recorder, sink) = events::new("workload-operator", &host, metrics.clone());
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),

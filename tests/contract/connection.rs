@@ -10,8 +10,8 @@ use crate::black_hole::Wire;
 use crate::operator_process::OperatorProcess;
 use crate::proxy::{Fault, Proxy};
 use crate::world::{
-    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, SERVICE, World, is_ready,
-    memcached,
+    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, MEMCACHED_IMAGE, SERVICE, World,
+    is_ready, memcached,
 };
 
 /// A dead connection is found within this time.
@@ -189,6 +189,27 @@ async fn a_call_without_an_answer_ends_at_its_deadline_and_others_do_not_wait() 
     let took = asked.at.elapsed();
     assert!(took < beyond, "it waited for the answer: {took:?}");
     assert_eq!(creates(&audit, &world, "deployments"), 2);
+}
+
+/// An API server with too much to do queues a request, and reads a whole list before it sends the
+/// first byte. A list that is given up costs its place in the queue and its TLS connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_may_be_queued_for_longer_than_a_call_may_take() {
+    let world = World::new("queued", "restricted").await;
+    let proxy = Proxy::start(world.plane()).await;
+    // A server without streaming lists.
+    proxy.inject(Fault::Answer(400, None), usize::MAX, |call| call.verb == "watch" && call.lists);
+    proxy.inject(Fault::Delay(Duration::from_secs(3)), usize::MAX, |call| call.verb == "list");
+    let file = world.kubeconfig_through(&proxy.url()).await;
+    let environment = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE), ("API_DEADLINE", "1s")];
+    let operator = OperatorProcess::start(&file, &["--namespace", &world.namespace], &environment);
+    operator.logged("Ready to work").await;
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
+    world.until(MEMCACHED, "cart", is_ready).await;
+    for resource in WATCHED {
+        let lists = |call: &crate::proxy::Call| call.verb == "list" && call.object == resource;
+        assert_eq!(proxy.count(lists), 1, "{resource}: {:#?}", proxy.calls());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

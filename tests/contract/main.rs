@@ -60,6 +60,8 @@ mod black_hole;
 mod audit;
 mod crash_points;
 mod connection;
+mod connect_proxy;
+mod credentials;
 mod servers;
 mod stall;
 mod api_server;

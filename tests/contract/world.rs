@@ -109,6 +109,13 @@ impl World {
 
     /// Like [`World::start_operator`], with `server` as the API server's address. Does not wait.
     pub async fn start_operator_through(&self, server: &str) -> OperatorProcess {
+        let kubeconfig = self.kubeconfig_through(server).await;
+        let image = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE)];
+        OperatorProcess::start(&kubeconfig, &["--namespace", &self.namespace], &image)
+    }
+
+    /// Like [`World::operator_kubeconfig`], with `server` as the API server's address.
+    pub async fn kubeconfig_through(&self, server: &str) -> PathBuf {
         let kubeconfig = self.operator_kubeconfig().await;
         let text = std::fs::read_to_string(&kubeconfig).expect("a kubeconfig");
         let mut config: Value = serde_json::from_str(&text).expect("JSON");
@@ -116,8 +123,7 @@ impl World {
             cluster["cluster"]["server"] = json!(server);
         }
         std::fs::write(&kubeconfig, config.to_string()).expect("a file");
-        let image = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE)];
-        OperatorProcess::start(&kubeconfig, &["--namespace", &self.namespace], &image)
+        kubeconfig
     }
 
     /// A kubeconfig with a token for the operator's ServiceAccount.

@@ -136,6 +136,32 @@ async fn when_the_api_server_is_back_what_failed_meanwhile_runs_at_once_and_fail
     assert!(passes("away") > before[0] + 4, "5, 10, 20 … ms");
 }
 
+/// A short Retry-After late in an outage used to hold the key for the whole pause.
+#[tokio::test(start_paused = true)]
+async fn a_return_cuts_a_pause_to_what_the_server_asked_for() {
+    let reach = Reach::default();
+    let options = Options { workers: 1, reach: Some(reach.clone()), ..Options::default() };
+    let running = start_with(options, &[("r", Does::Fail(Class::Transient))]);
+    running.add("r");
+    sleep(60 * SECOND).await;
+    reach.failed();
+    running.told.tell("r", Does::Refuse(10 * SECOND));
+    let before = running.told.passes("r");
+    while running.told.passes("r") == before {
+        sleep(MS).await;
+    }
+    running.told.tell("r", Does::Succeed);
+    sleep(5 * SECOND).await;
+    reach.answered(200);
+    sleep(4900 * MS).await;
+    assert_eq!(running.told.passes("r"), before + 1, "it asked for ten seconds");
+    running.add("r");
+    sleep(50 * MS).await;
+    assert_eq!(running.told.passes("r"), before + 1, "a change does not cut them short");
+    sleep(100 * MS).await;
+    assert_eq!(running.told.passes("r"), before + 2, "and not for the pause of 30 s");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_terminal_error_is_not_retried_until_the_object_changes() {
     let running = start(1, &[("t", Does::Fail(Class::Terminal))]);

@@ -106,21 +106,77 @@ async fn headers_are_bounded_in_size_and_number() {
 }
 
 #[tokio::test]
-async fn a_client_that_sends_nothing_is_cut_off_and_one_too_many_is_not_let_in() {
-    let limits =
-        Limits { connections: 2, header_time: Duration::from_millis(300), ..Limits::default() };
+async fn a_client_that_sends_nothing_is_cut_off() {
+    let limits = Limits { header_time: Duration::from_millis(300), ..Limits::default() };
     let server = start_with(limits, Arc::new(Open)).await;
     let mut idle = TcpStream::connect(server.address).await.unwrap();
     let mut slow = TcpStream::connect(server.address).await.unwrap();
     slow.write_all(b"GET /readyz HTTP/1.1\r\nx: ").await.unwrap();
-    // Both are accepted before the third: connections queue in order.
-    assert_eq!(server.get("/readyz", "").await, "", "no room");
     // Reading ends when the server closes.
     let mut rest = Vec::new();
     drop(idle.read_to_end(&mut rest).await);
     drop(slow.read_to_end(&mut rest).await);
     assert!(!String::from_utf8_lossy(&rest).contains("200 OK"));
-    assert_eq!(code(&server.get("/readyz", "").await), "200", "there is room again");
+}
+
+/// A connection from an address of this machine.
+async fn from(ip: [u8; 4], to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((ip, 0).into()).unwrap();
+    socket.connect(to).await.unwrap()
+}
+
+/// A port scan must not make the kubelet restart the pod.
+#[tokio::test]
+async fn idle_connections_give_way_to_probes_and_one_peer_cannot_take_all() {
+    let server = start().await;
+    let mut other = from([127, 0, 0, 2], server.address).await;
+    let mut idle = Vec::new();
+    for _ in 0..80 {
+        idle.push(TcpStream::connect(server.address).await.unwrap());
+    }
+    for _ in 0..10 {
+        assert_eq!(code(&server.get("/readyz", "").await), "200");
+    }
+    other.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let mut answer = [0; 12];
+    other.read_exact(&mut answer).await.expect("another peer keeps its connection");
+    assert_eq!(&answer, b"HTTP/1.1 200");
+    // Many peers together have to give way, too.
+    for last in 3..80 {
+        idle.push(from([127, 0, 0, last], server.address).await);
+    }
+    assert_eq!(code(&server.get("/readyz", "").await), "200");
+}
+
+/// Asks nobody, and never answers.
+struct Thinking(tokio::sync::mpsc::UnboundedSender<()>);
+
+impl Guard for Thinking {
+    fn admit<'a>(
+        &'a self,
+        _: Option<&'a str>,
+        _: &'a str,
+        _: &'a str,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send + 'a>> {
+        self.0.send(()).unwrap();
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn a_request_under_way_gives_way_to_nobody() {
+    let (thinks, mut thinking) = tokio::sync::mpsc::unbounded_channel();
+    let limits = Limits { connections: 2, ..Limits::default() };
+    let server = start_with(limits, Arc::new(Thinking(thinks))).await;
+    let mut busy = Vec::new();
+    for _ in 0..2 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        thinking.recv().await.unwrap();
+        busy.push(stream);
+    }
+    assert_eq!(server.get("/readyz", "").await, "", "no room");
 }
 
 /// Admits the bearer of one token, recognizes but refuses another, and fails for a third.

@@ -20,6 +20,7 @@ use std::process::ExitCode;
 use super::error::Error;
 use crate::client;
 use crate::object::ObjectKey;
+use crate::operator::check::one_line;
 use cause::diagnose;
 use facts::Facts;
 
@@ -29,7 +30,8 @@ pub(super) async fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
     let facts = match look(args, &key).await {
         Ok(facts) => facts,
         Err(error) => {
-            eprintln!("workload-operator: {} {key}: {error}", args.kind.kind().kind);
+            let why = one_line(&error.to_string());
+            eprintln!("workload-operator: {} {key}: {why}", args.kind.kind().kind);
             return Ok(ExitCode::from(2));
         }
     };

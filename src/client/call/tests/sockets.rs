@@ -61,9 +61,25 @@ async fn a_watch_cut_by_the_network_is_an_error_and_not_an_end() {
 }
 
 #[tokio::test]
-async fn a_proxy_is_refused_in_so_many_words() {
-    let mut config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-    config.proxy_url = Some("http://user:hunter2@proxy:3128".parse().unwrap());
+async fn a_proxy_that_cannot_be_used_is_refused_in_so_many_words() {
+    let mut config = kube::Config::new("https://10.0.0.1".parse().unwrap());
+    config.proxy_url = Some("socks5://user:hunter2@proxy:1080".parse().unwrap());
     let error = Client::new(config, Options::default()).unwrap_err().to_string();
-    assert!(error.contains("proxy") && !error.contains("hunter2"), "{error}");
+    assert!(error.contains("proxy-url") && !error.contains("hunter2"), "{error}");
+}
+
+#[test]
+fn where_there_is_another_credential_no_plugin_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("token");
+    std::fs::write(&path, "secret").unwrap();
+    let mut config = kube::Config::new("https://127.0.0.1:1".parse().unwrap());
+    let exec = r#"{"command": "aws"}"#;
+    config.auth_info.exec = Some(serde_json::from_str(exec).unwrap());
+    assert!(Route::to(config.clone()).unwrap().plugin().is_some());
+    let mut with_token = config.clone();
+    with_token.auth_info.token = Some("t".to_owned().into());
+    assert!(Route::to(with_token).unwrap().plugin().is_none());
+    config.auth_info.token_file = Some(path.display().to_string());
+    assert!(Route::to(config).unwrap().plugin().is_none());
 }

@@ -71,14 +71,44 @@ async fn a_watch_loses_no_event_when_waiting_for_it_is_given_up() {
 }
 
 #[tokio::test]
-async fn metadata_only_asks_for_metadata_only() {
+async fn metadata_only_is_preferred_to_all_of_an_object() {
     let (client, asked) =
         client(200, &[r#"{"items":null,"metadata":{"resourceVersion":"1"}}"#], End::Good);
     let page = Page::default();
     client.list_metadata::<Thing>(&Scope::default(), &page, |_| {}).await.unwrap();
     let as_list = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-    assert_eq!(asked.lock().accept, as_list);
+    assert_eq!(asked.lock().accept, format!("{as_list},application/json"));
     let from = WatchFrom { metadata_only: true, ..from("1") };
     client.watch::<Thing>(&Scope::default(), &from).await.unwrap();
-    assert_eq!(asked.lock().accept, as_list.replace("List", ""));
+    let as_object = as_list.replace("List", "");
+    assert_eq!(asked.lock().accept, format!("{as_object},application/json"));
+}
+
+/// An aggregated API server that knows nothing of metadata-only answers is asked all the same.
+#[tokio::test]
+async fn a_server_without_metadata_only_answers_in_plain_json() {
+    let service = service_fn(|request: Request<Body>| async move {
+        let accept = request.headers()["accept"].to_str().unwrap();
+        let plain = accept.split(',').any(|kind| kind.trim() == "application/json");
+        let text = match request.uri().query() {
+            None => {
+                r#"{"items":[{"metadata":{"name":"a"},"size":3}],"metadata":{"resourceVersion":"1"}}"#
+            }
+            Some(_) => {
+                "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\"},\"size\":3}}\n"
+            }
+        };
+        let mut answer = Response::new(body(&[text], End::Good));
+        if !plain {
+            *answer.status_mut() = http::StatusCode::NOT_ACCEPTABLE;
+        }
+        Ok::<_, Infallible>(answer)
+    });
+    let client = Client::from_service(service, Options::default());
+    let (page, mut items) = (Page::default(), 0);
+    client.list_metadata::<Thing>(&Scope::default(), &page, |_| items += 1).await.unwrap();
+    assert_eq!(items, 1);
+    let from = WatchFrom { metadata_only: true, ..from("1") };
+    let mut events = client.watch::<Thing>(&Scope::default(), &from).await.unwrap();
+    assert!(matches!(events.next().await, Some(Ok(Event::Added(_)))));
 }

@@ -1,0 +1,182 @@
+//! Plugins that are shell scripts. One that is slow waits until the test writes into a pipe.
+
+use std::path::PathBuf;
+
+use kube::client::Body;
+use tempfile::TempDir;
+
+use super::*;
+
+/// A folder with a plugin that logs each run in `runs` and then does `what`.
+fn plugin(what: &str) -> (TempDir, Plugin) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let script = format!("cd {}; echo run >> runs; {what}", folder.path().display());
+    std::fs::write(path("plugin"), script).unwrap();
+    let pipe = std::process::Command::new("mkfifo").arg(path("pipe")).status().unwrap();
+    assert!(pipe.success());
+    let exec = ExecConfig {
+        command: Some("sh".to_owned()),
+        args: Some(vec![path("plugin").display().to_string()]),
+        ..serde_json::from_str("{}").unwrap()
+    };
+    (folder, Plugin::new(exec).unwrap())
+}
+
+fn runs(folder: &TempDir) -> usize {
+    let runs = std::fs::read_to_string(folder.path().join("runs")).unwrap_or_default();
+    runs.lines().count()
+}
+
+/// Lets one waiting plugin go on.
+async fn release(folder: &TempDir) {
+    let pipe: PathBuf = folder.path().join("pipe");
+    tokio::task::spawn_blocking(move || std::fs::write(pipe, "\n").unwrap()).await.unwrap();
+}
+
+/// What prints a token, with `rest` in its status.
+fn print(token: &str, rest: &str) -> String {
+    format!(r#"echo '{{"kind":"ExecCredential","status":{{{rest}"token":"{token}"}}}}'"#)
+}
+
+fn token(plugin: &Plugin) -> HeaderValue {
+    plugin.last().expect("a credential").header.expect("a token")
+}
+
+/// Time passes for timers only.
+async fn pass(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
+#[tokio::test]
+async fn one_run_serves_all_callers_and_outlives_their_deadlines() {
+    let (folder, plugin) = plugin(&format!("read _ < pipe; {}", print("t", "")));
+    let brief = Duration::from_millis(1);
+    for _ in 0..3 {
+        let waits = timeout(brief, plugin.settled()).await;
+        assert!(waits.is_err(), "the caller's deadline was shorter");
+    }
+    let error = plugin.ready().await.unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains("the credential plugin sh has been running for"), "{said}");
+    release(&folder).await;
+    let clone = plugin.clone();
+    let (one, other) = tokio::join!(plugin.settled(), clone.settled());
+    one.and(other).unwrap();
+    assert_eq!(token(&plugin), "Bearer t");
+    assert_eq!(runs(&folder), 1);
+}
+
+#[tokio::test]
+async fn a_token_without_expiry_is_replaced_once_it_is_refused() {
+    let (folder, plugin) = plugin(&print("t'$(wc -l < runs)'", ""));
+    plugin.ready().await.unwrap();
+    assert_eq!(token(&plugin), "Bearer t1");
+    let first = plugin.last().unwrap();
+    plugin.refused(&first);
+    plugin.ready().await.unwrap();
+    assert_eq!(runs(&folder), 1, "it has just been issued");
+    pass(Duration::from_secs(3600)).await;
+    plugin.ready().await.unwrap();
+    assert_eq!(runs(&folder), 1, "nobody refuses it");
+    plugin.refused(&first);
+    plugin.ready().await.unwrap();
+    assert_eq!(token(&plugin), "Bearer t2");
+    plugin.refused(&first);
+    plugin.ready().await.unwrap();
+    assert_eq!(runs(&folder), 2, "a late answer to the old token");
+}
+
+#[tokio::test]
+async fn a_token_that_expires_soon_is_used_while_the_next_is_fetched() {
+    let in_an_hour = Timestamp::now() + Duration::from_secs(3600);
+    let expiry = format!(r#""expirationTimestamp":"{in_an_hour}","#);
+    let wait = "[ $(wc -l < runs) = 1 ] || read _ < pipe; ";
+    let (folder, plugin) = plugin(&format!("{wait}{}", print("t", &expiry)));
+    plugin.ready().await.unwrap();
+    let first = plugin.last().unwrap().issued;
+    pass(Duration::from_secs(3545)).await;
+    plugin.ready().await.unwrap();
+    assert_eq!(plugin.last().unwrap().issued, first, "the old one is still good");
+    let mut state = plugin.0.state.subscribe();
+    release(&folder).await;
+    state.wait_for(|state| state.running.is_none()).await.unwrap();
+    assert!(plugin.last().unwrap().issued > first);
+    assert_eq!(runs(&folder), 2);
+}
+
+#[tokio::test]
+async fn a_failure_is_named_without_what_was_printed_and_not_repeated_at_once() {
+    let (folder, plugin) = plugin("echo hunter2; echo hunter2 >&2; exit 3");
+    for _ in 0..3 {
+        let said = plugin.ready().await.unwrap_err().to_string();
+        assert_eq!(said, "no credentials: the credential plugin sh failed: exit status: 3");
+    }
+    assert_eq!(runs(&folder), 1);
+    pass(PAUSE).await;
+    plugin.ready().await.unwrap_err();
+    assert_eq!(runs(&folder), 2);
+    for (prints, why) in [("echo hunter2: {", "understood"), ("echo 'status: {}'", "neither")] {
+        let (_folder, plugin) = self::plugin(prints);
+        let said = plugin.ready().await.unwrap_err().to_string();
+        assert!(said.contains(why) && !said.contains("hunter2"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_is_named_with_the_hint() {
+    let exec = ExecConfig {
+        command: Some("/no/such/plugin".to_owned()),
+        install_hint: Some("Install it".to_owned()),
+        ..serde_json::from_str("{}").unwrap()
+    };
+    let said = Plugin::new(exec).unwrap().ready().await.unwrap_err().to_string();
+    assert!(said.contains("/no/such/plugin") && said.ends_with("Install it"), "{said}");
+}
+
+#[tokio::test]
+async fn yaml_and_certificates_are_understood() {
+    let printed = "status:\n  clientCertificateData: |\n    CERT\n  clientKeyData: KEY";
+    let (_folder, plugin) = plugin(&format!("echo '{printed}'"));
+    plugin.ready().await.unwrap();
+    let printed = plugin.last().unwrap();
+    let identity = printed.identity.expect("a certificate");
+    assert_eq!((&*identity.certificate, &*identity.key), (&b"CERT\n"[..], &b"KEY"[..]));
+    assert!(printed.header.is_none());
+}
+
+/// A call that finds the plugin slow fails early and says so; siblings share the plugin.
+#[tokio::test]
+async fn a_call_blames_the_plugin_and_siblings_share_its_run() {
+    use crate::client::{Client, Options};
+    let (folder, plugin) = plugin(&format!("read _ < pipe; {}", print("t", "")));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let mut config = kube::Config::new(url.parse().unwrap());
+    config.auth_info.exec = Some(plugin.0.exec.clone());
+    let client = Client::new(config, Options::default()).unwrap();
+    let sibling = client.sibling(Options::default()).unwrap();
+    let (one, other) = tokio::join!(client.read_path("/version"), sibling.read_path("/version"));
+    for error in [one.unwrap_err(), other.unwrap_err()] {
+        assert!(matches!(error, Error::Credentials(_)), "{error}");
+    }
+    release(&folder).await;
+    sibling.log_in().await.unwrap();
+    assert_eq!(runs(&folder), 1);
+    let service =
+        hyper::service::service_fn(|request: http::Request<hyper::body::Incoming>| async move {
+            assert_eq!(request.headers()["authorization"], "Bearer t");
+            Ok::<_, std::convert::Infallible>(http::Response::new(Body::from(b"{}".to_vec())))
+        });
+    let served = async {
+        let (stream, _) = listener.accept().await.unwrap();
+        let stream = hyper_util::rt::TokioIo::new(stream);
+        hyper::server::conn::http1::Builder::new().serve_connection(stream, service).await
+    };
+    tokio::select! {
+        answer = client.read_path("/version") => drop(answer.unwrap()),
+        served = served => panic!("the connection ended: {served:?}"),
+    }
+}

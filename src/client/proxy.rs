@@ -1,0 +1,230 @@
+//! The proxy on the way to the API server: which one, and the tunnel through it.
+
+use std::fmt;
+
+use http::Uri;
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use hyper_util::rt::TokioIo;
+use kube::client::ConfigExt;
+use kube::config::AuthInfo;
+use tokio::net::TcpStream;
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, ServiceExt};
+
+use super::Error;
+use super::error::config_failure;
+
+/// Where a proxy may be named, in the order in which they are asked.
+const VARIABLES: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
+const EXCEPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
+
+/// Something that connects to an API server: directly, or through a tunnel.
+pub(super) type Connector =
+    BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
+
+/// Why there is no tunnel.
+#[derive(Debug)]
+pub(super) struct NoTunnel {
+    /// The proxy, and who named it.
+    proxy: String,
+    why: String,
+}
+
+impl fmt::Display for NoTunnel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} gives no tunnel: {}", self.proxy, self.why)
+    }
+}
+
+impl std::error::Error for NoTunnel {}
+
+/// Reads an environment variable, for [`of_environment`].
+pub(super) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// The proxy that the environment names for `server`, by the rules of client-go: `HTTPS_PROXY`
+/// unless `NO_PROXY` excludes the server, in either case, and never for this machine itself.
+///
+/// # Errors
+/// [`Error::Config`] if the variable's value cannot be used; it does not contain the value, which
+/// may have a password in it.
+pub(super) fn of_environment(
+    server: &Uri,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Option<Uri>, Error> {
+    let first = |names: [&'static str; 2]| {
+        let mut values = names.into_iter().map(|name| (name, variable(name).unwrap_or_default()));
+        values.find(|(_, value)| !value.trim().is_empty())
+    };
+    let Some((name, proxy)) = first(VARIABLES) else { return Ok(None) };
+    let excluded = first(EXCEPTIONS).map(|(_, list)| list).unwrap_or_default();
+    if server.scheme_str() != Some("https") || is_here(server) || excludes(&excluded, server) {
+        return Ok(None);
+    }
+    let proxy = proxy.trim().parse();
+    let proxy: Uri = proxy.map_err(|why| Error::Config(format!("{name} is not a URL: {why}")))?;
+    intercept(&proxy, name)?;
+    Ok(Some(proxy))
+}
+
+/// Whether `server` is this machine: a proxy would take that for itself.
+fn is_here(server: &Uri) -> bool {
+    let host = server.host().unwrap_or_default().trim_matches(['[', ']']);
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+}
+
+/// Whether the value of `NO_PROXY` excludes `server`. The matcher knows names, addresses and
+/// networks; client-go also knows ports.
+fn excludes(list: &str, server: &Uri) -> bool {
+    let port = server.port_u16().unwrap_or(443);
+    let here = list.split(',').map(str::trim).filter_map(|entry| match entry.rsplit_once(':') {
+        Some((host, digits)) if !host.contains(':') || host.ends_with(']') => {
+            (digits.parse() == Ok(port)).then(|| host.trim_matches(['[', ']']))
+        }
+        _ => Some(entry),
+    });
+    let here: Vec<&str> = here.map(|entry| entry.strip_prefix("*.").unwrap_or(entry)).collect();
+    let matcher = Matcher::builder().all("http://proxy").no(here.join(",")).build();
+    matcher.intercept(server).is_none()
+}
+
+/// A proxy's address without credentials, and its credentials.
+fn intercept(proxy: &Uri, named: &str) -> Result<Intercept, Error> {
+    let any = Uri::from_static("https://any");
+    let intercept = Matcher::builder().all(proxy.to_string()).build().intercept(&any);
+    let intercept = intercept.filter(|it| matches!(it.uri().scheme_str(), Some("http" | "https")));
+    intercept.ok_or_else(|| {
+        let scheme = proxy.scheme_str().unwrap_or_default();
+        Error::Config(format!(
+            "{named} asks for a proxy that cannot be used ({scheme}://{}): only http:// and \
+             https:// are supported",
+            proxy.host().unwrap_or_default()
+        ))
+    })
+}
+
+/// Who named this proxy, for messages.
+fn origin(proxy: &Uri, variable: impl Fn(&str) -> Option<String>) -> &'static str {
+    let named = |name: &&str| {
+        let value: Option<Uri> = variable(name).and_then(|value| value.trim().parse().ok());
+        value.as_ref() == Some(proxy)
+    };
+    VARIABLES.into_iter().find(named).unwrap_or("proxy-url of the kubeconfig")
+}
+
+/// Connects as `config` says: through its proxy, if it has one.
+///
+/// # Errors
+/// [`Error::Config`] if the proxy cannot be used.
+pub(super) fn connector(config: &kube::Config, tcp: HttpConnector) -> Result<Connector, Error> {
+    let Some(proxy) = &config.proxy_url else {
+        let direct = tcp.map_response(MaybeHttpsStream::Http).map_err(BoxError::from);
+        return Ok(BoxCloneSyncService::new(direct));
+    };
+    let named = origin(proxy, variable);
+    let intercept = intercept(proxy, named)?;
+    // As with client-go, a proxy with TLS is verified as the API server is; but it is not shown
+    // the client's certificate.
+    let mut config = config.clone();
+    config.auth_info = AuthInfo::default();
+    config.tls_server_name = None;
+    let unusable = |error: kube::Error| Error::Config(config_failure(&error));
+    let inner: HttpsConnector<HttpConnector> =
+        config.rustls_https_connector_with_connector(tcp).map_err(unusable)?;
+    let mut tunnel = Tunnel::new(intercept.uri().clone(), inner);
+    if let Some(credentials) = intercept.basic_auth() {
+        tunnel = tunnel.with_auth(credentials.clone());
+    }
+    let proxy =
+        format!("the proxy {} ({named})", intercept.uri().to_string().trim_end_matches('/'));
+    Ok(BoxCloneSyncService::new(tunnel.map_err(move |error| {
+        let mut innermost: &(dyn std::error::Error + 'static) = &error;
+        while let Some(inner) = innermost.source() {
+            innermost = inner;
+        }
+        BoxError::from(NoTunnel { proxy: proxy.clone(), why: innermost.to_string() })
+    })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The proxy for `server` in this environment.
+    fn proxy(server: &str, environment: &[(&str, &str)]) -> Result<Option<String>, String> {
+        let variable = |name: &str| {
+            let found = environment.iter().find(|(variable, _)| *variable == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let proxy = of_environment(&server.parse().unwrap(), variable);
+        proxy.map(|proxy| proxy.map(|uri| uri.to_string())).map_err(|error| error.to_string())
+    }
+
+    const API: &str = "https://api.example.com:6443";
+    const PROXY: (&str, &str) = ("HTTPS_PROXY", "http://proxy:3128");
+
+    #[test]
+    fn the_proxy_of_the_environment_is_found_in_either_case() {
+        let found = Ok(Some("http://proxy:3128/".to_owned()));
+        assert_eq!(proxy(API, &[PROXY]), found);
+        assert_eq!(proxy(API, &[("HTTPS_PROXY", ""), ("https_proxy", PROXY.1)]), found);
+        assert_eq!(proxy(API, &[("HTTPS_PROXY", "proxy:3128")]), Ok(Some("proxy:3128".to_owned())));
+        assert_eq!(proxy(API, &[("HTTP_PROXY", "http://proxy:3128")]), Ok(None));
+        assert_eq!(proxy("http://api.example.com:8080", &[PROXY]), Ok(None));
+    }
+
+    #[test]
+    fn no_proxy_is_a_list_of_names_addresses_networks_and_ports() {
+        let named = [
+            "example.com",
+            ".example.com",
+            "*.example.com",
+            "a, api.example.com",
+            "*",
+            "api.example.com:6443",
+        ];
+        for list in named {
+            assert_eq!(proxy(API, &[PROXY, ("NO_PROXY", list)]), Ok(None), "{list}");
+            assert_eq!(proxy(API, &[PROXY, ("no_proxy", list)]), Ok(None), "{list}");
+        }
+        for list in ["ample.com", "b.example.com", "api.example.com:443", "10.0.0.0/8", ""] {
+            assert!(proxy(API, &[PROXY, ("NO_PROXY", list)]).unwrap().is_some(), "{list}");
+        }
+        let service = "https://10.96.0.1:443";
+        for list in ["10.96.0.0/12", "10.96.0.1", "svc,10.0.0.0/8"] {
+            assert_eq!(proxy(service, &[PROXY, ("NO_PROXY", list)]), Ok(None), "{list}");
+        }
+        assert!(proxy(service, &[PROXY, ("NO_PROXY", "10.97.0.0/16")]).unwrap().is_some());
+        assert_eq!(proxy("https://[fd00::1]:6443", &[PROXY, ("NO_PROXY", "fd00::/8")]), Ok(None));
+    }
+
+    #[test]
+    fn this_machine_is_never_reached_through_a_proxy() {
+        for here in ["https://127.0.0.1:6443", "https://localhost:6443", "https://[::1]:6443"] {
+            assert_eq!(proxy(here, &[PROXY]), Ok(None), "{here}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_used_is_an_error_that_names_the_variable_and_no_password() {
+        for bad in ["socks5://user:hunter2@proxy:1080", "http://user:hunter2@", "ht tp://hunter2"] {
+            let error = proxy(API, &[("https_proxy", bad)]).unwrap_err();
+            assert!(error.contains("https_proxy") && !error.contains("hunter2"), "{error}");
+            let excluded = proxy(API, &[("https_proxy", bad), ("NO_PROXY", "example.com")]);
+            assert_eq!(excluded, Ok(None), "where it is not needed it does no harm");
+        }
+    }
+
+    #[test]
+    fn credentials_are_kept_from_the_address() {
+        let proxy = "http://user:p%40ss@proxy:3128".parse().unwrap();
+        let intercept = intercept(&proxy, "x").unwrap();
+        assert_eq!(intercept.uri().to_string(), "http://proxy:3128/");
+        assert_eq!(intercept.basic_auth().unwrap(), "Basic dXNlcjpwQHNz");
+    }
+}

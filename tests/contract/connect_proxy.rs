@@ -1,0 +1,203 @@
+//! The operator behind a proxy: `HTTPS_PROXY`, or `proxy-url` in the kubeconfig. The API server has
+//! a name that only the proxy can resolve.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::operator_process::{OperatorProcess, command};
+use crate::world::{MEMCACHED, MEMCACHED_IMAGE, World, is_ready, memcached};
+
+/// The API server's name in its certificate; outside a cluster nobody can resolve it.
+const SERVER: &str = "kubernetes.default.svc:6443";
+/// `user:p@ss`
+const CREDENTIALS: &str = "Basic dXNlcjpwQHNz";
+
+/// A proxy that knows CONNECT only. Ends when dropped.
+struct ConnectProxy {
+    port: u16,
+    /// What it was asked to connect to, with the answer's code.
+    asked: Arc<Mutex<Vec<(String, u16)>>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for ConnectProxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl ConnectProxy {
+    /// A proxy to the world's API server that requires credentials; `tls`: it is reached over TLS.
+    async fn start(world: &World, tls: bool) -> ConnectProxy {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let port = listener.local_addr().expect("it listens").port();
+        let asked: Arc<Mutex<Vec<_>>> = Arc::default();
+        let (server, seen) = (world.plane().address(), asked.clone());
+        let acceptor = tls.then(|| acceptor(world));
+        let task = tokio::spawn(async move {
+            let mut connections = tokio::task::JoinSet::new();
+            loop {
+                let Ok((stream, _)) = listener.accept().await else { return };
+                let (server, seen, acceptor) = (server.clone(), seen.clone(), acceptor.clone());
+                connections.spawn(async move {
+                    match acceptor {
+                        None => tunnel(stream, server, seen).await,
+                        Some(acceptor) => match acceptor.accept(stream).await {
+                            Ok(stream) => tunnel(stream, server, seen).await,
+                            Err(_) => seen.lock().push(("a failed handshake".to_owned(), 0)),
+                        },
+                    }
+                });
+            }
+        });
+        ConnectProxy { port, asked, task }
+    }
+
+    fn asked(&self) -> Vec<(String, u16)> {
+        self.asked.lock().clone()
+    }
+}
+
+/// TLS with the API server's own certificate, which the cluster's CA has signed.
+fn acceptor(world: &World) -> TlsAcceptor {
+    let pki = world.plane().dir().join("pki");
+    let chain = vec![CertificateDer::from_pem_file(pki.join("server.crt")).unwrap()];
+    let key = PrivateKeyDer::from_pem_file(pki.join("server.key")).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+async fn tunnel(
+    mut near: impl AsyncRead + AsyncWrite + Unpin,
+    server: String,
+    seen: Arc<Mutex<Vec<(String, u16)>>>,
+) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let Ok(byte) = near.read_u8().await else { return };
+        head.push(byte);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let (line, headers) = head.split_once("\r\n").unwrap();
+    let target = line.strip_prefix("CONNECT ").and_then(|line| line.strip_suffix(" HTTP/1.1"));
+    let admitted = headers.lines().any(|header| {
+        header.split_once(": ").is_some_and(|(name, value)| {
+            name.eq_ignore_ascii_case("proxy-authorization") && value == CREDENTIALS
+        })
+    });
+    let (code, answer) = match admitted {
+        true => (200, "HTTP/1.1 200 Connection established\r\n\r\n"),
+        false => (407, "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n"),
+    };
+    seen.lock().push((target.unwrap_or(line).to_owned(), code));
+    if near.write_all(answer.as_bytes()).await.is_err() || !admitted {
+        return;
+    }
+    let mut far = TcpStream::connect(server).await.unwrap();
+    drop(tokio::io::copy_bidirectional(&mut near, &mut far).await);
+}
+
+/// The operator's kubeconfig with [`SERVER`], and this `proxy-url`.
+async fn kubeconfig(world: &World, proxy_url: Option<&str>) -> PathBuf {
+    let file = world.operator_kubeconfig().await;
+    let mut config: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let cluster = &mut config["clusters"][0]["cluster"];
+    cluster["server"] = json!(format!("https://{SERVER}"));
+    if let Some(proxy) = proxy_url {
+        cluster["proxy-url"] = json!(proxy);
+    }
+    std::fs::write(&file, config.to_string()).unwrap();
+    file
+}
+
+/// Runs `run`, `check` and `status` in this environment and asserts that each does its work.
+async fn all_commands_work(world: &World, kubeconfig: &PathBuf, environment: &[(&str, &str)]) {
+    let with_image = [environment, &[("MEMCACHED_IMAGE", MEMCACHED_IMAGE)]].concat();
+    let arguments = ["--namespace", world.namespace.as_str()];
+    let mut operator = OperatorProcess::start(kubeconfig, &arguments, &with_image);
+    operator.logged("Ready to work").await;
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
+    world.until(MEMCACHED, "cart", is_ready).await;
+    operator.assert_alive();
+    let status =
+        said(kubeconfig, &["status", "memcached/cart", "-n", &world.namespace], environment);
+    assert!(status.await.contains("Ready"), "the status is shown");
+    let check = said(kubeconfig, &["check"], environment).await;
+    assert!(check.lines().any(|line| line.contains("K001") && line.contains("ok")), "{check}");
+    world.delete(MEMCACHED, "cart").await;
+}
+
+/// All that a command prints.
+async fn said(kubeconfig: &PathBuf, arguments: &[&str], environment: &[(&str, &str)]) -> String {
+    let binary = command(kubeconfig, &[], &[]).as_std().get_program().to_owned();
+    let output = tokio::process::Command::new(binary)
+        .args(arguments)
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .envs(environment.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .await
+        .unwrap();
+    let all = [output.stdout, output.stderr].concat();
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_command_works_through_a_proxy_with_credentials_with_and_without_tls() {
+    let world = World::new("connect-proxy", "restricted").await;
+    let kubeconfig = kubeconfig(&world, None).await;
+    for (tls, scheme) in [(false, "http"), (true, "https")] {
+        let proxy = ConnectProxy::start(&world, tls).await;
+        let url = format!("{scheme}://user:p%40ss@127.0.0.1:{}", proxy.port);
+        let environment = [("HTTPS_PROXY", &*url), ("NO_PROXY", "10.0.0.0/8,example.com")];
+        all_commands_work(&world, &kubeconfig, &environment).await;
+        let asked = proxy.asked();
+        assert!(!asked.is_empty());
+        assert!(asked.iter().all(|(to, code)| to == SERVER && *code == 200), "{asked:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_proxy_of_the_kubeconfig_wins() {
+    let world = World::new("proxy-url", "restricted").await;
+    let proxy = ConnectProxy::start(&world, false).await;
+    let url = format!("http://user:p%40ss@127.0.0.1:{}", proxy.port);
+    let kubeconfig = kubeconfig(&world, Some(&url)).await;
+    let environment = [("HTTPS_PROXY", "socks5://no.such.proxy:1"), ("NO_PROXY", "*")];
+    all_commands_work(&world, &kubeconfig, &environment).await;
+    assert!(!proxy.asked().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_in_the_way_is_named_with_its_variable() {
+    let world = World::new("bad-proxy", "restricted").await;
+    let proxy = ConnectProxy::start(&world, false).await;
+    let url = format!("http://user:hunter2@127.0.0.1:{}", proxy.port);
+    let behind = kubeconfig(&world, None).await;
+    let check = said(&behind, &["check"], &[("https_proxy", &url)]).await;
+    assert!(check.contains("proxy authorization required"), "{check}");
+    assert!(check.contains(&format!("http://127.0.0.1:{} (https_proxy)", proxy.port)), "{check}");
+    assert!(!check.contains("hunter2"), "{check}");
+    assert_eq!(proxy.asked().last(), Some(&(SERVER.to_owned(), 407)));
+    // This machine's own API server is never reached through a proxy.
+    let here = world.operator_kubeconfig().await;
+    let check = said(&here, &["check"], &[("HTTPS_PROXY", &url)]).await;
+    assert!(check.lines().any(|line| line.contains("K001") && line.contains("ok")), "{check}");
+}

@@ -1,0 +1,204 @@
+//! Who the operator is: credential plugins, certificates, and a CA that is replaced.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use http::{Method, Request};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use workload_operator::client::{Client, Error, Options};
+
+use crate::operator_process::OperatorProcess;
+use crate::world::{MEMCACHED, MEMCACHED_IMAGE, PATIENCE, World, is_ready, memcached};
+
+/// A credential plugin: a shell script that logs each of its runs and prints what is in a file.
+struct Plugin {
+    folder: TempDir,
+}
+
+impl Plugin {
+    /// One that takes this many seconds.
+    fn new(seconds: u32) -> Plugin {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path().display();
+        let script = format!("cd {here}; echo run >> runs; sleep {seconds}; cat printed");
+        std::fs::write(folder.path().join("plugin"), script).unwrap();
+        Plugin { folder }
+    }
+
+    /// From now on it prints this status.
+    fn prints(&self, status: Value) {
+        let printed = json!({
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "kind": "ExecCredential",
+            "status": status,
+        });
+        std::fs::write(self.folder.path().join("printed"), printed.to_string()).unwrap();
+    }
+
+    fn runs(&self) -> usize {
+        let runs = std::fs::read_to_string(self.folder.path().join("runs")).unwrap_or_default();
+        runs.lines().count()
+    }
+
+    /// The user of a kubeconfig that uses it.
+    fn user(&self) -> Value {
+        json!({"exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "sh",
+            "args": [self.folder.path().join("plugin")],
+            "interactiveMode": "Never",
+        }})
+    }
+}
+
+/// The operator's kubeconfig with another user.
+async fn kubeconfig(world: &World, user: Value) -> PathBuf {
+    let file = world.operator_kubeconfig().await;
+    let mut config: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    config["users"][0]["user"] = user;
+    std::fs::write(&file, config.to_string()).unwrap();
+    file
+}
+
+/// A token for the operator, of the kind that `bound` says.
+async fn token(world: &World, bound: Value) -> String {
+    let file = "serviceaccounts/workload-operator/token";
+    let path = format!("/api/v1/namespaces/{}/{file}", world.namespace);
+    let request = json!({"spec": {"expirationSeconds": 3600, "boundObjectRef": bound}});
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(path)
+        .header("content-type", "application/json")
+        .body(request.to_string().into_bytes())
+        .unwrap();
+    let answer: Value = world.plane().admin().await.request(request).await.unwrap();
+    answer["status"]["token"].as_str().unwrap().to_owned()
+}
+
+fn start(world: &World, kubeconfig: &Path, environment: &[(&str, &str)]) -> OperatorProcess {
+    let environment = [environment, &[("MEMCACHED_IMAGE", MEMCACHED_IMAGE)]].concat();
+    OperatorProcess::start(kubeconfig, &["--namespace", &world.namespace], &environment)
+}
+
+async fn works(world: &World, name: &str) {
+    world.create(MEMCACHED, memcached(name, 1)).await.unwrap();
+    world.until(MEMCACHED, name, is_ready).await;
+}
+
+/// What it printed used to be dropped with the call whose deadline had passed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_slower_than_the_deadline_runs_once_and_is_blamed_for_the_delay() {
+    let world = World::new("slow-plugin", "restricted").await;
+    let plugin = Plugin::new(4);
+    // Of short life: each call has to ask whether it is time for another.
+    let expiry = jiff::Timestamp::now() + Duration::from_secs(50);
+    let token = token(&world, Value::Null).await;
+    plugin.prints(json!({"token": token, "expirationTimestamp": expiry.to_string()}));
+    let kubeconfig = kubeconfig(&world, plugin.user()).await;
+    let operator = start(&world, &kubeconfig, &[("API_DEADLINE", "1s")]);
+    operator.logged("The credential plugin sh has not answered after 3 s").await;
+    operator.logged("Ready to work").await;
+    assert_eq!(plugin.runs(), 1);
+    works(&world, "cart").await;
+    let log = operator.lines();
+    assert!(!log.iter().any(|line| line.contains("API server did not answer")), "{log:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_a_plugin_that_is_refused_is_replaced() {
+    let world = World::new("refused-plugin", "restricted").await;
+    let plugin = Plugin::new(0);
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "bound"}});
+    let secrets = format!("/api/v1/namespaces/{}/secrets", world.namespace);
+    let secret = world.post(&secrets, secret).await.unwrap();
+    let bound = json!({"kind": "Secret", "apiVersion": "v1", "name": "bound",
+        "uid": secret["metadata"]["uid"]});
+    plugin.prints(json!({"token": token(&world, bound).await}));
+    let kubeconfig = kubeconfig(&world, plugin.user()).await;
+    let mut operator = start(&world, &kubeconfig, &[]);
+    operator.logged("Ready to work").await;
+    works(&world, "before").await;
+    plugin.prints(json!({"token": token(&world, Value::Null).await}));
+    // The old token ends with its Secret.
+    let path = format!("{secrets}/bound");
+    let request = Request::builder().method(Method::DELETE).uri(path).body(Vec::new()).unwrap();
+    let _: Value = world.plane().admin().await.request(request).await.unwrap();
+    works(&world, "after").await;
+    assert_eq!(plugin.runs(), 2);
+    operator.assert_alive();
+}
+
+/// A certificate that the cluster's CA has signed for the operator's ServiceAccount, and its key.
+fn certificate(world: &World, folder: &Path) -> (String, String) {
+    let pki = world.plane().dir().join("pki");
+    let name = format!("system:serviceaccount:{}:workload-operator", world.namespace);
+    let script = "set -e; cd \"$1\"
+        openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes \\
+            -keyout new.key -out new.csr -subj \"/CN=$3\"
+        openssl x509 -req -in new.csr -CA \"$2/ca.crt\" -CAkey \"$2/ca.key\" -set_serial 77 -days 2 \\
+            -out new.crt";
+    let mut openssl = Command::new("sh");
+    openssl.args(["-c", script, "sh"]).arg(folder).arg(&pki).arg(name);
+    let output = openssl.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    (read("new.crt"), read("new.key"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_comes_from_a_plugin_or_from_files_and_is_replaced() {
+    let world = World::new("certificates", "restricted").await;
+    let plugin = Plugin::new(0);
+    let folder = plugin.folder.path();
+    let (certificate, key) = certificate(&world, folder);
+    plugin.prints(json!({"clientCertificateData": certificate, "clientKeyData": key}));
+    let file = kubeconfig(&world, plugin.user()).await;
+    let operator = start(&world, &file, &[]);
+    operator.logged("Ready to work").await;
+    works(&world, "plugin").await;
+    assert_eq!(plugin.runs(), 1);
+    operator.kill().await;
+    // First the files have a certificate that is of no use here: the admin's of nowhere.
+    let stranger = "cd \"$1\"; openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 \
+        -nodes -keyout tls.key -out tls.crt -days 2 -subj /CN=nobody";
+    let made = Command::new("sh").args(["-c", stranger, "sh"]).arg(folder).output().unwrap();
+    assert!(made.status.success());
+    let user =
+        json!({"client-certificate": folder.join("tls.crt"), "client-key": folder.join("tls.key")});
+    let file = kubeconfig(&world, user).await;
+    let mut operator = start(&world, &file, &[]);
+    operator.logged("401").await;
+    std::fs::rename(folder.join("new.key"), folder.join("tls.key")).unwrap();
+    std::fs::rename(folder.join("new.crt"), folder.join("tls.crt")).unwrap();
+    operator.logged("Ready to work").await;
+    works(&world, "files").await;
+    operator.assert_alive();
+}
+
+/// A pod's CA is a file that the kubelet replaces; kube reads it again after a minute.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ca_that_was_replaced_in_a_pod_is_trusted_within_a_minute_or_so() {
+    let world = World::new("rotated-ca", "restricted").await;
+    let folder = tempfile::tempdir().unwrap();
+    let ca = folder.path().join("ca.crt");
+    std::fs::copy("src/metrics/tls/test-cert.pem", &ca).unwrap();
+    let server = format!("https://{}", world.plane().address());
+    let mut config = kube::Config::new(server.parse().unwrap());
+    // As kube::Config::incluster sets it.
+    config.root_cert = Some(Vec::new());
+    config.root_cert_file = Some(ca.clone());
+    config.auth_info.token = Some(token(&world, Value::Null).await.into());
+    let client = Client::new(config, Options::default()).unwrap();
+    let refused = client.read_path("/version").await.unwrap_err();
+    assert!(refused.to_string().contains("UnknownIssuer"), "{refused}");
+    std::fs::copy(world.plane().dir().join("pki/ca.crt"), &ca).unwrap();
+    let trusted = async {
+        while let Err(error) = client.read_path("/version").await {
+            assert!(matches!(error, Error::Transport { .. }), "{error}");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, trusted).await.expect("the new CA is trusted");
+}
