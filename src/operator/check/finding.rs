@@ -44,7 +44,7 @@ checks! {
     K001: "API server reachable",
         "name a kubeconfig (--kubeconfig), and see whether kubectl version reaches the server",
         "nothing else can be asked";
-    K002: "Kubernetes version supported (1.30 or newer)",
+    K002: "Kubernetes version supported (1.30 or newer, tested up to 1.36)",
         "upgrade the cluster",
         "validation and watches rely on what older API servers do not have";
     C001: "CRDs installed",
