@@ -12,7 +12,6 @@
 
 use kube::core::Rule;
 use schemars::{Schema, SchemaGenerator, json_schema};
-use serde_json::{Value, json};
 
 /// RFC 1123 subdomain, as the API server has it (k8s.io/apimachinery/pkg/util/validation).
 const SUBDOMAIN: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*";

@@ -14,7 +14,7 @@ use crate::world::{LEASE, World};
 const SYSTEM: &str = "workload-operator-system";
 
 /// A control plane with the operator's Deployment on it; kwok plays its pod.
-struct Cluster {
+pub struct Cluster {
     plane: &'static ControlPlane,
     /// The kubeconfig of the operator's own ServiceAccount.
     operator: PathBuf,
@@ -25,7 +25,11 @@ struct Cluster {
 
 impl Cluster {
     async fn start() -> Cluster {
-        let plane = ControlPlane::leaked(|| ControlPlane::private("check")).await;
+        Cluster::on(ControlPlane::leaked(|| ControlPlane::private("check")).await).await
+    }
+
+    /// Installs the operator's manifests on this control plane.
+    pub async fn on(plane: &'static ControlPlane) -> Cluster {
         plane.kubectl(&["apply", "--server-side", "--force-conflicts", "-k", "artifacts/default"]);
         let rollout = ["rollout", "status", "deployment/workload-operator", "-n", SYSTEM];
         plane.kubectl(&rollout);
@@ -49,7 +53,7 @@ impl Cluster {
     }
 
     /// Waits until exactly these IDs trip: admission learns of policies a little later.
-    async fn until_trips(&self, as_operator: bool, expected: &[&str], code: i32) {
+    pub async fn until_trips(&self, as_operator: bool, expected: &[&str], code: i32) {
         let expected = (expected.iter().map(|id| (*id).to_owned()).collect(), code);
         let mut last = Default::default();
         for _ in 0..60 {

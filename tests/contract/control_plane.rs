@@ -35,8 +35,24 @@ impl ControlPlane {
         ControlPlane::empty(name, &["--only-api"]).with_manifests()
     }
 
+    /// One of this version of Kubernetes, `1.30`.
+    pub fn of_version(version: &str) -> ControlPlane {
+        let plane = ControlPlane::empty(version, &["--kubernetes-version", version]);
+        plane.with_manifests()
+    }
+
+    /// The versions of Kubernetes that hack/controlplane.sh starts, the oldest first.
+    pub fn versions() -> Vec<String> {
+        let output = Command::new("hack/controlplane.sh").arg("versions").output();
+        let output = output.expect("hack/controlplane.sh can be run");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+    }
+
     /// What `start` starts, for as long as the tests run.
-    pub async fn leaked(start: fn() -> ControlPlane) -> &'static ControlPlane {
+    pub async fn leaked(
+        start: impl FnOnce() -> ControlPlane + Send + 'static,
+    ) -> &'static ControlPlane {
         let plane = tokio::task::spawn_blocking(start).await.expect("it starts");
         Box::leak(Box::new(plane))
     }
@@ -48,7 +64,8 @@ impl ControlPlane {
         self
     }
 
-    fn empty(name: &str, options: &[&str]) -> ControlPlane {
+    /// Like [`ControlPlane::bare`], started with these options of hack/controlplane.sh.
+    pub fn empty(name: &str, options: &[&str]) -> ControlPlane {
         let pid = std::process::id();
         let dir = std::env::temp_dir().join(format!("workload-operator-test-{pid}-{name}"));
         let output = Command::new("hack/controlplane.sh")

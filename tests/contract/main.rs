@@ -32,6 +32,7 @@ mod waiting;
 mod foo;
 
 // What running it promises.
+mod versions;
 mod running;
 mod idle;
 mod health;

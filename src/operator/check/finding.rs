@@ -44,7 +44,7 @@ checks! {
     K001: "API server reachable",
         "pass a kubeconfig (--kubeconfig), and try whether kubectl version reaches the server",
         "no other check can run";
-    K002: "Kubernetes version supported (1.30 or newer)",
+    K002: "Kubernetes version supported (1.30 or newer, tested up to 1.36)",
         "upgrade the cluster",
         "validation and watches need features that older API servers lack";
     C001: "CRDs installed",

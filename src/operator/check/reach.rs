@@ -9,6 +9,8 @@ use crate::client::{Client, Error};
 
 /// The oldest supported minor version of Kubernetes 1.
 const OLDEST: u32 = 30;
+/// The newest that the tests run on.
+const NEWEST: u32 = 36;
 
 /// The API server's version, as it reports it.
 pub(super) struct Version {
@@ -27,6 +29,9 @@ pub(super) async fn version(client: &Client) -> Result<Version, Error> {
 pub(super) fn findings(version: &Version) -> Vec<Finding> {
     let reached = K001.ok(format!("{}, {} ms", version.name, version.took.as_millis()));
     let supported = match minor(&version.name) {
+        Some(minor) if minor > NEWEST => {
+            K002.ok(format!("{} is newer than what was tested, 1.{NEWEST}", version.name))
+        }
         Some(minor) if minor >= OLDEST => K002.ok(""),
         Some(_) => K002.fail(format!("{} is older", version.name)),
         None => K002.warn(format!("{:?} is not understood", version.name)),
@@ -65,5 +70,11 @@ mod tests {
         assert_eq!(judged("v1.29.15"), Outcome::Fail);
         assert_eq!(judged("v1.9.0"), Outcome::Fail);
         assert_eq!(judged("strange"), Outcome::Warn);
+    }
+
+    #[test]
+    fn the_title_names_the_oldest_and_the_newest_version() {
+        let range = format!("(1.{OLDEST} or newer, tested up to 1.{NEWEST})");
+        assert!(K002.title.ends_with(&range), "{} {range}", K002.title);
     }
 }

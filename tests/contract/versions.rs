@@ -1,0 +1,307 @@
+//! Every version of Kubernetes that the documents name.
+//!
+//! All other tests run on the newest one. Here a fixed slice of the contract runs on the oldest and
+//! the newest, and with `KUBERNETES_VERSIONS=all` on each version that hack/controlplane.sh can
+//! start (`KUBERNETES_VERSIONS=1.33` runs that one instead). What was seen has to be what the table
+//! in docs/INSTALL.md says; `UPDATE_VERSIONS=1` writes its rows instead.
+
+use serde_json::{Value, json};
+
+use crate::audit::logged;
+use crate::check::Cluster;
+use crate::control_plane::ControlPlane;
+use crate::unchecked::not_checked;
+use crate::world::{
+    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, SERVICE, World, is_ready,
+};
+
+const TABLE: &str = "docs/INSTALL.md";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_contract_holds_on_every_version_that_is_named() {
+    let all = ControlPlane::versions();
+    let (oldest, newest) = (all.first().unwrap().clone(), all.last().unwrap().clone());
+    let wanted = std::env::var("KUBERNETES_VERSIONS").unwrap_or_default();
+    let run: Vec<String> = match wanted.as_str() {
+        "all" => all.clone(),
+        "" => vec![oldest, newest],
+        some => some.split(',').map(str::to_owned).collect(),
+    };
+    for version in run {
+        println!("Kubernetes {version}");
+        let row = holds_on(version.clone()).await;
+        is_or_becomes(&version, &row);
+    }
+    if wanted.is_empty() {
+        not_checked("the versions in between", "KUBERNETES_VERSIONS=all runs them");
+    }
+}
+
+/// Runs the slice; returns the version's row of the table.
+async fn holds_on(version: String) -> String {
+    let started = version.clone();
+    let plane = ControlPlane::leaked(move || ControlPlane::of_version(&started)).await;
+    let server = plane.kubectl(&["get", "--raw", "/version"]);
+    let server: Value = serde_json::from_str(&server).unwrap();
+    let server = server["gitVersion"].as_str().unwrap();
+    assert!(server.starts_with(&format!("v{version}.")), "{server} is no {version}");
+    installation_is_checked(plane).await;
+    let world = World::on(plane, "slice", "baseline").await;
+    let operator = world.start_operator().await;
+    let lists = lists(&world).await;
+    bad_input_is_refused(&world).await;
+    only_who_may_create_daemon_sets_may_create_generic_daemons(&world).await;
+    what_the_schema_cannot_check_is_reported(&world).await;
+    memcached(&world).await;
+    app(&world).await;
+    generic_daemon(&world).await;
+    assert_eq!(operator.terminate().await, Some(0));
+    format!("| {version} | {server} | {lists} |")
+}
+
+async fn installation_is_checked(plane: &'static ControlPlane) {
+    let cluster = Cluster::on(plane).await;
+    cluster.until_trips(false, &[], 0).await;
+    cluster.until_trips(true, &[], 0).await;
+}
+
+/// How the operator got its first copy of the Apps.
+async fn lists(world: &World) -> &'static str {
+    let log = || std::fs::read_to_string(world.plane().audit_log()).unwrap();
+    let about = format!("/namespaces/{}/apps?", world.namespace);
+    logged(|| {
+        let (mut streamed, mut paged) = (false, false);
+        for line in log().lines().filter(|line| line.contains(&about)) {
+            // The last line may be half written.
+            let Ok(entry) = serde_json::from_str::<Value>(line) else { continue };
+            let uri = entry["requestURI"].as_str().unwrap_or_default();
+            let fine = entry["responseStatus"]["code"] == 200;
+            streamed |= fine && uri.contains("sendInitialEvents=true");
+            paged |= fine && entry["verb"] == "list" && uri.contains("limit=");
+        }
+        match (streamed, paged) {
+            (true, _) => Some("streamed"),
+            (false, true) => Some("in pages"),
+            _ => None,
+        }
+    })
+    .await
+}
+
+async fn bad_input_is_refused(world: &World) {
+    let app = |field: &str, value: Value| json!({"image": "shop:1", field: value});
+    let divided = |divisor: &str| json!([{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": divisor}}}]);
+    let many = |size: usize| {
+        let half = "x".repeat(size / 2);
+        json!([{"name": "A", "value": half}, {"name": "B", "value": half}])
+    };
+    let target = |target: Value| app("ports", json!([{"port": 80, "targetPort": target}]));
+    let limits = |limits: Value| app("resources", json!({"limits": limits}));
+    let more = json!({"limits": {"memory": "1Gi"}, "requests": {"memory": "1025Mi"}});
+    let shared = json!({"limits": {"example.com/gpu": "2"}, "requests": {"example.com/gpu": "1"}});
+    for (kind, spec, message) in [
+        (MEMCACHED, json!({"size": 4}), "less than or equal to 3"),
+        (GENERIC_DAEMON, json!({"image": "a:1", "label": "a b"}), "'key' or 'key=value'"),
+        (APP, json!({"image": "shop: 1"}), "'nginx:1.27'"),
+        (APP, app("replicas", json!(-1)), "greater than or equal to 0"),
+        (APP, app("envs", json!([{"name": "1A"}])), "'LOG_LEVEL'"),
+        (APP, app("envs", divided("7")), "supported values"),
+        (APP, app("envs", divided("1Mi")), "`divisor` must be '1' or '1m' for cpu"),
+        (APP, app("envs", many(65538)), "at most 65536 characters in all"),
+        (APP, limits(json!({"cpu": "-1"})), "'500m' or '64Mi'"),
+        (APP, limits(json!({"cpu": "1x"})), "'500m' or '64Mi'"),
+        (APP, limits(json!({"cpu": -1})), "'500m' or '64Mi'"),
+        (APP, limits(json!({"gpu": 1})), "'example.com/gpu'"),
+        (APP, limits(json!({"example.com/gpu": "0.5"})), "a whole number"),
+        (APP, app("resources", more), "less than or equal to the same of `limits`: `memory`"),
+        (APP, app("resources", shared), "in `limits` too, with the same number"),
+        (APP, target(json!(0)), "greater than or equal to 1"),
+        (APP, target(json!(65536)), "less than or equal to 65535"),
+        (APP, target(json!("Web")), "[a-z0-9]"),
+        (APP, target(json!("80")), "[a-z0-9]"),
+        (APP, target(json!("a".repeat(16))), "15"),
+    ] {
+        let object = json!({"metadata": {"name": "bad"}, "spec": spec});
+        let refused = world.dry_run(kind, object).await;
+        let refused = refused.expect_err(&format!("{spec} is accepted"));
+        assert!(refused.contains(message), "{spec}: {refused}");
+    }
+    for spec in [
+        target(json!("web-1")),
+        limits(json!({"cpu": 1, "memory": "0.5Gi", "example.com/gpu": "2"})),
+        app("resources", json!({"limits": {"cpu": 1}, "requests": {"cpu": "1000m"}})),
+        app("envs", divided("1m")),
+        app("envs", many(65536)),
+    ] {
+        let object = json!({"metadata": {"name": "good"}, "spec": spec});
+        world.dry_run(APP, object).await.unwrap_or_else(|refused| panic!("{spec}: {refused}"));
+    }
+}
+
+/// Enforced by the ValidatingAdmissionPolicy, a moment after it was installed.
+async fn only_who_may_create_daemon_sets_may_create_generic_daemons(world: &World) {
+    let editor = "--clusterrole=workload-operator-genericdaemon-editor";
+    world.kubectl(&["create", "rolebinding", "eve", editor, "--user=eve"]).unwrap();
+    let create = ["create", "--as=eve", "--dry-run=server", "-f", "artifacts/examples/syslog.yaml"];
+    let refused = logged(|| world.kubectl(&create).err()).await;
+    assert!(refused.contains("eve must be allowed to create daemonsets.apps"), "{refused}");
+}
+
+/// Two container ports of the same name: comparing all of them would cost more than a rule may.
+async fn what_the_schema_cannot_check_is_reported(world: &World) {
+    let ports = json!([{"name": "a", "port": 53, "targetPort": "dns"},
+        {"name": "b", "port": 53, "targetPort": "dns", "protocol": "UDP"}]);
+    let odd = json!({"metadata": {"name": "odd"}, "spec": {"image": "a:1", "ports": ports}});
+    world.create(APP, odd).await.unwrap();
+    let said = world.until_condition(APP, "odd", "Ready", ("False", "Invalid")).await;
+    assert!(said.contains("dns"), "{said}");
+    world.delete(APP, "odd").await;
+    world.until_gone(APP, "odd").await;
+}
+
+async fn memcached(world: &World) {
+    let name = sample(world, MEMCACHED).await;
+    let deployment = of(world, DEPLOYMENT, &name).await;
+    assert_eq!(deployment["spec"]["replicas"], 2);
+    changed(world, (MEMCACHED, &name), json!({"spec": {"containerPort": 11212}})).await;
+    scaled(world, MEMCACHED, &name, 3).await;
+    restored(world, (MEMCACHED, &name), DEPLOYMENT).await;
+    restored(world, (MEMCACHED, &name), SERVICE).await;
+    deleted(world, (MEMCACHED, &name), &[DEPLOYMENT, SERVICE]).await;
+}
+
+async fn app(world: &World) {
+    let name = sample(world, APP).await;
+    changed(world, (APP, &name), json!({"spec": {"image": "nginx:1.27"}})).await;
+    let deployment = of(world, DEPLOYMENT, &name).await;
+    assert_eq!(deployment["spec"]["template"]["spec"]["containers"][0]["image"], "nginx:1.27");
+    scaled(world, APP, &name, 3).await;
+    restored(world, (APP, &name), DEPLOYMENT).await;
+    restored(world, (APP, &name), SERVICE).await;
+    deleted(world, (APP, &name), &[DEPLOYMENT, SERVICE]).await;
+}
+
+async fn generic_daemon(world: &World) {
+    let name = sample(world, GENERIC_DAEMON).await;
+    let ready = world.until(GENERIC_DAEMON, &name, is_ready).await;
+    assert_eq!(ready["status"]["installed"], 2, "the nodes with the label logs");
+    changed(world, (GENERIC_DAEMON, &name), json!({"spec": {"label": "disk=ssd"}})).await;
+    world.until(GENERIC_DAEMON, &name, |d| is_ready(d) && d["status"]["installed"] == 1).await;
+    restored(world, (GENERIC_DAEMON, &name), DAEMON_SET).await;
+    deleted(world, (GENERIC_DAEMON, &name), &[DAEMON_SET]).await;
+}
+
+/// Creates the kind's sample and waits until it is Ready; returns its name.
+async fn sample(world: &World, kind: Kind) -> String {
+    let file = match kind {
+        MEMCACHED => "memcached",
+        APP => "nginx-app",
+        _ => "syslog",
+    };
+    let text = std::fs::read_to_string(format!("artifacts/examples/{file}.yaml")).unwrap();
+    let object: Value = serde_yaml_ng::from_str(&text).unwrap();
+    let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+    world.create(kind, object).await.unwrap();
+    world.until(kind, &name, is_ready).await;
+    name
+}
+
+async fn of(world: &World, child: Kind, name: &str) -> Value {
+    world.get(child, name).await.unwrap_or_else(|| panic!("no {} {name}", child.name()))
+}
+
+async fn changed(world: &World, (kind, name): (Kind, &str), patch: Value) {
+    let generation =
+        world.patch(kind, name, patch).await.unwrap()["metadata"]["generation"].clone();
+    let done = |object: &Value| is_ready(object) && object["metadata"]["generation"] == generation;
+    world.until(kind, name, done).await;
+}
+
+async fn scaled(world: &World, kind: Kind, name: &str, replicas: i64) {
+    let path = format!("{}/{name}/scale", kind.path(&world.namespace));
+    world.patch_at(&path, json!({"spec": {"replicas": replicas}})).await.unwrap();
+    let there = |d: &Value| d["status"]["availableReplicas"] == replicas;
+    world.until(DEPLOYMENT, name, there).await;
+    world.until(kind, name, |object| is_ready(object)).await;
+    let get = world.send(http::Method::GET, &path, "application/json", Value::Null);
+    assert_eq!(get.await.unwrap()["status"]["replicas"], replicas);
+}
+
+async fn restored(world: &World, (kind, name): (Kind, &str), child: Kind) {
+    let before = of(world, child, name).await["metadata"]["uid"].clone();
+    world.delete(child, name).await;
+    world.until(child, name, |found| found["metadata"]["uid"] != before).await;
+    world.until(kind, name, is_ready).await;
+}
+
+async fn deleted(world: &World, (kind, name): (Kind, &str), children: &[Kind]) {
+    world.delete(kind, name).await;
+    world.until_gone(kind, name).await;
+    for child in children {
+        world.until_gone(*child, name).await;
+    }
+}
+
+/// Compares the version's row of the table, or writes it.
+fn is_or_becomes(version: &str, row: &str) {
+    let text = std::fs::read_to_string(TABLE).unwrap();
+    if std::env::var_os("UPDATE_VERSIONS").is_none() {
+        assert!(text.lines().any(|line| line == row), "{TABLE} lacks the row {row}");
+        return;
+    }
+    let head = "| Kubernetes | servers | lists |\n|---|---|---|\n";
+    let (before, after) = text.split_once(head).expect("the table");
+    let end = after.lines().take_while(|line| line.starts_with("| ")).map(|l| l.len() + 1).sum();
+    let (rows, after) = after.split_at(end);
+    let start = format!("| {version} |");
+    let mut rows: Vec<&str> = rows.lines().filter(|line| !line.starts_with(&start)).collect();
+    rows.push(row);
+    // Minor versions have two digits until 1.99.
+    rows.sort_unstable();
+    std::fs::write(TABLE, format!("{before}{head}{}\n{after}", rows.join("\n"))).unwrap();
+}
+
+/// The API server of the oldest version estimates the highest costs of all, and refuses a CRD whose
+/// rules, alone or together, exceed their budget. With every rule in it twice it still accepts each
+/// CRD; and that it counts is seen from one that has every rule eight times.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rules_of_each_crd_cost_at_most_half_of_the_budget_on_the_oldest_version() {
+    let oldest = || {
+        let version = ControlPlane::versions().remove(0);
+        ControlPlane::empty("costs", &["--only-api", "--kubernetes-version", &version])
+    };
+    let plane = ControlPlane::leaked(oldest).await;
+    for file in
+        ["app.example.com_apps", "cache.example.com_memcacheds", "mydomain.com_genericdaemons"]
+    {
+        let answer = with_rules(plane, file, 2);
+        assert!(answer.is_ok(), "{file}: {}", answer.unwrap_err());
+    }
+    let refused = with_rules(plane, "app.example.com_apps", 8).unwrap_err();
+    assert!(refused.contains("estimated rule cost exceeds budget"), "{refused}");
+}
+
+/// Asks the API server whether it takes a CRD with each rule this often.
+fn with_rules(plane: &ControlPlane, file: &str, times: usize) -> Result<String, String> {
+    let text = std::fs::read_to_string(format!("artifacts/crds/{file}.yaml")).unwrap();
+    let mut crd: Value = serde_yaml_ng::from_str(&text).unwrap();
+    multiply(&mut crd["spec"]["versions"][0]["schema"], times);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), crd.to_string()).unwrap();
+    plane.try_kubectl(&["create", "--dry-run=server", "-f", file.path().to_str().unwrap()])
+}
+
+/// `(R) && (R)` costs twice what R does.
+fn multiply(schema: &mut Value, times: usize) {
+    match schema {
+        Value::Array(items) => items.iter_mut().for_each(|item| multiply(item, times)),
+        Value::Object(map) => {
+            if let Some(rule) = map.get("rule").and_then(Value::as_str) {
+                let again = vec![format!("({rule})"); times].join(" && ");
+                map.insert("rule".to_owned(), json!(again));
+            }
+            map.values_mut().for_each(|value| multiply(value, times));
+        }
+        _ => {}
+    }
+}
