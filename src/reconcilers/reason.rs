@@ -56,7 +56,7 @@ words! {
         ReplicaFailure: "Kubernetes cannot create the pods; the message says why."
             => "Read the message: often it is a quota or a missing ServiceAccount.",
         ProgressDeadlineExceeded: "A rollout has made no progress for too long."
-            => "Look at the pods: kubectl describe pod -l app.kubernetes.io/instance=NAME.",
+            => "Look at the pods: kubectl describe pod -l cache.example.com/memcached=NAME, for an App -l app.example.com/v1=NAME.",
         ErrResourceExists: "An object that is not the operator's has the name of a child; it is left alone."
             => "Delete that object, or give this one another name; then it heals by itself.",
         Contested: "Somebody keeps undoing what the operator does to a child."
