@@ -3,8 +3,8 @@
 //! this test plays behind the API server's aggregator: kwok's pods use nothing.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
@@ -14,6 +14,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
@@ -142,25 +143,25 @@ fn autoscaler(kind: Kind, most: i64) -> Value {
 }
 
 /// The numbers of replicas that a field has had, one after the other.
-#[derive(Clone, Default)]
-struct History(Arc<Mutex<Vec<i64>>>);
+struct History(watch::Receiver<Vec<i64>>);
 
 impl History {
     fn of(world: &World, kind: Kind, name: &'static str, field: &'static str) -> History {
-        let history = History::default();
-        let seen = Arc::clone(&history.0);
+        let (seen, history) = watch::channel(Vec::new());
         tokio::spawn(world.for_each_change(kind, move |object| {
             let value = object["spec"][field].as_i64();
-            let mut seen = seen.lock().unwrap();
-            if object["metadata"]["name"] == name && seen.last().copied() != value {
-                seen.extend(value);
-            }
+            seen.send_if_modified(|seen: &mut Vec<i64>| {
+                let is_new = object["metadata"]["name"] == name && seen.last().copied() != value;
+                seen.extend(value.filter(|_| is_new));
+                is_new
+            });
         }));
-        history
+        History(history)
     }
 
-    fn so_far(&self) -> Vec<i64> {
-        self.0.lock().unwrap().clone()
+    /// All of them, once the last is this.
+    async fn up_to(mut self, last: i64) -> Vec<i64> {
+        self.0.wait_for(|seen| seen.last() == Some(&last)).await.unwrap().clone()
     }
 }
 
@@ -195,14 +196,14 @@ async fn scaled_up_and_down(kind: Kind, field: &'static str, spec: Value, most: 
         };
         world.until(AUTOSCALER, kind.plural(), counted).await;
     }
-    // The watch tells in order, so all that came before was told.
     let last = world.get(DEPLOYMENT, "cart").await.unwrap();
     assert_eq!(last["spec"]["replicas"], 2);
-    while made.so_far().last() != Some(&2) || wanted.so_far().last() != Some(&2) {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
-    assert_eq!(wanted.so_far(), [1, most, 2], "what the autoscaler wrote is reversed by nobody");
-    assert_eq!(made.so_far(), [1, most, 2], "the operator follows, and reverses nothing");
+    assert_eq!(
+        wanted.up_to(2).await,
+        [1, most, 2],
+        "what the autoscaler wrote is reversed by nobody"
+    );
+    assert_eq!(made.up_to(2).await, [1, most, 2], "the operator follows, and reverses nothing");
 }
 
 #[tokio::test(flavor = "multi_thread")]
