@@ -597,6 +597,7 @@ start_the_rest() {
     --use-service-account-credentials=true \
     --service-account-private-key-file="$pki/service-account.key" \
     --root-ca-file="$pki/ca.crt" --node-monitor-grace-period=10h \
+    --horizontal-pod-autoscaler-sync-period=1s \
     --kube-api-qps=1000 --kube-api-burst=2000 --controllers='*' \
     --concurrent-deployment-syncs=20 --concurrent-replicaset-syncs=20 \
     "${daemon_sets[@]}" --concurrent-namespace-syncs=20 --concurrent-gc-syncs=20 \

@@ -24,6 +24,8 @@ mod app;
 mod generated;
 mod others;
 mod selectors;
+mod autoscaler;
+mod pod_security;
 mod admission;
 mod by_hand;
 mod waiting;

@@ -4,9 +4,11 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use crate::world::{
-    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, POD, SERVICE, World, is_ready,
+    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, PATIENCE, POD, SERVICE, World,
+    is_ready,
 };
 
 const ENDPOINT_SLICE: Kind = Kind::new("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
@@ -47,22 +49,24 @@ fn name(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
-/// The names of the pods that are endpoints of this Service, once it has at least `at_least`.
+/// The names of the pods that are endpoints of this Service, once it has at least `at_least`. One
+/// slice holds up to a hundred.
 async fn endpoints(world: &World, service: &str, at_least: usize) -> BTreeSet<String> {
-    let of_slice = |slice: &Value| -> BTreeSet<String> {
-        let endpoints = slice["endpoints"].as_array().into_iter().flatten();
-        endpoints.map(|e| e["targetRef"]["name"].as_str().unwrap().to_owned()).collect()
-    };
-    // The controller chooses a slice's name, and one slice holds up to a hundred endpoints.
-    let labelled = format!("kubernetes.io/service-name={service}");
-    let slice = loop {
-        if let Some(slice) = world.list_with(ENDPOINT_SLICE, &labelled).await.first() {
-            break name(slice);
+    let (slices, mut changed) = mpsc::unbounded_channel();
+    tokio::spawn(world.for_each_change(ENDPOINT_SLICE, move |slice| drop(slices.send(slice))));
+    let found = async {
+        loop {
+            let slice = changed.recv().await.expect("the watch goes on");
+            let of = &slice["metadata"]["labels"]["kubernetes.io/service-name"];
+            let endpoints = slice["endpoints"].as_array().into_iter().flatten();
+            let pods: BTreeSet<String> =
+                endpoints.map(|e| e["targetRef"]["name"].as_str().unwrap().to_owned()).collect();
+            if of == service && pods.len() >= at_least {
+                return pods;
+            }
         }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     };
-    let found = world.until(ENDPOINT_SLICE, &slice, |s| of_slice(s).len() >= at_least).await;
-    of_slice(&found)
+    tokio::time::timeout(PATIENCE, found).await.expect("endpoints")
 }
 
 /// The names of the pods that a label selector, as a HorizontalPodAutoscaler reads it, finds.
