@@ -95,13 +95,14 @@ impl Policy {
     /// Polls, since nothing announces it, until the API server has noticed the policy or its
     /// removal.
     async fn until(&self, world: &World, wanted: impl Fn(&Result<Value, String>) -> bool) {
+        let mut last = None;
         let asked = async {
-            while !wanted(&world.dry_run(DEPLOYMENT, probe()).await) {
+            while !wanted(last.insert(world.dry_run(DEPLOYMENT, probe()).await)) {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
         let outcome = tokio::time::timeout(PATIENCE, asked).await;
-        outcome.unwrap_or_else(|_| panic!("{} is not what it ought to be", self.name));
+        outcome.unwrap_or_else(|_| panic!("{} is not what it ought to be: {last:?}", self.name));
     }
 }
 
@@ -206,22 +207,21 @@ fn pin_inject_and_tolerate() -> Value {
         )),
         patch(format!(
             r#"{pod}.containers.exists(c, c.name == "proxy") ? [] : [JSONPatch{{op: "add",
-                path: "{CONTAINERS}/-", value: Object.spec.template.spec.containers{{
-                    name: "proxy", image: "proxy:1"}}}}]"#
+                path: "{CONTAINERS}/-", value: {{"name": "proxy", "image": "proxy:1"}}}}]"#
         )),
         patch(format!(
             r#"has({pod}.tolerations) ? [] : [JSONPatch{{op: "add",
                 path: "/spec/template/spec/tolerations",
-                value: [Object.spec.template.spec.tolerations{{operator: "Exists"}}]}}]"#
+                value: [{{"operator": "Exists"}}]}}]"#
         )),
     ])
 }
 
-/// An object of each kind, its child, and the name of the container in that.
-const EACH: [(Kind, &str, Kind, &str); 3] = [
-    (APP, "shop", DEPLOYMENT, "shop"),
-    (MEMCACHED, "cart", DEPLOYMENT, "memcached"),
-    (GENERIC_DAEMON, "agent", DAEMON_SET, "agent"),
+/// An object of each kind, and the kind of its child.
+const EACH: [(Kind, &str, Kind); 3] = [
+    (APP, "shop", DEPLOYMENT),
+    (MEMCACHED, "cart", DEPLOYMENT),
+    (GENERIC_DAEMON, "agent", DAEMON_SET),
 ];
 
 /// The operator's writes to the child of this name.
@@ -240,19 +240,21 @@ async fn fence(world: &World, name: &str) {
         (MEMCACHED, json!({"size": 0})),
         (GENERIC_DAEMON, json!({"image": "fence:1", "label": "no-node-has-this"})),
     ] {
-        world.create(kind, app(name, spec)).await.unwrap();
-        world.until(kind, name, is_ready).await;
+        let name = format!("{name}-of-{}", kind.plural());
+        world.create(kind, app(&name, spec)).await.unwrap();
+        world.until(kind, &name, is_ready).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rewrites_at_admission_are_accepted_and_later_changes_reverted() {
-    let (world, operator) = World::with_operator_at("policy-pins", "baseline").await;
+    let world = World::new("policy-pins", "baseline").await.patient(Duration::from_secs(40));
+    let operator = world.start_operator().await;
     let policy = Policy::mutate(&world, pin_inject_and_tolerate()).await;
     world.create(APP, app("shop", json!({"image": "shop:1", "replicas": 2}))).await.unwrap();
     world.create(MEMCACHED, app("cart", json!({"size": 2}))).await.unwrap();
     world.create(GENERIC_DAEMON, app("agent", json!({"image": "agent:1"}))).await.unwrap();
-    for (kind, name, child, _) in EACH {
+    for (kind, name, child) in EACH {
         let object = world.until(kind, name, is_ready).await;
         assert!(!has_condition(&object, "Degraded", "True"), "{object}");
         let child = world.get(child, name).await.unwrap();
@@ -261,13 +263,13 @@ async fn rewrites_at_admission_are_accepted_and_later_changes_reverted() {
     }
     // Every change is a reason to look again.
     for number in 0..3 {
-        for (_, name, child, _) in EACH {
+        for (_, name, child) in EACH {
             let poke = json!({"metadata": {"annotations": {"poke": number.to_string()}}});
             world.patch(child, name, poke).await.unwrap();
         }
     }
     fence(&world, "fence").await;
-    for (_, name, child, _) in EACH {
+    for (_, name, child) in EACH {
         // Created, and what was admitted recorded.
         let writes = writes_of_child(&world, child, name);
         assert_eq!(writes.len(), 2, "{writes:#?}");
@@ -301,11 +303,11 @@ async fn rewrites_at_admission_are_accepted_and_later_changes_reverted() {
 
 /// Each change by a person takes one write.
 async fn people_are_reverted(world: &World) {
-    for (kind, name, child, container_name) in EACH {
+    for (kind, name, child) in EACH {
         let before = world.get(child, name).await.unwrap();
         let image = container(&before)["image"].clone();
         let what = format!("{}/{name}", child.plural());
-        world.kubectl(&["set", "image", &what, &format!("{container_name}=evil:1")]).unwrap();
+        world.kubectl(&["set", "image", &what, "*=evil:1"]).unwrap();
         let later = |child: &Value| child["metadata"]["generation"].as_i64() > Some(1);
         let reverted = |child: &Value| later(child) && container(child)["image"] == image;
         world.until(child, name, reverted).await;

@@ -70,6 +70,7 @@ mod limits;
 mod large;
 mod memory;
 mod taken_away;
+mod namespace_deletion;
 mod storms;
 mod wall_clock;
 
