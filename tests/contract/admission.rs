@@ -248,8 +248,7 @@ async fn fence(world: &World, name: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rewrites_at_admission_are_accepted_and_later_changes_reverted() {
-    let world = World::new("policy-pins", "baseline").await.patient(Duration::from_secs(40));
-    let operator = world.start_operator().await;
+    let (world, operator) = World::with_operator_at("policy-pins", "baseline").await;
     let policy = Policy::mutate(&world, pin_inject_and_tolerate()).await;
     world.create(APP, app("shop", json!({"image": "shop:1", "replicas": 2}))).await.unwrap();
     world.create(MEMCACHED, app("cart", json!({"size": 2}))).await.unwrap();
