@@ -79,8 +79,17 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
         });
     }
     let passes = spans.of_passes(&metrics);
-    let wiring =
-        Wiring { args, client: client.clone(), recorder, leadership, metrics, passes, ready };
+    let namespace = own_namespace(&args);
+    let wiring = Wiring {
+        args,
+        client: client.clone(),
+        recorder,
+        leadership,
+        metrics,
+        passes,
+        ready,
+        namespace,
+    };
     // What the last passes reported is still sent, and then the lease is released: nothing writes
     // any more.
     program = wiring.connect(program).beside("the sink of Events", |stop| async move {
@@ -119,10 +128,7 @@ fn election(
     host: &str,
     metrics: &Arc<Metrics>,
 ) -> Result<(Leadership, Elector), ConfigError> {
-    let namespace = args.leader_elect_namespace.clone().or_else(|| {
-        let own = std::fs::read_to_string(POD_NAMESPACE).ok();
-        own.map(|text| text.trim().to_owned()).or_else(|| args.namespaces.first().cloned())
-    });
+    let namespace = args.leader_elect_namespace.clone().or_else(|| own_namespace(args));
     let lease = ObjectKey::new(namespace.as_deref().unwrap_or(NAMESPACE), LEASE);
     let config = leader_election::Config {
         lease: args.leader_elect_lease_duration,
@@ -131,6 +137,12 @@ fn election(
         ..leader_election::Config::default()
     };
     leader_election::new(lease, host, config, Arc::new(Boottime), metrics.clone())
+}
+
+/// The pod's namespace in a cluster, otherwise the first that is watched.
+fn own_namespace(args: &RunArgs) -> Option<String> {
+    let own = std::fs::read_to_string(POD_NAMESPACE).ok();
+    own.map(|text| text.trim().to_owned()).or_else(|| args.namespaces.first().cloned())
 }
 
 /// The pod's name in a cluster, otherwise the machine's host name.

@@ -34,6 +34,8 @@ pub(super) struct Wiring {
     pub(super) passes: Arc<dyn controller::Observer>,
     /// What readiness depends on.
     pub(super) ready: Checks,
+    /// The namespace in which this process runs, if it is known.
+    pub(super) namespace: Option<String>,
 }
 
 impl Wiring {
@@ -82,6 +84,7 @@ impl Wiring {
         let image = self.args.memcached_image.as_deref();
         let settings = Settings { memcached_image: image.map(Into::into) };
         let reconciler = MemcachedReconciler::new(stores, self.hands("memcached"), settings);
+        let program = self.release(program, reconciler.clone());
         let (program, controller) =
             self.controller(program, "memcached", reconciler, memcacheds.store());
         let children = join(deployments.synced(), services.synced());
@@ -98,6 +101,18 @@ impl Wiring {
         };
         let program = program.controller_after(self.leading_after(synced, listen), controller);
         self.run(self.run(program, &memcacheds), &pods)
+    }
+
+    /// Has the process that leads remove finalizers at its end, if its own namespace is going.
+    fn release(&self, program: Program, reconciler: MemcachedReconciler) -> Program {
+        let (leadership, namespace) = (self.leadership.clone(), self.namespace.clone());
+        let Some(namespace) = namespace else { return program };
+        program.beside("the release of Memcacheds", |stop| async move {
+            stop.requested().await;
+            if leadership.as_ref().is_none_or(Leadership::is_permitted) {
+                reconciler.release(&namespace).await;
+            }
+        })
     }
 
     fn generic_daemon(&self, program: Program) -> Program {

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::audit::{Entry, operator_writes, writes_to};
 use crate::world::{
-    APP, DEPLOYMENT, MEMCACHED, PATIENCE, World, conditions, has_condition, is_ready,
+    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, PATIENCE, World, conditions,
+    has_condition, is_ready,
 };
 
 /// The maximum number of writes for one custom resource in a minute.
@@ -19,7 +20,7 @@ fn app(name: &str, spec: Value) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
-/// A policy for writes to Deployments in one namespace. It lasts until it is lifted or the control
+/// A policy for writes to Deployments and DaemonSets in one namespace. It lasts until it is lifted or the control
 /// plane ends.
 struct Policy {
     plural: &'static str,
@@ -27,11 +28,15 @@ struct Policy {
 }
 
 impl Policy {
-    /// Applies `changed`, a CEL expression, to every Deployment that is written.
+    /// Applies `changed`, a CEL expression, to every object that is written.
     async fn change(world: &World, changed: &str) -> Policy {
-        let mutation = json!([{"patchType": "ApplyConfiguration",
-            "applyConfiguration": {"expression": changed}}]);
-        let spec = json!({"mutations": mutation, "reinvocationPolicy": "Never"});
+        let mutation = json!({"patchType": "ApplyConfiguration",
+            "applyConfiguration": {"expression": changed}});
+        Policy::mutate(world, json!([mutation])).await
+    }
+
+    async fn mutate(world: &World, mutations: Value) -> Policy {
+        let spec = json!({"mutations": mutations, "reinvocationPolicy": "Never"});
         let policy =
             Policy::create(world, "mutatingadmissionpolicies", spec, &["CREATE", "UPDATE"]);
         let policy = policy.await;
@@ -58,7 +63,7 @@ impl Policy {
         spec["matchConstraints"] = json!({
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}},
             "resourceRules": [{"apiGroups": ["apps"], "apiVersions": ["v1"],
-                "operations": operations, "resources": ["deployments"]}],
+                "operations": operations, "resources": ["deployments", "daemonsets"]}],
         });
         let mut binding = json!({"policyName": name});
         if plural == "validatingadmissionpolicies" {
@@ -90,19 +95,24 @@ impl Policy {
     /// Polls, since nothing announces it, until the API server has noticed the policy or its
     /// removal.
     async fn until(&self, world: &World, wanted: impl Fn(&Result<Value, String>) -> bool) {
+        let mut last = None;
         let asked = async {
-            while !wanted(&world.dry_run(DEPLOYMENT, probe()).await) {
+            while !wanted(last.insert(world.dry_run(DEPLOYMENT, probe()).await)) {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
         let outcome = tokio::time::timeout(PATIENCE, asked).await;
-        outcome.unwrap_or_else(|_| panic!("{} is not what it ought to be", self.name));
+        outcome.unwrap_or_else(|_| panic!("{} is not what it ought to be: {last:?}", self.name));
     }
 }
 
 /// Whether a policy changed the probe.
 fn is_changed(made: &Value) -> bool {
-    made["spec"]["replicas"] != probe()["spec"]["replicas"] || !made["metadata"]["labels"].is_null()
+    let image =
+        |object: &Value| object["spec"]["template"]["spec"]["containers"][0]["image"].clone();
+    made["spec"]["replicas"] != probe()["spec"]["replicas"]
+        || !made["metadata"]["labels"].is_null()
+        || image(made) != image(&probe())
 }
 
 fn probe() -> Value {
@@ -183,10 +193,142 @@ async fn what_a_policy_denies_is_told_in_its_words_and_heals_when_it_is_lifted()
     }
 }
 
+/// Digests, a sidecar with variables, and a toleration, as JSON patches: a policy of the first kind
+/// pins what is not pinned, one of the second kind injects what is missing.
+fn pin_inject_and_tolerate() -> Value {
+    const CONTAINERS: &str = "/spec/template/spec/containers";
+    let patch = |expression: String| json!({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}});
+    let pod = "object.spec.template.spec";
+    let digest = format!("@sha256:{}", "0".repeat(64));
+    json!([
+        patch(format!(
+            r#"{pod}.containers[0].image.contains("@") ? [] : [JSONPatch{{op: "replace",
+                path: "{CONTAINERS}/0/image", value: {pod}.containers[0].image + "{digest}"}}]"#
+        )),
+        patch(format!(
+            r#"{pod}.containers.exists(c, c.name == "proxy") ? [] : [JSONPatch{{op: "add",
+                path: "{CONTAINERS}/-", value: {{"name": "proxy", "image": "proxy:1"}}}}]"#
+        )),
+        patch(format!(
+            r#"has({pod}.tolerations) ? [] : [JSONPatch{{op: "add",
+                path: "/spec/template/spec/tolerations",
+                value: [{{"operator": "Exists"}}]}}]"#
+        )),
+    ])
+}
+
+/// An object of each kind, and the kind of its child.
+const EACH: [(Kind, &str, Kind); 3] = [
+    (APP, "shop", DEPLOYMENT),
+    (MEMCACHED, "cart", DEPLOYMENT),
+    (GENERIC_DAEMON, "agent", DAEMON_SET),
+];
+
+/// The operator's writes to the child of this name.
+fn writes_of_child(world: &World, kind: Kind, name: &str) -> Vec<Entry> {
+    writes_to(world, kind.plural(), name).into_iter().filter(|write| write.by_operator).collect()
+}
+
+fn container(child: &Value) -> &Value {
+    &child["spec"]["template"]["spec"]["containers"][0]
+}
+
+/// Waits until the operator has looked at everything that came before.
+async fn fence(world: &World, name: &str) {
+    for (kind, spec) in [
+        (APP, json!({"image": "fence:1", "replicas": 0})),
+        (MEMCACHED, json!({"size": 0})),
+        (GENERIC_DAEMON, json!({"image": "fence:1", "label": "no-node-has-this"})),
+    ] {
+        let name = format!("{name}-of-{}", kind.plural());
+        world.create(kind, app(&name, spec)).await.unwrap();
+        world.until(kind, &name, is_ready).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_that_rewrites_what_the_operator_sets_is_told_and_not_raced() {
+async fn rewrites_at_admission_are_accepted_and_later_changes_reverted() {
+    let (world, operator) = World::with_operator_at("policy-pins", "baseline").await;
+    let policy = Policy::mutate(&world, pin_inject_and_tolerate()).await;
+    world.create(APP, app("shop", json!({"image": "shop:1", "replicas": 2}))).await.unwrap();
+    world.create(MEMCACHED, app("cart", json!({"size": 2}))).await.unwrap();
+    world.create(GENERIC_DAEMON, app("agent", json!({"image": "agent:1"}))).await.unwrap();
+    for (kind, name, child) in EACH {
+        let object = world.until(kind, name, is_ready).await;
+        assert!(!has_condition(&object, "Degraded", "True"), "{object}");
+        let child = world.get(child, name).await.unwrap();
+        assert!(container(&child)["image"].as_str().unwrap().contains("@sha256:"), "{child}");
+        assert_eq!(child["spec"]["template"]["spec"]["tolerations"][0]["operator"], "Exists");
+    }
+    // Every change is a reason to look again.
+    for number in 0..3 {
+        for (_, name, child) in EACH {
+            let poke = json!({"metadata": {"annotations": {"poke": number.to_string()}}});
+            world.patch(child, name, poke).await.unwrap();
+        }
+    }
+    fence(&world, "fence").await;
+    for (_, name, child) in EACH {
+        // Created, and what was admitted recorded.
+        let writes = writes_of_child(&world, child, name);
+        assert_eq!(writes.len(), 2, "{writes:#?}");
+    }
+    operator.kill().await;
+    let restarted = jiff::Timestamp::now();
+    let _operator = world.start_operator().await;
+    fence(&world, "second-fence").await;
+    let since = |write: &&Entry| write.received > restarted && !write.name.contains("fence");
+    let writes = operator_writes(&world);
+    let needless: Vec<_> = writes.iter().filter(since).collect();
+    assert!(needless.is_empty(), "{needless:#?}");
+    people_are_reverted(&world).await;
+    // A change by the operator itself takes one write: the same is admitted.
+    world.patch(APP, "shop", json!({"spec": {"replicas": 3}})).await.unwrap();
+    let grown = |app: &Value| is_ready(app) && app["status"]["replicas"] == 3;
+    world.until(APP, "shop", grown).await;
+    let writes = writes_of_child(&world, DEPLOYMENT, "shop");
+    assert_eq!(writes.len(), 2 + 2 + 1, "{writes:#?}");
+    // Without the policy all stays as admitted until there is something to write.
+    policy.lift(&world).await;
+    fence(&world, "third-fence").await;
+    assert_eq!(writes_of_child(&world, DEPLOYMENT, "shop").len(), 2 + 2 + 1);
+    world.patch(APP, "shop", json!({"spec": {"image": "shop:2"}})).await.unwrap();
+    let plain = |child: &Value| {
+        let record = &child["metadata"]["annotations"]["workload-operator.example.com/admitted"];
+        container(child)["image"] == "shop:2" && record.is_null()
+    };
+    world.until(DEPLOYMENT, "shop", plain).await;
+}
+
+/// Each change by a person takes one write.
+async fn people_are_reverted(world: &World) {
+    for (kind, name, child) in EACH {
+        let before = world.get(child, name).await.unwrap();
+        let image = container(&before)["image"].clone();
+        let what = format!("{}/{name}", child.plural());
+        world.kubectl(&["set", "image", &what, "*=evil:1"]).unwrap();
+        let later = |child: &Value| child["metadata"]["generation"].as_i64() > Some(1);
+        let reverted = |child: &Value| later(child) && container(child)["image"] == image;
+        world.until(child, name, reverted).await;
+        let mut restored = 1;
+        if child == DEPLOYMENT {
+            world.kubectl(&["scale", &what, "--replicas=9"]).unwrap();
+            let generation = |child: &Value| child["metadata"]["generation"].as_i64().unwrap();
+            let reverted = |child: &Value| generation(child) >= 5 && child["spec"]["replicas"] == 2;
+            world.until(child, name, reverted).await;
+            restored += 1;
+        }
+        world.until(kind, name, is_ready).await;
+        let writes = writes_of_child(world, child, name);
+        assert_eq!(writes.len(), 2 + restored, "{writes:#?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_that_rewrites_differently_each_time_is_told_and_not_raced() {
     let (world, _operator) = World::with_operator_at("policy-rewrites", "baseline").await;
-    let rewritten = "Object{spec: Object.spec{replicas: 3}}";
+    let rewritten =
+        "Object{spec: Object.spec{replicas: oldObject == null ? 3 : oldObject.spec.replicas + 1}}";
     let policy = Policy::change(&world, rewritten).await;
     let spec = json!({"image": "shop:1", "replicas": 2});
     world.create(APP, app("shop", spec)).await.unwrap();
@@ -195,7 +337,7 @@ async fn a_policy_that_rewrites_what_the_operator_sets_is_told_and_not_raced() {
     assert!(has_condition(&object, "Degraded", "True") && !is_ready(&object), "{object}");
     let degraded = conditions(&object).find(|c| c["type"] == "Degraded").unwrap();
     let message = degraded["message"].as_str().unwrap();
-    for part in ["spec.replicas of Deployment shop", "admission policy"] {
+    for part in ["spec of Deployment shop", "admission policy"] {
         assert!(message.contains(part), "{message}");
     }
     // Every change of the Deployment is a reason to look again. There are more of them than writes

@@ -76,6 +76,7 @@ mod limits;
 mod large;
 mod memory;
 mod taken_away;
+mod namespace_deletion;
 mod storms;
 mod wall_clock;
 

@@ -156,6 +156,64 @@ fn a_field_changed_by_hand_is_restored() {
     }
 }
 
+/// The answer to applying the sample's Deployment while a policy pins images, and the record of it.
+fn pinned() -> (App, Made<DeploymentSpec>, Value) {
+    let (app, desired, mut there) = nginx();
+    there["spec"]["template"]["spec"]["containers"][0]["image"] = json!("nginx@sha256:0");
+    let record = admission(&desired, &child(&there)).unwrap();
+    assert_eq!(record["path"], "/metadata/annotations/workload-operator.example.com~1admitted");
+    there["metadata"]["annotations"][ADMITTED] = record["value"].clone();
+    (app, desired, there)
+}
+
+#[test]
+fn an_admitted_value_is_left_alone_and_a_later_change_reverted() {
+    let (app, desired, there) = pinned();
+    let decide = |there: &Value| decide(&app.as_owner(), &desired, Some(&child(there)));
+    assert_eq!(decide(&there), Decision::Nothing);
+    assert_eq!(admission(&desired, &child(&there)), None);
+    for (pointer, value) in [
+        ("/spec/replicas", json!(9)),
+        ("/spec/template/spec/containers/0/image", json!("nginx@sha256:1")),
+        ("/spec/template/spec/containers/0/env/0/value", json!("x")),
+        ("/spec/template/spec/containers/0/resources/limits/cpu", json!("2")),
+        ("/metadata/labels/app.kubernetes.io~1name", json!("x")),
+        ("/metadata/annotations/workload-operator.example.com~1admitted", json!("x")),
+    ] {
+        let mut there = there.clone();
+        *there.pointer_mut(pointer).unwrap() = value;
+        assert_eq!(decide(&there), Decision::Restore("spec"), "{pointer}");
+    }
+}
+
+#[test]
+fn what_is_injected_later_and_other_changes_leave_the_record_true() {
+    let (mut app, desired, mut there) = pinned();
+    let containers = &mut there["spec"]["template"]["spec"]["containers"];
+    containers[0]["env"].as_array_mut().unwrap().insert(0, json!({ "name": "X", "value": "1" }));
+    containers.as_array_mut().unwrap().insert(0, json!({ "name": "sidecar", "image": "proxy" }));
+    assert_eq!(decide(&app.as_owner(), &desired, Some(&child(&there))), Decision::Nothing);
+    app.spec.replicas = 5;
+    let desired = app::desired(&app).deployment;
+    assert_eq!(decide(&app.as_owner(), &desired, Some(&child(&there))), Decision::Apply);
+    let applied = wire(&app, &desired)["metadata"]["annotations"][APPLIED].clone();
+    there["metadata"]["annotations"][APPLIED] = applied;
+    there["spec"]["replicas"] = json!(5);
+    assert_eq!(admission(&desired, &child(&there)), None, "the same is admitted");
+}
+
+#[test]
+fn the_record_goes_once_nothing_is_rewritten() {
+    let (_, desired, mut there) = pinned();
+    let image = json!(&*desired.spec.template.spec.containers[0].image);
+    there["spec"]["template"]["spec"]["containers"][0]["image"] = image;
+    let record = admission(&desired, &child(&there)).unwrap();
+    assert_eq!(record["op"], "remove");
+    // Whoever removes the mark of what was applied has not admitted it.
+    there["metadata"]["annotations"][APPLIED] = json!("x");
+    assert_eq!(admission(&desired, &child(&there)), None);
+}
+
 #[test]
 fn security_removed_by_hand_is_restored() {
     let memcached: Memcached = custom(MEMCACHED);

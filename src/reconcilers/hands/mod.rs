@@ -37,6 +37,7 @@ use crate::reconcilers::child::{Child, ChildSpec, Made};
 use crate::reconcilers::error::{Diagnosis, Error, diagnose, is_to_be_told};
 use crate::reconcilers::health::Progress;
 use crate::reconcilers::reason::{Action, Reason};
+use crate::reconcilers::service::ServiceSpec;
 use crate::store::Store;
 
 /// Writes for one controller. Cheap to clone.
@@ -167,7 +168,7 @@ impl Hands {
     }
 
     /// Applies an RFC 6902 patch to `object`, even if it has changed since it was read.
-    async fn patch<V: Resource>(
+    pub(super) async fn patch<V: Resource>(
         &self,
         object: &V,
         mut operations: Vec<serde_json::Value>,
@@ -177,6 +178,19 @@ impl Hands {
         answer.map_err(|error| {
             failed("update", V::KIND.kind, object.key(), conflict_if_test_failed(error))
         })
+    }
+
+    /// Whether the API server says that the namespace is being deleted. It is asked by a dry run of
+    /// a create, which takes no right that the operator does not have.
+    pub(super) async fn is_terminating(&self, namespace: &str) -> bool {
+        let kind = ServiceSpec::KIND;
+        let body = json!({
+            "apiVersion": kind.api_version(), "kind": kind.kind,
+            "metadata": { "generateName": "workload-operator-" },
+            "spec": { "clusterIP": "None", "ports": [{ "port": 80 }] },
+        });
+        let answer = self.client.try_create(&kind, namespace, &body).await;
+        answer.is_err_and(|error| error.is_namespace_terminating())
     }
 
     /// Publishes an Event on the parent.

@@ -19,7 +19,8 @@ pub use view::{Memcached, Spec, Status};
 
 use std::sync::Arc;
 
-use serde_json::json;
+use futures::StreamExt;
+use serde_json::{Value, json};
 
 use super::Settings;
 use super::condition::Time;
@@ -42,6 +43,9 @@ pub const FINALIZER: &str = "cache.example.com/finalizer";
 /// The message if `MEMCACHED_IMAGE` is not set or empty.
 const NO_IMAGE: &str = "Unable to find MEMCACHED_IMAGE environment variable with the image";
 
+/// How many finalizers are removed at once when the operator ends.
+const RELEASED_AT_ONCE: usize = 16;
+
 /// The stores that the reconciler reads.
 #[derive(Clone)]
 pub struct Stores {
@@ -61,6 +65,15 @@ pub struct MemcachedReconciler {
     stores: Stores,
     hands: Hands,
     settings: Settings,
+}
+
+/// The operations that remove the finalizer at this position, if it is there.
+fn removal(at: usize) -> Vec<Value> {
+    let path = format!("/metadata/finalizers/{at}");
+    vec![
+        json!({ "op": "test", "path": path, "value": FINALIZER }),
+        json!({ "op": "remove", "path": path }),
+    ]
 }
 
 // === impl MemcachedReconciler ===
@@ -164,12 +177,7 @@ impl MemcachedReconciler {
             }
         }
         let memcached = told.as_deref().unwrap_or(memcached);
-        let path = format!("/metadata/finalizers/{at}");
-        let operations = vec![
-            json!({ "op": "test", "path": path, "value": FINALIZER }),
-            json!({ "op": "remove", "path": path }),
-        ];
-        match self.hands.patch_exactly(memcached, operations).await {
+        match self.hands.patch_exactly(memcached, removal(at)).await {
             Ok(left) if left.meta.finalizers.is_empty() => {
                 store.removed(left.key(), left.uid());
                 Ok(())
@@ -188,6 +196,31 @@ impl MemcachedReconciler {
                 Err(error)
             }
         }
+    }
+
+    /// Removes the finalizers of all Memcacheds in `namespace` if it is being deleted. Called when
+    /// the operator that runs in it ends: nobody would remove them afterwards, and all that they
+    /// stand for is a report.
+    pub async fn release(&self, namespace: &str) {
+        let finalized = |memcached: &Arc<Memcached>| {
+            let at = memcached.meta.finalizers.iter().position(|name| name == FINALIZER)?;
+            (memcached.key().namespace() == namespace).then(|| (memcached.clone(), at))
+        };
+        let all: Vec<_> = self.stores.memcacheds.list().iter().filter_map(finalized).collect();
+        if all.is_empty() || !self.hands.is_terminating(namespace).await {
+            return;
+        }
+        tracing::info!(
+            namespace,
+            memcacheds = all.len(),
+            "Removing finalizers: it is being deleted"
+        );
+        let remove = |(memcached, at): (Arc<Memcached>, usize)| async move {
+            if let Err(error) = self.hands.patch(&*memcached, removal(at)).await {
+                tracing::warn!(object = %memcached.key(), %error, "The finalizer stays");
+            }
+        };
+        futures::stream::iter(all).for_each_concurrent(RELEASED_AT_ONCE, remove).await;
     }
 
     async fn add_finalizer(&self, memcached: &Memcached) -> Result<Arc<Memcached>, Error> {

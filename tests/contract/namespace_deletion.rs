@@ -1,0 +1,73 @@
+//! Namespaces that are deleted together with the operator in them.
+
+use serde_json::{Value, json};
+
+use crate::world::{MEMCACHED, POD, World, is_ready, memcached};
+
+/// A namespace goes once nothing is left in it; pods go first. This one holds all others up.
+const HELD: &str = "held";
+
+/// A namespace with a Memcached `cart`, whose deletion has begun and waits for a pod, as it would
+/// for the operator's.
+async fn going(world: &World) {
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
+    world.until(MEMCACHED, "cart", is_ready).await;
+    let container = json!({"name": "c", "image": "a:1"});
+    let held = json!({
+        "metadata": {"name": HELD, "finalizers": ["example.com/hold"]},
+        "spec": {"nodeSelector": {"no-node": "has-this"}, "containers": [container]},
+    });
+    world.create(POD, held).await.unwrap();
+    world.kubectl(&["delete", "namespace", &world.namespace, "--wait=false"]).unwrap();
+    let deleted = |pod: &Value| !pod["metadata"]["deletionTimestamp"].is_null();
+    world.until(POD, HELD, deleted).await;
+    let cart = world.get(MEMCACHED, "cart").await.unwrap();
+    assert!(cart["metadata"]["deletionTimestamp"].is_null(), "pods go first: {cart}");
+}
+
+/// Lets the pod go, and waits until the namespace is gone.
+async fn gone(world: &World) {
+    let free = json!({"metadata": {"finalizers": null}});
+    world.patch(POD, HELD, free).await.unwrap();
+    let namespace = format!("namespace/{}", world.namespace);
+    world.kubectl(&["wait", "--for=delete", &namespace, "--timeout=120s"]).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_goes_with_the_operator_in_it() {
+    let (world, operator) = World::with_operator_at("shared-namespace", "baseline").await;
+    going(&world).await;
+    assert_eq!(operator.terminate().await, Some(0));
+    let cart = world.get(MEMCACHED, "cart").await.unwrap();
+    assert!(cart["metadata"]["finalizers"].is_null(), "{cart}");
+    gone(&world).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_that_ends_keeps_finalizers_while_its_namespace_stays() {
+    let (world, operator) = World::with_operator_at("kept-namespace", "baseline").await;
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
+    world.until(MEMCACHED, "cart", is_ready).await;
+    assert_eq!(operator.terminate().await, Some(0));
+    let cart = world.get(MEMCACHED, "cart").await.unwrap();
+    assert_eq!(cart["metadata"]["finalizers"], json!(["cache.example.com/finalizer"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_documented_command_frees_what_a_dead_operator_left() {
+    let (world, operator) = World::with_operator_at("orphaned-namespace", "baseline").await;
+    going(&world).await;
+    operator.kill().await;
+    let install = include_str!("../../docs/INSTALL.md");
+    let command = install.lines().find(|line| line.starts_with("kubectl patch memcached NAME"));
+    let command = command.expect("INSTALL.md has it");
+    let words: Vec<&str> = command.split_whitespace().skip(1).collect();
+    let namespace = &*world.namespace;
+    let filled = words.iter().map(|word| match *word {
+        "NAME" => "cart",
+        "NAMESPACE" => namespace,
+        word => word.trim_matches('\''),
+    });
+    world.kubectl(&filled.collect::<Vec<_>>()).unwrap();
+    gone(&world).await;
+}
