@@ -32,9 +32,9 @@ fn is_known<V: Custom>(object: &V) -> bool {
         && object.conditions().iter().any(|condition| {
             condition.is(Type::Degraded)
                 && condition.status == Status::True
-                && Reason::ALL.iter().any(|reason| {
-                    reason.is_of_pods() && condition.reason == reason.as_str()
-                })
+                && Reason::ALL
+                    .iter()
+                    .any(|reason| reason.is_of_pods() && condition.reason == reason.as_str())
         })
 }
 
