@@ -11,8 +11,8 @@ use crate::control_plane::ControlPlane;
 use crate::leadership::lease_roles;
 use crate::operator_process::OperatorProcess;
 use crate::world::{
-    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, ROLE,
-    ROLE_BINDING, SERVICE, World, is_ready, memcached,
+    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, POD,
+    ROLE, ROLE_BINDING, SERVICE, World, is_ready, memcached,
 };
 
 pub const SYSTEM: &str = "workload-operator-system";
