@@ -5,5 +5,6 @@
 # it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+UPDATE_ARTIFACTS=1 cargo test --locked --quiet --lib health::table
 UPDATE_ARTIFACTS=1 cargo test --locked --quiet --test artifacts
 UPDATE_ARTIFACTS=1 cargo test --locked --quiet --lib operator::check

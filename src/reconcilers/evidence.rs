@@ -181,11 +181,7 @@ fn permitted<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
 }
 
 /// The pods that `selector` selects, by name.
-async fn pods(
-    client: &Client,
-    namespace: &Text,
-    selector: String,
-) -> Result<Vec<PodState>, Error> {
+async fn pods(client: &Client, namespace: &Text, selector: String) -> Result<Vec<PodState>, Error> {
     let scope = Scope { namespace: Some(namespace.clone()), labels: Some(selector), fields: None };
     let mut pods: Vec<PodState> = list(client, &scope, false).await?;
     pods.sort_by(|a, b| a.name().cmp(b.name()));
@@ -289,7 +285,9 @@ impl Evidence {
             Some(_) => {
                 let has = if one { "has" } else { "have" };
                 let count = nodes.len();
-                format!("{count} {node} {has} the label, but {its} {taints} {named} {keep} the daemon out")
+                format!(
+                    "{count} {node} {has} the label, but {its} {taints} {named} {keep} the daemon out"
+                )
             }
             None => format!(
                 "There {} {} {node}, but {its} {taints} {named} {keep} the daemon out",
@@ -352,13 +350,15 @@ impl PodState {
             return None;
         }
         let status = &self.status;
-        let mut containers = status.init_container_statuses.iter().chain(&status.container_statuses);
+        let mut containers =
+            status.init_container_statuses.iter().chain(&status.container_statuses);
         containers
             .find_map(|container| container.trouble())
             .or_else(|| self.unscheduled())
             .or_else(|| self.on_a_lost_node())
-            .map(|(reason, what)| {
-                Trouble { reason, message: format!("Pod {} {what}", self.name()) }
+            .map(|(reason, what)| Trouble {
+                reason,
+                message: format!("Pod {} {what}", self.name()),
             })
     }
 
@@ -395,7 +395,10 @@ impl ContainerStatus {
                 let what = format!("cannot pull image {image}: that is no image's name");
                 return Some((Reason::ImagePullFailed, what));
             }
-            "ErrImagePull" | "ImagePullBackOff" | "ErrImageNeverPull" | "RegistryUnavailable"
+            "ErrImagePull"
+            | "ImagePullBackOff"
+            | "ErrImageNeverPull"
+            | "RegistryUnavailable"
             | "ImageInspectError" => {
                 return Some((Reason::ImagePullFailed, format!("cannot pull image {image}")));
             }
@@ -403,7 +406,9 @@ impl ContainerStatus {
         };
         let message = waiting.map_or("", |waiting| &*waiting.message);
         match reason {
-            "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError"
+            "CreateContainerConfigError"
+            | "CreateContainerError"
+            | "RunContainerError"
             | "StartError" => {
                 let what = format!("cannot start container {name}: {message}");
                 return Some((Reason::ContainerFailed, what));

@@ -144,8 +144,7 @@ impl Health {
 
     /// The health of a workload with this trouble.
     fn of_trouble(trouble: Trouble, completed: bool) -> Health {
-        let level =
-            if trouble.reason.needs_a_person() { Level::Stalled } else { Level::Degraded };
+        let level = if trouble.reason.needs_a_person() { Level::Stalled } else { Level::Degraded };
         let rollout = match (completed, level) {
             (true, _) => Rollout::Complete,
             (false, Level::Stalled) => Rollout::Halted,

@@ -86,6 +86,15 @@ fn argo_cd_shows_what_the_status_says() {
             "Progressing",
             "Ready",
         ),
+        // Its pods served, and do not any more.
+        (
+            object(
+                2,
+                &[("Ready", "False", "CrashLoopBackOff"), ("Degraded", "True", "CrashLoopBackOff")],
+            ),
+            "Degraded",
+            "Ready CrashLoopBackOff",
+        ),
         (object(2, &[rolling, ("Stalled", "True", "Invalid")]), "Degraded", "Stalled Invalid"),
         (object(2, &[("Stalled", "False", "Invalid"), ready]), "Healthy", "Ready"),
         (object(2, &[("Ready", "False", "Paused")]), "Suspended", "Ready Paused"),

@@ -12,7 +12,7 @@ const BUNDLE: &str = "artifacts/olm/manifests";
 const EXPECTED: [&str; 2] = [
     "The \\\"operatorhub\\\" validator is deprecated",
     "Migrate the API(s) for events: ([\\\"ClusterServiceVersion.Spec.InstallStrategy.\
-     StrategySpec.ClusterPermissions[0].Rules[12]\\\" \\\"ClusterServiceVersion.Spec.\
+     StrategySpec.ClusterPermissions[0].Rules[13]\\\" \\\"ClusterServiceVersion.Spec.\
      InstallStrategy.StrategySpec.Permissions[0].Rules[2]\\\"])",
 ];
 

@@ -20,6 +20,7 @@ mod http;
 mod common_to_all_kinds;
 mod memcached;
 mod generic_daemon;
+mod unwell;
 mod app;
 mod generated;
 mod others;

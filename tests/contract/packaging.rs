@@ -11,8 +11,8 @@ use crate::control_plane::ControlPlane;
 use crate::leadership::lease_roles;
 use crate::operator_process::OperatorProcess;
 use crate::world::{
-    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, ROLE,
-    ROLE_BINDING, SERVICE, World, is_ready, memcached,
+    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, POD,
+    ROLE, ROLE_BINDING, SERVICE, World, is_ready, memcached,
 };
 
 pub const SYSTEM: &str = "workload-operator-system";
@@ -339,14 +339,12 @@ pub async fn a_life_of_all_kinds(world: &World) {
         world.until(DEPLOYMENT, "one", |d| d["spec"]["replicas"] == 1).await;
     }
     // A daemon that does not serve any more: its pods and Events are looked at.
-    let quota = world.forbid("no-pods", "pods").await;
+    world.forbid("no-pods", "pods").await;
     let pods = world.list(POD).await;
-    let of_daemon = pods.iter().find(|pod| pod["metadata"]["ownerReferences"][0]["kind"] == "DaemonSet");
+    let of_daemon =
+        pods.iter().find(|pod| pod["metadata"]["ownerReferences"][0]["kind"] == "DaemonSet");
     world.delete(POD, of_daemon.unwrap()["metadata"]["name"].as_str().unwrap()).await;
-    world
-        .until_condition(GENERIC_DAEMON, "one-agent", "Ready", ("False", "ReplicaFailure"))
-        .await;
-    drop(quota);
+    world.until_condition(GENERIC_DAEMON, "one-agent", "Ready", ("False", "ReplicaFailure")).await;
     world.patch(APP, "one-app", json!({"spec": {"ports": null}})).await.unwrap();
     world.until_gone(SERVICE, "one-app").await;
     world.delete(MEMCACHED, "one").await;

@@ -30,7 +30,7 @@ async fn until_blocked_by(world: &World, kind: Kind, name: &str, cause: &str) ->
     for _ in 0..120 {
         last = status(world, kind, name);
         if last.0.starts_with(&prefix) {
-            let fine = ["Ready", "ScaledToZero"].contains(&cause);
+            let fine = ["AllReplicasReady", "ScaledToZero"].contains(&cause);
             assert_eq!(last.1, i32::from(!fine), "{}", last.0);
             return last.0;
         }
@@ -81,28 +81,29 @@ async fn status_names_the_cause_that_blocks() {
     let app = json!({"metadata": {"name": "typo-app"}, "spec": {"replicas": 1, "image": "a:1"}});
     world.create(APP, app).await.unwrap();
 
-    until_blocked_by(&world, MEMCACHED, "good", "Ready").await;
+    until_blocked_by(&world, MEMCACHED, "good", "AllReplicasReady").await;
     until_blocked_by(&world, MEMCACHED, "zero", "ScaledToZero").await;
-    until_blocked_by(&world, MEMCACHED, "foreign", "ForeignObject").await;
+    until_blocked_by(&world, MEMCACHED, "foreign", "ErrResourceExists").await;
     until_blocked_by(&world, MEMCACHED, "paused", "Paused").await;
-    until_blocked_by(&world, GENERIC_DAEMON, "nowhere", "NoMatchingNode").await;
-    let line = until_blocked_by(&world, GENERIC_DAEMON, "insecure", "PodSecurity").await;
+    until_blocked_by(&world, GENERIC_DAEMON, "nowhere", "NoMatchingNodes").await;
+    let line = until_blocked_by(&world, GENERIC_DAEMON, "insecure", "ReplicaFailure").await;
     assert!(line.contains("violates PodSecurity \"restricted"), "{line}");
     // Its pods run as the user that the image specifies: `restricted` does not allow that.
-    until_blocked_by(&world, APP, "typo-app", "PodSecurity").await;
+    until_blocked_by(&world, APP, "typo-app", "ReplicaFailure").await;
 
-    for (name, reason, cause) in
-        [("typo", "ImagePullBackOff", "BadImage"), ("crash", "CrashLoopBackOff", "CrashLoop")]
-    {
+    for (name, reason, cause) in [
+        ("typo", "ImagePullBackOff", "ImagePullFailed"),
+        ("crash", "CrashLoopBackOff", "CrashLoopBackOff"),
+    ] {
         world.until(MEMCACHED, name, is_ready).await;
         stop_pod(&world, name, reason).await;
         let line = until_blocked_by(&world, MEMCACHED, name, cause).await;
-        assert!(line.contains("1 of 1 pods: "), "{line}");
+        assert!(line.contains(&format!("Pod {name}-")), "{line}");
     }
 
     operator.kill().await;
     world.create(MEMCACHED, memcached("unseen", 1)).await.unwrap();
-    until_blocked_by(&world, MEMCACHED, "unseen", "Unseen").await;
+    until_blocked_by(&world, MEMCACHED, "unseen", "Pending").await;
     let (line, code) = status(&world, MEMCACHED, "absent");
     assert!(line.contains("not found") && code == 2, "{line}");
 }
@@ -122,20 +123,20 @@ fn status_as_json(world: &World, kind: Kind, name: &str) -> (Value, i32) {
 async fn status_as_json_has_cause_next_step_conditions_and_pods() {
     let (world, _operator) = World::with_operator("status-json").await;
     world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
-    until_blocked_by(&world, MEMCACHED, "cart", "Ready").await;
+    until_blocked_by(&world, MEMCACHED, "cart", "AllReplicasReady").await;
     let (fine, code) = status_as_json(&world, MEMCACHED, "cart");
     assert_eq!((code, &fine["fine"], &fine["next"]), (0, &json!(true), &Value::Null), "{fine}");
     stop_pod(&world, "cart", "ImagePullBackOff").await;
-    until_blocked_by(&world, MEMCACHED, "cart", "BadImage").await;
+    until_blocked_by(&world, MEMCACHED, "cart", "ImagePullFailed").await;
     let (bad, code) = status_as_json(&world, MEMCACHED, "cart");
-    assert_eq!((code, &bad["fine"], &bad["cause"]), (1, &json!(false), &json!("BadImage")));
+    assert_eq!((code, &bad["fine"], &bad["cause"]), (1, &json!(false), &json!("ImagePullFailed")));
     let place = (&bad["kind"], &bad["namespace"], &bad["name"]);
     assert_eq!(place, (&json!("Memcached"), &json!("status-json"), &json!("cart")));
     assert!(bad["next"].as_str().unwrap().contains("image"), "{bad}");
-    assert!(bad["detail"].as_str().unwrap().starts_with("1 of 1 pods: "), "{bad}");
+    assert!(bad["detail"].as_str().unwrap().starts_with("Pod cart-"), "{bad}");
     assert_eq!(bad["conditions"][0]["type"], "Ready");
     let pod = &bad["pods"][0];
-    assert!(pod["state"].as_str().unwrap().starts_with("BadImage: "), "{bad}");
+    assert!(pod["state"].as_str().unwrap().starts_with("ImagePullFailed: "), "{bad}");
     assert!(pod["node"].is_string() && pod["name"].as_str().unwrap().starts_with("cart-"));
 }
 
@@ -147,17 +148,17 @@ async fn status_does_not_count_an_evicted_pod() {
     world.evict_a_pod("cart").await;
     assert_eq!(world.list(POD).await.len(), 2, "the evicted one is still there");
     stop_pod(&world, "cart", "ImagePullBackOff").await;
-    let line = until_blocked_by(&world, MEMCACHED, "cart", "BadImage").await;
-    assert!(line.contains("1 of 1 pods: "), "{line}");
+    let line = until_blocked_by(&world, MEMCACHED, "cart", "ImagePullFailed").await;
+    assert!(line.contains("Pod cart-"), "{line}");
     let (bad, _) = status_as_json(&world, MEMCACHED, "cart");
     assert_eq!(bad["pods"].as_array().unwrap().len(), 1, "{bad}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn status_tells_a_quota_from_what_is_forbidden() {
+async fn status_has_the_words_of_the_quota_that_refuses_pods() {
     let (world, _operator) = World::with_operator("status-quota").await;
     world.forbid("none", "pods").await;
     world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
-    let line = until_blocked_by(&world, MEMCACHED, "cart", "Quota").await;
+    let line = until_blocked_by(&world, MEMCACHED, "cart", "ReplicaFailure").await;
     assert!(line.contains("exceeded quota: none"), "{line}");
 }

@@ -34,7 +34,9 @@ impl Diagnosis {
         match known(&self.cause) {
             Some(reason) => reason.next(),
             // Before any operator has seen it.
-            None => "workload-operator check: does the operator run, and may it work in this namespace?",
+            None => {
+                "workload-operator check: does the operator run, and may it work in this namespace?"
+            }
         }
     }
 }

@@ -15,8 +15,8 @@ pub use desired::{Children, desired};
 pub use status::{Found, status};
 pub use view::{App, Spec, Status};
 
-use super::condition::Time;
 use super::child::{Decision, decide};
+use super::condition::Time;
 use super::custom::{Custom, is_paused};
 use super::error::{Diagnosis, Error, diagnose};
 use super::hands::{Hands, Looking, Outcome, Parent, sooner};

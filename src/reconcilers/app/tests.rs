@@ -9,6 +9,7 @@ use super::*;
 use crate::object::Resource;
 use crate::reconcilers::condition::{Status as Truth, Type};
 use crate::reconcilers::fixtures::{assert_golden, child, condition, custom, rolled_out, wire};
+use crate::reconcilers::health::Context;
 
 const SAMPLE: &str = include_str!("../../../artifacts/examples/nginx-app.yaml");
 
@@ -35,7 +36,9 @@ fn said(app: &App, deployment_status: Value) -> Status {
     let mut object = wire(app, &desired(app).deployment);
     object["status"] = deployment_status;
     let deployment: Deployment = child(&object);
-    status(app, Some(&deployment), &of_deployment(app, &deployment), Time::new(0))
+    let health = Health::of_deployment(&deployment, &Context::default());
+    let found = Found { deployment: Some(&deployment), as_desired: true, health };
+    status(app, &found, Time::new(0))
 }
 
 #[test]

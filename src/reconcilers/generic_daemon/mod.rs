@@ -85,7 +85,9 @@ impl GenericDaemonReconciler {
         let outcome =
             self.hands.settle(&parent, &self.stores.daemon_sets, &desired(daemon)).await?;
         let (settled, again) = match &outcome {
-            Outcome::Settled(child) => self.hands.observe(daemon, child, looking(daemon, child)).await,
+            Outcome::Settled(child) => {
+                self.hands.observe(daemon, child, looking(daemon, child)).await
+            }
             _ => (Health::paused(), Action::Done),
         };
         let health = outcome.health(&parent, settled);

@@ -7,6 +7,7 @@ use super::*;
 use crate::object::{Resource, Text};
 use crate::reconcilers::condition::{Status as Truth, Type};
 use crate::reconcilers::fixtures::{assert_golden, child, condition, custom, wire};
+use crate::reconcilers::health::Context;
 
 const SAMPLE: &str = include_str!("../../../artifacts/examples/syslog.yaml");
 
@@ -37,8 +38,9 @@ fn there(daemon: &GenericDaemon, [desired_, current, updated, ready]: [i32; 4]) 
 }
 
 fn said(daemon: &GenericDaemon, daemon_set: &DaemonSet) -> Status {
-    let situation = of_daemon_set(daemon, daemon_set);
-    status(daemon, Some(daemon_set), &situation, Time::new(0))
+    let context = Context { label: daemon.spec.label.as_deref(), ..Context::default() };
+    let health = Health::of_daemon_set(daemon_set, &context);
+    status(daemon, Some(daemon_set), &health, Time::new(0))
 }
 
 #[test]

@@ -24,8 +24,8 @@ use std::sync::Arc;
 use serde_json::json;
 
 use contest::Contests;
-pub use outcome::Outcome;
 pub(super) use observing::Looking;
+pub use outcome::Outcome;
 pub(super) use outcome::sooner;
 use settling::Settling;
 use written::Written;

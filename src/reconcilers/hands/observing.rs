@@ -40,9 +40,10 @@ impl Hands {
         child: &Child<S>,
         looking: Looking<'_>,
     ) -> (Health, Action) {
-        let degraded = object.conditions().iter().find(|condition| {
-            condition.is(Type::Degraded) && condition.status == Status::True
-        });
+        let degraded = object
+            .conditions()
+            .iter()
+            .find(|condition| condition.is(Type::Degraded) && condition.status == Status::True);
         let mut context = Context {
             completed: completed(object) && !looking.grown,
             listed: looking.listed,

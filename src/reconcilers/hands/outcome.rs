@@ -7,8 +7,8 @@ use super::Parent;
 use crate::controller::Action;
 use crate::reconcilers::child::{Child, ChildSpec};
 use crate::reconcilers::error::Error;
-use crate::reconcilers::reason::Reason;
 use crate::reconcilers::health::{Health, Level};
+use crate::reconcilers::reason::Reason;
 use crate::store::Store;
 
 /// The result of settling a child.

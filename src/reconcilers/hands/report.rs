@@ -12,8 +12,8 @@ use crate::events;
 use crate::reconcilers::condition::{Status, Type};
 use crate::reconcilers::custom::Custom;
 use crate::reconcilers::error::{Diagnosis, Error, diagnose};
-use crate::reconcilers::reason;
 use crate::reconcilers::health::Health;
+use crate::reconcilers::reason;
 use crate::store::Store;
 
 impl Hands {

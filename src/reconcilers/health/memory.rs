@@ -8,22 +8,24 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::object::Uid;
-use crate::reconcilers::condition::{Condition, Status, Type};
+use crate::reconcilers::condition::{Status, Type};
 use crate::reconcilers::custom::Custom;
 use crate::reconcilers::reason::Reason;
 
 /// Whether the rollout of the newest generation has completed before, according to the status. The
 /// conditions say so, so that another process knows, too.
 pub fn completed<V: Custom>(object: &V) -> bool {
+    if !object.is_observed() {
+        return false;
+    }
     let of = |kind: Type| object.conditions().iter().find(move |condition| condition.is(kind));
-    let is = |condition: Option<&Condition>, status| condition.is_some_and(|c| c.status == status);
+    let is_true = |kind| of(kind).is_some_and(|condition| condition.status == Status::True);
     let reason = of(Type::Progressing).map(|progressing| &*progressing.reason);
     // An App's Progressing is its Deployment's own, which does not change with the size.
-    let after = || is(of(Type::Degraded), Status::True) && of(Type::Reconciling).is_none();
-    object.is_observed()
-        && (is(of(Type::Ready), Status::True)
-            || reason == Some(Reason::RolloutComplete.as_str())
-            || reason == Some("NewReplicaSetAvailable") && after())
+    let after = || is_true(Type::Degraded) && of(Type::Reconciling).is_none();
+    is_true(Type::Ready)
+        || reason == Some(Reason::RolloutComplete.as_str())
+        || reason == Some("NewReplicaSetAvailable") && after()
 }
 
 /// Whether the status says already that something keeps the pods from serving.
@@ -32,9 +34,9 @@ fn is_known<V: Custom>(object: &V) -> bool {
         && object.conditions().iter().any(|condition| {
             condition.is(Type::Degraded)
                 && condition.status == Status::True
-                && Reason::ALL.iter().any(|reason| {
-                    reason.is_of_pods() && condition.reason == reason.as_str()
-                })
+                && Reason::ALL
+                    .iter()
+                    .any(|reason| reason.is_of_pods() && condition.reason == reason.as_str())
         })
 }
 

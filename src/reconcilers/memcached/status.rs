@@ -4,8 +4,8 @@ use super::desired::selector;
 use super::view::{Memcached, Status};
 use crate::object::Text;
 use crate::reconcilers::condition::{self, Time, Type, Wanted, settle};
-use crate::reconcilers::identity::selector_text;
 use crate::reconcilers::health::Health;
+use crate::reconcilers::identity::selector_text;
 use crate::reconcilers::reason::Reason;
 use crate::reconcilers::workload::Deployment;
 

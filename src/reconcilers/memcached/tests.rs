@@ -9,6 +9,7 @@ use crate::reconcilers::fixtures::{
     assert_golden, child, condition, custom, rolled_out, uid, wire,
 };
 use crate::reconcilers::hands::Outcome;
+use crate::reconcilers::health::Context;
 use crate::reconcilers::workload::{Amount, DeploymentSpec};
 
 const SAMPLE: &str = include_str!("../../../artifacts/examples/memcached.yaml");
@@ -34,14 +35,15 @@ fn deployment(memcached: &Memcached, status: Value) -> Deployment {
 fn said(memcached: &Memcached, deployment_status: Value, nodes: &[&str]) -> Status {
     let deployment = deployment(memcached, deployment_status);
     let nodes: Vec<_> = nodes.iter().map(|node| Text::new(node)).collect();
-    let situation = of_deployment(memcached, &deployment, nodes.len());
-    let found = Found { deployment: Some(&deployment), nodes, situation, failure: None };
+    let context = Context { listed: Some(nodes.len()), ..Context::default() };
+    let health = Health::of_deployment(&deployment, &context);
+    let found = Found { deployment: Some(&deployment), nodes, health, failure: None };
     status(memcached, found, Time::new(NOW))
 }
 
-fn failed(memcached: &Memcached, situation: Situation, why: &str) -> Status {
+fn failed(memcached: &Memcached, health: Health, why: &str) -> Status {
     let found =
-        Found { deployment: None, nodes: Vec::new(), situation, failure: Some(why.to_owned()) };
+        Found { deployment: None, nodes: Vec::new(), health, failure: Some(why.to_owned()) };
     status(memcached, found, Time::new(NOW))
 }
 
@@ -139,7 +141,7 @@ fn every_condition_speaks_of_the_generation_that_the_status_speaks_of() {
     memcached.meta.generation = 7;
     for status in [
         said(&memcached, rolled_out(2), &[]),
-        failed(&memcached, Situation::Stalled(Reason::Invalid, "x".into()), "x"),
+        failed(&memcached, Health::new(Level::Stalled, Reason::Invalid, "x"), "x"),
         finalizing(&memcached, true, Time::new(NOW)),
     ] {
         assert_eq!(status.observed_generation, 7);
@@ -217,8 +219,8 @@ fn pods_that_cannot_be_made_are_degraded_but_not_stalled() {
 
 #[test]
 fn without_an_image_the_condition_says_which_variable_is_missing() {
-    let situation = Situation::Stalled(Reason::ImageMissing, NO_IMAGE.to_owned());
-    let status = failed(&sample(), situation, NO_IMAGE);
+    let health = Health::new(Level::Stalled, Reason::ImageMissing, NO_IMAGE);
+    let status = failed(&sample(), health, NO_IMAGE);
     let (truth, reason, message) = condition(&status.conditions, Type::Available).unwrap();
     assert_eq!((truth, reason), (Truth::False, "Reconciling"));
     assert!(message.contains("Unable to find MEMCACHED_IMAGE environment variable with the image"));
@@ -228,8 +230,8 @@ fn without_an_image_the_condition_says_which_variable_is_missing() {
 #[test]
 fn a_refused_write_is_told_with_the_servers_words() {
     let why = "cannot create Deployment default/memcached-sample: exceeded quota: q";
-    let situation = Situation::Stalled(Reason::QuotaExceeded, why.to_owned());
-    let status = failed(&sample(), situation, why);
+    let health = Health::new(Level::Stalled, Reason::QuotaExceeded, why);
+    let status = failed(&sample(), health, why);
     assert_eq!(
         condition(&status.conditions, Type::Available),
         Some((
@@ -242,14 +244,23 @@ fn a_refused_write_is_told_with_the_servers_words() {
     );
     assert_eq!(condition(&status.conditions, Type::Degraded).unwrap().1, "QuotaExceeded");
     let memcached = sample();
-    let there = deployment(&memcached, rolled_out(2));
-    let found = Found {
-        deployment: Some(&there),
-        nodes: Vec::new(),
-        situation: Situation::Stalled(Reason::QuotaExceeded, why.to_owned()),
-        failure: Some(why.to_owned()),
+    let update_refused = |available: i32| {
+        let mut there = rolled_out(2);
+        there["availableReplicas"] = json!(available);
+        let there = deployment(&memcached, there);
+        let found = Found {
+            deployment: Some(&there),
+            nodes: Vec::new(),
+            health: Health::new(Level::Stalled, Reason::QuotaExceeded, why),
+            failure: Some(why.to_owned()),
+        };
+        super::status(&memcached, found, Time::new(NOW))
     };
-    let status = super::status(&memcached, found, Time::new(NOW));
+    let status = update_refused(2);
+    let available = condition(&status.conditions, Type::Available).unwrap();
+    assert_eq!(available.0, Truth::True, "two serve, whatever was refused");
+    assert_eq!(condition(&status.conditions, Type::Degraded).unwrap().1, "QuotaExceeded");
+    let status = update_refused(1);
     let available = condition(&status.conditions, Type::Available).unwrap();
     assert_eq!(available.1, "Resizing");
     assert!(
@@ -295,7 +306,7 @@ fn the_status_survives_the_wire_and_then_is_no_change() {
     let found = Found {
         deployment: Some(&deployment),
         nodes: vec![Text::new("b"), Text::new("a")],
-        situation: of_deployment(&memcached, &deployment, 2),
+        health: Health::of_deployment(&deployment, &Context::default()),
         failure: None,
     };
     assert_eq!(super::status(&memcached, found, Time::new(NOW + 1000)), memcached.status);
@@ -315,11 +326,11 @@ fn that_somebody_contests_a_field_is_no_failure_to_make_the_deployment() {
     let deployment = deployment(&memcached, rolled_out(2));
     let contested: Outcome<DeploymentSpec> =
         Outcome::Contested("metadata.labels", std::time::Duration::from_secs(1));
-    let situation = contested.situation(&parent, |_| Situation::Paused);
+    let health = contested.health(&parent, Health::paused());
     let found = Found {
         deployment: Some(&deployment),
         nodes: vec![Text::new("a"), Text::new("b")],
-        situation,
+        health,
         failure: contested.failure(&parent),
     };
     let status = status(&memcached, found, Time::new(NOW));

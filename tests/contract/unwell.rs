@@ -1,0 +1,364 @@
+//! Pods that do not serve: what the status says about them.
+//!
+//! kwok's nodes run every pod. Where a pod has to crash, be evicted, or lose its node, the tests
+//! patch its status as a kubelet, or Kubernetes' node controller, would. Quotas, Pod Security,
+//! taints, the scheduler and `kubectl rollout pause` are real.
+
+use serde_json::{Value, json};
+
+use crate::control_plane::ControlPlane;
+use crate::servers::Server;
+use crate::world::{
+    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, NODE, POD, World, conditions,
+    has_condition, is_ready, memcached,
+};
+
+const KINDS: [Kind; 3] = [MEMCACHED, GENERIC_DAEMON, APP];
+/// Where the status of each says how many pods are ready.
+const READY: [&str; 3] = ["readyReplicas", "installed", "readyReplicas"];
+
+/// One custom resource of each kind, with two pods each.
+async fn one_of_each(world: &World) {
+    let daemon =
+        json!({"metadata": {"name": "genericdaemon"}, "spec": {"image": "a:1", "label": "logs"}});
+    let app = json!({"metadata": {"name": "app"}, "spec": {"image": "a:1", "replicas": 2}});
+    world.create(MEMCACHED, memcached("memcached", 2)).await.unwrap();
+    world.create(GENERIC_DAEMON, daemon).await.unwrap();
+    world.create(APP, app).await.unwrap();
+}
+
+fn name_of(kind: Kind) -> String {
+    kind.name().to_lowercase()
+}
+
+/// The pods of the custom resource of this kind that have not ended, by name.
+async fn pods_of(world: &World, kind: Kind) -> Vec<Value> {
+    let start = format!("{}-", name_of(kind));
+    let mut pods = world.list(POD).await;
+    pods.retain(|pod| {
+        pod["metadata"]["name"].as_str().unwrap().starts_with(&start)
+            && pod["metadata"]["deletionTimestamp"].is_null()
+    });
+    pods
+}
+
+fn name(pod: &Value) -> &str {
+    pod["metadata"]["name"].as_str().unwrap()
+}
+
+/// Has the pod wait for `reason`, as its kubelet would report it; an empty one is a pod that runs.
+async fn report(world: &World, pod: &Value, reason: &str) {
+    let container = &pod["spec"]["containers"][0];
+    let runs = reason.is_empty();
+    let state = match runs {
+        true => json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}, "waiting": null}),
+        false => {
+            json!({"waiting": {"reason": reason, "message": "as a test wants"}, "running": null})
+        }
+    };
+    let truth = if runs { "True" } else { "False" };
+    let now = jiff::Timestamp::now().to_string();
+    let is = |kind: &str| json!({"type": kind, "status": truth, "lastTransitionTime": now});
+    let scheduled = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now});
+    let status = json!({"status": {
+        "conditions": [is("Ready"), is("ContainersReady"), scheduled],
+        "containerStatuses": [{"name": container["name"], "image": container["image"],
+            "imageID": "", "ready": runs, "restartCount": 4, "state": state,
+            "lastState": {"terminated": {"exitCode": 3, "reason": "Error"}}}]}});
+    patch_status(world, pod, status).await;
+}
+
+async fn patch_status(world: &World, pod: &Value, status: Value) {
+    let path = format!("{}/{}/status", POD.path(&world.namespace), name(pod));
+    world.patch_at(&path, status).await.unwrap();
+}
+
+fn condition(object: &Value, kind: &str) -> Value {
+    conditions(object).find(|found| found["type"] == kind).cloned().unwrap_or_default()
+}
+
+/// Asserts that the object is degraded for `reason`, and that this is not called a rollout.
+async fn degraded_after_a_rollout(
+    world: &World,
+    kind: Kind,
+    reason: &str,
+    stalled: bool,
+) -> String {
+    let name = name_of(kind);
+    let message = world.until_condition(kind, &name, "Ready", ("False", reason)).await;
+    let object = world.get(kind, &name).await.unwrap();
+    let degraded = condition(&object, "Degraded");
+    assert_eq!((&degraded["status"], &degraded["reason"]), (&json!("True"), &json!(reason)));
+    assert_eq!(condition(&object, "Reconciling"), Value::Null, "{object:#}");
+    assert_eq!(condition(&object, "Stalled")["status"] == "True", stalled, "{object:#}");
+    let progressing = condition(&object, "Progressing")["reason"].clone();
+    let complete = if kind == APP { "NewReplicaSetAvailable" } else { "RolloutComplete" };
+    assert_eq!(progressing, complete, "{object:#}");
+    message
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_stops_serving_after_its_rollout_is_degraded_and_named() {
+    let (world, operator) = World::with_operator_at("unwell-after", "baseline").await;
+    one_of_each(&world).await;
+    for kind in KINDS {
+        world.until(kind, &name_of(kind), is_ready).await;
+        let pods = pods_of(&world, kind).await;
+        for pod in &pods {
+            report(&world, pod, "CrashLoopBackOff").await;
+        }
+        let message = degraded_after_a_rollout(&world, kind, "CrashLoopBackOff", false).await;
+        assert!(pods.iter().any(|pod| message.contains(name(pod))), "{message}");
+        assert!(message.contains("exit code 3"), "{message}");
+        let object = world.get(kind, &name_of(kind)).await.unwrap();
+        assert!(has_condition(&object, "Available", "False"), "{object:#}");
+    }
+    let mut said = Vec::new();
+    for (kind, count) in KINDS.into_iter().zip(READY) {
+        let none = |object: &Value| object["status"][count] == 0;
+        said.push(world.until(kind, &name_of(kind), none).await["status"].clone());
+    }
+    // Another process says the same, and writes nothing.
+    operator.kill().await;
+    let _operator = world.start_operator().await;
+    world.create(MEMCACHED, memcached("later", 1)).await.unwrap();
+    world.until(MEMCACHED, "later", is_ready).await;
+    for (kind, said) in KINDS.into_iter().zip(said) {
+        assert_eq!(world.get(kind, &name_of(kind)).await.unwrap()["status"], said);
+        for pod in pods_of(&world, kind).await {
+            report(&world, &pod, "").await;
+        }
+        world.until(kind, &name_of(kind), is_ready).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_that_cannot_be_pulled_again_a_lost_node_and_an_eviction_are_named() {
+    let (world, _operator) = World::with_operator_at("unwell-causes", "baseline").await;
+    one_of_each(&world).await;
+    for kind in KINDS {
+        world.until(kind, &name_of(kind), is_ready).await;
+        let pods = pods_of(&world, kind).await;
+        report(&world, &pods[0], "ImagePullBackOff").await;
+        let message = degraded_after_a_rollout(&world, kind, "ImagePullFailed", true).await;
+        assert!(message.contains(name(&pods[0])), "{message}");
+        report(&world, &pods[0], "").await;
+        world.until(kind, &name_of(kind), is_ready).await;
+        // What the node controller does when a node does not report: the containers still seem
+        // ready.
+        let mut lost = pods[0]["status"]["conditions"].clone();
+        lost = json!(
+            lost.as_array()
+                .unwrap()
+                .iter()
+                .map(|condition| {
+                    let mut condition = condition.clone();
+                    if condition["type"] == "Ready" {
+                        condition["status"] = json!("False");
+                    }
+                    condition
+                })
+                .collect::<Vec<_>>()
+        );
+        patch_status(&world, &pods[0], json!({"status": {"conditions": lost}})).await;
+        let message = degraded_after_a_rollout(&world, kind, "NodeNotReady", false).await;
+        assert!(message.contains(pods[0]["spec"]["nodeName"].as_str().unwrap()), "{message}");
+        report(&world, &pods[0], "").await;
+        world.until(kind, &name_of(kind), is_ready).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_that_a_quota_or_pod_security_refuses_are_told_in_the_controllers_words() {
+    let (world, _operator) = World::with_operator("unwell-refused").await;
+    // Its pods run as the user that the image names: `restricted` does not allow that.
+    let daemon =
+        json!({"metadata": {"name": "insecure"}, "spec": {"image": "a:1", "label": "logs"}});
+    world.create(GENERIC_DAEMON, daemon).await.unwrap();
+    let message = world
+        .until_condition(GENERIC_DAEMON, "insecure", "Degraded", ("True", "ReplicaFailure"))
+        .await;
+    assert!(message.contains("violates PodSecurity"), "{message}");
+    let object = world.get(GENERIC_DAEMON, "insecure").await.unwrap();
+    assert!(has_condition(&object, "Stalled", "True"), "{object:#}");
+
+    world.forbid("none", "pods").await;
+    world.create(MEMCACHED, memcached("refused", 1)).await.unwrap();
+    let message =
+        world.until_condition(MEMCACHED, "refused", "Degraded", ("True", "ReplicaFailure")).await;
+    assert!(message.contains("exceeded quota: none"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_no_node_takes_is_told_in_the_schedulers_words() {
+    let (world, _operator) = World::with_operator_at("unwell-large", "baseline").await;
+    let spec = json!({"image": "a:1", "resources": {"requests": {"cpu": "100k"}}});
+    world.create(APP, json!({"metadata": {"name": "large"}, "spec": spec})).await.unwrap();
+    let message =
+        world.until_condition(APP, "large", "Degraded", ("True", "PodsUnschedulable")).await;
+    assert!(message.contains("Pod large-") && message.contains("Insufficient cpu"), "{message}");
+    let object = world.get(APP, "large").await.unwrap();
+    assert!(has_condition(&object, "Reconciling", "True"), "the rollout goes on: {object:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_paused_by_kubectl_is_named_while_something_waits_for_it() {
+    let (world, _operator) = World::with_operator_at("unwell-held", "baseline").await;
+    let app = json!({"metadata": {"name": "shop"}, "spec": {"image": "a:1", "replicas": 2}});
+    world.create(APP, app).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+    world.kubectl(&["rollout", "pause", "deployment/shop"]).unwrap();
+    world
+        .until(DEPLOYMENT, "shop", |d| conditions(d).any(|c| c["reason"] == "DeploymentPaused"))
+        .await;
+    world.until(APP, "shop", is_ready).await;
+    world.patch(APP, "shop", json!({"spec": {"image": "a:2"}})).await.unwrap();
+    let message = world.until_condition(APP, "shop", "Ready", ("False", "RolloutPaused")).await;
+    assert!(message.contains("kubectl rollout resume deployment/shop"), "{message}");
+    let object = world.get(APP, "shop").await.unwrap();
+    assert_eq!(object["status"]["updatedReplicas"], 0, "{object:#}");
+    world.kubectl(&["rollout", "resume", "deployment/shop"]).unwrap();
+    world.until(APP, "shop", |shop| is_ready(shop) && shop["status"]["updatedReplicas"] == 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn available_follows_the_pods_when_the_image_setting_is_removed() {
+    let (world, operator) = World::with_operator("unwell-no-image").await;
+    world.create(MEMCACHED, memcached("cart", 2)).await.unwrap();
+    world.until(MEMCACHED, "cart", is_ready).await;
+    operator.kill().await;
+    let _operator = world.start_operator_with(&[]).await;
+    world.until_condition(MEMCACHED, "cart", "Degraded", ("True", "ImageMissing")).await;
+    let object = world.get(MEMCACHED, "cart").await.unwrap();
+    let available = condition(&object, "Available");
+    assert_eq!(
+        (&available["status"], &available["reason"]),
+        (&json!("True"), &json!("Reconciling"))
+    );
+    let sentence = "Deployment for custom resource (cart) with 2 replicas created successfully";
+    assert_eq!(available["message"], sentence);
+    // And it stops following the last write when a pod stops serving.
+    report(&world, &world.list(POD).await[0], "CrashLoopBackOff").await;
+    world.until(MEMCACHED, "cart", |cart| has_condition(cart, "Available", "False")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn paused_by_annotation_the_counts_still_follow_the_child() {
+    let (world, _operator) = World::with_operator_at("unwell-paused", "baseline").await;
+    one_of_each(&world).await;
+    for (kind, count) in KINDS.into_iter().zip(READY) {
+        let name = name_of(kind);
+        world.until(kind, &name, is_ready).await;
+        let paused =
+            json!({"metadata": {"annotations": {"workload-operator.example.com/paused": "true"}}});
+        world.patch(kind, &name, paused).await.unwrap();
+        world.until_condition(kind, &name, "Ready", ("False", "Paused")).await;
+        let pods = pods_of(&world, kind).await;
+        report(&world, &pods[0], "CrashLoopBackOff").await;
+        let one = |object: &Value| object["status"][count] == 1;
+        let object = world.until(kind, &name, one).await;
+        assert_eq!(condition(&object, "Ready")["reason"], "Paused");
+        report(&world, &pods[0], "").await;
+        world.until(kind, &name, |object| object["status"][count] == 2).await;
+    }
+}
+
+/// Lets the operator list nodes, as an installation for the whole cluster may.
+fn may_list_nodes(plane: &ControlPlane, namespace: &str) {
+    let account = format!("--serviceaccount={namespace}:workload-operator");
+    plane.kubectl(&["create", "clusterrole", "nodes", "--verb=list", "--resource=nodes"]);
+    plane.kubectl(&["create", "clusterrolebinding", "nodes", "--clusterrole=nodes", &account]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_a_taint_keeps_a_daemon_from_are_not_called_unlabelled() {
+    let plane = ControlPlane::leaked(|| ControlPlane::private("taints")).await;
+    let world = World::on(plane, "taints", "baseline").await;
+    may_list_nodes(plane, "taints");
+    let all = world.list(NODE).await.len();
+    plane.kubectl(&["taint", "nodes", "--all", "dedicated=db:NoSchedule"]);
+    let _operator = world.start_operator().await;
+    let daemon = |name: &str, label: Value| json!({"metadata": {"name": name}, "spec": {"image": "a:1", "label": label}});
+    world.create(GENERIC_DAEMON, daemon("logs", json!("logs"))).await.unwrap();
+    world.create(GENERIC_DAEMON, daemon("everywhere", Value::Null)).await.unwrap();
+    world.create(GENERIC_DAEMON, daemon("nowhere", json!("no-node-has-this"))).await.unwrap();
+    let tainted = ("False", "NodesTainted");
+    let message = world.until_condition(GENERIC_DAEMON, "logs", "Ready", tainted).await;
+    let sentence =
+        "2 nodes have the label, but their taint dedicated=db:NoSchedule keeps the daemon out";
+    assert_eq!(message, sentence);
+    world.until_condition(GENERIC_DAEMON, "logs", "Degraded", ("True", "NodesTainted")).await;
+    let message = world.until_condition(GENERIC_DAEMON, "everywhere", "Ready", tainted).await;
+    assert!(message.starts_with(&format!("There are {all} nodes, but their taint")), "{message}");
+    world.until_condition(GENERIC_DAEMON, "nowhere", "Ready", ("True", "NoMatchingNodes")).await;
+    plane.kubectl(&["taint", "nodes", "--all", "dedicated-"]);
+    for name in ["logs", "everywhere"] {
+        world.until(GENERIC_DAEMON, name, is_ready).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_generations_counts_are_not_those_of_a_newer_one() {
+    let plane = ControlPlane::leaked(|| ControlPlane::private("stale-counts")).await;
+    let world = World::on(plane, "stale-counts", "baseline").await;
+    let _operator = world.start_operator().await;
+    one_of_each(&world).await;
+    for kind in KINDS {
+        world.until(kind, &name_of(kind), is_ready).await;
+    }
+    let mut controllers = Server::of(plane, "kube-controller-manager");
+    controllers.kill().await;
+    world.patch(APP, "app", json!({"spec": {"image": "a:2"}})).await.unwrap();
+    world.patch(MEMCACHED, "memcached", json!({"spec": {"containerPort": 12345}})).await.unwrap();
+    world.patch(GENERIC_DAEMON, "genericdaemon", json!({"spec": {"image": "a:2"}})).await.unwrap();
+    for kind in KINDS {
+        let message =
+            world.until_condition(kind, &name_of(kind), "Ready", ("False", "RollingOut")).await;
+        assert!(message.starts_with("Waiting for the D"), "{message}");
+        let object = world.get(kind, &name_of(kind)).await.unwrap();
+        assert_eq!(condition(&object, "Available")["status"], "Unknown", "{object:#}");
+    }
+    let app = world.get(APP, "app").await.unwrap();
+    assert_eq!(app["status"]["updatedReplicas"], 0, "{app:#}");
+    assert_eq!(condition(&app, "Progressing")["status"], "Unknown", "{app:#}");
+    let daemon = world.get(GENERIC_DAEMON, "genericdaemon").await.unwrap();
+    assert_eq!(daemon["status"]["installed"], 0, "{daemon:#}");
+    controllers.start();
+    for kind in KINDS {
+        world.until(kind, &name_of(kind), is_ready).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_never_started_is_degraded_after_thirty_seconds_without_progress() {
+    let plane = ControlPlane::leaked(|| ControlPlane::private("never-started")).await;
+    let world = World::on(plane, "never-started", "baseline").await;
+    // From now on nobody runs a pod: the tests report instead.
+    Server::of(plane, "kwok").kill().await;
+    let _operator = world.start_operator().await;
+    one_of_each(&world).await;
+    for (kind, reported, reason) in [
+        (MEMCACHED, "CrashLoopBackOff", "CrashLoopBackOff"),
+        (GENERIC_DAEMON, "ImagePullBackOff", "ImagePullFailed"),
+        (APP, "CreateContainerConfigError", "ContainerFailed"),
+    ] {
+        let (child, count) = match kind {
+            GENERIC_DAEMON => (DAEMON_SET, "currentNumberScheduled"),
+            _ => (DEPLOYMENT, "replicas"),
+        };
+        world.until(child, &name_of(kind), |child| child["status"][count] == 2).await;
+        let pods = pods_of(&world, kind).await;
+        for pod in &pods {
+            report(&world, pod, reported).await;
+        }
+        let name_of_kind = name_of(kind);
+        let message =
+            world.until_condition(kind, &name_of_kind, "Degraded", ("True", reason)).await;
+        assert!(pods.iter().any(|pod| message.contains(name(pod))), "{message}");
+        assert_eq!(message.contains("as a test wants"), kind == APP, "{message}");
+        let object = world.get(kind, &name_of_kind).await.unwrap();
+        assert!(has_condition(&object, "Ready", "False"), "{object:#}");
+        let rolls = has_condition(&object, "Reconciling", "True");
+        assert_eq!(rolls, kind == MEMCACHED, "a crash loop may heal: {object:#}");
+    }
+}
