@@ -135,9 +135,9 @@ async fn all_commands_work(world: &World, kubeconfig: &PathBuf, environment: &[(
     world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
     world.until(MEMCACHED, "cart", is_ready).await;
     operator.assert_alive();
-    let status =
-        said(kubeconfig, &["status", "memcached/cart", "-n", &world.namespace], environment);
-    assert!(status.await.contains("Ready"), "the status is shown");
+    let arguments = ["status", "memcached/cart", "-n", &world.namespace];
+    let status = said(kubeconfig, &arguments, environment).await;
+    assert!(status.contains("Ready"), "{status}");
     let check = said(kubeconfig, &["check"], environment).await;
     assert!(check.lines().any(|line| line.contains("K001") && line.contains("ok")), "{check}");
     world.delete(MEMCACHED, "cart").await;
