@@ -547,7 +547,7 @@ try_apiserver() {
   # Pods reach the API server through the Service `kubernetes`, whose endpoint may not be loopback.
   [[ -z $REAL_NODES ]] || for_nodes=(
     --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction
-    --client-ca-file="$pki/ca.crt" --endpoint-reconciler-type=lease
+    --endpoint-reconciler-type=lease
     --kubelet-certificate-authority="$pki/ca.crt" --kubelet-preferred-address-types=InternalIP
     --kubelet-client-certificate="$pki/server.crt" --kubelet-client-key="$pki/server.key"
   )
@@ -560,7 +560,7 @@ try_apiserver() {
     --cert-dir="$pki" --tls-cert-file="$pki/server.crt" --tls-private-key-file="$pki/server.key" \
     --etcd-servers="https://127.0.0.1:$ETCD_PORT" --etcd-cafile="$pki/ca.crt" \
     --etcd-certfile="$pki/server.crt" --etcd-keyfile="$pki/server.key" \
-    --token-auth-file="$pki/tokens.csv" "${for_nodes[@]}" \
+    --token-auth-file="$pki/tokens.csv" --client-ca-file="$pki/ca.crt" "${for_nodes[@]}" \
     --service-account-issuer=https://kubernetes.default.svc \
     --service-account-key-file="$pki/service-account.pub" \
     --service-account-signing-key-file="$pki/service-account.key" \

@@ -122,6 +122,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_proxy_of_the_kubeconfig_is_that_of_the_cluster_that_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config");
+        let text = "apiVersion: v1\nkind: Config\ncurrent-context: a\nusers: []\n\
+            clusters: [{name: a, cluster: {server: 'http://a:1', proxy-url: 'http://p:1'}}, \
+            {name: b, cluster: {server: 'http://b:2', proxy-url: ''}}]\n\
+            contexts: [{name: a, context: {cluster: a}}, {name: b, context: {cluster: b}}]\n";
+        std::fs::write(&path, text).unwrap();
+        let proxy = async |context| config(Some(&path), Some(context)).await.unwrap().proxy_url;
+        assert_eq!(proxy("a").await.map(|proxy| proxy.to_string()).as_deref(), Some("http://p:1/"));
+        assert_eq!(proxy("b").await, None);
+    }
+
+    #[tokio::test]
     async fn the_context_that_was_asked_for_is_taken() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config");

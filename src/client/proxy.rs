@@ -147,7 +147,7 @@ pub(super) fn connector(config: &kube::Config, tcp: HttpConnector) -> Result<Con
         while let Some(inner) = innermost.source() {
             innermost = inner;
         }
-        BoxError::from(NoTunnel { proxy: proxy.clone(), why: innermost.to_string() })
+        BoxError::from(NoTunnel { proxy, why: innermost.to_string() })
     })))
 }
 

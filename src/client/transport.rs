@@ -167,9 +167,15 @@ impl Connections {
             identity.or_else(|| printed.as_ref().and_then(|printed| printed.identity.clone()));
         let response = self.with(identity).request(request).await?;
         if response.status() == StatusCode::UNAUTHORIZED {
-            token.as_ref().map(TokenFile::refused);
-            certificate.as_ref().map(IdentityFiles::refused);
-            plugin.as_ref().zip(printed).map(|(plugin, printed)| plugin.refused(&printed));
+            if let Some(token) = token {
+                token.refused();
+            }
+            if let Some(certificate) = certificate {
+                certificate.refused();
+            }
+            if let Some((plugin, printed)) = plugin.as_ref().zip(printed) {
+                plugin.refused(&printed);
+            }
         }
         Ok(response)
     }

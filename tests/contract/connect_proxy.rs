@@ -1,7 +1,7 @@
 //! The operator behind a proxy: `HTTPS_PROXY`, or `proxy-url` in the kubeconfig. The API server has
 //! a name that only the proxy can resolve.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 
@@ -113,10 +113,10 @@ async fn tunnel(
     drop(tokio::io::copy_bidirectional(&mut near, &mut far).await);
 }
 
-/// The operator's kubeconfig with [`SERVER`], and this `proxy-url`.
-async fn kubeconfig(world: &World, proxy_url: Option<&str>) -> PathBuf {
-    let file = world.operator_kubeconfig().await;
-    let mut config: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+/// Makes a kubeconfig lead to [`SERVER`], by way of this `proxy-url`; returns where it is.
+fn lead(file: PathBuf, proxy_url: Option<&str>) -> PathBuf {
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut config: Value = serde_yaml_ng::from_str(&text).unwrap();
     let cluster = &mut config["clusters"][0]["cluster"];
     cluster["server"] = json!(format!("https://{SERVER}"));
     if let Some(proxy) = proxy_url {
@@ -126,25 +126,46 @@ async fn kubeconfig(world: &World, proxy_url: Option<&str>) -> PathBuf {
     file
 }
 
+/// The kubeconfigs of the operator and of the administrator.
+struct Kubeconfigs {
+    operator: PathBuf,
+    admin: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Kubeconfigs {
+    async fn of(world: &World, proxy_url: Option<&str>) -> Kubeconfigs {
+        let folder = tempfile::tempdir().unwrap();
+        let admin = folder.path().join("admin");
+        std::fs::copy(world.plane().kubeconfig(), &admin).unwrap();
+        let operator = lead(world.operator_kubeconfig().await, proxy_url);
+        Kubeconfigs { operator, admin: lead(admin, proxy_url), _folder: folder }
+    }
+}
+
 /// Runs `run`, `check` and `status` in this environment and asserts that each does its work.
-async fn all_commands_work(world: &World, kubeconfig: &PathBuf, environment: &[(&str, &str)]) {
+async fn all_commands_work(
+    world: &World,
+    files: &Kubeconfigs,
+    environment: &[(&str, &str)],
+    name: &str,
+) {
     let with_image = [environment, &[("MEMCACHED_IMAGE", MEMCACHED_IMAGE)]].concat();
     let arguments = ["--namespace", world.namespace.as_str()];
-    let mut operator = OperatorProcess::start(kubeconfig, &arguments, &with_image);
+    let mut operator = OperatorProcess::start(&files.operator, &arguments, &with_image);
     operator.logged("Ready to work").await;
-    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
-    world.until(MEMCACHED, "cart", is_ready).await;
+    world.create(MEMCACHED, memcached(name, 1)).await.unwrap();
+    world.until(MEMCACHED, name, is_ready).await;
     operator.assert_alive();
-    let status =
-        said(kubeconfig, &["status", "memcached/cart", "-n", &world.namespace], environment);
-    assert!(status.await.contains("Ready"), "the status is shown");
-    let check = said(kubeconfig, &["check"], environment).await;
+    let arguments = ["status", "memcached", name, "-n", &world.namespace];
+    let status = said(&files.admin, &arguments, environment).await;
+    assert!(status.contains("Ready"), "{status}");
+    let check = said(&files.admin, &["check"], environment).await;
     assert!(check.lines().any(|line| line.contains("K001") && line.contains("ok")), "{check}");
-    world.delete(MEMCACHED, "cart").await;
 }
 
 /// All that a command prints.
-async fn said(kubeconfig: &PathBuf, arguments: &[&str], environment: &[(&str, &str)]) -> String {
+async fn said(kubeconfig: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> String {
     let binary = command(kubeconfig, &[], &[]).as_std().get_program().to_owned();
     let output = tokio::process::Command::new(binary)
         .args(arguments)
@@ -162,12 +183,12 @@ async fn said(kubeconfig: &PathBuf, arguments: &[&str], environment: &[(&str, &s
 #[tokio::test(flavor = "multi_thread")]
 async fn every_command_works_through_a_proxy_with_credentials_with_and_without_tls() {
     let world = World::new("connect-proxy", "restricted").await;
-    let kubeconfig = kubeconfig(&world, None).await;
+    let files = Kubeconfigs::of(&world, None).await;
     for (tls, scheme) in [(false, "http"), (true, "https")] {
         let proxy = ConnectProxy::start(&world, tls).await;
         let url = format!("{scheme}://user:p%40ss@127.0.0.1:{}", proxy.port);
         let environment = [("HTTPS_PROXY", &*url), ("NO_PROXY", "10.0.0.0/8,example.com")];
-        all_commands_work(&world, &kubeconfig, &environment).await;
+        all_commands_work(&world, &files, &environment, scheme).await;
         let asked = proxy.asked();
         assert!(!asked.is_empty());
         assert!(asked.iter().all(|(to, code)| to == SERVER && *code == 200), "{asked:?}");
@@ -179,9 +200,9 @@ async fn the_proxy_of_the_kubeconfig_wins() {
     let world = World::new("proxy-url", "restricted").await;
     let proxy = ConnectProxy::start(&world, false).await;
     let url = format!("http://user:p%40ss@127.0.0.1:{}", proxy.port);
-    let kubeconfig = kubeconfig(&world, Some(&url)).await;
+    let files = Kubeconfigs::of(&world, Some(&url)).await;
     let environment = [("HTTPS_PROXY", "socks5://no.such.proxy:1"), ("NO_PROXY", "*")];
-    all_commands_work(&world, &kubeconfig, &environment).await;
+    all_commands_work(&world, &files, &environment, "cart").await;
     assert!(!proxy.asked().is_empty());
 }
 
@@ -190,8 +211,8 @@ async fn a_proxy_in_the_way_is_named_with_its_variable() {
     let world = World::new("bad-proxy", "restricted").await;
     let proxy = ConnectProxy::start(&world, false).await;
     let url = format!("http://user:hunter2@127.0.0.1:{}", proxy.port);
-    let behind = kubeconfig(&world, None).await;
-    let check = said(&behind, &["check"], &[("https_proxy", &url)]).await;
+    let files = Kubeconfigs::of(&world, None).await;
+    let check = said(&files.admin, &["check"], &[("https_proxy", &url)]).await;
     assert!(check.contains("proxy authorization required"), "{check}");
     assert!(check.contains(&format!("http://127.0.0.1:{} (https_proxy)", proxy.port)), "{check}");
     assert!(!check.contains("hunter2"), "{check}");

@@ -10,7 +10,9 @@ use tempfile::TempDir;
 use workload_operator::client::{Client, Error, Options};
 
 use crate::operator_process::OperatorProcess;
-use crate::world::{MEMCACHED, MEMCACHED_IMAGE, PATIENCE, World, is_ready, memcached};
+use crate::world::{
+    MEMCACHED, MEMCACHED_IMAGE, PATIENCE, ROLE_BINDING, World, is_ready, memcached,
+};
 
 /// A credential plugin: a shell script that logs each of its runs and prints what is in a file.
 struct Plugin {
@@ -125,26 +127,33 @@ async fn a_token_of_a_plugin_that_is_refused_is_replaced() {
     let path = format!("{secrets}/bound");
     let request = Request::builder().method(Method::DELETE).uri(path).body(Vec::new()).unwrap();
     let _: Value = world.plane().admin().await.request(request).await.unwrap();
-    works(&world, "after").await;
+    let replaced = async {
+        // The API server remembers for some seconds that the token was good.
+        for number in 0.. {
+            works(&world, &format!("after-{number}")).await;
+            if plugin.runs() > 1 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, replaced).await.expect("the plugin is asked again");
+    works(&world, "last").await;
     assert_eq!(plugin.runs(), 2);
     operator.assert_alive();
 }
 
-/// A certificate that the cluster's CA has signed for the operator's ServiceAccount, and its key.
-fn certificate(world: &World, folder: &Path) -> (String, String) {
+/// A certificate that the API server accepts, and its key; whose it is may be the operator.
+async fn certificate(world: &World) -> (String, String) {
+    let binding = json!({
+        "metadata": {"name": "by-certificate"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "workload-operator"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "kube-apiserver"}],
+    });
+    world.create(ROLE_BINDING, binding).await.unwrap();
     let pki = world.plane().dir().join("pki");
-    let name = format!("system:serviceaccount:{}:workload-operator", world.namespace);
-    let script = "set -e; cd \"$1\"
-        openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes \\
-            -keyout new.key -out new.csr -subj \"/CN=$3\"
-        openssl x509 -req -in new.csr -CA \"$2/ca.crt\" -CAkey \"$2/ca.key\" -set_serial 77 -days 2 \\
-            -out new.crt";
-    let mut openssl = Command::new("sh");
-    openssl.args(["-c", script, "sh"]).arg(folder).arg(&pki).arg(name);
-    let output = openssl.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
-    (read("new.crt"), read("new.key"))
+    let read = |name: &str| std::fs::read_to_string(pki.join(name)).unwrap();
+    (read("server.crt"), read("server.key"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -152,7 +161,7 @@ async fn a_certificate_comes_from_a_plugin_or_from_files_and_is_replaced() {
     let world = World::new("certificates", "restricted").await;
     let plugin = Plugin::new(0);
     let folder = plugin.folder.path();
-    let (certificate, key) = certificate(&world, folder);
+    let (certificate, key) = certificate(&world).await;
     plugin.prints(json!({"clientCertificateData": certificate, "clientKeyData": key}));
     let file = kubeconfig(&world, plugin.user()).await;
     let operator = start(&world, &file, &[]);
@@ -160,18 +169,18 @@ async fn a_certificate_comes_from_a_plugin_or_from_files_and_is_replaced() {
     works(&world, "plugin").await;
     assert_eq!(plugin.runs(), 1);
     operator.kill().await;
-    // First the files have a certificate that is of no use here: the admin's of nowhere.
+    // First the files have a certificate of an authority that is unknown here.
     let stranger = "cd \"$1\"; openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 \
         -nodes -keyout tls.key -out tls.crt -days 2 -subj /CN=nobody";
     let made = Command::new("sh").args(["-c", stranger, "sh"]).arg(folder).output().unwrap();
     assert!(made.status.success());
-    let user =
-        json!({"client-certificate": folder.join("tls.crt"), "client-key": folder.join("tls.key")});
-    let file = kubeconfig(&world, user).await;
+    let (tls_crt, tls_key) = (folder.join("tls.crt"), folder.join("tls.key"));
+    let file =
+        kubeconfig(&world, json!({"client-certificate": tls_crt, "client-key": tls_key})).await;
     let mut operator = start(&world, &file, &[]);
-    operator.logged("401").await;
-    std::fs::rename(folder.join("new.key"), folder.join("tls.key")).unwrap();
-    std::fs::rename(folder.join("new.crt"), folder.join("tls.crt")).unwrap();
+    operator.logged("Unauthorized").await;
+    std::fs::write(tls_key, key).unwrap();
+    std::fs::write(tls_crt, certificate).unwrap();
     operator.logged("Ready to work").await;
     works(&world, "files").await;
     operator.assert_alive();
