@@ -79,17 +79,8 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
         });
     }
     let passes = spans.of_passes(&metrics);
-    let namespace = own_namespace(&args);
-    let wiring = Wiring {
-        args,
-        client: client.clone(),
-        recorder,
-        leadership,
-        metrics,
-        passes,
-        ready,
-        namespace,
-    };
+    let wiring =
+        Wiring { args, client: client.clone(), recorder, leadership, metrics, passes, ready };
     // What the last passes reported is still sent, and then the lease is released: nothing writes
     // any more.
     program = wiring.connect(program).beside("the sink of Events", |stop| async move {
@@ -140,7 +131,7 @@ fn election(
 }
 
 /// The pod's namespace in a cluster, otherwise the first that is watched.
-fn own_namespace(args: &RunArgs) -> Option<String> {
+pub(super) fn own_namespace(args: &RunArgs) -> Option<String> {
     let own = std::fs::read_to_string(POD_NAMESPACE).ok();
     own.map(|text| text.trim().to_owned()).or_else(|| args.namespaces.first().cloned())
 }

@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 
 use super::args::{ControllerName, RunArgs};
 use super::leading::{WhileLeading, catch_up};
+use super::run::own_namespace;
 use super::servers;
 use crate::client::Client;
 use crate::controller::{self, Controller, Handle, Options, Program, Reconciler, enqueue};
@@ -34,8 +35,6 @@ pub(super) struct Wiring {
     pub(super) passes: Arc<dyn controller::Observer>,
     /// What readiness depends on.
     pub(super) ready: Checks,
-    /// The namespace in which this process runs, if it is known.
-    pub(super) namespace: Option<String>,
 }
 
 impl Wiring {
@@ -105,7 +104,7 @@ impl Wiring {
 
     /// Has the process that leads remove finalizers at its end, if its own namespace is going.
     fn release(&self, program: Program, reconciler: MemcachedReconciler) -> Program {
-        let (leadership, namespace) = (self.leadership.clone(), self.namespace.clone());
+        let (leadership, namespace) = (self.leadership.clone(), own_namespace(&self.args));
         let Some(namespace) = namespace else { return program };
         program.beside("the release of Memcacheds", |stop| async move {
             stop.requested().await;

@@ -162,7 +162,7 @@ impl Hands {
     ) -> Result<V, Error> {
         let version = object.meta().version;
         if version.is_known() {
-            operations.insert(0, test("/metadata/resourceVersion", json!(version)));
+            operations.insert(0, test("/metadata/resourceVersion", &json!(version)));
         }
         self.patch(object, operations).await
     }
@@ -173,7 +173,7 @@ impl Hands {
         object: &V,
         mut operations: Vec<serde_json::Value>,
     ) -> Result<V, Error> {
-        operations.insert(0, test("/metadata/uid", json!(object.uid())));
+        operations.insert(0, test("/metadata/uid", &json!(object.uid())));
         let answer = self.client.json_patch(object.key(), &json!(operations)).await;
         answer.map_err(|error| {
             failed("update", V::KIND.kind, object.key(), conflict_if_test_failed(error))
@@ -207,7 +207,7 @@ impl Hands {
 }
 
 /// The JSON patch operation that fails unless `value` is at `path`.
-fn test(path: &str, value: serde_json::Value) -> serde_json::Value {
+fn test(path: &str, value: &serde_json::Value) -> serde_json::Value {
     json!({ "op": "test", "path": path, "value": value })
 }
 
