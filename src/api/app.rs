@@ -27,11 +27,6 @@ use super::schema;
     category = "workloads",
     doc = "A program that runs in a number of pods and, if it has ports, a Service of the same name.",
     derive = "PartialEq",
-    scale(
-        spec_replicas_path = ".spec.replicas",
-        status_replicas_path = ".status.replicas",
-        label_selector_path = ".status.selector"
-    ),
     printcolumn(name = "Replicas", type_ = "integer", json_path = ".spec.replicas", description = "How many pods are wanted."),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status", description = "Whether everything is as the spec says."),
     printcolumn(name = "Available", type_ = "integer", json_path = ".status.availableReplicas", description = "How many pods can be used."),
@@ -226,10 +221,6 @@ pub struct AppStatus {
     /// How many are missing.
     #[serde(default)]
     pub unavailable_replicas: i32,
-    /// Selects the pods; read by HorizontalPodAutoscalers through the scale subresource.
-    #[serde(default)]
-    #[schemars(length(max = 1024))]
-    pub selector: String,
     /// Ready, Reconciling, Stalled and Degraded sum up; the others are the Deployment's.
     #[serde(default)]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]

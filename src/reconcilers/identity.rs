@@ -45,7 +45,18 @@ pub(super) struct Identity<'a> {
 }
 
 impl Identity<'_> {
-    /// All labels.
+    /// The labels of a pod: all but [`INSTANCE`]. With it, the Service of a Helm release of the same
+    /// name and workload would select the pod, too.
+    pub(super) fn pod_labels(&self) -> Labels {
+        let labels = self.labels();
+        labels
+            .iter()
+            .filter(|(key, _)| *key != INSTANCE)
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect()
+    }
+
+    /// The labels of a child.
     pub(super) fn labels(&self) -> Labels {
         let mut labels = vec![
             (Text::new(self.label), instance(self.name)),

@@ -79,10 +79,12 @@ async fn the_deployment_runs_memcached_as_the_contract_says() {
 
     let labels = &deployment["spec"]["template"]["metadata"]["labels"];
     assert_eq!((&labels["app"], &labels["memcached_cr"]), (&json!("memcached"), &json!("cart")));
-    for label in ["name", "instance", "version", "part-of", "managed-by", "created-by"] {
-        let key = format!("app.kubernetes.io/{label}");
-        assert!(labels[&key].is_string(), "{key} is missing");
+    let usual = |label| format!("app.kubernetes.io/{label}");
+    for label in ["name", "version", "part-of", "managed-by", "created-by"] {
+        assert!(labels[usual(label)].is_string(), "{label} is missing");
     }
+    assert_eq!(deployment["metadata"]["labels"][usual("instance")], "cart");
+    assert!(labels[usual("instance")].is_null(), "a Helm release's Service would select the pod");
     let owner = &deployment["metadata"]["ownerReferences"][0];
     assert_eq!((&owner["kind"], &owner["controller"]), (&json!("Memcached"), &json!(true)));
     assert_eq!(owner["blockOwnerDeletion"], true);

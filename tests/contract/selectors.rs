@@ -90,6 +90,8 @@ async fn a_helm_release_of_the_same_name_is_neither_served_nor_counted() {
         let own = pods_of(&world, cart).await;
         assert_eq!(own.len(), 2);
         assert_eq!(endpoints(&world, cart, 2).await, own, "the Service of {chart} {cart}");
+        let theirs = format!("{cart}-{chart}-0");
+        assert_eq!(endpoints(&world, &theirs, 2).await, foreign, "the Service of the release");
 
         let path = format!("{}/{cart}/scale", kind.path(&world.namespace));
         let get = (http::Method::GET, "application/json", Value::Null);
@@ -97,7 +99,7 @@ async fn a_helm_release_of_the_same_name_is_neither_served_nor_counted() {
         assert_eq!(scale["status"]["replicas"], 2);
         assert_eq!(selected(&world, &scale["status"]["selector"]).await, own);
         // Nor are they adopted.
-        assert_eq!(pods_of(&world, &format!("{cart}-{chart}-0")).await, foreign);
+        assert_eq!(pods_of(&world, &theirs).await, foreign);
         let still = world.get(kind, cart).await.unwrap();
         assert!(is_ready(&still), "{still:#}");
     }
@@ -118,12 +120,10 @@ async fn selectors_hold_one_label_of_the_kinds_own_group() {
         let only = json!({label: name});
         let workload = world.get(child, &name).await.unwrap();
         assert_eq!(workload["spec"]["selector"], json!({"matchLabels": only}));
-        for labels in
-            [&workload["metadata"]["labels"], &workload["spec"]["template"]["metadata"]["labels"]]
-        {
-            assert_eq!(labels[label], json!(name));
-            assert_eq!(labels["app.kubernetes.io/instance"], json!(name));
-        }
+        let of_child = &workload["metadata"]["labels"];
+        let of_pods = &workload["spec"]["template"]["metadata"]["labels"];
+        assert_eq!((&of_child[label], &of_pods[label]), (&json!(name), &json!(name)));
+        assert_eq!(of_child["app.kubernetes.io/instance"], json!(name));
         if kind != GENERIC_DAEMON {
             assert_eq!(world.get(SERVICE, &name).await.unwrap()["spec"]["selector"], only);
             assert_eq!(ready["status"]["selector"], format!("{label}={name}"));

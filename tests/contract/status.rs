@@ -49,7 +49,7 @@ async fn stop_pod(world: &World, name: &str, reason: &str) {
     let pod = pods
         .iter()
         .filter(|pod| pod["status"]["phase"] != "Failed")
-        .find(|pod| pod["metadata"]["labels"]["app.kubernetes.io/instance"] == name)
+        .find(|pod| pod["metadata"]["labels"]["cache.example.com/memcached"] == name)
         .unwrap();
     let container = &pod["spec"]["containers"][0];
     let not_ready = json!({"type": "Ready", "status": "False"});

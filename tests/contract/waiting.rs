@@ -54,7 +54,8 @@ async fn edit_and_wait(world: Arc<World>, kind: Kind, name: &'static str, edits:
         if condition == "Ready" {
             assert_only_it_serves(&world, kind, name, &spec).await;
         } else {
-            let serving = pods(&world, name).await.iter().filter(|pod| is_serving(pod)).count();
+            let serving =
+                pods(&world, kind, name).await.iter().filter(|pod| is_serving(pod)).count();
             assert!(serving >= count_of(&spec["size"]), "{serving} serve: {spec}");
         }
         let next = random_spec(kind, &mut rng);
@@ -90,8 +91,13 @@ fn random_spec(kind: Kind, rng: &mut Rng) -> Value {
 }
 
 /// The pods that are not being deleted.
-async fn pods(world: &World, name: &str) -> Vec<Value> {
-    let labels = format!("app.kubernetes.io/instance={name}");
+async fn pods(world: &World, kind: Kind, name: &str) -> Vec<Value> {
+    let label = match kind {
+        MEMCACHED => "cache.example.com/memcached",
+        GENERIC_DAEMON => "mydomain.com/genericdaemon",
+        _ => "app.example.com/v1",
+    };
+    let labels = format!("{label}={name}");
     let mut pods = world.list_with(POD, &labels).await;
     pods.retain(|pod| pod["metadata"]["deletionTimestamp"].is_null());
     pods
@@ -113,7 +119,7 @@ fn is_of(spec: &Value, pod: &Value) -> bool {
 
 /// Asserts that all pods are of this spec, serve, and are as many as it asks for.
 async fn assert_only_it_serves(world: &World, kind: Kind, name: &str, spec: &Value) {
-    let pods = pods(world, name).await;
+    let pods = pods(world, kind, name).await;
     let told = |pod: &Value| {
         let container = &pod["spec"]["containers"][0];
         (container["image"].clone(), container["ports"].clone(), is_serving(pod))

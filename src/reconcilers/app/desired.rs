@@ -40,7 +40,7 @@ pub fn desired(app: &App) -> Children {
         selector: Selector { match_labels: selector.clone() },
         strategy: None,
         template: PodTemplate {
-            metadata: PodMeta { labels: labels.clone() },
+            metadata: PodMeta { labels: identity.pod_labels() },
             spec: PodSpec { containers: [container].into(), ..PodSpec::default() },
         },
         paused: false,

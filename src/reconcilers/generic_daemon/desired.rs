@@ -24,7 +24,10 @@ pub fn desired(daemon: &GenericDaemon) -> Made<DaemonSetSpec> {
     let labels = identity.labels();
     let spec = DaemonSetSpec {
         selector: Selector { match_labels: identity.selector() },
-        template: PodTemplate { metadata: PodMeta { labels: labels.clone() }, spec: pod(daemon) },
+        template: PodTemplate {
+            metadata: PodMeta { labels: identity.pod_labels() },
+            spec: pod(daemon),
+        },
     };
     Made { labels, spec }
 }

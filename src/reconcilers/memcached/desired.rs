@@ -42,7 +42,7 @@ pub fn desired(memcached: &Memcached, image: &Text) -> Children {
             }),
         }),
         template: PodTemplate {
-            metadata: PodMeta { labels: labels.clone() },
+            metadata: PodMeta { labels: identity.pod_labels() },
             spec: pod(memcached.spec.container_port, image),
         },
         paused: false,

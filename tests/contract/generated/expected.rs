@@ -35,6 +35,13 @@ fn labels(kind: &str, name: &str, image: &str) -> Value {
     labels
 }
 
+/// Pods lack the label by which the Service of a Helm release would select them, too.
+fn of_pods(labels: &Value) -> Value {
+    let mut labels = labels.clone();
+    labels.as_object_mut().unwrap().remove("app.kubernetes.io/instance");
+    labels
+}
+
 /// The label that only a kind's own pods have.
 fn own_label(kind: &str) -> &'static str {
     match kind {
@@ -95,7 +102,7 @@ fn memcached(name: &str, spec: &Value) -> Expected {
         "replicas": size,
         "selector": {"matchLabels": selector("memcached", name)},
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
-        "template": {"metadata": {"labels": labels}, "spec": pod},
+        "template": {"metadata": {"labels": of_pods(&labels)}, "spec": pod},
     });
     let service = json!({
         "clusterIP": "None",
@@ -141,7 +148,7 @@ fn generic_daemon(name: &str, spec: &Value, nodes: &[Value]) -> Expected {
     let count = nodes.iter().filter(|labels| belongs(labels)).count() as i64;
     let set = json!({
         "selector": {"matchLabels": selector("generic-daemon", name)},
-        "template": {"metadata": {"labels": labels}, "spec": pod},
+        "template": {"metadata": {"labels": of_pods(&labels)}, "spec": pod},
     });
     let children = vec![(DAEMON_SET, Some(object(&labels, &set)))];
     Expected { children, counts: vec![("desired", count), ("installed", count)] }
@@ -166,7 +173,7 @@ fn app(name: &str, spec: &Value) -> Expected {
     let deployment = json!({
         "replicas": replicas,
         "selector": {"matchLabels": selector("app", name)},
-        "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        "template": {"metadata": {"labels": of_pods(&labels)}, "spec": {"containers": [container]}},
     });
     let outside = ports.iter().any(|port| !port["nodePort"].is_null());
     let service = json!({
