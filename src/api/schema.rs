@@ -271,9 +271,7 @@ pub(super) fn protocol(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// A number, or an IANA_SVC_NAME (k8s.io/apimachinery/pkg/util/validation, IsValidPortName). That
-/// two ports with the same name have the same protocol is left to the API server's check of the
-/// Deployment.
+/// A number, or an IANA_SVC_NAME (k8s.io/apimachinery/pkg/util/validation, IsValidPortName).
 pub(super) fn target_port(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "description": "The port on which the container listens: a number from 1 to 65535, or a name \
@@ -310,6 +308,17 @@ pub(super) fn port_names() -> Rule {
          q.nodePort == p.nodePort && q.protocol == p.protocol))"
             .to_owned(),
         "each of `ports` must have a `name` and a `nodePort` of its own, where it has one",
+    )
+}
+
+/// The container's port has the name, and a name belongs to one port. `in` is not charged for the
+/// length of what it compares, as `==` is.
+pub(super) fn target_port_names() -> Rule {
+    rule(
+        "self.all(p, !has(p.targetPort) || type(p.targetPort) == int || self.all(q, \
+         !has(q.targetPort) || q.protocol == p.protocol || !(q.targetPort in [p.targetPort])))"
+            .to_owned(),
+        "`ports` with the same name as `targetPort` must have the same `protocol`",
     )
 }
 
