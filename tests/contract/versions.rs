@@ -212,7 +212,7 @@ async fn scaled(world: &World, kind: Kind, name: &str, replicas: i64) {
     world.patch_at(&path, json!({"spec": {"replicas": replicas}})).await.unwrap();
     let there = |d: &Value| d["status"]["availableReplicas"] == replicas;
     world.until(DEPLOYMENT, name, there).await;
-    world.until(kind, name, |object| is_ready(object)).await;
+    world.until(kind, name, is_ready).await;
     let get = world.send(http::Method::GET, &path, "application/json", Value::Null);
     assert_eq!(get.await.unwrap()["status"]["replicas"], replicas);
 }
