@@ -56,7 +56,7 @@ pub struct AppSpec {
     /// Ports of the Service. Without any there is no Service.
     #[serde(default)]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["port", "protocol"]))]
-    #[x_kube(validation = schema::port_names())]
+    #[x_kube(validation = schema::port_names(), validation = schema::target_port_names())]
     pub ports: Vec<ServicePort>,
 }
 

@@ -5,7 +5,7 @@
 //! An API server refuses a CRD whose rules could cost too much: it estimates each rule from the
 //! bounds in the schema, times the number of places where it applies. No rule, and no CRD as a
 //! whole, may cost more than half of the budget on the oldest supported server
-//! (tests/contract/versions.rs). What matters most for that is that servers before 1.34 take an
+//! (tests/contract/versions.rs). What matters most for that is that older servers (1.33 still) take an
 //! int-or-string for 3 MiB long, whatever its `maxLength`: every function that reads one costs
 //! 314,573 of the 10,000,000 that a rule may cost, and `string()` as much again. Such fields are
 //! therefore checked by the schema where they are in lists, and sparingly by rules elsewhere.
@@ -271,9 +271,7 @@ pub(super) fn protocol(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// A number, or an IANA_SVC_NAME (k8s.io/apimachinery/pkg/util/validation, IsValidPortName). That
-/// two ports with the same name have the same protocol is left to the API server's check of the
-/// Deployment.
+/// A number, or an IANA_SVC_NAME (k8s.io/apimachinery/pkg/util/validation, IsValidPortName).
 pub(super) fn target_port(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "description": "The port on which the container listens: a number from 1 to 65535, or a name \
@@ -310,6 +308,17 @@ pub(super) fn port_names() -> Rule {
          q.nodePort == p.nodePort && q.protocol == p.protocol))"
             .to_owned(),
         "each of `ports` must have a `name` and a `nodePort` of its own, where it has one",
+    )
+}
+
+/// The container's port has the name, and a name belongs to one port. `in` is not charged for the
+/// length of what it compares, as `==` is.
+pub(super) fn target_port_names() -> Rule {
+    rule(
+        "self.all(p, !has(p.targetPort) || type(p.targetPort) == int || self.all(q, \
+         !has(q.targetPort) || q.protocol == p.protocol || !(q.targetPort in [p.targetPort])))"
+            .to_owned(),
+        "`ports` with the same name as `targetPort` must have the same `protocol`",
     )
 }
 

@@ -240,6 +240,39 @@ fn the_bundle_owns_each_crd_and_says_what_comes_of_it() {
     }
 }
 
+/// Every place that names the oldest or the newest version of Kubernetes names those that
+/// hack/controlplane.sh can start, on which the tests run.
+#[test]
+fn the_versions_of_kubernetes_that_are_named_are_those_that_are_tested() {
+    let modules = names_in("hack/controlplane").into_iter();
+    let mut versions: Vec<String> =
+        modules.filter_map(|name| Some(name.strip_prefix("kubernetes-")?.to_owned())).collect();
+    // Minor versions have two digits until 1.99.
+    versions.sort();
+    let (oldest, newest) = (versions.first().unwrap(), versions.last().unwrap());
+    assert_eq!(service_version()["spec"]["minKubeVersion"], format!("{oldest}.0"));
+    let chart = yaml("artifacts/helm/workload-operator/Chart.yaml");
+    assert_eq!(chart["kubeVersion"], format!(">= {oldest}.0-0"));
+    let range = format!("Kubernetes {oldest} to {newest}");
+    for (file, text) in [
+        ("README.md", &range),
+        ("docs/INSTALL.md", &range),
+        ("docs/CHECKS.md", &format!("({oldest} or newer, tested up to {newest})")),
+    ] {
+        assert!(read(file).contains(text), "{file} does not say {text:?}");
+    }
+    let install = read("docs/INSTALL.md");
+    for version in versions {
+        let module = read(&format!("hack/controlplane/kubernetes-{version}/go.mod"));
+        let pinned = module.lines().find_map(|line| {
+            line.trim().trim_start_matches("require ").strip_prefix("k8s.io/kubernetes ")
+        });
+        let pinned = pinned.and_then(|rest| rest.split(' ').next()).unwrap();
+        let row = format!("| {version} | {pinned} |");
+        assert!(install.contains(&row), "the table of docs/INSTALL.md has no row {row}");
+    }
+}
+
 /// The rules by which a catalogue refuses a bundle, or warns about it.
 #[test]
 fn the_bundle_has_what_a_catalogue_asks_for() {

@@ -5,9 +5,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::audit::{Entry, logged, refused_writes};
+use crate::control_plane::ControlPlane;
+use crate::operator_process::OperatorProcess;
 use crate::world::{APP, DEPLOYMENT, World, is_ready};
 
-/// The longest value that the CRD accepts.
+/// The longest value that the CRD of [`unbounded`] accepts.
 const VALUE: usize = 128 << 10;
 /// How many pauses are waited for. They begin at 5 ms and double, so the last is 2.5 s.
 const TRIES: usize = 10;
@@ -22,9 +24,45 @@ fn app(name: &str, bytes: usize) -> Value {
     json!({"metadata": {"name": name}, "spec": {"image": "a:1", "replicas": 1, "envs": envs}})
 }
 
+/// A control plane on which Apps may be larger than our CRD lets them be, as children can be: for
+/// what nobody can bound.
+async fn unbounded() -> &'static ControlPlane {
+    let plane = ControlPlane::leaked(|| ControlPlane::private("large")).await;
+    let envs = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/envs";
+    let patch = json!([
+        {"op": "remove", "path": format!("{envs}/x-kubernetes-validations")},
+        {"op": "replace", "path": format!("{envs}/items/properties/value/maxLength"), "value": VALUE},
+    ]);
+    let (name, patch) = ("apps.app.example.com", patch.to_string());
+    plane.kubectl(&["patch", "crd", name, "--type=json", "-p", &patch]);
+    plane
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn an_app_of_more_than_a_mebibyte_is_worked_on_like_any_other() {
-    let (world, mut operator) = World::with_operator_at("large", "baseline").await;
+async fn an_app_as_large_as_the_crd_lets_it_be_is_far_from_a_megabyte() {
+    let (world, _operator) = World::with_operator_at("largest", "baseline").await;
+    // In UTF-8 each of these characters has four bytes.
+    let valued = |number: usize| json!({"name": format!("V{number:0>255}"), "value": "\u{1F600}".repeat(512)});
+    let referring = |number: usize| {
+        let key = json!({"name": "n".repeat(253), "key": "k".repeat(253)});
+        json!({"name": format!("R{number:0>255}"), "valueFrom": {"configMapKeyRef": key}})
+    };
+    let envs: Vec<Value> = (0..128).flat_map(|n| [valued(n), referring(n)]).collect();
+    let large = json!({"metadata": {"name": "large"}, "spec": {"image": "a:1", "envs": envs}});
+    world.create(APP, large.clone()).await.unwrap();
+    let stored = world.until(APP, "large", is_ready).await;
+    let bytes = stored.to_string().len();
+    assert!(bytes < 700_000, "{bytes}");
+    let mut larger = large;
+    larger["spec"]["envs"][0]["value"] = json!("x".repeat(513));
+    let refused = world.dry_run(APP, larger).await.unwrap_err();
+    assert!(refused.contains("at most 65536 characters in all"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_than_a_mebibyte_is_worked_on_until_etcd_takes_no_more() {
+    let world = World::on(unbounded().await, "large", "baseline").await;
+    let mut operator = world.start_operator().await;
     world.create(APP, app("large", 1_250_000)).await.unwrap();
     world.until(APP, "large", is_ready).await;
     world.patch(APP, "large", json!({"spec": {"image": "a:2"}})).await.unwrap();
@@ -32,6 +70,7 @@ async fn an_app_of_more_than_a_mebibyte_is_worked_on_like_any_other() {
     world.until(DEPLOYMENT, "large", image).await;
     world.until(APP, "large", |app| is_ready(app) && app["metadata"]["generation"] == 2).await;
     operator.assert_alive();
+    what_etcd_does_not_take_is_tried_with_growing_pauses(&world, &mut operator).await;
 }
 
 /// It belongs to somebody else, but comes over the wire like any other: 1.45 MB as stored, 8.7 MB
@@ -60,15 +99,17 @@ async fn a_deployment_that_is_six_times_as_large_in_json_keeps_nobody_from_work(
 }
 
 /// The child created for it is larger than the App itself, and so is the App with a status.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_etcd_does_not_take_is_tried_with_growing_pauses_and_heals_when_it_is_smaller() {
-    let (world, mut operator) = World::with_operator_at("too-large", "baseline").await;
+/// It heals when it is smaller.
+async fn what_etcd_does_not_take_is_tried_with_growing_pauses(
+    world: &World,
+    operator: &mut OperatorProcess,
+) {
     let mut bytes = 3 << 19;
     while let Err(why) = world.create(APP, app("edge", bytes)).await {
         assert!(why.contains("too large"), "{why}");
         bytes -= 256;
     }
-    let refused = || Some(refused_writes(&world, "edge"));
+    let refused = || Some(refused_writes(world, "edge"));
     let tries = logged(|| refused().filter(|tries| passes(tries) > TRIES)).await;
     // There is no room to say it anywhere else.
     let said = operator.lines().iter().any(|line| line.contains("request is too large"));

@@ -51,7 +51,6 @@ async fn holds_on(version: String) -> String {
     let lists = lists(&world).await;
     bad_input_is_refused(&world).await;
     only_who_may_create_daemon_sets_may_create_generic_daemons(&world).await;
-    what_the_schema_cannot_check_is_reported(&world).await;
     memcached(&world).await;
     app(&world).await;
     generic_daemon(&world).await;
@@ -99,7 +98,10 @@ async fn bad_input_is_refused(world: &World) {
     let limits = |limits: Value| app("resources", json!({"limits": limits}));
     let more = json!({"limits": {"memory": "1Gi"}, "requests": {"memory": "1025Mi"}});
     let shared = json!({"limits": {"example.com/gpu": "2"}, "requests": {"example.com/gpu": "1"}});
+    let dns = json!([{"name": "a", "port": 53, "targetPort": "dns"},
+        {"name": "b", "port": 53, "targetPort": "dns", "protocol": "UDP"}]);
     for (kind, spec, message) in [
+        (APP, app("ports", dns), "must have the same `protocol`"),
         (MEMCACHED, json!({"size": 4}), "less than or equal to 3"),
         (GENERIC_DAEMON, json!({"image": "a:1", "label": "a b"}), "'key' or 'key=value'"),
         (APP, json!({"image": "shop: 1"}), "'nginx:1.27'"),
@@ -145,18 +147,6 @@ async fn only_who_may_create_daemon_sets_may_create_generic_daemons(world: &Worl
     let create = ["create", "--as=eve", "--dry-run=server", "-f", "artifacts/examples/syslog.yaml"];
     let refused = logged(|| world.kubectl(&create).err()).await;
     assert!(refused.contains("eve must be allowed to create daemonsets.apps"), "{refused}");
-}
-
-/// Two container ports of the same name: comparing all of them would cost more than a rule may.
-async fn what_the_schema_cannot_check_is_reported(world: &World) {
-    let ports = json!([{"name": "a", "port": 53, "targetPort": "dns"},
-        {"name": "b", "port": 53, "targetPort": "dns", "protocol": "UDP"}]);
-    let odd = json!({"metadata": {"name": "odd"}, "spec": {"image": "a:1", "ports": ports}});
-    world.create(APP, odd).await.unwrap();
-    let said = world.until_condition(APP, "odd", "Ready", ("False", "Invalid")).await;
-    assert!(said.contains("dns"), "{said}");
-    world.delete(APP, "odd").await;
-    world.until_gone(APP, "odd").await;
 }
 
 async fn memcached(world: &World) {
@@ -222,7 +212,7 @@ async fn scaled(world: &World, kind: Kind, name: &str, replicas: i64) {
     world.patch_at(&path, json!({"spec": {"replicas": replicas}})).await.unwrap();
     let there = |d: &Value| d["status"]["availableReplicas"] == replicas;
     world.until(DEPLOYMENT, name, there).await;
-    world.until(kind, name, |object| is_ready(object)).await;
+    world.until(kind, name, is_ready).await;
     let get = world.send(http::Method::GET, &path, "application/json", Value::Null);
     assert_eq!(get.await.unwrap()["status"]["replicas"], replicas);
 }
