@@ -1,5 +1,8 @@
 //! What `status` names as the cause, for fixtures.
 
+// Fixtures read better with values in place.
+#![allow(clippy::needless_pass_by_value)]
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -28,5 +28,8 @@ elseif ready.status == "True" then
   health.status = "Healthy"
 elseif ready.reason == "Paused" then
   health.status = "Suspended"
+elseif is("Degraded") and not is("Reconciling") then
+  -- Its rollout has completed, and now its pods do not serve.
+  health.status = "Degraded"
 end
 return health
