@@ -1,6 +1,9 @@
 //! Probes whether an API server that is away answers again.
 
 use std::convert::Infallible;
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 use super::Error;
 use super::call::{Client, request};
@@ -11,6 +14,9 @@ use crate::object::Kind;
 /// other calls are answered, too; `/version` is answered without either. Everybody may read it
 /// (`system:public-info-viewer`), and it is exempt from the API server's limits.
 const PATH: &str = "/readyz";
+/// Time for an answer. This path is never queued, and an answer on a new connection may come sooner
+/// than one on a connection that is dead.
+const ANSWER: Duration = Duration::from_secs(10);
 /// The kind reported to the observer.
 const KIND: Kind = Kind::cluster_scoped("", "", "", "readyz");
 
@@ -26,7 +32,7 @@ impl Client {
         loop {
             self.reach().is_to_be_asked().await;
             // Each call reports its own outcome. Boxed, because it hardly ever runs.
-            drop(Box::pin(self.is_ready()).await);
+            drop(timeout(ANSWER, Box::pin(self.is_ready())).await);
         }
     }
 
@@ -39,14 +45,13 @@ impl Client {
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
-    use std::time::Duration;
 
     use bytes::Bytes;
     use futures::FutureExt;
     use http::{Request, Response};
     use http_body_util::Full;
     use kube::client::Body;
-    use tokio::time::{Instant, sleep, timeout};
+    use tokio::time::{Instant, sleep};
     use tower::service_fn;
 
     use super::*;

@@ -17,9 +17,9 @@ use tower::{BoxError, ServiceExt};
 use super::Error;
 use super::error::config_failure;
 
-/// Where a proxy may be named, in the order in which they are asked.
-const VARIABLES: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
-const EXCEPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
+/// Where a proxy may be named, in curl's order.
+const VARIABLES: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
+const EXCEPTIONS: [&str; 2] = ["no_proxy", "NO_PROXY"];
 
 /// Something that connects to an API server: directly, or through a tunnel.
 pub(super) type Connector =
@@ -46,8 +46,9 @@ pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The proxy that the environment names for `server`, by the rules of client-go: `HTTPS_PROXY`
-/// unless `NO_PROXY` excludes the server, in either case, and never for this machine itself.
+/// The proxy that the environment names for `server`, by the rules of curl: `HTTPS_PROXY` unless
+/// `NO_PROXY` excludes the server, both in either case. Unlike client-go, that includes a server on
+/// this machine.
 ///
 /// # Errors
 /// [`Error::Config`] if the variable's value cannot be used; it does not contain the value, which
@@ -62,20 +63,13 @@ pub(super) fn of_environment(
     };
     let Some((name, proxy)) = first(VARIABLES) else { return Ok(None) };
     let excluded = first(EXCEPTIONS).map(|(_, list)| list).unwrap_or_default();
-    if server.scheme_str() != Some("https") || is_here(server) || excludes(&excluded, server) {
+    if server.scheme_str() != Some("https") || excludes(&excluded, server) {
         return Ok(None);
     }
     let proxy = proxy.trim().parse();
     let proxy: Uri = proxy.map_err(|why| Error::Config(format!("{name} is not a URL: {why}")))?;
     intercept(&proxy, name)?;
     Ok(Some(proxy))
-}
-
-/// Whether `server` is this machine: a proxy would take that for itself.
-fn is_here(server: &Uri) -> bool {
-    let host = server.host().unwrap_or_default().trim_matches(['[', ']']);
-    host.eq_ignore_ascii_case("localhost")
-        || host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
 }
 
 /// Whether the value of `NO_PROXY` excludes `server`. The matcher knows names, addresses and
@@ -172,7 +166,8 @@ mod tests {
     fn the_proxy_of_the_environment_is_found_in_either_case() {
         let found = Ok(Some("http://proxy:3128/".to_owned()));
         assert_eq!(proxy(API, &[PROXY]), found);
-        assert_eq!(proxy(API, &[("HTTPS_PROXY", ""), ("https_proxy", PROXY.1)]), found);
+        assert_eq!(proxy(API, &[("HTTPS_PROXY", "http://other"), ("https_proxy", PROXY.1)]), found);
+        assert_eq!(proxy(API, &[("https_proxy", ""), PROXY]), found);
         assert_eq!(proxy(API, &[("HTTPS_PROXY", "proxy:3128")]), Ok(Some("proxy:3128".to_owned())));
         assert_eq!(proxy(API, &[("HTTP_PROXY", "http://proxy:3128")]), Ok(None));
         assert_eq!(proxy("http://api.example.com:8080", &[PROXY]), Ok(None));
@@ -204,9 +199,11 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_never_reached_through_a_proxy() {
+    fn a_server_on_this_machine_is_no_exception() {
         for here in ["https://127.0.0.1:6443", "https://localhost:6443", "https://[::1]:6443"] {
-            assert_eq!(proxy(here, &[PROXY]), Ok(None), "{here}");
+            assert!(proxy(here, &[PROXY]).unwrap().is_some(), "{here}");
+            let list = ("NO_PROXY", "localhost,127.0.0.0/8,::1");
+            assert_eq!(proxy(here, &[PROXY, list]), Ok(None), "{here}");
         }
     }
 

@@ -64,7 +64,7 @@ pub fn main(cli: Cli) -> ExitCode {
         None => start(cli.run).map(|()| ExitCode::SUCCESS),
     };
     outcome.unwrap_or_else(|error| {
-        eprintln!("workload-operator: {error}");
+        eprintln!("workload-operator: {}", check::one_line(&error.to_string()));
         ExitCode::FAILURE
     })
 }

@@ -217,8 +217,21 @@ async fn a_proxy_in_the_way_is_named_with_its_variable() {
     assert!(check.contains(&format!("http://127.0.0.1:{} (https_proxy)", proxy.port)), "{check}");
     assert!(!check.contains("hunter2"), "{check}");
     assert_eq!(proxy.asked().last(), Some(&(SERVER.to_owned(), 407)));
-    // This machine's own API server is never reached through a proxy.
-    let here = world.operator_kubeconfig().await;
-    let check = said(&here, &["check"], &[("HTTPS_PROXY", &url)]).await;
-    assert!(check.lines().any(|line| line.contains("K001") && line.contains("ok")), "{check}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_no_proxy_excludes_is_reached_directly_and_nothing_else() {
+    let world = World::new("no-proxy", "restricted").await;
+    let proxy = ConnectProxy::start(&world, false).await;
+    let url = format!("http://user:p%40ss@127.0.0.1:{}", proxy.port);
+    let works = |check: &str| check.lines().any(|l| l.contains("K001") && l.contains("ok"));
+    let file = world.plane().kubeconfig();
+    let environment = [("HTTPS_PROXY", &*url), ("NO_PROXY", "localhost,127.0.0.0/8")];
+    let check = said(file, &["check"], &environment).await;
+    assert!(works(&check), "{check}");
+    assert_eq!(proxy.asked(), []);
+    let environment = [("HTTPS_PROXY", &*url), ("NO_PROXY", "localhost,10.0.0.0/8")];
+    let check = said(file, &["check"], &environment).await;
+    assert!(works(&check), "{check}");
+    assert_eq!(proxy.asked().first(), Some(&(world.plane().address(), 200)));
 }
