@@ -19,9 +19,16 @@ fn object(status: &str, reason: &str, message: &str) -> Value {
     })
 }
 
+/// The metadata of a child; nothing else is read of one with another owner.
+fn owned_by(api_version: &str, kind: &str) -> Value {
+    let uid = "11111111-1111-4111-8111-111111111111";
+    json!({"name": "cart", "namespace": "shop", "generation": 1, "ownerReferences": [
+        {"apiVersion": api_version, "kind": kind, "name": "cart", "uid": uid, "controller": true}]})
+}
+
 fn deployment(status: Value) -> Workloads {
-    let deployment = json!({"metadata": {"name": "cart", "namespace": "shop", "generation": 1},
-        "spec": {"replicas": 1}, "status": status});
+    let metadata = owned_by("cache.example.com/v1alpha1", "Memcached");
+    let deployment = json!({"metadata": metadata, "spec": {"replicas": 1}, "status": status});
     Workloads::Deployment(serde_json::from_value(deployment).unwrap())
 }
 
@@ -69,8 +76,8 @@ fn what_the_operator_could_not_write_is_named_by_its_reason() {
 #[test]
 fn a_daemon_without_a_node_is_not_fine() {
     let status = json!({"observedGeneration": 1, "desiredNumberScheduled": 0});
-    let set = json!({"metadata": {"name": "cart", "namespace": "shop", "generation": 1},
-        "status": status});
+    let metadata = owned_by("mydomain.com/v1beta1", "GenericDaemon");
+    let set = json!({"metadata": metadata, "status": status});
     let facts = Facts {
         object: object("True", "NoMatchingNodes", "No node has the label logs"),
         child: Some(Workloads::DaemonSet(serde_json::from_value(set).unwrap())),
