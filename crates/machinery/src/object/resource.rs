@@ -62,13 +62,13 @@ pub trait Resource: Object + DeserializeOwned {
 /// `view!(Pod { meta: Meta<Labels> }: Kind::namespaced("", "v1", "Pod", "pods"))`.
 ///
 /// ```
-/// use workload_operator::object::{Kind, Meta, Resource};
+/// use controller_machinery::object::{Kind, Meta, Resource};
 ///
 /// #[derive(Debug, serde::Deserialize)]
 /// struct Pod {
 ///     metadata: Meta,
 /// }
-/// workload_operator::view!(Pod: Kind::namespaced("", "v1", "Pod", "pods"));
+/// controller_machinery::view!(Pod: Kind::namespaced("", "v1", "Pod", "pods"));
 ///
 /// assert_eq!(Pod::KIND.path(Some("shop")), "/api/v1/namespaces/shop/pods");
 /// ```

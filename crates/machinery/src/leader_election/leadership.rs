@@ -105,13 +105,14 @@ impl Leadership {
     }
 
     /// A leadership without an election: [`Leadership::permit`] decides.
-    #[cfg(test)]
-    pub(crate) fn of_tests() -> Leadership {
+    #[cfg(any(test, feature = "testing"))]
+    pub fn of_tests() -> Leadership {
         Leadership::new(Arc::new(super::Boottime))
     }
 
-    #[cfg(test)]
-    pub(crate) fn permit(&self, permitted: bool) {
+    /// Permits or forbids writes, for tests.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn permit(&self, permitted: bool) {
         self.permit_until(permitted.then_some(Duration::MAX));
     }
 

@@ -1,5 +1,6 @@
 //! Errors: what to do about them.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use crate::client;
@@ -110,6 +111,13 @@ impl Failure for client::Error {
 
     fn retry_after(&self) -> Option<Duration> {
         client::Error::retry_after(self)
+    }
+}
+
+/// The error of a reconciler that cannot fail.
+impl Failure for Infallible {
+    fn class(&self) -> Class {
+        match *self {}
     }
 }
 

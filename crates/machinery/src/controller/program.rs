@@ -32,8 +32,8 @@ const LAST_STEPS: Duration = Duration::from_millis(4500);
 ///   is the error returned. It is better to restart a process than to leave it deaf.
 ///
 /// ```no_run
-/// # use workload_operator::{controller::{Controller, Program, Reconciler}, informer::Informer};
-/// # use workload_operator::{object::Resource, shutdown::Shutdown};
+/// # use controller_machinery::{controller::{Controller, Program, Reconciler}, informer::Informer};
+/// # use controller_machinery::{object::Resource, shutdown::Shutdown};
 /// # async fn run<V: Resource, R: Reconciler>(
 /// #     things: Informer<V>, controller: Controller<R>,
 /// # ) -> Result<(), Box<dyn std::error::Error>> {

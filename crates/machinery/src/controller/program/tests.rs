@@ -3,17 +3,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::controller::{Action, Class, Failure, Options};
+use crate::controller::{Action, Options};
 use crate::object::ObjectKey;
 
 /// A pass that lasts until the shutdown, and a while longer.
 struct Slow(Shutdown, Arc<Mutex<Vec<&'static str>>>);
-
-impl Failure for Infallible {
-    fn class(&self) -> Class {
-        match *self {}
-    }
-}
 
 impl Reconciler for Slow {
     type Error = Infallible;
