@@ -13,7 +13,6 @@ use workload_operator::controller::{Reconciler, enqueue};
 use workload_operator::events::{self, Recorder, Regarding, Type};
 use workload_operator::informer::Informer;
 use workload_operator::object::{Kind, Meta, Object, ObjectKey, Resource, Text};
-use workload_operator::scheduling;
 use workload_operator::shutdown::Shutdown;
 use workload_operator::store::{Index, Store};
 use workload_operator::view;
@@ -176,7 +175,6 @@ struct Args {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    scheduling::as_batch_work().unwrap_or_else(|error| tracing::info!("{error}"));
     let Args { kubeconfig, workers, namespaces } = Args::parse();
     let config = client::config(kubeconfig.as_deref(), None).await?;
     let client = Client::new(config, client::Options::default())?;

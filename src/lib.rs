@@ -16,8 +16,6 @@ pub use controller_machinery::{
     store, view, workqueue,
 };
 
-// How Linux schedules the process.
-pub mod scheduling;
 // This operator itself.
 pub mod api;
 pub mod reconcilers;

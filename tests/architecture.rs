@@ -48,7 +48,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // The same for two of them; compiled on request.
     ("traces", &["client", "controller", "object"]),
     // The operator.
-    ("scheduling", &[]),
     ("api", &[]),
     ("reconcilers", &["api", "client", "store", "events", "controller", "object"]),
     (
@@ -64,7 +63,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "object",
             "reconcilers",
             "reflector",
-            "scheduling",
             "shutdown",
             "store",
             "traces",

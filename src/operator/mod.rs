@@ -43,8 +43,6 @@ use tokio::runtime::{Builder, Runtime};
 
 use spans::Spans;
 
-use crate::scheduling;
-
 /// How long the process waits, at its end, for threads that something still blocks.
 const LET_GO: Duration = Duration::from_secs(1);
 
@@ -76,12 +74,10 @@ fn asked(answer: impl Future<Output = Result<ExitCode, Error>>) -> Result<ExitCo
 }
 
 fn start(args: RunArgs) -> Result<(), Error> {
-    let batch = scheduling::as_batch_work();
     let runtime = Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(Error::Runtime)?;
     let spans = Spans::from_environment(runtime.handle());
     logs::init(&args.log_level, args.log_format, spans.layer()).map_err(Error::Logs)?;
-    batch.unwrap_or_else(|error| tracing::info!("{error}"));
     spans.tell();
     to_its_end(runtime, run::run(args, spans))
 }
