@@ -19,21 +19,23 @@ const CRATES: [&str; 2] = ["crates/machinery/src", "src"];
 /// Each room with the rooms it may use, in the order of the two `lib.rs`: the order in which a
 /// change travels.
 const MAY_USE: &[(&str, &[&str])] = &[
+    ("identity", &[]),
     ("object", &[]),
     ("shutdown", &[]),
-    ("client", &["object"]),
+    ("client", &["identity", "object"]),
     ("store", &["object"]),
-    ("reflector", &["client", "store", "object", "shutdown"]),
+    ("reflector", &["identity", "client", "store", "object", "shutdown"]),
     ("informer", &["reflector", "store", "client", "object", "shutdown"]),
     ("workqueue", &[]),
     // Of the client, only the error, which says what to do about it.
     ("controller", &["client", "workqueue", "informer", "store", "object", "shutdown"]),
-    ("events", &["client", "object", "shutdown"]),
+    ("events", &["identity", "client", "object", "shutdown"]),
     ("leader_election", &["client", "object", "shutdown"]),
     // Implements the observer traits of the rooms it observes; none of them knows about it.
     (
         "metrics",
         &[
+            "identity",
             "client",
             "reflector",
             "informer",
@@ -57,6 +59,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "client",
             "controller",
             "events",
+            "identity",
             "informer",
             "leader_election",
             "metrics",

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::IDENTITY;
 use crate::client::{self, Client, Error, Options};
 
 /// How long a person waits for an answer at most.
@@ -31,6 +32,6 @@ impl ConnectionArgs {
 
     /// A client for a one-off question from a person.
     pub(super) async fn client(&self) -> Result<Client, Error> {
-        Client::new(self.config().await?, Options { deadline: DEADLINE, ..Options::default() })
+        Client::new(self.config().await?, Options { deadline: DEADLINE, ..Options::new(IDENTITY) })
     }
 }

@@ -43,6 +43,18 @@ use tokio::runtime::{Builder, Runtime};
 
 use spans::Spans;
 
+use crate::identity::{Hints, Identity};
+use crate::reconcilers::MANAGER;
+
+/// The operator, as the API server and people see it.
+const IDENTITY: Identity = Identity::new(MANAGER, "workload-operator.example.com")
+    .version(env!("CARGO_PKG_VERSION"))
+    .hints(Hints {
+        kinds: "apply artifacts/crds/",
+        rights: "apply artifacts/rbac/",
+        reviews: "apply artifacts/components/metrics-over-tls/",
+    });
+
 /// How long the process waits, at its end, for threads that something still blocks.
 const LET_GO: Duration = Duration::from_secs(1);
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::IDENTITY;
 use super::args::{RunArgs, all_if_empty};
 use super::error::Error;
 use super::lease_events::LeaseEvents;
@@ -48,7 +49,7 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     let ungated = Options { reach: gated.reach.clone(), ..options(&args, &told, None) };
     let client = Client::new(config.clone(), gated)?;
     let ungated = Client::new(config, ungated)?;
-    let (recorder, sink) = events::new("workload-operator", &host, metrics.clone());
+    let (recorder, sink) = events::new(IDENTITY, &host, metrics.clone());
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         controllers = ?args.controllers,
@@ -96,7 +97,7 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
 fn metrics(config: &kube::Config) -> Arc<Metrics> {
     let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
     let revision = option_env!("REVISION").unwrap_or("unknown");
-    Metrics::new(&host, &Build { version: env!("CARGO_PKG_VERSION"), revision })
+    Metrics::new(&IDENTITY, &host, &Build { version: env!("CARGO_PKG_VERSION"), revision })
 }
 
 /// If there is a leadership, every write checks it first.
@@ -106,7 +107,7 @@ fn options(
     leadership: Option<&Leadership>,
 ) -> Options {
     let mut options =
-        Options { deadline: args.api_deadline, observer: told.clone(), ..Options::default() };
+        Options { deadline: args.api_deadline, observer: told.clone(), ..Options::new(IDENTITY) };
     if let Some(leadership) = leadership {
         options.gate = Arc::new(leadership.clone());
     }

@@ -10,7 +10,8 @@
 //! controller you need [`object`] (a view of your kind), [`informer`], [`controller`] and
 //! [`client`].
 
-// What every object has, and the end of the process.
+// The program, what every object has, and the end of the process.
+pub mod identity;
 pub mod object;
 pub mod shutdown;
 // From the API server to a worker.

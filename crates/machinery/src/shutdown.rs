@@ -4,11 +4,13 @@
 //! - One [`Shutdown`] for the process; every clone sees the same moment.
 //! - The first SIGTERM or SIGINT starts an orderly shutdown. A second signal of either kind exits
 //!   at once, with the code a shell gives a process killed by it: 143 for SIGTERM, 130 for SIGINT.
+//!   A thread of its own sees to that, so it holds even while every thread of the runtime is blocked.
 //! - Nothing is missed: [`Shutdown::requested`] returns at once if the moment has passed.
 
 use std::future::Future;
 use std::io;
 
+use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -22,15 +24,14 @@ const EXIT_INT: i32 = 130;
 pub struct Shutdown(CancellationToken);
 
 impl Shutdown {
-    /// Listens for SIGTERM and SIGINT, from now on and for as long as the runtime lives.
+    /// Listens for SIGTERM and SIGINT, from now on and for as long as the process lives.
     ///
     /// # Errors
     /// If the signal handlers cannot be installed.
     pub fn from_signals() -> io::Result<Shutdown> {
-        let term = signal(SignalKind::terminate())?;
-        let int = signal(SignalKind::interrupt())?;
         let shutdown = Shutdown::manual();
-        tokio::spawn(listen(term, int, shutdown.clone(), |code| std::process::exit(code)));
+        let signals = [SignalKind::terminate(), SignalKind::interrupt()];
+        on_a_thread(signals, shutdown.clone(), |code| std::process::exit(code))?;
         Ok(shutdown)
     }
 
@@ -60,6 +61,20 @@ impl Shutdown {
     }
 }
 
+/// Listens on a thread with a runtime of its own.
+fn on_a_thread(
+    [term, int]: [SignalKind; 2],
+    shutdown: Shutdown,
+    exit: impl Fn(i32) + Send + 'static,
+) -> io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_io().build()?;
+    let context = runtime.enter();
+    let (term, int) = (signal(term)?, signal(int)?);
+    drop(context);
+    let work = move || runtime.block_on(listen(term, int, shutdown, exit));
+    std::thread::Builder::new().name("signals".to_owned()).spawn(work).map(drop)
+}
+
 async fn listen(mut term: Signal, mut int: Signal, shutdown: Shutdown, exit: impl Fn(i32)) {
     let mut signalled = false;
     loop {
@@ -81,6 +96,9 @@ async fn listen(mut term: Signal, mut int: Signal, shutdown: Shutdown, exit: imp
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
     use super::*;
     use rustix::process::{Signal as Raw, getpid, kill_process};
 
@@ -95,18 +113,24 @@ mod tests {
         parent.requested().await;
     }
 
+    /// The runtime of this test is blocked from its first line to its last.
     #[tokio::test]
-    async fn the_first_signal_asks_and_the_second_exits() {
+    async fn the_first_signal_asks_and_the_second_exits_even_while_the_runtime_is_blocked() {
+        const LONG: Duration = Duration::from_secs(60);
         let shutdown = Shutdown::manual();
-        let (sent, mut codes) = tokio::sync::mpsc::unbounded_channel();
-        let usr1 = signal(SignalKind::user_defined1()).unwrap();
-        let usr2 = signal(SignalKind::user_defined2()).unwrap();
+        let ((asked, asks), (sent, codes)) = (mpsc::channel(), mpsc::channel());
         // Stand-ins: SIGTERM would reach the other tests of this process.
-        tokio::spawn(listen(usr1, usr2, shutdown.clone(), move |code| sent.send(code).unwrap()));
+        let signals = [SignalKind::user_defined1(), SignalKind::user_defined2()];
+        on_a_thread(signals, shutdown.clone(), move |code| sent.send(code).unwrap()).unwrap();
+        let requested = shutdown.requested();
+        std::thread::spawn(move || {
+            Builder::new_current_thread().build().unwrap().block_on(requested);
+            asked.send(()).unwrap();
+        });
         kill_process(getpid(), Raw::USR1).unwrap();
-        shutdown.requested().await;
+        asks.recv_timeout(LONG).expect("the first signal requests the shutdown");
         assert!(codes.try_recv().is_err(), "the first signal must not exit");
         kill_process(getpid(), Raw::USR2).unwrap();
-        assert_eq!(codes.recv().await, Some(EXIT_INT));
+        assert_eq!(codes.recv_timeout(LONG), Ok(EXIT_INT));
     }
 }

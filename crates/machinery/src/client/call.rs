@@ -18,6 +18,7 @@ use super::reach::Reach;
 use super::transport::{self, Answer, Wire};
 use super::warnings::Warnings;
 use super::{Error, MAX_OBJECT, status};
+use crate::identity::Identity;
 use crate::object::{Kind, ObjectKey, Resource};
 
 /// Limit for reading an error's body. A Status that names every invalid field is a few kB.
@@ -55,7 +56,7 @@ impl Client {
     /// [`Error::Config`]: unusable certificates or credentials, or a proxy.
     #[allow(clippy::needless_pass_by_value)] // It holds credentials, so the caller gives it up.
     pub fn new(config: kube::Config, options: Options) -> Result<Client, Error> {
-        let wire = transport::connect(&config)?;
+        let wire = transport::connect(&config, &options.identity)?;
         Ok(Client::over(wire, options))
     }
 
@@ -69,7 +70,7 @@ impl Client {
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        Client::over(transport::wire(service), options)
+        Client::over(transport::wire(service, &options.identity), options)
     }
 
     fn over(wire: Wire, options: Options) -> Client {
@@ -89,6 +90,11 @@ impl Client {
     /// Signals when the API server answers again after it was away.
     pub fn reach(&self) -> &Reach {
         &self.options().reach
+    }
+
+    /// The program that asks.
+    pub fn identity(&self) -> &Identity {
+        &self.options().identity
     }
 
     pub(super) fn options(&self) -> &Options {
@@ -136,7 +142,8 @@ impl Client {
         let asked = status::retry_after(answer.headers());
         let body = self.by(by, read(answer.into_body(), MAX_ERROR)).await??;
         told.code = code;
-        Err(status::error(code, asked, &body.unwrap_or_default()))
+        let error = status::error(code, asked, &body.unwrap_or_default());
+        Err(error.about(told.kind, self.identity()))
     }
 
     async fn by<T>(&self, by: Instant, future: impl Future<Output = T>) -> Result<T, Error> {

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use crate::identity::Identity;
+use crate::object::Kind;
+
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a call failed.
@@ -97,6 +100,18 @@ impl Error {
         Error::Decode { why: in_short(error), excerpt: excerpt(text) }
     }
 
+    /// If the kind is not served, says so, and what to do: the answer itself names neither.
+    pub(super) fn about(mut self, kind: &Kind, program: &Identity) -> Error {
+        let not_served = self.is_not_served();
+        if let Error::Api { message, .. } = &mut self
+            && not_served
+        {
+            let (resource, remedy) = (kind.resource(), program.remedies().kinds);
+            *message = format!("the API server does not serve {resource}: {remedy}");
+        }
+        self
+    }
+
     /// The HTTP code, if there was an answer.
     pub fn code(&self) -> Option<u16> {
         match self {
@@ -121,9 +136,16 @@ impl Error {
         }
     }
 
-    /// There is no such object, or no such kind.
+    /// There is no such object, or no such kind ([`Error::is_not_served`]).
     pub fn is_not_found(&self) -> bool {
         self.code() == Some(404)
+    }
+
+    /// The API server does not serve the kind: it knows no CustomResourceDefinition of it, or it is
+    /// not in this version of Kubernetes. Where the kind is served, a 404 is a Status that names
+    /// the object (or, on a create, the namespace) that is missing.
+    pub fn is_not_served(&self) -> bool {
+        self.is_not_found() && self.reason().is_empty()
     }
 
     /// Somebody was faster: a precondition did not hold, or a name is taken.

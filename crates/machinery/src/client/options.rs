@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::reach::Reach;
+use crate::identity::Identity;
 use crate::object::Kind;
 
 /// How a client behaves.
@@ -13,7 +14,9 @@ pub struct Options {
     /// An API call that takes longer than this is an error (default 10 s). Watches have no deadline
     /// once they are open; in a list it counts from the last piece that arrived.
     pub deadline: Duration,
-    /// `fieldManager` of every write (default `workload-operator`).
+    /// The program that asks; its user agent is that of every request.
+    pub identity: Identity,
+    /// `fieldManager` of every write (default: the name of the program).
     pub field_manager: String,
     /// Asked before every write. The default permits all.
     pub gate: Arc<dyn WriteGate>,
@@ -55,9 +58,17 @@ impl Observer for Nobody {}
 
 impl Default for Options {
     fn default() -> Options {
+        Options::new(Identity::default())
+    }
+}
+
+impl Options {
+    /// The defaults, for a client of this program.
+    pub fn new(identity: Identity) -> Options {
         Options {
             deadline: Duration::from_secs(10),
-            field_manager: "workload-operator".to_owned(),
+            identity,
+            field_manager: identity.name().to_owned(),
             gate: Arc::new(Always),
             observer: Arc::new(Nobody),
             reach: Reach::default(),

@@ -16,6 +16,7 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 use super::Error;
 use super::error::config_failure;
 use super::token::TokenFile;
+use crate::identity::Identity;
 
 /// An answer's body.
 pub(super) type Answer = UnsyncBoxBody<Bytes, BoxError>;
@@ -42,10 +43,8 @@ const POOL_SIZE: usize = 16;
 /// hyper's own limit of about 400 kB would cost memory on every connection.
 const READ_BUFFER: usize = 64 << 10;
 
-const AGENT: &str = concat!("workload-operator/", env!("CARGO_PKG_VERSION"));
-
 /// The way to the API server that `config` names. Nothing is connected yet.
-pub(super) fn connect(config: &kube::Config) -> Result<Wire, Error> {
+pub(super) fn connect(config: &kube::Config, identity: &Identity) -> Result<Wire, Error> {
     let unusable = |error: kube::Error| Error::Config(config_failure(&error));
     if let Some(proxy) = &config.proxy_url {
         return Err(Error::Config(format!(
@@ -74,7 +73,7 @@ pub(super) fn connect(config: &kube::Config) -> Result<Wire, Error> {
         .layer(config.extra_headers_layer().map_err(unusable)?)
         .map_err(BoxError::from)
         .service(http);
-    let Some(token) = token else { return Ok(wire(stack)) };
+    let Some(token) = token else { return Ok(wire(stack, identity)) };
     let asked = token.clone();
     Ok(wire(
         stack
@@ -88,6 +87,7 @@ pub(super) fn connect(config: &kube::Config) -> Result<Wire, Error> {
                 }
                 response
             }),
+        identity,
     ))
 }
 
@@ -105,7 +105,7 @@ fn connector() -> HttpConnector {
 }
 
 /// Erases the types of a service.
-pub(super) fn wire<S, B>(service: S) -> Wire
+pub(super) fn wire<S, B>(service: S, identity: &Identity) -> Wire
 where
     S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
     S::Error: Into<BoxError>,
@@ -113,9 +113,10 @@ where
     B: hyper::body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
+    let agent = HeaderValue::try_from(identity.user_agent()).expect("it is visible ASCII");
     let service = service
-        .map_request(|mut request: Request<Body>| {
-            request.headers_mut().insert(USER_AGENT, HeaderValue::from_static(AGENT));
+        .map_request(move |mut request: Request<Body>| {
+            request.headers_mut().insert(USER_AGENT, agent.clone());
             request
         })
         .map_response(|response: Response<B>| {
@@ -143,7 +144,7 @@ mod tests {
             args: Some(vec![ran.display().to_string()]),
             ..serde_json::from_str("{}").unwrap()
         });
-        let connected = connect(&config);
+        let connected = connect(&config, &Identity::default());
         assert!(!ran.exists(), "the plugin ran");
         connected.unwrap();
     }

@@ -25,17 +25,25 @@ pub enum Class {
     Conflict,
     /// Not allowed, by RBAC, quota or admission: try again slowly; a person must act.
     Forbidden,
+    /// The API server does not serve a kind: try again with pauses of up to half a minute; a person
+    /// must act.
+    NotServed,
     /// Wrong until the object changes: not retried.
     Terminal,
 }
 
 impl Class {
+    /// All of them.
+    pub const ALL: [Class; 5] =
+        [Class::Transient, Class::Conflict, Class::Forbidden, Class::NotServed, Class::Terminal];
+
     /// A static word: metric label and Event reason.
     pub fn as_str(self) -> &'static str {
         match self {
             Class::Transient => "Transient",
             Class::Conflict => "Conflict",
             Class::Forbidden => "Forbidden",
+            Class::NotServed => "NotServed",
             Class::Terminal => "Terminal",
         }
     }
@@ -70,12 +78,22 @@ impl Problem {
         Problem::Told { class: Class::Forbidden, reason, message: message.into() }
     }
 
+    /// Something outside of the API server failed for now: it is tried again with backoff, as if the
+    /// API server had been away. `reason` is one word for an Event.
+    pub fn transient(reason: &'static str, message: impl Into<String>) -> Problem {
+        Problem::Told { class: Class::Transient, reason, message: message.into() }
+    }
+
     /// Why a person should be notified, as one word for an Event. `None` if nobody needs to be:
     /// someone else was faster, or the API server was away.
     pub fn reason(&self) -> Option<&'static str> {
         match self {
             Problem::Told { reason, .. } => Some(reason),
-            Problem::Api(error) => (error.class() == Class::Forbidden).then_some("ErrRefused"),
+            Problem::Api(error) => match error.class() {
+                Class::Forbidden => Some("ErrRefused"),
+                Class::NotServed => Some("ErrNotServed"),
+                Class::Transient | Class::Conflict | Class::Terminal => None,
+            },
         }
     }
 }
@@ -98,6 +116,8 @@ impl Failure for Problem {
 impl Failure for client::Error {
     fn class(&self) -> Class {
         match self.code() {
+            // No pass can help: neither an object nor its name is missing.
+            Some(404) if self.is_not_served() => Class::NotServed,
             // What was read is out of date; the next pass reads the current state.
             Some(404 | 409) => Class::Conflict,
             // Nothing can be created in the namespace, and nothing needs to be.
@@ -127,16 +147,18 @@ mod tests {
 
     #[test]
     fn each_answer_of_the_api_server_has_the_class_that_helps() {
-        for (code, expected) in [
-            (404, Class::Conflict),
-            (409, Class::Conflict),
-            (403, Class::Forbidden),
-            (422, Class::Forbidden),
-            (401, Class::Transient),
-            (429, Class::Transient),
-            (500, Class::Transient),
+        for (code, reason, expected) in [
+            (404, "NotFound", Class::Conflict),
+            (404, "", Class::NotServed),
+            (409, "AlreadyExists", Class::Conflict),
+            (403, "Forbidden", Class::Forbidden),
+            (422, "Invalid", Class::Forbidden),
+            (401, "Unauthorized", Class::Transient),
+            (429, "TooManyRequests", Class::Transient),
+            (500, "InternalError", Class::Transient),
         ] {
-            assert_eq!(client::Error::api(code, "", "").class(), expected, "{code}");
+            let class = client::Error::api(code, reason, "").class();
+            assert_eq!(class, expected, "{code} {reason}");
         }
         assert_eq!(client::Error::Deadline(Duration::ZERO).class(), Class::Transient);
     }
@@ -147,6 +169,8 @@ mod tests {
             (Problem::terminal("ErrUnnamed", "name it"), Class::Terminal, Some("ErrUnnamed")),
             (Problem::forbidden("ErrExists", "rename it"), Class::Forbidden, Some("ErrExists")),
             (client::Error::api(403, "", "no").into(), Class::Forbidden, Some("ErrRefused")),
+            (client::Error::api(404, "", "no").into(), Class::NotServed, Some("ErrNotServed")),
+            (Problem::transient("ErrDns", "no answer"), Class::Transient, Some("ErrDns")),
             (client::Error::api(409, "", "late").into(), Class::Conflict, None),
             (client::Error::api(500, "", "away").into(), Class::Transient, None),
         ] {

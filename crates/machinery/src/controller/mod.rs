@@ -29,7 +29,7 @@ pub mod enqueue;
 pub use failure::{Class, Failure, Problem};
 pub use observer::{Observer, Outcome};
 pub use policy::Retries;
-pub use program::{Died, Program};
+pub use program::{ExitError, Program, ProgramError};
 pub use run::{Controller, Handle, Options, Summary};
 
 use std::future::Future;

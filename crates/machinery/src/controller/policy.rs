@@ -20,6 +20,9 @@ pub struct Retries {
     /// the rights, they should not have to wait longer than two minutes. See
     /// [`Handle::wake_forbidden`](super::Handle::wake_forbidden) for a faster way.
     pub forbidden: Backoff,
+    /// Default 1 s to 30 s, by the number of refusals alone: nobody can tell the controller that the
+    /// kind is there now, and asking costs the API server little.
+    pub not_served: Backoff,
     /// A server's Retry-After is capped at this. Default 300 s: it also delays changes made by
     /// people, and a wrong value must not do that for a day.
     pub retry_after_max: Duration,
@@ -32,6 +35,7 @@ impl Default for Retries {
             transient: Backoff { max: Duration::from_secs(30), ..Backoff::DEFAULT },
             conflict: law(Duration::from_millis(5), 1),
             forbidden: law(Duration::from_secs(1), 120),
+            not_served: law(Duration::from_secs(1), 30),
             retry_after_max: Duration::from_secs(300),
         }
     }
@@ -53,6 +57,9 @@ impl Retries {
             Class::Forbidden => {
                 Backoff::always(self.forbidden.delay(row.refusals.saturating_sub(1)))
             }
+            Class::NotServed => {
+                Backoff::always(self.not_served.delay(row.refusals.saturating_sub(1)))
+            }
             Class::Terminal => return None,
         };
         let at_least = retry_after.unwrap_or_default().min(self.retry_after_max);
@@ -67,18 +74,21 @@ pub(super) struct Row {
     /// Class of the last failure, if the key should be woken when its cause is over: `None` if the
     /// cause is over soon anyway, or if a server's Retry-After holds the key.
     pub(super) wakes: Option<Class>,
-    /// How many times it was forbidden, whatever other failures came in between.
+    /// How many times it was forbidden or a kind was not served, whatever other failures came in
+    /// between.
     pub(super) refusals: u32,
 }
 
 impl Row {
     /// The row after one more failure.
     pub(super) fn after(before: Option<Row>, class: Class, retry_after: Option<Duration>) -> Row {
-        let refused = u32::from(class == Class::Forbidden);
+        let refused = u32::from(matches!(class, Class::Forbidden | Class::NotServed));
         Row {
             wakes: match (class, retry_after) {
                 (Class::Forbidden, _) | (Class::Transient, None) => Some(class),
-                (Class::Conflict | Class::Terminal | Class::Transient, _) => None,
+                (Class::Conflict | Class::NotServed | Class::Terminal | Class::Transient, _) => {
+                    None
+                }
             },
             refusals: before.map_or(0, |row| row.refusals).saturating_add(refused),
         }
@@ -91,10 +101,10 @@ impl Row {
 /// object, in its status.
 pub(super) fn level(class: Class, refusals: u32) -> Level {
     match class {
-        Class::Forbidden if refusals == 2 => Level::ERROR,
-        Class::Forbidden if refusals < 2 => Level::WARN,
+        Class::Forbidden | Class::NotServed if refusals == 2 => Level::ERROR,
+        Class::Forbidden | Class::NotServed if refusals < 2 => Level::WARN,
         Class::Transient | Class::Terminal => Level::WARN,
-        Class::Forbidden | Class::Conflict => Level::DEBUG,
+        Class::Forbidden | Class::NotServed | Class::Conflict => Level::DEBUG,
     }
 }
 

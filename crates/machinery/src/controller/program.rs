@@ -1,5 +1,6 @@
 //! Informers, controllers and what else they need, run as one.
 
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -10,7 +11,7 @@ use futures::future::{BoxFuture, join_all, select_all};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::worker::message;
+use super::worker::{Chain, message};
 use super::{Controller, Reconciler};
 use crate::informer::Informer;
 use crate::object::Resource;
@@ -52,15 +53,36 @@ pub struct Program {
     synced: Vec<Ready>,
 }
 
-/// A task of a [`Program`] ended before the shutdown.
+/// Why a [`Program`] did not run until its shutdown.
 #[derive(Debug, thiserror::Error)]
-#[error("{name} died: {why}")]
-pub struct Died {
-    /// Which task.
-    pub name: String,
-    /// What happened to it.
-    pub why: String,
+#[non_exhaustive]
+pub enum ProgramError {
+    /// A task ended before the shutdown.
+    #[error("{name} died: {why}")]
+    Died {
+        /// Which task.
+        name: String,
+        /// What happened to it.
+        why: String,
+    },
+    /// Two controllers have one name, so that nothing could tell their metrics and Events apart.
+    #[error("two controllers are called {0:?}: give each its own name in Controller::new")]
+    SameName(&'static str),
 }
+
+/// An error for `main` to return. Rust prints its `Debug` form, which is a sentence here: the error
+/// and what caused it.
+///
+/// ```no_run
+/// # use controller_machinery::{client, controller::ExitError};
+/// #[tokio::main]
+/// async fn main() -> Result<(), ExitError> {
+///     let config = client::config(None, None).await?; // Error: no API server is known: …
+///     # drop(config);
+///     Ok(())
+/// }
+/// ```
+pub struct ExitError(String);
 
 /// What runs until it is asked to stop, with its name.
 type Task = (String, Box<dyn FnOnce(Shutdown) -> BoxFuture<'static, Result<(), String>> + Send>);
@@ -155,8 +177,10 @@ impl Program {
     /// drops everything.
     ///
     /// # Errors
-    /// If a task died. `shutdown` is then requested, and everything else has ended, too.
-    pub async fn run(self, shutdown: Shutdown) -> Result<(), Died> {
+    /// [`ProgramError::SameName`], before anything has begun. If a task died: `shutdown` is then
+    /// requested, and everything else has ended, too.
+    pub async fn run(self, shutdown: Shutdown) -> Result<(), ProgramError> {
+        self.check_names()?;
         let all_synced = join_all(self.synced).map(drop).shared();
         let controllers = self.controllers.into_iter().map(|(name, ready, work)| -> Task {
             let ready = ready.unwrap_or_else(|| all_synced.clone().boxed());
@@ -188,6 +212,16 @@ impl Program {
     }
 }
 
+impl Program {
+    fn check_names(&self) -> Result<(), ProgramError> {
+        let mut names = HashSet::new();
+        match self.controllers.iter().find(|(name, ..)| !names.insert(*name)) {
+            Some((name, ..)) => Err(ProgramError::SameName(name)),
+            None => Ok(()),
+        }
+    }
+}
+
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Program").finish_non_exhaustive()
@@ -199,6 +233,26 @@ async fn announce(all_synced: impl Future<Output = ()>) -> Infallible {
     all_synced.await;
     tracing::info!("Ready to work: all informers are synced");
     std::future::pending().await
+}
+
+// === impl ExitError ===
+
+impl<E: std::error::Error> From<E> for ExitError {
+    fn from(error: E) -> ExitError {
+        ExitError(Chain(&error).to_string())
+    }
+}
+
+impl fmt::Debug for ExitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for ExitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 // === impl Stage ===
@@ -222,12 +276,12 @@ impl Stage {
     }
 
     /// Returns when a task has ended, which none may do, and says how.
-    async fn died(&mut self) -> Died {
+    async fn died(&mut self) -> ProgramError {
         let Some(ended) = self.running.join_next().await else {
             return std::future::pending().await;
         };
         let (name, outcome) = ended.unwrap_or_else(|e| ("a task".to_owned(), Err(e.to_string())));
-        Died { name, why: outcome.err().unwrap_or_else(|| "it ended".to_owned()) }
+        ProgramError::Died { name, why: outcome.err().unwrap_or_else(|| "it ended".to_owned()) }
     }
 
     /// Asks all tasks to end, and returns when they have.

@@ -207,7 +207,7 @@ impl<R: Reconciler> Drop for Pass<'_, R> {
 
 /// An error and its sources. If an error's text ends with that of its source, the source's text is
 /// not repeated.
-struct Chain<'a>(&'a dyn std::error::Error);
+pub(super) struct Chain<'a>(pub(super) &'a dyn std::error::Error);
 
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -34,6 +34,7 @@ mod sink;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::identity::Identity;
 use recorder::Shared;
 
 pub use recorder::{Dropped, Observer, Occurrence, Recorder, Regarding, Type, Unobserved};
@@ -59,13 +60,14 @@ pub const TRIES: u32 = 3;
 pub const FLUSH: Duration = Duration::from_secs(3);
 
 /// A recorder and the sink that must run for anything to be written. `instance` is this process's
-/// name (pod name, host name), cut at 128 bytes. `controller` is as in
-/// [`Recorder::for_controller`].
+/// name (pod name, host name), cut at 128 bytes. The recorder's controller is called like the
+/// program: see [`Recorder::for_controller`].
 pub fn new(
-    controller: &'static str,
+    program: impl Into<Identity>,
     instance: &str,
     observer: Arc<dyn Observer>,
 ) -> (Recorder, Sink) {
-    let shared = Shared::new(instance, observer);
-    (Recorder { shared: shared.clone(), controller }, Sink::new(shared))
+    let program = program.into();
+    let shared = Shared::new(program, instance, observer);
+    (Recorder { shared: shared.clone(), controller: program.name() }, Sink::new(shared))
 }

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::correlate::{Correlator, Group, Verdict};
 use super::text;
+use crate::identity::Identity;
 use crate::object::{ObjectKey, Resource, Text, Uid};
 
 /// Normal or Warning.
@@ -109,17 +110,22 @@ pub(super) struct Shared {
     /// Something is waiting.
     pub(super) wake: Notify,
     pub(super) observer: Arc<dyn Observer>,
+    pub(super) program: Identity,
     pub(super) instance: String,
 }
 
 // === impl Shared ===
 
 impl Shared {
-    pub(super) fn new(instance: &str, observer: Arc<dyn Observer>) -> Arc<Shared> {
+    pub(super) fn new(
+        program: Identity,
+        instance: &str,
+        observer: Arc<dyn Observer>,
+    ) -> Arc<Shared> {
         let instance = text::instance(instance);
         // Two processes of the same name (a restarted container of a pod) differ in their stamps.
         let correlator = Mutex::new(Some(Correlator::new(text::fingerprint(&instance))));
-        Arc::new(Shared { correlator, wake: Notify::new(), observer, instance })
+        Arc::new(Shared { correlator, wake: Notify::new(), observer, program, instance })
     }
 }
 
@@ -157,8 +163,8 @@ impl Regarding {
 // === impl Recorder ===
 
 impl Recorder {
-    /// The same for another controller: `reportingController` will be
-    /// `workload-operator.example.com/<controller>`. At most 63 letters, digits and dashes.
+    /// The same for another controller: `reportingController` will be its
+    /// [`event_source`](Identity::event_source). At most 63 letters, digits and dashes.
     pub fn for_controller(&self, controller: &'static str) -> Recorder {
         Recorder { shared: self.shared.clone(), controller }
     }

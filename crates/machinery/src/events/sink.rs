@@ -31,13 +31,13 @@ pub struct Sink {
 
 /// What the sink needs from a client.
 trait Api: Sync {
-    fn create(&self, job: &Job, instance: &str) -> impl Future<Output = Result<(), Error>> + Send;
+    fn create(&self, job: &Job, by: &Shared) -> impl Future<Output = Result<(), Error>> + Send;
     fn count(&self, job: &Job) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
 impl Api for Client {
-    async fn create(&self, job: &Job, instance: &str) -> Result<(), Error> {
-        let body = wire::body(job, instance);
+    async fn create(&self, job: &Job, by: &Shared) -> Result<(), Error> {
+        let body = wire::body(job, &by.program, &by.instance);
         Client::create::<Written>(self, &wire::key(job), &body).await.map(drop)
     }
 
@@ -88,7 +88,7 @@ impl Sink {
             while under_way.len() < WRITERS
                 && let Some(job) = take()
             {
-                under_way.push(write(api, job, &shared.instance));
+                under_way.push(write(api, job, &shared));
             }
             if stopping && under_way.is_empty() {
                 break;
@@ -109,13 +109,13 @@ impl Sink {
 }
 
 /// Tries a write until its outcome is known.
-async fn write(api: &impl Api, job: Job, instance: &str) -> Ended {
+async fn write(api: &impl Api, job: Job, by: &Shared) -> Ended {
     let mut pause = PAUSE;
     let mut tries = 1;
     let refusal = loop {
         let result = match job.exists {
             true => api.count(&job).await,
-            false => api.create(&job, instance).await,
+            false => api.create(&job, by).await,
         };
         let Err(error) = result else { return (job.series, Ok(())) };
         match meaning(&error, job.exists) {
@@ -165,7 +165,7 @@ fn finish(shared: &Shared, forbidden: &mut bool, (series, result): Ended) {
                 tracing::debug!(?why, %error, regarding = %series.group.regarding.key,
                     reason = series.group.reason, "Event not written");
             } else if !std::mem::replace(forbidden, true) {
-                tracing::error!(%error, "Cannot write Events: apply artifacts/rbac/");
+                tracing::error!(%error, "Cannot write Events: {}", shared.program.remedies().rights);
             }
             Outcome::Failed
         }

@@ -5,10 +5,8 @@ use serde::Serialize;
 
 use super::correlate::Job;
 use super::{Regarding, Type};
+use crate::identity::Identity;
 use crate::object::{Kind, Meta, ObjectKey, Text, Uid};
-
-/// Qualifies the controller's name in `reportingController`.
-const DOMAIN: &str = "workload-operator.example.com";
 
 /// What is read of a written Event: its metadata, to confirm that it is one.
 #[derive(Debug, serde::Deserialize)]
@@ -71,7 +69,7 @@ pub(super) fn key(job: &Job) -> ObjectKey {
 }
 
 /// The Event of `job`, to be created.
-pub(super) fn body<'a>(job: &'a Job, instance: &'a str) -> Body<'a> {
+pub(super) fn body<'a>(job: &'a Job, program: &Identity, instance: &'a str) -> Body<'a> {
     let group = &job.series.group;
     let Regarding { api_version, kind, key: about, uid } = &group.regarding;
     Body {
@@ -79,7 +77,7 @@ pub(super) fn body<'a>(job: &'a Job, instance: &'a str) -> Body<'a> {
         kind: "Event",
         metadata: Meta::named(key(job)),
         event_time: micro_time(job.first),
-        reporting_controller: format!("{DOMAIN}/{}", group.controller),
+        reporting_controller: program.event_source(group.controller),
         reporting_instance: instance,
         r#type: match group.kind {
             Type::Normal => "Normal",

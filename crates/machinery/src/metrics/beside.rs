@@ -20,18 +20,18 @@ pub(super) struct Lease {
 // === impl Events ===
 
 impl Events {
-    pub(super) fn register(registry: &mut Registry) -> Events {
+    pub(super) fn register(registry: &mut Registry, prefix: &str) -> Events {
         let events = Events {
             published: Counters::default(),
             aggregated: Counters::default(),
             dropped: Counters::default(),
         };
         let help = "New Events that were accepted for writing";
-        registry.register("workload_operator_events_published", help, events.published.clone());
+        registry.register(format!("{prefix}_events_published"), help, events.published.clone());
         let help = "Occurrences counted on an existing Event instead of creating a new one";
-        registry.register("workload_operator_events_aggregated", help, events.aggregated.clone());
+        registry.register(format!("{prefix}_events_aggregated"), help, events.aggregated.clone());
         let help = "Events that were lost, and why";
-        registry.register("workload_operator_events_dropped", help, events.dropped.clone());
+        registry.register(format!("{prefix}_events_dropped"), help, events.dropped.clone());
         for why in [
             Dropped::QueueFull,
             Dropped::Spam,
@@ -62,7 +62,7 @@ impl Events {
 // === impl Lease ===
 
 impl Lease {
-    pub(super) fn register(registry: &mut Registry) -> Lease {
+    pub(super) fn register(registry: &mut Registry, prefix: &str) -> Lease {
         let lease = Lease {
             master: Gauges::default(),
             slow: Counters::default(),
@@ -75,7 +75,7 @@ impl Lease {
                     string used to identify the lease";
         registry.register("leader_election_slowpath", help, lease.slow.clone());
         let help = "How often this process gained permission to write";
-        registry.register("workload_operator_leadership_gained", help, lease.acquired.clone());
+        registry.register(format!("{prefix}_leadership_gained"), help, lease.acquired.clone());
         lease
     }
 

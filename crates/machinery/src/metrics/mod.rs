@@ -4,7 +4,8 @@
 //! Guarantees
 //! - Names, labels and meanings are those that dashboards for client-go and controller-runtime know
 //!   (`workqueue_*`, `controller_runtime_*`, `rest_client_*`, `leader_election_*`), and those that
-//!   client-go defines but never fills (`reflector_*`). Our own are `workload_operator_*`.
+//!   client-go defines but never fills (`reflector_*`). The rest begins with the program's
+//!   name ([`Identity::metrics_prefix`](crate::identity::Identity::metrics_prefix)).
 //! - Prometheus text 0.0.4 and OpenMetrics 1.0.0 say the same; the client chooses which is sent.
 //! - No object name and no namespace is a label: the number of series does not grow with the
 //!   objects, and a scrape does not reveal what runs in the cluster.

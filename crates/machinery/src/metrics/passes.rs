@@ -36,7 +36,7 @@ pub(super) struct Passes {
 // === impl Passes ===
 
 impl Passes {
-    pub(super) fn register(registry: &mut Registry) -> Passes {
+    pub(super) fn register(registry: &mut Registry, prefix: &str) -> Passes {
         let passes = Passes {
             total: Counters::default(),
             errors: Counters::default(),
@@ -79,17 +79,17 @@ impl Passes {
         );
         let help = "Number of currently used workers per controller";
         registry.register("controller_runtime_active_workers", help, passes.active.clone());
-        passes.register_own(registry);
+        passes.register_own(registry, prefix);
         passes
     }
 
-    fn register_own(&self, registry: &mut Registry) {
+    fn register_own(&self, registry: &mut Registry, prefix: &str) {
         let help = "Failed reconciliations by the class that decides on the retry";
-        registry.register("workload_operator_reconcile_failures", help, self.by_class.clone());
+        registry.register(format!("{prefix}_reconcile_failures"), help, self.by_class.clone());
         let help = "Reconciliations that shutdown did not wait for";
-        registry.register("workload_operator_reconciles_dropped", help, self.dropped.clone());
+        registry.register(format!("{prefix}_reconciles_dropped"), help, self.dropped.clone());
         let help = "Reconciliations that blocked their thread for too long";
-        registry.register("workload_operator_reconciles_blocked", help, self.blocked.clone());
+        registry.register(format!("{prefix}_reconciles_blocked"), help, self.blocked.clone());
     }
 
     /// All series of a controller exist from the start: a rate needs a 0 to start from.
@@ -108,7 +108,7 @@ impl Passes {
         ] {
             drop(counters.get_or_create(&labels));
         }
-        for class in [Class::Transient, Class::Conflict, Class::Forbidden, Class::Terminal] {
+        for class in Class::ALL {
             drop(self.by_class.get_or_create(&with(controller, "class", class.as_str())));
         }
         self.active.get_or_create(&labels).set(0);

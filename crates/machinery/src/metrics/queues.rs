@@ -31,8 +31,10 @@ pub(super) struct Durations {
 }
 
 /// The queues that are queried at each scrape.
-#[derive(Default)]
-pub(super) struct Queues(RwLock<Vec<(&'static str, Read)>>);
+pub(super) struct Queues {
+    prefix: String,
+    read: RwLock<Vec<(&'static str, Read)>>,
+}
 
 type Read = Box<dyn Fn() -> Numbers + Send + Sync>;
 
@@ -89,6 +91,11 @@ impl Durations {
 // === impl Queues ===
 
 impl Queues {
+    /// None yet; `prefix` is that of the metrics of our own.
+    pub(super) fn new(prefix: &str) -> Queues {
+        Queues { prefix: prefix.to_owned(), read: RwLock::default() }
+    }
+
     pub(super) fn watch<K: Key>(&self, name: &'static str, queue: WorkQueue<K>) {
         let read = move || {
             let now = queue.snapshot();
@@ -101,7 +108,7 @@ impl Queues {
                 longest: now.oldest.map_or(Duration::ZERO, |(_, age)| age),
             }
         };
-        self.0.write().push((name, Box::new(read)));
+        self.read.write().push((name, Box::new(read)));
     }
 
     fn counters(
@@ -139,7 +146,7 @@ impl Queues {
 
 impl Collector for Queues {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let all: Vec<_> = self.0.read().iter().map(|(name, read)| (*name, read())).collect();
+        let all: Vec<_> = self.read.read().iter().map(|(name, read)| (*name, read())).collect();
         let help = "Current depth of workqueue by priority.";
         let mut depth =
             encoder.encode_descriptor("workqueue_depth", help, None, MetricType::Gauge)?;
@@ -166,9 +173,8 @@ impl Collector for Queues {
             n.longest.as_secs_f64()
         })?;
         let help = "Keys that wait for a backoff or a timer.";
-        self.gauges(encoder, "workload_operator_workqueue_delayed", help, &all, |n| {
-            n.delayed as f64
-        })
+        let name = format!("{}_workqueue_delayed", self.prefix);
+        self.gauges(encoder, &name, help, &all, |n| n.delayed as f64)
     }
 }
 

@@ -16,6 +16,7 @@ use super::text::{self, Format};
 use super::watches::{Informers, Watches};
 use crate::controller::Outcome;
 use crate::events::{Dropped, Type};
+use crate::identity::Identity;
 use crate::informer::Informer;
 use crate::object::{Kind, ObjectKey, Resource};
 use crate::reflector::{Reason, State};
@@ -47,10 +48,11 @@ pub struct Metrics {
 // === impl Metrics ===
 
 impl Metrics {
-    /// Metrics of a process that talks to the API server `host` (`name:port`).
-    pub fn new(host: &str, build: &Build) -> Arc<Metrics> {
+    /// Metrics of a process of `program` that talks to the API server `host` (`name:port`).
+    pub fn new(program: &Identity, host: &str, build: &Build) -> Arc<Metrics> {
+        let prefix = &program.metrics_prefix();
         let mut registry = Registry::default();
-        let (queues, informers) = (Arc::<Queues>::default(), Arc::<Informers>::default());
+        let (queues, informers) = (Arc::new(Queues::new(prefix)), Arc::new(Informers::new(prefix)));
         registry.register_collector(Box::new(queues.clone()));
         registry.register_collector(Box::new(informers.clone()));
         let started = jiff::Timestamp::now().as_millisecond() as f64 / 1_000.0;
@@ -59,14 +61,14 @@ impl Metrics {
         let labels = [("version", build.version.into()), ("revision", build.revision.into())];
         let one: Gauge = info.get_or_create_owned(&labels);
         one.set(1);
-        registry.register("workload_operator_build_info", "Which build runs", info);
+        registry.register(format!("{prefix}_build_info"), "Which build runs", info);
         Arc::new(Metrics {
-            requests: Requests::register(&mut registry, host),
+            requests: Requests::register(&mut registry, prefix, host),
             durations: Durations::register(&mut registry),
-            passes: Passes::register(&mut registry),
-            watches: Watches::register(&mut registry),
-            events: Events::register(&mut registry),
-            lease: Lease::register(&mut registry),
+            passes: Passes::register(&mut registry, prefix),
+            watches: Watches::register(&mut registry, prefix),
+            events: Events::register(&mut registry, prefix),
+            lease: Lease::register(&mut registry, prefix),
             queues,
             informers,
             registry,

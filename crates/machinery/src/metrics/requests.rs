@@ -21,7 +21,7 @@ pub(super) struct Requests {
 // === impl Requests ===
 
 impl Requests {
-    pub(super) fn register(registry: &mut Registry, host: &str) -> Requests {
+    pub(super) fn register(registry: &mut Registry, prefix: &str, host: &str) -> Requests {
         let requests = Requests {
             host: host.to_owned().into(),
             total: Counters::default(),
@@ -39,7 +39,7 @@ impl Requests {
             requests.seconds.clone(),
         );
         registry.register(
-            "workload_operator_api_requests",
+            format!("{prefix}_api_requests"),
             "Requests to the API server by verb and resource as RBAC names them",
             requests.by_resource.clone(),
         );

@@ -126,7 +126,8 @@ impl Reviews {
                 Error::Api { code: 403, .. } => {
                     tracing::error!(
                         resource,
-                        "Cannot ask who may read metrics: apply artifacts/components/metrics-over-tls/"
+                        "Cannot ask who may read metrics: {}",
+                        self.client.identity().remedies().reviews
                     );
                 }
                 _ => tracing::debug!(

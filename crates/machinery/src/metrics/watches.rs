@@ -41,8 +41,10 @@ pub(super) struct Watches {
 }
 
 /// The informers that are queried at each scrape.
-#[derive(Default)]
-pub(super) struct Informers(RwLock<Vec<(Kind, Read)>>);
+pub(super) struct Informers {
+    prefix: String,
+    read: RwLock<Vec<(Kind, Read)>>,
+}
 
 type Read = Box<dyn Fn() -> Numbers + Send + Sync>;
 
@@ -61,7 +63,7 @@ struct Numbers {
 // === impl Watches ===
 
 impl Watches {
-    pub(super) fn register(registry: &mut Registry) -> Watches {
+    pub(super) fn register(registry: &mut Registry, prefix: &str) -> Watches {
         let seconds = || Histograms::new_with_constructor(|| Histogram::new(SECONDS));
         let items = || Histograms::new_with_constructor(|| Histogram::new(ITEMS));
         let watches = Watches {
@@ -77,24 +79,28 @@ impl Watches {
             open: Mutex::default(),
         };
         for (name, help, counters) in [
-            ("reflector_lists", "Total number of API lists done by the reflectors", &watches.lists),
             (
-                "reflector_watches",
+                "reflector_lists".to_owned(),
+                "Total number of API lists done by the reflectors",
+                &watches.lists,
+            ),
+            (
+                "reflector_watches".to_owned(),
                 "Total number of API watches done by the reflectors",
                 &watches.watches,
             ),
             (
-                "reflector_short_watches",
+                "reflector_short_watches".to_owned(),
                 "Total number of short API watches done by the reflectors",
                 &watches.short,
             ),
             (
-                "workload_operator_list_failures",
+                format!("{prefix}_list_failures"),
                 "Lists that were refused or broke off",
                 &watches.list_failures,
             ),
             (
-                "workload_operator_undecodable_objects",
+                format!("{prefix}_undecodable_objects"),
                 "Versions of objects that did not fit what the operator reads of them",
                 &watches.undecodable,
             ),
@@ -198,13 +204,18 @@ impl Watches {
 // === impl Informers ===
 
 impl Informers {
+    /// None yet; `prefix` is that of the metrics of our own.
+    pub(super) fn new(prefix: &str) -> Informers {
+        Informers { prefix: prefix.to_owned(), read: RwLock::default() }
+    }
+
     pub(super) fn watch<V: Resource>(&self, informer: crate::informer::Informer<V>) {
         let read = move || Numbers {
             handler_panics: informer.handler_panics(),
             index_panics: informer.store().index_panics(),
             ..Numbers::of(informer.health().iter().map(|(_, health)| health), Instant::now())
         };
-        self.0.write().push((V::KIND, Box::new(read)));
+        self.read.write().push((V::KIND, Box::new(read)));
     }
 
     /// Encodes one number per informer.
@@ -240,7 +251,7 @@ impl Numbers {
 
 impl Collector for Informers {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let all: Vec<_> = self.0.read().iter().map(|(kind, read)| (*kind, read())).collect();
+        let all: Vec<_> = self.read.read().iter().map(|(kind, read)| (*kind, read())).collect();
         let help = "Last resource version seen for the reflectors.";
         let gauge = MetricType::Gauge;
         let mut versions =
@@ -250,29 +261,30 @@ impl Collector for Informers {
             ConstGauge::new(numbers.version).encode(versions.encode_family(&labels)?)?;
         }
         let encoder = &mut encoder;
+        let own = |name| format!("{}_{name}", self.prefix);
         let help = "Seconds since the API server was last heard: how old the local copy may be.";
-        Self::each(encoder, "workload_operator_informer_stale_seconds", help, &all, |n| {
+        Self::each(encoder, &own("informer_stale_seconds"), help, &all, |n| {
             ConstGauge::new(n.stale.as_secs_f64())
         })?;
         let help = "1 once there was a complete list.";
-        Self::each(encoder, "workload_operator_informer_synced", help, &all, |n| {
+        Self::each(encoder, &own("informer_synced"), help, &all, |n| {
             ConstGauge::new(f64::from(u8::from(n.synced)))
         })?;
         let help = "1 while the local copy follows the API server.";
-        Self::each(encoder, "workload_operator_informer_live", help, &all, |n| {
+        Self::each(encoder, &own("informer_live"), help, &all, |n| {
             ConstGauge::new(f64::from(u8::from(n.live)))
         })?;
         let help =
             "Objects that cannot be decoded and are held as they last could be, or not at all.";
-        Self::each(encoder, "workload_operator_quarantined_objects", help, &all, |n| {
+        Self::each(encoder, &own("quarantined_objects"), help, &all, |n| {
             ConstGauge::new(n.quarantined as f64)
         })?;
         let help = "Panics of handlers so far.";
-        Self::each(encoder, "workload_operator_informer_handler_panics", help, &all, |n| {
+        Self::each(encoder, &own("informer_handler_panics"), help, &all, |n| {
             ConstCounter::new(n.handler_panics)
         })?;
         let help = "Panics of index functions so far: such an object is not found by that index.";
-        Self::each(encoder, "workload_operator_informer_index_panics", help, &all, |n| {
+        Self::each(encoder, &own("informer_index_panics"), help, &all, |n| {
             ConstCounter::new(n.index_panics)
         })
     }

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::observer::Observer;
 use super::state::{HealthHandle, State};
+use crate::identity::Hints;
 use crate::object::{Kind, ResourceVersion, Text};
 
 /// This many failures in a row are worth a log line; a single one is routine.
@@ -17,6 +18,7 @@ pub(super) struct Report {
     namespace: Option<Text>,
     health: HealthHandle,
     observer: Arc<dyn Observer>,
+    hints: Hints,
     state: State,
     /// How many failures there were since the kind was last live.
     failures: u32,
@@ -30,9 +32,10 @@ impl Report {
         namespace: Option<Text>,
         health: HealthHandle,
         observer: Arc<dyn Observer>,
+        hints: Hints,
     ) -> Report {
         let state = State::Starting;
-        Report { kind, namespace, health, observer, state, failures: 0, told: false }
+        Report { kind, namespace, health, observer, hints, state, failures: 0, told: false }
     }
 
     pub(super) fn handle(&self) -> HealthHandle {
@@ -66,11 +69,11 @@ impl Report {
         match state {
             State::Forbidden if begins => {
                 self.told = true;
-                tracing::warn!(why, "cannot list {what}: forbidden; apply artifacts/rbac/");
+                tracing::warn!(why, "cannot list {what}: forbidden; {}", self.hints.rights);
             }
             State::NotServed if begins => {
                 self.told = true;
-                tracing::warn!(why, "cannot list {what}: not served; apply artifacts/crds/");
+                tracing::warn!(why, "cannot list {what}: not served; {}", self.hints.kinds);
             }
             State::Live => {
                 if std::mem::take(&mut self.told) {
@@ -117,6 +120,9 @@ mod tests {
 
     const KIND: Kind = Kind::namespaced("apps", "v1", "DaemonSet", "daemonsets");
 
+    const HINTS: Hints =
+        Hints { kinds: "apply crds.yaml", rights: "apply roles.yaml", reviews: "" };
+
     /// The lines that `work` logs at info level and above.
     fn lines(work: impl FnOnce(&mut Report)) -> Vec<String> {
         #[derive(Clone, Default)]
@@ -133,7 +139,7 @@ mod tests {
         }
 
         let (lines, health) = (Lines::default(), HealthHandle::new(Instant::now()));
-        let mut report = Report::new(KIND, None, health, Arc::new(super::super::Unobserved));
+        let mut report = Report::new(KIND, None, health, Arc::new(super::super::Unobserved), HINTS);
         let writer = lines.clone();
         let subscriber = tracing_subscriber::fmt()
             .with_max_level(tracing::Level::INFO)
@@ -153,8 +159,8 @@ mod tests {
     #[test]
     fn what_a_person_must_mend_is_one_line_when_it_begins_and_one_when_it_is_over() {
         for (state, line) in [
-            (State::Forbidden, "cannot list daemonsets.apps: forbidden; apply artifacts/rbac/"),
-            (State::NotServed, "cannot list daemonsets.apps: not served; apply artifacts/crds/"),
+            (State::Forbidden, "cannot list daemonsets.apps: forbidden; apply roles.yaml"),
+            (State::NotServed, "cannot list daemonsets.apps: not served; apply crds.yaml"),
         ] {
             let lines = lines(|report| {
                 (0..100).for_each(|_| enter(report, state));

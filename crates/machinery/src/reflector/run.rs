@@ -68,7 +68,8 @@ impl<V: Resource, S: Sink<V>> Reflector<V, S> {
         let now = Instant::now();
         let health = HealthHandle::new(now);
         let inlet = Inlet::new(writer, sink, observer.clone(), health.clone());
-        let report = Report::new(V::KIND, scope.namespace.clone(), health, observer.clone());
+        let hints = client.identity().remedies();
+        let report = Report::new(V::KIND, scope.namespace.clone(), health, observer.clone(), hints);
         Reflector {
             client,
             scope,

@@ -22,6 +22,7 @@ use super::*;
 use crate::client::{
     Deletion, Event, Observer, Page, Preconditions, Scope, Watch, WatchFrom, WriteGate,
 };
+use crate::identity::Identity;
 use crate::object::{Meta, Object, ResourceVersion, Uid};
 
 #[derive(Debug, Deserialize)]
@@ -32,6 +33,8 @@ struct Thing {
 }
 
 crate::view!(Thing: Kind::namespaced("g", "v1", "Thing", "things"));
+
+const PROGRAM: Identity = Identity::new("website", "example.com").version("1.2.3");
 
 type Pieces = Pin<Box<dyn futures::Stream<Item = Result<Frame<Bytes>, BoxError>> + Send>>;
 
@@ -69,7 +72,7 @@ struct Asked {
 
 /// A client whose server answers everything with `code` and `pieces`, and what was requested.
 fn client(code: u16, pieces: &'static [&'static str], end: End) -> (Client, Arc<Mutex<Asked>>) {
-    client_with(code, pieces, end, Options::default())
+    client_with(code, pieces, end, Options::new(PROGRAM))
 }
 
 fn client_with(

@@ -131,3 +131,22 @@ async fn a_program_that_is_dropped_leaves_nothing_running() {
     let gone = timeout(Duration::from_secs(1), gone).await;
     assert!(gone.is_ok_and(|gone| gone.is_err()), "it still runs");
 }
+
+#[tokio::test(start_paused = true)]
+async fn two_controllers_of_one_name_are_refused_before_anything_begins() {
+    let slow = || Slow(Shutdown::manual(), Arc::default());
+    let program = Program::new()
+        .controller(Controller::new("foo", slow(), Options::default()))
+        .controller_after(async {}, Controller::new("foo", slow(), Options::default()));
+    let shutdown = Shutdown::manual();
+    shutdown.request();
+    let refused = program.run(shutdown).await.unwrap_err();
+    assert!(matches!(refused, ProgramError::SameName("foo")), "{refused}");
+    assert!(refused.to_string().contains("two controllers are called \"foo\""), "{refused}");
+}
+
+#[test]
+fn what_main_prints_of_an_error_is_a_sentence() {
+    let died = ProgramError::Died { name: "a sink".into(), why: "it ended".into() };
+    assert_eq!(format!("{:?}", ExitError::from(died)), "a sink died: it ended");
+}

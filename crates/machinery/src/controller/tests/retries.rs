@@ -51,6 +51,16 @@ async fn a_forbidden_key_is_retried_slowly_and_heals_within_two_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_served_is_asked_for_ever_more_slowly_and_heals_within_half_a_minute() {
+    let running = start(1, &[("n", Does::Fail(Class::NotServed))]);
+    running.add("n");
+    sleep(3600 * SECOND).await;
+    let gaps = running.told.gaps("n");
+    assert!(gaps[0] >= 1000 && gaps[3] >= 8000, "{gaps:?}");
+    assert!(gaps.len() > 100 && gaps.iter().all(|gap| *gap <= 30_002), "{gaps:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn refusals_come_ever_slower_even_with_other_failures_between_them() {
     use Class::{Conflict, Forbidden, Transient};
     let running = start(1, &[("f", Does::Fail(Forbidden))]);

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::events::{Observer, Recorder, Regarding, Type};
+use crate::identity::Identity;
 use crate::object::ObjectKey;
 
 /// An API server that gives these answers, then successes.
@@ -32,7 +33,7 @@ impl Fake {
 }
 
 impl Api for Arc<Fake> {
-    async fn create(&self, job: &Job, _: &str) -> Result<(), Error> {
+    async fn create(&self, job: &Job, _: &Shared) -> Result<(), Error> {
         self.answer(format!("create {} x{}", job.name, job.count)).await
     }
     async fn count(&self, job: &Job) -> Result<(), Error> {
@@ -167,8 +168,9 @@ async fn a_server_that_never_answers_holds_up_the_end_for_no_longer_than_the_flu
 
 #[test]
 fn the_body_is_what_events_k8s_io_v1_accepts() {
+    let program = Identity::new("memcached", "example.com");
     let (recorder, sink) =
-        crate::events::new("memcached", "pod-1", Arc::new(crate::events::Unobserved));
+        crate::events::new(program, "pod-1", Arc::new(crate::events::Unobserved));
     let cluster_scoped = Regarding {
         api_version: "v1".into(),
         kind: "Node".into(),
@@ -180,7 +182,7 @@ fn the_body_is_what_events_k8s_io_v1_accepts() {
     recorder.publish(&cluster_scoped, Type::Warning, "Gone", "Delete", "It\nis gone");
     let take = || sink.shared.correlator.lock().as_mut().unwrap().take().unwrap();
     let (job, node) = (take(), take());
-    let body = serde_json::to_value(wire::body(&job, "pod-1")).unwrap();
+    let body = serde_json::to_value(wire::body(&job, &sink.shared.program, "pod-1")).unwrap();
     let time = body["eventTime"].as_str().unwrap();
     assert!(time.len() == 27 && time.ends_with('Z'), "{time}");
     let expected = json!({
@@ -188,14 +190,14 @@ fn the_body_is_what_events_k8s_io_v1_accepts() {
         "metadata": {"name": job.name, "namespace": "ns"},
         "eventTime": time, "type": "Normal", "reason": "Created", "action": "Create",
         "note": "Created it",
-        "reportingController": "workload-operator.example.com/memcached",
+        "reportingController": "example.com/memcached",
         "reportingInstance": "pod-1",
         "regarding": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "ns",
             "name": "web", "uid": "01234567-89ab-cdef-0123-456789abcdef"},
         "series": {"count": 2, "lastObservedTime": body["series"]["lastObservedTime"]},
     });
     assert_eq!(body, expected);
-    let body = serde_json::to_value(wire::body(&node, "pod-1")).unwrap();
+    let body = serde_json::to_value(wire::body(&node, &sink.shared.program, "pod-1")).unwrap();
     assert_eq!(body["metadata"]["namespace"], "default");
     assert_eq!(body["regarding"], json!({"apiVersion": "v1", "kind": "Node", "name": "node-0"}));
     assert_eq!(body["note"], "It is gone");

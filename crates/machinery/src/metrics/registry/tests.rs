@@ -23,7 +23,11 @@ impl Key for Job {
 
 /// Metrics after a short life in which everything happened once.
 async fn lived() -> Arc<Metrics> {
-    let metrics = Metrics::new("10.0.0.1:443", &Build { version: "1.2.3", revision: "abc" });
+    let metrics = Metrics::new(
+        &"workload-operator".into(),
+        "10.0.0.1:443",
+        &Build { version: "1.2.3", revision: "abc" },
+    );
     let client = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     let client = client::Client::new(client, client::Options::default()).unwrap();
     metrics.watch_informer(&Informer::<Deployment>::builder(client).build());
@@ -119,7 +123,11 @@ fn sorted(text: &str) -> String {
 #[tokio::test(start_paused = true)]
 async fn a_streaming_list_that_is_cut_ends_its_watch_and_the_pause_after_it_does_not_count() {
     use reflector::Observer;
-    let metrics = Metrics::new("10.0.0.1:443", &Build { version: "1.2.3", revision: "abc" });
+    let metrics = Metrics::new(
+        &"workload-operator".into(),
+        "10.0.0.1:443",
+        &Build { version: "1.2.3", revision: "abc" },
+    );
     let kind = &Deployment::KIND;
     metrics.list_began(kind, Reason::Start);
     metrics.watch_opened(kind);

@@ -13,7 +13,8 @@ struct Running {
 async fn start_with(limits: Limits, guard: Arc<dyn Guard>) -> Running {
     let (health, ready) = (Checks::default(), Checks::default());
     health.add("ping", || Ok(String::new()));
-    let metrics = Metrics::new("h:1", &Build { version: "1", revision: "r" });
+    let metrics =
+        Metrics::new(&"workload-operator".into(), "h:1", &Build { version: "1", revision: "r" });
     let routes = Routes {
         health: Some(health),
         ready: Some(ready.clone()),

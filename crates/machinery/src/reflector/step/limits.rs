@@ -31,6 +31,9 @@ pub(super) const STREAMS_CUT: u32 = 3;
 /// A server that has just come back is asked within this time, by each reflector at a random
 /// moment.
 pub(super) const RETURNED: Duration = Duration::from_secs(1);
+/// A kind that is not served is asked for again after one to two times this: its
+/// CustomResourceDefinition may be applied at any moment, and the answer costs the server little.
+pub(super) const NOT_SERVED: Duration = Duration::from_secs(2);
 /// A watch that ends earlier than this without progress counts as a failure.
 pub(super) const SHORT: Duration = Duration::from_secs(1);
 /// How many "too large resource version" answers in a row lead to the bound being dropped.

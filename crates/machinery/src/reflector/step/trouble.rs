@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::limits::{IDLE, OPEN, RETURNED, SHORT, STREAMS_CUT, STUCK, TOO_LARGE};
+use super::limits::{IDLE, NOT_SERVED, OPEN, RETURNED, SHORT, STREAMS_CUT, STUCK, TOO_LARGE};
 use super::{Machine, Next, Phase};
 use crate::reflector::action::{Action, Reason};
 use crate::reflector::failure::{Class, Failure};
@@ -171,7 +171,13 @@ impl Machine {
     }
 
     pub(super) fn back_off(&mut self, failure: &Failure, next: Next, now: Instant) -> Vec<Action> {
-        let until = self.backoff.after_failure(now, failure.retry_after);
+        let until = match (failure.class, failure.retry_after) {
+            (Class::NotServed, None) => {
+                self.backoff.start_over();
+                now + NOT_SERVED.mul_f64(1.0 + self.rng.f64())
+            }
+            (_, retry_after) => self.backoff.after_failure(now, retry_after),
+        };
         self.phase = Phase::Waiting { until, next, asked: failure.retry_after.is_some() };
         let state = match (failure.class, self.state) {
             (Class::Forbidden, _) => State::Forbidden,

@@ -30,9 +30,9 @@ async fn writes_say_who_writes_what_and_how() {
     };
 
     assert_eq!(client.create::<Thing>(&key(), &object).await.unwrap().size, 3);
-    assert_eq!(took(), expect("POST", "?fieldManager=workload-operator", "json"));
+    assert_eq!(took(), expect("POST", "?fieldManager=website", "json"));
     client.apply::<Thing>(&key(), &object).await.unwrap();
-    let applied = "/a?force=true&fieldManager=workload-operator";
+    let applied = "/a?force=true&fieldManager=website";
     assert_eq!(took(), expect("PATCH", applied, "apply-patch+yaml"));
     assert_eq!(asked.lock().body, object);
     client.apply_new::<Thing>(&key(), &object).await.unwrap();
@@ -40,13 +40,13 @@ async fn writes_say_who_writes_what_and_how() {
     let new = json!({"apiVersion": "g/v1", "metadata": {"name": "a", "resourceVersion": "1"}});
     assert_eq!(asked.lock().body, new);
     client.merge_patch::<Thing>(&key(), &json!({"x": null})).await.unwrap();
-    let patched = expect("PATCH", "/a?fieldManager=workload-operator", "merge-patch+json");
+    let patched = expect("PATCH", "/a?fieldManager=website", "merge-patch+json");
     assert_eq!(took(), patched);
     client.patch_status::<Thing>(&key(), &json!({})).await.unwrap();
-    let status = "/a/status?fieldManager=workload-operator";
+    let status = "/a/status?fieldManager=website";
     assert_eq!(took(), expect("PATCH", status, "merge-patch+json"));
     client.json_patch::<Thing>(&key(), &json!([])).await.unwrap();
-    let patched = expect("PATCH", "/a?fieldManager=workload-operator", "json-patch+json");
+    let patched = expect("PATCH", "/a?fieldManager=website", "json-patch+json");
     assert_eq!(took(), patched);
 }
 
@@ -165,4 +165,18 @@ async fn an_answer_without_end_is_refused_and_not_kept() {
         assert_eq!(error.code(), expected);
         assert!(matches!(error, Error::TooLarge { .. } | Error::Api { .. }), "{error:?}");
     }
+}
+
+#[tokio::test]
+async fn a_kind_that_is_not_served_is_told_from_an_object_that_is_missing() {
+    let (client, _) = client(404, &["404 page not found\n"], End::Good);
+    let error = client.create::<Thing>(&key(), &json!({})).await.unwrap_err();
+    assert!(error.is_not_served(), "{error:?}");
+    let expected = "the API server does not serve things.g: apply its CustomResourceDefinition";
+    assert_eq!(error.to_string(), expected);
+    const MISSING: &str = r#"{"kind":"Status","reason":"NotFound","message":"no a","code":404}"#;
+    let (client, _) = self::client(404, &[MISSING], End::Good);
+    let error = client.get::<Thing>(&key()).await.unwrap_err();
+    assert!(error.is_not_found() && !error.is_not_served(), "{error:?}");
+    assert_eq!(error.to_string(), "no a");
 }

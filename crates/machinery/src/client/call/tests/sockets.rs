@@ -26,14 +26,14 @@ async fn a_request_over_a_socket_carries_the_token_and_no_error_does() {
         serve("HTTP/1.1 401 Unauthorized\r\ncontent-length: 12\r\n\r\nUnauthorized").await;
     let mut config = kube::Config::new(url);
     config.auth_info.token = Some("hunter2".to_owned().into());
-    let client = Client::new(config, Options::default()).unwrap();
+    let client = Client::new(config, Options::new(PROGRAM)).unwrap();
     let error = client.get::<Thing>(&key()).await.unwrap_err();
     assert!(error.is_unauthorized());
     assert!(!format!("{error} {error:?} {client:?}").contains("hunter2"));
     let request = served.await.unwrap();
     assert!(request.starts_with("get /base/apis/g/v1/namespaces/ns/things/a http/1.1\r\n"));
     assert!(request.contains("authorization: bearer hunter2\r\n"), "{request}");
-    assert!(request.contains("user-agent: workload-operator/"), "{request}");
+    assert!(request.contains("user-agent: website/1.2.3"), "{request}");
 }
 
 #[tokio::test]

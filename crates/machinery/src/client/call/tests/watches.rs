@@ -35,7 +35,7 @@ async fn an_error_frame_ends_the_watch() {
     assert!(events.next().await.unwrap().unwrap_err().is_expired());
     assert!(events.next().await.is_none());
     assert_eq!(asked.lock().encoding, "identity");
-    assert_eq!(asked.lock().agent, format!("workload-operator/{}", env!("CARGO_PKG_VERSION")));
+    assert_eq!(asked.lock().agent, "website/1.2.3");
 }
 
 #[tokio::test(start_paused = true)]

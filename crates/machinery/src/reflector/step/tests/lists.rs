@@ -55,6 +55,16 @@ fn a_hanging_server_is_not_taken_for_one_without_streaming_lists() {
 }
 
 #[test]
+fn a_kind_that_is_not_served_is_asked_for_every_few_seconds_however_long() {
+    let mut run = Run::new().then(Input::Start);
+    for _ in 0..100 {
+        run = run.then(failed(Class::NotServed));
+        assert!(run.wait() < Duration::from_secs(4), "{:?}", run.wait());
+        run = run.at_deadline();
+    }
+}
+
+#[test]
 fn a_list_has_the_version_of_its_first_page() {
     let run = Run::paging().then(page_end("9", Some("t")));
     assert_eq!(run.page().continue_token.as_deref(), Some("t"));
