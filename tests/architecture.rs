@@ -48,7 +48,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     // The same for two of them; compiled on request.
-    ("traces", &["client", "controller", "object"]),
+    ("traces", &["identity", "client", "controller", "object"]),
     // The operator.
     ("api", &[]),
     ("reconcilers", &["api", "client", "store", "events", "controller", "object"]),

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 pub struct Identity {
     name: &'static str,
     group: &'static str,
-    version: &'static str,
+    pub(crate) version: &'static str,
     hints: Hints,
 }
 

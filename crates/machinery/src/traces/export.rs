@@ -20,10 +20,9 @@ use super::Error;
 use super::collector::Collector;
 use super::observe::{Passes, Requests};
 use super::settings::Settings;
+use crate::identity::Identity;
 use crate::{client, controller};
 
-/// The spans' scope, and the service's name unless another is configured.
-const NAME: &str = env!("CARGO_PKG_NAME");
 /// What has not been sent this long after the end is lost. Less than a program's last steps get.
 const FLUSH: Duration = Duration::from_secs(2);
 
@@ -37,12 +36,12 @@ pub struct Traces {
 // === impl Traces ===
 
 impl Traces {
-    /// As the environment says; `None` if it asks for no spans. Requests to the collector are tasks
-    /// of `runtime`.
+    /// As the environment says; `None` if it asks for no spans. `program` names the spans' scope, and
+    /// the service unless another is configured. Requests to the collector are tasks of `runtime`.
     ///
     /// # Errors
     /// If the environment asks for something impossible. An absent collector is not an error.
-    pub fn from_environment(runtime: &Handle) -> Result<Option<Traces>, Error> {
+    pub fn from_environment(program: &Identity, runtime: &Handle) -> Result<Option<Traces>, Error> {
         let Some(settings) = Settings::read(|name| std::env::var(name).ok())? else {
             return Ok(None);
         };
@@ -53,10 +52,10 @@ impl Traces {
         // In batches, by a dedicated thread, from a bounded queue; sampled as OTEL_TRACES_SAMPLER
         // says.
         let provider = SdkTracerProvider::builder()
-            .with_resource(resource())
+            .with_resource(resource(program))
             .with_batch_exporter(exporter)
             .build();
-        let tracer = provider.tracer(NAME);
+        let tracer = provider.tracer(program.name());
         Ok(Some(Traces { provider, tracer }))
     }
 
@@ -100,13 +99,13 @@ impl Traces {
 }
 
 /// What OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say, with defaults for what they leave out.
-fn resource() -> Resource {
-    let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
+fn resource(program: &Identity) -> Resource {
+    let version = KeyValue::new("service.version", program.version);
     let asked = Resource::builder().with_attribute(version);
     let name = Resource::builder().build().get(&Key::from_static_str("service.name"));
     // The crate makes up this name if nothing names the service.
     match name.is_none_or(|name| name.as_str().starts_with("unknown_service")) {
-        true => asked.with_service_name(NAME).build(),
+        true => asked.with_service_name(program.name()).build(),
         false => asked.build(),
     }
 }
