@@ -15,7 +15,6 @@
 # RUST_IMAGE needs cargo, a C compiler and the C library's static archive, as the official
 # Debian images have. A tag moves; for a release pass a digest. BASE_IMAGE is what the binary is
 # put into. FEATURES are cargo features: `otel` sends spans to a collector (docs/OPERATING.md).
-# PROFILE_DATA is a file of hack/pgo.sh in this folder, made with the same compiler.
 ARG RUST_IMAGE=docker.io/library/rust:1.95-slim-bookworm
 ARG BASE_IMAGE=scratch
 
@@ -23,10 +22,9 @@ FROM ${RUST_IMAGE} AS build
 # The time that files get in the image. The binary holds none.
 ARG SOURCE_DATE_EPOCH=0
 ARG FEATURES=
-ARG PROFILE_DATA=
 WORKDIR /source
 COPY . .
-RUN FEATURES="$FEATURES" PROFILE_DATA="$PROFILE_DATA" hack/build-static.sh /image/workload-operator \
+RUN FEATURES="$FEATURES" hack/build-static.sh /image/workload-operator \
  && touch --date="@$SOURCE_DATE_EPOCH" /image/workload-operator
 
 FROM ${BASE_IMAGE}

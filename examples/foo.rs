@@ -8,12 +8,12 @@ use clap::Parser;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use workload_operator::client::{self, Client, Deletion, Preconditions};
-use workload_operator::controller::{Action, Controller, Options, Problem, Program};
+use workload_operator::controller::{Action, Controller, ExitError, Options, Problem, Program};
 use workload_operator::controller::{Reconciler, enqueue};
 use workload_operator::events::{self, Recorder, Regarding, Type};
+use workload_operator::identity::Identity;
 use workload_operator::informer::Informer;
 use workload_operator::object::{Kind, Meta, Object, ObjectKey, Resource, Text};
-use workload_operator::scheduling;
 use workload_operator::shutdown::Shutdown;
 use workload_operator::store::{Index, Store};
 use workload_operator::view;
@@ -158,6 +158,9 @@ fn new_deployment(foo: &Foo) -> Value {
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Who writes, in `managedFields`, Events and the user agent.
+const IDENTITY: Identity = Identity::new("foo", "samplecontroller.k8s.io");
+
 /// Runs a Deployment of nginx for each Foo.
 #[derive(Parser)]
 struct Args {
@@ -174,13 +177,12 @@ struct Args {
 
 // One thread is enough: a pass computes for microseconds and waits for milliseconds.
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> Result<(), ExitError> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    scheduling::as_batch_work().unwrap_or_else(|error| tracing::info!("{error}"));
     let Args { kubeconfig, workers, namespaces } = Args::parse();
     let config = client::config(kubeconfig.as_deref(), None).await?;
-    let client = Client::new(config, client::Options::default())?;
-    let (recorder, sink) = events::new("foo", "foo", Arc::new(events::Unobserved));
+    let client = Client::new(config, client::Options::new(IDENTITY))?;
+    let (recorder, sink) = events::new(IDENTITY, "foo", Arc::new(events::Unobserved));
 
     let foos = Informer::<Foo>::builder(client.clone()).namespaces(&namespaces).build();
     let deployments = Informer::<Deployment>::builder(client.clone()).namespaces(&namespaces);

@@ -2,6 +2,7 @@
 //!
 //! `cargo run --example watch_pods -- kube-system`
 use workload_operator::client::{self, Client, Options};
+use workload_operator::controller::ExitError;
 use workload_operator::informer::Informer;
 use workload_operator::object::{Kind, Meta, Object};
 use workload_operator::{shutdown::Shutdown, store::Delta};
@@ -15,7 +16,7 @@ struct Pod {
 workload_operator::view!(Pod: Kind::namespaced("", "v1", "Pod", "pods"));
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> Result<(), ExitError> {
     let client = Client::new(client::config(None, None).await?, Options::default())?;
     let pods = Informer::<Pod>::builder(client).namespaces(std::env::args().skip(1));
     let pods = pods.metadata_only().build();

@@ -160,7 +160,7 @@ revision() {
     printf 'program %s' "$(basename "$GIVEN")"
     return
   fi
-  git -C "$ROOT" diff --quiet HEAD -- src examples Cargo.toml Cargo.lock 2>/dev/null || dirty=" with changes"
+  git -C "$ROOT" diff --quiet HEAD -- src crates examples Cargo.toml Cargo.lock 2>/dev/null || dirty=" with changes"
   printf 'revision %s%s' "$(git -C "$ROOT" rev-parse --short=9 HEAD 2>/dev/null || echo unknown)" "$dirty"
 }
 

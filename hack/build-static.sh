@@ -5,23 +5,18 @@
 #
 #   hack/build-static.sh FILE
 #
-# Environment: PROFILE (default release), FEATURES (cargo features, such as otel), PROFILE_DATA (a file
-# of hack/pgo.sh, for a binary that takes less processor time), CARGO_TARGET_DIR, SOURCE_DATE_EPOCH
-# (default 0).
+# Environment: PROFILE (default release), FEATURES (cargo features, such as otel), CARGO_TARGET_DIR,
+# SOURCE_DATE_EPOCH (default 0).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 file=${1:?usage: hack/build-static.sh FILE}
 profile=${PROFILE:-release}
 host=$(rustc -vV | sed -n 's/^host: //p')
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
-if [[ -n ${PROFILE_DATA:-} && ! -r $PROFILE_DATA ]]; then
-  echo "build-static.sh: no file PROFILE_DATA=$PROFILE_DATA: make it with hack/pgo.sh $PROFILE_DATA" >&2
-  exit 2
-fi
 
 # No path of this machine in panics' messages, debug information or C's __FILE__.
 remap="--remap-path-prefix=$PWD=/source --remap-path-prefix=$cargo_home=/cargo"
-export RUSTFLAGS="-C target-feature=+crt-static $remap${PROFILE_DATA:+ -C profile-use=$(realpath "$PROFILE_DATA")}"
+export RUSTFLAGS="-C target-feature=+crt-static $remap"
 export CFLAGS="-ffile-prefix-map=$PWD=/source -ffile-prefix-map=$cargo_home=/cargo"
 # mimalloc says when it was compiled (__DATE__, __TIME__); compilers take that from here.
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-0}

@@ -149,7 +149,7 @@ put_in() {
 }
 
 ask_the_environment() {
-  cat >>"$FRESH/src/lib.rs" <<'END'
+  tee --append "$FRESH/src/lib.rs" "$FRESH/crates/machinery/src/lib.rs" >/dev/null <<'END'
 
 pub(crate) fn deliberate_bug(name: &str) -> bool {
     static CHOSEN: std::sync::OnceLock<String> = std::sync::OnceLock::new();

@@ -1,4 +1,4 @@
-//! A Kubernetes operator, and the controller machinery under it.
+//! A Kubernetes operator for Memcached, GenericDaemon and App.
 //!
 //! ```text
 //! API server ─▶ client ─▶ reflector ─▶ store ─▶ informer ─▶ controller::enqueue ─▶ workqueue
@@ -6,27 +6,16 @@
 //!     └────────────────────── client ◀─ reconcilers ◀─ controller ◀───────────────────┘
 //! ```
 //!
-//! The modules ("rooms"), in the order in which a change travels; each begins with its guarantees.
-//! To write your own controller you need [`object`] (a view of your kind), [`informer`],
-//! [`controller`] and [`client`]; nothing in them is tied to a kind.
+//! What is tied to no kind is the library `controller-machinery` (crates/machinery). Its modules
+//! stand here too, so that the operator names them like its own.
 
-// What every object has; the process: how it ends, how it is scheduled.
-pub mod object;
-pub mod shutdown;
-pub mod scheduling;
-// From the API server to a worker.
-pub mod client;
-pub mod store;
-pub mod reflector;
-pub mod informer;
-pub mod workqueue;
-pub mod controller;
-// Alongside the flow.
-pub mod events;
-pub mod leader_election;
-pub mod metrics;
 #[cfg(feature = "otel")]
-pub mod traces;
+pub use controller_machinery::traces;
+pub use controller_machinery::{
+    client, controller, events, identity, informer, leader_election, metrics, object, reflector,
+    shutdown, store, view, workqueue,
+};
+
 // This operator itself.
 pub mod api;
 pub mod reconcilers;

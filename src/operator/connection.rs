@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::IDENTITY;
 use crate::client::{self, Client, Error, Options};
 
 /// Where the API server is, and who we are there.
@@ -27,7 +28,7 @@ impl ConnectionArgs {
 
     /// A client for a one-off question from a person.
     pub(super) async fn client(&self) -> Result<Client, Error> {
-        let client = Client::new(self.config().await?, Options::default())?;
+        let client = Client::new(self.config().await?, Options::new(IDENTITY))?;
         client.log_in().await?;
         Ok(client)
     }

@@ -1,7 +1,7 @@
 //! Why the operator did not run, or stopped.
 
 use crate::client;
-use crate::controller::Died;
+use crate::controller::ProgramError;
 use crate::leader_election::ConfigError;
 use crate::metrics::TlsError;
 
@@ -42,7 +42,7 @@ pub enum Error {
     /// The output could not be printed.
     #[error("cannot print: {0}")]
     Print(#[source] std::io::Error),
-    /// A task that everything depends on died.
+    /// A task that everything depends on died, or the program is wired wrongly.
     #[error(transparent)]
-    Died(#[from] Died),
+    Program(#[from] ProgramError),
 }

@@ -66,9 +66,15 @@ mod tests {
 
     use super::*;
     use crate::controller::{Controller, Options};
-    use crate::object::Meta;
-    use crate::object::fixtures::Thing;
+    use crate::object::{Kind, Meta};
     use crate::store;
+
+    #[derive(Debug, serde::Deserialize)]
+    struct Thing {
+        metadata: Meta,
+    }
+
+    crate::view!(Thing: Kind::namespaced("example.com", "v1", "Thing", "things"));
 
     #[derive(Clone, Default)]
     struct Reconciled(Arc<Mutex<Vec<ObjectKey>>>);
@@ -87,7 +93,7 @@ mod tests {
         let (mut writer, objects) = store::new(Vec::new());
         let keys = ["a", "b"].map(|name| ObjectKey::new("ns", name));
         for key in &keys {
-            writer.apply(Thing { meta: Meta::named(key.clone()) }, drop);
+            writer.apply(Thing { metadata: Meta::named(key.clone()) }, drop);
         }
         let reconciled = Reconciled::default();
         let reconciler = WhileLeading {

@@ -43,7 +43,17 @@ use tokio::runtime::{Builder, Runtime};
 
 use spans::Spans;
 
-use crate::scheduling;
+use crate::identity::{Hints, Identity};
+use crate::reconcilers::MANAGER;
+
+/// The operator, as the API server and people see it.
+const IDENTITY: Identity = Identity::new(MANAGER, "workload-operator.example.com")
+    .version(env!("CARGO_PKG_VERSION"))
+    .hints(Hints {
+        kinds: "apply artifacts/crds/",
+        rights: "apply artifacts/rbac/",
+        reviews: "apply artifacts/components/metrics-over-tls/",
+    });
 
 /// How long the process waits, at its end, for threads that something still blocks.
 const LET_GO: Duration = Duration::from_secs(1);
@@ -76,12 +86,10 @@ fn asked(answer: impl Future<Output = Result<ExitCode, Error>>) -> Result<ExitCo
 }
 
 fn start(args: RunArgs) -> Result<(), Error> {
-    let batch = scheduling::as_batch_work();
     let runtime = Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(Error::Runtime)?;
     let spans = Spans::from_environment(runtime.handle());
     logs::init(&args.log_level, args.log_format, spans.layer()).map_err(Error::Logs)?;
-    batch.unwrap_or_else(|error| tracing::info!("{error}"));
     spans.tell();
     to_its_end(runtime, run::run(args, spans))
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::IDENTITY;
 use super::args::{RunArgs, all_if_empty};
 use super::error::Error;
 use super::lease_events::LeaseEvents;
@@ -49,7 +50,7 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     let client = Client::new(config, gated)?;
     let ungated = client.sibling(ungated)?;
     client.log_in().await?;
-    let (recorder, sink) = events::new("workload-operator", &host, metrics.clone());
+    let (recorder, sink) = events::new(IDENTITY, &host, metrics.clone());
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         controllers = ?args.controllers,
@@ -97,7 +98,7 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
 fn metrics(config: &kube::Config) -> Arc<Metrics> {
     let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
     let revision = option_env!("REVISION").unwrap_or("unknown");
-    Metrics::new(&host, &Build { version: env!("CARGO_PKG_VERSION"), revision })
+    Metrics::new(&IDENTITY, &host, &Build { version: env!("CARGO_PKG_VERSION"), revision })
 }
 
 /// If there is a leadership, every write checks it first.
@@ -107,7 +108,7 @@ fn options(
     leadership: Option<&Leadership>,
 ) -> Options {
     let mut options =
-        Options { deadline: args.api_deadline, observer: told.clone(), ..Options::default() };
+        Options { deadline: args.api_deadline, observer: told.clone(), ..Options::new(IDENTITY) };
     if let Some(leadership) = leadership {
         options.gate = Arc::new(leadership.clone());
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tracing_subscriber::{Layer, Registry};
 
+use super::IDENTITY;
 use crate::metrics::Metrics;
 #[cfg(feature = "otel")]
 use crate::traces::Traces;
@@ -32,7 +33,7 @@ impl Spans {
     /// As the environment says. If its settings are wrong, the operator works all the same: see
     /// [`Spans::tell`].
     pub(super) fn from_environment(runtime: &Handle) -> Spans {
-        match Traces::from_environment(runtime) {
+        match Traces::from_environment(&IDENTITY, runtime) {
             Ok(traces) => Spans { traces, problem: None },
             Err(error) => Spans { traces: None, problem: Some(error.to_string()) },
         }

@@ -38,6 +38,7 @@ fn resolved(path: &Path) -> PathBuf {
 fn what_is_compiled_in_is_there_when_the_image_is_built() {
     let mut files = vec![PathBuf::from("hack/build-static.sh"), PathBuf::from("Cargo.lock")];
     included(Path::new("src"), &mut files);
+    included(Path::new("crates"), &mut files);
     assert!(files.iter().any(|file| file.starts_with("artifacts")), "{files:?}");
     let ignored = read(".dockerignore");
     let rules: Vec<&str> =

@@ -74,6 +74,16 @@ pub async fn start_as(world: &World, account: &str) -> OperatorProcess {
     foo
 }
 
+#[tokio::test]
+async fn why_it_cannot_start_is_a_sentence() {
+    let program = tokio::task::spawn_blocking(program).await.unwrap();
+    let ended = Command::new(program).args(["--kubeconfig", "/no/such/file"]).output().await;
+    let ended = ended.expect("it is there");
+    let said = String::from_utf8(ended.stderr).expect("it is text");
+    let sentence = "Error: the kubeconfig /no/such/file cannot be used: ";
+    assert!(!ended.status.success() && said.starts_with(sentence), "{said}");
+}
+
 fn foo(name: &str, deployment: &str, replicas: i32) -> Value {
     let spec = json!({"deploymentName": deployment, "replicas": replicas});
     json!({"metadata": {"name": name}, "spec": spec})

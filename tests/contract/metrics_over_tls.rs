@@ -20,8 +20,8 @@ use crate::operator_process::OperatorProcess;
 use crate::packaging::objects;
 use crate::world::{PATIENCE, SERVICE_ACCOUNT, World};
 
-const CERTIFICATE: &str = "src/metrics/tls/test-cert.pem";
-const KEY: &str = "src/metrics/tls/test-key.pem";
+const CERTIFICATE: &str = "crates/machinery/src/metrics/tls/test-cert.pem";
+const KEY: &str = "crates/machinery/src/metrics/tls/test-key.pem";
 const AUTH: &str = "workload-operator-metrics-auth";
 const READER: &str = "workload-operator-metrics-reader";
 

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use workload_operator::client::{self, Client, Deletion, Options, Preconditions};
+use workload_operator::controller::{Class, Failure};
 use workload_operator::object::{Kind, Meta, ObjectKey, Resource, ResourceVersion};
 
 use script::{Query, Request, Version, script};
@@ -216,4 +217,35 @@ async fn deleted<V: Resource>(client: &Client, name: &str, finalizers: Value) ->
         client.merge_patch::<V>(&key, &free).await.unwrap();
     }
     deletion
+}
+
+#[derive(Debug, serde::Deserialize)]
+struct Backup {
+    metadata: Meta,
+}
+workload_operator::view!(Backup: Kind::namespaced("nobody.example.com", "v1", "Backup", "backups"));
+
+/// A child whose CustomResourceDefinition is missing must not be retried like a conflict.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kind_that_is_not_served_is_told_from_an_object_that_is_missing() {
+    let config = client::config(Some(plane().await.kubeconfig()), None).await.unwrap();
+    let real = Client::new(config, Options::default()).unwrap();
+    let key = ObjectKey::new(NAMESPACES[0], "none");
+    let body = json!({"apiVersion": "nobody.example.com/v1", "kind": "Backup",
+        "metadata": {"name": "none"}});
+    for result in [
+        real.create::<Backup>(&key, &body).await,
+        real.apply::<Backup>(&key, &body).await,
+        real.merge_patch::<Backup>(&key, &json!({})).await,
+    ] {
+        let error = result.unwrap_err();
+        assert_eq!(error.class(), Class::NotServed, "{error:?}");
+        assert!(error.to_string().contains("backups.nobody.example.com"), "{error}");
+    }
+    for missing in
+        [real.get::<ConfigMap>(&key).await, real.merge_patch::<ConfigMap>(&key, &json!({})).await]
+    {
+        let error = missing.unwrap_err();
+        assert_eq!(error.class(), Class::Conflict, "{error:?}");
+    }
 }

@@ -1,13 +1,10 @@
 //! What running the operator promises: its rights, its restarts, its silence.
 
-use std::fs;
-
 use serde_json::{Value, json};
 
 use crate::audit::{Audit, Entry, operator_writes};
 use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;
-use crate::servers::stat_field;
 use crate::world::{
     DEPLOYMENT, GENERIC_DAEMON, LEASE, MEMCACHED, MEMCACHED_IMAGE, POD, ROLE_BINDING, World,
     is_ready, memcached,
@@ -43,27 +40,6 @@ async fn killed_at_any_moment_and_restarted_it_converges() {
         let created = |w: &&Entry| w.resource == "deployments" && w.name == name && w.code == 201;
         let creates = operator_writes(&world).iter().filter(created).count();
         assert!(creates <= 1, "the Deployment of {name} was created {creates} times");
-    }
-}
-
-/// `SCHED_BATCH` of sched(7), as /proc/PID/stat has it.
-const BATCH: &str = "3";
-
-#[tokio::test(flavor = "multi_thread")]
-async fn all_its_threads_are_scheduled_as_batch_work_unless_somebody_chose_otherwise() {
-    let (_world, operator) = World::with_operator("batch").await;
-    let threads = fs::read_dir(format!("/proc/{}/task", operator.pid())).expect("it runs");
-    let stats = threads.map(|thread| fs::read_to_string(thread?.path().join("stat")));
-    // One that has ended meanwhile does not matter.
-    let stats: Vec<String> = stats.filter_map(Result::ok).collect();
-    assert!(!stats.is_empty(), "a process has a thread");
-    for stat in stats {
-        let (niceness, policy) = (stat_field(&stat, 19), stat_field(&stat, 41));
-        if niceness != "0" {
-            eprintln!("NOT CHECKED: batch work: the tests run with a niceness of {niceness}");
-            return;
-        }
-        assert_eq!(policy, BATCH, "{stat}");
     }
 }
 

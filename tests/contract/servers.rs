@@ -104,7 +104,7 @@ impl Server {
 
 /// A field of /proc/PID/stat, by its number in proc_pid_stat(5), where the name, the second, may
 /// contain anything.
-pub fn stat_field(stat: &str, number: usize) -> &str {
+fn stat_field(stat: &str, number: usize) -> &str {
     let from_the_third = stat.rsplit(") ").next().unwrap_or_default();
     from_the_third.split(' ').nth(number - 3).expect("Linux has it")
 }

@@ -8,9 +8,9 @@
 #![cfg_attr(not(lock_holds), allow(dead_code, unused_imports))]
 #![allow(unreachable_pub)] // These are public in the operator.
 
-#[path = "../../../src/object/mod.rs"]
+#[path = "../../../crates/machinery/src/object/mod.rs"]
 pub mod object;
-#[path = "../../../src/store/mod.rs"]
+#[path = "../../../crates/machinery/src/store/mod.rs"]
 pub mod store;
 
 #[cfg(lock_holds)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tracing_subscriber::layer::Identity;
 
+use crate::identity::Identity as Program;
 use crate::{client, controller};
 
 /// Stands in for `crate::traces::Traces`, which other builds have. No value of it exists.
@@ -23,7 +24,7 @@ const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP
 
 impl Traces {
     /// Always `None`, or an error if the environment requests spans.
-    pub(super) fn from_environment(_: &Handle) -> Result<Option<Traces>, AskedFor> {
+    pub(super) fn from_environment(_: &Program, _: &Handle) -> Result<Option<Traces>, AskedFor> {
         match ENDPOINTS.iter().find(|name| std::env::var(name).is_ok_and(|url| !url.is_empty())) {
             None => Ok(None),
             Some(name) => Err(AskedFor(name)),

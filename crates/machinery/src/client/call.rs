@@ -1,0 +1,296 @@
+//! One request and its answer.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout, timeout_at};
+use tower::{BoxError, Service, ServiceExt};
+
+use super::exec::Plugin;
+use super::options::Options;
+use super::query::Url;
+use super::reach::Reach;
+use super::transport::{self, Answer, Route, Wire};
+use super::warnings::Warnings;
+use super::{Error, MAX_OBJECT, status};
+use crate::identity::Identity;
+use crate::object::{Kind, ObjectKey, Resource};
+
+/// Limit for reading an error's body. A Status that names every invalid field is a few kB.
+const MAX_ERROR: usize = 256 << 10;
+
+/// Talks to one API server. Cheap to clone.
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    wire: Wire,
+    /// `None` over a service.
+    route: Option<Route>,
+    options: Options,
+    warnings: Warnings,
+}
+
+/// A request under way. When dropped, it reports to the observer.
+pub(super) struct Told<'a> {
+    options: &'a Options,
+    verb: &'static str,
+    kind: &'a Kind,
+    /// 0 until a complete answer has arrived.
+    pub(super) code: u16,
+    began: Instant,
+}
+
+// === impl Client ===
+
+impl Client {
+    /// A client for the API server that `config` names. Nothing is connected yet, and no credential
+    /// plugin has run. kube's own retries (`config.default_retry`) are not used.
+    ///
+    /// # Errors
+    /// [`Error::Config`]: unusable certificates, credentials or proxy.
+    pub fn new(config: kube::Config, options: Options) -> Result<Client, Error> {
+        let route = Route::to(config)?;
+        Ok(Client::over(route.connect(&options.identity)?, Some(route), options))
+    }
+
+    /// A client with the same credentials, connections of its own and other options. A credential
+    /// plugin runs once for both.
+    ///
+    /// # Errors
+    /// As [`Client::new`].
+    pub fn sibling(&self, options: Options) -> Result<Client, Error> {
+        let route = self.shared.route.clone();
+        let wire = match &route {
+            Some(route) => route.connect(&options.identity)?,
+            None => self.shared.wire.clone(),
+        };
+        Ok(Client::over(wire, route, options))
+    }
+
+    /// Waits until a credential plugin, if there is one, has answered, however long that takes.
+    /// Calls themselves wait for it only briefly, since their callers have deadlines.
+    ///
+    /// # Errors
+    /// [`Error::Credentials`] if the plugin failed.
+    pub async fn log_in(&self) -> Result<(), Error> {
+        match self.plugin() {
+            Some(plugin) => plugin.settled().await,
+            None => Ok(()),
+        }
+    }
+
+    fn plugin(&self) -> Option<&Plugin> {
+        self.shared.route.as_ref().and_then(Route::plugin)
+    }
+
+    /// A client over any service that answers requests, such as an API server in memory. Request
+    /// URLs are paths only.
+    pub fn from_service<S, B>(service: S, options: Options) -> Client
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send + 'static,
+        B: hyper::body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Client::over(transport::wire(service, &options.identity), None, options)
+    }
+
+    fn over(wire: Wire, route: Option<Route>, options: Options) -> Client {
+        let warnings = Warnings::default();
+        Client { shared: Arc::new(Shared { wire, route, options, warnings }) }
+    }
+
+    /// Reads one object from the API server itself: a quorum read.
+    ///
+    /// # Errors
+    /// [`Error::is_not_found`] if there is none; all that can go wrong with a call.
+    pub async fn get<V: Resource>(&self, key: &ObjectKey) -> Result<V, Error> {
+        let url = Url::object(&V::KIND, key, None)?;
+        let body = self.call("get", &V::KIND, request("GET", url)?.empty()).await?;
+        decode(&body)
+    }
+
+    /// Signals when the API server answers again after it was away.
+    pub fn reach(&self) -> &Reach {
+        &self.options().reach
+    }
+
+    /// The program that asks.
+    pub fn identity(&self) -> &Identity {
+        &self.options().identity
+    }
+
+    pub(super) fn options(&self) -> &Options {
+        &self.shared.options
+    }
+
+    pub(super) fn told<'a>(&'a self, verb: &'static str, kind: &'a Kind) -> Told<'a> {
+        Told { options: self.options(), verb, kind, code: 0, began: Instant::now() }
+    }
+
+    /// A whole exchange: the body of the answer, or its error.
+    pub(super) async fn call(
+        &self,
+        verb: &'static str,
+        kind: &Kind,
+        request: Request<Body>,
+    ) -> Result<Bytes, Error> {
+        let mut told = self.told(verb, kind);
+        let answer = self.open(request, &mut told).await?;
+        let code = answer.status().as_u16();
+        let body = told.by_deadline(read(answer.into_body(), MAX_OBJECT)).await??;
+        told.code = code;
+        body.ok_or(Error::TooLarge { what: "an answer", limit: MAX_OBJECT })
+    }
+
+    /// Sends `request` and waits for the head of the answer. A refusal is an error; its body is
+    /// read and its code set in `told`.
+    pub(super) async fn open(
+        &self,
+        request: Request<Body>,
+        told: &mut Told<'_>,
+    ) -> Result<Response<Answer>, Error> {
+        let reach = self.reach();
+        let answered = async {
+            if let Some(plugin) = self.plugin() {
+                plugin.ready().await?;
+            }
+            self.shared.wire.clone().oneshot(request).await.map_err(Error::transport)
+        };
+        let answer = told.by_deadline(answered).await.flatten();
+        let answer = answer.inspect_err(|_| reach.failed())?;
+        reach.answered(answer.status().as_u16());
+        self.shared.warnings.log(answer.headers());
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        let code = answer.status().as_u16();
+        let asked = status::retry_after(answer.headers());
+        let body = told.by_deadline(read(answer.into_body(), MAX_ERROR)).await??;
+        told.code = code;
+        let error = status::error(code, asked, &body.unwrap_or_default());
+        Err(error.about(told.kind, self.identity()))
+    }
+
+    /// The next piece of a body, if it comes within the deadline.
+    pub(super) async fn piece(&self, body: &mut Answer) -> Result<Option<Bytes>, Error> {
+        let deadline = self.options().deadline;
+        timeout(deadline, piece(body)).await.map_err(|_| Error::Deadline(deadline))?
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("options", self.options()).finish_non_exhaustive()
+    }
+}
+
+// === impl Told ===
+
+impl Told<'_> {
+    /// What `future` returns, if that is in time.
+    async fn by_deadline<T>(&self, future: impl Future<Output = T>) -> Result<T, Error> {
+        let deadline = match self.verb {
+            "list" => self.options.list_deadline,
+            _ => self.options.deadline,
+        };
+        timeout_at(self.began + deadline, future).await.map_err(|_| Error::Deadline(deadline))
+    }
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        let took: Duration = self.began.elapsed();
+        self.options.observer.request(self.verb, self.kind, self.code, took);
+    }
+}
+
+/// The next piece of a body; `None` at its end. Cancel-safe.
+pub(super) async fn piece(body: &mut Answer) -> Result<Option<Bytes>, Error> {
+    while let Some(frame) = body.frame().await {
+        match frame.map_err(Error::transport)?.into_data() {
+            Ok(piece) if piece.is_empty() => {}
+            Ok(piece) => return Ok(Some(piece)),
+            // Trailers: nobody sends any.
+            Err(_) => {}
+        }
+    }
+    Ok(None)
+}
+
+/// A whole body; `None` if it is larger than `most`.
+async fn read(mut body: Answer, most: usize) -> Result<Option<Bytes>, Error> {
+    let Some(first) = piece(&mut body).await? else { return Ok(Some(Bytes::new())) };
+    let Some(mut next) = piece(&mut body).await? else {
+        return Ok((first.len() <= most).then_some(first));
+    };
+    let mut all = BytesMut::from(first);
+    loop {
+        if all.len() + next.len() > most {
+            return Ok(None);
+        }
+        all.extend_from_slice(&next);
+        match piece(&mut body).await? {
+            Some(more) => next = more,
+            None => return Ok(Some(all.freeze())),
+        }
+    }
+}
+
+/// Decodes an object from an answer.
+pub(super) fn decode<V: DeserializeOwned>(body: &[u8]) -> Result<V, Error> {
+    serde_json::from_slice(body).map_err(|error| Error::decode(&error, body))
+}
+
+/// A request that is not complete yet.
+pub(super) struct Draft(http::request::Builder);
+
+/// Begins a request.
+pub(super) fn request(method: &str, url: Url) -> Result<Draft, Error> {
+    let uri = http::Uri::try_from(url.into_string())
+        .map_err(|error| Error::Request(error.to_string()))?;
+    Ok(Draft(Request::builder().method(method).uri(uri).header(http::header::ACCEPT, JSON)))
+}
+
+pub(super) const JSON: &str = "application/json";
+
+impl Draft {
+    /// Asks for a representation other than plain JSON.
+    pub(super) fn accept(mut self, kind: &'static str) -> Draft {
+        if let Some(headers) = self.0.headers_mut() {
+            headers.insert(http::header::ACCEPT, http::HeaderValue::from_static(kind));
+        }
+        self
+    }
+
+    /// Without a body.
+    pub(super) fn empty(self) -> Request<Body> {
+        self.finish(Body::empty())
+    }
+
+    /// With a body of type `kind`.
+    pub(super) fn body(self, kind: &'static str, body: Vec<u8>) -> Request<Body> {
+        Draft(self.0.header(http::header::CONTENT_TYPE, kind)).finish(Body::from(body))
+    }
+
+    pub(super) fn header(self, name: http::HeaderName, value: &'static str) -> Draft {
+        Draft(self.0.header(name, value))
+    }
+
+    fn finish(self, body: Body) -> Request<Body> {
+        self.0.body(body).expect("method, URI and headers were valid when they were set")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+//! Reads and writes of single objects.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_answers_is_given_up_at_the_deadline() {
+    let service = service_fn(|_: Request<Body>| async {
+        std::future::pending::<()>().await;
+        Ok::<_, Infallible>(Response::new(body(&[], End::Good)))
+    });
+    let client = Client::from_service(service, Options::default());
+    let began = Instant::now();
+    assert!(matches!(client.get::<Thing>(&key()).await, Err(Error::Deadline(_))));
+    let opened = client.watch::<Thing>(&Scope::default(), &from("1")).await;
+    assert!(matches!(opened, Err(Error::Deadline(_))));
+    assert_eq!(began.elapsed().as_secs(), 40);
+}
+
+/// The API server queues a call for up to 15 s, and gives up a request after 60 s.
+#[tokio::test(start_paused = true)]
+async fn an_overloaded_server_has_time_to_answer() {
+    let service = service_fn(|request: Request<Body>| async move {
+        let lists = request.uri().path().ends_with("/things");
+        let queued = Duration::from_secs(if lists { 61 } else { 16 });
+        tokio::time::sleep(queued).await;
+        let text = if lists { r#"{"metadata":{"resourceVersion":"9"},"items":[]}"# } else { THING };
+        Ok::<_, Infallible>(Response::new(body(&[text], End::Good)))
+    });
+    let client = Client::from_service(service, Options::default());
+    client.get::<Thing>(&key()).await.unwrap();
+    client.apply::<Thing>(&key(), &json!({})).await.unwrap();
+    list(&client).await.0.unwrap();
+    let kind = Thing::KIND;
+    client.read_all(&kind, &Scope::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn writes_say_who_writes_what_and_how() {
+    let (client, asked) = client(200, &[THING], End::Good);
+    let object = json!({"apiVersion": "g/v1", "metadata": {"name": "a", "uid": "u"}});
+    let base = "/apis/g/v1/namespaces/ns/things";
+    let took = || {
+        let asked = asked.lock().clone();
+        (asked.method, asked.url, asked.content)
+    };
+    let expect = |method: &str, url: &str, content: &str| {
+        (method.to_owned(), format!("{base}{url}"), format!("application/{content}"))
+    };
+
+    assert_eq!(client.create::<Thing>(&key(), &object).await.unwrap().size, 3);
+    assert_eq!(took(), expect("POST", "?fieldManager=website", "json"));
+    client.apply::<Thing>(&key(), &object).await.unwrap();
+    let applied = "/a?force=true&fieldManager=website";
+    assert_eq!(took(), expect("PATCH", applied, "apply-patch+yaml"));
+    assert_eq!(asked.lock().body, object);
+    client.apply_new::<Thing>(&key(), &object).await.unwrap();
+    assert_eq!(took(), expect("PATCH", applied, "apply-patch+yaml"));
+    let new = json!({"apiVersion": "g/v1", "metadata": {"name": "a", "resourceVersion": "1"}});
+    assert_eq!(asked.lock().body, new);
+    client.merge_patch::<Thing>(&key(), &json!({"x": null})).await.unwrap();
+    let patched = expect("PATCH", "/a?fieldManager=website", "merge-patch+json");
+    assert_eq!(took(), patched);
+    client.patch_status::<Thing>(&key(), &json!({})).await.unwrap();
+    let status = "/a/status?fieldManager=website";
+    assert_eq!(took(), expect("PATCH", status, "merge-patch+json"));
+    client.json_patch::<Thing>(&key(), &json!([])).await.unwrap();
+    let patched = expect("PATCH", "/a?fieldManager=website", "json-patch+json");
+    assert_eq!(took(), patched);
+}
+
+#[tokio::test]
+async fn a_delete_means_one_object_and_says_whether_it_is_gone() {
+    let uid: Uid = "01234567-89ab-cdef-0123-456789abcdef".parse().unwrap();
+    let known = Preconditions { uid, version: ResourceVersion::new(7) };
+    let (gone, asked) = client(200, &[r#"{"kind":"Status","status":"Success"}"#], End::Good);
+    assert_eq!(gone.delete::<Thing>(&key(), known).await.unwrap(), Deletion::Final);
+    assert_eq!(asked.lock().method, "DELETE");
+    let body = asked.lock().body.clone();
+    assert_eq!(body["preconditions"], json!({"uid": uid, "resourceVersion": "7"}));
+    assert_eq!(body["propagationPolicy"], "Background");
+
+    let (begun, asked) = client(200, &[MARKED], End::Good);
+    let unknown = Preconditions { uid, version: ResourceVersion::UNKNOWN };
+    assert_eq!(begun.delete::<Thing>(&key(), unknown).await.unwrap(), Deletion::Started);
+    assert_eq!(asked.lock().body["preconditions"], json!({"uid": uid}));
+    // This is how the API server answers for Services.
+    let (gone, _) = client(200, &[THING], End::Good);
+    assert_eq!(gone.delete::<Thing>(&key(), known).await.unwrap(), Deletion::Final);
+    let (unclear, _) = client(200, &["ok"], End::Good);
+    assert_eq!(unclear.delete::<Thing>(&key(), known).await.unwrap(), Deletion::Started);
+}
+
+struct Closed;
+
+impl WriteGate for Closed {
+    fn may_write(&self) -> Result<(), String> {
+        Err("another replica leads".to_owned())
+    }
+}
+
+#[tokio::test]
+async fn no_write_passes_a_closed_gate_and_every_read_does() {
+    let options = Options { gate: Arc::new(Closed), ..Options::default() };
+    let (client, asked) = client_with(200, &[THING], End::Good, options);
+    let object = json!({"metadata": {}});
+    let unknown = Preconditions { uid: Uid::NONE, version: ResourceVersion::UNKNOWN };
+    for refused in [
+        client.create::<Thing>(&key(), &object).await.map(drop),
+        client.apply::<Thing>(&key(), &object).await.map(drop),
+        client.apply_new::<Thing>(&key(), &object).await.map(drop),
+        client.merge_patch::<Thing>(&key(), &object).await.map(drop),
+        client.patch_status::<Thing>(&key(), &object).await.map(drop),
+        client.json_patch::<Thing>(&key(), &object).await.map(drop),
+        client.delete::<Thing>(&key(), unknown).await.map(drop),
+    ] {
+        let refused = refused.unwrap_err();
+        assert!(matches!(&refused, Error::NotPermitted(_)));
+        assert_eq!(refused.to_string(), "not written: another replica leads");
+    }
+    assert_eq!(asked.lock().method, "", "something was sent");
+    client.get::<Thing>(&key()).await.unwrap();
+}
+
+/// Records what is reported to it.
+#[derive(Default)]
+struct Notes(Mutex<Vec<(&'static str, &'static str, u16, u64)>>);
+
+impl Observer for Notes {
+    fn request(&self, verb: &'static str, kind: &Kind, code: u16, took: Duration) {
+        self.0.lock().push((verb, kind.plural, code, took.as_secs()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_observer_is_told_of_every_request_once() {
+    let notes = Arc::new(Notes::default());
+    let options = Options { observer: notes.clone(), ..Options::default() };
+    let (refusing, _) = client_with(404, &[], End::Good, options.clone());
+    let _ = refusing.get::<Thing>(&key()).await;
+    let (hanging, _) = client_with(200, &["{"], End::Never, options.clone());
+    let _ = list(&hanging).await;
+    let _ = timeout(Duration::from_secs(2), hanging.apply::<Thing>(&key(), &())).await;
+    let (good, _) = client_with(200, &[], End::Good, options);
+    drop(watch(&good).await);
+    let told = [
+        ("get", "things", 404, 0),
+        ("list", "things", 0, 20),
+        ("patch", "things", 0, 2),
+        ("watch", "things", 200, 0),
+    ];
+    assert_eq!(*notes.0.lock(), told);
+}
+
+#[tokio::test]
+async fn a_refusal_is_an_error_with_all_that_it_says() {
+    let (client, _) = client(
+        429,
+        &[r#"{"kind":"Status","code":429,"reason":"TooManyRequests","#, r#""message":"slow"}"#],
+        End::Good,
+    );
+    let error = client.get::<Thing>(&key()).await.unwrap_err();
+    assert_eq!(
+        (error.code(), error.reason(), error.to_string().as_str()),
+        (Some(429), "TooManyRequests", "slow")
+    );
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(3)));
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_refused_and_not_kept() {
+    static PIECE: std::sync::LazyLock<Bytes> =
+        std::sync::LazyLock::new(|| vec![b'x'; 1 << 20].into());
+    let endless = || stream::repeat(()).map(|()| Ok::<_, BoxError>(Frame::data(PIECE.clone())));
+    for (code, expected) in [(200, None), (500, Some(500))] {
+        let service = service_fn(move |_: Request<Body>| async move {
+            let body: Pieces = Box::pin(endless());
+            let mut answer = Response::new(StreamBody::new(body));
+            *answer.status_mut() = code.try_into().unwrap();
+            Ok::<_, Infallible>(answer)
+        });
+        let client = Client::from_service(service, Options::default());
+        let error = client.get::<Thing>(&key()).await.unwrap_err();
+        assert_eq!(error.code(), expected);
+        assert!(matches!(error, Error::TooLarge { .. } | Error::Api { .. }), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_kind_that_is_not_served_is_told_from_an_object_that_is_missing() {
+    let (client, _) = client(404, &["404 page not found\n"], End::Good);
+    let error = client.create::<Thing>(&key(), &json!({})).await.unwrap_err();
+    assert!(error.is_not_served(), "{error:?}");
+    let expected = "the API server does not serve things.g: apply its CustomResourceDefinition";
+    assert_eq!(error.to_string(), expected);
+    const MISSING: &str = r#"{"kind":"Status","reason":"NotFound","message":"no a","code":404}"#;
+    let (client, _) = self::client(404, &[MISSING], End::Good);
+    let error = client.get::<Thing>(&key()).await.unwrap_err();
+    assert!(error.is_not_found() && !error.is_not_served(), "{error:?}");
+    assert_eq!(error.to_string(), "no a");
+}

@@ -1,0 +1,114 @@
+//! Watches: their events and how they end.
+
+use super::*;
+
+#[tokio::test]
+async fn a_watch_ends_in_good_order_between_events_only() {
+    const EVENT: &str = "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\"}}}\n";
+    let (good, _) = client(200, &[EVENT], End::Good);
+    let mut events = watch(&good).await;
+    assert!(matches!(events.next().await, Some(Ok(Event::Added(_)))));
+    assert!(events.next().await.is_none() && events.next().await.is_none());
+
+    let (cut, _) = client(200, &[EVENT, "{\"type\":"], End::Good);
+    let mut events = watch(&cut).await;
+    assert!(matches!(events.next().await, Some(Ok(_))));
+    assert!(matches!(events.next().await, Some(Err(Error::Cut(_)))));
+    assert!(events.next().await.is_none(), "after an error the watch is over");
+
+    let (broken, _) = client(200, &[EVENT], End::Broken);
+    let mut events = watch(&broken).await;
+    assert!(matches!(events.next().await, Some(Ok(_))));
+    assert!(matches!(events.next().await, Some(Err(Error::Transport { .. }))));
+}
+
+#[tokio::test]
+async fn an_error_frame_ends_the_watch() {
+    let (client, asked) = client(
+        200,
+        &[
+            "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":410}}\n{\"type\":\"ADDED\"",
+        ],
+        End::Never,
+    );
+    let mut events = watch(&client).await;
+    assert!(events.next().await.unwrap().unwrap_err().is_expired());
+    assert!(events.next().await.is_none());
+    assert_eq!(asked.lock().encoding, "identity");
+    assert_eq!(asked.lock().agent, "website/1.2.3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_loses_no_event_when_waiting_for_it_is_given_up() {
+    let (sender, receiver) = tokio::sync::mpsc::unbounded_channel::<&'static str>();
+    let receiver = Arc::new(Mutex::new(Some(receiver)));
+    let service = service_fn(move |_: Request<Body>| {
+        let receiver = receiver.lock().take().unwrap();
+        async move {
+            let pieces = stream::unfold(receiver, |mut receiver| async {
+                let piece = Bytes::from(receiver.recv().await?);
+                Some((Ok::<_, BoxError>(Frame::data(piece)), receiver))
+            });
+            let body: Pieces = Box::pin(pieces);
+            Ok::<_, Infallible>(Response::new(StreamBody::new(body)))
+        }
+    });
+    let client = Client::from_service(service, Options::default());
+    let mut events = watch(&client).await;
+    sender.send("{\"type\":\"ADDED\",\"object\":{\"meta").unwrap();
+    assert!(timeout(Duration::from_millis(1), events.next()).await.is_err());
+    sender.send("data\":{\"name\":\"a\"}}}\n{\"type\":").unwrap();
+    assert!(
+        matches!(events.next().await, Some(Ok(Event::Added(thing))) if *thing.key().name() == *"a")
+    );
+    assert!(timeout(Duration::from_millis(1), events.next()).await.is_err());
+    sender.send("\"DELETED\",\"object\":{\"metadata\":{\"name\":\"b\"}}}\n").unwrap();
+    drop(sender);
+    assert!(
+        matches!(events.next().await, Some(Ok(Event::Deleted(thing))) if *thing.key().name() == *"b")
+    );
+    assert!(events.next().await.is_none());
+}
+
+#[tokio::test]
+async fn metadata_only_is_preferred_to_all_of_an_object() {
+    let (client, asked) =
+        client(200, &[r#"{"items":null,"metadata":{"resourceVersion":"1"}}"#], End::Good);
+    let page = Page::default();
+    client.list_metadata::<Thing>(&Scope::default(), &page, |_| {}).await.unwrap();
+    let as_list = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    assert_eq!(asked.lock().accept, format!("{as_list},application/json"));
+    let from = WatchFrom { metadata_only: true, ..from("1") };
+    client.watch::<Thing>(&Scope::default(), &from).await.unwrap();
+    let as_object = as_list.replace("List", "");
+    assert_eq!(asked.lock().accept, format!("{as_object},application/json"));
+}
+
+/// An aggregated API server that knows nothing of metadata-only answers is asked all the same.
+#[tokio::test]
+async fn a_server_without_metadata_only_answers_in_plain_json() {
+    let service = service_fn(|request: Request<Body>| async move {
+        let accept = request.headers()["accept"].to_str().unwrap();
+        let plain = accept.split(',').any(|kind| kind.trim() == "application/json");
+        let text = match request.uri().query() {
+            None => {
+                r#"{"items":[{"metadata":{"name":"a"},"size":3}],"metadata":{"resourceVersion":"1"}}"#
+            }
+            Some(_) => {
+                "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\"},\"size\":3}}\n"
+            }
+        };
+        let mut answer = Response::new(body(&[text], End::Good));
+        if !plain {
+            *answer.status_mut() = http::StatusCode::NOT_ACCEPTABLE;
+        }
+        Ok::<_, Infallible>(answer)
+    });
+    let client = Client::from_service(service, Options::default());
+    let (page, mut items) = (Page::default(), 0);
+    client.list_metadata::<Thing>(&Scope::default(), &page, |_| items += 1).await.unwrap();
+    assert_eq!(items, 1);
+    let from = WatchFrom { metadata_only: true, ..from("1") };
+    let mut events = client.watch::<Thing>(&Scope::default(), &from).await.unwrap();
+    assert!(matches!(events.next().await, Some(Ok(Event::Added(_)))));
+}

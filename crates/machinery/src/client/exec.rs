@@ -1,0 +1,304 @@
+//! Credential plugins (`exec` in a kubeconfig): programs that print a token or a certificate.
+
+use std::io::IsTerminal;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use jiff::Timestamp;
+use kube::config::{ExecConfig, ExecInteractiveMode};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::process::Command;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Error;
+use super::token::{ClientCertificate, bearer};
+
+/// How long a call waits for a plugin before it fails with the reason. Shorter than any deadline
+/// of a call, so that the plugin is blamed and not the API server.
+const WAIT: Duration = Duration::from_millis(1_500);
+/// A plugin that takes longer than this is logged; then after twice as long, and so on.
+const SLOW: Duration = Duration::from_secs(3);
+/// A plugin is ended after this long. A person may have to log in meanwhile.
+const LIMIT: Duration = Duration::from_secs(300);
+/// Pauses between runs that fail, the second twice as long as the first, and so on.
+const PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+/// A token this young is not replaced because of a 401: the API server may refuse everybody.
+const YOUNG: Duration = Duration::from_secs(10);
+/// A new token is asked for this long before the old one expires, or at three quarters of a
+/// shorter life; meanwhile the old one is used.
+const EARLY: Duration = Duration::from_secs(60);
+
+/// A credential plugin and what it printed last. All clones share one state: however many clients
+/// and calls there are, one process runs, in a task of its own that no deadline of a call ends.
+#[derive(Clone)]
+pub(super) struct Plugin(Arc<Shared>);
+
+struct Shared {
+    exec: ExecConfig,
+    /// The program, for messages.
+    name: String,
+    state: watch::Sender<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Since when the plugin is running.
+    running: Option<Instant>,
+    last: Option<Credential>,
+    /// The API server refused the last credential.
+    refused: bool,
+    /// Why the last run failed.
+    failure: Option<String>,
+    failures: u32,
+    /// The end of the last run.
+    ended: Option<Instant>,
+}
+
+/// What a plugin printed.
+#[derive(Clone)]
+pub(super) struct Credential {
+    /// Identifies the run.
+    issued: Instant,
+    pub(super) header: Option<HeaderValue>,
+    pub(super) identity: Option<Arc<ClientCertificate>>,
+    /// When to ask for another, and when this one is of no use any more. Without it, only a 401
+    /// tells.
+    life: Option<(Instant, Instant)>,
+}
+
+/// client.authentication.k8s.io ExecCredential.
+#[derive(Deserialize)]
+struct Printed {
+    status: Option<Status>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    expiration_timestamp: Option<String>,
+    token: Option<String>,
+    client_certificate_data: Option<String>,
+    client_key_data: Option<String>,
+}
+
+// === impl Plugin ===
+
+impl Plugin {
+    /// A plugin that has not run yet.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if the kubeconfig names no program.
+    pub(super) fn new(exec: ExecConfig) -> Result<Plugin, Error> {
+        let name = exec.command.clone().ok_or_else(|| {
+            Error::Config("the kubeconfig names a credential plugin without a command".to_owned())
+        })?;
+        Ok(Plugin(Arc::new(Shared { exec, name, state: watch::Sender::default() })))
+    }
+
+    /// The last credential; [`Plugin::ready`] makes sure that there is one.
+    pub(super) fn last(&self) -> Option<Credential> {
+        self.0.state.borrow().last.clone()
+    }
+
+    /// Returns when there is a credential that can be used, or the reason why there is none. Waits
+    /// a short time for a plugin that is running. Cancel-safe.
+    ///
+    /// # Errors
+    /// [`Error::Credentials`] if the plugin failed, or takes too long.
+    pub(super) async fn ready(&self) -> Result<(), Error> {
+        timeout(WAIT, self.settled()).await.unwrap_or_else(|_| {
+            let since = self.0.state.borrow().running.map(|since| since.elapsed());
+            let seconds = since.unwrap_or_default().as_secs();
+            Err(Error::Credentials(format!(
+                "the credential plugin {} has been running for {seconds} s and has not answered yet",
+                self.0.name
+            )))
+        })
+    }
+
+    /// Like [`Plugin::ready`], but waits for as long as the plugin runs.
+    ///
+    /// # Errors
+    /// [`Error::Credentials`] if the plugin failed.
+    pub(super) async fn settled(&self) -> Result<(), Error> {
+        self.begin();
+        let mut state = self.0.state.subscribe();
+        let settled = state.wait_for(|state| state.is_usable() || state.running.is_none()).await;
+        let state = settled.expect("`self` holds the sender");
+        if state.is_usable() {
+            return Ok(());
+        }
+        Err(Error::Credentials(state.failure.clone().unwrap_or_default()))
+    }
+
+    /// The API server did not accept this credential (401).
+    pub(super) fn refused(&self, credential: &Credential) {
+        self.0.state.send_if_modified(|state| {
+            let is_last = state.last.as_ref().is_some_and(|last| last.issued == credential.issued);
+            state.refused |= is_last && credential.issued.elapsed() >= YOUNG;
+            false
+        });
+    }
+
+    /// Starts the plugin if it is time.
+    fn begin(&self) {
+        if !self.0.state.borrow().is_due() {
+            return;
+        }
+        let begun = self.0.state.send_if_modified(|state| {
+            let due = state.is_due();
+            if due {
+                state.running = Some(Instant::now());
+            }
+            due
+        });
+        if begun {
+            tokio::spawn(self.clone().renew());
+        }
+    }
+
+    async fn renew(self) {
+        let outcome = {
+            let mut run = std::pin::pin!(timeout(LIMIT, self.run()));
+            let mut pause = SLOW;
+            loop {
+                tokio::select! {
+                    outcome = &mut run => break outcome,
+                    () = sleep(pause) => pause *= 2,
+                }
+                tracing::warn!(
+                    "The credential plugin {} has not answered after {} s; calls wait for it, not \
+                     for the API server",
+                    self.0.name,
+                    (pause - SLOW).as_secs()
+                );
+            }
+        };
+        let outcome = outcome.unwrap_or_else(|_| Err(format!("not ended within {LIMIT:?}")));
+        let outcome = outcome.map_err(|why| {
+            let why = format!("the credential plugin {} failed: {why}", self.0.name);
+            tracing::warn!("No new credentials: {why}");
+            why
+        });
+        self.0.state.send_modify(|state| state.ended(outcome));
+    }
+
+    /// Runs the program. What it printed is in no error: it may contain a credential.
+    async fn run(&self) -> Result<Credential, String> {
+        let child = command(&self.0.exec)?.spawn().map_err(|error| {
+            let hint = self.0.exec.install_hint.as_deref().unwrap_or_default();
+            format!("it cannot be started: {error}. {hint}").trim_end_matches([' ', '.']).to_owned()
+        })?;
+        let output = child.wait_with_output().await.map_err(|error| error.to_string())?;
+        if !output.status.success() {
+            return Err(output.status.to_string());
+        }
+        // JSON, but client-go takes YAML as well, and some print that.
+        let printed: Printed = serde_saphyr::from_slice(&output.stdout)
+            .map_err(|_| "its output is not understood".to_owned())?;
+        let status = printed.status.ok_or("its output has no status")?;
+        credential(status, Timestamp::now())
+    }
+}
+
+/// The command that a kubeconfig asks for.
+fn command(exec: &ExecConfig) -> Result<Command, String> {
+    let terminal = std::io::stdin().is_terminal();
+    let interactive = match exec.interactive_mode {
+        Some(ExecInteractiveMode::Never) => false,
+        Some(ExecInteractiveMode::Always) if !terminal => {
+            return Err("it needs a terminal, and there is none".to_owned());
+        }
+        _ => terminal,
+    };
+    let mut spec = json!({"interactive": interactive});
+    if exec.provide_cluster_info {
+        spec["cluster"] = json!(exec.cluster);
+    }
+    let mut command = Command::new(exec.command.as_deref().unwrap_or_default());
+    command.args(exec.args.iter().flatten());
+    for variable in exec.env.iter().flatten() {
+        if let (Some(name), Some(value)) = (variable.get("name"), variable.get("value")) {
+            command.env(name, value);
+        }
+    }
+    let info = json!({"kind": "ExecCredential", "apiVersion": exec.api_version, "spec": spec});
+    command.env("KUBERNETES_EXEC_INFO", info.to_string());
+    for name in exec.drop_env.iter().flatten() {
+        command.env_remove(name);
+    }
+    let stdin = if interactive { Stdio::inherit() } else { Stdio::null() };
+    command.stdin(stdin).stdout(Stdio::piped()).kill_on_drop(true);
+    Ok(command)
+}
+
+/// What was printed, if it is of any use.
+fn credential(status: Status, now: Timestamp) -> Result<Credential, String> {
+    let issued = Instant::now();
+    let life = match &status.expiration_timestamp {
+        None => None,
+        Some(text) => {
+            let expiry: Timestamp = text
+                .parse()
+                .map_err(|_| "it printed a malformed expirationTimestamp".to_owned())?;
+            let left = Duration::try_from(expiry.duration_since(now)).unwrap_or_default();
+            // One that has expired by our clock is used until the API server refuses it: the clock
+            // may be wrong.
+            (!left.is_zero()).then(|| (issued + left - EARLY.min(left / 4), issued + left))
+        }
+    };
+    let header = status.token.filter(|token| !token.is_empty());
+    let header = header.map(|token| bearer(&token)).transpose()?;
+    let identity = status.client_certificate_data.zip(status.client_key_data);
+    let identity = identity.map(|(certificate, key)| {
+        Arc::new(ClientCertificate { certificate: certificate.into_bytes(), key: key.into_bytes() })
+    });
+    if header.is_none() && identity.is_none() {
+        return Err("it printed neither a token nor a certificate with its key".to_owned());
+    }
+    Ok(Credential { issued, header, identity, life })
+}
+
+// === impl State ===
+
+impl State {
+    /// Whether the last credential can be used.
+    fn is_usable(&self) -> bool {
+        let last = self.last.as_ref().filter(|_| !self.refused);
+        last.is_some_and(|last| last.life.is_none_or(|(_, end)| Instant::now() < end))
+    }
+
+    /// Whether the plugin is to be started.
+    fn is_due(&self) -> bool {
+        let now = Instant::now();
+        let life = self.last.as_ref().and_then(|last| last.life);
+        let aged = life.is_some_and(|(renewal, _)| renewal <= now);
+        let pause =
+            PAUSE.saturating_mul(1 << self.failures.saturating_sub(1).min(16)).min(MAX_PAUSE);
+        let paused = self.failures > 0 && self.ended.is_some_and(|ended| now < ended + pause);
+        self.running.is_none() && !paused && (aged || !self.is_usable())
+    }
+
+    fn ended(&mut self, outcome: Result<Credential, String>) {
+        self.running = None;
+        self.ended = Some(Instant::now());
+        match outcome {
+            Ok(credential) => {
+                self.last = Some(credential);
+                (self.refused, self.failure, self.failures) = (false, None, 0);
+            }
+            Err(why) => {
+                self.failure = Some(why);
+                self.failures = self.failures.saturating_add(1);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! How a client behaves, and whom it asks and notifies.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::reach::Reach;
+use crate::identity::Identity;
+use crate::object::Kind;
+
+/// How a client behaves.
+#[derive(Clone)]
+pub struct Options {
+    /// An API call that takes longer than this is an error (default 20 s: longer than the 15 s for
+    /// which API Priority and Fairness queues a request, because giving up a queued one costs its
+    /// place and its TLS connection). Watches have no deadline once they are open; in a list it
+    /// counts from the last piece that arrived.
+    pub deadline: Duration,
+    /// Time for the beginning of a list's answer (default 65 s: the API server first reads the
+    /// whole list, and gives up itself after 60 s).
+    pub list_deadline: Duration,
+    /// The program that asks; its user agent is that of every request.
+    pub identity: Identity,
+    /// `fieldManager` of every write (default: the name of the program).
+    pub field_manager: String,
+    /// Asked before every write. The default permits all.
+    pub gate: Arc<dyn WriteGate>,
+    /// Notified of every finished request. The default does nothing.
+    pub observer: Arc<dyn Observer>,
+    /// Learns from every call whether the API server answers. Shared by clients of one server.
+    pub reach: Reach,
+}
+
+/// Says whether this process may write now; leader election implements it.
+pub trait WriteGate: Send + Sync + 'static {
+    /// `Err` says why not, in a sentence.
+    fn may_write(&self) -> Result<(), String>;
+}
+
+/// Observes requests; metrics implement it. Every method has an empty default.
+pub trait Observer: Send + Sync + 'static {
+    /// A request ended: `verb` as RBAC names it (`list`, `watch`, `patch`, …), `code` 0 when no
+    /// complete answer came because of an error, a deadline or a dropped call. A watch is reported
+    /// when it has been opened, not when it ends.
+    fn request(&self, verb: &'static str, kind: &Kind, code: u16, took: Duration) {
+        let _ = (verb, kind, code, took);
+    }
+}
+
+/// Permits every write.
+struct Always;
+
+/// Notifies nobody.
+struct Nobody;
+
+impl WriteGate for Always {
+    fn may_write(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+impl Observer for Nobody {}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options::new(Identity::default())
+    }
+}
+
+impl Options {
+    /// The defaults, for a client of this program.
+    pub fn new(identity: Identity) -> Options {
+        Options {
+            deadline: Duration::from_secs(20),
+            list_deadline: Duration::from_secs(65),
+            identity,
+            field_manager: identity.name().to_owned(),
+            gate: Arc::new(Always),
+            observer: Arc::new(Nobody),
+            reach: Reach::default(),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("deadline", &self.deadline)
+            .field("list_deadline", &self.list_deadline)
+            .field("field_manager", &self.field_manager)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,230 @@
+//! The connection: sockets, TLS, authentication.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, USER_AGENT};
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::Incoming;
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::client::{Body, ConfigExt};
+use parking_lot::Mutex;
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt, service_fn};
+
+use super::error::config_failure;
+use super::exec::Plugin;
+use super::proxy::Connector;
+use super::token::{CertificateFiles, ClientCertificate, TokenFile};
+use super::{Error, proxy};
+use crate::identity::Identity;
+
+/// An answer's body.
+pub(super) type Answer = UnsyncBoxBody<Bytes, BoxError>;
+/// Anything that sends requests to an API server. kube's `Client` wraps such a service in a buffer
+/// with a task; without it a request takes one hop fewer between tasks.
+pub(super) type Wire = BoxCloneSyncService<Request<Body>, Response<Answer>, BoxError>;
+
+/// Time limit for a TCP connection. TLS on it, and the answer, fall under the deadline of the call.
+const CONNECT: Duration = Duration::from_secs(5);
+/// An idle connection is probed after KEEPALIVE_IDLE, then every KEEPALIVE_INTERVAL, and is dead
+/// after KEEPALIVE_PROBES probes without answer: after 30 s.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const KEEPALIVE_PROBES: u32 = 3;
+/// Data unacknowledged for this long means a dead connection; without this the kernel retries for a
+/// quarter of an hour (tcp_retries2).
+const USER_TIMEOUT: Duration = Duration::from_secs(30);
+/// The API server closes connections that are idle for 90 s; closing them first avoids sending a
+/// request just as that happens.
+const POOL_IDLE: Duration = Duration::from_secs(60);
+/// How many idle connections are kept.
+const POOL_SIZE: usize = 16;
+/// Size of a read buffer: HTTP heads must fit, and bodies come in pieces of up to this size.
+/// hyper's own limit of about 400 kB would cost memory on every connection.
+const READ_BUFFER: usize = 64 << 10;
+
+/// The way to an API server: where it is, and who we are there. Clones share their credentials.
+#[derive(Clone)]
+pub(super) struct Route(Arc<Credentials>);
+
+struct Credentials {
+    /// Without what the other fields stand for.
+    config: kube::Config,
+    token: Option<TokenFile>,
+    certificate: Option<CertificateFiles>,
+    plugin: Option<Plugin>,
+}
+
+/// hyper's client: it keeps the connections.
+type Http = hyper_util::client::legacy::Client<HttpsConnector<Connector>, Body>;
+
+/// Connections that are made anew, for new requests, when the client certificate changes.
+struct Connections {
+    route: Route,
+    current: Mutex<(Option<Arc<ClientCertificate>>, Http)>,
+}
+
+// === impl Route ===
+
+impl Route {
+    /// The way to the API server that `config` names. Nothing is connected or run yet.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if its files cannot be read.
+    pub(super) fn to(config: kube::Config) -> Result<Route, Error> {
+        let mut config = config;
+        let auth = &mut config.auth_info;
+        let token = TokenFile::of(auth)?;
+        let certificate = CertificateFiles::of(auth)?;
+        // As with client-go, any other credential takes the place of a plugin's. kube would run it
+        // itself, several times, and use the file only where there is no token.
+        let exec = auth.exec.take();
+        let has_password = auth.username.is_some() && auth.password.is_some();
+        let other = token.is_some() || auth.token.is_some() || auth.auth_provider.is_some();
+        let exec = exec.filter(|_| !other && !has_password);
+        if token.is_some() {
+            auth.token = None;
+        }
+        auth.token_file = None;
+        if certificate.is_some() {
+            (auth.client_certificate, auth.client_key) = (None, None);
+        }
+        let plugin = exec.map(Plugin::new).transpose()?;
+        Ok(Route(Arc::new(Credentials { config, token, certificate, plugin })))
+    }
+
+    /// The plugin on which all calls depend, if any.
+    pub(super) fn plugin(&self) -> Option<&Plugin> {
+        self.0.plugin.as_ref()
+    }
+
+    /// Sends requests over connections of its own.
+    ///
+    /// # Errors
+    /// [`Error::Config`]: unusable certificates, credentials or proxy.
+    pub(super) fn connect(&self, identity: &Identity) -> Result<Wire, Error> {
+        let config = &self.0.config;
+        let shown = self.0.certificate.as_ref().map(CertificateFiles::get);
+        let current = Mutex::new((shown.clone(), self.http(shown.as_deref())?));
+        let connections = Arc::new(Connections { route: self.clone(), current });
+        let send = service_fn(move |request| connections.clone().send(request));
+        let stack = ServiceBuilder::new()
+            .layer(config.base_uri_layer())
+            .option_layer(config.auth_layer().map_err(unusable)?)
+            .layer(config.extra_headers_layer().map_err(unusable)?)
+            .map_err(BoxError::from)
+            .service(send);
+        Ok(wire(stack, identity))
+    }
+
+    fn http(&self, shown: Option<&ClientCertificate>) -> Result<Http, Error> {
+        let mut config = self.0.config.clone();
+        if let Some(shown) = shown {
+            config.auth_info.client_certificate_data = Some(BASE64.encode(&shown.certificate));
+            config.auth_info.client_key_data = Some(BASE64.encode(&shown.key).into());
+        }
+        let connector = proxy::connector(&config, connector())?;
+        let https = config.rustls_https_connector_with_connector(connector).map_err(unusable)?;
+        Ok(hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(POOL_IDLE)
+            .pool_max_idle_per_host(POOL_SIZE)
+            .http1_max_buf_size(READ_BUFFER)
+            .build(https))
+    }
+}
+
+#[allow(clippy::needless_pass_by_value)] // It is passed to `map_err`.
+fn unusable(error: kube::Error) -> Error {
+    Error::Config(config_failure(&error))
+}
+
+// === impl Connections ===
+
+impl Connections {
+    async fn send(
+        self: Arc<Self>,
+        mut request: Request<Body>,
+    ) -> Result<Response<Incoming>, BoxError> {
+        let Credentials { token, certificate, plugin, .. } = &*self.route.0;
+        let printed = plugin.as_ref().and_then(Plugin::last);
+        let file = token.as_ref().map(TokenFile::get);
+        let header = file.or_else(|| printed.as_ref().and_then(|printed| printed.header.clone()));
+        if let Some(header) = header {
+            request.headers_mut().insert(AUTHORIZATION, header);
+        }
+        let identity = certificate.as_ref().map(CertificateFiles::get);
+        let identity =
+            identity.or_else(|| printed.as_ref().and_then(|printed| printed.identity.clone()));
+        let response = self.with(identity).request(request).await?;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            if let Some(token) = token {
+                token.refused();
+            }
+            if let Some(certificate) = certificate {
+                certificate.refused();
+            }
+            if let Some((plugin, printed)) = plugin.as_ref().zip(printed) {
+                plugin.refused(&printed);
+            }
+        }
+        Ok(response)
+    }
+
+    /// Connections with this client certificate. If it cannot be used (its key has not been
+    /// written yet, say), those with the last one.
+    fn with(&self, identity: Option<Arc<ClientCertificate>>) -> Http {
+        let mut current = self.current.lock();
+        if identity.as_ref().map(Arc::as_ptr) != current.0.as_ref().map(Arc::as_ptr) {
+            match self.route.http(identity.as_deref()) {
+                Ok(http) => current.1 = http,
+                Err(error) => tracing::warn!(%error, "The new client certificate cannot be used"),
+            }
+            current.0 = identity;
+        }
+        current.1.clone()
+    }
+}
+
+fn connector() -> HttpConnector {
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(CONNECT));
+    connector.set_keepalive(Some(KEEPALIVE_IDLE));
+    connector.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
+    connector.set_keepalive_retries(Some(KEEPALIVE_PROBES));
+    #[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia"))]
+    connector.set_tcp_user_timeout(Some(USER_TIMEOUT));
+    connector
+}
+
+/// Erases the types of a service.
+pub(super) fn wire<S, B>(service: S, identity: &Identity) -> Wire
+where
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+    B: hyper::body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let agent = HeaderValue::try_from(identity.user_agent()).expect("it is visible ASCII");
+    let service = service
+        .map_request(move |mut request: Request<Body>| {
+            request.headers_mut().insert(USER_AGENT, agent.clone());
+            request
+        })
+        .map_response(|response: Response<B>| {
+            response.map(|body| body.map_err(Into::into).boxed_unsync())
+        })
+        .map_err(Into::into);
+    BoxCloneSyncService::new(service)
+}

@@ -1,0 +1,190 @@
+//! Errors: what to do about them.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use crate::client;
+
+/// An error of a reconciler, which says what to do about it.
+pub trait Failure: std::error::Error + Send + Sync + 'static {
+    /// Its class, which determines how it is retried.
+    fn class(&self) -> Class;
+
+    /// How long the server asked to be left alone, if it did.
+    fn retry_after(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// Classes of errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Try again with backoff: network, 5xx, 429.
+    Transient,
+    /// Somebody was faster: try again soon, at debug level.
+    Conflict,
+    /// Not allowed, by RBAC, quota or admission: try again slowly; a person must act.
+    Forbidden,
+    /// The API server does not serve a kind: try again with pauses of up to half a minute; a person
+    /// must act.
+    NotServed,
+    /// Wrong until the object changes: not retried.
+    Terminal,
+}
+
+impl Class {
+    /// All of them.
+    pub const ALL: [Class; 5] =
+        [Class::Transient, Class::Conflict, Class::Forbidden, Class::NotServed, Class::Terminal];
+
+    /// A static word: metric label and Event reason.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Class::Transient => "Transient",
+            Class::Conflict => "Conflict",
+            Class::Forbidden => "Forbidden",
+            Class::NotServed => "NotServed",
+            Class::Terminal => "Terminal",
+        }
+    }
+}
+
+/// A ready-made reconciler error: a failed call, or something a person has to fix.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// A person has to fix it.
+    #[error("{message}")]
+    Told {
+        /// How to treat it meanwhile.
+        class: Class,
+        /// One word for an Event.
+        reason: &'static str,
+        /// A sentence that says what is wrong and what to do.
+        message: String,
+    },
+    /// A call to the API server failed.
+    #[error(transparent)]
+    Api(#[from] client::Error),
+}
+
+impl Problem {
+    /// Wrong until the object changes.
+    pub fn terminal(reason: &'static str, message: impl Into<String>) -> Problem {
+        Problem::Told { class: Class::Terminal, reason, message: message.into() }
+    }
+
+    /// Cannot be done until a person has changed something else.
+    pub fn forbidden(reason: &'static str, message: impl Into<String>) -> Problem {
+        Problem::Told { class: Class::Forbidden, reason, message: message.into() }
+    }
+
+    /// Something outside of the API server failed for now: it is tried again with backoff, as if the
+    /// API server had been away. `reason` is one word for an Event.
+    pub fn transient(reason: &'static str, message: impl Into<String>) -> Problem {
+        Problem::Told { class: Class::Transient, reason, message: message.into() }
+    }
+
+    /// Why a person should be notified, as one word for an Event. `None` if nobody needs to be:
+    /// someone else was faster, or the API server was away.
+    pub fn reason(&self) -> Option<&'static str> {
+        match self {
+            Problem::Told { reason, .. } => Some(reason),
+            Problem::Api(error) => match error.class() {
+                Class::Forbidden => Some("ErrRefused"),
+                Class::NotServed => Some("ErrNotServed"),
+                Class::Transient | Class::Conflict | Class::Terminal => None,
+            },
+        }
+    }
+}
+
+impl Failure for Problem {
+    fn class(&self) -> Class {
+        match self {
+            Problem::Told { class, .. } => *class,
+            Problem::Api(error) => error.class(),
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        if let Problem::Api(error) = self { error.retry_after() } else { None }
+    }
+}
+
+/// A failed call to the API server. An error of your own that wraps one has the same class, unless
+/// you know better.
+impl Failure for client::Error {
+    fn class(&self) -> Class {
+        match self.code() {
+            // No pass can help: neither an object nor its name is missing.
+            Some(404) if self.is_not_served() => Class::NotServed,
+            // What was read is out of date; the next pass reads the current state.
+            Some(404 | 409) => Class::Conflict,
+            // Nothing can be created in the namespace, and nothing needs to be.
+            Some(403) if self.is_namespace_terminating() => Class::Terminal,
+            // Even invalid requests are retried, slowly: a policy that refuses them may change.
+            Some(400 | 403 | 422) => Class::Forbidden,
+            // This includes 401: the token was not renewed in time, which fixes itself.
+            _ => Class::Transient,
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        client::Error::retry_after(self)
+    }
+}
+
+/// The error of a reconciler that cannot fail.
+impl Failure for Infallible {
+    fn class(&self) -> Class {
+        match *self {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_answer_of_the_api_server_has_the_class_that_helps() {
+        for (code, reason, expected) in [
+            (404, "NotFound", Class::Conflict),
+            (404, "", Class::NotServed),
+            (409, "AlreadyExists", Class::Conflict),
+            (403, "Forbidden", Class::Forbidden),
+            (422, "Invalid", Class::Forbidden),
+            (401, "Unauthorized", Class::Transient),
+            (429, "TooManyRequests", Class::Transient),
+            (500, "InternalError", Class::Transient),
+        ] {
+            let class = client::Error::api(code, reason, "").class();
+            assert_eq!(class, expected, "{code} {reason}");
+        }
+        assert_eq!(client::Error::Deadline(Duration::ZERO).class(), Class::Transient);
+    }
+
+    #[test]
+    fn of_a_problem_a_person_hears_if_only_a_person_can_help() {
+        for (problem, class, reason) in [
+            (Problem::terminal("ErrUnnamed", "name it"), Class::Terminal, Some("ErrUnnamed")),
+            (Problem::forbidden("ErrExists", "rename it"), Class::Forbidden, Some("ErrExists")),
+            (client::Error::api(403, "", "no").into(), Class::Forbidden, Some("ErrRefused")),
+            (client::Error::api(404, "", "no").into(), Class::NotServed, Some("ErrNotServed")),
+            (Problem::transient("ErrDns", "no answer"), Class::Transient, Some("ErrDns")),
+            (client::Error::api(409, "", "late").into(), Class::Conflict, None),
+            (client::Error::api(500, "", "away").into(), Class::Transient, None),
+        ] {
+            assert_eq!((problem.class(), problem.reason()), (class, reason), "{problem}");
+        }
+        assert_eq!(Problem::terminal("ErrUnnamed", "name it").to_string(), "name it");
+    }
+
+    #[test]
+    fn in_a_namespace_that_goes_nothing_is_tried_again() {
+        let mut error = client::Error::api(403, "Forbidden", "it is being terminated");
+        if let client::Error::Api { causes, .. } = &mut error {
+            causes.push("NamespaceTerminating".to_owned());
+        }
+        assert_eq!(error.class(), Class::Terminal);
+    }
+}

@@ -1,0 +1,143 @@
+//! What follows from a failure: how long to wait, and how loudly to log it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::Level;
+
+use super::Class;
+use crate::workqueue::{Backoff, Retry};
+
+/// How failures are retried, by class. [`Class::Terminal`] is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retries {
+    /// Default 5 ms to 30 s. Also for passes that panic or miss their deadline. (client-go goes up
+    /// to 1000 s: after an outage, its keys then wait for as long again as the outage lasted.)
+    pub transient: Backoff,
+    /// Default 5 ms to 1 s: the next pass reads what was written in the meantime, so there is no
+    /// reason to wait longer than the store needs to see it.
+    pub conflict: Backoff,
+    /// Default 1 s to 120 s, by the number of refusals alone: nothing improves within milliseconds, but once a person has granted
+    /// the rights, they should not have to wait longer than two minutes. See
+    /// [`Handle::wake_forbidden`](super::Handle::wake_forbidden) for a faster way.
+    pub forbidden: Backoff,
+    /// Default 1 s to 30 s, by the number of refusals alone: nobody can tell the controller that the
+    /// kind is there now, and asking costs the API server little.
+    pub not_served: Backoff,
+    /// A server's Retry-After is capped at this. Default 300 s: it also delays changes made by
+    /// people, and a wrong value must not do that for a day.
+    pub retry_after_max: Duration,
+}
+
+impl Default for Retries {
+    fn default() -> Retries {
+        let law = |base, max| Backoff { base, max: Duration::from_secs(max) };
+        Retries {
+            transient: Backoff { max: Duration::from_secs(30), ..Backoff::DEFAULT },
+            conflict: law(Duration::from_millis(5), 1),
+            forbidden: law(Duration::from_secs(1), 120),
+            not_served: law(Duration::from_secs(1), 30),
+            retry_after_max: Duration::from_secs(300),
+        }
+    }
+}
+
+impl Retries {
+    /// The retry that a failure asks for, if any; `row` includes it.
+    pub(super) fn of(
+        &self,
+        class: Class,
+        row: Row,
+        retry_after: Option<Duration>,
+    ) -> Option<Retry> {
+        let backoff = match class {
+            Class::Transient => self.transient,
+            Class::Conflict => self.conflict,
+            // The queue counts failures of all classes. Delays this long grow with refusals only:
+            // after a minute of outage, the first refusals would otherwise wait for two.
+            Class::Forbidden => {
+                Backoff::always(self.forbidden.delay(row.refusals.saturating_sub(1)))
+            }
+            Class::NotServed => {
+                Backoff::always(self.not_served.delay(row.refusals.saturating_sub(1)))
+            }
+            Class::Terminal => return None,
+        };
+        Some(Retry { backoff, at_least: self.asked(retry_after).unwrap_or_default() })
+    }
+
+    /// What a server's Retry-After is taken for.
+    pub(super) fn asked(&self, retry_after: Option<Duration>) -> Option<Duration> {
+        retry_after.map(|asked| asked.min(self.retry_after_max))
+    }
+}
+
+/// What is remembered about a key whose last pass failed, until a pass succeeds or fails with a
+/// terminal error.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row {
+    /// Class of the last failure, if the key should be woken when its cause is over: `None` if the
+    /// cause is over soon anyway.
+    pub(super) wakes: Option<Class>,
+    /// Until when the server asked to be left alone. The pause may be longer; whatever cuts it
+    /// short keeps this.
+    pub(super) asked: Option<Instant>,
+    /// How many times it was forbidden or a kind was not served, whatever other failures came in
+    /// between.
+    pub(super) refusals: u32,
+}
+
+impl Row {
+    /// The row after one more failure, for which the server asked for the pause `asked`.
+    pub(super) fn after(before: Option<Row>, class: Class, asked: Option<Duration>) -> Row {
+        let refused = u32::from(matches!(class, Class::Forbidden | Class::NotServed));
+        Row {
+            wakes: match class {
+                Class::Forbidden | Class::Transient => Some(class),
+                Class::Conflict | Class::NotServed | Class::Terminal => None,
+            },
+            asked: asked.map(|asked| Instant::now() + asked),
+            refusals: before.map_or(0, |row| row.refusals).saturating_add(refused),
+        }
+    }
+}
+
+/// How loudly to log a failure. ERROR is for what an administrator must act on, once per row of
+/// failures: at the second refusal, because an API server that has just come back briefly refuses
+/// what it will allow once it has read its roles. A terminal error is reported to the owner of the
+/// object, in its status.
+pub(super) fn level(class: Class, refusals: u32) -> Level {
+    match class {
+        Class::Forbidden | Class::NotServed if refusals == 2 => Level::ERROR,
+        Class::Forbidden | Class::NotServed if refusals < 2 => Level::WARN,
+        Class::Transient | Class::Terminal => Level::WARN,
+        Class::Forbidden | Class::NotServed | Class::Conflict => Level::DEBUG,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_of_failures_is_told_as_an_error_once_at_the_second_refusal_whatever_came_between() {
+        use Class::{Conflict, Forbidden, Transient};
+        let (mut row, mut errors) = (None, Vec::new());
+        let classes = [Transient, Forbidden, Transient, Conflict, Forbidden, Transient, Forbidden];
+        for (at, class) in classes.into_iter().enumerate() {
+            let after = Row::after(row, class, None);
+            errors.extend((level(class, after.refusals) == Level::ERROR).then_some(at));
+            row = Some(after);
+        }
+        assert_eq!(errors, [4]);
+    }
+
+    #[test]
+    fn however_long_an_outage_was_the_next_try_comes_within_half_a_minute() {
+        let row = Row::after(None, Class::Transient, None);
+        let retry = Retries::default().of(Class::Transient, row, None).unwrap();
+        for failures in 0..100 {
+            assert!(retry.backoff.delay(failures) <= Duration::from_secs(30), "{failures}");
+        }
+    }
+}

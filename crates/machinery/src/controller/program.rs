@@ -1,0 +1,299 @@
+//! Informers, controllers and what else they need, run as one.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all, select_all};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::worker::{Chain, message};
+use super::{Controller, Reconciler};
+use crate::informer::Informer;
+use crate::object::Resource;
+use crate::shutdown::Shutdown;
+
+/// How long each stage after the controllers may take to stop. They are stopped one after another,
+/// and what has not stopped by then is dropped. Longer than giving up a lease may take (two
+/// requests of 2 s each).
+const LAST_STEPS: Duration = Duration::from_millis(4500);
+
+/// Runs informers, controllers and what else they need as one.
+///
+/// - No pass begins before the informers know their whole first lists: all of them, or those that
+///   [`Program::controller_after`] waits for.
+/// - Shutdown ends things in order: controllers drain ([`Options::drain`](super::Options::drain));
+///   then what runs beside them ends, one after another in the order they were added; then the
+///   informers; then what runs around all of it.
+/// - Nothing may end earlier: if something dies, it takes the rest with it, in the same order, and
+///   is the error returned. It is better to restart a process than to leave it deaf.
+///
+/// ```no_run
+/// # use controller_machinery::{controller::{Controller, Program, Reconciler}, informer::Informer};
+/// # use controller_machinery::{object::Resource, shutdown::Shutdown};
+/// # async fn run<V: Resource, R: Reconciler>(
+/// #     things: Informer<V>, controller: Controller<R>,
+/// # ) -> Result<(), Box<dyn std::error::Error>> {
+/// let program = Program::new().informer(&things).controller(controller);
+/// program.run(Shutdown::from_signals()?).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Default)]
+#[must_use = "a program does nothing until it runs"]
+pub struct Program {
+    informers: Vec<Task>,
+    beside: Vec<Task>,
+    around: Vec<Task>,
+    controllers: Vec<(&'static str, Option<Ready>, Work)>,
+    /// One for each of `informers`.
+    synced: Vec<Ready>,
+}
+
+/// Why a [`Program`] did not run until its shutdown.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProgramError {
+    /// A task ended before the shutdown.
+    #[error("{name} died: {why}")]
+    Died {
+        /// Which task.
+        name: String,
+        /// What happened to it.
+        why: String,
+    },
+    /// Two controllers have one name, so that nothing could tell their metrics and Events apart.
+    #[error("two controllers are called {0:?}: give each its own name in Controller::new")]
+    SameName(&'static str),
+}
+
+/// An error for `main` to return. Rust prints its `Debug` form, which is a sentence here: the error
+/// and what caused it.
+///
+/// ```no_run
+/// # use controller_machinery::{client, controller::ExitError};
+/// #[tokio::main]
+/// async fn main() -> Result<(), ExitError> {
+///     let config = client::config(None, None).await?; // Error: no API server is known: …
+///     # drop(config);
+///     Ok(())
+/// }
+/// ```
+pub struct ExitError(String);
+
+/// What runs until it is asked to stop, with its name.
+type Task = (String, Box<dyn FnOnce(Shutdown) -> BoxFuture<'static, Result<(), String>> + Send>);
+/// What works, once ready, until it is asked to stop.
+type Work = Box<dyn FnOnce(Ready, Shutdown) -> BoxFuture<'static, ()> + Send>;
+/// Returns when work may begin.
+type Ready = BoxFuture<'static, ()>;
+
+/// Running tasks that end together when `stop` is requested.
+struct Stage {
+    running: JoinSet<(String, Result<(), String>)>,
+    stop: Shutdown,
+}
+
+// === impl Program ===
+
+impl Program {
+    /// An empty program.
+    pub fn new() -> Program {
+        Program::default()
+    }
+
+    /// Also runs this informer.
+    pub fn informer<V: Resource>(mut self, informer: &Informer<V>) -> Program {
+        self.synced.push(informer.synced().boxed());
+        let informer = informer.clone();
+        let task = |stop| async move { informer.run(stop).await.map_err(|e| e.to_string()) };
+        let name = format!("the informer of {}", V::KIND.resource());
+        self.informers.push((name, Box::new(|stop| task(stop).boxed())));
+        self
+    }
+
+    /// Also runs this controller, once all informers are synced.
+    pub fn controller<R: Reconciler>(self, controller: Controller<R>) -> Program {
+        self.add(controller, None)
+    }
+
+    /// Also runs this controller, once `ready` returns. A controller that waits only for what it
+    /// reads can work even while another's kind may not be listed.
+    pub fn controller_after<R: Reconciler>(
+        self,
+        ready: impl Future<Output = ()> + Send + 'static,
+        controller: Controller<R>,
+    ) -> Program {
+        self.add(controller, Some(ready.boxed()))
+    }
+
+    fn add<R: Reconciler>(mut self, controller: Controller<R>, ready: Option<Ready>) -> Program {
+        let name = controller.name();
+        let work = |ready, stop: Shutdown| {
+            async move {
+                tokio::select! {
+                    () = stop.requested() => {}
+                    () = ready => drop(controller.run(stop.requested()).await),
+                }
+            }
+            .boxed()
+        };
+        self.controllers.push((name, ready, Box::new(work)));
+        self
+    }
+
+    /// Also runs `task`, which controllers depend on; it must end soon after the shutdown that it
+    /// is given, and not before. `name` is for people. The sink of Events is such a task.
+    pub fn beside<T>(
+        mut self,
+        name: impl Into<String>,
+        task: impl FnOnce(Shutdown) -> T + Send + 'static,
+    ) -> Program
+    where
+        T: Future<Output = ()> + Send + 'static,
+    {
+        self.beside.push((name.into(), Box::new(|stop| task(stop).map(Ok).boxed())));
+        self
+    }
+
+    /// Also runs `task`, until all else has ended, such as a server that shows how it ends. As with
+    /// [`Program::beside`], it may not end before it is asked to.
+    pub fn around<T>(
+        mut self,
+        name: impl Into<String>,
+        task: impl FnOnce(Shutdown) -> T + Send + 'static,
+    ) -> Program
+    where
+        T: Future<Output = ()> + Send + 'static,
+    {
+        self.around.push((name.into(), Box::new(|stop| task(stop).map(Ok).boxed())));
+        self
+    }
+
+    /// Runs until `shutdown`, then until everything has ended or been dropped. Dropping the future
+    /// drops everything.
+    ///
+    /// # Errors
+    /// [`ProgramError::SameName`], before anything has begun. If a task died: `shutdown` is then
+    /// requested, and everything else has ended, too.
+    pub async fn run(self, shutdown: Shutdown) -> Result<(), ProgramError> {
+        self.check_names()?;
+        let all_synced = join_all(self.synced).map(drop).shared();
+        let controllers = self.controllers.into_iter().map(|(name, ready, work)| -> Task {
+            let ready = ready.unwrap_or_else(|| all_synced.clone().boxed());
+            let task = |stop| work(ready, stop).map(Ok).boxed();
+            (format!("the controller of {name}"), Box::new(task))
+        });
+        let mut controllers = Stage::start(controllers, shutdown.clone());
+        let mut others: Vec<Stage> =
+            self.beside.into_iter().map(|task| Stage::start([task], Shutdown::manual())).collect();
+        others.push(Stage::start(self.informers, Shutdown::manual()));
+        others.push(Stage::start(self.around, Shutdown::manual()));
+
+        let outcome = tokio::select! {
+            // First: an idle controller that ends because it was asked to has not died.
+            biased;
+            () = shutdown.requested() => Ok(()),
+            died = controllers.died() => Err(died),
+            (died, ..) = select_all(others.iter_mut().map(|stage| stage.died().boxed())) => Err(died),
+            never = announce(all_synced) => match never {},
+        };
+        controllers.end().await;
+        for mut stage in others {
+            if timeout(LAST_STEPS, stage.end()).await.is_err() {
+                tracing::warn!("Not everything ended in {LAST_STEPS:?}: the rest is dropped");
+            }
+        }
+        tracing::info!("Stopped");
+        outcome
+    }
+}
+
+impl Program {
+    fn check_names(&self) -> Result<(), ProgramError> {
+        let mut names = HashSet::new();
+        match self.controllers.iter().find(|(name, ..)| !names.insert(*name)) {
+            Some((name, ..)) => Err(ProgramError::SameName(name)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program").finish_non_exhaustive()
+    }
+}
+
+/// Logs once that everything there is to know is known.
+async fn announce(all_synced: impl Future<Output = ()>) -> Infallible {
+    all_synced.await;
+    tracing::info!("Ready to work: all informers are synced");
+    std::future::pending().await
+}
+
+// === impl ExitError ===
+
+impl<E: std::error::Error> From<E> for ExitError {
+    fn from(error: E) -> ExitError {
+        ExitError(Chain(&error).to_string())
+    }
+}
+
+impl fmt::Debug for ExitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for ExitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+// === impl Stage ===
+
+impl Stage {
+    fn start(tasks: impl IntoIterator<Item = Task>, stop: Shutdown) -> Stage {
+        let mut running = JoinSet::new();
+        for (name, task) in tasks {
+            let stop = stop.clone();
+            running.spawn(async move {
+                // A panic is reported with the name of its task, which is not run again.
+                let task = AssertUnwindSafe(async move { task(stop).await });
+                let outcome = task
+                    .catch_unwind()
+                    .await
+                    .unwrap_or_else(|panic| Err(format!("it panicked: {}", message(&*panic))));
+                (name, outcome)
+            });
+        }
+        Stage { running, stop }
+    }
+
+    /// Returns when a task has ended, which none may do, and says how.
+    async fn died(&mut self) -> ProgramError {
+        let Some(ended) = self.running.join_next().await else {
+            return std::future::pending().await;
+        };
+        let (name, outcome) = ended.unwrap_or_else(|e| ("a task".to_owned(), Err(e.to_string())));
+        ProgramError::Died { name, why: outcome.err().unwrap_or_else(|| "it ended".to_owned()) }
+    }
+
+    /// Asks all tasks to end, and returns when they have.
+    async fn end(&mut self) {
+        self.stop.request();
+        while let Some(ended) = self.running.join_next().await {
+            if let Ok((name, Err(why))) = ended {
+                tracing::warn!(task = name, why, "A task ended badly");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! What follows from how a pass ended.
+
+use tokio::time::sleep;
+
+use super::{Class, Does, MS, Options, SECOND, start, start_with};
+use crate::client::Reach;
+
+#[tokio::test(start_paused = true)]
+async fn a_transient_failure_is_retried_with_doubling_delays() {
+    let running = start(1, &[("bad", Does::Fail(Class::Transient))]);
+    running.add("bad");
+    sleep(700 * MS).await;
+    // tokio's timers round up to the millisecond.
+    let expected = [5, 10, 20, 40, 80, 160, 320];
+    for (gap, expected) in running.told.gaps("bad").into_iter().zip(expected) {
+        assert!((expected..=expected + 2).contains(&gap), "{gap} instead of {expected}");
+    }
+    assert_eq!(running.told.passes("bad"), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn success_ends_a_row_of_failures_and_cancels_the_pending_retry() {
+    let running = start(1, &[("a", Does::Fail(Class::Transient))]);
+    running.add("a");
+    sleep(200 * MS).await;
+    let before = running.told.passes("a");
+    running.told.tell("a", Does::Succeed);
+    running.add("a");
+    sleep(10 * SECOND).await;
+    assert_eq!(running.told.passes("a"), before + 1, "the retry was not cancelled");
+    assert_eq!(running.handle.queue().snapshot().known, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_is_retried_soon_however_often() {
+    let running = start(1, &[("c", Does::Fail(Class::Conflict))]);
+    running.add("c");
+    sleep(60 * SECOND).await;
+    let gaps = running.told.gaps("c");
+    assert!(gaps.len() > 60 && gaps.iter().all(|gap| *gap <= 1002), "{gaps:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forbidden_key_is_retried_slowly_and_heals_within_two_minutes() {
+    let running = start(1, &[("f", Does::Fail(Class::Forbidden))]);
+    running.add("f");
+    sleep(3600 * SECOND).await;
+    let gaps = running.told.gaps("f");
+    assert!(gaps[0] >= 1000, "the first retry came after {} ms", gaps[0]);
+    assert!(gaps.len() > 30 && gaps.iter().all(|gap| *gap <= 120_002));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_served_is_asked_for_ever_more_slowly_and_heals_within_half_a_minute() {
+    let running = start(1, &[("n", Does::Fail(Class::NotServed))]);
+    running.add("n");
+    sleep(3600 * SECOND).await;
+    let gaps = running.told.gaps("n");
+    assert!(gaps[0] >= 1000 && gaps[3] >= 8000, "{gaps:?}");
+    assert!(gaps.len() > 100 && gaps.iter().all(|gap| *gap <= 30_002), "{gaps:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_come_ever_slower_even_with_other_failures_between_them() {
+    use Class::{Conflict, Forbidden, Transient};
+    let running = start(1, &[("f", Does::Fail(Forbidden))]);
+    running.add("f");
+    for class in [Transient, Forbidden, Conflict, Forbidden].into_iter().cycle().take(24) {
+        let before = running.told.passes("f");
+        running.told.tell("f", Does::Fail(class));
+        while running.told.passes("f") == before {
+            sleep(100 * MS).await;
+        }
+    }
+    assert!(running.told.gaps("f").into_iter().max() > Some(100_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_after_an_outage_is_tried_again_as_soon_as_any_first_one() {
+    let running = start(1, &[("f", Does::Fail(Class::Transient))]);
+    running.add("f");
+    sleep(20 * SECOND).await;
+    running.told.tell("f", Does::Fail(Class::Forbidden));
+    let before = running.told.passes("f");
+    while running.told.passes("f") == before {
+        sleep(MS).await;
+    }
+    sleep(1500 * MS).await;
+    assert_eq!(running.told.passes("f"), before + 2, "one second after the first refusal");
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_failures_between_two_refusals_do_not_make_the_second_wait_longer() {
+    let running = start(1, &[("f", Does::Fail(Class::Forbidden))]);
+    running.add("f");
+    sleep(MS).await;
+    running.told.tell("f", Does::Fail(Class::Transient));
+    sleep(60 * SECOND).await;
+    running.told.tell("f", Does::Fail(Class::Forbidden));
+    let before = running.told.passes("f");
+    while running.told.passes("f") == before {
+        sleep(MS).await;
+    }
+    sleep(2500 * MS).await;
+    assert_eq!(running.told.passes("f"), before + 2, "two seconds after the second refusal");
+}
+
+#[tokio::test(start_paused = true)]
+async fn forbidden_keys_can_be_woken_when_rights_were_given() {
+    let running = start(1, &[("f", Does::Fail(Class::Forbidden))]);
+    running.add("f");
+    sleep(600 * SECOND).await;
+    running.told.tell("f", Does::Succeed);
+    running.handle.wake_forbidden();
+    sleep(MS).await;
+    assert_eq!(running.told.ended.lock().as_slice(), ["f"]);
+    running.handle.wake_forbidden();
+    sleep(MS).await;
+    assert_eq!(running.told.ended.lock().len(), 1, "a key that is well was woken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_api_server_is_back_what_failed_meanwhile_runs_at_once_and_fails_as_if_for_the_first_time()
+ {
+    let reach = Reach::default();
+    let options = Options { workers: 1, reach: Some(reach.clone()), ..Options::default() };
+    let script = [
+        ("away", Does::Fail(Class::Transient)),
+        ("asked", Does::Refuse(120 * SECOND)),
+        ("forbidden", Does::Fail(Class::Forbidden)),
+    ];
+    let running = start_with(options, &script);
+    for (name, _) in script {
+        running.add(name);
+        // Long enough for its pauses to grow, and into the middle of one.
+        sleep(45 * SECOND).await;
+    }
+    reach.failed();
+    sleep(6 * SECOND).await;
+    let passes = |name| running.told.passes(name);
+    let before = script.map(|(name, _)| passes(name));
+    reach.answered(200);
+    sleep(MS).await;
+    assert_eq!(script.map(|(name, _)| passes(name)), [before[0] + 1, before[1], before[2]]);
+    sleep(200 * MS).await;
+    assert!(passes("away") > before[0] + 4, "5, 10, 20 … ms");
+}
+
+/// A short Retry-After late in an outage used to hold the key for the whole pause.
+#[tokio::test(start_paused = true)]
+async fn a_return_cuts_a_pause_to_what_the_server_asked_for() {
+    let reach = Reach::default();
+    let options = Options { workers: 1, reach: Some(reach.clone()), ..Options::default() };
+    let running = start_with(options, &[("r", Does::Fail(Class::Transient))]);
+    running.add("r");
+    sleep(60 * SECOND).await;
+    reach.failed();
+    running.told.tell("r", Does::Refuse(10 * SECOND));
+    let before = running.told.passes("r");
+    while running.told.passes("r") == before {
+        sleep(MS).await;
+    }
+    running.told.tell("r", Does::Succeed);
+    sleep(5 * SECOND).await;
+    reach.answered(200);
+    sleep(4900 * MS).await;
+    assert_eq!(running.told.passes("r"), before + 1, "it asked for ten seconds");
+    running.add("r");
+    sleep(50 * MS).await;
+    assert_eq!(running.told.passes("r"), before + 1, "a change does not cut them short");
+    sleep(100 * MS).await;
+    assert_eq!(running.told.passes("r"), before + 2, "and not for the pause of 30 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminal_error_is_not_retried_until_the_object_changes() {
+    let running = start(1, &[("t", Does::Fail(Class::Terminal))]);
+    running.add("t");
+    sleep(3600 * SECOND).await;
+    assert_eq!(running.told.passes("t"), 1);
+    running.add("t");
+    sleep(SECOND).await;
+    assert_eq!(running.told.passes("t"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_after_is_kept_even_when_the_object_changes() {
+    let running = start(1, &[("r", Does::Refuse(30 * SECOND))]);
+    running.add("r");
+    sleep(SECOND).await;
+    running.add("r");
+    sleep(28 * SECOND).await;
+    assert_eq!(running.told.passes("r"), 1);
+    sleep(2 * SECOND).await;
+    assert_eq!(running.told.passes("r"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_pass_decides_when_to_look_again() {
+    let running = start(1, &[("a", Does::Again(100 * SECOND))]);
+    running.add("a");
+    sleep(SECOND).await;
+    assert_eq!(running.told.passes("a"), 1);
+    running.told.tell("a", Does::Succeed);
+    running.add("a");
+    sleep(1000 * SECOND).await;
+    assert_eq!(running.told.passes("a"), 2, "the timer of the pass before was not cancelled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requeue_after_looks_again_with_at_most_a_tenth_of_jitter() {
+    let running = start(1, &[("a", Does::Again(100 * SECOND))]);
+    running.add("a");
+    sleep(1000 * SECOND).await;
+    let gaps = running.told.gaps("a");
+    assert!(gaps.len() >= 9 && gaps.iter().all(|gap| (100_000..=110_001).contains(gap)));
+    assert!(gaps.iter().any(|gap| *gap > 100_001), "no jitter in {gaps:?}");
+}

@@ -1,0 +1,259 @@
+//! One pass over one key.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tracing::{Instrument, Level};
+
+use super::policy::{Retries, Row, level};
+use super::underway::Underway;
+use super::watchdog::{Post, Watched};
+use super::{Action, Class, Failure, Observer, Outcome, Reconciler};
+use crate::object::ObjectKey;
+use crate::store;
+use crate::workqueue::{Taken, WorkQueue};
+
+/// Up to this fraction of a RequeueAfter is added at random, so that objects created together are
+/// not reconciled together forever.
+const REQUEUE_JITTER: f64 = 0.1;
+
+/// What the workers of a controller share.
+pub(super) struct Core<R> {
+    pub(super) name: &'static str,
+    pub(super) reconciler: R,
+    pub(super) queue: WorkQueue<ObjectKey>,
+    pub(super) underway: Underway,
+    pub(super) deadline: Duration,
+    pub(super) retries: Retries,
+    pub(super) observer: Arc<dyn Observer>,
+    /// Keys whose last pass failed.
+    pub(super) failing: Arc<Mutex<HashMap<ObjectKey, Row>>>,
+    pub(super) passes: AtomicU64,
+    pub(super) dropped: AtomicU64,
+}
+
+/// How a pass ended, before any consequences.
+enum Ended<E> {
+    Returned(Result<Action, E>),
+    Panicked(Box<dyn Any + Send>),
+    TimedOut,
+}
+
+/// A pass under way. Dropping it notifies the observer, so that every `started` is matched, and
+/// schedules a retry if the pass came to no conclusion.
+struct Pass<'a, R: Reconciler> {
+    core: &'a Core<R>,
+    key: &'a ObjectKey,
+    began: Instant,
+    outcome: Outcome,
+}
+
+// === impl Core ===
+
+impl<R: Reconciler> Core<R> {
+    /// Works until the queue is shut down.
+    pub(super) async fn work(self: Arc<Self>, post: Arc<Post>) {
+        let mut next = self.queue.get().await;
+        while let Some(taken) = next {
+            let key = taken.key();
+            let span = tracing::info_span!(
+                "reconcile",
+                controller = self.name,
+                namespace = %key.namespace(),
+                // Not `name`: a JSON log line has the span's own name under that.
+                object = %key.name(),
+                id = %format_args!("{:016x}", fastrand::u64(..)),
+            );
+            self.pass(&taken, &post).instrument(span).await;
+            // Without this, a pass that never has to wait would keep the thread from other tasks.
+            tokio::task::consume_budget().await;
+            next = self.queue.done_and_get(taken).await;
+        }
+    }
+
+    async fn pass(&self, taken: &Taken<ObjectKey>, post: &Arc<Post>) {
+        let key = taken.key();
+        let mut pass = Pass { core: self, key, began: Instant::now(), outcome: Outcome::Dropped };
+        self.observer.started(self.name);
+        post.over(key);
+        let ended = self.reconcile(key, post).await;
+        // An error's own methods may also panic.
+        let concluded = catch_unwind(AssertUnwindSafe(|| self.conclude(key, ended)));
+        pass.outcome = concluded.unwrap_or_else(|panic| self.panicked(key, &*panic));
+    }
+
+    async fn reconcile(&self, key: &ObjectKey, post: &Arc<Post>) -> Ended<R::Error> {
+        let mut begun = self.underway.begin(&self.queue, key);
+        let bounded = async {
+            let pass = store::answers_of(async { self.reconciler.reconcile(key).await });
+            let watched = Watched { pass: Box::pin(pass), post: Arc::clone(post) };
+            tokio::time::timeout(self.deadline, watched).await
+        };
+        // Around the timeout, because a pass may also panic while being dropped. After a panic
+        // nothing of the pass is used except the message.
+        match AssertUnwindSafe(bounded).catch_unwind().await {
+            Ok(Ok((returned, answers))) => {
+                begun.answers = answers;
+                Ended::Returned(returned)
+            }
+            Ok(Err(_)) => Ended::TimedOut,
+            Err(panic) => Ended::Panicked(panic),
+        }
+    }
+
+    /// Forgets the key or schedules its retry, while the key is still being processed.
+    fn conclude(&self, key: &ObjectKey, ended: Ended<R::Error>) -> Outcome {
+        match ended {
+            Ended::Returned(Ok(action)) => self.succeeded(key, action),
+            Ended::Returned(Err(error)) => {
+                let class = error.class();
+                self.failed(key, class, error.retry_after(), None, &Chain(&error));
+                Outcome::Failed(class)
+            }
+            Ended::Panicked(said) => self.panicked(key, &*said),
+            Ended::TimedOut => {
+                let why = format_args!("a pass did not end within {:?}", self.deadline);
+                self.failed(key, Class::Transient, None, None, &why);
+                Outcome::TimedOut
+            }
+        }
+    }
+
+    fn panicked(&self, key: &ObjectKey, panic: &(dyn Any + Send)) -> Outcome {
+        let why = format!("a pass panicked, which is a bug: {}", message(panic));
+        self.failed(key, Class::Transient, None, Some(Level::ERROR), &why);
+        Outcome::Panicked
+    }
+
+    fn succeeded(&self, key: &ObjectKey, action: Action) -> Outcome {
+        self.clear_retries(key);
+        match action {
+            Action::Done => Outcome::Success,
+            Action::RequeueAfter(delay) => {
+                let jitter = 1.0 + REQUEUE_JITTER * fastrand::f64();
+                // Durations too long to stretch count as forever.
+                let delay = Duration::try_from_secs_f64(delay.as_secs_f64() * jitter);
+                self.queue.add_after(key, delay.unwrap_or(Duration::MAX));
+                Outcome::RequeueAfter
+            }
+        }
+    }
+
+    fn failed(
+        &self,
+        key: &ObjectKey,
+        class: Class,
+        retry_after: Option<Duration>,
+        loudness: Option<Level>,
+        error: &dyn fmt::Display,
+    ) {
+        let row = self.fails_again(key, class, retry_after);
+        let failures = self.queue.requeues(key);
+        let retry_in = match self.retries.of(class, row, retry_after) {
+            Some(retry) => Some(self.queue.add_rate_limited_with(key, retry)),
+            None => {
+                self.clear_retries(key);
+                None
+            }
+        };
+        let loudness = loudness.unwrap_or_else(|| level(class, row.refusals));
+        let class = class.as_str();
+        match loudness {
+            Level::ERROR => tracing::error!(%error, class, failures, ?retry_in, "pass failed"),
+            Level::WARN => tracing::warn!(%error, class, failures, ?retry_in, "pass failed"),
+            _ => tracing::debug!(%error, class, failures, ?retry_in, "pass failed"),
+        }
+    }
+
+    fn fails_again(&self, key: &ObjectKey, class: Class, retry_after: Option<Duration>) -> Row {
+        let mut failing = self.failing.lock();
+        let asked = self.retries.asked(retry_after);
+        let row = Row::after(failing.get(key).copied(), class, asked);
+        failing.insert(key.clone(), row);
+        row
+    }
+
+    /// The last pass decides: no retry or timer of an earlier one stays.
+    fn clear_retries(&self, key: &ObjectKey) {
+        self.queue.forget(key);
+        self.queue.cancel(key);
+        self.failing.lock().remove(key);
+    }
+}
+
+// === impl Pass ===
+
+impl<R: Reconciler> Drop for Pass<'_, R> {
+    fn drop(&mut self) {
+        let counter = match self.outcome {
+            Outcome::Dropped => {
+                // After shutdown the queue ignores this; otherwise the worker itself died.
+                self.core.queue.add_rate_limited(self.key);
+                &self.core.dropped
+            }
+            _ => &self.core.passes,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        self.core.observer.finished(self.core.name, self.outcome, self.began.elapsed());
+    }
+}
+
+/// An error and its sources. If an error's text ends with that of its source, the source's text is
+/// not repeated.
+pub(super) struct Chain<'a>(pub(super) &'a dyn std::error::Error);
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut said = self.0.to_string();
+        write!(f, "{said}")?;
+        let mut source = self.0.source();
+        while let Some(error) = source {
+            let text = error.to_string();
+            if !said.ends_with(&text) {
+                write!(f, ": {text}")?;
+                said = text;
+            }
+            source = error.source();
+        }
+        Ok(())
+    }
+}
+
+/// The message of a panic.
+pub(super) fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("no message").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{said}")]
+    struct Because {
+        said: &'static str,
+        source: Option<Box<Because>>,
+    }
+
+    #[test]
+    fn what_an_error_comes_from_is_said_once() {
+        let because =
+            |said, source: Option<Because>| Because { said, source: source.map(Box::new) };
+        let root = || because("no route", None);
+        let repeats = because("the request failed: no route", Some(root()));
+        let outer = because("cannot create it: the request failed: no route", Some(repeats));
+        assert_eq!(Chain(&outer).to_string(), outer.said);
+        let silent = because("cannot create it", Some(because("the request failed", Some(root()))));
+        assert_eq!(Chain(&silent).to_string(), "cannot create it: the request failed: no route");
+    }
+}

@@ -1,0 +1,235 @@
+//! What other modules use to publish Events.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::correlate::{Correlator, Group, Verdict};
+use super::text;
+use crate::identity::Identity;
+use crate::object::{ObjectKey, Resource, Text, Uid};
+
+/// Normal or Warning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Type {
+    /// Nothing is wrong.
+    Normal,
+    /// Something a healthy cluster would not show.
+    Warning,
+}
+
+/// What an Event is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Regarding {
+    /// apiVersion.
+    pub api_version: Text,
+    /// Kind.
+    pub kind: Text,
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// UID; `kubectl describe` shows only Events that carry the object's own.
+    pub uid: Uid,
+}
+
+/// Publishes Events of one controller. Never blocks, never fails; cheap to clone.
+#[derive(Clone)]
+pub struct Recorder {
+    pub(super) shared: Arc<Shared>,
+    pub(super) controller: &'static str,
+}
+
+/// Observes Events; metrics implement it. Every method has an empty default and must not block:
+/// publishers call it.
+pub trait Observer: Send + Sync + 'static {
+    /// A new Event was accepted and will be written.
+    fn published(&self, controller: &'static str, kind: Type, reason: &'static str) {
+        let _ = (controller, kind, reason);
+    }
+
+    /// An occurrence was added to an existing Event, or to a combined one.
+    fn aggregated(&self, controller: &'static str, kind: Type, reason: &'static str) {
+        let _ = (controller, kind, reason);
+    }
+
+    /// An occurrence, or a write that stood for several, was lost.
+    fn dropped(&self, why: Dropped) {
+        let _ = why;
+    }
+}
+
+/// Observes nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Unobserved;
+
+impl Observer for Unobserved {}
+
+/// Why an Event was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Dropped {
+    /// Too many were waiting.
+    QueueFull,
+    /// Too many were about one object.
+    Spam,
+    /// The API server refused it, or did not answer.
+    Failed,
+    /// RBAC does not allow it.
+    Forbidden,
+    /// This process may not write now.
+    NotLeading,
+    /// The namespace is being deleted, or is gone.
+    NamespaceGone,
+    /// The process ended first.
+    Shutdown,
+}
+
+/// One Event waiting to be written, for tests of code that publishes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Occurrence {
+    /// The controller.
+    pub controller: &'static str,
+    /// The object it is about.
+    pub regarding: Regarding,
+    /// Normal or Warning.
+    pub kind: Type,
+    /// Why.
+    pub reason: &'static str,
+    /// What was done.
+    pub action: &'static str,
+    /// The sentence, as it will be sent.
+    pub note: Arc<str>,
+}
+
+/// Shared by every recorder and the sink.
+pub(super) struct Shared {
+    /// `None` after the end: nothing would be written any more.
+    pub(super) correlator: Mutex<Option<Correlator>>,
+    /// Something is waiting.
+    pub(super) wake: Notify,
+    pub(super) observer: Arc<dyn Observer>,
+    pub(super) program: Identity,
+    pub(super) instance: String,
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(super) fn new(
+        program: Identity,
+        instance: &str,
+        observer: Arc<dyn Observer>,
+    ) -> Arc<Shared> {
+        let instance = text::instance(instance);
+        // Two processes of the same name (a restarted container of a pod) differ in their stamps.
+        let correlator = Mutex::new(Some(Correlator::new(text::fingerprint(&instance))));
+        Arc::new(Shared { correlator, wake: Notify::new(), observer, program, instance })
+    }
+}
+
+// === impl Dropped ===
+
+impl Dropped {
+    /// One static word, for metric labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Dropped::QueueFull => "QueueFull",
+            Dropped::Spam => "Spam",
+            Dropped::Failed => "Failed",
+            Dropped::Forbidden => "Forbidden",
+            Dropped::NotLeading => "NotLeading",
+            Dropped::NamespaceGone => "NamespaceGone",
+            Dropped::Shutdown => "Shutdown",
+        }
+    }
+}
+
+// === impl Regarding ===
+
+impl Regarding {
+    /// About this object.
+    pub fn object<V: Resource>(object: &V) -> Regarding {
+        Regarding {
+            api_version: V::KIND.api_version().into(),
+            kind: V::KIND.kind.into(),
+            key: object.key().clone(),
+            uid: object.uid(),
+        }
+    }
+}
+
+// === impl Recorder ===
+
+impl Recorder {
+    /// The same for another controller: `reportingController` will be its
+    /// [`event_source`](Identity::event_source). At most 63 letters, digits and dashes.
+    pub fn for_controller(&self, controller: &'static str) -> Recorder {
+        Recorder { shared: self.shared.clone(), controller }
+    }
+
+    /// `reason` and `action`: one CamelCase word each, fixed at compile time, at most 128 bytes;
+    /// `note`: a sentence, cut at 1,024 bytes.
+    pub fn publish(
+        &self,
+        regarding: &Regarding,
+        kind: Type,
+        reason: &'static str,
+        action: &'static str,
+        note: &str,
+    ) {
+        debug_assert!(is_word(reason) && is_word(action), "{reason:?}, {action:?}");
+        let group = Group {
+            controller: self.controller,
+            regarding: regarding.clone(),
+            kind,
+            reason,
+            action,
+        };
+        let note = text::note(note);
+        let verdict = match &mut *self.shared.correlator.lock() {
+            Some(open) => open.observe(group, &note, Instant::now(), Timestamp::now()),
+            None => Verdict::Dropped(Dropped::Shutdown),
+        };
+        let observer = &self.shared.observer;
+        match verdict {
+            Verdict::New => observer.published(self.controller, kind, reason),
+            Verdict::Repeated | Verdict::Combined => {
+                observer.aggregated(self.controller, kind, reason);
+            }
+            Verdict::Dropped(why) => return observer.dropped(why),
+        }
+        self.shared.wake.notify_one();
+    }
+
+    /// What is waiting to be written, oldest first: if the sink does not run, everything that was
+    /// published, repetitions once.
+    pub fn waiting(&self) -> Vec<Occurrence> {
+        let correlator = self.shared.correlator.lock();
+        let waiting = correlator.iter().flat_map(Correlator::waiting);
+        waiting
+            .map(|series| Occurrence {
+                controller: series.group.controller,
+                regarding: series.group.regarding.clone(),
+                kind: series.group.kind,
+                reason: series.group.reason,
+                action: series.group.action,
+                note: series.note.clone(),
+            })
+            .collect()
+    }
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recorder").field("controller", &self.controller).finish_non_exhaustive()
+    }
+}
+
+/// One CamelCase word, as the API requires for reason and action.
+fn is_word(word: &str) -> bool {
+    (1..=128).contains(&word.len())
+        && word.starts_with(|c: char| c.is_ascii_uppercase())
+        && word.chars().all(|c| c.is_ascii_alphanumeric())
+}

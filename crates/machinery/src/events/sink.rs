@@ -1,0 +1,190 @@
+//! Writes what is waiting.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use tokio::time::{Instant, sleep};
+
+use super::correlate::{Job, Outcome, Series};
+use super::recorder::{Dropped, Shared};
+use super::wire::{self, Written};
+use super::{FLUSH, TRIES};
+use crate::client::{Client, Error};
+
+/// Concurrent writes: one namespace that hangs must not hold up the others (client-go: 8).
+const WRITERS: usize = 4;
+/// Pause before the second try; doubled before the third.
+const PAUSE: Duration = Duration::from_secs(1);
+/// A server's Retry-After is obeyed up to this; an Event is not worth a longer wait.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Talks to the API server. There is only one, and it must run for Events to be written.
+#[must_use = "Events are written only while the sink runs"]
+pub struct Sink {
+    shared: Arc<Shared>,
+    /// RBAC refused a write and this was logged: once is enough, until a write succeeds.
+    forbidden: bool,
+}
+
+/// What the sink needs from a client.
+trait Api: Sync {
+    fn create(&self, job: &Job, by: &Shared) -> impl Future<Output = Result<(), Error>> + Send;
+    fn count(&self, job: &Job) -> impl Future<Output = Result<(), Error>> + Send;
+}
+
+impl Api for Client {
+    async fn create(&self, job: &Job, by: &Shared) -> Result<(), Error> {
+        let body = wire::body(job, &by.program, &by.instance);
+        Client::create::<Written>(self, &wire::key(job), &body).await.map(drop)
+    }
+
+    async fn count(&self, job: &Job) -> Result<(), Error> {
+        let patch = wire::patch(job);
+        self.merge_patch::<Written>(&wire::key(job), &patch).await.map(drop)
+    }
+}
+
+/// A write that has ended.
+type Ended = (Arc<Series>, Result<(), Refusal>);
+
+/// Why a write was not made.
+enum Refusal {
+    Expired,
+    Dropped(Dropped, Error),
+}
+
+/// What an error means.
+enum Meaning {
+    /// It was written before, and the answer was lost.
+    Written,
+    Expired,
+    Again(Duration),
+    Lost(Dropped),
+}
+
+// === impl Sink ===
+
+impl Sink {
+    pub(super) fn new(shared: Arc<Shared>) -> Sink {
+        Sink { shared, forbidden: false }
+    }
+
+    /// Writes Events until `stop`, then what is left, for at most [`FLUSH`]. `stop` should come
+    /// after the workers have drained and before leadership is given up: Events are writes too.
+    pub async fn run(self, client: Client, stop: impl Future<Output = ()> + Send) {
+        self.run_with(&client, stop).await;
+    }
+
+    async fn run_with(self, api: &impl Api, stop: impl Future<Output = ()> + Send) {
+        let Sink { shared, mut forbidden } = self;
+        let take = || shared.correlator.lock().as_mut()?.take();
+        let mut under_way = FuturesUnordered::new();
+        let (mut stop, mut end) = (std::pin::pin!(stop), std::pin::pin!(sleep(FLUSH)));
+        let mut stopping = false;
+        loop {
+            while under_way.len() < WRITERS
+                && let Some(job) = take()
+            {
+                under_way.push(write(api, job, &shared));
+            }
+            if stopping && under_way.is_empty() {
+                break;
+            }
+            tokio::select! {
+                () = &mut stop, if !stopping => {
+                    stopping = true;
+                    end.as_mut().reset(Instant::now() + FLUSH);
+                }
+                () = &mut end, if stopping => break,
+                Some(ended) = under_way.next() => finish(&shared, &mut forbidden, ended),
+                () = shared.wake.notified() => {}
+            }
+        }
+        drop(under_way);
+        close(&shared);
+    }
+}
+
+/// Tries a write until its outcome is known.
+async fn write(api: &impl Api, job: Job, by: &Shared) -> Ended {
+    let mut pause = PAUSE;
+    let mut tries = 1;
+    let refusal = loop {
+        let result = match job.exists {
+            true => api.count(&job).await,
+            false => api.create(&job, by).await,
+        };
+        let Err(error) = result else { return (job.series, Ok(())) };
+        match meaning(&error, job.exists) {
+            Meaning::Written => return (job.series, Ok(())),
+            Meaning::Expired => break Refusal::Expired,
+            Meaning::Lost(why) => break Refusal::Dropped(why, error),
+            Meaning::Again(_) if tries == TRIES => break Refusal::Dropped(Dropped::Failed, error),
+            Meaning::Again(asked) => sleep(pause.max(asked).min(LONGEST_PAUSE)).await,
+        }
+        tries += 1;
+        pause *= 2;
+    };
+    (job.series, Err(refusal))
+}
+
+fn meaning(error: &Error, exists: bool) -> Meaning {
+    match error {
+        Error::NotPermitted(_) => Meaning::Lost(Dropped::NotLeading),
+        Error::Api { reason, .. } if !exists && reason == "AlreadyExists" => Meaning::Written,
+        Error::Api { code: 404, .. } if exists => Meaning::Expired,
+        Error::Api { code: 404, .. } => Meaning::Lost(Dropped::NamespaceGone),
+        // The API server's own words (apiserver/pkg/admission/plugin/namespace/lifecycle).
+        Error::Api { code: 403, message, .. } if message.contains("it is being terminated") => {
+            Meaning::Lost(Dropped::NamespaceGone)
+        }
+        Error::Api { code: 403, .. } => Meaning::Lost(Dropped::Forbidden),
+        Error::Api { code: 401 | 409 | 429 | 500.., retry_after, .. } => {
+            Meaning::Again(retry_after.unwrap_or_default())
+        }
+        Error::Api { .. } => Meaning::Lost(Dropped::Failed),
+        // No answer: it may or may not have been written; its name makes a second try harmless.
+        _ => Meaning::Again(Duration::ZERO),
+    }
+}
+
+/// Reports to the correlator, the observer and the log how a write ended.
+fn finish(shared: &Shared, forbidden: &mut bool, (series, result): Ended) {
+    let outcome = match result {
+        Ok(()) => {
+            *forbidden = false;
+            Outcome::Written
+        }
+        Err(Refusal::Expired) => Outcome::Expired,
+        Err(Refusal::Dropped(why, error)) => {
+            shared.observer.dropped(why);
+            if why != Dropped::Forbidden {
+                tracing::debug!(?why, %error, regarding = %series.group.regarding.key,
+                    reason = series.group.reason, "Event not written");
+            } else if !std::mem::replace(forbidden, true) {
+                tracing::error!(%error, "Cannot write Events: {}", shared.program.remedies().rights);
+            }
+            Outcome::Failed
+        }
+    };
+    if let Some(correlator) = &mut *shared.correlator.lock() {
+        correlator.finish(&series, outcome);
+    }
+}
+
+/// Counts what is left as lost; whatever comes later is lost, too.
+fn close(shared: &Shared) {
+    let left = shared.correlator.lock().take().map_or(0, |correlator| correlator.busy());
+    for _ in 0..left {
+        shared.observer.dropped(Dropped::Shutdown);
+    }
+    if left > 0 {
+        tracing::debug!(left, "Events were not written before the end");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::*;
+use crate::events::{Observer, Recorder, Regarding, Type};
+use crate::identity::Identity;
+use crate::object::ObjectKey;
+
+/// An API server that gives these answers, then successes.
+#[derive(Default)]
+struct Fake {
+    answers: Mutex<VecDeque<Result<(), Error>>>,
+    wrote: Mutex<Vec<String>>,
+    /// Never answers.
+    hangs: bool,
+}
+
+impl Fake {
+    fn answering(answers: impl IntoIterator<Item = Error>) -> Arc<Fake> {
+        let answers = answers.into_iter().map(Err).collect();
+        Arc::new(Fake { answers: Mutex::new(answers), ..Fake::default() })
+    }
+
+    async fn answer(&self, what: String) -> Result<(), Error> {
+        self.wrote.lock().push(what);
+        if self.hangs {
+            std::future::pending::<()>().await;
+        }
+        self.answers.lock().pop_front().unwrap_or(Ok(()))
+    }
+}
+
+impl Api for Arc<Fake> {
+    async fn create(&self, job: &Job, _: &Shared) -> Result<(), Error> {
+        self.answer(format!("create {} x{}", job.name, job.count)).await
+    }
+    async fn count(&self, job: &Job) -> Result<(), Error> {
+        self.answer(format!("count {} x{}", job.name, job.count)).await
+    }
+}
+
+#[derive(Default)]
+struct Lost(Mutex<Vec<Dropped>>);
+
+impl Observer for Lost {
+    fn dropped(&self, why: Dropped) {
+        self.0.lock().push(why);
+    }
+}
+
+fn api_error(code: u16, reason: &str, message: &str) -> Error {
+    Error::api(code, reason, message)
+}
+
+fn about(name: &str) -> Regarding {
+    let uid = "01234567-89ab-cdef-0123-456789abcdef".parse().unwrap();
+    let key = ObjectKey::new("ns", name);
+    Regarding { api_version: "apps/v1".into(), kind: "Deployment".into(), key, uid }
+}
+
+fn publish(recorder: &Recorder, name: &str) {
+    recorder.publish(&about(name), Type::Normal, "Created", "Create", "Created it");
+}
+
+/// Publishes one Event, runs the sink to its end, and returns what was lost.
+async fn deliver(fake: &Arc<Fake>) -> Vec<Dropped> {
+    let lost = Arc::new(Lost::default());
+    let (recorder, sink) = crate::events::new("memcached", "pod-1", lost.clone());
+    publish(&recorder, "web");
+    sink.run_with(fake, std::future::ready(())).await;
+    std::mem::take(&mut lost.0.lock())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_published_while_the_sink_waits_is_written() {
+    let fake = Fake::answering([]);
+    let (recorder, sink) = crate::events::new("memcached", "pod-1", Arc::new(Lost::default()));
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = {
+        let fake = fake.clone();
+        tokio::spawn(async move { sink.run_with(&fake, async { drop(stopped.await) }).await })
+    };
+    tokio::task::yield_now().await;
+    publish(&recorder, "web");
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(fake.wrote.lock().len(), 1);
+    publish(&recorder, "web");
+    drop(stop);
+    running.await.unwrap();
+    let wrote = fake.wrote.lock();
+    assert!(wrote[1].starts_with("count web.") && wrote[1].ends_with(" x2"), "{wrote:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_lost_makes_no_second_event() {
+    let fake = Fake::answering([
+        Error::Deadline(Duration::from_secs(1)),
+        api_error(409, "AlreadyExists", "exists"),
+    ]);
+    assert_eq!(deliver(&fake).await, []);
+    let wrote = fake.wrote.lock();
+    assert_eq!(wrote.len(), 2);
+    assert_eq!(wrote[0], wrote[1], "the same name both times");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_in_trouble_is_tried_three_times_and_then_the_event_is_counted_as_lost() {
+    let trouble = || api_error(500, "InternalError", "etcd");
+    let fake = Fake::answering([trouble(), trouble(), trouble()]);
+    // Three tries take three seconds of pauses; the flush must not cut them short here.
+    let lost = Arc::new(Lost::default());
+    let (recorder, sink) = crate::events::new("memcached", "pod-1", lost.clone());
+    publish(&recorder, "web");
+    sink.run_with(&fake, sleep(Duration::from_secs(60))).await;
+    assert_eq!(*lost.0.lock(), [Dropped::Failed]);
+    assert_eq!(fake.wrote.lock().len(), TRIES as usize);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_refusal_is_tried_once_and_named() {
+    let ending = "unable to create new content in namespace ns because it is being terminated";
+    for (error, why) in [
+        (api_error(403, "Forbidden", "cannot create events"), Dropped::Forbidden),
+        (api_error(403, "Forbidden", ending), Dropped::NamespaceGone),
+        (api_error(404, "NotFound", "namespaces \"ns\" not found"), Dropped::NamespaceGone),
+        (api_error(422, "Invalid", "no"), Dropped::Failed),
+        (Error::NotPermitted("not leading".into()), Dropped::NotLeading),
+    ] {
+        let fake = Fake::answering([error]);
+        assert_eq!(deliver(&fake).await, [why]);
+        assert_eq!(fake.wrote.lock().len(), 1, "{why:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_expired_on_the_server_is_made_anew() {
+    let fake = Fake::answering([]);
+    fake.answers.lock().extend([Ok(()), Err(api_error(404, "NotFound", "gone"))]);
+    let (recorder, sink) = crate::events::new("memcached", "pod-1", Arc::new(Lost::default()));
+    let publishing = async {
+        publish(&recorder, "web");
+        sleep(Duration::from_secs(7_200)).await;
+        publish(&recorder, "web");
+    };
+    sink.run_with(&fake, publishing).await;
+    let wrote = fake.wrote.lock();
+    let verbs: Vec<&str> = wrote.iter().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(verbs, ["create", "count", "create"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_answers_holds_up_the_end_for_no_longer_than_the_flush() {
+    let fake = Arc::new(Fake { hangs: true, ..Fake::default() });
+    let lost = Arc::new(Lost::default());
+    let (recorder, sink) = crate::events::new("memcached", "pod-1", lost.clone());
+    for i in 0..10 {
+        publish(&recorder, &format!("web-{i}"));
+    }
+    let begin = Instant::now();
+    sink.run_with(&fake, std::future::ready(())).await;
+    assert_eq!(begin.elapsed(), FLUSH);
+    assert_eq!(*lost.0.lock(), [Dropped::Shutdown; 10]);
+    publish(&recorder, "late");
+    assert_eq!(lost.0.lock().len(), 11, "after the end everything is counted as lost");
+}
+
+#[test]
+fn the_body_is_what_events_k8s_io_v1_accepts() {
+    let program = Identity::new("memcached", "example.com");
+    let (recorder, sink) =
+        crate::events::new(program, "pod-1", Arc::new(crate::events::Unobserved));
+    let cluster_scoped = Regarding {
+        api_version: "v1".into(),
+        kind: "Node".into(),
+        key: ObjectKey::new("", "node-0"),
+        uid: crate::object::Uid::NONE,
+    };
+    publish(&recorder, "web");
+    publish(&recorder, "web");
+    recorder.publish(&cluster_scoped, Type::Warning, "Gone", "Delete", "It\nis gone");
+    let take = || sink.shared.correlator.lock().as_mut().unwrap().take().unwrap();
+    let (job, node) = (take(), take());
+    let body = serde_json::to_value(wire::body(&job, &sink.shared.program, "pod-1")).unwrap();
+    let time = body["eventTime"].as_str().unwrap();
+    assert!(time.len() == 27 && time.ends_with('Z'), "{time}");
+    let expected = json!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event",
+        "metadata": {"name": job.name, "namespace": "ns"},
+        "eventTime": time, "type": "Normal", "reason": "Created", "action": "Create",
+        "note": "Created it",
+        "reportingController": "example.com/memcached",
+        "reportingInstance": "pod-1",
+        "regarding": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "ns",
+            "name": "web", "uid": "01234567-89ab-cdef-0123-456789abcdef"},
+        "series": {"count": 2, "lastObservedTime": body["series"]["lastObservedTime"]},
+    });
+    assert_eq!(body, expected);
+    let body = serde_json::to_value(wire::body(&node, &sink.shared.program, "pod-1")).unwrap();
+    assert_eq!(body["metadata"]["namespace"], "default");
+    assert_eq!(body["regarding"], json!({"apiVersion": "v1", "kind": "Node", "name": "node-0"}));
+    assert_eq!(body["note"], "It is gone");
+    assert!(body["series"].is_null());
+}

@@ -1,0 +1,113 @@
+//! Events as the API defines them: events.k8s.io/v1.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::correlate::Job;
+use super::{Regarding, Type};
+use crate::identity::Identity;
+use crate::object::{Kind, Meta, ObjectKey, Text, Uid};
+
+/// What is read of a written Event: its metadata, to confirm that it is one.
+#[derive(Debug, serde::Deserialize)]
+pub(super) struct Written {
+    metadata: Meta,
+}
+
+crate::view!(Written: Kind::namespaced("events.k8s.io", "v1", "Event", "events"));
+
+/// The body of a create.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Body<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: Meta,
+    event_time: String,
+    reporting_controller: String,
+    reporting_instance: &'a str,
+    r#type: &'static str,
+    reason: &'static str,
+    action: &'static str,
+    note: &'a str,
+    regarding: Reference<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series: Option<Count>,
+}
+
+/// The body of a patch: everything else in an Event is immutable.
+#[derive(Serialize)]
+pub(super) struct Patch {
+    series: Count,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Count {
+    count: u32,
+    last_observed_time: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Reference<'a> {
+    api_version: &'a Text,
+    kind: &'a Text,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    namespace: &'a str,
+    name: &'a Text,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uid: Option<Uid>,
+}
+
+/// Where the Event of `job` lives: in the object's namespace, or in `default` if it has none (the
+/// API server then insists on `default` or `kube-system`).
+pub(super) fn key(job: &Job) -> ObjectKey {
+    let namespace = job.series.group.regarding.key.namespace();
+    let namespace = if namespace.is_empty() { "default" } else { namespace };
+    ObjectKey::new(namespace, &job.name)
+}
+
+/// The Event of `job`, to be created.
+pub(super) fn body<'a>(job: &'a Job, program: &Identity, instance: &'a str) -> Body<'a> {
+    let group = &job.series.group;
+    let Regarding { api_version, kind, key: about, uid } = &group.regarding;
+    Body {
+        api_version: "events.k8s.io/v1",
+        kind: "Event",
+        metadata: Meta::named(key(job)),
+        event_time: micro_time(job.first),
+        reporting_controller: program.event_source(group.controller),
+        reporting_instance: instance,
+        r#type: match group.kind {
+            Type::Normal => "Normal",
+            Type::Warning => "Warning",
+        },
+        reason: group.reason,
+        action: group.action,
+        note: &job.series.note,
+        regarding: Reference {
+            api_version,
+            kind,
+            namespace: about.namespace(),
+            name: about.name(),
+            uid: uid.is_some().then_some(*uid),
+        },
+        // The API server refuses a count below 2.
+        series: (job.count > 1).then(|| count(job)),
+    }
+}
+
+/// The count of `job`, to be patched in.
+pub(super) fn patch(job: &Job) -> Patch {
+    Patch { series: count(job) }
+}
+
+fn count(job: &Job) -> Count {
+    Count { count: job.count.max(2), last_observed_time: micro_time(job.last) }
+}
+
+/// metav1.MicroTime: exactly six digits after the point.
+fn micro_time(time: Timestamp) -> String {
+    format!("{time:.6}")
+}

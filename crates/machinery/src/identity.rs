@@ -1,0 +1,141 @@
+//! The program's name, as the API server and people see it.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+/// The program's name, from which the library derives the user agent, the field manager, the source
+/// of Events and the prefix of its own metrics, and what to do about missing kinds and rights.
+///
+/// ```
+/// use controller_machinery::identity::Identity;
+///
+/// const IDENTITY: Identity = Identity::new("website", "example.com").version("1.2.3");
+/// assert_eq!(IDENTITY.user_agent(), "website/1.2.3");
+/// assert_eq!(IDENTITY.event_source("pages"), "example.com/pages");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    name: &'static str,
+    group: &'static str,
+    pub(crate) version: &'static str,
+    hints: Hints,
+}
+
+/// Sentences for the log that name the remedy for something missing in the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hints {
+    /// A kind is not served. Default: "apply its CustomResourceDefinition".
+    pub kinds: &'static str,
+    /// The account may not list, watch or write. Default: "grant its account the right".
+    pub rights: &'static str,
+    /// The account may not create TokenReviews and SubjectAccessReviews. Default: "grant its account
+    /// the right".
+    pub reviews: &'static str,
+}
+
+// === impl Identity ===
+
+impl Identity {
+    /// A program of this `name`. `group` is a DNS name that qualifies it, usually the API group of
+    /// its kinds; it may be empty.
+    pub const fn new(name: &'static str, group: &'static str) -> Identity {
+        Identity { name, group, version: "", hints: Hints::DEFAULT }
+    }
+
+    /// Sets the version, which the user agent shows.
+    pub const fn version(self, version: &'static str) -> Identity {
+        Identity { version, ..self }
+    }
+
+    /// Sets the hints.
+    pub const fn hints(self, hints: Hints) -> Identity {
+        Identity { hints, ..self }
+    }
+
+    /// The name, which is also the field manager of writes.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// `User-Agent` of every request: `name/version`, in visible ASCII.
+    pub fn user_agent(&self) -> String {
+        let agent = match self.version {
+            "" => self.name.to_owned(),
+            version => format!("{}/{version}", self.name),
+        };
+        agent.replace(|c: char| !c.is_ascii_graphic(), "-")
+    }
+
+    /// `reportingController` of the Events of `controller`: `group/controller`.
+    pub fn event_source(&self, controller: &str) -> String {
+        match self.group {
+            "" => controller.to_owned(),
+            group => format!("{group}/{controller}"),
+        }
+    }
+
+    /// Prefix of the metrics that have no counterpart in client-go or controller-runtime: the name,
+    /// with underscores.
+    pub fn metrics_prefix(&self) -> String {
+        self.name.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
+    }
+
+    /// What to do about something missing in the cluster.
+    pub const fn remedies(&self) -> Hints {
+        self.hints
+    }
+}
+
+/// Named as the executable's file is, like a program that uses client-go.
+impl Default for Identity {
+    fn default() -> Identity {
+        static NAME: OnceLock<String> = OnceLock::new();
+        let name = NAME.get_or_init(|| {
+            let path = std::env::current_exe().unwrap_or_default();
+            let name = path.file_name().map_or(Cow::Borrowed("unknown"), |n| n.to_string_lossy());
+            name.into_owned()
+        });
+        Identity::new(name, "")
+    }
+}
+
+/// A name alone.
+impl From<&'static str> for Identity {
+    fn from(name: &'static str) -> Identity {
+        Identity::new(name, "")
+    }
+}
+
+// === impl Hints ===
+
+impl Hints {
+    const DEFAULT: Hints = Hints {
+        kinds: "apply its CustomResourceDefinition",
+        rights: "grant its account the right",
+        reviews: "grant its account the right",
+    };
+}
+
+impl Default for Hints {
+    fn default() -> Hints {
+        Hints::DEFAULT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_becomes_a_legal_header_a_source_and_a_prefix() {
+        let odd = Identity::new("my-opérator", "").version("1 beta");
+        assert_eq!(odd.user_agent(), "my-op-rator/1-beta");
+        assert_eq!(odd.event_source("pages"), "pages");
+        assert_eq!(Identity::new("my-operator", "x").metrics_prefix(), "my_operator");
+    }
+
+    #[test]
+    fn a_program_without_an_identity_is_named_as_its_file() {
+        assert!(Identity::default().name().starts_with("controller_machinery-"));
+    }
+}

@@ -1,0 +1,154 @@
+//! The handle that tells others whether they may write.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::clock::Clock;
+use crate::client::WriteGate;
+
+/// How this process stands to the lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Somebody else leads, or nobody does. Caches may be kept warm; nothing may be written.
+    Standby,
+    /// This process leads.
+    Leading,
+    /// The lease is still this process's, but was not renewed in time: permission is suspended.
+    /// It comes back with the next renewal, unless somebody else takes the lease first.
+    Suspended,
+}
+
+/// The phase, and what a person would ask next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// How this process stands to the lease.
+    pub phase: Phase,
+    /// Who was last seen to hold the lease.
+    pub holder: Option<String>,
+    /// Why the last request for the Lease failed, if it did.
+    pub problem: Option<String>,
+}
+
+/// Observes leadership; metrics implement it. Every method has an empty default and must not block.
+pub trait Observer: Send + Sync + 'static {
+    /// This process leads now, or no longer does. `lease` is the name of the Lease.
+    fn leading(&self, lease: &str, leads: bool) {
+        let _ = (lease, leads);
+    }
+
+    /// The holder's renewal conflicted with another version, so it has to read the Lease first.
+    fn slow_path(&self, lease: &str) {
+        let _ = lease;
+    }
+}
+
+/// Observes nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Unobserved;
+
+impl Observer for Unobserved {}
+
+/// Says whether this process may write now. Cheap to clone, cheap to ask.
+#[derive(Clone)]
+pub struct Leadership {
+    shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    clock: Arc<dyn Clock>,
+    /// Permission ends at this reading of `clock`, in nanoseconds; 0 without permission. Only the
+    /// elector writes it, and it withdraws permission before anybody else could act on that.
+    until: AtomicU64,
+    status: watch::Sender<Status>,
+}
+
+// === impl Leadership ===
+
+impl Leadership {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Leadership {
+        let status = Status { phase: Phase::Standby, holder: None, problem: None };
+        let status = watch::Sender::new(status);
+        Leadership { shared: Arc::new(Shared { clock, until: AtomicU64::new(0), status }) }
+    }
+
+    /// Whether this process may write at this moment.
+    pub fn is_permitted(&self) -> bool {
+        let until = self.shared.until.load(Ordering::Acquire);
+        until != 0 && nanoseconds(self.shared.clock.now()) < until
+    }
+
+    /// The phase and its reasons. It may lag for a moment when permission has just run out: writes
+    /// ask [`Leadership::is_permitted`].
+    pub fn status(&self) -> Status {
+        self.shared.status.borrow().clone()
+    }
+
+    /// Signals changes of [`Leadership::status`], beginning with the current one.
+    pub fn changes(&self) -> watch::Receiver<Status> {
+        let mut changes = self.shared.status.subscribe();
+        changes.mark_changed();
+        changes
+    }
+
+    /// Returns when `phase` is reached; at once if it already is.
+    pub async fn reached(&self, phase: Phase) {
+        let mut changes = self.shared.status.subscribe();
+        // `self` holds the sender, so this cannot fail.
+        drop(changes.wait_for(|status| status.phase == phase).await);
+    }
+
+    pub(super) fn permit_until(&self, until: Option<Duration>) {
+        self.shared.until.store(until.map_or(0, nanoseconds), Ordering::Release);
+    }
+
+    /// A leadership without an election: [`Leadership::permit`] decides.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn of_tests() -> Leadership {
+        Leadership::new(Arc::new(super::Boottime))
+    }
+
+    /// Permits or forbids writes, for tests.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn permit(&self, permitted: bool) {
+        self.permit_until(permitted.then_some(Duration::MAX));
+    }
+
+    /// Publishes `status` and returns the previous phase.
+    pub(super) fn tell(&self, status: Status) -> Phase {
+        let before = self.shared.status.borrow().phase;
+        self.shared.status.send_if_modified(|known| {
+            let differs = *known != status;
+            *known = status;
+            differs
+        });
+        before
+    }
+}
+
+impl WriteGate for Leadership {
+    fn may_write(&self) -> Result<(), String> {
+        if self.is_permitted() {
+            return Ok(());
+        }
+        let status = self.shared.status.borrow();
+        Err(match (status.phase, &status.holder) {
+            (Phase::Standby, Some(holder)) => format!("{holder} leads"),
+            (Phase::Standby, None) => "nobody leads yet".to_owned(),
+            _ => "the lease was not renewed in time".to_owned(),
+        })
+    }
+}
+
+impl std::fmt::Debug for Leadership {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Leadership").field(&*self.shared.status.borrow()).finish()
+    }
+}
+
+/// Enough for 584 years since boot.
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,31 @@
+//! Kubernetes controllers in Rust, with the parts of client-go.
+//!
+//! ```text
+//! API server ─▶ client ─▶ reflector ─▶ store ─▶ informer ─▶ controller::enqueue ─▶ workqueue
+//!     ▲                                                                               │
+//!     └─────────────────────── client ◀─ reconcilers ◀─ controller ◀──────────────────┘
+//! ```
+//!
+//! The modules, in the order in which a change travels; each begins with its guarantees. To write a
+//! controller you need [`object`] (a view of your kind), [`informer`], [`controller`] and
+//! [`client`].
+
+// The program, what every object has, and the end of the process.
+pub mod identity;
+pub mod object;
+pub mod shutdown;
+// From the API server to a worker.
+pub mod client;
+pub mod store;
+pub mod reflector;
+pub mod informer;
+pub mod workqueue;
+pub mod controller;
+// Alongside the flow.
+pub mod events;
+#[cfg(feature = "leader-election")]
+pub mod leader_election;
+#[cfg(feature = "metrics")]
+pub mod metrics;
+#[cfg(feature = "otel")]
+pub mod traces;

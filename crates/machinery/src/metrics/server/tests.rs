@@ -1,0 +1,260 @@
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::*;
+use crate::metrics::{Build, Open};
+
+struct Running {
+    address: SocketAddr,
+    ready: Checks,
+    _stop: tokio::sync::oneshot::Sender<()>,
+}
+
+async fn start_with(limits: Limits, guard: Arc<dyn Guard>) -> Running {
+    let (health, ready) = (Checks::default(), Checks::default());
+    health.add("ping", || Ok(String::new()));
+    let metrics =
+        Metrics::new(&"workload-operator".into(), "h:1", &Build { version: "1", revision: "r" });
+    let routes = Routes {
+        health: Some(health),
+        ready: Some(ready.clone()),
+        metrics: Some((metrics, guard)),
+    };
+    let server = Server::bind("127.0.0.1:0".parse().unwrap(), routes, limits).await.unwrap();
+    let address = server.address().unwrap();
+    let (_stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    tokio::spawn(server.run(async { drop(stopped.await) }));
+    Running { address, ready, _stop }
+}
+
+async fn start() -> Running {
+    start_with(Limits::default(), Arc::new(Open)).await
+}
+
+impl Running {
+    /// Sends `bytes` and reads until the server closes.
+    async fn send(&self, bytes: &str) -> String {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        // A server that refuses may have closed the connection before everything was sent.
+        drop(stream.write_all(bytes.as_bytes()).await);
+        let mut answer = Vec::new();
+        drop(stream.read_to_end(&mut answer).await);
+        String::from_utf8(answer).unwrap()
+    }
+
+    async fn get(&self, path: &str, headers: &str) -> String {
+        self.send(&format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}\r\n"))
+            .await
+    }
+}
+
+fn code(answer: &str) -> &str {
+    answer.get(9..12).unwrap_or("none")
+}
+
+#[tokio::test]
+async fn a_probe_is_ok_or_says_what_is_wrong() {
+    let server = start().await;
+    let answer = server.get("/readyz", "").await;
+    assert!(code(&answer) == "200" && answer.ends_with("\r\n\r\nok"), "{answer}");
+    server.ready.add("informer-apps", || Err("Forbidden: cannot list apps".into()));
+    let answer = server.get("/readyz", "").await;
+    assert_eq!(code(&answer), "503");
+    assert!(answer.contains("[-]informer-apps failed: Forbidden: cannot list apps"), "{answer}");
+    assert_eq!(code(&server.get("/readyz?exclude=informer-apps", "").await), "200");
+    assert_eq!(code(&server.get("/readyz/informer-apps", "").await), "503");
+    assert_eq!(code(&server.get("/healthz", "").await), "200", "alive all the same");
+    let answer = server.get("/livez?verbose", "").await;
+    assert!(answer.ends_with("[+]ping ok\nlivez check passed\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn metrics_come_in_the_format_that_was_asked_for() {
+    let server = start().await;
+    let text = server.get("/metrics", "").await;
+    assert!(text.contains("content-type: text/plain; version=0.0.4"), "{text}");
+    assert!(text.contains("# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total "));
+    assert!(text.contains("\nworkload_operator_build_info{version=\"1\",revision=\"r\"} 1\n"));
+    assert!(!text.contains("# EOF"));
+    let accept = "accept: application/openmetrics-text;version=1.0.0\r\n";
+    let text = server.get("/metrics", accept).await;
+    assert!(text.contains("content-type: application/openmetrics-text; version=1.0.0"), "{text}");
+    assert!(text.contains("# TYPE process_cpu_seconds counter\nprocess_cpu_seconds_total "));
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[tokio::test]
+async fn what_is_not_served_is_refused() {
+    let server = start().await;
+    for path in ["/", "/metrics/x", "/readyz/nothing", "/debug/pprof", "/../metrics"] {
+        assert_eq!(code(&server.get(path, "").await), "404", "{path}");
+    }
+    let post = "POST /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    assert_eq!(code(&server.send(post).await), "405");
+    let body = "GET /metrics HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999\r\n\r\nxxx";
+    assert_eq!(code(&server.send(body).await), "413", "and the connection is closed");
+    let chunked = "GET /readyz HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n5\r\n";
+    assert_eq!(code(&server.send(chunked).await), "413");
+}
+
+#[tokio::test]
+async fn headers_are_bounded_in_size_and_number() {
+    let server = start().await;
+    let large = format!("x: {}\r\n", "a".repeat(9_000));
+    assert!(["431", "400"].contains(&code(&server.get("/readyz", &large).await)));
+    let many = "x: a\r\n".repeat(100);
+    assert!(["431", "400"].contains(&code(&server.get("/readyz", &many).await)));
+}
+
+#[tokio::test]
+async fn a_client_that_sends_nothing_is_cut_off() {
+    let limits = Limits { header_time: Duration::from_millis(300), ..Limits::default() };
+    let server = start_with(limits, Arc::new(Open)).await;
+    let mut idle = TcpStream::connect(server.address).await.unwrap();
+    let mut slow = TcpStream::connect(server.address).await.unwrap();
+    slow.write_all(b"GET /readyz HTTP/1.1\r\nx: ").await.unwrap();
+    // Reading ends when the server closes.
+    let mut rest = Vec::new();
+    drop(idle.read_to_end(&mut rest).await);
+    drop(slow.read_to_end(&mut rest).await);
+    assert!(!String::from_utf8_lossy(&rest).contains("200 OK"));
+}
+
+/// A connection from an address of this machine.
+async fn from(ip: [u8; 4], to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((ip, 0).into()).unwrap();
+    socket.connect(to).await.unwrap()
+}
+
+/// A port scan must not make the kubelet restart the pod.
+#[tokio::test]
+async fn idle_connections_give_way_to_probes_and_one_peer_cannot_take_all() {
+    let server = start().await;
+    let mut other = from([127, 0, 0, 2], server.address).await;
+    let mut idle = Vec::new();
+    for _ in 0..80 {
+        idle.push(TcpStream::connect(server.address).await.unwrap());
+    }
+    for _ in 0..10 {
+        assert_eq!(code(&server.get("/readyz", "").await), "200");
+    }
+    other.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let mut answer = [0; 12];
+    other.read_exact(&mut answer).await.expect("another peer keeps its connection");
+    assert_eq!(&answer, b"HTTP/1.1 200");
+    // Many peers together have to give way, too.
+    for last in 3..80 {
+        idle.push(from([127, 0, 0, last], server.address).await);
+    }
+    assert_eq!(code(&server.get("/readyz", "").await), "200");
+}
+
+/// Asks nobody, and never answers.
+struct Thinking(tokio::sync::mpsc::UnboundedSender<()>);
+
+impl Guard for Thinking {
+    fn admit<'a>(
+        &'a self,
+        _: Option<&'a str>,
+        _: &'a str,
+        _: &'a str,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send + 'a>> {
+        self.0.send(()).unwrap();
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn a_request_under_way_gives_way_to_nobody() {
+    let (thinks, mut thinking) = tokio::sync::mpsc::unbounded_channel();
+    let limits = Limits { connections: 2, ..Limits::default() };
+    let server = start_with(limits, Arc::new(Thinking(thinks))).await;
+    let mut busy = Vec::new();
+    for _ in 0..2 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        thinking.recv().await.unwrap();
+        busy.push(stream);
+    }
+    assert_eq!(server.get("/readyz", "").await, "", "no room");
+}
+
+/// Admits the bearer of one token, recognizes but refuses another, and fails for a third.
+struct Tokens;
+
+impl Guard for Tokens {
+    fn admit<'a>(
+        &'a self,
+        bearer: Option<&'a str>,
+        verb: &'a str,
+        path: &'a str,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send + 'a>> {
+        assert_eq!((verb, path), ("get", "/metrics"));
+        Box::pin(std::future::ready(match bearer {
+            Some("good") => Ok(()),
+            Some("other") => Err(Refusal::Forbidden),
+            Some("unlucky") => Err(Refusal::Unknown),
+            _ => Err(Refusal::Unauthenticated),
+        }))
+    }
+}
+
+#[tokio::test]
+async fn metrics_are_for_those_whom_the_guard_admits_and_health_is_for_all() {
+    let server = start_with(Limits::default(), Arc::new(Tokens)).await;
+    for (header, expected) in [
+        ("", "401"),
+        ("authorization: Basic good\r\n", "401"),
+        ("authorization: Bearer bad\r\n", "401"),
+        ("authorization: Bearer other\r\n", "403"),
+        ("authorization: Bearer unlucky\r\n", "503"),
+        ("authorization: bearer good\r\n", "200"),
+    ] {
+        let answer = server.get("/metrics", header).await;
+        assert_eq!(code(&answer), expected, "{header}");
+        assert_eq!(answer.contains("build_info"), expected == "200");
+    }
+    assert_eq!(code(&server.get("/readyz", "").await), "200");
+}
+
+#[tokio::test]
+async fn over_tls_a_client_that_knows_the_certificate_is_answered_and_plain_http_is_not() {
+    use tokio_rustls::TlsConnector;
+    use tokio_rustls::rustls::crypto::ring;
+    use tokio_rustls::rustls::pki_types::pem::PemObject;
+    use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+    use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
+    std::fs::write(&certificate, include_str!("../tls/test-cert.pem")).unwrap();
+    std::fs::write(&key, include_str!("../tls/test-key.pem")).unwrap();
+    let ready = Checks::default();
+    let routes = Routes { ready: Some(ready.clone()), ..Routes::default() };
+    let any = "127.0.0.1:0".parse().unwrap();
+    let server = Server::bind(any, routes, Limits::default()).await.unwrap();
+    let server = server.with_tls(Tls::load(&certificate, &key).unwrap());
+    let address = server.address().unwrap();
+    let (_stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    tokio::spawn(server.run(async { drop(stopped.await) }));
+
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(&certificate).unwrap()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = TcpStream::connect(address).await.unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
+    let request = b"GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    stream.write_all(request).await.unwrap();
+    let mut answer = String::new();
+    drop(stream.read_to_string(&mut answer).await);
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+
+    let plain = Running { address, ready, _stop };
+    assert!(!plain.get("/readyz", "").await.contains("200 OK"));
+}

@@ -1,0 +1,188 @@
+//! What is reported: the health handle, the observer, and lines in the log.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::observer::Observer;
+use super::state::{HealthHandle, State};
+use crate::identity::Hints;
+use crate::object::{Kind, ResourceVersion, Text};
+
+/// This many failures in a row are worth a log line; a single one is routine.
+const WORTH_A_LINE: u32 = 3;
+
+/// Reports states: each problem once when it begins and once when it is over.
+pub(super) struct Report {
+    kind: Kind,
+    namespace: Option<Text>,
+    health: HealthHandle,
+    observer: Arc<dyn Observer>,
+    hints: Hints,
+    state: State,
+    /// How many failures there were since the kind was last live.
+    failures: u32,
+    /// Whether the problem was logged, so that its end must be too.
+    told: bool,
+}
+
+impl Report {
+    pub(super) fn new(
+        kind: Kind,
+        namespace: Option<Text>,
+        health: HealthHandle,
+        observer: Arc<dyn Observer>,
+        hints: Hints,
+    ) -> Report {
+        let state = State::Starting;
+        Report { kind, namespace, health, observer, hints, state, failures: 0, told: false }
+    }
+
+    pub(super) fn handle(&self) -> HealthHandle {
+        self.health.clone()
+    }
+
+    /// The server was heard from at `at`; the view is complete up to `version`.
+    pub(super) fn heard(&self, at: Instant, version: ResourceVersion) {
+        self.health.update(|health| (health.heard, health.version) = (at, version));
+    }
+
+    /// Reports the state, since when it is so, and why.
+    pub(super) fn state(&mut self, state: State, since: Instant, why: Option<String>) {
+        self.log(state, why.as_deref());
+        let changed = state != self.state;
+        self.state = state;
+        self.health.update(|health| {
+            health.why = why;
+            if changed {
+                (health.state, health.since) = (state, since);
+            }
+        });
+        if changed {
+            self.observer.state(&self.kind, state);
+        }
+    }
+
+    fn log(&mut self, state: State, why: Option<&str>) {
+        let (what, why) = (self.what(), why.unwrap_or_default());
+        let begins = state != self.state;
+        match state {
+            State::Forbidden if begins => {
+                self.told = true;
+                tracing::warn!(why, "cannot list {what}: forbidden; {}", self.hints.rights);
+            }
+            State::NotServed if begins => {
+                self.told = true;
+                tracing::warn!(why, "cannot list {what}: not served; {}", self.hints.kinds);
+            }
+            State::Live => {
+                if std::mem::take(&mut self.told) {
+                    tracing::info!("{what}: listed and watched again");
+                } else if self.state == State::Listing {
+                    tracing::info!("{what}: listed, watching");
+                }
+                self.failures = 0;
+            }
+            State::Stale | State::Listing if !why.is_empty() => {
+                self.failures += 1;
+                if self.failures == WORTH_A_LINE && !self.told {
+                    self.told = true;
+                    tracing::warn!("cannot list or watch {what}: {why}; trying on");
+                } else {
+                    tracing::debug!("{what}: {why}");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// `daemonsets.apps`, and the namespace if there is one.
+    fn what(&self) -> String {
+        match &self.namespace {
+            Some(namespace) => format!("{} in namespace {namespace}", self.kind.resource()),
+            None => self.kind.resource(),
+        }
+    }
+}
+
+impl Drop for Report {
+    /// The report is dropped when the reflector ends, normally or by a panic.
+    fn drop(&mut self) {
+        let why = if std::thread::panicking() { "its task panicked" } else { "it was stopped" };
+        self.state(State::Dead, Instant::now(), Some(why.to_owned()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parking_lot::Mutex;
+
+    const KIND: Kind = Kind::namespaced("apps", "v1", "DaemonSet", "daemonsets");
+
+    const HINTS: Hints =
+        Hints { kinds: "apply crds.yaml", rights: "apply roles.yaml", reviews: "" };
+
+    /// The lines that `work` logs at info level and above.
+    fn lines(work: impl FnOnce(&mut Report)) -> Vec<String> {
+        #[derive(Clone, Default)]
+        struct Lines(Arc<Mutex<Vec<u8>>>);
+
+        impl std::io::Write for Lines {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0.lock().extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+
+        let (lines, health) = (Lines::default(), HealthHandle::new(Instant::now()));
+        let mut report = Report::new(KIND, None, health, Arc::new(super::super::Unobserved), HINTS);
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::INFO)
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::with_default(subscriber, || work(&mut report));
+        let text = String::from_utf8(lines.0.lock().clone()).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    fn enter(report: &mut Report, state: State) {
+        let why = (state != State::Live).then(|| "why".to_owned());
+        report.state(state, Instant::now(), why);
+    }
+
+    #[test]
+    fn what_a_person_must_mend_is_one_line_when_it_begins_and_one_when_it_is_over() {
+        for (state, line) in [
+            (State::Forbidden, "cannot list daemonsets.apps: forbidden; apply roles.yaml"),
+            (State::NotServed, "cannot list daemonsets.apps: not served; apply crds.yaml"),
+        ] {
+            let lines = lines(|report| {
+                (0..100).for_each(|_| enter(report, state));
+                (0..3).for_each(|_| enter(report, State::Live));
+            });
+            assert_eq!(lines.len(), 2, "{lines:#?}");
+            assert!(lines[0].contains("WARN") && lines[0].contains(line), "{lines:#?}");
+            assert!(lines[1].contains("INFO") && lines[1].contains("again"), "{lines:#?}");
+        }
+    }
+
+    #[test]
+    fn one_broken_connection_is_not_worth_a_line_and_a_lasting_trouble_is_one() {
+        let once = lines(|report| {
+            enter(report, State::Stale);
+            enter(report, State::Live);
+        });
+        assert_eq!(once, Vec::<String>::new());
+        let lasting = lines(|report| {
+            (0..100).for_each(|_| enter(report, State::Stale));
+            enter(report, State::Live);
+        });
+        assert_eq!(lasting.len(), 2, "{lasting:#?}");
+    }
+}

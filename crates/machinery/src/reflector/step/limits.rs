@@ -1,0 +1,46 @@
+//! Every number of the state machine, and the reason for it.
+
+use std::ops::Range;
+use std::time::Duration;
+
+/// Items per page, as client-go and kubectl request.
+pub(super) const PAGE: u32 = 500;
+/// A streaming list that sends nothing for this long is abandoned.
+pub(super) const STREAM_PROGRESS: Duration = Duration::from_secs(15);
+/// A streaming list has this long, plus [`STREAM_PER_OBJECT`] for each object, to end: on a busy
+/// kind, events may keep it alive although its bookmark never comes.
+pub(super) const STREAM_TOTAL: Duration = Duration::from_secs(60);
+pub(super) const STREAM_PER_OBJECT: Duration = Duration::from_millis(1);
+/// A server without streaming lists is asked for one again after this long; it may have been
+/// upgraded.
+pub(super) const STREAM_RETRY: Duration = Duration::from_secs(3600);
+/// How long to wait for a watch to be accepted. An API server answers at once, with headers.
+pub(super) const OPEN: Duration = Duration::from_secs(30);
+/// Bookmarks come about once a minute; a watch silent for two and a half minutes is dead.
+pub(super) const IDLE: Duration = Duration::from_secs(150);
+/// A watch that lived this long without a word should have had a bookmark. One that was cut earlier,
+/// as some load balancers cut idle connections, need not.
+pub(super) const BOOKMARK: Duration = Duration::from_secs(90);
+/// `timeoutSeconds` is drawn from this range: below 240 s, where common load balancers cut idle
+/// connections, and spread out so that replicas do not move in lockstep.
+pub(super) const TIMEOUT: Range<u64> = 120..230;
+/// Pages are tried after this many streaming lists that broke off in the middle before one was
+/// whole, as something on the way may not let a response live long enough. The same goes for
+/// streaming lists that the server failed to answer: it may be able to answer other requests.
+pub(super) const STREAMS_CUT: u32 = 3;
+/// A server that has just come back is asked within this time, by each reflector at a random
+/// moment.
+pub(super) const RETURNED: Duration = Duration::from_secs(1);
+/// A kind that is not served is asked for again after one to two times this: its
+/// CustomResourceDefinition may be applied at any moment, and the answer costs the server little.
+pub(super) const NOT_SERVED: Duration = Duration::from_secs(2);
+/// A watch that ends earlier than this without progress counts as a failure.
+pub(super) const SHORT: Duration = Duration::from_secs(1);
+/// How many "too large resource version" answers in a row lead to the bound being dropped.
+pub(super) const TOO_LARGE: u32 = 5;
+/// After this many lists in a row that asked for the newest version and were answered with one
+/// older than what is held, there is nothing newer. In principle one is enough: such a list is as
+/// fresh as etcd (KEP-2340).
+pub(super) const REWOUND: u32 = 3;
+/// How many internal errors in a row at one version lead to a new list of the kind.
+pub(super) const STUCK: u32 = 5;

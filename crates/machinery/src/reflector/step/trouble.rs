@@ -1,0 +1,204 @@
+//! What is in progress ends, normally or not.
+
+use tokio::time::Instant;
+
+use super::limits::{IDLE, NOT_SERVED, OPEN, RETURNED, SHORT, STREAMS_CUT, STUCK, TOO_LARGE};
+use super::{Machine, Next, Phase};
+use crate::reflector::action::{Action, Reason};
+use crate::reflector::failure::{Class, Failure};
+use crate::reflector::state::State;
+
+impl Machine {
+    pub(super) fn ended(&mut self, now: Instant) -> Vec<Action> {
+        match &self.phase {
+            Phase::Streaming { .. } => self.fall_back(now),
+            Phase::Watching { began, progressed, .. } => {
+                let fair = *progressed || now.saturating_duration_since(*began) >= SHORT;
+                self.note_silence(now);
+                if fair {
+                    return self.watch(now);
+                }
+                let failure = Failure::transient("the API server ends every watch at once");
+                let wait = self.back_off(&failure, Next::Watch, now);
+                std::iter::once(Action::ShortWatch).chain(wait).collect()
+            }
+            Phase::Paging { .. } | Phase::Waiting { .. } => Vec::new(),
+        }
+    }
+
+    pub(super) fn failed(&mut self, failure: &Failure, now: Instant) -> Vec<Action> {
+        match &self.phase {
+            Phase::Streaming { opened, .. } => {
+                let cut = match failure.class {
+                    // Not accepted: the server is away, or too busy, or has no watch cache yet. That
+                    // will pass, and pages would cost it more.
+                    Class::Transient => *opened,
+                    // This is the answer of an API server whose etcd is too old for streaming
+                    // lists, or whose watch cache lags. It may be able to serve pages all the same.
+                    Class::Internal | Class::ServerBehind => true,
+                    Class::Expired | Class::Refused | Class::Forbidden | Class::NotServed => false,
+                };
+                self.streams_cut += u32::from(cut);
+                if failure.class == Class::Refused || self.streams_cut >= STREAMS_CUT {
+                    if failure.retry_after.is_none() {
+                        return self.fall_back(now);
+                    }
+                    // The pages must wait for as long as the server asked.
+                    self.no_streaming(now);
+                }
+                self.list_failed(failure, now)
+            }
+            Phase::Paging { token, whole, .. } => {
+                let mid_list = token.is_some() && !whole;
+                if mid_list && failure.class == Class::Expired {
+                    // A restart at page 1 might expire again, forever: ask for all in one answer.
+                    let whole = self.page_from_start(true, Reason::Expired);
+                    return std::iter::once(Action::Abandon).chain(whole).collect();
+                }
+                self.list_failed(failure, now)
+            }
+            Phase::Watching { .. } => {
+                self.note_silence(now);
+                self.watch_failed(failure, now)
+            }
+            Phase::Waiting { .. } => Vec::new(),
+        }
+    }
+
+    /// A watch is over: how long it was silent at its end counts against the next one.
+    fn note_silence(&mut self, now: Instant) {
+        if let Phase::Watching { opened: true, heard_by, .. } = &self.phase {
+            self.silence.watch_over(heard_by.saturating_duration_since(now));
+        }
+    }
+
+    fn list_failed(&mut self, failure: &Failure, now: Instant) -> Vec<Action> {
+        let reason = match failure.class {
+            Class::Forbidden | Class::NotServed if self.held.is_some() => Reason::Healed,
+            _ => self.retry(),
+        };
+        match failure.class {
+            Class::Expired | Class::Refused => self.unbounded = true,
+            Class::ServerBehind => drop(self.lagging()),
+            Class::Forbidden | Class::NotServed | Class::Internal | Class::Transient => {}
+        }
+        let wait = self.back_off(failure, Next::List(reason), now);
+        std::iter::once(Action::Abandon).chain(wait).collect()
+    }
+
+    pub(super) fn retry(&self) -> Reason {
+        if self.held.is_some() { Reason::Retry } else { Reason::Start }
+    }
+
+    fn watch_failed(&mut self, failure: &Failure, now: Instant) -> Vec<Action> {
+        let next = match failure.class {
+            // Not a failure, but how the server asks for a list; unless listing did not help.
+            Class::Expired if !self.relisted => return self.stale_then_list(failure, now),
+            Class::Expired => Next::List(Reason::Expired),
+            Class::Refused => {
+                self.unbounded = true;
+                Next::List(Reason::Refused)
+            }
+            Class::Forbidden | Class::NotServed => Next::List(Reason::Healed),
+            Class::ServerBehind if self.lagging() => Next::List(Reason::Refused),
+            Class::Internal => {
+                self.stuck += 1;
+                if self.stuck >= STUCK { Next::List(Reason::Stuck) } else { Next::Watch }
+            }
+            Class::ServerBehind | Class::Transient => Next::Watch,
+        };
+        self.back_off(failure, next, now)
+    }
+
+    /// Counts one more "too large resource version"; returns whether the bound is to be dropped.
+    fn lagging(&mut self) -> bool {
+        self.too_large += 1;
+        self.unbounded |= self.too_large >= TOO_LARGE;
+        self.unbounded
+    }
+
+    /// A watch was silent for too long. Where bookmarks are sent, this need not be a dead
+    /// connection: a server that has not reached the watch's version is silent until it does, and
+    /// so is one that never will, because its data was restored.
+    fn silent(&mut self, now: Instant) -> Vec<Action> {
+        if !self.silence.too_long() {
+            return self.watch(now);
+        }
+        self.unbounded = true;
+        self.list(Reason::Stuck, now)
+    }
+
+    /// A server that itself says that it is not as far as we are is asked for the newest version:
+    /// if it lags, it catches up to that; if it does not lag, the history has changed.
+    pub(super) fn in_the_past(&mut self, behind: &Failure, now: Instant) -> Vec<Action> {
+        self.unbounded = true;
+        self.back_off(behind, Next::List(Reason::Refused), now)
+    }
+
+    pub(super) fn deadline_passed(&mut self, now: Instant) -> Vec<Action> {
+        let unanswered = || Failure::transient(format!("no answer to a watch within {OPEN:?}"));
+        match &self.phase {
+            Phase::Streaming { opened: false, .. } => self.list_failed(&unanswered(), now),
+            Phase::Streaming { .. } => self.fall_back(now),
+            Phase::Watching { opened: false, .. } => self.back_off(&unanswered(), Next::Watch, now),
+            Phase::Watching { .. } => {
+                let why = format!("neither event nor bookmark for {IDLE:?}");
+                let mut actions = self.enter(State::Stale, now, Some(why));
+                actions.extend(self.silent(now));
+                actions
+            }
+            Phase::Waiting { next: Next::List(reason), .. } => self.list(*reason, now),
+            Phase::Waiting { next: Next::Watch, .. } => self.watch(now),
+            Phase::Paging { .. } => Vec::new(),
+        }
+    }
+
+    /// The cause of the failure is gone: there is no reason to wait any longer, unless the server
+    /// itself asked for it, and the next failure counts as the first.
+    pub(super) fn returned(&mut self, now: Instant) -> Vec<Action> {
+        if let Phase::Waiting { until, asked: false, .. } = &mut self.phase {
+            *until = now + RETURNED.mul_f64(self.rng.f64()).min(*until - now);
+            self.backoff.start_over();
+        }
+        Vec::new()
+    }
+
+    pub(super) fn stale_then_list(&mut self, failure: &Failure, now: Instant) -> Vec<Action> {
+        self.relisted = true;
+        let mut actions = self.enter(State::Stale, now, Some(failure.why.clone()));
+        actions.extend(self.list(Reason::Expired, now));
+        actions
+    }
+
+    pub(super) fn back_off(&mut self, failure: &Failure, next: Next, now: Instant) -> Vec<Action> {
+        let until = match (failure.class, failure.retry_after) {
+            (Class::NotServed, None) => {
+                self.backoff.start_over();
+                now + NOT_SERVED.mul_f64(1.0 + self.rng.f64())
+            }
+            (_, retry_after) => self.backoff.after_failure(now, retry_after),
+        };
+        self.phase = Phase::Waiting { until, next, asked: failure.retry_after.is_some() };
+        let state = match (failure.class, self.state) {
+            (Class::Forbidden, _) => State::Forbidden,
+            (Class::NotServed, _) => State::NotServed,
+            // What a person has to fix is not hidden by other failures in between.
+            (_, State::Forbidden | State::NotServed) => self.state,
+            _ if self.held.is_some() => State::Stale,
+            _ => State::Listing,
+        };
+        let mut actions = self.enter(state, now, Some(failure.why.clone()));
+        actions.push(Action::Wait);
+        actions
+    }
+
+    /// Enters a state. [`State::Stale`] counts from when the server was last heard from.
+    pub(super) fn enter(&mut self, state: State, now: Instant, why: Option<String>) -> Vec<Action> {
+        if self.state == state && why.is_none() {
+            return Vec::new();
+        }
+        self.state = state;
+        let since = if state == State::Stale { self.heard } else { now };
+        vec![Action::State { state, since, why }]
+    }
+}
