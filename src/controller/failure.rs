@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::client;
+use crate::store::UnknownIndex;
 
 /// An error of a reconciler, which says what to do about it.
 pub trait Failure: std::error::Error + Send + Sync + 'static {
@@ -76,6 +77,13 @@ impl Problem {
             Problem::Told { reason, .. } => Some(reason),
             Problem::Api(error) => (error.class() == Class::Forbidden).then_some("ErrRefused"),
         }
+    }
+}
+
+/// A lookup that was never wired: no retry helps, and a person hears of it.
+impl From<UnknownIndex> for Problem {
+    fn from(unknown: UnknownIndex) -> Problem {
+        Problem::terminal("ErrUnknownIndex", unknown.to_string())
     }
 }
 
