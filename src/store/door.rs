@@ -140,7 +140,8 @@ impl<V: Object> Change<'_, V> {
         }
         let known = self.objects.find(hash, key).is_some_and(|held| held.uid() == uid);
         let Some(memory) = self.door.remember(key) else { return object };
-        if memory.has_buried(uid) {
+        if memory.is_past(uid, object.meta().version) {
+            // It is gone, or another object has come under its name since.
             Author::note_outdated();
             return object;
         }

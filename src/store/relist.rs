@@ -115,25 +115,22 @@ impl<V: Object> Relist<V> {
     }
 
     /// The list meets an answer that the watch has not confirmed: whichever is newer stays. Then
-    /// forgets the answers that the list includes. Returns a state of an object that was deleted
-    /// since by somebody who did not know it.
+    /// forgets the answers that the list includes.
     fn resolve(
         &mut self,
         shared: &Shared<V>,
         key: &ObjectKey,
         memory: &mut Unconfirmed,
         version: ResourceVersion,
-    ) -> Option<Arc<V>> {
+    ) {
         let hash = shared.hashing.hash(key);
         let state = |object: &Arc<V>| (object.uid(), object.meta().version);
         let unchanged = self
             .is_unchanged(hash, key)
             .then(|| memory.held_at(shared.objects.read().find(hash, key).map(state), version));
         let staged = self.staged.find(hash, key).map(state);
-        let mut missed = None;
         if let Some((uid, at)) = staged.filter(|(uid, at)| memory.is_past(*uid, *at)) {
-            missed = self.staged.remove(hash, key);
-            missed = missed.filter(|_| memory.has_buried_unknown(uid, at));
+            self.staged.remove(hash, key);
             if !memory.has_buried(uid) && at.is_known() {
                 self.insert_unchanged(hash, key, &shared.hashing);
             }
@@ -148,7 +145,6 @@ impl<V: Object> Relist<V> {
         if unchanged.is_some() || staged.is_some() || self.kept.contains_key(key) {
             memory.unseen = Uid::NONE;
         }
-        missed
     }
 
     /// The held objects that the list does not have, except those created after it.
@@ -219,14 +215,14 @@ impl<V: Object> Shared<V> {
         if version.is_older_than(door.seen) {
             return false;
         }
-        let (mut deltas, mut missed) = (Vec::new(), Vec::new());
+        let mut deltas = Vec::new();
         // A foreign change that the list has swallowed may be part of these answers.
         let mut doubtful: HashSet<ObjectKey> = HashSet::new();
         for (key, memory) in &mut door.unconfirmed {
             if memory.has_writes() {
                 doubtful.insert(key.clone());
             }
-            missed.extend(relist.resolve(self, key, memory, version));
+            relist.resolve(self, key, memory, version);
         }
         let kept: Vec<ObjectKey> = relist.kept.keys().cloned().collect();
         let next = {
@@ -241,10 +237,6 @@ impl<V: Object> Shared<V> {
         }
         let objects = self.objects.read();
         let find = |key: &ObjectKey| objects.find(self.hashing.hash(key), key).cloned();
-        for object in missed.into_iter().filter(|missed| find(missed.key()).is_none()) {
-            deltas.push(Delta::Added(object.clone(), None));
-            deltas.push(Delta::Deleted(object, None));
-        }
         if !doubtful.is_empty() {
             for delta in &deltas {
                 doubtful.remove(delta.object().key());

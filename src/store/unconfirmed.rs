@@ -77,11 +77,6 @@ impl Unconfirmed {
         self.tombstones.iter().any(|(known, _)| *known == uid)
     }
 
-    /// Whether the object was deleted for good by somebody who did not know this state of it.
-    pub(super) fn has_buried_unknown(&self, uid: Uid, version: ResourceVersion) -> bool {
-        self.tombstones.iter().any(|(known, at)| *known == uid && at.is_older_than(version))
-    }
-
     /// Whether a state of an object must no longer be seen: the object was deleted, or something
     /// newer was written under its name.
     pub(super) fn is_past(&self, uid: Uid, version: ResourceVersion) -> bool {
