@@ -103,7 +103,7 @@ impl Unconfirmed {
         held: Option<(Uid, ResourceVersion)>,
         version: ResourceVersion,
     ) -> Option<Uid> {
-        let known = self.tombstones.iter().copied().chain(held);
+        let known = self.tombstones.iter().chain(&self.writes).copied().chain(held);
         let known = known.filter(|(_, at)| !at.is_newer_than(version));
         known.max_by_key(|(_, at)| at.number()).map(|(uid, _)| uid)
     }

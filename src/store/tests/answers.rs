@@ -184,7 +184,7 @@ fn handlers_hear_of_answers_and_of_the_watch_in_the_order_in_which_they_became_v
     });
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            (1..=2000).filter(|at| at % 2 == 0).for_each(|at| writer.apply(thing("a", 1, at)))
+            (1..=2000).filter(|at| at % 2 == 0).for_each(|at| writer.apply(thing("a", 1, at)));
         });
         scope.spawn(|| {
             for at in (1..=2000).filter(|at| at % 2 == 1) {
