@@ -361,7 +361,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20000))]
+    #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
     fn the_store_becomes_what_the_server_has_and_no_change_of_others_is_hidden(steps in steps()) {
         let mut world = World::new();
