@@ -45,7 +45,7 @@ fn overhead(count: usize) {
     let (mut writer, store) = store::new(Vec::new());
     writer.begin();
     objects.into_iter().for_each(|object| writer.listed(object));
-    writer.commit(ResourceVersion::new(2), drop);
+    writer.commit(ResourceVersion::new(2));
     let held = stats().curr_bytes - (with_objects - in_vec) - in_vec;
     println!(
         "{count:>7} objects: {:>5.1} bytes each beside the object",
@@ -64,7 +64,7 @@ fn relist(count: usize) {
                 serde_json::from_str(&sample::json(i, 1)).expect("the sample fits the view");
             writer.listed(object);
         }
-        writer.commit(ResourceVersion::new(at), drop);
+        writer.commit(ResourceVersion::new(at));
         let (now, most) = (stats().curr_bytes, stats().max_bytes);
         println!(
             "{round} of {}: {:.0} bytes an object, at most {:.3} times that",
@@ -92,7 +92,7 @@ async fn events(count: usize) {
         let mut events = opened.expect("the service accepts every watch");
         let before = stats();
         while let Some(Ok(Event::Modified(object))) = events.next().await {
-            writer.apply(object, drop);
+            writer.apply(object);
         }
         let (blocks, bytes) =
             (stats().total_blocks - before.total_blocks, stats().total_bytes - before.total_bytes);

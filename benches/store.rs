@@ -24,7 +24,7 @@ fn relist(writer: &mut Writer<Deployment>, version: impl Fn(usize) -> u64, at: u
         writer.listed(object(i, version(i)));
     }
     let began = Instant::now();
-    assert!(writer.commit(ResourceVersion::new(at), drop));
+    assert!(writer.commit(ResourceVersion::new(at)));
     began.elapsed()
 }
 

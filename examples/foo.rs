@@ -119,7 +119,7 @@ impl FooReconciler {
 
     /// Deletes the Deployments that the Foo had under earlier names.
     async fn remove_former(&self, foo: &Foo) -> Result<(), Problem> {
-        for former in self.deployments.controlled_by(foo) {
+        for former in self.deployments.controlled_by(foo)? {
             let Meta { key, uid, version, deleting, .. } = &former.metadata;
             if *deleting || *key.name() == foo.spec.deployment_name {
                 continue;

@@ -96,7 +96,7 @@ fn stores(costs: &mut Costs) {
         allocations(|| {
             writer.begin();
             objects.into_iter().for_each(|object| writer.listed(object));
-            assert!(writer.commit(ResourceVersion::new(at), drop));
+            assert!(writer.commit(ResourceVersion::new(at)));
         })
     };
     costs.insert("allocations to store an object", round(objects(0), 2));
@@ -113,7 +113,7 @@ fn stores(costs: &mut Costs) {
     let (mut writer, store) = store::new(Vec::new());
     writer.begin();
     objects.into_iter().for_each(|object| writer.listed(object));
-    writer.commit(ResourceVersion::new(2), drop);
+    writer.commit(ResourceVersion::new(2));
     let now = dhat::HeapStats::get().curr_bytes as u64;
     costs.insert("bytes of the store beside an object", now.saturating_sub(with_objects));
     costs.insert("bytes of an object itself", in_vec);

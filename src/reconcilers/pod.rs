@@ -47,14 +47,11 @@ impl Pod {
 
     /// The index [`BY_MEMCACHED`].
     pub fn index() -> Index<Pod> {
-        Index {
-            name: BY_MEMCACHED,
-            values: |pod, found| {
-                if let Some(key) = pod.memcached() {
-                    found(Text::from(key.to_string()));
-                }
-            },
-        }
+        Index::new(BY_MEMCACHED, |pod: &Pod, found| {
+            if let Some(key) = pod.memcached() {
+                found(Text::from(key.to_string()));
+            }
+        })
     }
 
     /// Whether a ReplicaSet of the Deployment `name` controls the pod and it is not being deleted.

@@ -1,12 +1,12 @@
 //! Witnesses: they remember what was seen and told, and report what cannot be true.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use workload_operator::informer::Informer;
 use workload_operator::object::{Object, ObjectKey, Uid};
-use workload_operator::store::Delta;
+use workload_operator::store::{Author, Delta};
 
 use crate::thing::Thing;
 
@@ -14,9 +14,8 @@ use crate::thing::Thing;
 #[derive(Clone, Default)]
 pub(crate) struct Verdict {
     wrong: Arc<Mutex<Option<String>>>,
-    /// Versions of our own writes. Readers see them before handlers are told of them, and what
-    /// handlers are told before may already show them.
-    own: Arc<Mutex<HashSet<u64>>>,
+    /// Versions of our own writes, and their authors. Handlers may be notified of them again.
+    own: Arc<Mutex<HashMap<u64, Author>>>,
 }
 
 impl Verdict {
@@ -28,13 +27,17 @@ impl Verdict {
         self.wrong.lock().clone()
     }
 
-    pub(crate) fn wrote(&self, object: &Thing) {
-        self.own.lock().insert(object.version());
+    pub(crate) fn wrote(&self, object: &Thing, author: &Author) {
+        self.own.lock().insert(object.version(), author.clone());
+    }
+
+    fn author_of(&self, version: u64) -> Option<Author> {
+        self.own.lock().get(&version).cloned()
     }
 
     /// Whether the version is newer, or is our own write once more.
     fn follows(&self, before: u64, version: u64) -> bool {
-        version > before || version == before && self.own.lock().contains(&version)
+        version > before || version == before && self.own.lock().contains_key(&version)
     }
 }
 
@@ -101,6 +104,40 @@ impl Listener {
         let mut all: Vec<_> = known.iter().map(|(key, (_, at))| (key.to_string(), *at)).collect();
         all.sort();
         all
+    }
+}
+
+/// A key that is woken by all but its own writes.
+#[derive(Clone)]
+pub(crate) struct Sleeper {
+    pub(crate) author: Author,
+    /// The newest state of each object that it was woken for.
+    woken: Arc<Mutex<HashMap<String, u64>>>,
+}
+
+impl Sleeper {
+    pub(crate) fn new(author: Author) -> Sleeper {
+        Sleeper { author, woken: Arc::default() }
+    }
+
+    pub(crate) fn told(&self, delta: &Delta<Thing>) {
+        if delta.author() != Some(&self.author) {
+            let object = delta.object();
+            self.woken.lock().insert(object.key().to_string(), object.version());
+        }
+    }
+
+    /// Whether it knows of all that is there, or has written it.
+    pub(crate) fn check(&self, served: &[(String, u64)], verdict: &Verdict) {
+        for (key, version) in served {
+            let own = verdict.author_of(*version).as_ref() == Some(&self.author);
+            let woken = self.woken.lock().get(key).copied();
+            if !own && woken.is_none_or(|woken| woken < *version) {
+                let who = &self.author;
+                verdict
+                    .wrong(format!("{who:?} was woken for {woken:?}, and {key} is at {version}"));
+            }
+        }
     }
 }
 

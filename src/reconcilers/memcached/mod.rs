@@ -277,6 +277,7 @@ impl MemcachedReconciler {
     fn nodes(&self, memcached: &Memcached) -> Vec<Text> {
         let key = memcached.key();
         let pods = self.stores.pods.by_index(BY_MEMCACHED, &key.to_string());
+        let pods = pods.expect("the store of pods is made with Pod::index");
         let serving = pods.iter().filter(|pod| pod.serves(key.name()));
         serving.map(|pod| pod.key().name().clone()).collect()
     }

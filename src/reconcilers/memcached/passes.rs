@@ -77,7 +77,7 @@ impl Scene {
         let memcached: Memcached = custom(&object.to_string());
         let key = memcached.key().clone();
         let (mut writer, memcacheds) = store::new(Vec::new());
-        writer.apply(memcached, |_| {});
+        writer.apply(memcached);
         let (deployments, seen) = store::new(Vec::new());
         let stores = Stores {
             memcacheds,
@@ -232,7 +232,7 @@ async fn who_wants_something_else_than_was_carried_out_already_is_not_raced() {
     for _ in 0..10 {
         let mut there = wire(&memcached, &theirs);
         there["metadata"]["resourceVersion"] = next();
-        scene.deployments.apply(child(&there), |_| {});
+        scene.deployments.apply(child(&there));
         scene.pass().await.unwrap();
         let asked = std::mem::take(&mut *scene.asked.lock());
         writes += asked.iter().filter(|(_, path, _)| path.contains("/deployments/")).count();
@@ -260,7 +260,7 @@ async fn a_restoration_that_is_refused_is_told_as_refused_however_often_it_is_tr
     let made = desired(&memcached, &Text::new("memcached:1")).deployment;
     let mut there = wire(&memcached, &made);
     there["spec"]["replicas"] = json!(9);
-    scene.deployments.apply(child(&there), |_| {});
+    scene.deployments.apply(child(&there));
     for _ in 0..10 {
         scene.pass().await.unwrap_err();
     }
@@ -290,7 +290,7 @@ async fn who_says_something_else_of_the_same_spec_is_not_raced() {
         scene.pass().await.unwrap();
         let version = VERSION.fetch_add(1, Ordering::Relaxed).to_string();
         theirs["metadata"]["resourceVersion"] = json!(version);
-        scene.memcacheds.apply(custom(&theirs.to_string()), |_| {});
+        scene.memcacheds.apply(custom(&theirs.to_string()));
     }
     assert_eq!(scene.asked.lock().len(), 6, "once, and restored five times");
     assert_eq!(scene.published.count("ImageMissing"), 1);
@@ -299,7 +299,7 @@ async fn who_says_something_else_of_the_same_spec_is_not_raced() {
     let version = VERSION.fetch_add(1, Ordering::Relaxed).to_string();
     theirs["metadata"]["resourceVersion"] = json!(version);
     theirs["metadata"]["generation"] = json!(2);
-    scene.memcacheds.apply(custom(&theirs.to_string()), |_| {});
+    scene.memcacheds.apply(custom(&theirs.to_string()));
     scene.pass().await.unwrap();
     assert_eq!(scene.asked.lock().len(), 7);
 }

@@ -4,35 +4,43 @@ mod view;
 mod server;
 mod handlers;
 
+use std::future::Future;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use workload_operator::informer::Informer;
-use workload_operator::object::Object;
+use workload_operator::object::{Object, ObjectKey};
 use workload_operator::reflector::State;
-use workload_operator::store::{Delta, Origin};
+use workload_operator::store::{Author, ControllerId, Delta};
 
 use crate::model::Model;
 use crate::thing::Thing;
 
-/// What an inline handler was told, one word each: `+a/x`, `~a/x`, `-a/x`; our own in brackets.
+/// What a handler was notified of, one word each: `+a/x`, `~a/x`, `-a/x`; with an author in brackets.
 fn log(informer: &Informer<Thing>) -> Arc<Mutex<Vec<String>>> {
     let log = Arc::new(Mutex::new(Vec::new()));
-    let told = log.clone();
-    informer.handle(move |delta, _| told.lock().push(word(delta)));
+    let notified = log.clone();
+    informer.handle(move |delta, _| notified.lock().push(word(delta)));
     log
 }
 
 fn word(delta: &Delta<Thing>) -> String {
-    let (sign, object, origin) = match delta {
-        Delta::Added(object, origin) => ('+', object, origin),
-        Delta::Updated { new, origin, .. } => ('~', new, origin),
-        Delta::Deleted(object, origin) => ('-', object, origin),
+    let sign = match delta {
+        Delta::Added(..) => '+',
+        Delta::Updated { .. } => '~',
+        Delta::Deleted(..) => '-',
     };
-    match origin {
-        Origin::Own => format!("({sign}{})", object.key()),
-        Origin::Server | Origin::Unclaimed => format!("{sign}{}", object.key()),
+    let key = delta.object().key();
+    match delta.author() {
+        Some(_) => format!("({sign}{key})"),
+        None => format!("{sign}{key}"),
     }
+}
+
+/// Does this in a pass.
+async fn in_a_pass<T>(does: impl Future<Output = T>) -> T {
+    let author = Author { controller: ControllerId::new(), key: ObjectKey::new("a", "parent") };
+    author.scope(does).await.0
 }
 
 fn state(informer: &Informer<Thing>) -> State {

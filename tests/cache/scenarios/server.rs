@@ -1,12 +1,25 @@
 //! What the server may do, and what follows from it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use kube::client::Body;
+use serde_json::{Value, json};
 use tokio::time::Instant;
+use tower::Service;
+use workload_operator::client::{Client, Options};
+use workload_operator::informer::{Error, Informer};
 use workload_operator::reflector::State;
+use workload_operator::shutdown::Shutdown;
 
 use super::{lists, log, state};
 use crate::model::{Fault, Model};
-use crate::thing::{THINGS, held, id, informer, pass, served, thing, until};
+use crate::thing::{THINGS, Thing, held, id, informer, pass, run, served, thing, until};
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_watch_is_found_within_150_seconds_and_replaced() {
@@ -198,4 +211,77 @@ async fn watches_end_at_times_that_differ() {
     assert!(timeouts.len() >= 10, "{timeouts:?}");
     assert!(timeouts.iter().all(|seconds| (120..230).contains(seconds)), "{timeouts:?}");
     assert_eq!(lists(&model), 1, "bookmarks keep the version young");
+}
+
+/// An informer whose next list has `x` as it was at version 1; with `gets`, all lists and GETs do.
+fn twisted(model: &Model, gets: bool) -> (Arc<AtomicBool>, Informer<Thing>) {
+    let (twist, wire) = (Arc::new(AtomicBool::new(false)), model.clone());
+    let twists = twist.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (mut wire, uri) = (wire.clone(), request.uri().to_string());
+        let lists = !uri.contains("watch=") && uri.contains('?');
+        let one = !uri.contains('?');
+        let twist = twists.load(Ordering::Relaxed) && (lists || gets && one);
+        if twist && lists && !gets {
+            twists.store(false, Ordering::Relaxed);
+        }
+        async move {
+            let (head, body) = wire.call(request).await?.into_parts();
+            if !twist {
+                return Ok::<_, std::io::Error>(Response::from_parts(head, body));
+            }
+            let mut answer: Value = serde_json::from_slice(&body.collect().await?.to_bytes())?;
+            let items = answer.get_mut("items").and_then(Value::as_array_mut);
+            match items {
+                Some(items) => items.iter_mut().for_each(as_it_was),
+                None => as_it_was(&mut answer),
+            }
+            let body = Full::new(Bytes::from(answer.to_string()));
+            let body = UnsyncBoxBody::new(body.map_err(|never| match never {}));
+            Ok(Response::from_parts(head, body))
+        }
+    });
+    (twist, Informer::builder(Client::from_service(service, Options::default())).build())
+}
+
+fn as_it_was(object: &mut Value) {
+    if object["metadata"]["name"] == "x" {
+        object["metadata"]["resourceVersion"] = json!("1");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_lacks_a_change_does_not_end_the_informer() {
+    let model = Model::new(1);
+    model.set_streaming(false);
+    model.put(&id("a", "x"), thing(1));
+    model.put(&id("a", "x"), thing(2));
+    let (twist, informer) = twisted(&model, false);
+    run(informer.clone());
+    let log = log(&informer);
+    informer.synced().await;
+    twist.store(true, Ordering::Relaxed);
+    model.script([Fault::GoneInStream]);
+    model.put(&id("a", "y"), thing(1));
+    until("it lists again", || !twist.load(Ordering::Relaxed)).await;
+    pass(60).await;
+    assert_eq!((state(&informer), held(&informer)), (State::Live, served(&model)));
+    assert_eq!(*log.lock(), ["+a/x", "+a/y"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_and_a_get_that_are_older_than_what_is_held_end_the_informer() {
+    let model = Model::new(1);
+    model.set_streaming(false);
+    model.put(&id("a", "x"), thing(1));
+    model.put(&id("a", "x"), thing(2));
+    let (twist, informer) = twisted(&model, true);
+    let running = informer.clone();
+    let ends = tokio::spawn(async move { running.run(Shutdown::manual()).await });
+    informer.synced().await;
+    twist.store(true, Ordering::Relaxed);
+    model.script([Fault::GoneInStream]);
+    model.put(&id("a", "y"), thing(1));
+    let error = ends.await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::Rewound { .. }), "{error}");
 }

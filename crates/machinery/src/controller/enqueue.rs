@@ -5,7 +5,7 @@
 
 use super::Handle;
 use crate::object::{Kind, Object, ObjectKey, Owner};
-use crate::store::{Delta, Origin, Write};
+use crate::store::Delta;
 use crate::workqueue::{Band, Key};
 
 impl Key for ObjectKey {
@@ -21,48 +21,44 @@ impl Key for ObjectKey {
     }
 }
 
-/// Enqueues the object itself, for the kind that the controller reconciles. The controller's own
-/// writes (status, finalizers) do not wake it.
+/// Enqueues the object itself, for the kind that the controller reconciles. What a pass over it
+/// writes (status, finalizers) does not wake it again; what any other pass writes does.
 pub fn for_object<V: Object>(handle: Handle) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
     move |delta, initial| {
-        if delta.origin() != Origin::Own {
-            handle.changed(delta.object().key(), Write::unclaimed(delta), band(initial));
-        }
+        handle.changed(delta.object().key(), delta.author(), band(initial));
     }
 }
 
 /// Enqueues the controller of the object, if it is of this kind (same group, any version). If the
-/// object changed hands, enqueues both. A controller's own writes to its children do not wake it.
+/// object changed hands, enqueues both. What a pass over the controller writes to its children does
+/// not wake it again.
 pub fn for_owner<V: Object>(
     handle: Handle,
     kind: Kind,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
     move |delta, initial| {
-        if delta.origin() == Origin::Own {
-            return;
-        }
         let (old, new) = sides(delta);
         let before = old.and_then(|old| owner(&kind, old));
         let now = owner(&kind, new);
-        let write = Write::unclaimed(delta);
         if before != now {
-            before.iter().for_each(|key| handle.changed(key, write, band(initial)));
+            before.iter().for_each(|key| handle.changed(key, delta.author(), band(initial)));
         }
-        now.iter().for_each(|key| handle.changed(key, write, band(initial)));
+        now.iter().for_each(|key| handle.changed(key, delta.author(), band(initial)));
     }
 }
 
-/// Enqueues the keys that `keys` returns for the object, and for what it was before. A controller's
-/// own writes count here: made for one key, they may affect another.
+/// Enqueues the keys that `keys` returns for the object, and for what it was before. `keys` may read
+/// stores, such as the objects that an index has for this one. It is called while the change is
+/// being reported: it must neither block nor write to a store.
 pub fn for_mapped<V: Object>(
     handle: Handle,
-    keys: fn(&V) -> Vec<ObjectKey>,
+    keys: impl Fn(&V) -> Vec<ObjectKey> + Send + Sync + 'static,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
     move |delta, initial| {
         let (old, new) = sides(delta);
         for side in old.into_iter().chain([new]) {
             // A key named by both sides is one piece of work.
-            keys(side).iter().for_each(|key| handle.changed(key, None, band(initial)));
+            keys(side).iter().for_each(|key| handle.changed(key, delta.author(), band(initial)));
         }
     }
 }
@@ -100,7 +96,7 @@ fn band(initial: bool) -> Band {
     if initial { Band::Initial } else { Band::People }
 }
 
-/// What the object was, and what it is or last was.
+/// The previous and the latest state of the object.
 fn sides<V>(delta: &Delta<V>) -> (Option<&V>, &V) {
     match delta {
         Delta::Added(new, _) | Delta::Deleted(new, _) => (None, new),
@@ -129,6 +125,7 @@ mod tests {
     use super::*;
     use crate::object::fixtures::Thing;
     use crate::object::{Meta, Uid};
+    use crate::store::{self, Author, Index};
     use crate::workqueue::WorkQueue;
 
     const APP: Kind = Kind::namespaced("app.example.com", "v1", "App", "apps");
@@ -167,13 +164,75 @@ mod tests {
         keys.iter().map(|key| ((*key).to_owned(), Band::People)).collect()
     }
 
+    /// What two controllers' handlers enqueue for a delta whose author is `ns/child` of the first.
+    async fn of_both<H: Fn(&Delta<Thing>, bool)>(
+        handler: impl Fn(Handle) -> H,
+        delta: impl Fn(Option<Author>) -> Delta<Thing>,
+        author: &str,
+    ) -> [Vec<String>; 2] {
+        let handles = [(); 2].map(|()| Handle::new(WorkQueue::new()));
+        let author = Author { controller: handles[0].id(), key: ObjectKey::new("ns", author) };
+        let mut enqueued = [Vec::new(), Vec::new()];
+        for (handle, keys) in handles.iter().zip(&mut enqueued) {
+            handler(handle.clone())(&delta(Some(author.clone())), false);
+            handle.queue().shut_down();
+            while let Some(taken) = handle.queue().get().await {
+                keys.push(taken.key().to_string());
+            }
+        }
+        enqueued
+    }
+
     #[tokio::test]
-    async fn an_object_is_enqueued_in_the_band_of_its_delta_unless_we_changed_it_ourselves() {
-        let added = |origin| Delta::Added(child(None), origin);
-        assert_eq!(enqueued(for_object, added(Origin::Server), false).await, people(&["ns/child"]));
-        let initial = enqueued(for_object, added(Origin::Server), true).await;
+    async fn a_write_wakes_every_key_but_its_authors() {
+        let added = |author| Delta::Added(child(None), author);
+        assert_eq!(of_both(for_object, added, "child").await, [vec![], vec!["ns/child"]]);
+        assert_eq!(of_both(for_object, added, "other").await, [["ns/child"], ["ns/child"]]);
+        let named = |handle| for_mapped(handle, |thing: &Thing| vec![thing.meta.key.clone()]);
+        assert_eq!(of_both(named, added, "child").await, [vec![], vec!["ns/child"]]);
+    }
+
+    #[tokio::test]
+    async fn a_pass_that_takes_a_child_over_wakes_the_former_owner_and_not_itself() {
+        let owned = |handle| for_owner(handle, APP);
+        let taken_over = |author| Delta::Updated {
+            old: child(Some(("app.example.com/v1", "App", "before"))),
+            new: child(Some(("app.example.com/v1", "App", "after"))),
+            author,
+        };
+        let [first, second] = of_both(owned, taken_over, "after").await;
+        assert_eq!(
+            (first, second),
+            (vec!["ns/before".into()], vec!["ns/before".into(), "ns/after".into()])
+        );
+        let [first, _] = of_both(owned, taken_over, "before").await;
+        assert_eq!(first, ["ns/after"]);
+    }
+
+    #[tokio::test]
+    async fn a_mapping_may_look_into_a_store() {
+        let (mut writer, users) = store::new(vec![Index::new("uses", |thing: &Thing, each| {
+            let owner = thing.meta.owner.as_ref();
+            owner.into_iter().for_each(|owner| each(owner.name.clone()));
+        })]);
+        let mut user = Meta::named(ObjectKey::new("ns", "user"));
+        user.owner = child(Some(("v1", "Thing", "child"))).meta.owner.clone();
+        writer.apply(Thing { meta: user });
+        let keys = move |used: &Thing| {
+            let users = users.by_index("uses", used.meta.key.name()).expect("it has this index");
+            users.iter().map(|user| user.meta.key.clone()).collect()
+        };
+        let handle = Handle::new(WorkQueue::new());
+        for_mapped(handle.clone(), keys)(&Delta::Added(child(None), None), false);
+        assert_eq!(handle.queue().get().await.unwrap().key().to_string(), "ns/user");
+    }
+
+    #[tokio::test]
+    async fn an_object_is_enqueued_in_the_band_of_its_delta() {
+        let added = || Delta::Added(child(None), None);
+        assert_eq!(enqueued(for_object, added(), false).await, people(&["ns/child"]));
+        let initial = enqueued(for_object, added(), true).await;
         assert_eq!(initial, [("ns/child".to_owned(), Band::Initial)]);
-        assert!(enqueued(for_object, added(Origin::Own), false).await.is_empty());
     }
 
     #[tokio::test]
@@ -186,19 +245,19 @@ mod tests {
             (Some(("app.example.com/v1", "Foo", "web")), people(&[])),
             (None, people(&[])),
         ] {
-            let delta = Delta::Deleted(child(owner), Origin::Server);
+            let delta = Delta::Deleted(child(owner), None);
             assert_eq!(enqueued(owned, delta, false).await, expected, "{owner:?}");
         }
     }
 
     #[tokio::test]
     async fn a_name_that_is_freed_is_enqueued_whoever_freed_it() {
-        for origin in [Origin::Server, Origin::Own] {
-            let gone = Delta::Deleted(child(None), origin);
-            assert_eq!(enqueued(for_freed_name, gone, false).await, people(&["ns/child"]));
-            let new = Delta::Added(child(None), origin);
-            assert!(enqueued(for_freed_name, new, false).await.is_empty());
-        }
+        let handle = Handle::new(WorkQueue::new());
+        let author = Author { controller: handle.id(), key: child(None).meta.key.clone() };
+        for_freed_name(handle.clone())(&Delta::Added(child(None), None), false);
+        assert!(handle.queue().is_empty());
+        for_freed_name(handle.clone())(&Delta::Deleted(child(None), Some(author)), false);
+        assert_eq!(handle.queue().get().await.unwrap().key().to_string(), "ns/child");
     }
 
     #[tokio::test]
@@ -206,23 +265,16 @@ mod tests {
         let delta = Delta::Updated {
             old: child(Some(("app.example.com/v1", "App", "before"))),
             new: child(Some(("app.example.com/v1", "App", "after"))),
-            origin: Origin::Server,
+            author: None,
         };
         let keys = enqueued(|handle| for_owner(handle, APP), delta, false).await;
         assert_eq!(keys, people(&["ns/before", "ns/after"]));
     }
 
     #[tokio::test]
-    async fn a_controllers_own_write_to_a_child_does_not_wake_it() {
-        let app = Some(("app.example.com/v1", "App", "web"));
-        let delta = Delta::Updated { old: child(app), new: child(app), origin: Origin::Own };
-        assert!(enqueued(|handle| for_owner(handle, APP), delta, false).await.is_empty());
-    }
-
-    #[tokio::test]
     async fn the_owner_of_a_child_may_be_cluster_scoped() {
         let kind = Kind { namespaced: false, ..APP };
-        let delta = Delta::Added(child(Some(("app.example.com/v1", "App", "web"))), Origin::Server);
+        let delta = Delta::Added(child(Some(("app.example.com/v1", "App", "web"))), None);
         assert_eq!(
             enqueued(|handle| for_owner(handle, kind), delta, false).await,
             people(&["web"])
@@ -239,7 +291,7 @@ mod tests {
         let delta = Delta::Updated {
             old: child(Some(("v1", "Node", "before"))),
             new: child(Some(("v1", "Node", "after"))),
-            origin: Origin::Own,
+            author: None,
         };
         let keys = enqueued(|handle| for_mapped(handle, keys), delta, false).await;
         assert_eq!(keys, people(&["ns/before", "ns/child", "ns/after"]));

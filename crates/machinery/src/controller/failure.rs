@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use crate::client;
+use crate::store::UnknownIndex;
 
 /// An error of a reconciler, which says what to do about it.
 pub trait Failure: std::error::Error + Send + Sync + 'static {
@@ -95,6 +96,13 @@ impl Problem {
                 Class::Transient | Class::Conflict | Class::Terminal => None,
             },
         }
+    }
+}
+
+/// A lookup that was never wired: no retry helps, and a person hears of it.
+impl From<UnknownIndex> for Problem {
+    fn from(unknown: UnknownIndex) -> Problem {
+        Problem::terminal("ErrUnknownIndex", unknown.to_string())
     }
 }
 

@@ -2,12 +2,15 @@
 //!
 //! Guarantees
 //! - A key is reconciled by at most one worker at a time, and every request to reconcile it is
-//!   followed by a pass that began later. The echo of a pass's own write does not count as a
-//!   request, whether it is read before or after the answer to the write.
+//!   followed by a pass that began later. A pass's own write does not count as a request for its
+//!   own key, but for every other, of this controller or another. (If the watch shows the write
+//!   before its answer comes, it counts for all.) A pass whose write was overtaken by the end of its
+//!   object is followed by another.
 //! - A pass that fails, panics or misses its deadline is retried after a backoff, by the rule of
 //!   its class ([`Retries`]); its worker is free again at once, and other keys are not affected. A
 //!   server's Retry-After is observed. A terminal error is not retried until the object changes.
-//! - The last pass decides: success cancels the retry and the timer that an earlier pass asked for.
+//! - The last pass decides: success cancels the retry and the timer that an earlier pass asked for,
+//!   and nothing that anybody else has delayed.
 //! - A pass that blocks its thread cannot be dropped, but it is named in the log and counted in a
 //!   metric.
 //! - After shutdown no pass begins. Those under way have a limited time to end and are then dropped
@@ -20,7 +23,6 @@ mod failure;
 mod policy;
 mod observer;
 mod watchdog;
-mod underway;
 mod worker;
 mod run;
 mod program;

@@ -12,13 +12,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::policy::{Retries, Row};
-use super::underway::Underway;
 use super::watchdog::{Post, Watchdog};
 use super::worker::Core;
 use super::{Class, Observer, Reconciler};
 use crate::client::{Reach, Returns};
 use crate::object::ObjectKey;
-use crate::store::Write;
+use crate::store::{Author, ControllerId};
 use crate::workqueue::{Backoff, Band, Limits, Retry, WorkQueue};
 
 /// How long passes dropped by shutdown have to reach an await point. One that blocks its thread
@@ -59,8 +58,8 @@ pub struct Controller<R> {
 /// What others can do with a controller. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
+    id: ControllerId,
     queue: WorkQueue<ObjectKey>,
-    underway: Underway,
     failing: Arc<Mutex<HashMap<ObjectKey, Row>>>,
 }
 
@@ -104,7 +103,7 @@ impl<R: Reconciler> Controller<R> {
             name,
             reconciler,
             queue: WorkQueue::with(options.limits, options.queue_observer.clone()),
-            underway: Underway::default(),
+            id: ControllerId::new(),
             deadline: options.deadline,
             retries: options.retries,
             observer: options.observer.clone(),
@@ -122,8 +121,8 @@ impl<R: Reconciler> Controller<R> {
 
     /// What others can do with it.
     pub fn handle(&self) -> Handle {
-        let Core { queue, underway, failing, .. } = &self.core;
-        Handle { queue: queue.clone(), underway: underway.clone(), failing: failing.clone() }
+        let Core { id, queue, failing, .. } = &self.core;
+        Handle { id: *id, queue: queue.clone(), failing: failing.clone() }
     }
 
     /// Works until `shutdown` is ready: after that no pass begins, those under way have
@@ -193,7 +192,7 @@ async fn ended(workers: &mut JoinSet<()>) {
 impl Handle {
     /// A handle of a queue that no controller works on.
     pub fn new(queue: WorkQueue<ObjectKey>) -> Handle {
-        Handle { queue, underway: Underway::default(), failing: Arc::default() }
+        Handle { id: ControllerId::new(), queue, failing: Arc::default() }
     }
 
     /// The queue, for adding keys.
@@ -201,11 +200,15 @@ impl Handle {
         &self.queue
     }
 
-    /// Something changed that `key` must be reconciled for. If it was a single write of unknown
-    /// origin and a pass over `key` is under way, `key` is queued only once the pass is over, and
-    /// only if the write was not the pass's own.
-    pub(super) fn changed(&self, key: &ObjectKey, write: Option<Write>, band: Band) {
-        if !write.is_some_and(|write| self.underway.keeps(key, write, band)) {
+    /// The identity of the controller.
+    pub fn id(&self) -> ControllerId {
+        self.id
+    }
+
+    /// Something changed that `key` must be reconciled for, unless a pass over `key` itself was the
+    /// author of the change.
+    pub(super) fn changed(&self, key: &ObjectKey, author: Option<&Author>, band: Band) {
+        if !author.is_some_and(|author| author.controller == self.id && author.key == *key) {
             self.queue.add_with(key, band);
         }
     }

@@ -14,11 +14,10 @@ use tokio::time::Instant;
 use tracing::{Instrument, Level};
 
 use super::policy::{Retries, Row, level};
-use super::underway::Underway;
 use super::watchdog::{Post, Watched};
 use super::{Action, Class, Failure, Observer, Outcome, Reconciler};
 use crate::object::ObjectKey;
-use crate::store;
+use crate::store::{Author, ControllerId};
 use crate::workqueue::{Taken, WorkQueue};
 
 /// Up to this fraction of a RequeueAfter is added at random, so that objects created together are
@@ -30,7 +29,8 @@ pub(super) struct Core<R> {
     pub(super) name: &'static str,
     pub(super) reconciler: R,
     pub(super) queue: WorkQueue<ObjectKey>,
-    pub(super) underway: Underway,
+    /// Whose writes its passes make.
+    pub(super) id: ControllerId,
     pub(super) deadline: Duration,
     pub(super) retries: Retries,
     pub(super) observer: Arc<dyn Observer>,
@@ -91,17 +91,20 @@ impl<R: Reconciler> Core<R> {
     }
 
     async fn reconcile(&self, key: &ObjectKey, post: &Arc<Post>) -> Ended<R::Error> {
-        let mut begun = self.underway.begin(&self.queue, key);
+        let author = Author { controller: self.id, key: key.clone() };
         let bounded = async {
-            let pass = store::answers_of(async { self.reconciler.reconcile(key).await });
+            let pass = author.scope(self.reconciler.reconcile(key));
             let watched = Watched { pass: Box::pin(pass), post: Arc::clone(post) };
             tokio::time::timeout(self.deadline, watched).await
         };
         // Around the timeout, because a pass may also panic while being dropped. After a panic
         // nothing of the pass is used except the message.
         match AssertUnwindSafe(bounded).catch_unwind().await {
-            Ok(Ok((returned, answers))) => {
-                begun.answers = answers;
+            Ok(Ok((returned, outdated))) => {
+                if outdated {
+                    // It believes in an object that was gone when the answer came.
+                    self.queue.add(key);
+                }
                 Ended::Returned(returned)
             }
             Ok(Err(_)) => Ended::TimedOut,
@@ -141,7 +144,7 @@ impl<R: Reconciler> Core<R> {
                 let jitter = 1.0 + REQUEUE_JITTER * fastrand::f64();
                 // Durations too long to stretch count as forever.
                 let delay = Duration::try_from_secs_f64(delay.as_secs_f64() * jitter);
-                self.queue.add_after(key, delay.unwrap_or(Duration::MAX));
+                self.queue.requeue_after(key, delay.unwrap_or(Duration::MAX));
                 Outcome::RequeueAfter
             }
         }
@@ -181,10 +184,10 @@ impl<R: Reconciler> Core<R> {
         row
     }
 
-    /// The last pass decides: no retry or timer of an earlier one stays.
+    /// The last pass decides: no retry or timer of an earlier one stays. What others have delayed
+    /// does.
     fn clear_retries(&self, key: &ObjectKey) {
         self.queue.forget(key);
-        self.queue.cancel(key);
         self.failing.lock().remove(key);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Informer;
+use super::{Error, Informer};
 use crate::client::{Client, Scope};
 use crate::object::{Resource, Text};
 use crate::reflector::{Observer, Unobserved};
@@ -39,7 +39,8 @@ impl<V: Resource> Builder<V> {
     }
 
     /// Only these namespaces. Each is listed and watched on its own, so a Role in each is enough.
-    /// An empty list (the default) means all namespaces, and cluster-scoped objects.
+    /// An empty list (the default) means all namespaces, and cluster-scoped objects. For a
+    /// cluster-scoped kind, anything else is refused by [`Informer::run`].
     pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<Text>>) -> Self {
         self.namespaces = namespaces.into_iter().map(Into::into).collect();
         self.namespaces.sort();
@@ -65,13 +66,13 @@ impl<V: Resource> Builder<V> {
         self
     }
 
-    /// Adds an index, one more way to find objects.
+    /// Adds an index, one more way to find objects. [`Informer::run`] refuses two of one name.
     pub fn index(mut self, index: Index<V>) -> Self {
         self.indexes.push(index);
         self
     }
 
-    /// Tells the handlers about every object again at this interval, as an update from itself to
+    /// Notifies the handlers of every object again at this interval, as an update from itself to
     /// itself. The interval is at least a second, and each resync comes up to a tenth of it later.
     /// Off by default: nothing is read from the server, so it only helps handlers that forget.
     pub fn resync(mut self, every: Duration) -> Self {
@@ -88,6 +89,20 @@ impl<V: Resource> Builder<V> {
     /// Builds the informer, which does nothing until [`Informer::run`].
     pub fn build(self) -> Informer<V> {
         Informer::from(self)
+    }
+
+    /// What cannot work.
+    pub(super) fn refused(&self) -> Option<Error> {
+        let resource = || V::KIND.resource();
+        if !V::KIND.namespaced && !self.namespaces.is_empty() {
+            return Some(Error::ClusterScoped { resource: resource() });
+        }
+        let names: Vec<&Text> = self.indexes.iter().map(Index::name).collect();
+        let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
+        twice.map(|(_, name)| Error::DuplicateIndex {
+            resource: resource(),
+            index: name.to_string(),
+        })
     }
 
     /// One scope per namespace, or a single one for all.

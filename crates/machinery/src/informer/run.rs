@@ -4,17 +4,17 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::builder::Builder;
-use super::handlers::{Handlers, Subscription};
+use super::handlers::Handlers;
 use crate::client::Client;
 use crate::object::{Resource, Text};
-use crate::reflector::{Health, HealthHandle, Reflector, Rewound, Sink};
+use crate::reflector::{Health, HealthHandle, Reflector, Rewound};
 use crate::shutdown::Shutdown;
-use crate::store::{self, Delta, Index, Origin, Store, Writer};
+use crate::store::{self, Delta, Store};
 
 /// Why an informer ended before the shutdown.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +36,26 @@ pub enum Error {
         /// How this was detected.
         source: Rewound,
     },
+    /// It was given namespaces, but its kind is cluster-scoped.
+    #[error(
+        "the informer of {resource} is limited to namespaces, but the kind is cluster-scoped: \
+         remove .namespaces(…), and select with .labels(…) or .fields(…) if need be"
+    )]
+    ClusterScoped {
+        /// `nodes`.
+        resource: String,
+    },
+    /// Two of its indexes have the same name.
+    #[error(
+        "the informer of {resource} has two indexes named {index:?}, of which only one would be \
+         found: give one of them another name, or remove it"
+    )]
+    DuplicateIndex {
+        /// `deployments.apps`.
+        resource: String,
+        /// The name.
+        index: String,
+    },
     /// It can run only once.
     #[error("the informer of {resource} has run already")]
     HasRun {
@@ -50,40 +70,15 @@ pub struct Informer<V>(Arc<Shared<V>>);
 
 struct Shared<V> {
     store: Store<V>,
-    /// One per scope. Its reflector locks it from a change to the store until all handlers have
-    /// been told about it. All are locked while a handler is added, so it sees each object once.
-    writers: Vec<Arc<Mutex<Writer<V>>>>,
     handlers: Arc<Handlers<V>>,
     /// Here until [`Informer::run`] takes them.
-    reflectors: Mutex<Vec<Reflector<V, Told<V>>>>,
+    reflectors: Mutex<Vec<Reflector<V>>>,
+    /// What is wrong with how it was built.
+    refused: Mutex<Option<Error>>,
     health: Vec<(Option<Text>, HealthHandle)>,
     /// How many first lists are still to come.
     unsynced: watch::Receiver<usize>,
     resync: Option<Duration>,
-}
-
-/// Tells the handlers what a reflector has changed.
-pub(super) struct Told<V> {
-    handlers: Arc<Handlers<V>>,
-    unsynced: Arc<watch::Sender<usize>>,
-}
-
-impl<V: Resource> Sink<V> for Told<V> {
-    fn told(&mut self, delta: Delta<V>, initial: bool) {
-        self.handlers.tell(&delta, initial);
-    }
-
-    fn synced(&mut self) {
-        let mut all = false;
-        self.unsynced.send_modify(|left| {
-            *left -= 1;
-            all = *left == 0;
-        });
-        // Not inside the closure: a handler that is being called may read `unsynced`.
-        if all {
-            self.handlers.synced();
-        }
-    }
 }
 
 impl<V> Clone for Informer<V> {
@@ -95,37 +90,36 @@ impl<V> Clone for Informer<V> {
 impl<V: Resource> From<Builder<V>> for Informer<V> {
     fn from(builder: Builder<V>) -> Informer<V> {
         let handlers = Arc::new(Handlers::new());
-        let scopes = builder.scopes();
+        let (refused, scopes) = (builder.refused(), builder.scopes());
         let (sender, unsynced) = watch::channel(scopes.len());
         let sender = Arc::new(sender);
-        let (mut stores, mut writers) = (Vec::new(), Vec::new());
+        let mut stores = Vec::new();
         let (mut reflectors, mut health) = (Vec::new(), Vec::new());
         for scope in scopes {
-            let index = |index: &Index<V>| Index { name: index.name, values: index.values };
-            let (writer, store) = store::new(builder.indexes.iter().map(index).collect());
-            let writer = Arc::new(Mutex::new(writer));
+            let (mut writer, store) = store::new(builder.indexes.clone());
+            let notified = handlers.clone();
+            writer.on_delta(move |delta, initial| notified.notify(delta, initial));
             let namespace = scope.namespace.clone();
-            let told = Told { handlers: handlers.clone(), unsynced: sender.clone() };
+            let sender = sender.clone();
             let reflector = Reflector::new(
                 builder.client.clone(),
                 scope,
                 builder.metadata_only,
-                writer.clone(),
-                told,
+                writer,
+                move || sender.send_modify(|left| *left -= 1),
                 builder.observer.clone(),
             );
-            writers.push(writer);
             stores.push((namespace.clone(), store));
             health.push((namespace, reflector.health()));
             reflectors.push(reflector);
         }
         let (reflectors, resync) = (Mutex::new(reflectors), builder.resync);
-        let store = as_one(stores);
+        let (store, refused) = (as_one(stores), Mutex::new(refused));
         Informer(Arc::new(Shared {
             store,
-            writers,
             handlers,
             reflectors,
+            refused,
             health,
             unsynced,
             resync,
@@ -145,14 +139,6 @@ fn as_one<V: Resource>(stores: Vec<(Option<Text>, Store<V>)>) -> Store<V> {
     }
 }
 
-/// What a new handler is told first, as adds.
-fn present<V: Resource>(
-    writers: &mut [MutexGuard<'_, Writer<V>>],
-) -> impl Iterator<Item = Delta<V>> + use<V> {
-    let told: Vec<_> = writers.iter_mut().flat_map(|writer| writer.introduce()).collect();
-    told.into_iter().map(|object| Delta::Added(object, Origin::Server))
-}
-
 impl<V: Resource> Informer<V> {
     /// Starts building an informer of `V`.
     pub fn builder(client: Client) -> Builder<V> {
@@ -164,36 +150,20 @@ impl<V: Resource> Informer<V> {
         self.0.store.clone()
     }
 
-    /// Adds a handler that is called in the reflector's task, in order, before anything else
-    /// happens there: it must neither block nor add handlers. Controllers put keys into their queue
-    /// here. The flag is true for what was there before: the initial list, the objects that the
-    /// others were told about (for a handler added late), and every resync. If the handler panics,
+    /// Adds a handler that is called for each change, in order, before anything else happens to the
+    /// store: it must neither block, nor add handlers, nor write to a store. Controllers put keys
+    /// into their queue here. The flag is true for what was there before: the initial list, the
+    /// objects that are held (for a handler added late), and every resync. If the handler panics,
     /// the panic is caught and counted.
     pub fn handle(&self, handler: impl FnMut(&Delta<V>, bool) + Send + 'static) {
-        let mut still = self.still();
-        self.0.handlers.inline(handler, present(&mut still));
-    }
-
-    /// Adds a handler with a task of its own, which may take its time: changes to one object are
-    /// merged in the meantime. The flag and panics are as in [`Informer::handle`]. Must be called
-    /// within a tokio runtime.
-    pub fn subscribe<F, D>(&self, handler: F) -> Subscription<V>
-    where
-        F: FnMut(Delta<V>, bool) -> D + Send + 'static,
-        D: Future<Output = ()> + Send,
-    {
-        let mut still = self.still();
-        self.0.handlers.subscribe(handler, present(&mut still))
-    }
-
-    /// Nothing is written or reported while this is held. Writers are always locked in the same
-    /// order.
-    fn still(&self) -> Vec<MutexGuard<'_, Writer<V>>> {
-        self.0.writers.iter().map(|writer| writer.lock()).collect()
+        self.0.store.paused(|held| {
+            let present = held.into_iter().map(|object| Delta::Added(object, None));
+            self.0.handlers.add(handler, present);
+        });
     }
 
     /// Whether every scope has had its first complete list, and every handler added with
-    /// [`Informer::handle`] was told all of it. Once true, it stays true.
+    /// [`Informer::handle`] was notified of all of it. Once true, it stays true.
     pub fn has_synced(&self) -> bool {
         *self.0.unsynced.borrow() == 0
     }
@@ -222,8 +192,12 @@ impl<V: Resource> Informer<V> {
     ///
     /// # Errors
     /// If one of its tasks panicked ([`State::Dead`](crate::reflector::State::Dead)), once the
-    /// others have stopped; if the API server's data went back in time; if it has run before.
+    /// others have stopped; if the API server's data went back in time; if it was built in a way
+    /// that cannot work; if it has run before.
     pub async fn run(&self, shutdown: Shutdown) -> Result<(), Error> {
+        if let Some(refused) = self.0.refused.lock().take() {
+            return Err(refused);
+        }
         let resource = || V::KIND.resource();
         let reflectors = std::mem::take(&mut *self.0.reflectors.lock());
         if reflectors.is_empty() {
@@ -259,50 +233,51 @@ impl<V: Resource> Informer<V> {
         let Some(every) = self.0.resync else { return std::future::pending().await };
         // The jitter makes replicas and kinds drift apart.
         tokio::time::sleep(every + every.mul_f64(fastrand::f64() / 10.0)).await;
-        let still = self.still();
-        for object in still.iter().flat_map(|writer| writer.told()) {
-            let (old, new) = (object.clone(), object);
-            self.0.handlers.tell(&Delta::Updated { old, new, origin: Origin::Server }, true);
-        }
+        self.0.store.paused(|held| {
+            for object in held {
+                let (old, new) = (object.clone(), object);
+                self.0.handlers.notify(&Delta::Updated { old, new, author: None }, true);
+            }
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
-    use std::thread;
-
     use super::*;
-    use crate::object::fixtures::Thing;
-    use crate::object::{Meta, ObjectKey};
+    use crate::client::Options;
+    use crate::object::{Kind, Meta};
+    use crate::store::Index;
 
-    #[test]
-    fn a_handler_may_ask_whether_all_is_synced_while_the_last_of_several_lists_ends() {
-        let (sender, unsynced) = watch::channel(1);
-        let (handlers, (entered, enters)) = (Arc::new(Handlers::new()), mpsc::channel());
-        let asks = move |_: &Delta<Thing>, _| {
-            entered.send(()).unwrap();
-            while *unsynced.borrow() > 0 {
-                thread::yield_now();
-            }
-        };
-        handlers.inline(asks, std::iter::empty());
-        let mut told = Told { handlers: handlers.clone(), unsynced: Arc::new(sender) };
-        let (done, ends) = mpsc::channel();
-        let also_done = done.clone();
-        thread::spawn(move || {
-            let meta = Meta::named(ObjectKey::new("ns", "it"));
-            let object = Arc::new(Thing { meta });
-            handlers.tell(&Delta::Added(object, Origin::Server), true);
-            done.send(()).unwrap();
-        });
-        enters.recv().unwrap();
-        thread::spawn(move || {
-            told.synced();
-            also_done.send(()).unwrap();
-        });
-        for _ in 0..2 {
-            ends.recv_timeout(Duration::from_secs(20)).expect("neither waits for the other");
-        }
+    #[derive(Debug, serde::Deserialize)]
+    struct Node {
+        metadata: Meta,
+    }
+    crate::view!(Node: Kind::cluster_scoped("", "v1", "Node", "nodes"));
+
+    /// An informer whose API server is never asked.
+    fn builder() -> Builder<Node> {
+        type Answer = Result<http::Response<kube::client::Body>, std::io::Error>;
+        let service = tower::service_fn(|_| std::future::pending::<Answer>());
+        Informer::builder(Client::from_service(service, Options::default()))
+    }
+
+    async fn refusal(builder: Builder<Node>) -> String {
+        let ends = builder.build().run(Shutdown::manual()).await;
+        ends.expect_err("it is wired wrongly").to_string()
+    }
+
+    #[tokio::test]
+    async fn namespaces_of_a_cluster_scoped_kind_are_refused_with_what_to_do() {
+        let refusal = refusal(builder().namespaces(["a", "b"])).await;
+        assert!(refusal.contains("nodes") && refusal.contains(".namespaces("), "{refusal}");
+    }
+
+    #[tokio::test]
+    async fn two_indexes_of_one_name_are_refused() {
+        let index =
+            || Index::new("name", |node: &Node, each| each(node.metadata.key.name().clone()));
+        let refusal = refusal(builder().index(index()).index(index())).await;
+        assert!(refusal.contains("nodes") && refusal.contains("\"name\""), "{refusal}");
     }
 }

@@ -1,4 +1,4 @@
-//! Values of which equal ones share one allocation.
+//! Interner: equal values share an allocation.
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -6,14 +6,19 @@ use std::sync::Arc;
 
 use arcstr::ArcStr;
 use hashbrown::{DefaultHashBuilder, HashTable};
+use parking_lot::Mutex;
 
-/// Values nobody holds are swept from the table when it has grown to this many, then whenever it
-/// has doubled since the last sweep: interning stays amortized O(1) and the table stays within
-/// twice what is alive.
-const FIRST_SWEEP: usize = 1024;
+/// The number of parts, each with a lock of its own: growing or sweeping one holds up only those
+/// whose values happen to belong to it, for as long as a part takes.
+const SHARDS: usize = 64;
+/// A part with fewer values than this is not swept.
+const FIRST_SWEEP: usize = 64;
+/// A part is swept after this many calls per value in it, even if it does not grow.
+const CALLS: usize = 4;
 
 /// A handle of a value: clones of one handle share it.
-pub(super) trait Shared: Clone + Borrow<Self::Value> {
+pub(crate) trait Shared: Clone + Borrow<Self::Value> {
+    /// The type of the value.
     type Value: Hash + Eq + ?Sized;
 
     /// Whether there are other handles than this one.
@@ -21,11 +26,21 @@ pub(super) trait Shared: Clone + Borrow<Self::Value> {
 }
 
 /// All values in use, by their handles.
-pub(super) struct Interner<S> {
-    table: HashTable<S>,
+///
+/// A value that nobody holds is dropped when its part of the table has doubled since the last sweep,
+/// or after four calls per value in the part, whichever is first. So interning stays amortized O(1),
+/// and after a fall the table shrinks with use, not by itself.
+pub(crate) struct Interner<S> {
+    shards: Box<[Mutex<Shard<S>>]>,
     hasher: DefaultHashBuilder,
+}
+
+struct Shard<S> {
+    table: HashTable<S>,
     /// `table.len()` at which the next sweep is due.
     sweep_at: usize,
+    /// Calls since the last sweep.
+    calls: usize,
 }
 
 // === impl Shared ===
@@ -50,32 +65,47 @@ impl Shared for ArcStr {
 // === impl Interner ===
 
 impl<S: Shared> Interner<S> {
-    /// The handle of `value`, made if there is none.
-    pub(super) fn intern(&mut self, value: impl Borrow<S::Value> + Into<S>) -> S {
-        let hash = self.hasher.hash_one(value.borrow());
-        if let Some(known) = self.table.find(hash, |known| known.borrow() == value.borrow()) {
-            return known.clone();
-        }
-        if self.table.len() >= self.sweep_at.max(FIRST_SWEEP) {
-            self.sweep();
-        }
-        let new: S = value.into();
-        let hasher = &self.hasher;
-        self.table.insert_unique(hash, new.clone(), |known| hasher.hash_one(known.borrow()));
-        new
+    /// An empty table.
+    pub(crate) fn new() -> Interner<S> {
+        let shard = || Shard { table: HashTable::new(), sweep_at: FIRST_SWEEP, calls: 0 };
+        let shards = (0..SHARDS).map(|_| Mutex::new(shard())).collect();
+        Interner { shards, hasher: DefaultHashBuilder::default() }
     }
 
-    /// Drops the values that only the table holds. Nobody can take one in the meantime: the only
-    /// way to one is through the table, and for that it has to be borrowed.
-    fn sweep(&mut self) {
-        self.table.retain(|known| known.is_shared());
-        self.sweep_at = 2 * self.table.len();
+    /// The handle of `value`, made if there is none.
+    pub(crate) fn intern(&self, value: impl Borrow<S::Value> + Into<S>) -> S {
+        let hash = self.hasher.hash_one(value.borrow());
+        // hashbrown itself uses the lowest and the highest bits.
+        let mut shard = self.shards[(hash >> 32) as usize % SHARDS].lock();
+        shard.calls += 1;
+        if let Some(known) = shard.table.find(hash, |known| known.borrow() == value.borrow()) {
+            let known = known.clone();
+            shard.sweep_if_due(&self.hasher);
+            return known;
+        }
+        shard.sweep_if_due(&self.hasher);
+        let new: S = value.into();
+        let rehash = |known: &S| self.hasher.hash_one(known.borrow());
+        shard.table.insert_unique(hash, new.clone(), rehash);
+        new
     }
 }
 
-impl<S> Default for Interner<S> {
-    fn default() -> Interner<S> {
-        Interner { table: HashTable::new(), hasher: DefaultHashBuilder::default(), sweep_at: 0 }
+impl<S: Shared> Shard<S> {
+    /// Drops the values that only the table holds. Nobody can take one in the meantime: the only way
+    /// to one is through the table, and for that it has to be locked.
+    fn sweep_if_due(&mut self, hasher: &DefaultHashBuilder) {
+        let len = self.table.len();
+        if len < FIRST_SWEEP || len < self.sweep_at && self.calls < CALLS * len {
+            return;
+        }
+        self.table.retain(|known| known.is_shared());
+        self.sweep_at = FIRST_SWEEP.max(2 * self.table.len());
+        self.calls = 0;
+        if self.table.capacity() > 8 * self.table.len().max(FIRST_SWEEP) {
+            let rehash = |known: &S| hasher.hash_one(known.borrow());
+            self.table.shrink_to(2 * self.table.len(), rehash);
+        }
     }
 }
 
@@ -83,15 +113,43 @@ impl<S> Default for Interner<S> {
 mod tests {
     use super::*;
 
+    fn held(interner: &Interner<ArcStr>) -> usize {
+        interner.shards.iter().map(|shard| shard.lock().table.len()).sum()
+    }
+
     #[test]
-    fn a_value_nobody_holds_leaves_the_table_at_the_next_sweep() {
-        let mut interner: Interner<ArcStr> = Interner::default();
+    fn a_value_nobody_holds_leaves_the_table() {
+        let interner: Interner<ArcStr> = Interner::new();
         let (kept, empty) = (interner.intern("kept"), interner.intern(""));
-        for i in 0..4 * FIRST_SWEEP {
+        for i in 0..4 * SHARDS * FIRST_SWEEP {
             drop(interner.intern(format!("gone-{i}").as_str()));
         }
-        assert!(interner.table.len() <= FIRST_SWEEP + 2, "{} values left", interner.table.len());
+        assert!(held(&interner) <= 2 * SHARDS * FIRST_SWEEP, "{} values left", held(&interner));
         assert!(ArcStr::ptr_eq(&kept, &interner.intern("kept")), "a held value was swept");
         assert!(ArcStr::ptr_eq(&empty, &interner.intern("")), "it has one address for ever");
+    }
+
+    #[test]
+    fn after_a_fall_the_table_shrinks_though_nothing_new_comes() {
+        let interner: Interner<ArcStr> = Interner::new();
+        let text = |i: usize| format!("text-{i}");
+        let many: Vec<ArcStr> = (0..100_000).map(|i| interner.intern(text(i).as_str())).collect();
+        let few: Vec<ArcStr> = many[..1000].to_vec();
+        drop(many);
+        // Each part has about 1,600 values, of which 16 are held.
+        for _ in 0..2 * CALLS * 100 {
+            few.iter().for_each(|known| drop(interner.intern(known.as_str())));
+        }
+        assert!(held(&interner) < SHARDS * FIRST_SWEEP, "{} values left", held(&interner));
+        let room = |shard: &Mutex<Shard<ArcStr>>| shard.lock().table.capacity();
+        let room: usize = interner.shards.iter().map(room).sum();
+        assert!(room < 20_000, "room for {room}");
+    }
+
+    #[test]
+    fn equal_values_of_any_type_share_an_allocation() {
+        let interner: Interner<Arc<Vec<u8>>> = Interner::new();
+        let (a, b) = (interner.intern(vec![1, 2]), interner.intern(vec![1, 2]));
+        assert!(Arc::ptr_eq(&a, &b) && !Arc::ptr_eq(&a, &interner.intern(vec![1])));
     }
 }

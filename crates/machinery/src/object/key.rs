@@ -4,14 +4,13 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
-use parking_lot::Mutex;
 use prefetch_index::prefetch_index;
 
 use super::Text;
 use super::interner::Interner;
 
 /// A key that nobody holds any more keeps its two texts until it is swept.
-static INTERNED: LazyLock<Mutex<Interner<Arc<Name>>>> = LazyLock::new(Mutex::default);
+static INTERNED: LazyLock<Interner<Arc<Name>>> = LazyLock::new(Interner::new);
 
 /// What an object has before its metadata were read.
 static EMPTY: LazyLock<ObjectKey> = LazyLock::new(|| ObjectKey::new("", ""));
@@ -37,7 +36,7 @@ impl ObjectKey {
     /// The key of `name` in `namespace`; an empty namespace means cluster-scoped.
     pub fn new(namespace: impl Into<Text>, name: impl Into<Text>) -> ObjectKey {
         let name = Name { namespace: namespace.into(), name: name.into() };
-        ObjectKey(INTERNED.lock().intern(name))
+        ObjectKey(INTERNED.intern(name))
     }
 
     /// The namespace; empty for a cluster-scoped object.

@@ -7,13 +7,12 @@ use std::ops::Deref;
 use std::sync::LazyLock;
 
 use arcstr::ArcStr;
-use parking_lot::Mutex;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
 
 use super::interner::Interner;
 
-static INTERNED: LazyLock<Mutex<Interner<ArcStr>>> = LazyLock::new(Mutex::default);
+static INTERNED: LazyLock<Interner<ArcStr>> = LazyLock::new(Interner::new);
 
 /// What fields that are left out mean.
 static EMPTY: LazyLock<Text> = LazyLock::new(|| Text::new(""));
@@ -29,7 +28,7 @@ pub struct Text(ArcStr);
 impl Text {
     /// The interned copy of `text`.
     pub fn new(text: &str) -> Text {
-        Text(INTERNED.lock().intern(text))
+        Text(INTERNED.intern(text))
     }
 
     /// The characters.

@@ -2,50 +2,44 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::action::Reason;
 use super::observer::Observer;
 use super::quarantine::Quarantine;
-use super::rewound::Rewound;
-use super::sink::Sink;
 use super::state::HealthHandle;
 use crate::client::{Event, Undecodable};
-use crate::object::{ObjectKey, Resource, ResourceVersion};
-use crate::store::Writer;
+use crate::object::{ObjectKey, Resource, ResourceVersion, Uid};
+use crate::store::{Contradiction, Writer};
 
-/// Puts what is read into the store, staged or at once, and passes on what that changed.
-pub(super) struct Inlet<V, S> {
-    /// Locked while the sink is told, so that whoever locks it sees no change partly reported.
-    writer: Arc<Mutex<Writer<V>>>,
-    sink: S,
+/// Puts what is read into the store, staged or at once.
+pub(super) struct Inlet<V> {
+    writer: Writer<V>,
     quarantine: Quarantine,
     observer: Arc<dyn Observer>,
     health: HealthHandle,
     /// Objects staged since `began`.
     items: usize,
     began: Instant,
-    /// Whether there has been a commit: everything up to the first one is initial.
-    synced: bool,
+    /// Called after the first list was taken over.
+    synced: Option<Box<dyn FnOnce() + Send>>,
 }
 
-impl<V: Resource, S: Sink<V>> Inlet<V, S> {
+impl<V: Resource> Inlet<V> {
     pub(super) fn new(
-        writer: Arc<Mutex<Writer<V>>>,
-        sink: S,
+        writer: Writer<V>,
+        synced: impl FnOnce() + Send + 'static,
         observer: Arc<dyn Observer>,
         health: HealthHandle,
-    ) -> Inlet<V, S> {
+    ) -> Inlet<V> {
         Inlet {
             writer,
-            sink,
             quarantine: Quarantine::default(),
             observer,
             health,
             items: 0,
             began: Instant::now(),
-            synced: false,
+            synced: Some(Box::new(synced)),
         }
     }
 
@@ -54,7 +48,7 @@ impl<V: Resource, S: Sink<V>> Inlet<V, S> {
         self.items = 0;
         self.began = Instant::now();
         self.quarantine.begin();
-        self.writer.lock().begin();
+        self.writer.begin();
         self.observer.list_began(&V::KIND, reason);
     }
 
@@ -62,10 +56,10 @@ impl<V: Resource, S: Sink<V>> Inlet<V, S> {
     pub(super) fn listed(&mut self, item: Result<V, Undecodable>) {
         self.items += 1;
         match item {
-            Ok(object) => self.writer.lock().listed(object),
+            Ok(object) => self.writer.listed(object),
             Err(bad) => {
                 // Its last decodable state stays.
-                self.writer.lock().keep(&bad.key, bad.uid);
+                self.writer.keep(&bad.key, bad.uid);
                 self.quarantine(bad, true);
             }
         }
@@ -91,54 +85,66 @@ impl<V: Resource, S: Sink<V>> Inlet<V, S> {
 
     fn unlisted(&mut self, key: &ObjectKey) {
         self.quarantine.remove(key, true);
-        self.writer.lock().unlisted(key);
+        self.writer.unlisted(key);
     }
 
     /// An event of a watch.
     pub(super) fn apply(&mut self, event: Event<V>) {
-        let sink = &mut self.sink;
-        let tell = |delta| sink.told(delta, false);
         match event {
             Event::Added(object) | Event::Modified(object) => {
                 let key = object.key().clone();
-                self.writer.lock().apply(object, tell);
+                self.writer.apply(object);
                 self.heal(&key);
             }
             Event::Deleted(object) => {
                 let key = object.key().clone();
-                self.writer.lock().deleted(object, tell);
+                self.writer.deleted(object);
                 self.heal(&key);
             }
             Event::Undecodable(bad) if bad.deleted => {
-                self.writer.lock().vanished(&bad.key, bad.version, tell);
+                self.writer.vanished(&bad.key, bad.uid, bad.version);
                 self.heal(&bad.key);
             }
             Event::Undecodable(bad) => {
                 // A namesake is a different object: then the one held is gone.
-                self.writer.lock().displaced(&bad.key, bad.uid, tell);
+                self.writer.displaced(&bad.key, bad.uid, bad.version);
                 self.quarantine(bad, false);
             }
             Event::Bookmark { version, .. } => {
-                self.writer.lock().bookmark(ResourceVersion::parse(&version), tell);
+                self.writer.bookmark(ResourceVersion::parse(&version));
             }
         }
     }
 
-    /// The list is complete: shows it to readers, and tells the sink what it changed.
-    ///
-    /// # Errors
-    /// If the list is from a different history than what is held.
-    pub(super) fn commit(&mut self, at: ResourceVersion) -> Result<(), Rewound> {
-        if let Some((held, at)) = self.writer.lock().contradiction(at) {
-            return Err(Rewound { held: held.to_string(), at: at.to_string() });
+    /// An object that is held in a newer state than a list of this version has.
+    pub(super) fn contradiction(&self, at: ResourceVersion) -> Option<Contradiction> {
+        self.writer.contradiction(at)
+    }
+
+    /// The API server itself shows this in place of an object of a list of this version. What came
+    /// after the list, the watch will show; until then what is held stays.
+    pub(super) fn confirmed(&mut self, object: V, list: ResourceVersion) {
+        if object.meta().version.is_newer_than(list) {
+            let key = object.key().clone();
+            self.writer.unlisted(&key);
+            self.writer.keep(&key, Uid::NONE);
+        } else {
+            self.writer.listed(object);
         }
-        let initial = !self.synced;
-        let sink = &mut self.sink;
-        let taken = self.writer.lock().commit(at, |delta| sink.told(delta, initial));
+    }
+
+    /// The API server itself does not have an object of the list.
+    pub(super) fn refuted(&mut self, key: &ObjectKey) {
+        self.writer.unlisted(key);
+    }
+
+    /// The list is complete: shows it to readers, and reports what it changed.
+    pub(super) fn commit(&mut self, at: ResourceVersion) {
+        let taken = self.writer.commit(at);
         if !taken {
             // The state machine refuses such a list before it gets here.
             tracing::error!("the list of {} at {at} was not taken", V::KIND.resource());
-            return Ok(());
+            return;
         }
         self.quarantine.commit();
         self.health.update(|health| {
@@ -146,17 +152,15 @@ impl<V: Resource, S: Sink<V>> Inlet<V, S> {
             health.quarantined = self.quarantine.len();
         });
         self.observer.listed(&V::KIND, self.items, self.began.elapsed());
-        if initial {
-            self.synced = true;
-            self.sink.synced();
+        if let Some(synced) = self.synced.take() {
+            synced();
         }
-        Ok(())
     }
 
     /// The list will not be used.
     pub(super) fn abandon(&mut self) {
         self.quarantine.abandon();
-        self.writer.lock().abandon();
+        self.writer.abandon();
         self.observer.list_failed(&V::KIND);
     }
 
@@ -185,24 +189,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::object::Uid;
     use crate::object::fixtures::Thing;
     use crate::reflector::observer::Unobserved;
     use crate::store::{self, Delta};
-
-    /// What was reported: `+` added, `~` updated, `-` deleted.
-    type Told = Arc<Mutex<Vec<char>>>;
-
-    impl Sink<Thing> for Told {
-        fn told(&mut self, delta: Delta<Thing>, _: bool) {
-            self.lock().push(match delta {
-                Delta::Added(..) => '+',
-                Delta::Updated { .. } => '~',
-                Delta::Deleted(..) => '-',
-            });
-        }
-        fn synced(&mut self) {}
-    }
+    use parking_lot::Mutex;
 
     fn uid(number: u8) -> String {
         format!("00000000-0000-4000-8000-{number:012x}")
@@ -220,10 +210,18 @@ mod tests {
 
     #[test]
     fn an_undecodable_object_leaves_itself_as_it_was_and_replaces_a_namesake() {
-        let (writer, store) = store::new(Vec::new());
-        let (told, health) = (Told::default(), HealthHandle::new(Instant::now()));
-        let writer = Arc::new(Mutex::new(writer));
-        let mut inlet = Inlet::new(writer, told.clone(), Arc::new(Unobserved), health.clone());
+        let (mut writer, store) = store::new(Vec::new());
+        let deltas = Arc::new(Mutex::new(Vec::new()));
+        let notified = deltas.clone();
+        writer.on_delta(move |delta, _| {
+            notified.lock().push(match delta {
+                Delta::Added(..) => '+',
+                Delta::Updated { .. } => '~',
+                Delta::Deleted(..) => '-',
+            });
+        });
+        let health = HealthHandle::new(Instant::now());
+        let mut inlet = Inlet::new(writer, || {}, Arc::new(Unobserved), health.clone());
         let meta: Value = json!({
             "name": "it", "namespace": "ns", "uid": uid(1), "resourceVersion": "5",
         });
@@ -234,7 +232,7 @@ mod tests {
         assert!(store.get(&key).is_some(), "the object as it last could be decoded");
         inlet.apply(undecodable(2, 7));
         assert!(store.get(&key).is_none(), "it is another one that cannot be decoded");
-        assert_eq!(*told.lock(), ['+', '-']);
+        assert_eq!(*deltas.lock(), ['+', '-']);
         assert_eq!(health.get().quarantined, 1);
     }
 }

@@ -13,24 +13,23 @@ use super::inlet::Inlet;
 use super::observer::Observer;
 use super::report::Report;
 use super::rewound::Rewound;
-use super::sink::Sink;
 use super::state::HealthHandle;
 use super::step::Machine;
 use crate::client::{Client, Error, Event, Page, PageEnd, Scope, Watch, WatchFrom};
-use crate::object::Resource;
+use crate::object::{Resource, ResourceVersion};
 use crate::shutdown::Shutdown;
-use crate::store::Writer;
+use crate::store::{Contradiction, Writer};
 
 type Pending<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
 /// Keeps one scope of one kind in the store in step with the server.
-pub struct Reflector<V, S> {
+pub struct Reflector<V> {
     client: Client,
     scope: Scope,
     metadata_only: bool,
     machine: Machine,
     /// Shared with the list in progress, which adds its items as they are decoded.
-    inlet: Arc<Mutex<Inlet<V, S>>>,
+    inlet: Arc<Mutex<Inlet<V>>>,
     report: Report,
     observer: Arc<dyn Observer>,
 }
@@ -41,33 +40,48 @@ enum Doing<V> {
     Listing(Pending<PageEnd>),
     Opening(Pending<Watch<V>>),
     Watching(Watch<V>),
+    /// Asking the API server itself for an object of a list that contradicts what is held.
+    Confirming(Box<Confirming<V>>),
     /// The reflector is at its end.
     Over(Rewound),
+}
+
+/// A quorum read, which decides whether a list is inconsistent or from another history.
+struct Confirming<V> {
+    get: Pending<V>,
+    found: Contradiction,
+    /// The version of the list, and what completed it.
+    list: ResourceVersion,
+    then: Input,
+    /// The watch that a streaming list becomes.
+    stream: Option<Watch<V>>,
 }
 
 /// What came out of it.
 enum Came<V> {
     Page(PageEnd),
     Open(Watch<V>),
+    Confirmed(Result<V, Error>),
     Event(Event<V>),
     Ended,
     Failed(Error),
 }
 
-impl<V: Resource, S: Sink<V>> Reflector<V, S> {
+impl<V: Resource> Reflector<V> {
     /// Creates a reflector that has not started. `metadata_only` asks the server for metadata only;
-    /// `V` must then be a view that needs nothing else.
+    /// `V` must then be a view that needs nothing else. `synced` is called once the first list has
+    /// been taken over and reported.
     pub fn new(
         client: Client,
         scope: Scope,
         metadata_only: bool,
-        writer: Arc<Mutex<Writer<V>>>,
-        sink: S,
+        writer: Writer<V>,
+        synced: impl FnOnce() + Send + 'static,
         observer: Arc<dyn Observer>,
-    ) -> Reflector<V, S> {
+    ) -> Reflector<V> {
         let now = Instant::now();
         let health = HealthHandle::new(now);
-        let inlet = Inlet::new(writer, sink, observer.clone(), health.clone());
+        let inlet = Inlet::new(writer, synced, observer.clone(), health.clone());
         let hints = client.identity().remedies();
         let report = Report::new(V::KIND, scope.namespace.clone(), health, observer.clone(), hints);
         Reflector {
@@ -135,12 +149,16 @@ impl<V: Resource, S: Sink<V>> Reflector<V, S> {
     }
 
     fn came(&mut self, came: Came<V>, doing: &mut Doing<V>) {
+        if let Came::Confirmed(answer) = came {
+            return self.confirmed(answer, doing);
+        }
         if !matches!(came, Came::Event(_)) {
             // What is over must not be polled again, whatever comes next.
             *doing = Doing::Nothing;
         }
         let input = match came {
             Came::Event(event) => return self.event(event, doing),
+            Came::Confirmed(_) => unreachable!("handled above"),
             Came::Page(PageEnd { version, continue_token }) => {
                 Input::Page { version, continue_token }
             }
@@ -178,7 +196,56 @@ impl<V: Resource, S: Sink<V>> Reflector<V, S> {
         self.step(Input::Event(version), doing);
     }
 
+    /// The API server itself has answered what it knows of an object whose listed state
+    /// contradicts the held one. Only an older answer proves that data went back in time; anything
+    /// else is used in place of what was listed.
+    fn confirmed(&mut self, answer: Result<V, Error>, doing: &mut Doing<V>) {
+        let Doing::Confirming(confirming) = std::mem::replace(doing, Doing::Nothing) else {
+            return;
+        };
+        let Confirming { found, list, then, stream, .. } = *confirming;
+        match answer {
+            Ok(object) if object.meta().version.is_older_than(found.held) => {
+                let at = object.meta().version.to_string();
+                *doing = Doing::Over(Rewound { held: found.held.to_string(), at });
+                return;
+            }
+            Ok(object) => self.inlet.lock().confirmed(object, list),
+            Err(error) if error.is_not_found() => self.inlet.lock().refuted(&found.key),
+            Err(error) => return self.step(Input::Failed(Failure::from(&error)), doing),
+        }
+        tracing::warn!(
+            "the API server listed {} {} at version {}, although it was at {} before: its watch \
+             cache may have lost an event",
+            V::KIND.resource(),
+            found.key,
+            found.listed,
+            found.held,
+        );
+        *doing = stream.map_or(Doing::Nothing, Doing::Watching);
+        self.step(then, doing);
+    }
+
+    /// Asks for an object if `input` completes a list that contradicts what is held.
+    fn confirm(&mut self, input: Input, doing: &mut Doing<V>) -> Option<Input> {
+        let found = self.machine.completes(&input).and_then(|list| {
+            let found = self.inlet.lock().contradiction(list)?;
+            Some((list, found))
+        });
+        let Some((list, found)) = found else { return Some(input) };
+        let (client, key) = (self.client.clone(), found.key.clone());
+        let get: Pending<V> = Box::pin(async move { client.get::<V>(&key).await });
+        let stream = match std::mem::replace(doing, Doing::Nothing) {
+            Doing::Watching(watch) => Some(watch),
+            _ => None,
+        };
+        let confirming = Confirming { get, found, list, then: input, stream };
+        *doing = Doing::Confirming(Box::new(confirming));
+        None
+    }
+
     fn step(&mut self, input: Input, doing: &mut Doing<V>) {
+        let Some(input) = self.confirm(input, doing) else { return };
         let now = Instant::now();
         for action in self.machine.step(input, now) {
             self.perform(action, doing);
@@ -199,11 +266,7 @@ impl<V: Resource, S: Sink<V>> Reflector<V, S> {
             Action::List(page) => *doing = Doing::Listing(self.list(page)),
             Action::Watch(from) => *doing = Doing::Opening(self.watch(from)),
             Action::Wait => *doing = Doing::Nothing,
-            Action::Commit(at) => {
-                if let Err(rewound) = self.inlet.lock().commit(at.number()) {
-                    *doing = Doing::Over(rewound);
-                }
-            }
+            Action::Commit(at) => self.inlet.lock().commit(at.number()),
             Action::Abandon => {
                 *doing = Doing::Nothing;
                 self.inlet.lock().abandon();
@@ -239,6 +302,7 @@ impl<V: Resource> Doing<V> {
         match self {
             Doing::Nothing | Doing::Over(_) => std::future::pending().await,
             Doing::Listing(page) => page.await.map_or_else(Came::Failed, Came::Page),
+            Doing::Confirming(confirming) => Came::Confirmed(confirming.get.as_mut().await),
             Doing::Opening(watch) => watch.await.map_or_else(Came::Failed, Came::Open),
             Doing::Watching(watch) => match watch.next().await {
                 Some(Ok(event)) => Came::Event(event),

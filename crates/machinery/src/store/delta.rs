@@ -1,40 +1,35 @@
-//! What changed.
+//! Changes of a store, as handlers receive them.
 
 use std::sync::Arc;
 
+use super::author::Author;
 use crate::object::Object;
 
-/// Who made a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    /// Somebody else, or it is not known.
-    Server,
-    /// One single write whose author is not known yet. Treat it as somebody else's, unless the
-    /// task's [`Answers`](super::Answers) show that it was ours.
-    Unclaimed,
-    /// Certainly only us: the echo of a write passed to [`Store::wrote`](super::Store::wrote) or
-    /// [`Store::removed`](super::Store::removed).
-    Own,
-}
-
-/// What changed in the store.
+/// A change of the store.
+///
+/// If it is certainly one write of our own and nothing else, it has an author: its key need not be
+/// woken, every other has to be. A change without one may be anybody's.
 #[derive(Debug)]
 pub enum Delta<V> {
     /// A new object.
-    Added(Arc<V>, Origin),
+    Added(Arc<V>, Option<Author>),
     /// The same object (same UID), changed.
     Updated {
         /// The state that was last reported.
         old: Arc<V>,
-        /// The current state. After a write of our own that is not confirmed yet, it may be the
-        /// same as `old`, or already newer than the change being reported.
+        /// The current state. If it is the very same as `old`, a change was reported late that is
+        /// part of it (or this is a resync): what it changed is not known.
         new: Arc<V>,
-        /// Who did it.
-        origin: Origin,
+        /// Who wrote it.
+        author: Option<Author>,
     },
     /// Gone; its last known state.
-    Deleted(Arc<V>, Origin),
+    Deleted(Arc<V>, Option<Author>),
 }
+
+/// Receives the changes of a store, in order. The flag is true for the first list. Called with the
+/// store's door locked: a handler may read any store, but must neither block nor write to one.
+pub type DeltaHandler<V> = Box<dyn FnMut(&Delta<V>, bool) + Send>;
 
 // === impl Delta ===
 
@@ -48,34 +43,39 @@ impl<V> Delta<V> {
         }
     }
 
-    /// Who did it.
-    pub fn origin(&self) -> Origin {
+    /// The author, if the change is one write of our own and nothing else.
+    pub fn author(&self) -> Option<&Author> {
         match self {
-            Delta::Added(_, origin) | Delta::Updated { origin, .. } | Delta::Deleted(_, origin) => {
-                *origin
+            Delta::Added(_, author) | Delta::Updated { author, .. } | Delta::Deleted(_, author) => {
+                author.as_ref()
             }
         }
     }
+
+    /// An update that changes nothing visible: a change that is part of `object` already.
+    pub(super) fn again(object: Arc<V>, author: Option<Author>) -> Delta<V> {
+        Delta::Updated { old: object.clone(), new: object, author }
+    }
 }
 
-/// Adds the deltas that take handlers from `told` to `new`.
+/// Adds the deltas from `old` to `new`.
 pub(super) fn step<V: Object>(
-    told: Option<Arc<V>>,
+    old: Option<Arc<V>>,
     new: Option<Arc<V>>,
-    origin: Origin,
+    author: Option<Author>,
     out: &mut Vec<Delta<V>>,
 ) {
-    match (told, new) {
+    match (old, new) {
         (None, None) => {}
-        (None, Some(new)) => out.push(Delta::Added(new, origin)),
-        (Some(old), None) => out.push(Delta::Deleted(old, origin)),
+        (None, Some(new)) => out.push(Delta::Added(new, author)),
+        (Some(old), None) => out.push(Delta::Deleted(old, author)),
         (Some(old), Some(new)) if old.uid() == new.uid() => {
-            out.push(Delta::Updated { old, new, origin });
+            out.push(Delta::Updated { old, new, author });
         }
         (Some(old), Some(new)) => {
-            // Whoever made the new one, the end of the old one was not reported yet.
-            out.push(Delta::Deleted(old, Origin::Server));
-            out.push(Delta::Added(new, origin));
+            // Whoever created the new one, the end of the old one was not reported yet.
+            out.push(Delta::Deleted(old, None));
+            out.push(Delta::Added(new, author));
         }
     }
 }

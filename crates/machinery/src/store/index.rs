@@ -15,11 +15,20 @@ use crate::object::{Object, ObjectKey, Resource, Text};
 
 /// A named way to find objects: the values under which an object is found.
 pub struct Index<V> {
-    /// Its name.
-    pub name: &'static str,
-    /// Passes on the values of one object; must be a pure function of it. An object for which this
-    /// panics is found under no value.
-    pub values: fn(&V, &mut dyn FnMut(Text)),
+    name: Text,
+    values: fn(&V, &mut dyn FnMut(Text)),
+}
+
+/// A lookup named an index that the store does not have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is no index {name:?}; the indexes of this store are {known:?}. Add it where its informer is built: .index(…)"
+)]
+pub struct UnknownIndex {
+    /// The name of the lookup.
+    pub name: String,
+    /// The names that there are.
+    pub known: Vec<String>,
 }
 
 /// The indexes of a store.
@@ -53,21 +62,47 @@ struct Postings<V> {
     hashing: Hashing,
 }
 
-/// The name of [`Index::by_controller`].
-pub(super) const BY_CONTROLLER: &str = "controller";
-
 // === impl Index ===
 
 impl<V: Object> Index<V> {
+    /// An index of this name. `values` passes on the values of one object; it must be a pure
+    /// function of it. An object for which it panics is found under no value.
+    pub fn new(name: impl Into<Text>, values: fn(&V, &mut dyn FnMut(Text))) -> Index<V> {
+        Index { name: name.into(), values }
+    }
+
     /// Finds objects by their controller, if that is a `P`; needed by
-    /// [`Store::controlled_by`](super::Store::controlled_by).
+    /// [`Store::controlled_by`](super::Store::controlled_by). Its name includes the kind, so that
+    /// one informer can have several.
     pub fn by_controller<P: Resource>() -> Index<V> {
         let values = |object: &V, each: &mut dyn FnMut(Text)| match &object.meta().owner {
-            Some(owner) if owner.kind == P::KIND.kind => each(owner.name.clone()),
+            Some(owner) if owner.kind == P::KIND.kind && is_of_group::<P>(&owner.api_version) => {
+                each(owner.name.clone());
+            }
             _ => {}
         };
-        Index { name: BY_CONTROLLER, values }
+        Index::new(by_controller::<P>(), values)
     }
+
+    /// Its name.
+    pub fn name(&self) -> &Text {
+        &self.name
+    }
+}
+
+impl<V> Clone for Index<V> {
+    fn clone(&self) -> Index<V> {
+        Index { name: self.name.clone(), values: self.values }
+    }
+}
+
+/// The name of [`Index::by_controller`]: `controller foos.example.com`.
+pub(super) fn by_controller<P: Resource>() -> String {
+    format!("controller {}", P::KIND.resource())
+}
+
+fn is_of_group<P: Resource>(api_version: &str) -> bool {
+    api_version.split_once('/').map_or("", |(group, _)| group) == P::KIND.group
 }
 
 impl<V> fmt::Debug for Index<V> {
@@ -101,8 +136,13 @@ impl<V> Indexes<V> {
         values
     }
 
-    fn position(&self, name: &str) -> Option<usize> {
-        self.all.iter().position(|index| index.name == name)
+    /// The place of the index of this name.
+    pub(super) fn position(&self, name: &str) -> Result<usize, UnknownIndex> {
+        let unknown = || UnknownIndex {
+            name: name.to_owned(),
+            known: self.all.iter().map(|index| index.name.to_string()).collect(),
+        };
+        self.all.iter().position(|index| *index.name == *name).ok_or_else(unknown)
     }
 }
 
@@ -140,24 +180,9 @@ impl<V: Object> Indexed<V> {
         Some(object)
     }
 
-    /// Removes any one object; `None` if none is left.
-    pub(super) fn pop(&mut self) -> Option<Arc<V>> {
-        let popped = self.table.pop();
-        match &popped {
-            Some(object) => self.unpost(self.hashing.hash(object.key()), object),
-            None => self.postings.iter_mut().for_each(|postings| postings.shards = Box::default()),
-        }
-        popped
-    }
-
-    /// Passes on the objects that index `name` has under `value`.
-    pub(super) fn under(&self, name: &str, value: &str, each: &mut dyn FnMut(&Arc<V>)) {
-        let posting = self
-            .indexes
-            .position(name)
-            .and_then(|at| self.postings.get(at))
-            .and_then(|postings| postings.get(value));
-        match posting {
+    /// Passes on the objects that the index at this place has under `value`.
+    pub(super) fn under(&self, at: usize, value: &str, each: &mut dyn FnMut(&Arc<V>)) {
+        match self.postings.get(at).and_then(|postings| postings.get(value)) {
             Some(Posting::One(object)) => each(object),
             Some(Posting::Few(objects)) => objects.iter().for_each(each),
             Some(Posting::Many(objects)) => objects.iter().for_each(each),
@@ -182,7 +207,24 @@ impl<V: Object> Indexed<V> {
     }
 }
 
+impl<V> Clone for Indexed<V> {
+    fn clone(&self) -> Indexed<V> {
+        Indexed {
+            table: self.table.clone(),
+            postings: self.postings.clone(),
+            indexes: self.indexes.clone(),
+            hashing: self.hashing.clone(),
+        }
+    }
+}
+
 // === impl Postings ===
+
+impl<V> Clone for Postings<V> {
+    fn clone(&self) -> Postings<V> {
+        Postings { shards: self.shards.clone(), hashing: self.hashing.clone() }
+    }
+}
 
 impl<V: Object> Postings<V> {
     fn new(hashing: Hashing) -> Postings<V> {

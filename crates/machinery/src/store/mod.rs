@@ -1,48 +1,48 @@
 //! 3. The local copy: one writer, many readers, indexes, deltas.
 //!
 //! Guarantees
-//! - One writer, by type ([`Writer`] is not `Clone`), receives what the API server says, in order.
-//!   Any number of readers ([`Store`]) read it, and may add the answers to our own writes.
+//! - One writer, by type ([`Writer`] is not `Clone`), receives the API server's news, in order. Any
+//!   number of readers ([`Store`]) read it, and may add the answers to our own writes.
 //! - Readers never see part of a relist: a list becomes visible at one instant, indexes included.
-//!   No reader waits for a relist longer than it takes to change one object, some microseconds of
-//!   processor time (docs/PERFORMANCE.md, "Lock holds").
+//!   It is built beside what is held and swapped in, so no reader waits for a relist longer than it
+//!   takes to change one object, some microseconds of processor time (docs/PERFORMANCE.md, "Lock
+//!   holds"). An answer that comes meanwhile waits until it is built and reported.
 //! - The view never goes back: an object is never replaced by an older one, and a list that is
 //!   older than what was already seen is refused as a whole.
 //! - Nothing is lost: every object that goes away is a [`Delta::Deleted`], even if only a list
 //!   shows that it is gone. A different UID under an old name is a delete and an add.
 //! - A relist of unchanged objects reports nothing and replaces nothing: every `Arc` stays.
 //! - The deltas, in order, are the whole truth: applied to an empty map they yield what the store
-//!   holds, once the API server has confirmed our own writes. A relist reports deletes first,
-//!   except for a name that was taken over (its delete comes right before the add) and for what we
-//!   write ourselves in the meantime.
-//! - Our own writes are visible at once ([`Store::wrote`], [`Store::removed`]) and reported when
-//!   the API server confirms them, with [`Origin::Own`]. See below for what that means.
+//!   holds, at every moment. A relist reports deletes first, except for a name that was taken over
+//!   (its delete comes right before the add).
+//! - Our own writes are visible and reported at once ([`Store::wrote`], [`Store::removed`]), with
+//!   their [`Author`]. See below.
 //! - On top of an object itself the store needs 32 bytes for it, `Arc` included. (Indexes cost
 //!   extra.)
 //!
-//! # Whose change it is
-//! [`Origin::Own`] lets a reconciler sleep: it says that handlers know of this change because we
-//! made it. It must never hide somebody else's. The danger is a change that came *before* ours: a
-//! handler was last told version 5, somebody writes 6, we write 7 and see 7 at once. When 6
-//! arrives, it is older than what we hold, but nobody has been told of it, and nobody has looked at
-//! 7 with it in mind: if it were dropped as "old", its wake-up would be lost. So what is old is
-//! decided by how far the watch has come, not by what is held: 6 comes out as an update with
-//! [`Origin::Server`], to the newest state (7), and then 7 as [`Origin::Own`]. After a relist there
-//! is no knowing what happened between two versions, so whatever differs from what was last told is
-//! [`Origin::Server`].
+//! # One door
+//! The watch's news and the answers to our own writes come in by the same door, one after another,
+//! and handlers are notified of each before the next may enter. An answer names its author, the
+//! controller and key whose pass wrote: that key is not woken, everybody else's is. What the watch
+//! repeats of it has the same version and is nothing.
 //!
-//! The answer to a create may arrive after a list that no longer has the object: somebody has
-//! deleted it, and no news will ever show it. Its creator believes that it exists, so the next news
-//! of any kind, a bookmark at the latest, reports that it came and went, as [`Origin::Server`]. The
-//! same is said of what somebody else created and a list showed, if we deleted it before handlers
-//! were told.
+//! This must never hide somebody else's change. The danger is one that came *before* ours: a handler
+//! knows version 5, somebody writes 6, we write 7 and see 7 at once. When 6 arrives, it is older
+//! than what is held, but nobody has looked at 7 with it in mind. So it is reported as a change
+//! without an author, from 7 to 7: it wakes, and changes nothing. A list that comes before the watch
+//! has confirmed an answer may have swallowed such a change, so it reports the object in the same
+//! way. A change that could not be decoded counts against the next answer.
 //!
-//! The watch may be faster than the answer. Then the write is reported as [`Origin::Unclaimed`],
-//! and when its author is done, it knows that the write was its own: [`answers_of`].
+//! A delete leaves a tombstone until the watch has passed it. If the answer to a write comes when
+//! the store knows that its object is gone, the author believes what is not true and is not going to
+//! be woken by any news: it learns so from [`Author::scope`].
+//!
+//! The watch may be faster than the answer. Then nobody can tell whose write it is, and its author
+//! is woken for nothing.
 //!
 //! The answer to a write that changed nothing carries the version of somebody's earlier write. If
-//! that write has not come over the watch yet, or came only since the task began, it is taken for
-//! ours. A writer that cannot rule this out and must not miss it uses [`Store::learned`].
+//! that write has not come over the watch yet, it is taken for ours. A writer that cannot rule this
+//! out and must not miss it uses [`Store::learned`].
 //!
 //! # Versions
 //! All this needs versions that can be ordered. Where they cannot be
@@ -51,23 +51,24 @@
 //!
 //! [`ResourceVersion::UNKNOWN`]: crate::object::ResourceVersion::UNKNOWN
 
+mod author;
 mod lock;
 mod delta;
-mod answers;
+mod unconfirmed;
 mod table;
 mod index;
-mod memory;
-mod state;
+mod door;
 mod reader;
-mod writer;
 mod relist;
+mod writer;
 
-pub use answers::{Answers, Write, answers_of};
-pub use delta::{Delta, Origin};
-pub use index::Index;
+pub use author::{Author, ControllerId};
+pub use delta::{Delta, DeltaHandler};
+pub use index::{Index, UnknownIndex};
 #[cfg(lock_holds)]
 pub use lock::{Hold, observe, processor_time};
 pub use reader::Store;
+pub use relist::Contradiction;
 pub use writer::Writer;
 
 use crate::object::Object;

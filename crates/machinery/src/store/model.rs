@@ -1,5 +1,6 @@
-//! A store against a server, in random interleavings: others' writes and our own; answers that come
-//! late and in any order; a watch that is late and repeats itself; lists that lag.
+//! A store against a server, in random interleavings: others' writes and those of two keys and
+//! another controller's; answers that come late and in any order; a watch that is late and repeats
+//! itself; lists that lag.
 
 mod answer;
 mod checks;
@@ -9,13 +10,14 @@ mod steps;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use proptest::prelude::*;
 
-use self::answer::Answer;
+use self::answer::{Answer, authors};
 use self::server::{Change, Live, Server};
 use self::steps::{Step, steps};
 use super::tests::{Thing, thing, uid};
-use super::{Store, Writer, new};
+use super::{Author, Delta, Store, Writer, new};
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -23,16 +25,20 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 struct World {
     writer: Writer<Thing>,
     store: Store<Thing>,
+    authors: Vec<Author>,
+    notified: Arc<Mutex<Vec<Notified>>>,
     server: Server,
     answers: Vec<Answer>,
     /// The watch, or the last list, has shown the log up to here.
     shown: u64,
+    /// Per name the newest change that was answered.
+    answered: [u64; NAMES.len()],
     /// The version of the current list, and how far its items have arrived.
     list: Option<(u64, usize)>,
     /// What handlers believe: the deltas applied to an empty map.
-    told: HashMap<usize, Arc<Thing>>,
-    /// Changes by others that handlers must be woken for.
-    owed: Vec<Change>,
+    believed: HashMap<usize, Arc<Thing>>,
+    /// Changes that a key must be woken for: those made by anybody else.
+    owed: Vec<(usize, Change)>,
     /// Where an own write may be reported as somebody else's: the answer came after its event, or a
     /// list.
     blurred: HashSet<usize>,
@@ -42,6 +48,12 @@ struct World {
     unread: bool,
     /// What we deleted after it had been seen: it must not be seen again.
     removed: HashSet<Uid>,
+}
+
+/// A delta, and the version that was visible when handlers were notified of it.
+struct Notified {
+    delta: Delta<Thing>,
+    sees: Option<u64>,
 }
 
 fn name_of(key: &ObjectKey) -> usize {
@@ -54,15 +66,33 @@ fn key(name: usize) -> ObjectKey {
 
 impl World {
     fn new() -> World {
-        let (writer, store) = new(Vec::new());
+        let (mut writer, store) = new::<Thing>(Vec::new());
+        let notified: Arc<Mutex<Vec<Notified>>> = Arc::default();
+        let (notes, reads) = (notified.clone(), store.clone());
+        writer.on_delta(move |delta, _| {
+            let held = reads.get(delta.object().key());
+            let sees = held.and_then(|held| held.meta().version.number());
+            let delta = match delta {
+                Delta::Added(new, author) => Delta::Added(new.clone(), author.clone()),
+                Delta::Deleted(last, author) => Delta::Deleted(last.clone(), author.clone()),
+                Delta::Updated { old, new, author } => {
+                    let (old, new, author) = (old.clone(), new.clone(), author.clone());
+                    Delta::Updated { old, new, author }
+                }
+            };
+            notes.lock().push(Notified { delta, sees });
+        });
         World {
             writer,
             store,
+            authors: authors(),
+            notified,
             server: Server::default(),
             answers: Vec::new(),
             shown: 0,
+            answered: [0; NAMES.len()],
             list: None,
-            told: HashMap::new(),
+            believed: HashMap::new(),
             owed: Vec::new(),
             blurred: HashSet::new(),
             foreign: HashSet::new(),
@@ -71,77 +101,126 @@ impl World {
         }
     }
 
-    /// Somebody creates, changes or deletes an object.
-    fn change(&mut self, name: usize, deleted: bool, readable: bool) {
-        if self.server.change(name, deleted, readable, false).is_some() {
+    /// Somebody, or one of us, creates, changes or deletes an object: everybody else is to look.
+    fn change(
+        &mut self,
+        name: usize,
+        deleted: bool,
+        readable: bool,
+        author: Option<usize>,
+    ) -> Option<Live> {
+        let live = self.server.change(name, deleted, readable, author)?;
+        if author.is_none() {
             self.foreign.insert(name);
-            self.owed.extend(self.server.log.last());
         }
+        let change = *self.server.log.last().expect("it was just made");
+        let others = (0..self.authors.len()).filter(|key| Some(*key) != author);
+        self.owed.extend(others.map(|key| (key, change)));
+        Some(live)
     }
 
-    /// We do.
-    fn own_change(&mut self, name: usize, deleted: bool) -> Option<Live> {
+    /// One of us does.
+    fn own_change(&mut self, name: usize, deleted: bool, author: usize) -> Option<Live> {
         let live = self.server.at(self.server.now()).get(&name).copied();
         let readable = !deleted || live.is_some_and(|live| self.server.is_readable(&live));
-        self.server.change(name, deleted, readable, true)
+        self.change(name, deleted, readable, Some(author))
     }
 
     /// Takes an answer out. Answers to writes of one object may come out of order, but a client
-    /// that deletes an object has seen the answers to its earlier writes.
+    /// that deletes an object has seen the answers to its own earlier writes.
     fn pick(&mut self, at: usize) -> Answer {
-        let picked = self.answers[at].name();
-        let first = self.answers.iter().position(|answer| answer.name() == picked).unwrap();
-        let deletes = self.answers[first..=at]
-            .iter()
-            .any(|answer| matches!(answer, Answer::Removed(other, _) if *other == picked));
+        let picked = self.answers[at];
+        let same =
+            |answer: &&Answer| answer.name() == picked.name() && answer.author() == picked.author();
+        let first = self.answers.iter().position(|answer| same(&answer)).unwrap();
+        let mut before = self.answers[first..=at].iter().filter(same);
+        let deletes = before.any(|answer| matches!(answer, Answer::Removed(..)));
         self.answers.remove(if deletes { first } else { at })
     }
 
     fn answer(&mut self, answer: Answer) {
-        match answer {
-            Answer::Wrote(name, live) if live.version <= self.shown || self.list.is_some() => {
-                self.blurred.insert(name);
+        let name = answer.name();
+        let (Answer::Wrote(_, Live { uid: number, .. }, _)
+        | Answer::Removed(_, number, _)
+        | Answer::Got(_, Live { uid: number, .. })) = answer;
+        let made = self.server.log.iter().rfind(|change| match answer {
+            Answer::Wrote(_, live, _) | Answer::Got(_, live) => change.version == live.version,
+            Answer::Removed(..) => change.uid == number && change.deleted,
+        });
+        let at = made.expect("the server made it").version;
+        let held = self.store.get(&key(name));
+        // The delete of what is not visible (any more, or yet) leaves no trace.
+        let unseen = held.as_ref().is_none_or(|held| held.uid() != uid(number));
+        let blurred = match answer {
+            // What it replaces went by a change that nobody has heard of.
+            Answer::Wrote(..) => {
+                at <= self.shown || self.list.is_some() || held.is_some() && unseen
             }
-            Answer::Got(name, _) => drop(self.blurred.insert(name)),
-            Answer::Wrote(..) | Answer::Removed(..) => {}
+            Answer::Removed(..) => unseen || self.list.is_some(),
+            Answer::Got(..) => true,
+        };
+        if blurred {
+            self.blurred.insert(name);
         }
-        self.removed.extend(answer.arrives(&self.store));
+        let overtaken =
+            self.server.log.iter().any(|change| {
+                change.uid == number && change.deleted && change.version <= self.shown
+            });
+        let replaced = held.is_some_and(|held| {
+            held.uid() != uid(number) && held.meta().version.number() > Some(at)
+        });
+        let gone = overtaken || replaced || self.removed.contains(&uid(number));
+        let (removed, outdated) = answer.arrives(&self.store, &self.authors);
+        self.removed.extend(removed);
+        self.answered[name] = self.answered[name].max(at);
+        if let (Answer::Removed(.., author), false) = (answer, unseen) {
+            // Whoever deletes an object need not know what it was.
+            self.owed.retain(|(owed, change)| {
+                *owed != author || change.uid != number || change.version > at
+            });
+        }
+        if let Answer::Wrote(_, live, author) = answer {
+            assert!(outdated || !gone, "{:?} believes in {live:?}", self.authors[author]);
+            if outdated {
+                self.blurred.insert(name);
+                // Its next pass sees what is visible.
+                let held = self.store.get(&key(name)).and_then(|held| held.meta().version.number());
+                self.look(author, name, held.unwrap_or(self.shown.max(self.answered[name])));
+            }
+        }
     }
 
     fn unreadable(&mut self, change: Change) {
-        let (key, mut deltas) = (key(change.name), Vec::new());
-        if self.store.get(&key).is_none() && !self.told.contains_key(&change.name) {
+        let key = key(change.name);
+        if self.store.get(&key).is_none() {
             // Nobody knows of the object, nor will anybody until it can be read.
-            self.owed.retain(|owed| owed.name != change.name || owed.version > change.version);
+            self.owed.retain(|(_, owed)| owed.name != change.name || owed.version > change.version);
         }
+        let version = ResourceVersion::new(change.version);
         if change.deleted {
-            let version = ResourceVersion::new(change.version);
-            self.writer.vanished(&key, version, |delta| deltas.push(delta));
+            self.writer.vanished(&key, uid(change.uid), version);
         } else {
             self.unread = true;
-            self.writer.displaced(&key, uid(change.uid), |delta| deltas.push(delta));
+            self.writer.displaced(&key, uid(change.uid), version);
         }
-        self.tell(deltas);
     }
 
     fn event(&mut self, change: Change) {
         let object = thing(NAMES[change.name], change.uid, change.version);
-        let mut deltas = Vec::new();
         if change.deleted {
-            if !self.told.contains_key(&change.name) {
-                // It could never be read.
-                self.owed.retain(|owed| owed.version != change.version);
+            if !self.believed.contains_key(&change.name) {
+                // It could never be read, or is known to be gone.
+                self.owed.retain(|(_, owed)| owed.version != change.version);
             }
-            self.writer.deleted(object, |delta| deltas.push(delta));
+            self.writer.deleted(object);
         } else {
-            self.writer.apply(object, |delta| deltas.push(delta));
+            self.writer.apply(object);
         }
-        self.tell(deltas);
     }
 
     fn begin(&mut self, pick: &prop::sample::Index) {
         // Sometimes the list lags behind the watch; but then the store must know that it does.
-        let from = if self.unread { self.shown } else { self.shown.saturating_sub(1) };
+        let from = self.shown.saturating_sub(1);
         let version = from + pick.index((self.server.now() - from + 1) as usize) as u64;
         if version == 0 {
             return;
@@ -167,23 +246,13 @@ impl World {
         self.list = Some((version, until));
     }
 
-    fn commit(&mut self, answered: usize) {
+    fn commit(&mut self) {
         self.half();
         self.half();
         let Some((version, _)) = self.list.take() else { return };
-        let mut before = self.store.list();
-        let answered = answered.min(self.answers.len());
-        let mut answers = self.answers.iter().take(answered);
-        let mut deltas = Vec::new();
-        let taken = self.writer.commit(ResourceVersion::new(version), |delta| {
-            deltas.push(delta);
-            if let Some(answer) = answers.next() {
-                before.retain(|old| name_of(old.key()) != answer.name());
-                self.removed.extend(answer.arrives(&self.store));
-            }
-        });
-        let waiting = answers.len();
-        self.answers.drain(..answered - waiting);
+        let before = self.store.list();
+        let known: HashSet<usize> = self.believed.keys().copied().collect();
+        let taken = self.writer.commit(ResourceVersion::new(version));
         assert_eq!(taken, version >= self.shown);
         let (objects, unreadable): (BTreeMap<_, _>, BTreeMap<_, _>) = self
             .server
@@ -193,16 +262,14 @@ impl World {
         if taken {
             // What came and went between two lists is owed to nobody, nor is what nobody knows of
             // until it can be read.
-            let told = &self.told;
-            self.owed.retain(|change| {
+            self.owed.retain(|(_, change)| {
                 change.version > version
                     || objects.contains_key(&change.name)
-                    || told.contains_key(&change.name)
+                    || known.contains(&change.name)
             });
             self.shown = version.max(self.shown);
             self.unread = !unreadable.is_empty();
         }
-        self.tell(deltas);
         for old in before {
             let now = self.store.get(old.key());
             let same = now.is_some_and(|now| Arc::ptr_eq(&now, &old));
@@ -218,11 +285,11 @@ impl World {
         let Some(change) = self.server.log.get(self.shown as usize).copied() else { return };
         self.shown = change.version;
         let under_way = |answer: &Answer| match answer {
-            Answer::Wrote(_, live) => live.version == change.version,
-            Answer::Removed(name, uid) => *name == change.name && *uid == change.uid,
+            Answer::Wrote(_, live, _) => live.version == change.version,
+            Answer::Removed(name, uid, _) => *name == change.name && *uid == change.uid,
             Answer::Got(..) => false,
         };
-        if change.own && self.answers.iter().any(under_way) {
+        if change.author.is_some() && self.answers.iter().any(under_way) {
             self.blurred.insert(change.name);
         }
         if change.readable {
@@ -234,15 +301,15 @@ impl World {
 
     fn step(&mut self, step: &Step) {
         match step {
-            Step::Write(name, readable) => self.change(*name, false, *readable),
-            Step::Delete(name, readable) => self.change(*name, true, *readable),
-            Step::OwnWrite(name) => {
-                let live = self.own_change(*name, false);
-                self.answers.extend(live.map(|live| Answer::Wrote(*name, live)));
+            Step::Write(name, readable) => drop(self.change(*name, false, *readable, None)),
+            Step::Delete(name, readable) => drop(self.change(*name, true, *readable, None)),
+            Step::OwnWrite(name, author) => {
+                let live = self.own_change(*name, false, *author);
+                self.answers.extend(live.map(|live| Answer::Wrote(*name, live, *author)));
             }
-            Step::OwnDelete(name) => {
-                let live = self.own_change(*name, true);
-                self.answers.extend(live.map(|live| Answer::Removed(*name, live.uid)));
+            Step::OwnDelete(name, author) => {
+                let live = self.own_change(*name, true, *author);
+                self.answers.extend(live.map(|live| Answer::Removed(*name, live.uid, *author)));
             }
             Step::Get(name) => {
                 let live = self.server.at(self.server.now()).get(name).copied();
@@ -261,30 +328,26 @@ impl World {
                 }
             }
             Step::Bookmark if self.list.is_none() && self.shown > 0 => {
-                let mut deltas = Vec::new();
-                let version = ResourceVersion::new(self.shown);
-                self.writer.bookmark(version, |delta| deltas.push(delta));
-                self.tell(deltas);
-            }
-            Step::Introduce => {
-                self.blurred.extend(0..NAMES.len());
-                self.writer.introduce();
+                self.writer.bookmark(ResourceVersion::new(self.shown));
             }
             Step::Begin(pick) if self.list.is_none() => self.begin(pick),
             Step::Half => self.half(),
-            Step::Commit(answered) => self.commit(*answered),
+            Step::Commit => self.commit(),
             _ => {}
         }
     }
 
     /// Everything that is pending arrives.
     fn finish(&mut self) {
-        self.commit(0);
+        self.commit();
+        self.check_deltas();
         for answer in std::mem::take(&mut self.answers) {
             self.answer(answer);
+            self.check_deltas();
         }
         while self.shown < self.server.now() {
             self.step(&Step::Event);
+            self.check_deltas();
         }
         if self.unread {
             // It can be read now.
@@ -292,7 +355,7 @@ impl World {
             self.blurred.extend(0..NAMES.len());
             self.writer.begin();
             self.list = Some((self.server.now(), 0));
-            self.commit(0);
+            self.commit();
         }
     }
 }
@@ -305,10 +368,13 @@ proptest! {
         let mut seen = HashMap::new();
         for step in &steps {
             world.step(step);
-            world.check_told();
+            world.check_deltas();
+            world.check_believed();
             seen = world.check_monotonic(&seen);
         }
         world.finish();
+        world.check_deltas();
+        world.check_believed();
         world.check_end();
         world.check_monotonic(&seen);
     }

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::answers::{self, Write};
-use super::index::{BY_CONTROLLER, Index, Indexes};
+use parking_lot::Mutex;
+
+use super::author::Author;
+use super::door::Door;
+use super::index::{Index, Indexed, Indexes, UnknownIndex, by_controller};
 use super::lock::RwLock;
-use super::state::State;
 use super::table::Hashing;
 use crate::object::{Object, ObjectKey, Resource, Text, Uid};
 
@@ -19,8 +21,10 @@ pub struct Store<V> {
 }
 
 pub(super) struct Shared<V> {
-    /// Locked for one lookup or one change at a time, even during a relist.
-    pub(super) state: RwLock<State<V>>,
+    /// Locked by whoever changes the objects, until handlers have been notified.
+    pub(super) door: Mutex<Door<V>>,
+    /// Locked for one lookup or one change at a time. Changed only with the door locked.
+    pub(super) objects: RwLock<Indexed<V>>,
     pub(super) hashing: Hashing,
     pub(super) indexes: Arc<Indexes<V>>,
 }
@@ -42,8 +46,9 @@ impl<V> fmt::Debug for Store<V> {
 impl<V: Object> Store<V> {
     pub(super) fn new(indexes: Vec<Index<V>>) -> Store<V> {
         let (hashing, indexes) = (Hashing::default(), Arc::new(Indexes::new(indexes)));
-        let state = RwLock::new(State::new(&hashing, &indexes));
-        let shared = Arc::new(Shared { state, hashing, indexes });
+        let objects = RwLock::new(Indexed::new(hashing.clone(), indexes.clone()));
+        let door = Mutex::new(Door::new());
+        let shared = Arc::new(Shared { door, objects, hashing, indexes });
         Store { shared, parts: Arc::default() }
     }
 
@@ -80,21 +85,19 @@ impl<V: Object> Store<V> {
     /// The object under `key`.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<V>> {
         let (part, hash) = self.part(key)?;
-        part.state.read().visible(hash, key).cloned()
+        part.objects.read().find(hash, key).cloned()
     }
 
     /// Whether there is an object under `key`.
     pub fn contains(&self, key: &ObjectKey) -> bool {
-        self.part(key).is_some_and(|(part, hash)| part.state.read().visible(hash, key).is_some())
+        self.part(key).is_some_and(|(part, hash)| part.objects.read().find(hash, key).is_some())
     }
 
     /// All objects at one instant, in no particular order.
     pub fn list(&self) -> Vec<Arc<V>> {
         let mut all = Vec::new();
         for part in self.all() {
-            let state = part.state.read();
-            all.reserve(state.len());
-            state.for_each(&part.hashing, &mut |object| all.push(object.clone()));
+            all.extend(part.objects.read().table().iter().cloned());
         }
         all
     }
@@ -103,39 +106,50 @@ impl<V: Object> Store<V> {
     /// meanwhile, and `each` must not use this store.
     pub fn for_each(&self, mut each: impl FnMut(&Arc<V>)) {
         for part in self.all() {
-            part.state.read().for_each(&part.hashing, &mut each);
+            part.objects.read().table().iter().for_each(&mut each);
         }
     }
 
-    /// The objects that index `name` has under `value`, in no particular order. Empty if there is
-    /// no such index.
-    pub fn by_index(&self, name: &str, value: &str) -> Vec<Arc<V>> {
-        let mut found = Vec::new();
-        for part in self.all() {
-            let state = part.state.read();
-            state.under(&part.hashing, name, value, &mut |object| found.push(object.clone()));
-        }
-        found
+    /// The objects that index `name` has under `value`, in no particular order.
+    ///
+    /// # Errors
+    /// If there is no such index.
+    pub fn by_index(&self, name: &str, value: &str) -> Result<Vec<Arc<V>>, UnknownIndex> {
+        self.find_by(name, value, |_| true)
     }
 
-    /// The objects controlled by `owner` itself, not by a namesake, in no particular order. Empty
-    /// without [`Index::by_controller`] for its kind.
-    pub fn controlled_by<P: Resource>(&self, owner: &P) -> Vec<Arc<V>> {
+    /// The objects controlled by `owner` itself, not by a namesake, in no particular order.
+    ///
+    /// # Errors
+    /// If there is no [`Index::by_controller`] for its kind.
+    pub fn controlled_by<P: Resource>(&self, owner: &P) -> Result<Vec<Arc<V>>, UnknownIndex> {
+        self.find_by(&by_controller::<P>(), owner.key().name(), |object| {
+            object.meta().is_controlled_by(owner.uid())
+        })
+    }
+
+    /// The objects that the index has under `value` and that are `wanted`.
+    fn find_by(
+        &self,
+        name: &str,
+        value: &str,
+        wanted: impl Fn(&V) -> bool,
+    ) -> Result<Vec<Arc<V>>, UnknownIndex> {
         let mut found = Vec::new();
+        let at = self.shared.indexes.position(name)?;
         for part in self.all() {
-            let state = part.state.read();
-            state.under(&part.hashing, BY_CONTROLLER, owner.key().name(), &mut |object| {
-                if object.meta().is_controlled_by(owner.uid()) {
+            part.objects.read().under(at, value, &mut |object| {
+                if wanted(object) {
                     found.push(object.clone());
                 }
             });
         }
-        found
+        Ok(found)
     }
 
     /// How many objects there are.
     pub fn len(&self) -> usize {
-        self.all().map(|part| part.state.read().len()).sum()
+        self.all().map(|part| part.objects.read().table().len()).sum()
     }
 
     /// Whether there are none.
@@ -143,25 +157,25 @@ impl<V: Object> Store<V> {
         self.len() == 0
     }
 
-    /// Write-through: the API server's answer to our own write. The newest wins; returns what to
-    /// use from here on. Visible at once; handlers are told when the watch confirms it.
+    /// Write-through: the API server's answer to a write of the running task's author
+    /// ([`Author::scope`]). The newest wins; returns what to use from here on. Visible and reported
+    /// at once.
     ///
     /// An answer whose version is unknown, or that the watch has overtaken, changes nothing.
     pub fn wrote(&self, object: V) -> Arc<V> {
-        answers::note(Write::at(object.uid(), object.meta().version));
-        self.answered(object, true)
+        self.answered(object, Author::current())
     }
 
     /// Like [`Store::wrote`], for an object that may be somebody else's work: the answer to a read,
-    /// or to a write that may have changed nothing. It will be reported as such.
+    /// or to a write that may have changed nothing. It has no author.
     pub fn learned(&self, object: V) -> Arc<V> {
-        self.answered(object, false)
+        self.answered(object, None)
     }
 
-    fn answered(&self, object: V, ours: bool) -> Arc<V> {
+    fn answered(&self, object: V, author: Option<Author>) -> Arc<V> {
         let object = Arc::new(object);
         match self.part(object.key()) {
-            Some((part, hash)) => part.state.write().answered(hash, object, ours),
+            Some((part, hash)) => part.enter(|change| change.answered(hash, object, author)),
             None => object,
         }
     }
@@ -169,10 +183,17 @@ impl<V: Object> Store<V> {
     /// Write-through of a delete that the API server has acknowledged as final. The object is
     /// invisible at once, and is not seen again even if the watch still shows earlier states of it.
     pub fn removed(&self, key: &ObjectKey, uid: Uid) {
-        answers::note(Write::removal(uid));
         if let Some((part, hash)) = self.part(key) {
-            part.state.write().removed(hash, key, uid);
+            part.enter(|change| change.removed(hash, key, uid, Author::current()));
         }
+    }
+
+    /// Calls `then` with all objects while nothing is written or reported. It may read stores, but
+    /// not write to them.
+    pub fn paused<T>(&self, then: impl FnOnce(Vec<Arc<V>>) -> T) -> T {
+        // Always locked in the same order.
+        let _doors: Vec<_> = self.all().map(|part| part.door.lock()).collect();
+        then(self.list())
     }
 
     /// How often an index function has panicked.
@@ -180,9 +201,9 @@ impl<V: Object> Store<V> {
         self.all().map(|part| part.indexes.panics()).sum()
     }
 
-    /// How many keys have own writes that wait for the watch to confirm them, or a change that
-    /// could not be read and waits for the next one that can.
+    /// How many keys have answers that wait for the watch to confirm them, or a change that could
+    /// not be decoded and waits for the next one that can.
     pub fn unconfirmed(&self) -> usize {
-        self.all().map(|part| part.state.read().memory.len()).sum()
+        self.all().map(|part| part.door.lock().unconfirmed.len()).sum()
     }
 }

@@ -1,250 +1,261 @@
-//! A list replaces what is held: it is staged, shown at one instant, then reported.
+//! A list replaces what is held: it is built beside, swapped in at one instant, then reported.
 
-mod seen;
-mod takeover;
-
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use self::seen::Seen;
-use super::delta::{Delta, Origin};
+use hashbrown::{HashMap, HashSet, HashTable};
+
+use super::delta::{Delta, step};
+use super::door::{Door, is_same_state};
 use super::index::Indexed;
-use super::memory::Memory;
-use super::state::State;
-use super::table::{Hashing, SHARDS, Table};
-use super::writer::Writer;
+use super::reader::Shared;
+use super::table::Hashing;
+use super::unconfirmed::Unconfirmed;
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
 /// A list, reduced to its differences from what is held.
 pub(super) struct Relist<V> {
-    /// Objects in `State::base` that the list confirms, replaces or keeps.
-    seen: Seen,
-    /// Like the fields of the same names in [`State`], and moved there when the list is complete.
-    added: Indexed<V>,
-    changed: Indexed<V>,
-    gone: Table<V>,
-    /// What the list says about keys with own writes in flight.
-    items: HashMap<ObjectKey, Item<V>>,
-    /// Objects that the list has but that could not be read.
+    /// Keys whose objects were held just as they are listed.
+    unchanged: HashTable<ObjectKey>,
+    /// All other objects of the list.
+    staged: Indexed<V>,
+    /// Objects that the list has but that could not be decoded.
     kept: HashMap<ObjectKey, Uid>,
-    /// Objects that are held at a newer version than the list has.
-    behind: HashMap<ObjectKey, Behind>,
 }
 
-/// The version held, and the older version listed.
-type Behind = (ResourceVersion, ResourceVersion);
-
-/// What a list says about one key.
-pub(super) struct Item<V> {
-    /// `None`: that there is no object.
-    pub(super) object: Option<Arc<V>>,
-    /// Our own deletes, known when the list was put in place, of objects that it does not have.
-    pub(super) removed: Vec<Uid>,
+/// An object that a list has in an older state than the held one, although the held one is no newer
+/// than the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contradiction {
+    /// Its key.
+    pub key: ObjectKey,
+    /// The version held.
+    pub held: ResourceVersion,
+    /// The version listed.
+    pub listed: ResourceVersion,
 }
 
 // === impl Relist ===
 
 impl<V: Object> Relist<V> {
     /// For a store with this many objects.
-    fn new(held: usize, hashing: &Hashing, fresh: impl Fn() -> Indexed<V>) -> Relist<V> {
-        Relist {
-            seen: Seen::with_room_for(held),
-            added: fresh(),
-            changed: fresh(),
-            gone: Table::new(hashing.clone()),
-            items: HashMap::new(),
-            kept: HashMap::new(),
-            behind: HashMap::new(),
-        }
+    pub(super) fn new(held: usize, staged: Indexed<V>) -> Relist<V> {
+        Relist { unchanged: HashTable::with_capacity(held), staged, kept: HashMap::new() }
     }
 
-    fn listed(&mut self, state: &State<V>, hash: u64, object: V) {
+    /// The list has `object`. If several have the same key, the last one counts.
+    pub(super) fn listed(&mut self, shared: &Shared<V>, object: V) {
         let key = object.key();
+        let hash = shared.hashing.hash(key);
         if !self.kept.is_empty() {
             self.kept.remove(key);
         }
-        if !state.memory.is_empty() && state.memory.contains_key(key) {
-            // If it was behind before we wrote, it may have caught up with what was held then.
-            let version = object.meta().version;
-            if self.behind.get(key).is_some_and(|(held, _)| !version.is_older_than(*held)) {
-                self.caught_up(key);
+        let same = shared
+            .objects
+            .read()
+            .find(hash, key)
+            .is_some_and(|held| is_same_state::<V>(held, &object));
+        if same {
+            if !self.staged.table().is_empty() {
+                self.staged.remove(hash, key);
             }
-            let key = key.clone();
-            let item = Item { object: Some(Arc::new(object)), removed: Vec::new() };
-            self.items.insert(key, item);
-            return;
+            self.insert_unchanged(hash, key, &shared.hashing);
+        } else {
+            self.forget_unchanged(hash, key);
+            self.staged.insert(hash, Arc::new(object));
         }
-        let Some(held) = state.base.find(hash, key) else {
-            self.added.insert(hash, Arc::new(object));
-            return;
-        };
-        self.seen.insert(held);
-        let (version, holds) = (object.meta().version, held.meta().version);
-        if version.is_older_than(holds) {
-            self.behind.insert(key.clone(), (holds, version));
-            return;
-        }
-        self.caught_up(key);
-        if version.is_same_as(holds) && object.uid() == held.uid() {
-            self.changed.remove(hash, key);
-            return;
-        }
-        self.changed.insert(hash, Arc::new(object));
     }
 
-    fn keep(&mut self, state: &State<V>, hash: u64, key: &ObjectKey, uid: Uid) {
-        let same = |object: &&Arc<V>| !uid.is_some() || object.uid() == uid;
-        let told = state.memory.get(key).and_then(Memory::told);
-        for object in told.into_iter().chain(state.base.find(hash, key)).filter(same) {
-            self.seen.insert(object);
-        }
+    /// The list has `uid` under `key`, but it cannot be decoded.
+    pub(super) fn keep(&mut self, key: &ObjectKey, uid: Uid) {
         self.kept.insert(key.clone(), uid);
     }
 
-    fn unlisted(&mut self, state: &State<V>, hash: u64, key: &ObjectKey) {
-        self.added.remove(hash, key);
-        self.changed.remove(hash, key);
-        self.items.remove(key);
+    /// What was listed under `key` is gone again.
+    pub(super) fn unlisted(&mut self, hash: u64, key: &ObjectKey) {
+        self.staged.remove(hash, key);
+        self.forget_unchanged(hash, key);
         self.kept.remove(key);
-        self.caught_up(key);
-        let told = state.memory.get(key).and_then(Memory::told);
-        for object in told.into_iter().chain(state.base.find(hash, key)) {
-            self.seen.remove(object);
+    }
+
+    /// An object of a list of this version that contradicts what is held.
+    pub(super) fn contradiction(
+        &self,
+        shared: &Shared<V>,
+        version: ResourceVersion,
+    ) -> Option<Contradiction> {
+        let objects = shared.objects.read();
+        self.staged.table().iter().find_map(|object| {
+            let held = objects.find(shared.hashing.hash(object.key()), object.key())?;
+            let (held, listed) = (held.meta().version, object.meta().version);
+            let contradicts =
+                listed.is_older_than(held) && version.is_known() && !held.is_newer_than(version);
+            contradicts.then(|| Contradiction { key: object.key().clone(), held, listed })
+        })
+    }
+
+    fn insert_unchanged(&mut self, hash: u64, key: &ObjectKey, hashing: &Hashing) {
+        if !self.is_unchanged(hash, key) {
+            self.unchanged.insert_unique(hash, key.clone(), |key| hashing.hash(key));
         }
     }
 
-    /// Whether `uid` is an object that could not be read.
-    fn has_kept(&self, key: &ObjectKey, uid: Uid) -> bool {
+    fn is_unchanged(&self, hash: u64, key: &ObjectKey) -> bool {
+        self.unchanged.find(hash, |known| known == key).is_some()
+    }
+
+    fn forget_unchanged(&mut self, hash: u64, key: &ObjectKey) {
+        if let Ok(found) = self.unchanged.find_entry(hash, |known| known == key) {
+            found.remove();
+        }
+    }
+
+    /// Whether the list has `uid` in a form that could not be decoded.
+    fn keeps(&self, key: &ObjectKey, uid: Uid) -> bool {
         self.kept.get(key).is_some_and(|kept| !kept.is_some() || *kept == uid)
     }
 
-    /// Notes that nothing newer is held under this key. `behind` is nearly always empty; then the
-    /// key is not hashed.
-    fn caught_up(&mut self, key: &ObjectKey) {
-        if !self.behind.is_empty() {
-            self.behind.remove(key);
+    /// The list meets an answer that the watch has not confirmed: whichever is newer stays. Then
+    /// forgets the answers that the list includes.
+    fn resolve(
+        &mut self,
+        shared: &Shared<V>,
+        key: &ObjectKey,
+        memory: &mut Unconfirmed,
+        version: ResourceVersion,
+    ) {
+        let hash = shared.hashing.hash(key);
+        let state = |object: &Arc<V>| (object.uid(), object.meta().version);
+        let unchanged = self
+            .is_unchanged(hash, key)
+            .then(|| memory.held_at(shared.objects.read().find(hash, key).map(state), version));
+        let staged = self.staged.find(hash, key).map(state);
+        if let Some((uid, at)) = staged.filter(|(uid, at)| memory.is_past(*uid, *at)) {
+            self.staged.remove(hash, key);
+            if !memory.has_buried(uid) && at.is_known() {
+                self.insert_unchanged(hash, key, &shared.hashing);
+            }
+        }
+        memory.confirm(version);
+        memory.unbury_unlisted(|uid| {
+            staged.is_some_and(|(listed, _)| listed == uid)
+                || unchanged == Some(Some(uid))
+                || self.keeps(key, uid)
+        });
+        memory.unread = false;
+        if unchanged.is_some() || staged.is_some() || self.kept.contains_key(key) {
+            memory.unseen = Uid::NONE;
         }
     }
 
-    /// The held objects of one shard that the list does not have.
-    fn unseen(&self, state: &State<V>, shard: usize) -> Vec<Arc<V>> {
-        let unseen =
-            |held: &&Arc<V>| !self.seen.has(held) && !state.memory.contains_key(held.key());
-        state.base.table().shard(shard).filter(unseen).cloned().collect()
+    /// The held objects that the list does not have, except those created after it.
+    fn gone(
+        &self,
+        objects: &Indexed<V>,
+        hashing: &Hashing,
+        door: &Door<V>,
+        version: ResourceVersion,
+    ) -> Vec<Arc<V>> {
+        let is_gone = |held: &&Arc<V>| {
+            let (key, hash) = (held.key(), hashing.hash(held.key()));
+            let newer =
+                || door.unconfirmed.contains_key(key) && held.meta().version.is_newer_than(version);
+            !self.is_unchanged(hash, key)
+                && self.staged.find(hash, key).is_none()
+                && !self.keeps(key, held.uid())
+                && !newer()
+        };
+        objects.table().iter().filter(is_gone).cloned().collect()
     }
 
-    /// Decides what a key with own writes in flight will show: what is listed, unless what is held
-    /// is newer.
-    fn resolve(&mut self, state: &State<V>, hash: u64, key: &ObjectKey, version: ResourceVersion) {
-        let Some(memory) = state.memory.get(key) else { return };
-        let held = state.base.find(hash, key);
-        let staged = self.added.remove(hash, key).or(self.changed.remove(hash, key));
-        self.gone.remove(hash, key);
-        let object = match self.items.remove(key) {
-            Some(item) => item.object,
-            None => staged.or_else(|| {
-                let mut known = memory.told().into_iter().chain(held);
-                let listed =
-                    |object: &&Arc<V>| self.seen.has(object) || self.has_kept(key, object.uid());
-                known.find(listed).cloned()
-            }),
-        };
-        match (&object, held) {
-            // A list from before our delete.
-            (Some(listed), _) if memory.is_past(listed.uid(), listed.meta().version) => {}
-            (Some(listed), None) => drop(self.added.insert(hash, listed.clone())),
-            (Some(listed), Some(held)) => {
-                if listed.meta().version.is_newer_than(held.meta().version) {
-                    self.changed.insert(hash, listed.clone());
-                }
-            }
-            (None, Some(held)) if !held.meta().version.is_newer_than(version) => {
-                self.gone.insert(hash, held.clone());
-            }
-            (None, _) => {}
+    /// What is held from now on; adds the differences from `objects` to `deltas`.
+    fn build(
+        self,
+        objects: &Indexed<V>,
+        hashing: &Hashing,
+        gone: Vec<Arc<V>>,
+        deltas: &mut Vec<Delta<V>>,
+    ) -> Indexed<V> {
+        deltas.reserve_exact(gone.len() + self.staged.table().len());
+        if objects.table().is_empty() {
+            deltas.extend(self.staged.table().iter().map(|new| Delta::Added(new.clone(), None)));
+            return self.staged;
         }
-        let lacks = |uid: &Uid| {
-            let listed = object.as_ref().is_some_and(|object| object.uid() == *uid);
-            !listed && !self.has_kept(key, *uid)
-        };
-        let removed = memory.removed_uids().iter().copied().filter(lacks).collect();
-        self.items.insert(key.clone(), Item { object, removed });
+        let mut next = objects.clone();
+        for held in gone {
+            next.remove(hashing.hash(held.key()), held.key());
+            deltas.push(Delta::Deleted(held, None));
+        }
+        for staged in self.staged.table().iter() {
+            let hash = hashing.hash(staged.key());
+            let held = next.find(hash, staged.key());
+            let stays = |held: &&Arc<V>| {
+                held.meta().version.is_newer_than(staged.meta().version)
+                    || is_same_state::<V>(held, staged)
+            };
+            if held.filter(stays).is_none() {
+                let old = next.insert(hash, staged.clone());
+                step(old, Some(staged.clone()), None, deltas);
+            }
+        }
+        next
     }
 }
 
-// === impl Writer ===
+// === impl Shared ===
 
-impl<V: Object> Writer<V> {
-    /// A list begins. Whatever an unfinished one has staged is discarded.
-    pub fn begin(&mut self) {
-        let shared = self.store.shared();
-        let fresh = || Indexed::new(shared.hashing.clone(), shared.indexes.clone());
-        let held = shared.state.read().base.table().len();
-        self.relist = Some(Relist::new(held, &shared.hashing, fresh));
-    }
-
-    /// The list has `object`. It is staged, unless it or something newer is held already. If
-    /// several have the same key, the last one counts.
-    pub fn listed(&mut self, object: V) {
-        let hash = self.store.shared().hashing.hash(object.key());
-        if let Some(relist) = &mut self.relist {
-            relist.listed(&self.store.shared().state.read(), hash, object);
-        }
-    }
-
-    /// The list has `uid` under `key`, but it cannot be decoded: what is held of it stays.
-    pub fn keep(&mut self, key: &ObjectKey, uid: Uid) {
-        let hash = self.store.shared().hashing.hash(key);
-        if let Some(relist) = &mut self.relist {
-            relist.keep(&self.store.shared().state.read(), hash, key, uid);
-        }
-    }
-
-    /// What was listed under `key` is gone again: a streaming list shows changes made meanwhile.
-    pub fn unlisted(&mut self, key: &ObjectKey) {
-        let hash = self.store.shared().hashing.hash(key);
-        if let Some(relist) = &mut self.relist {
-            relist.unlisted(&self.store.shared().state.read(), hash, key);
-        }
-    }
-
-    /// Whether a list of this version cannot belong to the history that is held: it has an object
-    /// in an older state than the held one, although the held one is no newer than the list.
-    /// Returns the version held and the version listed.
-    pub fn contradiction(&self, version: ResourceVersion) -> Option<Behind> {
-        let mut behind = self.relist.iter().flat_map(|relist| relist.behind.values());
-        behind.find(|(held, _)| version.is_known() && !held.is_newer_than(version)).copied()
-    }
-
-    /// The list will not be used.
-    pub fn abandon(&mut self) {
-        self.relist = None;
-    }
-
-    /// The list is complete, at this version: shows it at one instant, then reports how it differs
-    /// from what was told before. If it is older than what has already been seen, changes nothing
-    /// and returns false.
-    pub fn commit(&mut self, version: ResourceVersion, mut tell: impl FnMut(Delta<V>)) -> bool {
-        let Some(mut relist) = self.relist.take() else { return false };
-        let shared = self.store.shared();
-        if version.is_older_than(shared.state.read().seen) {
+impl<V: Object> Shared<V> {
+    /// Takes over a list that is complete, at this version, and reports how it differs from what
+    /// was held. If it is older than what has already been seen, changes nothing and returns false.
+    ///
+    /// Whatever changes the objects comes through the door, which is locked all the while. So
+    /// readers wait only for the swap.
+    pub(super) fn take_over(&self, mut relist: Relist<V>, version: ResourceVersion) -> bool {
+        let mut door = self.door.lock();
+        let door = &mut *door;
+        if version.is_older_than(door.seen) {
             return false;
         }
-        for shard in 0..SHARDS {
-            let unseen = relist.unseen(&shared.state.read(), shard);
-            for held in unseen {
-                relist.gone.insert(shared.hashing.hash(held.key()), held);
+        let mut deltas = Vec::new();
+        // A foreign change that the list has swallowed may be part of these answers.
+        let mut doubtful: HashSet<ObjectKey> = HashSet::new();
+        for (key, memory) in &mut door.unconfirmed {
+            if memory.has_writes() {
+                doubtful.insert(key.clone());
+            }
+            relist.resolve(self, key, memory, version);
+        }
+        let kept: Vec<ObjectKey> = relist.kept.keys().cloned().collect();
+        let next = {
+            let objects = self.objects.read();
+            let gone = relist.gone(&objects, &self.hashing, door, version);
+            let changed = !gone.is_empty() || !relist.staged.table().is_empty();
+            changed.then(|| relist.build(&objects, &self.hashing, gone, &mut deltas))
+        };
+        if let Some(next) = next {
+            // The old objects are dropped without the lock.
+            let _old = std::mem::replace(&mut *self.objects.write(), next);
+        }
+        let objects = self.objects.read();
+        let find = |key: &ObjectKey| objects.find(self.hashing.hash(key), key).cloned();
+        if !doubtful.is_empty() {
+            for delta in &deltas {
+                doubtful.remove(delta.object().key());
+            }
+            deltas.extend(doubtful.iter().filter_map(find).map(|held| Delta::again(held, None)));
+        }
+        for key in kept.iter().filter(|key| find(key).is_some()) {
+            if let Some(memory) = door.remember(key) {
+                memory.unread = true;
             }
         }
-        let initial = self.show(&mut relist, version);
-        for object in initial {
-            tell(Delta::Added(object, Origin::Server));
+        drop(objects);
+        let keys: Vec<ObjectKey> = door.unconfirmed.keys().cloned().collect();
+        keys.iter().for_each(|key| door.forget_if_idle(key));
+        if version.is_known() {
+            door.seen = version;
         }
-        self.settle(&mut tell);
-        self.confirm(relist.items, version, &mut tell);
-        for (key, uid) in relist.kept {
-            self.displaced(&key, uid, &mut tell);
-        }
+        let initial = !std::mem::replace(&mut door.synced, true);
+        deltas.iter().for_each(|delta| (door.handler)(delta, initial));
         true
     }
 }

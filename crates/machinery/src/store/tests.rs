@@ -1,9 +1,12 @@
 mod lists;
 mod answers;
-mod answers_during_lists;
+mod answers_and_lists;
 mod reads;
 
 use std::sync::Arc;
+
+use futures::FutureExt;
+use parking_lot::Mutex;
 
 use super::*;
 use crate::object::{Kind, Meta, ObjectKey, Resource, ResourceVersion, Text, Uid};
@@ -33,6 +36,13 @@ struct Parent {
 }
 crate::view!(Parent: Kind::namespaced("example.com", "v1", "Parent", "parents"));
 
+/// Another such kind.
+#[derive(Debug, serde::Deserialize)]
+struct Uncle {
+    metadata: Meta,
+}
+crate::view!(Uncle: Kind::namespaced("other.example.com", "v1", "Parent", "parents"));
+
 /// An object in namespace `ns`; version 0 is unknown.
 pub(super) fn thing(name: &str, uid_number: u64, version: u64) -> Thing {
     colored(name, uid_number, version, "none")
@@ -45,16 +55,20 @@ fn colored(name: &str, uid_number: u64, version: u64, color: &str) -> Thing {
     Thing { meta, color: color.into() }
 }
 
+fn author() -> Author {
+    Author { controller: ControllerId::new(), key: ObjectKey::new("ns", "parent") }
+}
+
 fn key(name: &str) -> ObjectKey {
     ObjectKey::new("ns", name)
 }
 
 /// A store and what it reported, in short: `+a1@5` is an add of `a` with UID 1 at version 5; `own`
-/// after it means that it was ours.
+/// after it means that it has an author.
 struct Bed {
     writer: Writer<Thing>,
     store: Store<Thing>,
-    told: Vec<String>,
+    log: Arc<Mutex<Vec<String>>>,
 }
 
 pub(super) fn short(delta: &Delta<Thing>) -> String {
@@ -70,15 +84,17 @@ pub(super) fn short(delta: &Delta<Thing>) -> String {
         Delta::Updated { old, new, .. } => format!("~{}>{}", name(old), new.meta().version),
         Delta::Deleted(object, _) => format!("-{}", name(object)),
     };
-    if delta.origin() == Origin::Own { text + " own" } else { text }
+    if delta.author().is_some() { text + " own" } else { text }
 }
 
 impl Bed {
     fn new() -> Bed {
-        let colors =
-            Index { name: "color", values: |thing: &Thing, each| each(thing.color.clone()) };
-        let (writer, store) = new(vec![colors]);
-        Bed { writer, store, told: Vec::new() }
+        let colors = Index::new("color", |thing: &Thing, each| each(thing.color.clone()));
+        let (mut writer, store) = new(vec![colors]);
+        let log: Arc<Mutex<Vec<String>>> = Arc::default();
+        let notified = log.clone();
+        writer.on_delta(move |delta, _| notified.lock().push(short(delta)));
+        Bed { writer, store, log }
     }
 
     fn list(&mut self, version: u64, things: Vec<Thing>) -> bool {
@@ -88,54 +104,40 @@ impl Bed {
     }
 
     fn commit(&mut self, version: u64) -> bool {
-        let told = &mut self.told;
-        self.writer.commit(ResourceVersion::new(version), |delta| told.push(short(&delta)))
-    }
-
-    /// Lists two things, by name, UID and version, and has `answer` called for the one that is
-    /// settled last when the other one is reported. Returns its name and UID.
-    fn list_and_answer<'a>(
-        &mut self,
-        version: u64,
-        things: [(&'a str, u64, u64); 2],
-        answer: impl Fn(&Store<Thing>, &str, u64),
-    ) -> (&'a str, u64) {
-        self.writer.begin();
-        for (name, number, version) in things {
-            self.writer.listed(thing(name, number, version));
-        }
-        let (store, told) = (&self.store, &mut self.told);
-        let mut last = None;
-        self.writer.commit(ResourceVersion::new(version), |delta| {
-            told.push(short(&delta));
-            if last.is_none() {
-                let first = delta.object().key().name() == things[0].0;
-                let (name, number, _) = things[usize::from(first)];
-                answer(store, name, number);
-                last = Some((name, number));
-            }
-        });
-        last.expect("something was reported")
+        self.writer.commit(ResourceVersion::new(version))
     }
 
     fn apply(&mut self, thing: Thing) {
-        let told = &mut self.told;
-        self.writer.apply(thing, |delta| told.push(short(&delta)));
+        self.writer.apply(thing);
     }
 
     fn deleted(&mut self, thing: Thing) {
-        let told = &mut self.told;
-        self.writer.deleted(thing, |delta| told.push(short(&delta)));
+        self.writer.deleted(thing);
     }
 
     fn bookmark(&mut self, version: u64) {
-        let told = &mut self.told;
-        self.writer.bookmark(ResourceVersion::new(version), |delta| told.push(short(&delta)));
+        self.writer.bookmark(ResourceVersion::new(version));
+    }
+
+    /// The answer to a write of a pass. Returns whether the pass has to look again.
+    fn wrote(&self, thing: Thing) -> bool {
+        author().scope(async { drop(self.store.wrote(thing)) }).now_or_never().unwrap().1
+    }
+
+    /// The answer to a delete of a pass.
+    fn removed(&self, name: &str, number: u64) {
+        let removed = async { self.store.removed(&key(name), uid(number)) };
+        author().scope(removed).now_or_never().unwrap();
+    }
+
+    /// What was reported since the last call, in order.
+    fn in_order(&mut self) -> Vec<String> {
+        std::mem::take(&mut *self.log.lock())
     }
 
     /// What was reported since the last call.
     fn told(&mut self) -> Vec<String> {
-        let mut told = std::mem::take(&mut self.told);
+        let mut told = self.in_order();
         told.sort();
         told
     }
@@ -146,7 +148,7 @@ impl Bed {
             .store
             .list()
             .iter()
-            .map(|object| short(&Delta::Added(object.clone(), Origin::Server)).split_off(1))
+            .map(|object| short(&Delta::Added(object.clone(), None)).split_off(1))
             .collect();
         held.sort();
         assert_eq!(held.len(), self.store.len());
@@ -157,6 +159,7 @@ impl Bed {
         let mut names: Vec<String> = self
             .store
             .by_index("color", color)
+            .unwrap()
             .iter()
             .map(|object| object.key().name().to_string())
             .collect();

@@ -1,32 +1,30 @@
-//! The writer's side: what the API server says.
+//! The writer's side: news from the API server.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::delta::Delta;
-use super::memory;
+use super::index::Indexed;
 use super::reader::Store;
-use super::relist::Relist;
-use super::state::State;
+use super::relist::{Contradiction, Relist};
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
 /// The one writer of a store. It takes the news of one list and watch, in order.
 ///
-/// Deltas are reported after the change is visible and the lock is released, so that a handler may
-/// read the store. A `tell` must not panic: other deltas of the current change would be lost.
+/// Deltas are reported after the change is visible and the objects' lock is released, so that a
+/// handler may read the store. A handler must not panic: other deltas of the current change would be
+/// lost.
 pub struct Writer<V> {
-    pub(super) store: Store<V>,
+    store: Store<V>,
     /// What is staged, from [`Writer::begin`] on.
-    pub(super) relist: Option<Relist<V>>,
-    /// Deltas between being made and being reported; kept to reuse its allocation.
-    pub(super) out: Vec<Delta<V>>,
+    relist: Option<Relist<V>>,
 }
 
 // === impl Writer ===
 
 impl<V: Object> Writer<V> {
     pub(super) fn new(store: Store<V>) -> Writer<V> {
-        Writer { store, relist: None, out: Vec::new() }
+        Writer { store, relist: None }
     }
 
     /// A reader of what is written here.
@@ -34,101 +32,121 @@ impl<V: Object> Writer<V> {
         self.store.clone()
     }
 
-    /// How far the API server's news has been taken in; unknown before the first list.
-    pub fn version(&self) -> ResourceVersion {
-        self.store.shared().state.read().seen
+    /// Sets the handler, which is called for every change of the store from now on, whether the
+    /// writer makes it or an answer does.
+    pub fn on_delta(&mut self, handler: impl FnMut(&Delta<V>, bool) + Send + 'static) {
+        self.store.shared().door.lock().handler = Box::new(handler);
     }
 
-    /// ADDED or MODIFIED. An event known not to be newer than [`Writer::version`] changes nothing
-    /// that is held.
+    /// How far the API server's news has been taken in; unknown before the first list.
+    pub fn version(&self) -> ResourceVersion {
+        self.store.shared().door.lock().seen
+    }
+
+    /// ADDED or MODIFIED. An event known not to be newer than [`Writer::version`] is ignored.
     ///
     /// A watch event that could be decoded ends a list that was begun and not committed.
-    pub fn apply(&mut self, object: V, tell: impl FnMut(Delta<V>)) {
+    pub fn apply(&mut self, object: V) {
         self.relist = None;
-        let hash = self.store.shared().hashing.hash(object.key());
+        let hash = self.hash(object.key());
         let object = Arc::new(object);
-        self.change(|state, out| state.applied(hash, object, out), tell);
+        self.store.shared().enter(|change| change.applied(hash, object));
     }
 
     /// DELETED, with the object's last state. An event known not to be newer than
-    /// [`Writer::version`] changes nothing that is held, nor does the end of an older object than
-    /// the held one.
-    pub fn deleted(&mut self, object: V, tell: impl FnMut(Delta<V>)) {
+    /// [`Writer::version`] is ignored, and so is the end of an older object than the held one. An
+    /// object without a UID means whatever has its name: some servers send no more than that.
+    pub fn deleted(&mut self, object: V) {
         self.relist = None;
-        let hash = self.store.shared().hashing.hash(object.key());
-        let object = Arc::new(object);
-        self.change(|state, out| state.deleted(hash, object, out), tell);
+        let (key, uid, version) = (object.key().clone(), object.uid(), object.meta().version);
+        // What is held knows more than a name alone.
+        let last = uid.is_some().then(|| Arc::new(object));
+        self.gone(&key, uid, version, last);
     }
 
     /// DELETED, for an object that could not be decoded.
-    pub fn vanished(
-        &mut self,
-        key: &ObjectKey,
-        version: ResourceVersion,
-        tell: impl FnMut(Delta<V>),
-    ) {
-        let hash = self.store.shared().hashing.hash(key);
-        self.change(|state, out| state.vanished(hash, key, version, out), tell);
+    pub fn vanished(&mut self, key: &ObjectKey, uid: Uid, version: ResourceVersion) {
+        self.gone(key, uid, version, None);
+    }
+
+    fn gone(&self, key: &ObjectKey, uid: Uid, version: ResourceVersion, last: Option<Arc<V>>) {
+        let hash = self.hash(key);
+        self.store.shared().enter(|change| change.deleted(hash, key, uid, version, last));
     }
 
     /// ADDED or MODIFIED, for an object that could not be decoded: the last good state of the same
     /// object stays, a namesake's does not.
-    pub fn displaced(&mut self, key: &ObjectKey, uid: Uid, tell: impl FnMut(Delta<V>)) {
-        let hash = self.store.shared().hashing.hash(key);
-        self.change(|state, out| state.displaced(hash, key, uid, out), tell);
+    pub fn displaced(&mut self, key: &ObjectKey, uid: Uid, version: ResourceVersion) {
+        let hash = self.hash(key);
+        self.store.shared().enter(|change| change.displaced(hash, key, uid, version));
     }
 
-    /// BOOKMARK: there is no other news up to `version`. Forgets own writes that should have come
-    /// by now: they were outside what the watch shows.
-    pub fn bookmark(&mut self, version: ResourceVersion, mut tell: impl FnMut(Delta<V>)) {
-        if self.store.shared().state.write().passed(version) {
-            for shard in 0..memory::SHARDS {
-                let keys = self.store.shared().state.read().memory.keys_of(shard);
-                for key in keys {
-                    let hash = self.store.shared().hashing.hash(&key);
-                    let overdue = |state: &mut State<V>, out: &mut Vec<Delta<V>>| {
-                        state.overdue(hash, &key, version, out);
-                    };
-                    self.change(overdue, &mut tell);
-                }
-            }
-        }
-        // Even if nothing is remembered: lost objects wait for news of any kind.
-        self.change(|_, _| {}, tell);
-    }
-
-    /// What handlers were told, and so believe to exist. Our own writes are visible already, but
-    /// handlers are told of them only when the API server has confirmed them.
-    pub fn told(&self) -> Vec<Arc<V>> {
-        let state = self.store.shared().state.read();
-        let mut told = Vec::with_capacity(state.len());
-        state.told(&mut |object| told.push(object.clone()));
-        told
-    }
-
-    /// A handler is added, and is to be told this first, as the others were. What we have created
-    /// and nobody was told of yet will come as [`Origin::Server`](super::Origin::Server): the new
-    /// handler does not know that we created it.
-    pub fn introduce(&mut self) -> Vec<Arc<V>> {
-        self.store.shared().state.write().memory.blur_untold();
-        self.told()
-    }
-
-    /// Makes a single change under the lock, however many there are to make, so that readers wait
-    /// for one only; then reports the result.
-    pub(super) fn change(
-        &mut self,
-        change: impl FnOnce(&mut State<V>, &mut Vec<Delta<V>>),
-        tell: impl FnMut(Delta<V>),
-    ) {
-        self.out.clear();
+    /// BOOKMARK: there is no other news up to `version`. Forgets answers that should have been
+    /// confirmed by now: their objects are outside what the watch shows.
+    pub fn bookmark(&mut self, version: ResourceVersion) {
         let shared = self.store.shared();
-        {
-            let mut state = shared.state.write();
-            state.tell_lost(&shared.hashing, &mut self.out);
-            change(&mut state, &mut self.out);
+        if !shared.enter(|change| change.passed(version)) {
+            return;
         }
-        self.out.drain(..).for_each(tell);
+        let keys: Vec<ObjectKey> = shared.door.lock().unconfirmed.keys().cloned().collect();
+        for key in keys {
+            let hash = self.hash(&key);
+            shared.enter(|change| change.overdue(hash, &key, version));
+        }
+    }
+
+    /// A list begins. Whatever an unfinished one has staged is discarded.
+    pub fn begin(&mut self) {
+        let shared = self.store.shared();
+        let staged = Indexed::new(shared.hashing.clone(), shared.indexes.clone());
+        let held = shared.objects.read().table().len();
+        self.relist = Some(Relist::new(held, staged));
+    }
+
+    /// The list has `object`. If several have the same key, the last one counts.
+    pub fn listed(&mut self, object: V) {
+        if let Some(relist) = &mut self.relist {
+            relist.listed(self.store.shared(), object);
+        }
+    }
+
+    /// The list has `uid` under `key`, but it cannot be decoded: what is held of it stays.
+    pub fn keep(&mut self, key: &ObjectKey, uid: Uid) {
+        if let Some(relist) = &mut self.relist {
+            relist.keep(key, uid);
+        }
+    }
+
+    /// What was listed under `key` is gone again: a streaming list shows changes made meanwhile.
+    pub fn unlisted(&mut self, key: &ObjectKey) {
+        let hash = self.hash(key);
+        if let Some(relist) = &mut self.relist {
+            relist.unlisted(hash, key);
+        }
+    }
+
+    /// An object that a list of this version cannot have as it has it: in an older state than the
+    /// held one, although the held one is no newer than the list. Either the list is inconsistent,
+    /// or it belongs to another history.
+    pub fn contradiction(&self, version: ResourceVersion) -> Option<Contradiction> {
+        self.relist.as_ref()?.contradiction(self.store.shared(), version)
+    }
+
+    /// Ends the list without using it.
+    pub fn abandon(&mut self) {
+        self.relist = None;
+    }
+
+    /// The list is complete, at this version: shows it at one instant, then reports how it differs
+    /// from what was held before. If it is older than what has already been seen, changes nothing
+    /// and returns false.
+    pub fn commit(&mut self, version: ResourceVersion) -> bool {
+        let Some(relist) = self.relist.take() else { return false };
+        self.store.shared().take_over(relist, version)
+    }
+
+    fn hash(&self, key: &ObjectKey) -> u64 {
+        self.store.shared().hashing.hash(key)
     }
 }
 

@@ -68,6 +68,14 @@ impl<K: Key> WorkQueue<K> {
         self.change(|queue, now| queue.add_after(now, &wish, delay));
     }
 
+    /// Requests a run after `delay` on behalf of the run that is ending, which did not fail. Unlike
+    /// what [`add_after`](Self::add_after) requested, it is forgotten with
+    /// [`forget`](Self::forget): the last run decides. Must be called before the run is done.
+    pub fn requeue_after(&self, key: impl Borrow<K>, delay: Duration) {
+        let wish = self.hashed(key.borrow());
+        self.change(|queue, now| queue.requeue(now, &wish, delay));
+    }
+
     /// Counts a failure of `key` and requests a retry after a backoff, as the limits say. Must be
     /// called before the run is done. Returns how long the backoff is.
     ///
@@ -85,8 +93,8 @@ impl<K: Key> WorkQueue<K> {
         self.change(|queue, now| queue.retry(now, &wish, retry))
     }
 
-    /// `key` is well: forgets its failures and cancels its pending retry. Runs requested in other
-    /// ways, including by `add_after`, stay.
+    /// `key` is well: forgets its failures and cancels its pending retry or requeue. Runs requested in
+    /// other ways, including by `add_after`, stay.
     pub fn forget(&self, key: &K) {
         let known = self.hashed(key);
         self.change(|queue, now| queue.forget(now, &known));

@@ -80,6 +80,20 @@ impl<K: Key> RateLimited<K> {
         }
     }
 
+    /// Requests a run later, like a retry, but without a failure.
+    pub(super) fn requeue(&mut self, now: Nanos, wish: &Hashed<'_, K>, delay: Duration) {
+        let now = self.fire(now);
+        if self.phase != Phase::Open {
+            return;
+        }
+        self.retries += 1;
+        let id = self.delaying.queue.enter(wish);
+        if !self.is_throttled(id) {
+            let due = after(now, delay);
+            self.delaying.timers.set(&mut self.delaying.queue.slots, id, Timer::Retry, due);
+        }
+    }
+
     /// Counts a failure and retries the key after a backoff; returns how long that is.
     pub(super) fn retry(&mut self, now: Nanos, wish: &Hashed<'_, K>, retry: Retry) -> Duration {
         let now = self.fire(now);
@@ -94,14 +108,12 @@ impl<K: Key> RateLimited<K> {
         let pending = self.pending(id);
         let slot = self.delaying.queue.slots.get_mut(id);
         slot.clear(RETRY_DUE);
-        // A run that outside events caused before the backoff had passed does not count.
-        let before = match pending {
-            None => {
-                slot.failures = slot.failures.saturating_add(1);
-                slot.failures - 1
-            }
-            Some(_) => slot.failures.saturating_sub(1),
-        };
+        // A run that outside events caused before the backoff had passed does not count. What is
+        // pending without a failure is a requeue.
+        if pending.is_none() || slot.failures == 0 {
+            slot.failures = slot.failures.saturating_add(1);
+        }
+        let before = slot.failures - 1;
         let backoff = retry.backoff.delay(u32::from(before));
         let jitter = 1.0 + self.limits.jitter.clamp(0.0, 1.0) * self.random.f64();
         // A backoff too long to stretch counts as forever.
@@ -235,7 +247,9 @@ impl<K: Key> RateLimited<K> {
     fn enqueue_retry(&mut self, due: Nanos, id: u32) {
         let slot = self.delaying.queue.slots.get(id);
         if slot.failures <= 1 {
-            let band = slot.band.max(Band::Initial);
+            // A requeue is a timer: nobody waits for it in particular.
+            let band =
+                if slot.failures == 0 { Band::Initial } else { slot.band.max(Band::Initial) };
             self.mark(due, id, band);
             return;
         }

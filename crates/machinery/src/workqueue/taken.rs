@@ -37,6 +37,10 @@ pub struct Get<'a, K: Key> {
     /// The number under which it waits or was notified.
     number: Option<u64>,
     sleep: Option<Sleep>,
+    /// Taken, but another worker was woken: it goes first. tokio runs a task that was woken here on
+    /// this very thread, which is not free before this worker lets go of it, and if what it does now
+    /// blocks the thread, that may be never.
+    yielded: Option<Taken<K>>,
 }
 
 /// Waits for the end: see [`WorkQueue::drained`].
@@ -50,7 +54,7 @@ pub struct Drained<'a, K: Key> {
 impl<'a, K: Key> Get<'a, K> {
     /// Waits for a key, after ending the run `before`, if any.
     pub(super) fn new(queue: &'a WorkQueue<K>, before: Option<Taken<K>>) -> Get<'a, K> {
-        Get { queue, before, handle: None, number: None, sleep: None }
+        Get { queue, before, handle: None, number: None, sleep: None, yielded: None }
     }
 
     /// Takes a key, finds out that there will be none, or waits.
@@ -76,7 +80,7 @@ impl<'a, K: Key> Get<'a, K> {
             self.over(ended.map(|(worked, _)| worked));
             return Poll::Pending;
         }
-        unlock(state);
+        let woken = unlock(state);
         let taken = next.map(|Next { id, key, band, waited }| {
             let queue = self.handle.take().unwrap_or_else(|| self.queue.clone());
             Taken { queue: Some(queue), key, id, band, waited }
@@ -93,6 +97,11 @@ impl<'a, K: Key> Get<'a, K> {
                 self.queue.add_with(&taken.key, taken.band);
             }
             resume_unwind(panic);
+        }
+        if woken && taken.is_some() {
+            self.yielded = taken;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
         }
         Poll::Ready(taken)
     }
@@ -114,6 +123,9 @@ impl<K: Key> Future for Get<'_, K> {
     type Output = Option<Taken<K>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(taken) = self.yielded.take() {
+            return Poll::Ready(Some(taken));
+        }
         loop {
             if let Poll::Ready(taken) = self.look(context) {
                 return Poll::Ready(taken);
@@ -129,6 +141,10 @@ impl<K: Key> Future for Get<'_, K> {
 
 impl<K: Key> Drop for Get<'_, K> {
     fn drop(&mut self) {
+        if let Some(taken) = self.yielded.take() {
+            // Its run has not begun, so it is still to come.
+            self.queue.add_with(&taken.key, taken.band);
+        }
         let Some(number) = self.number else { return };
         let mut state = self.queue.shared.state.lock();
         state.leave(number);

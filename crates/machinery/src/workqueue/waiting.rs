@@ -106,11 +106,12 @@ impl<K: Key> State<K> {
 }
 
 /// Gives the lock back after a change, then wakes those affected: without the lock, so that nobody
-/// wakes up only to wait for it.
-pub(super) fn unlock<K: Key>(mut state: MutexGuard<'_, State<K>>) {
+/// wakes up only to wait for it. Returns whether a worker was woken.
+pub(super) fn unlock<K: Key>(mut state: MutexGuard<'_, State<K>>) -> bool {
     let wakes = state.wakes();
     drop(state);
-    if let Some(Wakes { worker, drained }) = wakes {
-        worker.into_iter().chain(drained).for_each(Waker::wake);
-    }
+    let Some(Wakes { worker, drained }) = wakes else { return false };
+    let woken = worker.is_some();
+    worker.into_iter().chain(drained).for_each(Waker::wake);
+    woken
 }

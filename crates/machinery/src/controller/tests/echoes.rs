@@ -1,7 +1,6 @@
-//! Writes of a pass whose news arrive over the watch before the answer.
+//! Passes whose writes come back: as answers, and over the watch.
 
 use std::collections::VecDeque;
-use std::sync::OnceLock;
 
 use super::*;
 use crate::controller::{Retries, enqueue};
@@ -10,12 +9,16 @@ use crate::object::{Meta, ResourceVersion, Uid};
 use crate::store::{self, Store, Writer};
 use crate::workqueue::Backoff;
 
-/// `ns/thing`, as a write has left it.
-fn thing(version: u64) -> Thing {
-    let mut meta = Meta::named(ObjectKey::new("ns", "thing"));
+/// `ns/NAME`, as a write has left it.
+fn named(name: &str, version: u64) -> Thing {
+    let mut meta = Meta::named(ObjectKey::new("ns", name));
     meta.uid = UID.parse::<Uid>().unwrap();
     meta.version = ResourceVersion::new(version);
     Thing { meta }
+}
+
+fn thing(version: u64) -> Thing {
+    named("thing", version)
 }
 
 const UID: &str = "00000000-0000-4000-8000-000000000001";
@@ -29,6 +32,8 @@ enum Comes {
     Gone(u64),
     /// The answer to our write that created this version.
     Answer(u64),
+    /// The answer to our write to `ns/other`.
+    AnswerOfOther(u64),
     /// The answer to our delete.
     AnswerToDelete,
     /// Nothing, forever.
@@ -37,41 +42,33 @@ enum Comes {
     Failure,
 }
 
-type Handler = Box<dyn Fn(&store::Delta<Thing>, bool) + Send + Sync>;
-
 struct Writes {
     writer: Mutex<Writer<Thing>>,
     store: Store<Thing>,
-    /// Enqueues as an informer's handler would.
-    handler: OnceLock<Handler>,
+    /// What happens in the passes of the first controller.
     script: Mutex<VecDeque<Vec<Comes>>>,
-    passes: Mutex<usize>,
+    /// The passes of both controllers.
+    passes: [Mutex<Vec<String>>; 2],
 }
 
-struct Writing(Arc<Writes>);
-
-impl Writes {
-    fn passes(&self) -> usize {
-        *self.passes.lock()
-    }
-}
+/// One of two controllers on one store.
+struct Writing(Arc<Writes>, usize);
 
 impl Reconciler for Writing {
     type Error = Wrong;
 
-    async fn reconcile(&self, _: &ObjectKey) -> Result<Action, Wrong> {
-        *self.0.passes.lock() += 1;
-        let script = self.0.script.lock().pop_front().unwrap_or_default();
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Wrong> {
+        self.0.passes[self.1].lock().push(key.name().to_string());
+        let script = match self.1 {
+            0 => self.0.script.lock().pop_front().unwrap_or_default(),
+            _ => Vec::new(),
+        };
         for comes in script {
-            let handler = self.0.handler.get().unwrap();
             match comes {
-                Comes::News(version) => {
-                    self.0.writer.lock().apply(thing(version), |delta| handler(&delta, false));
-                }
-                Comes::Gone(version) => {
-                    self.0.writer.lock().deleted(thing(version), |delta| handler(&delta, false));
-                }
+                Comes::News(version) => self.0.writer.lock().apply(thing(version)),
+                Comes::Gone(version) => self.0.writer.lock().deleted(thing(version)),
                 Comes::Answer(version) => drop(self.0.store.wrote(thing(version))),
+                Comes::AnswerOfOther(version) => drop(self.0.store.wrote(named("other", version))),
                 Comes::AnswerToDelete => {
                     self.0.store.removed(&thing(0).meta.key, UID.parse().unwrap());
                 }
@@ -84,63 +81,87 @@ impl Reconciler for Writing {
     }
 }
 
-/// How many passes there are if this happens during the first.
-async fn passes(first: &[Comes]) -> usize {
-    let (writer, store) = store::new(Vec::new());
+/// The passes of two controllers of one kind if this happens during the first pass of the first
+/// one, over `ns/thing`.
+async fn of_both(first: &[Comes]) -> [Vec<String>; 2] {
+    let (mut writer, store) = store::new(Vec::new());
+    writer.apply(thing(1));
     let writes = Arc::new(Writes {
         writer: Mutex::new(writer),
         store,
-        handler: OnceLock::new(),
         script: Mutex::new(VecDeque::from([first.to_vec()])),
-        passes: Mutex::new(0),
+        passes: [Mutex::default(), Mutex::default()],
     });
-    writes.writer.lock().apply(thing(1), drop);
     // No retry comes before the end: only a request causes another pass.
     let late = Backoff { base: 1000 * SECOND, max: 1000 * SECOND };
     let retries = Retries { transient: late, ..Retries::default() };
-    let options = Options { retries, ..Options::default() };
-    let controller = Controller::new("test", Writing(writes.clone()), options);
-    let handle = controller.handle();
-    let _ = writes.handler.set(Box::new(enqueue::for_object(handle.clone())));
-    handle.queue().add(thing(1).meta.key);
+    let controllers = [0, 1].map(|number| {
+        let options = Options { retries, ..Options::default() };
+        Controller::new("test", Writing(writes.clone(), number), options)
+    });
+    let handlers = controllers.each_ref().map(|one| enqueue::for_object(one.handle()));
+    writes.writer.lock().on_delta(move |delta, initial| {
+        handlers.iter().for_each(|handler| handler(delta, initial));
+    });
+    controllers[0].handle().queue().add(thing(1).meta.key);
     // Time is paused, so it advances only when there is nothing else left to do.
-    controller.run(sleep(600 * SECOND)).await;
-    writes.passes()
+    futures::future::join_all(controllers.map(|one| one.run(sleep(600 * SECOND)))).await;
+    writes.passes.each_ref().map(|passes| std::mem::take(&mut *passes.lock()))
+}
+
+/// How many passes of the first controller there are.
+async fn passes(first: &[Comes]) -> usize {
+    of_both(first).await[0].len()
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_echo_of_a_pass_wakes_nobody_whether_it_comes_after_the_answer_or_before() {
+async fn a_pass_that_writes_is_not_woken_by_its_answer_nor_by_the_watch_after_it() {
     use Comes::{Answer, News};
     assert_eq!(passes(&[Answer(2), News(2)]).await, 1);
-    assert_eq!(passes(&[News(2), Answer(2)]).await, 1);
-    assert_eq!(passes(&[News(2), News(3), Answer(2), Answer(3)]).await, 1);
-    assert_eq!(passes(&[News(2), Answer(2), Answer(3), News(3)]).await, 1);
+    assert_eq!(passes(&[Answer(2), Answer(3), News(2), News(3)]).await, 1);
+    assert_eq!(passes(&[Answer(3), Answer(2), News(2), News(3)]).await, 1);
+    assert_eq!(passes(&[Answer(2), Comes::Failure]).await, 1);
+    assert_eq!(passes(&[News(2), Answer(2)]).await, 2, "nobody could know whose it was");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delete_of_a_pass_that_the_watch_shows_before_the_answer_wakes_nobody() {
-    assert_eq!(passes(&[Comes::Gone(2), Comes::AnswerToDelete]).await, 1);
+async fn a_pass_that_deletes_is_not_woken_by_its_answer_nor_by_the_watch_after_it() {
+    assert_eq!(passes(&[Comes::AnswerToDelete, Comes::Gone(2)]).await, 1);
     assert_eq!(passes(&[Comes::Gone(2)]).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_that_writes_another_key_of_its_kind_wakes_that_key() {
+    let [first, _] = of_both(&[Comes::AnswerOfOther(2)]).await;
+    assert_eq!(first, ["thing", "other"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_that_writes_wakes_the_other_controller_of_the_kind() {
+    let [first, second] = of_both(&[Comes::Answer(2), Comes::News(2)]).await;
+    assert_eq!((first.len(), second), (1, vec!["thing".to_owned()]), "once");
+    let [_, second] = of_both(&[Comes::AnswerToDelete]).await;
+    assert_eq!(second, ["thing"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_others_wrote_during_a_pass_is_looked_at_after_it_before_or_between_own_writes() {
     use Comes::{Answer, News};
     assert_eq!(passes(&[News(2)]).await, 2);
-    assert_eq!(passes(&[News(2), News(3), Answer(3)]).await, 2);
-    assert_eq!(passes(&[News(2), Answer(2), News(3)]).await, 2);
     assert_eq!(passes(&[News(2), Answer(3), News(3)]).await, 2);
+    assert_eq!(passes(&[Answer(2), News(2), News(3)]).await, 2);
+    assert_eq!(passes(&[Answer(3), News(2), News(3)]).await, 2);
+    assert_eq!(passes(&[Answer(2), Answer(4), News(2), News(3), News(4)]).await, 2);
+    assert_eq!(passes(&[News(2), Comes::Failure]).await, 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pass_that_fails_has_its_own_answers_and_only_those() {
-    use Comes::{Answer, Failure, News};
-    assert_eq!(passes(&[News(2), Answer(2), Failure]).await, 1);
-    assert_eq!(passes(&[News(2), Failure]).await, 2);
+async fn a_pass_whose_answer_is_overtaken_by_the_end_of_its_object_looks_again() {
+    assert_eq!(passes(&[Comes::AnswerToDelete, Comes::Answer(2)]).await, 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_pass_that_is_dropped_no_wish_is_lost() {
+async fn a_pass_that_is_dropped_loses_no_request() {
     assert_eq!(passes(&[Comes::News(2), Comes::Nothing]).await, 2);
 }
 

@@ -77,6 +77,24 @@ async fn a_pass_that_blocks_its_thread_is_named_once() {
     assert_eq!(running.stop().await, Summary { passes: 1, dropped: 0, stuck: 0 });
 }
 
+/// Both keys are due at the same moment: the worker that is woken takes one and wakes another for
+/// the other, on its own thread, and then blocks that thread. A third thread keeps the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_pass_that_blocks_hides_no_key_from_idle_workers() {
+    let running = start(3, &[("a", Does::Block), ("b", Does::Block)]);
+    for name in ["a", "b"] {
+        running.handle.queue().add_after(ObjectKey::new("ns", name), 20 * MS);
+    }
+    let both = async {
+        while running.told.began.lock().len() < 2 {
+            sleep(MS).await;
+        }
+    };
+    let began = tokio::time::timeout(20 * SECOND, both).await;
+    running.told.release();
+    began.expect("an idle worker takes the other key");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_dies_of_its_observer_is_replaced_and_its_key_retried() {
     struct Bad(Mutex<bool>);

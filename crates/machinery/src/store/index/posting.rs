@@ -24,6 +24,16 @@ const FEW: usize = 256;
 
 // === impl Posting ===
 
+impl<V> Clone for Posting<V> {
+    fn clone(&self) -> Posting<V> {
+        match self {
+            Posting::One(object) => Posting::One(object.clone()),
+            Posting::Few(objects) => Posting::Few(objects.clone()),
+            Posting::Many(objects) => Posting::Many(objects.clone()),
+        }
+    }
+}
+
 impl<V: Object> Posting<V> {
     pub(super) fn insert(&mut self, hash: u64, object: &Arc<V>, hashing: &Hashing) {
         let rehash = |held: &Arc<V>| hashing.hash(held.key());

@@ -1,41 +1,65 @@
 //! Answers to our own requests, which may come late and in any order.
 
+use futures::FutureExt;
+
 use super::server::Live;
 use super::{NAMES, key};
-use crate::object::{Object, Uid};
-use crate::store::Store;
+use crate::object::{Object, ObjectKey, Uid};
 use crate::store::tests::{Thing, thing, uid};
+use crate::store::{Author, ControllerId, Store};
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Answer {
-    Wrote(usize, Live),
-    Removed(usize, u64),
+    Wrote(usize, Live, usize),
+    Removed(usize, u64, usize),
     Got(usize, Live),
+}
+
+/// Two keys of one controller and one of another, which all depend on all objects.
+pub(super) fn authors() -> Vec<Author> {
+    let controllers = [ControllerId::new(), ControllerId::new()];
+    let author = |(controller, name): (usize, &str)| Author {
+        controller: controllers[controller],
+        key: ObjectKey::new("ns", name),
+    };
+    [(0, "one"), (0, "two"), (1, "one")].into_iter().map(author).collect()
 }
 
 impl Answer {
     pub(super) fn name(&self) -> usize {
         match self {
-            Answer::Wrote(name, _) | Answer::Removed(name, _) | Answer::Got(name, _) => *name,
+            Answer::Wrote(name, ..) | Answer::Removed(name, ..) | Answer::Got(name, _) => *name,
         }
     }
 
-    /// Passes it to the store; returns what the store must no longer show.
-    pub(super) fn arrives(self, store: &Store<Thing>) -> Option<Uid> {
+    pub(super) fn author(&self) -> Option<usize> {
         match self {
-            Answer::Wrote(name, live) => {
-                store.wrote(thing(NAMES[name], live.uid, live.version));
-                None
-            }
-            Answer::Got(name, live) => {
-                store.learned(thing(NAMES[name], live.uid, live.version));
-                None
-            }
-            Answer::Removed(name, number) => {
-                let held = store.get(&key(name)).is_some_and(|held| held.uid() == uid(number));
-                store.removed(&key(name), uid(number));
-                held.then(|| uid(number))
-            }
+            Answer::Wrote(.., author) | Answer::Removed(.., author) => Some(*author),
+            Answer::Got(..) => None,
         }
+    }
+
+    /// Passes it to the store as its author. Returns what the store must no longer show, and whether
+    /// the author was told to look again.
+    pub(super) fn arrives(self, store: &Store<Thing>, authors: &[Author]) -> (Option<Uid>, bool) {
+        let Some(author) = self.author() else {
+            let Answer::Got(name, live) = self else { unreachable!("it has no author") };
+            store.learned(thing(NAMES[name], live.uid, live.version));
+            return (None, false);
+        };
+        let arrives = async {
+            match self {
+                Answer::Removed(name, number, _) => {
+                    let held = store.get(&key(name)).is_some_and(|held| held.uid() == uid(number));
+                    store.removed(&key(name), uid(number));
+                    held.then(|| uid(number))
+                }
+                Answer::Wrote(name, live, _) | Answer::Got(name, live) => {
+                    store.wrote(thing(NAMES[name], live.uid, live.version));
+                    None
+                }
+            }
+        };
+        authors[author].clone().scope(arrives).now_or_never().expect("nothing in it waits")
     }
 }

@@ -1,64 +1,58 @@
-//! What must be true of what readers see and of what handlers are told.
+//! What must be true of what readers see and of what handlers are notified of.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::server::Live;
-use super::{World, key, name_of};
-use crate::object::{Object, ResourceVersion};
-use crate::store::tests::{Thing, uid};
-use crate::store::{Delta, Origin, Write};
+use super::{Notified, World, name_of};
+use crate::object::Object;
+use crate::store::{Author, Delta};
 
 impl World {
-    /// Handlers are told `deltas`; the story must be consistent.
-    pub(super) fn tell(&mut self, deltas: Vec<Delta<Thing>>) {
-        for delta in deltas {
+    /// Checks what handlers were notified of since the last call; the story must be consistent.
+    pub(super) fn check_deltas(&mut self) {
+        let notified = std::mem::take(&mut *self.notified.lock());
+        for Notified { delta, sees } in notified {
             let name = name_of(delta.object().key());
-            let believed = self.told.get(&name).cloned();
+            let believed = self.believed.get(&name).cloned();
             match &delta {
                 Delta::Added(new, _) => {
                     assert!(believed.is_none(), "added twice: {believed:?}, {new:?}");
-                    self.told.insert(name, new.clone());
+                    self.believed.insert(name, new.clone());
                 }
                 Delta::Updated { old, new, .. } => {
                     let believed = believed.expect("updated before it was added");
-                    assert!(Arc::ptr_eq(&believed, old), "{old:?} was never told");
+                    assert!(Arc::ptr_eq(&believed, old), "{old:?} was never reported");
                     assert_eq!(old.uid(), new.uid());
-                    self.told.insert(name, new.clone());
+                    self.believed.insert(name, new.clone());
                 }
                 Delta::Deleted(last, _) => {
                     let believed = believed.expect("deleted before it was added");
                     assert_eq!(believed.uid(), last.uid());
-                    self.told.remove(&name);
+                    self.believed.remove(&name);
                 }
             }
-            match delta.origin() {
-                // Its author will recognize it, and wakes nobody.
-                Origin::Unclaimed if self.is_own(&delta) => {}
-                Origin::Server | Origin::Unclaimed => {
-                    // Whoever is woken now sees all that is visible now.
-                    let held = self.store.get(&key(name));
-                    let sees = held.map_or(u64::MAX, |held| held.meta().version.number().unwrap());
-                    self.owed.retain(|change| change.name != name || change.version > sees);
-                    assert!(
-                        self.foreign.contains(&name) || self.blurred.contains(&name),
-                        "nobody but us touched it: {delta:?}"
-                    );
-                }
-                Origin::Own => {}
+            let author = delta.author().map(|author| self.index_of(author));
+            assert!(
+                author.is_some() || self.foreign.contains(&name) || self.blurred.contains(&name),
+                "nobody but us touched it: {delta:?}"
+            );
+            // Whoever is woken now sees all that is visible now.
+            let sees = sees.unwrap_or_else(|| self.shown.max(self.answered[name]));
+            for woken in (0..self.authors.len()).filter(|key| Some(*key) != author) {
+                self.look(woken, name, sees);
             }
         }
     }
 
-    /// Whether the write that `delta` reports, if it is claimed, was our own.
-    fn is_own(&self, delta: &Delta<Thing>) -> bool {
-        let own = self.server.log.iter().filter(|change| change.own);
-        let mut writes = own.map(|change| match change.deleted {
-            true => Write::removal(uid(change.uid)),
-            false => Write::at(uid(change.uid), ResourceVersion::new(change.version)),
-        });
-        let unclaimed = Write::unclaimed(delta).expect("its origin says so");
-        writes.any(|write| write == unclaimed)
+    fn index_of(&self, author: &Author) -> usize {
+        self.authors.iter().position(|known| known == author).expect("it is one of us")
+    }
+
+    /// A key runs, and sees an object as it was at this version.
+    pub(super) fn look(&mut self, key: usize, name: usize, sees: u64) {
+        self.owed
+            .retain(|(owed, change)| *owed != key || change.name != name || change.version > sees);
     }
 
     /// Readers never see an object older than one they saw before.
@@ -74,12 +68,12 @@ impl World {
         now
     }
 
-    /// A handler added now would start where the others are.
-    pub(super) fn check_told(&self) {
-        let told = self.writer.told();
-        assert_eq!(told.len(), self.told.len());
-        for object in told {
-            let believed = self.told.get(&name_of(object.key()));
+    /// What handlers believe is what is held, at every moment.
+    pub(super) fn check_believed(&self) {
+        let held = self.store.list();
+        assert_eq!(held.len(), self.believed.len(), "{held:?}, believed {:?}", self.believed);
+        for object in held {
+            let believed = self.believed.get(&name_of(object.key()));
             assert!(believed.is_some_and(|believed| Arc::ptr_eq(believed, &object)), "{object:?}");
         }
     }
@@ -99,11 +93,6 @@ impl World {
             .collect();
         assert_eq!(held, self.server.at(self.server.now()), "the store is not what the server has");
         assert_eq!(self.store.unconfirmed(), 0, "something is remembered for ever");
-        assert_eq!(self.told.len(), held.len());
-        for object in self.told.values() {
-            let now = self.store.get(object.key()).unwrap();
-            assert!(Arc::ptr_eq(object, &now), "handlers believe {object:?}, but it is {now:?}");
-        }
         assert!(self.owed.is_empty(), "nobody was woken for {:?}", self.owed);
     }
 }

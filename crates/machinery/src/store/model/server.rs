@@ -14,7 +14,8 @@ pub(super) struct Change {
     pub(super) name: usize,
     pub(super) uid: u64,
     pub(super) deleted: bool,
-    pub(super) own: bool,
+    /// Which of us did it; `None`: somebody else.
+    pub(super) author: Option<usize>,
     /// Whether the object can be read as it is after it, or as it was before it was deleted.
     pub(super) readable: bool,
 }
@@ -54,7 +55,7 @@ impl Server {
         name: usize,
         deleted: bool,
         readable: bool,
-        own: bool,
+        author: Option<usize>,
     ) -> Option<Live> {
         let live = self.at(self.now()).get(&name).copied();
         if deleted && live.is_none() {
@@ -68,7 +69,7 @@ impl Server {
             |live| live.uid,
         );
         let version = self.now() + 1;
-        self.log.push(Change { version, name, uid, deleted, own, readable });
+        self.log.push(Change { version, name, uid, deleted, author, readable });
         Some(Live { uid, version })
     }
 }

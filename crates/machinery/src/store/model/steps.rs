@@ -10,10 +10,10 @@ pub(super) enum Step {
     Write(usize, bool),
     /// Somebody deletes it; the flag says whether its last state can be read.
     Delete(usize, bool),
-    /// We create or change it; the answer is on its way.
-    OwnWrite(usize),
-    /// We delete it; the answer is on its way.
-    OwnDelete(usize),
+    /// One of us creates or changes it; the answer is on its way.
+    OwnWrite(usize, usize),
+    /// One of us deletes it; the answer is on its way.
+    OwnDelete(usize, usize),
     /// We read it, or write what changes nothing; the answer is on its way.
     Get(usize),
     /// One of the pending answers arrives.
@@ -24,14 +24,12 @@ pub(super) enum Step {
     Repeat(prop::sample::Index),
     /// A bookmark for everything that has arrived.
     Bookmark,
-    /// A handler is added.
-    Introduce,
     /// A list begins. It will show the server at some version since the last event.
     Begin(prop::sample::Index),
     /// Half of the current list arrives.
     Half,
-    /// The list is complete, and this many answers arrive while it is being reported.
-    Commit(usize),
+    /// The list is complete.
+    Commit,
 }
 
 /// Random sequences of steps.
@@ -41,17 +39,16 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (name(), readable()).prop_map(|(name, readable)| Step::Write(name, readable)),
         2 => (name(), readable()).prop_map(|(name, readable)| Step::Delete(name, readable)),
-        5 => name().prop_map(Step::OwnWrite),
-        2 => name().prop_map(Step::OwnDelete),
+        5 => (name(), 0..3usize).prop_map(|(name, author)| Step::OwnWrite(name, author)),
+        2 => (name(), 0..3usize).prop_map(|(name, author)| Step::OwnDelete(name, author)),
         2 => name().prop_map(Step::Get),
         8 => any::<prop::sample::Index>().prop_map(Step::Answer),
         8 => Just(Step::Event),
         1 => any::<prop::sample::Index>().prop_map(Step::Repeat),
         1 => Just(Step::Bookmark),
-        1 => Just(Step::Introduce),
         2 => any::<prop::sample::Index>().prop_map(Step::Begin),
         1 => Just(Step::Half),
-        2 => (0usize..3).prop_map(Step::Commit),
+        2 => Just(Step::Commit),
     ];
     prop::collection::vec(step, 0..60)
 }
