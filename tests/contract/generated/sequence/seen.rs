@@ -10,7 +10,9 @@ use super::super::expected::{Expected, expected};
 use super::super::schema::defaulted;
 use super::super::values::OWN;
 use super::{Sequence, Snapshot};
-use crate::world::{DEPLOYMENT, FOO, Kind, POD, has_condition, is_ready};
+use crate::world::{
+    DEPLOYMENT, FOO, GENERIC_DAEMON, Kind, MEMCACHED, POD, has_condition, is_ready,
+};
 
 /// The maximum number of writes to children that one edit may cause: for each of two children a
 /// change, one more to clear its way, and one that somebody else's write preceded.
@@ -139,7 +141,12 @@ impl Sequence {
 
     /// The label of its pods.
     pub(super) fn pods(&self) -> String {
-        let label = if self.kind == FOO { "controller" } else { "app.kubernetes.io/instance" };
+        let label = match self.kind {
+            FOO => "controller",
+            MEMCACHED => "cache.example.com/memcached",
+            GENERIC_DAEMON => "mydomain.com/genericdaemon",
+            _ => "app.example.com/v1",
+        };
         format!("{label}={}", self.name)
     }
 
