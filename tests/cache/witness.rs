@@ -1,6 +1,6 @@
 //! Witnesses: they remember what was seen and told, and report what cannot be true.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -145,6 +145,8 @@ impl Sleeper {
 pub(crate) struct Reader {
     /// Per key the version last seen, or the version up to which it is known to be absent.
     seen: HashMap<ObjectKey, Seen>,
+    /// The objects that were seen. One that was not may come late: it could not be decoded before.
+    uids: HashSet<Uid>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -156,7 +158,8 @@ enum Seen {
 impl Reader {
     /// A reader of these keys.
     pub(crate) fn new(keys: impl IntoIterator<Item = ObjectKey>) -> Reader {
-        Reader { seen: keys.into_iter().map(|key| (key, Seen::Absent(0))).collect() }
+        let seen = keys.into_iter().map(|key| (key, Seen::Absent(0))).collect();
+        Reader { seen, uids: HashSet::new() }
     }
 
     pub(crate) fn look(&mut self, informer: &Informer<Thing>, verdict: &Verdict) {
@@ -173,8 +176,11 @@ impl Reader {
                     let version = object.version();
                     let back = match before {
                         Seen::At(_, before) => version < before,
-                        Seen::Absent(until) => version <= until,
+                        Seen::Absent(until) => {
+                            version <= until && self.uids.contains(&object.uid())
+                        }
                     };
+                    self.uids.insert(object.uid());
                     if back {
                         verdict.wrong(format!("a reader saw {object:?} after {before:?}"));
                     }

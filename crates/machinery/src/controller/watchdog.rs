@@ -2,7 +2,9 @@
 //!
 //! A deadline can drop a pass only where it awaits. One that computes or blocks without awaiting
 //! keeps its thread, and with it every other task on that thread, including timers. Only another
-//! thread can notice that, with its own clock: tokio's may be standing still.
+//! thread can notice that, with its own clock: tokio's may be standing still. If the blocked thread
+//! was the one that drives tokio's timers and sockets, idle threads may sleep on without taking that
+//! over (tokio wakes them only for new tasks); so the watchdog gives the runtime an empty task.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,6 +16,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
+use tokio::runtime::Handle;
 
 use super::Observer;
 use crate::object::ObjectKey;
@@ -48,6 +51,12 @@ impl Post {
     pub(super) fn over(&self, key: &ObjectKey) {
         *self.key.lock() = Some(key.clone());
     }
+
+    /// Whether the poll under way has taken longer than `limit`.
+    fn blocks(&self, limit: Duration) -> bool {
+        let since = self.polling_since.load(Ordering::Relaxed);
+        since != 0 && Duration::from_millis(now().saturating_sub(since)) > limit
+    }
 }
 
 // === impl Watchdog ===
@@ -62,10 +71,16 @@ impl Watchdog {
         observer: Arc<dyn Observer>,
     ) -> Watchdog {
         let (stop, stopped) = channel::<()>();
+        let (runtime, tick) = (Handle::try_current().ok(), limit / 4);
         let watch = move || {
             let mut told = vec![0; posts.len()];
             // Dropping the watchdog ends this; nothing is ever sent.
-            while stopped.recv_timeout(limit / 4) == Err(RecvTimeoutError::Timeout) {
+            while stopped.recv_timeout(tick) == Err(RecvTimeoutError::Timeout) {
+                if let Some(runtime) =
+                    runtime.as_ref().filter(|_| posts.iter().any(|p| p.blocks(tick)))
+                {
+                    runtime.spawn(std::future::ready(()));
+                }
                 for (post, told) in posts.iter().zip(&mut told) {
                     let since = post.polling_since.load(Ordering::Relaxed);
                     let for_so_long = Duration::from_millis(now().saturating_sub(since));
