@@ -192,7 +192,7 @@ async fn a_ca_that_was_replaced_in_a_pod_is_trusted_within_a_minute_or_so() {
     let world = World::new("rotated-ca", "restricted").await;
     let folder = tempfile::tempdir().unwrap();
     let ca = folder.path().join("ca.crt");
-    std::fs::copy("src/metrics/tls/test-cert.pem", &ca).unwrap();
+    std::fs::copy("crates/machinery/src/metrics/tls/test-cert.pem", &ca).unwrap();
     let server = format!("https://{}", world.plane().address());
     let mut config = kube::Config::new(server.parse().unwrap());
     // As kube::Config::incluster sets it.
