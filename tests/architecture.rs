@@ -49,6 +49,24 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     // The same for two of them; compiled on request.
     ("traces", &["identity", "client", "controller", "object"]),
+    // On top of them all.
+    (
+        "manager",
+        &[
+            "identity",
+            "client",
+            "store",
+            "reflector",
+            "informer",
+            "controller",
+            "events",
+            "leader_election",
+            "metrics",
+            "object",
+            "shutdown",
+            "workqueue",
+        ],
+    ),
     // The operator.
     ("api", &[]),
     ("reconcilers", &["api", "client", "store", "events", "controller", "object"]),
@@ -62,6 +80,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "identity",
             "informer",
             "leader_election",
+            "manager",
             "metrics",
             "object",
             "reconcilers",

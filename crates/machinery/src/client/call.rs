@@ -17,7 +17,7 @@ use super::query::Url;
 use super::reach::Reach;
 use super::transport::{self, Answer, Wire};
 use super::warnings::Warnings;
-use super::{Error, MAX_OBJECT, status};
+use super::{Error, Feeds, MAX_OBJECT, status};
 use crate::identity::Identity;
 use crate::object::{Kind, ObjectKey, Resource};
 
@@ -34,6 +34,7 @@ struct Shared {
     wire: Wire,
     options: Options,
     warnings: Warnings,
+    feeds: Arc<Feeds>,
 }
 
 /// A request under way. When dropped, it reports to the observer.
@@ -74,7 +75,8 @@ impl Client {
     }
 
     fn over(wire: Wire, options: Options) -> Client {
-        Client { shared: Arc::new(Shared { wire, options, warnings: Warnings::default() }) }
+        let (warnings, feeds) = (Warnings::default(), Arc::default());
+        Client { shared: Arc::new(Shared { wire, options, warnings, feeds }) }
     }
 
     /// Reads one object from the API server itself: a quorum read.
@@ -90,6 +92,11 @@ impl Client {
     /// Signals when the API server answers again after it was away.
     pub fn reach(&self) -> &Reach {
         &self.options().reach
+    }
+
+    /// The informers that it feeds.
+    pub(crate) fn feeds(&self) -> &Arc<Feeds> {
+        &self.shared.feeds
     }
 
     /// The program that asks.

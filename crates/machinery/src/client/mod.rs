@@ -26,6 +26,7 @@
 //! - A kubeconfig with a proxy is refused: the client has none.
 
 mod error;
+mod feeds;
 mod status;
 mod options;
 mod reach;
@@ -49,6 +50,7 @@ mod look_out;
 pub use call::Client;
 pub use config::config;
 pub use error::Error;
+pub(crate) use feeds::{Feed, Feeds};
 pub use options::{Observer, Options, WriteGate};
 pub use reach::{Reach, Returns};
 pub use types::{Deletion, Event, Page, PageEnd, Preconditions, Scope, Undecodable, WatchFrom};

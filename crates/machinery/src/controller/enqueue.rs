@@ -56,7 +56,7 @@ pub fn for_owner<V: Object>(
 /// own writes count here: made for one key, they may affect another.
 pub fn for_mapped<V: Object>(
     handle: Handle,
-    keys: fn(&V) -> Vec<ObjectKey>,
+    keys: impl Fn(&V) -> Vec<ObjectKey> + Send + Sync + 'static,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
     move |delta, initial| {
         let (old, new) = sides(delta);

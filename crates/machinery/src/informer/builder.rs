@@ -22,6 +22,7 @@ pub struct Builder<V> {
     pub(super) indexes: Vec<Index<V>>,
     pub(super) resync: Option<Duration>,
     pub(super) observer: Arc<dyn Observer>,
+    pub(super) detached: bool,
 }
 
 impl<V: Resource> Builder<V> {
@@ -35,6 +36,7 @@ impl<V: Resource> Builder<V> {
             indexes: Vec::new(),
             resync: None,
             observer: Arc::new(Unobserved),
+            detached: false,
         }
     }
 
@@ -82,6 +84,13 @@ impl<V: Resource> Builder<V> {
     /// Sets what counts lists, watches and errors.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = observer;
+        self
+    }
+
+    /// Says that something other than a [`Program`](crate::controller::Program) runs it. A program
+    /// refuses to run beside an informer that is read but that nothing runs.
+    pub fn detached(mut self) -> Self {
+        self.detached = true;
         self
     }
 

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::builder::Builder;
 use super::handlers::{Handlers, Subscription};
-use crate::client::Client;
+use crate::client::{Client, Feed, Feeds};
 use crate::object::{Resource, Text};
 use crate::reflector::{Health, HealthHandle, Reflector, Rewound, Sink};
 use crate::shutdown::Shutdown;
@@ -60,6 +60,9 @@ struct Shared<V> {
     /// How many first lists are still to come.
     unsynced: watch::Receiver<usize>,
     resync: Option<Duration>,
+    /// What a program knows of it, and of the client's other informers.
+    feed: Arc<Feed>,
+    feeds: Arc<Feeds>,
 }
 
 /// Tells the handlers what a reflector has changed.
@@ -95,6 +98,11 @@ impl<V> Clone for Informer<V> {
 impl<V: Resource> From<Builder<V>> for Informer<V> {
     fn from(builder: Builder<V>) -> Informer<V> {
         let handlers = Arc::new(Handlers::new());
+        let feeds = builder.client.feeds().clone();
+        let feed = feeds.add(V::KIND.resource());
+        if builder.detached {
+            feed.run();
+        }
         let scopes = builder.scopes();
         let (sender, unsynced) = watch::channel(scopes.len());
         let sender = Arc::new(sender);
@@ -129,6 +137,8 @@ impl<V: Resource> From<Builder<V>> for Informer<V> {
             health,
             unsynced,
             resync,
+            feed,
+            feeds,
         }))
     }
 }
@@ -161,6 +171,7 @@ impl<V: Resource> Informer<V> {
 
     /// The store to read what is held from.
     pub fn store(&self) -> Store<V> {
+        self.0.feed.read();
         self.0.store.clone()
     }
 
@@ -170,6 +181,7 @@ impl<V: Resource> Informer<V> {
     /// others were told about (for a handler added late), and every resync. If the handler panics,
     /// the panic is caught and counted.
     pub fn handle(&self, handler: impl FnMut(&Delta<V>, bool) + Send + 'static) {
+        self.0.feed.read();
         let mut still = self.still();
         self.0.handlers.inline(handler, present(&mut still));
     }
@@ -182,8 +194,15 @@ impl<V: Resource> Informer<V> {
         F: FnMut(Delta<V>, bool) -> D + Send + 'static,
         D: Future<Output = ()> + Send,
     {
+        self.0.feed.read();
         let mut still = self.still();
         self.0.handlers.subscribe(handler, present(&mut still))
+    }
+
+    /// A program is going to run it. Returns what is known of all informers of its client.
+    pub(crate) fn will_run(&self) -> Arc<Feeds> {
+        self.0.feed.run();
+        self.0.feeds.clone()
     }
 
     /// Nothing is written or reported while this is held. Writers are always locked in the same
@@ -224,6 +243,7 @@ impl<V: Resource> Informer<V> {
     /// If one of its tasks panicked ([`State::Dead`](crate::reflector::State::Dead)), once the
     /// others have stopped; if the API server's data went back in time; if it has run before.
     pub async fn run(&self, shutdown: Shutdown) -> Result<(), Error> {
+        self.0.feed.run();
         let resource = || V::KIND.resource();
         let reflectors = std::mem::take(&mut *self.0.reflectors.lock());
         if reflectors.is_empty() {
