@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
 use crate::audit::{Entry, operator_writes};
 use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;
-use crate::world::{DEPLOYMENT, Kind, ROLE_BINDING, SERVICE, World};
+use crate::world::{DEPLOYMENT, Kind, PATIENCE, ROLE_BINDING, SERVICE, World};
 
 const WEBSITE: Kind = Kind::new("example.com", "v1", "Website", "websites");
 const CONFIG_MAP: Kind = Kind::new("", "v1", "ConfigMap", "configmaps");
@@ -200,4 +201,41 @@ async fn a_namespace_gets_a_pod_security_level_unless_it_has_one() {
     let level = &other["metadata"]["labels"]["pod-security.kubernetes.io/enforce"];
     assert_eq!(level, "privileged", "it said so itself");
     assert_eq!(program.terminate().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_of_a_kind_known_at_run_time_are_counted() {
+    let world = World::new("any", "baseline").await;
+    let start = async |kind: &str| {
+        let mut command = Command::new(program("any").await);
+        command.arg(kind).env("KUBECONFIG", world.plane().kubeconfig());
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        command.kill_on_drop(true).spawn().unwrap()
+    };
+    let mut child = start("apps/v1/Deployment").await;
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut counts = async |line: &str| {
+        while lines.next_line().await.unwrap().expect("it goes on") != line {}
+    };
+    let deployment = |name: &str| {
+        let labels = json!({"app": name});
+        let container = json!({"name": "a", "image": "a"});
+        json!({"metadata": {"name": name}, "spec": {"replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}}}})
+    };
+    let counted = async {
+        world.create(DEPLOYMENT, deployment("one")).await.unwrap();
+        counts("any 1").await;
+        world.create(DEPLOYMENT, deployment("two")).await.unwrap();
+        counts("any 2").await;
+        world.delete(DEPLOYMENT, "one").await;
+        counts("any 1").await;
+    };
+    tokio::time::timeout(PATIENCE, counted).await.unwrap();
+
+    let unknown = start("apps/v1/Gadget").await.wait_with_output().await.unwrap();
+    let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(said.contains("the API server serves no Gadget in apps/v1"), "{said}");
+    assert_eq!(unknown.status.code(), Some(1));
 }

@@ -28,6 +28,8 @@ const MAX_ERROR: usize = 256 << 10;
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
+    /// Of views whose kind is known only at run time.
+    kind: Option<Kind>,
 }
 
 struct Shared {
@@ -76,7 +78,18 @@ impl Client {
 
     fn over(wire: Wire, options: Options) -> Client {
         let (warnings, feeds) = (Warnings::default(), Arc::default());
-        Client { shared: Arc::new(Shared { wire, options, warnings, feeds }) }
+        Client { shared: Arc::new(Shared { wire, options, warnings, feeds }), kind: None }
+    }
+
+    /// The same client, for views whose kind is known only at run time ([`Kind::RUNTIME`]): to it,
+    /// they are of this kind.
+    pub fn of(&self, kind: Kind) -> Client {
+        Client { shared: self.shared.clone(), kind: Some(kind) }
+    }
+
+    /// The kind of `V`.
+    pub(crate) fn kind<V: Resource>(&self) -> Kind {
+        if V::KIND == Kind::RUNTIME { self.kind.unwrap_or(Kind::RUNTIME) } else { V::KIND }
     }
 
     /// Reads one object from the API server itself: a quorum read.
@@ -84,8 +97,9 @@ impl Client {
     /// # Errors
     /// [`Error::is_not_found`] if there is none; all that can go wrong with a call.
     pub async fn get<V: Resource>(&self, key: &ObjectKey) -> Result<V, Error> {
-        let url = Url::object(&V::KIND, key, None)?;
-        let body = self.call("get", &V::KIND, request("GET", url)?.empty()).await?;
+        let kind = self.kind::<V>();
+        let url = Url::object(&kind, key, None)?;
+        let body = self.call("get", &kind, request("GET", url)?.empty()).await?;
         decode(&body)
     }
 

@@ -119,9 +119,9 @@ impl Program {
     pub fn informer<V: Resource>(mut self, informer: &Informer<V>) -> Program {
         self.synced.push(informer.synced().boxed());
         self.feeds.push(informer.will_run());
+        let name = format!("the informer of {}", informer.kind().resource());
         let informer = informer.clone();
         let task = |stop| async move { informer.run(stop).await.map_err(|e| e.to_string()) };
-        let name = format!("the informer of {}", V::KIND.resource());
         self.informers.push((name, Box::new(|stop| task(stop).boxed())));
         self
     }

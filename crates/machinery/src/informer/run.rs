@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::builder::Builder;
 use super::handlers::{Handlers, Subscription};
 use crate::client::{Client, Feed, Feeds};
-use crate::object::{Resource, Text};
+use crate::object::{Kind, Resource, Text};
 use crate::reflector::{Health, HealthHandle, Reflector, Rewound, Sink};
 use crate::shutdown::Shutdown;
 use crate::store::{self, Delta, Index, Origin, Store, Writer};
@@ -49,6 +49,7 @@ pub enum Error {
 pub struct Informer<V>(Arc<Shared<V>>);
 
 struct Shared<V> {
+    kind: Kind,
     store: Store<V>,
     /// One per scope. Its reflector locks it from a change to the store until all handlers have
     /// been told about it. All are locked while a handler is added, so it sees each object once.
@@ -99,7 +100,8 @@ impl<V: Resource> From<Builder<V>> for Informer<V> {
     fn from(builder: Builder<V>) -> Informer<V> {
         let handlers = Arc::new(Handlers::new());
         let feeds = builder.client.feeds().clone();
-        let feed = feeds.add(V::KIND.resource());
+        let kind = builder.client.kind::<V>();
+        let feed = feeds.add(kind.resource());
         if builder.detached {
             feed.run();
         }
@@ -130,6 +132,7 @@ impl<V: Resource> From<Builder<V>> for Informer<V> {
         let (reflectors, resync) = (Mutex::new(reflectors), builder.resync);
         let store = as_one(stores);
         Informer(Arc::new(Shared {
+            kind,
             store,
             writers,
             handlers,
@@ -167,6 +170,11 @@ impl<V: Resource> Informer<V> {
     /// Starts building an informer of `V`.
     pub fn builder(client: Client) -> Builder<V> {
         Builder::new(client)
+    }
+
+    /// The kind.
+    pub fn kind(&self) -> Kind {
+        self.0.kind
     }
 
     /// The store to read what is held from.
@@ -244,7 +252,7 @@ impl<V: Resource> Informer<V> {
     /// others have stopped; if the API server's data went back in time; if it has run before.
     pub async fn run(&self, shutdown: Shutdown) -> Result<(), Error> {
         self.0.feed.run();
-        let resource = || V::KIND.resource();
+        let resource = || self.kind().resource();
         let reflectors = std::mem::take(&mut *self.0.reflectors.lock());
         if reflectors.is_empty() {
             return Err(Error::HasRun { resource: resource() });

@@ -12,7 +12,7 @@ use super::rewound::Rewound;
 use super::sink::Sink;
 use super::state::HealthHandle;
 use crate::client::{Event, Undecodable};
-use crate::object::{ObjectKey, Resource, ResourceVersion};
+use crate::object::{Kind, ObjectKey, Resource, ResourceVersion};
 use crate::store::Writer;
 
 /// Puts what is read into the store, staged or at once, and passes on what that changed.
@@ -23,6 +23,7 @@ pub(super) struct Inlet<V, S> {
     quarantine: Quarantine,
     observer: Arc<dyn Observer>,
     health: HealthHandle,
+    kind: Kind,
     /// Objects staged since `began`.
     items: usize,
     began: Instant,
@@ -36,6 +37,7 @@ impl<V: Resource, S: Sink<V>> Inlet<V, S> {
         sink: S,
         observer: Arc<dyn Observer>,
         health: HealthHandle,
+        kind: Kind,
     ) -> Inlet<V, S> {
         Inlet {
             writer,
@@ -43,6 +45,7 @@ impl<V: Resource, S: Sink<V>> Inlet<V, S> {
             quarantine: Quarantine::default(),
             observer,
             health,
+            kind,
             items: 0,
             began: Instant::now(),
             synced: false,
@@ -55,7 +58,7 @@ impl<V: Resource, S: Sink<V>> Inlet<V, S> {
         self.began = Instant::now();
         self.quarantine.begin();
         self.writer.lock().begin();
-        self.observer.list_began(&V::KIND, reason);
+        self.observer.list_began(&self.kind, reason);
     }
 
     /// An item of a list.
@@ -137,7 +140,7 @@ impl<V: Resource, S: Sink<V>> Inlet<V, S> {
         let taken = self.writer.lock().commit(at, |delta| sink.told(delta, initial));
         if !taken {
             // The state machine refuses such a list before it gets here.
-            tracing::error!("the list of {} at {at} was not taken", V::KIND.resource());
+            tracing::error!("the list of {} at {at} was not taken", self.kind.resource());
             return Ok(());
         }
         self.quarantine.commit();
@@ -145,7 +148,7 @@ impl<V: Resource, S: Sink<V>> Inlet<V, S> {
             health.synced = true;
             health.quarantined = self.quarantine.len();
         });
-        self.observer.listed(&V::KIND, self.items, self.began.elapsed());
+        self.observer.listed(&self.kind, self.items, self.began.elapsed());
         if initial {
             self.synced = true;
             self.sink.synced();
@@ -157,12 +160,12 @@ impl<V: Resource, S: Sink<V>> Inlet<V, S> {
     pub(super) fn abandon(&mut self) {
         self.quarantine.abandon();
         self.writer.lock().abandon();
-        self.observer.list_failed(&V::KIND);
+        self.observer.list_failed(&self.kind);
     }
 
     fn heal(&mut self, key: &ObjectKey) {
         if self.quarantine.remove(key, false) {
-            tracing::info!("{} {key} can be decoded again, or is gone", V::KIND.resource());
+            tracing::info!("{} {key} can be decoded again, or is gone", self.kind.resource());
             let held = self.quarantine.len();
             self.health.update(|health| health.quarantined = held);
         }
@@ -171,9 +174,9 @@ impl<V: Resource, S: Sink<V>> Inlet<V, S> {
     fn quarantine(&mut self, bad: Undecodable, staging: bool) {
         let Undecodable { key, version, why, .. } = bad;
         if self.quarantine.put(key.clone(), version, staging) {
-            let resource = V::KIND.resource();
+            let resource = self.kind.resource();
             tracing::warn!("{resource} {key} cannot be decoded and stays as it was: {why}");
-            self.observer.decode_error(&V::KIND, &key, &why);
+            self.observer.decode_error(&self.kind, &key, &why);
         }
         let held = self.quarantine.len();
         self.health.update(|health| health.quarantined = held);
@@ -223,7 +226,8 @@ mod tests {
         let (writer, store) = store::new(Vec::new());
         let (told, health) = (Told::default(), HealthHandle::new(Instant::now()));
         let writer = Arc::new(Mutex::new(writer));
-        let mut inlet = Inlet::new(writer, told.clone(), Arc::new(Unobserved), health.clone());
+        let mut inlet =
+            Inlet::new(writer, told.clone(), Arc::new(Unobserved), health.clone(), Thing::KIND);
         let meta: Value = json!({
             "name": "it", "namespace": "ns", "uid": uid(1), "resourceVersion": "5",
         });

@@ -67,9 +67,10 @@ impl<V: Resource, S: Sink<V>> Reflector<V, S> {
     ) -> Reflector<V, S> {
         let now = Instant::now();
         let health = HealthHandle::new(now);
-        let inlet = Inlet::new(writer, sink, observer.clone(), health.clone());
+        let kind = client.kind::<V>();
+        let inlet = Inlet::new(writer, sink, observer.clone(), health.clone(), kind);
         let hints = client.identity().remedies();
-        let report = Report::new(V::KIND, scope.namespace.clone(), health, observer.clone(), hints);
+        let report = Report::new(kind, scope.namespace.clone(), health, observer.clone(), hints);
         Reflector {
             client,
             scope,
@@ -146,7 +147,7 @@ impl<V: Resource, S: Sink<V>> Reflector<V, S> {
             }
             Came::Open(watch) => {
                 *doing = Doing::Watching(watch);
-                self.observer.watch_opened(&V::KIND);
+                self.observer.watch_opened(&self.client.kind::<V>());
                 Input::Opened
             }
             Came::Ended => Input::Ended,
@@ -169,7 +170,7 @@ impl<V: Resource, S: Sink<V>> Reflector<V, S> {
                 return self.step(Input::Bookmark { version, initial_events_end }, doing);
             }
         };
-        self.observer.event(&V::KIND);
+        self.observer.event(&self.client.kind::<V>());
         if self.machine.is_staging() {
             self.inlet.lock().stage(event);
         } else if self.machine.is_news(version) {
@@ -209,7 +210,7 @@ impl<V: Resource, S: Sink<V>> Reflector<V, S> {
                 self.inlet.lock().abandon();
             }
             Action::State { state, since, why } => self.report.state(state, since, why),
-            Action::ShortWatch => self.observer.short_watch(&V::KIND),
+            Action::ShortWatch => self.observer.short_watch(&self.client.kind::<V>()),
             Action::End(rewound) => *doing = Doing::Over(rewound),
         }
     }
