@@ -203,6 +203,12 @@ impl Manager {
     }
 
     /// Has the processes of the program elect one that works, by this Lease.
+    ///
+    /// ```
+    /// # use controller_machinery::manager::{Lease, Manager};
+    /// let manager = Manager::new("foo").leader_election(Lease::named("foo"));
+    /// # drop(manager);
+    /// ```
     #[cfg(feature = "leader-election")]
     pub fn leader_election(mut self, lease: Lease) -> Manager {
         self.lease = Some(lease);

@@ -41,6 +41,12 @@ impl Manager {
 
     /// Serves `/metrics`, `/healthz` and `/readyz` on this address, to everybody who reaches it.
     /// Counts the passes of the controllers that are added from here on.
+    ///
+    /// ```
+    /// # use controller_machinery::manager::Manager;
+    /// let manager = Manager::new("foo").serve(([0, 0, 0, 0], 8080).into());
+    /// # drop(manager);
+    /// ```
     pub fn serve(self, address: SocketAddr) -> Manager {
         let metrics = self.observed.metrics.clone().unwrap_or_else(|| {
             let build = Build { version: "unknown", revision: "unknown" };

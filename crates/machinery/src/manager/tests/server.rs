@@ -104,7 +104,7 @@ impl Server {
                 state.objects.remove(&path);
                 (200, json!({"kind": "Status"}))
             }
-            "POST" => (201, body.clone()),
+            "POST" => (201, body),
             _ => state.patch(&path, &body),
         };
         let piece = Bytes::from(answer.to_string());
