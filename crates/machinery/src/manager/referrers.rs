@@ -31,7 +31,7 @@ impl Referrers {
             }
         }
         for key in new {
-            all.entry(key).or_default().insert(by.clone());
+            drop(all.entry(key).or_default().insert(by.clone()));
         }
     }
 
