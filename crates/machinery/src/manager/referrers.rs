@@ -31,7 +31,7 @@ impl Referrers {
             }
         }
         for key in new {
-            drop(all.entry(key).or_default().insert(by.clone()));
+            all.entry(key).or_default().insert(by.clone());
         }
     }
 
