@@ -121,7 +121,8 @@ async fn a_website_has_its_children_follows_its_theme_and_writes_nothing_needles
     world.until_gone(AUTOSCALER, NAME).await;
     world.until(DEPLOYMENT, NAME, |deployment| deployment["spec"]["replicas"] == 1).await;
 
-    // After a restart everything is in place.
+    // After a restart everything is in place, the status of this generation included.
+    world.until_condition(WEBSITE, NAME, "Ready", ("True", "Serving")).await;
     drop(program);
     // By time, since the API server logs a write a little after it can be seen.
     let restarted = jiff::Timestamp::now();
