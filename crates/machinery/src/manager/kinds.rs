@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::controller::{Handle, Program};
 use crate::events::Recorder;
 use crate::informer::{Builder, Informer};
-use crate::object::{Object, Resource};
+use crate::object::Resource;
 use crate::store::{Index, Store};
 
 /// The declared views, in the order of declaration. Two views of one kind are two declarations:

@@ -253,7 +253,7 @@ mod tests {
         let (mut writer, objects) = store::new(Vec::new());
         let keys = ["a", "b"].map(|name| ObjectKey::new("ns", name));
         for key in &keys {
-            writer.apply(Thing { metadata: Meta::named(key.clone()) }, drop);
+            writer.apply(Thing { metadata: Meta::named(key.clone()) });
         }
         let reconciled = Reconciled::default();
         let reconciler = WhileLeading {

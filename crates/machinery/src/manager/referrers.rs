@@ -48,7 +48,6 @@ mod tests {
     use super::*;
     use crate::object::Meta;
     use crate::object::fixtures::Thing;
-    use crate::store::Origin;
 
     #[test]
     fn a_reference_is_known_from_its_beginning_to_its_end() {
@@ -62,13 +61,13 @@ mod tests {
             thing.meta.finalizers.iter().map(|name| thing.key().sibling(name.clone())).collect()
         };
         let (b, c) = (ObjectKey::new("ns", "b"), ObjectKey::new("ns", "c"));
-        let (referrers, origin) = (Referrers::default(), Origin::Server);
-        referrers.record(&Delta::Added(to("b"), origin), &keys);
+        let referrers = Referrers::default();
+        referrers.record(&Delta::Added(to("b"), None), &keys);
         assert_eq!(referrers.of(&b), [ObjectKey::new("ns", "a")]);
-        let changed = Delta::Updated { old: to("b"), new: to("c"), origin };
+        let changed = Delta::Updated { old: to("b"), new: to("c"), author: None };
         referrers.record(&changed, &keys);
         assert_eq!((referrers.of(&b), referrers.of(&c)), (vec![], vec![ObjectKey::new("ns", "a")]));
-        referrers.record(&Delta::Deleted(to("c"), origin), &keys);
+        referrers.record(&Delta::Deleted(to("c"), None), &keys);
         assert!(referrers.0.lock().is_empty());
     }
 }

@@ -224,7 +224,8 @@ mod tests {
             });
         });
         let health = HealthHandle::new(Instant::now());
-        let mut inlet = Inlet::new(writer, || {}, Arc::new(Unobserved), health.clone(), Thing::KIND);
+        let mut inlet =
+            Inlet::new(writer, || {}, Arc::new(Unobserved), health.clone(), Thing::KIND);
         let meta: Value = json!({
             "name": "it", "namespace": "ns", "uid": uid(1), "resourceVersion": "5",
         });
