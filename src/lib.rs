@@ -12,8 +12,8 @@
 #[cfg(feature = "otel")]
 pub use controller_machinery::traces;
 pub use controller_machinery::{
-    client, controller, events, identity, informer, leader_election, metrics, object, reflector,
-    shutdown, store, view, workqueue,
+    client, controller, events, identity, informer, leader_election, manager, metrics, object,
+    reflector, shutdown, store, view, workqueue,
 };
 
 // This operator itself.

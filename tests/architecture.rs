@@ -49,6 +49,24 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     // The same for two of them; compiled on request.
     ("traces", &["identity", "client", "controller", "object"]),
+    // On top of them all.
+    (
+        "manager",
+        &[
+            "identity",
+            "client",
+            "store",
+            "reflector",
+            "informer",
+            "controller",
+            "events",
+            "leader_election",
+            "metrics",
+            "object",
+            "shutdown",
+            "workqueue",
+        ],
+    ),
     // The operator.
     ("api", &[]),
     ("reconcilers", &["api", "client", "store", "events", "controller", "object"]),
@@ -62,6 +80,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "identity",
             "informer",
             "leader_election",
+            "manager",
             "metrics",
             "object",
             "reconcilers",
@@ -152,6 +171,30 @@ fn only_the_client_room_the_health_server_and_the_export_of_spans_speak_http() {
             assert!(may || !text.contains(library), "{path} uses {library}");
         }
     }
+}
+
+/// Only code that a compiler has seen can be trusted: each block is in an example, or in the
+/// library's own examples.
+#[test]
+fn the_code_of_the_guide_is_that_of_the_examples() {
+    let mut sources = sources(Path::new("examples"));
+    sources.push("crates/machinery/src/manager/mod.rs".into());
+    sources.push("crates/machinery/src/manager/observed.rs".into());
+    let plain = |text: &str| {
+        let lines = text.lines().map(|line| line.trim().trim_start_matches("/// "));
+        lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+    };
+    let sources: Vec<String> =
+        sources.iter().map(|file| plain(&fs::read_to_string(file).unwrap())).collect();
+    let guide = fs::read_to_string("docs/YOUR_OWN_CONTROLLER.md").unwrap();
+    let blocks = guide.split("```rust\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let mut checked = 0;
+    for block in blocks {
+        let is_there = sources.iter().any(|source| source.contains(&plain(block)));
+        assert!(is_there, "no example has this block of the guide:\n{block}");
+        checked += 1;
+    }
+    assert!(checked > 15, "{checked} blocks");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::client;
 use crate::controller::ProgramError;
 use crate::leader_election::ConfigError;
+use crate::manager;
 use crate::metrics::TlsError;
 
 /// Why the operator did not run, or stopped.
@@ -42,6 +43,9 @@ pub enum Error {
     /// The output could not be printed.
     #[error("cannot print: {0}")]
     Print(#[source] std::io::Error),
+    /// The controllers could not be started.
+    #[error(transparent)]
+    Manager(#[from] manager::Error),
     /// A task that everything depends on died, or the program is wired wrongly.
     #[error(transparent)]
     Program(#[from] ProgramError),

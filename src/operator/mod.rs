@@ -22,8 +22,6 @@ mod logs;
 mod spans;
 mod crds;
 mod run;
-mod leading;
-mod lease_events;
 mod servers;
 mod wiring;
 // Other than running it.

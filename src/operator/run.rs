@@ -5,16 +5,13 @@ use std::sync::Arc;
 use super::IDENTITY;
 use super::args::{RunArgs, all_if_empty};
 use super::error::Error;
-use super::lease_events::LeaseEvents;
-use super::servers;
 use super::spans::Spans;
-use super::wiring::Wiring;
-use crate::client::{self, Client, Options};
+use super::{servers, wiring};
+use crate::client::{self, Client};
 use crate::controller::Program;
-use crate::events;
-use crate::leader_election::{self, Boottime, ConfigError, Elector, Leadership};
+use crate::leader_election::{self, ConfigError};
+use crate::manager::{Lease, Manager};
 use crate::metrics::{Build, Checks, Metrics};
-use crate::object::ObjectKey;
 use crate::shutdown::Shutdown;
 
 /// The name of the Lease.
@@ -37,20 +34,15 @@ pub(super) async fn run(mut args: RunArgs, spans: Spans) -> Result<(), Error> {
 /// Everything that runs, in the order in which it ends.
 async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     let config = args.connection.config().await?;
-    let (host, metrics) = (host_name(), metrics(&config));
-    let told = spans.of_requests(&metrics);
-    let (leadership, elector) = match args.leader_elect {
-        true => Some(election(&args, &host, &metrics)?).unzip(),
-        false => (None, None),
-    };
-    // The election has its own connections: renewing the lease must not wait behind anything.
-    let gated = options(&args, &told, leadership.as_ref());
-    // After an outage, whichever client gets an answer first lets the other know.
-    let ungated = Options { reach: gated.reach.clone(), ..options(&args, &told, None) };
-    let client = Client::new(config, gated)?;
-    let ungated = client.sibling(ungated)?;
-    client.log_in().await?;
-    let (recorder, sink) = events::new(IDENTITY, &host, metrics.clone());
+    let lease = args.leader_elect.then(|| lease(&args)).transpose()?;
+    let (host, metrics, ready) = (host_name(), metrics(&config), Checks::default());
+    let (observer, passes) = (spans.of_requests(&metrics), spans.of_passes(&metrics));
+    let options =
+        client::Options { deadline: args.api_deadline, observer, ..client::Options::new(IDENTITY) };
+    // Of no leader: reviews are answered whoever leads. The others are made of it: a credential
+    // plugin runs once for all.
+    let ungated = Client::new(config, options.clone())?;
+    ungated.log_in().await?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         controllers = ?args.controllers,
@@ -58,41 +50,30 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
         leader_election = args.leader_elect,
         "Starting"
     );
-    let ready = Checks::default();
-    if let Some(leadership) = &leadership {
-        metrics.watch_lease(LEASE);
-        servers::check_lease(&ready, leadership);
+    let servers = servers::bind(&args, &ungated, &metrics, &ready).await?;
+    let mut manager = Manager::new(IDENTITY)
+        .namespaces(&args.namespaces)
+        .instance(host)
+        .metrics(metrics)
+        .readiness(ready)
+        .client(|client| *client = options)
+        .options(|options| {
+            options.workers = args.workers.into();
+            options.drain = args.shutdown_grace;
+            options.observer = passes;
+        });
+    if let Some(lease) = lease {
+        manager = manager.leader_election(lease);
     }
-    let mut program = Program::new();
-    for (name, server) in servers::bind(&args, &ungated, &metrics, &ready).await? {
+    let connect = |options| ungated.sibling(options);
+    let mut program = wiring::controllers(manager, &args).program(connect).await?;
+    for (name, server) in servers {
         program = program.around(name, |stop| async move { server.run(stop.requested()).await });
     }
-    let ending = spans.clone();
-    program = program.around("the export of spans", |stop| async move {
+    Ok(program.around("the export of spans", |stop| async move {
         stop.requested().await;
-        ending.end().await;
-    });
-    if let (Some(leadership), Some(elector)) = (&leadership, &elector) {
-        let recorder = recorder.for_controller("leader-election");
-        let events = LeaseEvents::new(recorder, leadership.clone(), elector, ungated.clone());
-        program = program.beside("the Events of the Lease", |stop| async move {
-            events.run(stop.requested()).await;
-        });
-    }
-    let passes = spans.of_passes(&metrics);
-    let wiring =
-        Wiring { args, client: client.clone(), recorder, leadership, metrics, passes, ready };
-    // What the last passes reported is still sent, and then the lease is released: nothing writes
-    // any more.
-    program = wiring.connect(program).beside("the sink of Events", |stop| async move {
-        sink.run(client, stop.requested()).await;
-    });
-    if let Some(elector) = elector {
-        program = program.beside("the leader election", |stop| async move {
-            elector.run(ungated, stop.requested()).await;
-        });
-    }
-    Ok(program)
+        spans.end().await;
+    }))
 }
 
 fn metrics(config: &kube::Config) -> Arc<Metrics> {
@@ -101,34 +82,16 @@ fn metrics(config: &kube::Config) -> Arc<Metrics> {
     Metrics::new(&IDENTITY, &host, &Build { version: env!("CARGO_PKG_VERSION"), revision })
 }
 
-/// If there is a leadership, every write checks it first.
-fn options(
-    args: &RunArgs,
-    told: &Arc<dyn client::Observer>,
-    leadership: Option<&Leadership>,
-) -> Options {
-    let mut options =
-        Options { deadline: args.api_deadline, observer: told.clone(), ..Options::new(IDENTITY) };
-    if let Some(leadership) = leadership {
-        options.gate = Arc::new(leadership.clone());
-    }
-    options
-}
-
-fn election(
-    args: &RunArgs,
-    host: &str,
-    metrics: &Arc<Metrics>,
-) -> Result<(Leadership, Elector), ConfigError> {
+fn lease(args: &RunArgs) -> Result<Lease, ConfigError> {
     let namespace = args.leader_elect_namespace.clone().or_else(|| own_namespace(args));
-    let lease = ObjectKey::new(namespace.as_deref().unwrap_or(NAMESPACE), LEASE);
     let config = leader_election::Config {
         lease: args.leader_elect_lease_duration,
         renew: args.leader_elect_renew_deadline,
         retry: args.leader_elect_retry_period,
         ..leader_election::Config::default()
     };
-    leader_election::new(lease, host, config, Arc::new(Boottime), metrics.clone())
+    config.validate()?;
+    Ok(Lease::named(LEASE).namespace(namespace.as_deref().unwrap_or(NAMESPACE)).config(config))
 }
 
 /// The pod's namespace in a cluster, otherwise the first that is watched.

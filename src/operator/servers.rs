@@ -9,11 +9,7 @@ use rustix::io::Errno;
 use super::args::RunArgs;
 use super::error::Error;
 use crate::client::Client;
-use crate::informer::Informer;
-use crate::leader_election::{Leadership, Phase};
 use crate::metrics::{Checks, Guard, Limits, Metrics, Open, Reviews, Routes, Server, Tls};
-use crate::object::Resource;
-use crate::reflector::State;
 
 /// Binds the requested servers, each to its address; if the addresses are equal, one server serves
 /// both.
@@ -83,35 +79,6 @@ async fn bound(address: SocketAddr, routes: Routes) -> io::Result<Server> {
 fn has_no_ipv6(error: &io::Error) -> bool {
     let error = Errno::from_io_error(error);
     matches!(error, Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
-}
-
-/// Ready once the informer is live; one that is not is named, with the reason.
-pub(super) fn check_informer<V: Resource>(ready: &Checks, informer: &Informer<V>) {
-    let informer = informer.clone();
-    ready.add(format!("informer-{}", V::KIND.resource()), move || {
-        for (namespace, health) in informer.health() {
-            if health.state != State::Live {
-                let here = namespace.map(|name| format!(" in {name}")).unwrap_or_default();
-                let why = health.why.map(|why| format!(": {why}")).unwrap_or_default();
-                return Err(format!("{}{here}{why}", health.state.as_str()));
-            }
-        }
-        Ok(String::new())
-    });
-}
-
-/// A standby is ready: it can take over at once. That it does not lead is reported, but is not a
-/// failure.
-pub(super) fn check_lease(ready: &Checks, leadership: &Leadership) {
-    let leadership = leadership.clone();
-    ready.add("lease", move || {
-        let status = leadership.status();
-        match (status.phase, status.problem) {
-            (_, Some(problem)) => Err(problem),
-            (Phase::Leading, None) => Ok("leading".to_owned()),
-            (_, None) => Ok(format!("standby of {}", status.holder.unwrap_or_default())),
-        }
-    });
 }
 
 #[cfg(test)]

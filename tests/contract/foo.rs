@@ -1,6 +1,5 @@
 //! Foo: `samplecontroller.k8s.io/v1alpha1`, the example program.
 
-use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
@@ -8,6 +7,7 @@ use tokio::process::Command;
 
 use crate::audit::{Entry, operator_writes};
 use crate::control_plane::ControlPlane;
+use crate::examples;
 use crate::operator_process::OperatorProcess;
 use crate::world::{DEPLOYMENT, FOO, ROLE_BINDING, World};
 
@@ -40,22 +40,6 @@ fn serve_foos() {
     });
 }
 
-/// The binary of examples/foo.rs. `cargo test` has built it, unless it was asked for a single test
-/// binary.
-fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let binary = Path::new(env!("CARGO_BIN_EXE_workload-operator"));
-        let mut cargo = std::process::Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--locked", "--example", "foo"]);
-        if !cfg!(debug_assertions) {
-            cargo.arg("--release");
-        }
-        assert!(cargo.status().unwrap().success(), "examples/foo.rs does not build");
-        binary.parent().unwrap().join("examples/foo")
-    })
-}
-
 /// Starts the program for this namespace, with the kubeconfig as a flag; returns when it is ready
 /// to work.
 async fn start(world: &World) -> OperatorProcess {
@@ -64,24 +48,23 @@ async fn start(world: &World) -> OperatorProcess {
 
 /// Like [`start`], as this ServiceAccount.
 pub async fn start_as(world: &World, account: &str) -> OperatorProcess {
-    let kubeconfig = world.kubeconfig_of(account).await;
-    let program = tokio::task::spawn_blocking(program).await.unwrap();
-    let mut command = Command::new(program);
-    command.arg("--kubeconfig").arg(kubeconfig).args(["--workers=3", "--namespace"]);
-    command.arg(&world.namespace).env_remove("KUBECONFIG");
-    let foo = OperatorProcess::of(command);
-    foo.logged("Ready to work").await;
-    foo
+    examples::start(world, "foo", account, &["--workers=3"]).await
+}
+
+/// Like [`start`], the one that is wired by hand.
+async fn start_sample_controller(world: &World) -> OperatorProcess {
+    examples::start(world, "sample_controller", "workload-operator", &["--workers=3"]).await
 }
 
 #[tokio::test]
 async fn why_it_cannot_start_is_a_sentence() {
-    let program = tokio::task::spawn_blocking(program).await.unwrap();
-    let ended = Command::new(program).args(["--kubeconfig", "/no/such/file"]).output().await;
-    let ended = ended.expect("it is there");
-    let said = String::from_utf8(ended.stderr).expect("it is text");
-    let sentence = "Error: the kubeconfig /no/such/file cannot be used: ";
-    assert!(!ended.status.success() && said.starts_with(sentence), "{said}");
+    for (name, who) in [("foo", "foo"), ("sample_controller", "Error")] {
+        let mut command = Command::new(examples::program(name).await);
+        let ended = command.args(["--kubeconfig", "/no/such/file"]).output().await.unwrap();
+        let said = String::from_utf8(ended.stderr).expect("it is text");
+        let sentence = format!("{who}: the kubeconfig /no/such/file cannot be used: ");
+        assert!(!ended.status.success() && said.starts_with(&sentence), "{said}");
+    }
 }
 
 fn foo(name: &str, deployment: &str, replicas: i32) -> Value {
@@ -157,10 +140,40 @@ async fn the_deployment_of_sample_controller_is_taken_over_as_it_is() {
     let world = world("foo-taken-over").await;
     let foo = world.create(FOO, foo("one", "one", 2)).await.unwrap();
     world.create(DEPLOYMENT, sample_controllers(&foo)).await.unwrap();
-    let _program = start(&world).await;
+    let _program = start_sample_controller(&world).await;
     world.until(FOO, "one", |foo| available(foo) == 2).await;
     fence(&world).await;
     assert!(writes_of(&world, "deployments").iter().all(|write| write.name != "one"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_manager_applies_a_deployment_that_it_takes_over_once_and_changes_nothing_else() {
+    let world = world("foo-adopted").await;
+    let foo = world.create(FOO, foo("one", "one", 2)).await.unwrap();
+    let before = world.create(DEPLOYMENT, sample_controllers(&foo)).await.unwrap();
+    let _program = start(&world).await;
+    world.until(FOO, "one", |foo| available(foo) == 2).await;
+    fence(&world).await;
+    let writes = writes_of(&world, "deployments");
+    assert_eq!(writes.iter().filter(|write| write.name == "one").count(), 1, "{writes:#?}");
+    let after = world.get(DEPLOYMENT, "one").await.unwrap();
+    assert_eq!(after["spec"], before["spec"]);
+    assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foo_costs_one_write_of_its_deployment_and_one_per_status() {
+    let world = world("foo-costs").await;
+    world.forbid("none", "pods").await;
+    let _program = start(&world).await;
+    world.create(FOO, foo("one", "one", 1)).await.unwrap();
+    world.until(FOO, "one", |foo| available(foo) == 0).await;
+    world.create(FOO, foo("two", "two", 1)).await.unwrap();
+    world.until(FOO, "two", |foo| available(foo) == 0).await;
+    for resource in ["deployments", "foos"] {
+        let writes = writes_of(&world, resource);
+        assert_eq!(writes.iter().filter(|write| write.name == "one").count(), 1, "{writes:#?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -302,8 +315,7 @@ async fn replicas_are_one_to_ten() {
 async fn without_a_flag_the_kubeconfig_is_the_one_that_kubeconfig_names() {
     let world = world("foo-kubeconfig").await;
     let kubeconfig = world.operator_kubeconfig().await;
-    let program = tokio::task::spawn_blocking(program).await.unwrap();
-    let mut command = Command::new(program);
+    let mut command = Command::new(examples::program("foo").await);
     command.args(["--namespace", &world.namespace]).env("KUBECONFIG", kubeconfig);
     let program = OperatorProcess::of(command);
     program.logged("Ready to work").await;

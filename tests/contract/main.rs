@@ -32,6 +32,7 @@ mod by_hand;
 mod waiting;
 
 // What the example program promises.
+mod examples;
 mod foo;
 
 // What running it promises.

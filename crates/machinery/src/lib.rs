@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The modules, in the order in which a change travels; each begins with its guarantees. To write a
-//! controller you need [`object`] (a view of your kind), [`informer`], [`controller`] and
-//! [`client`].
+//! controller you need [`object`] (a view of your kind) and [`manager`]; the other modules are the
+//! parts that it is made of, to be wired by hand where it does not do.
 
 // The program, what every object has, and the end of the process.
 pub mod identity;
@@ -29,3 +29,5 @@ pub mod leader_election;
 pub mod metrics;
 #[cfg(feature = "otel")]
 pub mod traces;
+// All of it, wired from what controllers declare.
+pub mod manager;

@@ -18,7 +18,7 @@ use super::query::Url;
 use super::reach::Reach;
 use super::transport::{self, Answer, Route, Wire};
 use super::warnings::Warnings;
-use super::{Error, MAX_OBJECT, status};
+use super::{Error, Feeds, MAX_OBJECT, status};
 use crate::identity::Identity;
 use crate::object::{Kind, ObjectKey, Resource};
 
@@ -29,6 +29,8 @@ const MAX_ERROR: usize = 256 << 10;
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
+    /// Of views whose kind is known only at run time.
+    kind: Option<Kind>,
 }
 
 struct Shared {
@@ -37,6 +39,7 @@ struct Shared {
     route: Option<Route>,
     options: Options,
     warnings: Warnings,
+    feeds: Arc<Feeds>,
 }
 
 /// A request under way. When dropped, it reports to the observer.
@@ -106,8 +109,19 @@ impl Client {
     }
 
     fn over(wire: Wire, route: Option<Route>, options: Options) -> Client {
-        let warnings = Warnings::default();
-        Client { shared: Arc::new(Shared { wire, route, options, warnings }) }
+        let (warnings, feeds) = (Warnings::default(), Arc::default());
+        Client { shared: Arc::new(Shared { wire, route, options, warnings, feeds }), kind: None }
+    }
+
+    /// The same client, for views whose kind is known only at run time ([`Kind::RUNTIME`]): to it,
+    /// they are of this kind.
+    pub fn of(&self, kind: Kind) -> Client {
+        Client { shared: self.shared.clone(), kind: Some(kind) }
+    }
+
+    /// The kind of `V`.
+    pub(crate) fn kind<V: Resource>(&self) -> Kind {
+        if V::KIND == Kind::RUNTIME { self.kind.unwrap_or(Kind::RUNTIME) } else { V::KIND }
     }
 
     /// Reads one object from the API server itself: a quorum read.
@@ -115,14 +129,20 @@ impl Client {
     /// # Errors
     /// [`Error::is_not_found`] if there is none; all that can go wrong with a call.
     pub async fn get<V: Resource>(&self, key: &ObjectKey) -> Result<V, Error> {
-        let url = Url::object(&V::KIND, key, None)?;
-        let body = self.call("get", &V::KIND, request("GET", url)?.empty()).await?;
+        let kind = self.kind::<V>();
+        let url = Url::object(&kind, key, None)?;
+        let body = self.call("get", &kind, request("GET", url)?.empty()).await?;
         decode(&body)
     }
 
     /// Signals when the API server answers again after it was away.
     pub fn reach(&self) -> &Reach {
         &self.options().reach
+    }
+
+    /// The informers that it feeds.
+    pub(crate) fn feeds(&self) -> &Arc<Feeds> {
+        &self.shared.feeds
     }
 
     /// The program that asks.

@@ -84,8 +84,8 @@ impl Client {
         page: &Page,
         each: impl FnMut(Result<V, Undecodable>) + Send,
     ) -> Result<PageEnd, Error> {
-        let url = Url::list(&V::KIND, scope, page)?;
-        let kind = V::KIND;
+        let kind = self.kind::<V>();
+        let url = Url::list(&kind, scope, page)?;
         let mut told = self.told("list", &kind);
         let answer = self.open(request("GET", url)?.accept(accept).empty(), &mut told).await?;
         let code = answer.status().as_u16();

@@ -35,6 +35,7 @@
 //!   server is, by the CA of the kubeconfig if that has one, as with client-go.
 
 mod error;
+mod feeds;
 mod status;
 mod options;
 mod reach;
@@ -60,6 +61,7 @@ mod look_out;
 pub use call::Client;
 pub use config::config;
 pub use error::Error;
+pub(crate) use feeds::{Feed, Feeds};
 pub use options::{Observer, Options, WriteGate};
 pub use reach::{Reach, Returns};
 pub use types::{Deletion, Event, Page, PageEnd, Preconditions, Scope, Undecodable, WatchFrom};

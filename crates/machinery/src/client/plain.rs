@@ -27,6 +27,40 @@ impl Client {
         decode(&body)
     }
 
+    /// Asks the API server what it knows of a kind: its plural, and whether it has namespaces.
+    /// `group` is empty for the core group.
+    ///
+    /// # Errors
+    /// [`Error::is_not_served`] if it is not served; all that can go wrong with a call.
+    pub async fn discover(&self, group: &str, version: &str, kind: &str) -> Result<Kind, Error> {
+        #[derive(Deserialize)]
+        struct Served {
+            name: String,
+            kind: String,
+            namespaced: bool,
+        }
+        #[derive(Deserialize)]
+        struct All {
+            resources: Vec<Served>,
+        }
+        let not_served = || {
+            let message = format!("the API server serves no {kind} in {group}/{version}");
+            Error::api(404, "", message)
+        };
+        let path = match group {
+            "" => format!("/api/{version}"),
+            group => format!("/apis/{group}/{version}"),
+        };
+        let asked = self.call("get", &NO_KIND, request("GET", Url::plain(&path))?.empty()).await;
+        let body =
+            asked.map_err(|error| if error.is_not_found() { not_served() } else { error })?;
+        let all: All = decode(&body)?;
+        // `deployments/scale` is of a kind of its own, and so may be a subresource of this one.
+        let mut whole = all.resources.into_iter().filter(|served| !served.name.contains('/'));
+        let found = whole.find(|served| served.kind == kind).ok_or_else(not_served)?;
+        Ok(Kind::named(group, version, kind, &found.name, found.namespaced))
+    }
+
     /// Reads one object of any kind as JSON.
     ///
     /// # Errors

@@ -47,7 +47,7 @@ impl Client {
         key: &ObjectKey,
         body: &(impl Serialize + Sync),
     ) -> Result<V, Error> {
-        let url = Url::collection(&V::KIND, Some(key.namespace()))?;
+        let url = Url::collection(&self.kind::<V>(), Some(key.namespace()))?;
         self.write("create", "POST", url, JSON, bytes(body)?).await
     }
 
@@ -62,7 +62,7 @@ impl Client {
         key: &ObjectKey,
         body: &(impl Serialize + Sync),
     ) -> Result<V, Error> {
-        let url = Url::object(&V::KIND, key, None)?.with("force", "true");
+        let url = Url::object(&self.kind::<V>(), key, None)?.with("force", "true");
         self.write("patch", "PATCH", url, APPLY, bytes(body)?).await
     }
 
@@ -83,7 +83,7 @@ impl Client {
         };
         meta.remove("uid");
         meta.insert("resourceVersion".to_owned(), "1".into());
-        let url = Url::object(&V::KIND, key, None)?.with("force", "true");
+        let url = Url::object(&self.kind::<V>(), key, None)?.with("force", "true");
         self.write("patch", "PATCH", url, APPLY, bytes(&body)?).await
     }
 
@@ -96,7 +96,7 @@ impl Client {
         key: &ObjectKey,
         body: &(impl Serialize + Sync),
     ) -> Result<V, Error> {
-        let url = Url::object(&V::KIND, key, None)?;
+        let url = Url::object(&self.kind::<V>(), key, None)?;
         self.write("patch", "PATCH", url, MERGE, bytes(body)?).await
     }
 
@@ -109,8 +109,23 @@ impl Client {
         key: &ObjectKey,
         body: &(impl Serialize + Sync),
     ) -> Result<V, Error> {
-        let url = Url::object(&V::KIND, key, Some("status"))?;
+        let url = Url::object(&self.kind::<V>(), key, Some("status"))?;
         self.write("patch", "PATCH", url, MERGE, bytes(body)?).await
+    }
+
+    /// Forced server-side apply of the status subresource. `body` carries its own apiVersion and
+    /// kind, and everything of the status that this program sets: what it set before and no longer
+    /// sets goes, what others set (their conditions, say) stays.
+    ///
+    /// # Errors
+    /// [`Error::is_not_found`] if there is no such object; all that can go wrong with a write.
+    pub async fn apply_status<V: Resource>(
+        &self,
+        key: &ObjectKey,
+        body: &(impl Serialize + Sync),
+    ) -> Result<V, Error> {
+        let url = Url::object(&self.kind::<V>(), key, Some("status"))?.with("force", "true");
+        self.write("patch", "PATCH", url, APPLY, bytes(body)?).await
     }
 
     /// RFC 6902 patch, for finalizers: `test`, then `add` or `remove`.
@@ -122,7 +137,7 @@ impl Client {
         key: &ObjectKey,
         operations: &Value,
     ) -> Result<V, Error> {
-        let url = Url::object(&V::KIND, key, None)?;
+        let url = Url::object(&self.kind::<V>(), key, None)?;
         self.write("patch", "PATCH", url, JSON_PATCH, bytes(operations)?).await
     }
 
@@ -149,10 +164,10 @@ impl Client {
             "propagationPolicy": "Background",
             "preconditions": only,
         });
-        let url = Url::object(&V::KIND, key, None)?;
+        let url = Url::object(&self.kind::<V>(), key, None)?;
         self.permitted()?;
         let request = request("DELETE", url)?.body(JSON, bytes(&body)?);
-        let answer = self.call("delete", &V::KIND, request).await?;
+        let answer = self.call("delete", &self.kind::<V>(), request).await?;
         // If the object is gone, the answer is a Status or, for some kinds (`ReturnDeletedObject`:
         // Services), its last state; if it has yet to go, the object marked for deletion.
         let gone = serde_json::from_slice::<Left>(&answer).is_ok_and(|left| !left.is_marked());
@@ -170,7 +185,7 @@ impl Client {
         let url = url.with("fieldManager", &self.options().field_manager);
         self.permitted()?;
         let request = request(method, url)?.body(kind, body);
-        decode(&self.call(verb, &V::KIND, request).await?)
+        decode(&self.call(verb, &self.kind::<V>(), request).await?)
     }
 
     fn permitted(&self) -> Result<(), Error> {

@@ -119,6 +119,13 @@ impl Failure for Problem {
     }
 }
 
+/// A function that cannot fail.
+impl From<Infallible> for Problem {
+    fn from(never: Infallible) -> Problem {
+        match never {}
+    }
+}
+
 /// A failed call to the API server. An error of your own that wraps one has the same class, unless
 /// you know better.
 impl Failure for client::Error {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::convert::Infallible;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -13,6 +14,7 @@ use tokio::time::timeout;
 
 use super::worker::{Chain, message};
 use super::{Controller, Reconciler};
+use crate::client::Feeds;
 use crate::informer::Informer;
 use crate::object::Resource;
 use crate::shutdown::Shutdown;
@@ -51,6 +53,8 @@ pub struct Program {
     controllers: Vec<(&'static str, Option<Ready>, Work)>,
     /// One for each of `informers`.
     synced: Vec<Ready>,
+    /// Of the clients of `informers`.
+    feeds: Vec<Arc<Feeds>>,
 }
 
 /// Why a [`Program`] did not run until its shutdown.
@@ -68,6 +72,12 @@ pub enum ProgramError {
     /// Two controllers have one name, so that nothing could tell their metrics and Events apart.
     #[error("two controllers are called {0:?}: give each its own name in Controller::new")]
     SameName(&'static str),
+    /// Informers are read, or have handlers, but nothing runs them: their stores would stay empty.
+    #[error(
+        "nothing lists and watches {0}: the informer is read but not run; add it to the program, \
+         `.informer(&…)`, or say that something else runs it, `.detached()`"
+    )]
+    NotRun(String),
 }
 
 /// An error for `main` to return. Rust prints its `Debug` form, which is a sentence here: the error
@@ -108,9 +118,10 @@ impl Program {
     /// Also runs this informer.
     pub fn informer<V: Resource>(mut self, informer: &Informer<V>) -> Program {
         self.synced.push(informer.synced().boxed());
+        self.feeds.push(informer.will_run());
+        let name = format!("the informer of {}", informer.kind().resource());
         let informer = informer.clone();
         let task = |stop| async move { informer.run(stop).await.map_err(|e| e.to_string()) };
-        let name = format!("the informer of {}", V::KIND.resource());
         self.informers.push((name, Box::new(|stop| task(stop).boxed())));
         self
     }
@@ -177,10 +188,11 @@ impl Program {
     /// drops everything.
     ///
     /// # Errors
-    /// [`ProgramError::SameName`], before anything has begun. If a task died: `shutdown` is then
+    /// [`ProgramError::SameName`] and [`ProgramError::NotRun`], before anything has begun. If a task died: `shutdown` is then
     /// requested, and everything else has ended, too.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), ProgramError> {
         self.check_names()?;
+        self.check_informers()?;
         let all_synced = join_all(self.synced).map(drop).shared();
         let controllers = self.controllers.into_iter().map(|(name, ready, work)| -> Task {
             let ready = ready.unwrap_or_else(|| all_synced.clone().boxed());
@@ -219,6 +231,13 @@ impl Program {
             Some((name, ..)) => Err(ProgramError::SameName(name)),
             None => Ok(()),
         }
+    }
+
+    fn check_informers(&self) -> Result<(), ProgramError> {
+        let mut stale: Vec<_> = self.feeds.iter().flat_map(|feeds| feeds.stale()).collect();
+        stale.sort();
+        stale.dedup();
+        if stale.is_empty() { Ok(()) } else { Err(ProgramError::NotRun(stale.join(", "))) }
     }
 }
 

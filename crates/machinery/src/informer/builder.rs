@@ -22,6 +22,7 @@ pub struct Builder<V> {
     pub(super) indexes: Vec<Index<V>>,
     pub(super) resync: Option<Duration>,
     pub(super) observer: Arc<dyn Observer>,
+    pub(super) detached: bool,
 }
 
 impl<V: Resource> Builder<V> {
@@ -35,6 +36,7 @@ impl<V: Resource> Builder<V> {
             indexes: Vec::new(),
             resync: None,
             observer: Arc::new(Unobserved),
+            detached: false,
         }
     }
 
@@ -86,6 +88,13 @@ impl<V: Resource> Builder<V> {
         self
     }
 
+    /// Says that something other than a [`Program`](crate::controller::Program) runs it. A program
+    /// refuses to run beside an informer that is read but that nothing runs.
+    pub fn detached(mut self) -> Self {
+        self.detached = true;
+        self
+    }
+
     /// Builds the informer, which does nothing until [`Informer::run`].
     pub fn build(self) -> Informer<V> {
         Informer::from(self)
@@ -93,8 +102,9 @@ impl<V: Resource> Builder<V> {
 
     /// What cannot work.
     pub(super) fn refused(&self) -> Option<Error> {
-        let resource = || V::KIND.resource();
-        if !V::KIND.namespaced && !self.namespaces.is_empty() {
+        let kind = self.client.kind::<V>();
+        let resource = || kind.resource();
+        if !kind.namespaced && !self.namespaces.is_empty() {
             return Some(Error::ClusterScoped { resource: resource() });
         }
         let names: Vec<&Text> = self.indexes.iter().map(Index::name).collect();

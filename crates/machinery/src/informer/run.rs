@@ -10,8 +10,8 @@ use tokio::task::JoinSet;
 
 use super::builder::Builder;
 use super::handlers::Handlers;
-use crate::client::Client;
-use crate::object::{Resource, Text};
+use crate::client::{Client, Feed, Feeds};
+use crate::object::{Kind, Resource, Text};
 use crate::reflector::{Health, HealthHandle, Reflector, Rewound};
 use crate::shutdown::Shutdown;
 use crate::store::{self, Delta, Store};
@@ -69,6 +69,7 @@ pub enum Error {
 pub struct Informer<V>(Arc<Shared<V>>);
 
 struct Shared<V> {
+    kind: Kind,
     store: Store<V>,
     handlers: Arc<Handlers<V>>,
     /// Here until [`Informer::run`] takes them.
@@ -79,6 +80,9 @@ struct Shared<V> {
     /// How many first lists are still to come.
     unsynced: watch::Receiver<usize>,
     resync: Option<Duration>,
+    /// What a program knows of it, and of the client's other informers.
+    feed: Arc<Feed>,
+    feeds: Arc<Feeds>,
 }
 
 impl<V> Clone for Informer<V> {
@@ -90,6 +94,12 @@ impl<V> Clone for Informer<V> {
 impl<V: Resource> From<Builder<V>> for Informer<V> {
     fn from(builder: Builder<V>) -> Informer<V> {
         let handlers = Arc::new(Handlers::new());
+        let feeds = builder.client.feeds().clone();
+        let kind = builder.client.kind::<V>();
+        let feed = feeds.add(kind.resource());
+        if builder.detached {
+            feed.run();
+        }
         let (refused, scopes) = (builder.refused(), builder.scopes());
         let (sender, unsynced) = watch::channel(scopes.len());
         let sender = Arc::new(sender);
@@ -116,6 +126,7 @@ impl<V: Resource> From<Builder<V>> for Informer<V> {
         let (reflectors, resync) = (Mutex::new(reflectors), builder.resync);
         let (store, refused) = (as_one(stores), Mutex::new(refused));
         Informer(Arc::new(Shared {
+            kind,
             store,
             handlers,
             reflectors,
@@ -123,6 +134,8 @@ impl<V: Resource> From<Builder<V>> for Informer<V> {
             health,
             unsynced,
             resync,
+            feed,
+            feeds,
         }))
     }
 }
@@ -145,8 +158,14 @@ impl<V: Resource> Informer<V> {
         Builder::new(client)
     }
 
+    /// The kind.
+    pub fn kind(&self) -> Kind {
+        self.0.kind
+    }
+
     /// The store to read what is held from.
     pub fn store(&self) -> Store<V> {
+        self.0.feed.read();
         self.0.store.clone()
     }
 
@@ -156,10 +175,17 @@ impl<V: Resource> Informer<V> {
     /// objects that are held (for a handler added late), and every resync. If the handler panics,
     /// the panic is caught and counted.
     pub fn handle(&self, handler: impl FnMut(&Delta<V>, bool) + Send + 'static) {
+        self.0.feed.read();
         self.0.store.paused(|held| {
             let present = held.into_iter().map(|object| Delta::Added(object, None));
             self.0.handlers.add(handler, present);
         });
+    }
+
+    /// A program is going to run it. Returns what is known of all informers of its client.
+    pub(crate) fn will_run(&self) -> Arc<Feeds> {
+        self.0.feed.run();
+        self.0.feeds.clone()
     }
 
     /// Whether every scope has had its first complete list, and every handler added with
@@ -195,10 +221,11 @@ impl<V: Resource> Informer<V> {
     /// others have stopped; if the API server's data went back in time; if it was built in a way
     /// that cannot work; if it has run before.
     pub async fn run(&self, shutdown: Shutdown) -> Result<(), Error> {
+        self.0.feed.run();
         if let Some(refused) = self.0.refused.lock().take() {
             return Err(refused);
         }
-        let resource = || V::KIND.resource();
+        let resource = || self.kind().resource();
         let reflectors = std::mem::take(&mut *self.0.reflectors.lock());
         if reflectors.is_empty() {
             return Err(Error::HasRun { resource: resource() });

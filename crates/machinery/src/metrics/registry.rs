@@ -92,7 +92,7 @@ impl Metrics {
 
     /// Reads the state of `informer` at each scrape.
     pub fn watch_informer<V: Resource>(&self, informer: &Informer<V>) {
-        self.watches.known(&V::KIND);
+        self.watches.known(&informer.kind());
         self.informers.watch(informer.clone());
     }
 

@@ -210,12 +210,13 @@ impl Informers {
     }
 
     pub(super) fn watch<V: Resource>(&self, informer: crate::informer::Informer<V>) {
+        let kind = informer.kind();
         let read = move || Numbers {
             handler_panics: informer.handler_panics(),
             index_panics: informer.store().index_panics(),
             ..Numbers::of(informer.health().iter().map(|(_, health)| health), Instant::now())
         };
-        self.read.write().push((V::KIND, Box::new(read)));
+        self.read.write().push((kind, Box::new(read)));
     }
 
     /// Encodes one number per informer.

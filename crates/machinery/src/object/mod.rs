@@ -29,7 +29,7 @@ pub(crate) mod fixtures;
 pub use key::ObjectKey;
 pub use labels::Labels;
 pub use meta::{Everything, Keep, Meta, Nothing, Owner};
-pub use resource::{Kind, Object, Resource};
+pub use resource::{Dynamic, Kind, Object, Resource};
 pub use text::Text;
 pub use uid::{ParseUidError, Uid};
 pub use version::ResourceVersion;

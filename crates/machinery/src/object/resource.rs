@@ -2,9 +2,12 @@
 
 use std::fmt::Debug;
 
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
-use super::{Meta, ObjectKey, Owner, Uid};
+use super::{Everything, Meta, ObjectKey, Owner, Uid};
 
 /// Names of one kind of object, as the API server knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -48,14 +51,25 @@ pub trait Resource: Object + DeserializeOwned {
 
     /// The owner reference that makes `self` the controller of a child.
     fn as_owner(&self) -> Owner {
-        Owner {
-            api_version: Self::KIND.api_version().into(),
-            kind: Self::KIND.kind.into(),
-            name: self.key().name().clone(),
-            uid: self.uid(),
-        }
+        Self::KIND.owner(self)
     }
 }
+
+/// A view of a kind that is known only when the program runs, with all of the object as JSON. Any
+/// view whose kind is [`Kind::RUNTIME`] is such a view; one that has only the fields that are read
+/// takes less memory.
+///
+/// Its client says of which kind it is: [`Client::of`](crate::client::Client::of).
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Dynamic {
+    /// The metadata.
+    pub metadata: Meta<Everything>,
+    /// Everything else, `spec` and `status` among it.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
+
+crate::view!(Dynamic { metadata: Meta<Everything> }: Kind::RUNTIME);
 
 /// Makes a struct with a field `metadata: Meta` a view of a kind: [`Object`] and [`Resource`] in
 /// one line. A view that keeps labels or annotations, or whose field has another name, says so:
@@ -92,6 +106,27 @@ macro_rules! view {
 }
 
 impl Kind {
+    /// The kind of a view whose kind is known only when the program runs: see [`Dynamic`].
+    pub const RUNTIME: Kind = Kind::namespaced("", "", "", "");
+
+    /// A kind from names that are known only when the program runs, such as those that
+    /// [`Client::discover`](crate::client::Client::discover) finds. Each distinct name takes memory
+    /// for as long as the process runs.
+    pub fn named(group: &str, version: &str, kind: &str, plural: &str, namespaced: bool) -> Kind {
+        let [group, version, kind, plural] = [group, version, kind, plural].map(forever);
+        Kind { group, version, kind, plural, namespaced }
+    }
+
+    /// The owner reference that makes `object`, which is of this kind, the controller of a child.
+    pub fn owner(&self, object: &(impl Object + ?Sized)) -> Owner {
+        Owner {
+            api_version: self.api_version().into(),
+            kind: self.kind.into(),
+            name: object.key().name().clone(),
+            uid: object.uid(),
+        }
+    }
+
     /// A kind whose objects live in namespaces. An empty group is the core group.
     pub const fn namespaced(
         group: &'static str,
@@ -148,6 +183,18 @@ impl Kind {
     }
 }
 
+/// Returns the one copy of `name` that is never freed.
+fn forever(name: &str) -> &'static str {
+    static NAMES: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+    let mut names = NAMES.lock();
+    if let Some(known) = names.iter().find(|known| **known == name) {
+        return known;
+    }
+    let name: &'static str = name.to_owned().leak();
+    names.push(name);
+    name
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,6 +208,15 @@ mod tests {
         let key = ObjectKey::new("ns", "a");
         assert_eq!(DEPLOYMENT.object_path(&key), "/apis/apps/v1/namespaces/ns/deployments/a");
         assert_eq!(NODE.object_path(&ObjectKey::new("", "n1")), "/api/v1/nodes/n1");
+    }
+
+    #[test]
+    fn a_kind_of_names_read_at_run_time_is_the_same_kind() {
+        let read = || "deployments".to_owned();
+        let kind = Kind::named("apps", "v1", "Deployment", &read(), true);
+        assert_eq!(kind, DEPLOYMENT);
+        let again = Kind::named("apps", "v1", "Deployment", &read(), true);
+        assert!(std::ptr::eq(kind.plural, again.plural), "it takes memory once");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::observer::Observer;
 use super::quarantine::Quarantine;
 use super::state::HealthHandle;
 use crate::client::{Event, Undecodable};
-use crate::object::{ObjectKey, Resource, ResourceVersion, Uid};
+use crate::object::{Kind, ObjectKey, Resource, ResourceVersion, Uid};
 use crate::store::{Contradiction, Writer};
 
 /// Puts what is read into the store, staged or at once.
@@ -18,6 +18,7 @@ pub(super) struct Inlet<V> {
     quarantine: Quarantine,
     observer: Arc<dyn Observer>,
     health: HealthHandle,
+    kind: Kind,
     /// Objects staged since `began`.
     items: usize,
     began: Instant,
@@ -31,12 +32,14 @@ impl<V: Resource> Inlet<V> {
         synced: impl FnOnce() + Send + 'static,
         observer: Arc<dyn Observer>,
         health: HealthHandle,
+        kind: Kind,
     ) -> Inlet<V> {
         Inlet {
             writer,
             quarantine: Quarantine::default(),
             observer,
             health,
+            kind,
             items: 0,
             began: Instant::now(),
             synced: Some(Box::new(synced)),
@@ -49,7 +52,7 @@ impl<V: Resource> Inlet<V> {
         self.began = Instant::now();
         self.quarantine.begin();
         self.writer.begin();
-        self.observer.list_began(&V::KIND, reason);
+        self.observer.list_began(&self.kind, reason);
     }
 
     /// An item of a list.
@@ -143,7 +146,7 @@ impl<V: Resource> Inlet<V> {
         let taken = self.writer.commit(at);
         if !taken {
             // The state machine refuses such a list before it gets here.
-            tracing::error!("the list of {} at {at} was not taken", V::KIND.resource());
+            tracing::error!("the list of {} at {at} was not taken", self.kind.resource());
             return;
         }
         self.quarantine.commit();
@@ -151,7 +154,7 @@ impl<V: Resource> Inlet<V> {
             health.synced = true;
             health.quarantined = self.quarantine.len();
         });
-        self.observer.listed(&V::KIND, self.items, self.began.elapsed());
+        self.observer.listed(&self.kind, self.items, self.began.elapsed());
         if let Some(synced) = self.synced.take() {
             synced();
         }
@@ -161,12 +164,12 @@ impl<V: Resource> Inlet<V> {
     pub(super) fn abandon(&mut self) {
         self.quarantine.abandon();
         self.writer.abandon();
-        self.observer.list_failed(&V::KIND);
+        self.observer.list_failed(&self.kind);
     }
 
     fn heal(&mut self, key: &ObjectKey) {
         if self.quarantine.remove(key, false) {
-            tracing::info!("{} {key} can be decoded again, or is gone", V::KIND.resource());
+            tracing::info!("{} {key} can be decoded again, or is gone", self.kind.resource());
             let held = self.quarantine.len();
             self.health.update(|health| health.quarantined = held);
         }
@@ -175,9 +178,9 @@ impl<V: Resource> Inlet<V> {
     fn quarantine(&mut self, bad: Undecodable, staging: bool) {
         let Undecodable { key, version, why, .. } = bad;
         if self.quarantine.put(key.clone(), version, staging) {
-            let resource = V::KIND.resource();
+            let resource = self.kind.resource();
             tracing::warn!("{resource} {key} cannot be decoded and stays as it was: {why}");
-            self.observer.decode_error(&V::KIND, &key, &why);
+            self.observer.decode_error(&self.kind, &key, &why);
         }
         let held = self.quarantine.len();
         self.health.update(|health| health.quarantined = held);
@@ -221,7 +224,8 @@ mod tests {
             });
         });
         let health = HealthHandle::new(Instant::now());
-        let mut inlet = Inlet::new(writer, || {}, Arc::new(Unobserved), health.clone());
+        let mut inlet =
+            Inlet::new(writer, || {}, Arc::new(Unobserved), health.clone(), Thing::KIND);
         let meta: Value = json!({
             "name": "it", "namespace": "ns", "uid": uid(1), "resourceVersion": "5",
         });

@@ -81,9 +81,10 @@ impl<V: Resource> Reflector<V> {
     ) -> Reflector<V> {
         let now = Instant::now();
         let health = HealthHandle::new(now);
-        let inlet = Inlet::new(writer, synced, observer.clone(), health.clone());
+        let kind = client.kind::<V>();
+        let inlet = Inlet::new(writer, synced, observer.clone(), health.clone(), kind);
         let hints = client.identity().remedies();
-        let report = Report::new(V::KIND, scope.namespace.clone(), health, observer.clone(), hints);
+        let report = Report::new(kind, scope.namespace.clone(), health, observer.clone(), hints);
         Reflector {
             client,
             scope,
@@ -164,7 +165,7 @@ impl<V: Resource> Reflector<V> {
             }
             Came::Open(watch) => {
                 *doing = Doing::Watching(watch);
-                self.observer.watch_opened(&V::KIND);
+                self.observer.watch_opened(&self.client.kind::<V>());
                 Input::Opened
             }
             Came::Ended => Input::Ended,
@@ -187,7 +188,7 @@ impl<V: Resource> Reflector<V> {
                 return self.step(Input::Bookmark { version, initial_events_end }, doing);
             }
         };
-        self.observer.event(&V::KIND);
+        self.observer.event(&self.client.kind::<V>());
         if self.machine.is_staging() {
             self.inlet.lock().stage(event);
         } else if self.machine.is_news(version) {
@@ -272,7 +273,7 @@ impl<V: Resource> Reflector<V> {
                 self.inlet.lock().abandon();
             }
             Action::State { state, since, why } => self.report.state(state, since, why),
-            Action::ShortWatch => self.observer.short_watch(&V::KIND),
+            Action::ShortWatch => self.observer.short_watch(&self.client.kind::<V>()),
             Action::End(rewound) => *doing = Doing::Over(rewound),
         }
     }

@@ -1,0 +1,56 @@
+//! Without the feature `leader-election`: this process always leads.
+
+use super::{Error, Manager};
+use crate::client::{self, Client};
+use crate::controller::{Controller, Options, Program, Reconciler};
+use crate::events::Recorder;
+use crate::object::Object;
+use crate::store::Store;
+
+/// Whether this process leads: always.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Lead;
+
+// === impl Lead ===
+
+impl Lead {
+    pub(super) fn control<R: Reconciler, V: Object>(
+        self,
+        program: Program,
+        name: &'static str,
+        reconciler: R,
+        _: Store<V>,
+        options: Options,
+    ) -> (Program, Controller<R>) {
+        (program, Controller::new(name, reconciler, options))
+    }
+
+    pub(super) async fn begins(self) {}
+}
+
+/// The election: there is none.
+pub(super) struct Election;
+
+impl Manager {
+    pub(super) fn election(
+        &self,
+        _: &str,
+        _: &impl Fn(client::Options) -> Result<Client, client::Error>,
+    ) -> Result<(Election, client::Options), Error> {
+        Ok((Election, self.client.clone()))
+    }
+}
+
+impl Election {
+    pub(super) fn lead(&self) -> Lead {
+        Lead
+    }
+
+    pub(super) fn before(&self, program: Program, _: &Recorder) -> Program {
+        program
+    }
+
+    pub(super) fn after(self, program: Program) -> Program {
+        program
+    }
+}

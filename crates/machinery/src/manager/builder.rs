@@ -1,0 +1,277 @@
+//! A controller by its declarations.
+
+use std::any::TypeId;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::function::{Finalizer, Function};
+use super::kinds::{Informers, Parts};
+use super::referrers::Referrers;
+use super::wiring::{self, WiringError};
+use super::{Context, Manager, Shared};
+use crate::controller::{Action, Handle, Options, Problem, Program, Reconciler, enqueue};
+use crate::informer;
+use crate::object::{ObjectKey, Resource};
+use crate::store::Delta;
+
+/// Declares a controller of `V`: what it owns, watches and reads, and how it reconciles.
+///
+/// Each declaration makes the manager list and watch one more view; a pass can read exactly the
+/// views that are declared, and no pass begins before they have synced.
+#[must_use = "a controller is added by `reconcile`, `reconciler` or `run`"]
+pub struct ControllerBuilder<V> {
+    manager: Manager,
+    name: &'static str,
+    options: Options,
+    declared: Vec<TypeId>,
+    owned: Vec<TypeId>,
+    handlers: Vec<Handler>,
+    finalizer: Option<Finalizer<V>>,
+    endings: Vec<(&'static str, Ending)>,
+    faults: Vec<WiringError>,
+}
+
+/// Makes what runs once the controller has ended.
+type Ending = Box<dyn FnOnce(&Parts) -> Result<BoxFuture<'static, ()>, WiringError> + Send>;
+/// Makes a handler, once there is a queue.
+type Handler = Box<dyn FnOnce(&Parts) -> Result<Listen, WiringError> + Send>;
+/// Adds a handler to its informer.
+type Listen = Box<dyn FnOnce() + Send>;
+
+/// A declared controller whose kind is not known.
+pub(super) struct Registration {
+    pub(super) name: &'static str,
+    pub(super) faults: Vec<WiringError>,
+    /// Adds it to a program.
+    pub(super) add: Add,
+}
+
+type Add =
+    Box<dyn FnOnce(&Shared, &Arc<Informers>, Program) -> Result<Program, WiringError> + Send>;
+
+// === impl ControllerBuilder ===
+
+impl<V: Resource> ControllerBuilder<V> {
+    pub(super) fn new(mut manager: Manager) -> ControllerBuilder<V> {
+        let declared = vec![manager.declarations.read::<V>()];
+        let options = manager.defaults.clone();
+        // Once per controller and process: names are labels, and live as long as it.
+        let name = V::KIND.kind.to_ascii_lowercase().leak();
+        ControllerBuilder {
+            manager,
+            name,
+            options,
+            declared,
+            owned: Vec::new(),
+            handlers: Vec::new(),
+            finalizer: None,
+            endings: Vec::new(),
+            faults: Vec::new(),
+        }
+        .handler::<V, _>(enqueue::for_object)
+    }
+
+    /// Names it, for metrics, logs and Events. Default: the kind in lower case.
+    pub fn named(mut self, name: &'static str) -> Self {
+        self.name = name;
+        self
+    }
+
+    /// Sets how many passes run at a time.
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.options.workers = workers;
+        self
+    }
+
+    /// Changes its options. The observers and the reach are set by the manager.
+    pub fn options(mut self, change: impl FnOnce(&mut Options)) -> Self {
+        change(&mut self.options);
+        self
+    }
+
+    /// Declares that it creates objects of `C` for its own, with [`Context::ensure`]: each change of
+    /// one wakes its owner. An object whose pass was refused because a name was taken runs again
+    /// when an object of `C` goes.
+    pub fn owns<C: Resource>(mut self) -> Self {
+        if V::KIND.namespaced && !C::KIND.namespaced {
+            let (controller, view) = (self.name, wiring::view::<C>());
+            self.faults.push(WiringError::OwnsClusterScoped { controller, view });
+        }
+        self.owned.push(self.manager.declarations.own::<V, C>());
+        self.handler::<C, _>(|handle| enqueue::for_owner(handle, V::KIND))
+            .handler::<C, _>(enqueue::forbidden_when_freed)
+    }
+
+    /// Declares that the objects of `W` concern others: a change of one wakes the keys that `keys`
+    /// returns for it and for its previous state.
+    pub fn watches<W: Resource>(
+        self,
+        keys: impl Fn(&W) -> Vec<ObjectKey> + Send + Sync + 'static,
+    ) -> Self {
+        self.watches_with(|_| Ok(keys))
+    }
+
+    /// Like [`ControllerBuilder::watches`], with a mapping that looks into the stores of declared
+    /// views: `keys` is given the parts of which it takes them.
+    pub fn watches_with<W: Resource, K>(
+        self,
+        keys: impl FnOnce(&Parts) -> Result<K, WiringError> + Send + 'static,
+    ) -> Self
+    where
+        K: Fn(&W) -> Vec<ObjectKey> + Send + Sync + 'static,
+    {
+        self.listen::<W, _>(|parts| Ok(enqueue::for_mapped(parts.handle(), keys(parts)?)))
+    }
+
+    /// Declares that the objects of `V` refer to objects of `R`: `keys` returns to which. A change
+    /// of one wakes all that refer to it. They need not exist.
+    pub fn refers<R: Resource>(
+        self,
+        keys: impl Fn(&V) -> Vec<ObjectKey> + Send + Sync + 'static,
+    ) -> Self {
+        let referrers = Arc::new(Referrers::default());
+        let record = referrers.clone();
+        // Recorded first: what is read later finds it.
+        self.handler::<V, _>(move |_| move |delta: &Delta<V>, _| record.record(delta, &keys))
+            .watches::<R>(move |object| referrers.of(object.key()))
+    }
+
+    /// Declares that passes read `R`. Its changes wake nobody.
+    pub fn reads<R: Resource>(mut self) -> Self {
+        let id = self.manager.declarations.read::<R>();
+        self.declared.push(id);
+        self
+    }
+
+    /// Adds a handler of the changes of `W`, such as those of [`enqueue`], for what the other
+    /// declarations do not say.
+    pub fn handler<W: Resource, H>(self, make: impl FnOnce(Handle) -> H + Send + 'static) -> Self
+    where
+        H: Fn(&Delta<W>, bool) + Send + Sync + 'static,
+    {
+        self.listen::<W, _>(|parts| Ok(make(parts.handle())))
+    }
+
+    fn listen<W: Resource, H>(
+        self,
+        make: impl FnOnce(&Parts) -> Result<H, WiringError> + Send + 'static,
+    ) -> Self
+    where
+        H: Fn(&Delta<W>, bool) + Send + Sync + 'static,
+    {
+        let mut this = self.reads::<W>();
+        this.handlers.push(Box::new(|parts| {
+            let (informer, handler) = (parts.informer::<W>()?.clone(), make(parts)?);
+            Ok(Box::new(move || informer.handle(handler)))
+        }));
+        this
+    }
+
+    /// Declares how the informer of `W` is built: with a selector, say, or metadata only. All
+    /// controllers that declare `W` read the same informer.
+    pub fn informer<W: Resource>(
+        mut self,
+        adjust: impl FnOnce(informer::Builder<W>) -> informer::Builder<W> + Send + 'static,
+    ) -> Self {
+        self.manager.declarations.adjust::<W>(Box::new(adjust));
+        self.reads::<W>()
+    }
+
+    /// Has `cleanup` run before an object goes: no object is reconciled before it has the finalizer
+    /// `name` (`example.com/website`), and it keeps it until a cleanup has succeeded. A cleanup that
+    /// fails is retried like a pass. It may run more than once for one object.
+    pub fn finalizer<C, F>(mut self, name: &'static str, cleanup: C) -> Self
+    where
+        C: Fn(Arc<V>, Context<V>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<(), Problem>> + Send + 'static,
+    {
+        if !wiring::is_qualified(name) {
+            let (controller, finalizer) = (self.name, name);
+            self.faults.push(WiringError::Finalizer { controller, finalizer });
+        }
+        self.finalizer = Some(Finalizer::new(name, cleanup));
+        self
+    }
+
+    /// Has the future that `make` returns run when the controller has ended, and before the lease is
+    /// given up. It has a few seconds, and its writes ask for leadership like all others. `name` is
+    /// for people.
+    pub fn at_end<F>(
+        mut self,
+        name: &'static str,
+        make: impl FnOnce(&Parts) -> Result<F, WiringError> + Send + 'static,
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.endings.push((name, Box::new(|parts| Ok(make(parts)?.boxed()))));
+        self
+    }
+
+    /// Adds the controller: `reconcile` is one pass over an object that exists and is not being
+    /// deleted. An error that a person has to know ([`Problem::reason`]) becomes a Warning Event.
+    pub fn reconcile<F, P, E>(mut self, reconcile: F) -> Manager
+    where
+        F: Fn(Arc<V>, Context<V>) -> P + Send + Sync + 'static,
+        P: Future<Output = Result<Action, E>> + Send + 'static,
+        E: Into<Problem> + 'static,
+    {
+        let (finalizer, owned) = (self.finalizer.take(), std::mem::take(&mut self.owned));
+        self.reconciler(|parts| Function::new(parts, reconcile, finalizer, owned))
+    }
+
+    /// Adds the controller with a [`Reconciler`] that is made of its parts; it is also called for
+    /// objects that are being deleted, and for keys whose object is gone.
+    pub fn reconciler<R: Reconciler>(
+        self,
+        make: impl FnOnce(&Parts) -> Result<R, WiringError> + Send + 'static,
+    ) -> Manager {
+        let ControllerBuilder { mut manager, name, options, declared, handlers, finalizer, .. } =
+            self;
+        let endings = self.endings;
+        let mut faults = self.faults;
+        faults.extend(finalizer.map(|_| WiringError::UnusedFinalizer(name)));
+        let declared: Arc<[TypeId]> = declared.into();
+        let add: Add = Box::new(move |shared, informers, program| {
+            let mut parts = shared.parts(name, informers.clone(), declared.clone());
+            let (reconciler, objects) = (make(&parts)?, parts.store::<V>()?);
+            let options = shared.observed(name, options);
+            let (mut program, controller) =
+                shared.lead.control(program, name, reconciler, objects, options);
+            for (name, ending) in endings {
+                let ending = ending(&parts)?;
+                program = program.beside(name, |stop| async move {
+                    stop.requested().await;
+                    ending.await;
+                });
+            }
+            shared.watch_queue(name, &controller.handle());
+            parts.handle = Some(controller.handle());
+            let listens = handlers.into_iter().map(|handler| handler(&parts));
+            let listens = listens.collect::<Result<Vec<Listen>, _>>()?;
+            let (synced, lead) = (informers.synced(&declared), shared.lead.clone());
+            // Not earlier: nobody would drain what a standby enqueues, or what is enqueued while a
+            // kind is not served. A handler added late is called for everything already there.
+            let ready = async move {
+                synced.await;
+                lead.begins().await;
+                listens.into_iter().for_each(|listen| listen());
+            };
+            Ok(program.controller_after(ready, controller))
+        });
+        manager.controllers.push(Registration { name, faults, add });
+        manager
+    }
+
+    /// Adds the controller and runs the manager: [`Manager::run`].
+    pub async fn run<F, P, E>(self, reconcile: F) -> std::process::ExitCode
+    where
+        F: Fn(Arc<V>, Context<V>) -> P + Send + Sync + 'static,
+        P: Future<Output = Result<Action, E>> + Send + 'static,
+        E: Into<Problem> + 'static,
+    {
+        self.reconcile(reconcile).run().await
+    }
+}

@@ -1,0 +1,123 @@
+//! What a pass works with.
+
+use std::any::TypeId;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+
+use super::kinds::Parts;
+use super::wiring::WiringError;
+use crate::client::Client;
+use crate::controller::Problem;
+use crate::events::{Regarding, Type};
+use crate::object::{Object, ObjectKey, Resource};
+use crate::store::Store;
+
+/// What one pass works with: the object, the stores of the declared views, the client, and what
+/// every controller needs. Cheap to clone.
+pub struct Context<V> {
+    pub(super) pass: Arc<Pass<V>>,
+    pub(super) object: Arc<V>,
+}
+
+/// What all passes of a controller share.
+pub(super) struct Pass<V> {
+    pub(super) parts: Parts,
+    pub(super) objects: Store<V>,
+    pub(super) owned: Vec<TypeId>,
+    accepted: Mutex<HashMap<ObjectKey, Forms>>,
+}
+
+/// Objects that admission or others keep from being as applied, by view and key, and the form in
+/// which they are accepted until something changes.
+type Forms = HashMap<(TypeId, ObjectKey), u64>;
+
+// === impl Pass ===
+
+impl<V: Resource> Pass<V> {
+    pub(super) fn new(parts: &Parts, owned: Vec<TypeId>) -> Result<Pass<V>, WiringError> {
+        let objects = parts.store()?;
+        Ok(Pass { parts: parts.clone(), objects, owned, accepted: Mutex::default() })
+    }
+
+    /// Whether this form of an object was accepted in a pass over `key`.
+    pub(super) fn accepts(&self, key: &ObjectKey, of: &(TypeId, ObjectKey), form: u64) -> bool {
+        self.accepted.lock().get(key).is_some_and(|forms| forms.get(of) == Some(&form))
+    }
+
+    /// Accepts a form of an object, or none.
+    pub(super) fn accept(&self, key: &ObjectKey, of: (TypeId, ObjectKey), form: Option<u64>) {
+        let mut accepted = self.accepted.lock();
+        match form {
+            Some(form) => drop(accepted.entry(key.clone()).or_default().insert(of, form)),
+            None => drop(accepted.get_mut(key).map(|forms| forms.remove(&of))),
+        }
+    }
+
+    /// The object under `key` is gone.
+    pub(super) fn forget(&self, key: &ObjectKey) {
+        self.accepted.lock().remove(key);
+    }
+}
+
+// === impl Context ===
+
+impl<V: Resource> Context<V> {
+    /// The key that is reconciled.
+    pub fn key(&self) -> &ObjectKey {
+        self.object.key()
+    }
+
+    /// The object as it was when the pass began.
+    pub fn object(&self) -> &Arc<V> {
+        &self.object
+    }
+
+    /// The client. What it writes should be shown to the store ([`Store::wrote`]), as
+    /// [`Context::ensure`] and [`Context::apply_status`] do.
+    pub fn client(&self) -> Client {
+        self.pass.parts.client()
+    }
+
+    /// The object of a declared view under `key`.
+    ///
+    /// # Errors
+    /// If the controller does not declare `R`.
+    pub fn get<R: Resource>(&self, key: &ObjectKey) -> Result<Option<Arc<R>>, Problem> {
+        Ok(self.store::<R>()?.get(key))
+    }
+
+    /// The store of a declared view.
+    ///
+    /// # Errors
+    /// If the controller does not declare `R`.
+    pub fn store<R: Resource>(&self) -> Result<Store<R>, Problem> {
+        Ok(self.pass.parts.store()?)
+    }
+
+    /// Publishes an Event about the object. `reason` is one CamelCase word, `note` a sentence.
+    pub fn event(&self, kind: Type, reason: &'static str, note: &str) {
+        let regarding = Regarding::object(&*self.object);
+        self.pass.parts.recorder().publish(&regarding, kind, reason, "Reconcile", note);
+    }
+}
+
+impl<V> Clone for Context<V> {
+    fn clone(&self) -> Self {
+        Context { pass: self.pass.clone(), object: self.object.clone() }
+    }
+}
+
+impl<V: Object> std::fmt::Debug for Context<V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("key", self.object.key()).finish_non_exhaustive()
+    }
+}
+
+/// A pass needs what is not declared: no pass can mend that.
+impl From<WiringError> for Problem {
+    fn from(error: WiringError) -> Problem {
+        Problem::terminal("ErrWiring", error.to_string())
+    }
+}

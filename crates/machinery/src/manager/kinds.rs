@@ -1,0 +1,204 @@
+//! The views that controllers declare, and the informers that are made of them.
+
+use std::any::{Any, TypeId};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use super::Shared;
+use super::wiring::{WiringError, view};
+use crate::client::Client;
+use crate::controller::{Handle, Program};
+use crate::events::Recorder;
+use crate::informer::{Builder, Informer};
+use crate::object::Resource;
+use crate::store::{Index, Store};
+
+/// The declared views, in the order of declaration. Two views of one kind are two declarations:
+/// each holds what it reads.
+#[derive(Default)]
+pub(super) struct Declarations(Vec<(TypeId, Box<dyn Declared>)>);
+
+/// The informers of all declared views.
+pub(super) struct Informers(Vec<(TypeId, Box<dyn AnyInformer>)>);
+
+/// Adjusts how an informer is built.
+type Adjust<V> = Box<dyn FnOnce(Builder<V>) -> Builder<V> + Send>;
+
+/// A view that some controller reads.
+struct Declaration<V> {
+    /// The kinds of owners by which its objects are found.
+    owners: Vec<TypeId>,
+    adjust: Vec<Adjust<V>>,
+}
+
+/// A [`Declaration`] whose view is not known.
+trait Declared: Send {
+    fn build(self: Box<Self>, shared: &Shared) -> Box<dyn AnyInformer>;
+    fn as_any(&mut self) -> &mut dyn Any;
+}
+
+/// An [`Informer`] whose view is not known.
+trait AnyInformer: Send + Sync {
+    fn run_by(&self, program: Program) -> Program;
+    fn synced(&self) -> Synced;
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// Returns when an informer has synced.
+type Synced = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What a controller is made of: its client, its recorder of Events, its queue, and the stores of
+/// the views that it declares.
+#[derive(Clone)]
+pub struct Parts {
+    pub(super) controller: &'static str,
+    pub(super) client: Client,
+    pub(super) recorder: Recorder,
+    pub(super) handle: Option<Handle>,
+    pub(super) informers: Arc<Informers>,
+    pub(super) declared: Arc<[TypeId]>,
+}
+
+// === impl Declarations ===
+
+impl Declarations {
+    fn of<V: Resource>(&mut self) -> &mut Declaration<V> {
+        let id = TypeId::of::<V>();
+        let at = self.0.iter().position(|(known, _)| *known == id).unwrap_or_else(|| {
+            self.0
+                .push((id, Box::new(Declaration::<V> { owners: Vec::new(), adjust: Vec::new() })));
+            self.0.len() - 1
+        });
+        self.0[at].1.as_any().downcast_mut().expect("it was declared under the ID of its type")
+    }
+
+    /// Declares that `V` is read; returns its ID.
+    pub(super) fn read<V: Resource>(&mut self) -> TypeId {
+        let _ = self.of::<V>();
+        TypeId::of::<V>()
+    }
+
+    /// Declares that objects of `V` are found by their controller `P`.
+    pub(super) fn own<P: Resource, V: Resource>(&mut self) -> TypeId {
+        let (declaration, owner) = (self.of::<V>(), TypeId::of::<P>());
+        if !declaration.owners.contains(&owner) {
+            declaration.owners.push(owner);
+            declaration.adjust.push(Box::new(|builder| builder.index(Index::by_controller::<P>())));
+        }
+        TypeId::of::<V>()
+    }
+
+    /// Declares how the informer of `V` is built.
+    pub(super) fn adjust<V: Resource>(&mut self, adjust: Adjust<V>) {
+        self.of::<V>().adjust.push(adjust);
+    }
+
+    pub(super) fn build(self, shared: &Shared) -> Informers {
+        let build = |(id, declared): (TypeId, Box<dyn Declared>)| (id, declared.build(shared));
+        Informers(self.0.into_iter().map(build).collect())
+    }
+}
+
+impl<V: Resource> Declared for Declaration<V> {
+    fn build(self: Box<Self>, shared: &Shared) -> Box<dyn AnyInformer> {
+        let mut builder = Informer::<V>::builder(shared.client.clone());
+        if V::KIND.namespaced {
+            builder = builder.namespaces(shared.namespaces.iter().cloned());
+        }
+        if let Some(observer) = shared.reflector_observer() {
+            builder = builder.observer(observer);
+        }
+        let informer = self.adjust.into_iter().fold(builder, |b, adjust| adjust(b)).build();
+        shared.watch_informer(&informer);
+        Box::new(informer)
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+// === impl Informers ===
+
+impl Informers {
+    fn find(&self, id: TypeId) -> Option<&dyn AnyInformer> {
+        self.0.iter().find(|(known, _)| *known == id).map(|(_, informer)| &**informer)
+    }
+
+    fn get<V: Resource>(&self) -> Option<&Informer<V>> {
+        self.find(TypeId::of::<V>())?.as_any().downcast_ref()
+    }
+
+    /// Returns when the informers of all `views` have synced.
+    pub(super) fn synced(&self, views: &[TypeId]) -> impl Future<Output = ()> + Send + use<> {
+        let synced: Vec<_> = views.iter().filter_map(|id| self.find(*id)).collect();
+        let all = futures::future::join_all(synced.into_iter().map(AnyInformer::synced));
+        async move { drop(all.await) }
+    }
+
+    /// Has `program` run them all.
+    pub(super) fn run_by(&self, program: Program) -> Program {
+        self.0.iter().fold(program, |program, (_, informer)| informer.run_by(program))
+    }
+}
+
+impl<V: Resource> AnyInformer for Informer<V> {
+    fn run_by(&self, program: Program) -> Program {
+        program.informer(self)
+    }
+
+    fn synced(&self) -> Synced {
+        Box::pin(Informer::synced(self))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+// === impl Parts ===
+
+impl Parts {
+    /// The controller's name.
+    pub fn controller(&self) -> &'static str {
+        self.controller
+    }
+
+    /// The client for what the controller writes: with leader election it refuses while another
+    /// process leads.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Publishes Events of this controller.
+    pub fn recorder(&self) -> Recorder {
+        self.recorder.clone()
+    }
+
+    /// The controller's queue. Only for handlers: there is none while the reconciler is made.
+    pub(super) fn handle(&self) -> Handle {
+        self.handle.clone().expect("handlers are made after the controller")
+    }
+
+    /// The store of a declared view.
+    ///
+    /// # Errors
+    /// [`WiringError::NotDeclared`] if the controller does not declare it.
+    pub fn store<R: Resource>(&self) -> Result<Store<R>, WiringError> {
+        self.informer().map(Informer::store)
+    }
+
+    pub(super) fn informer<R: Resource>(&self) -> Result<&Informer<R>, WiringError> {
+        let declared = self.declared.contains(&TypeId::of::<R>());
+        declared
+            .then(|| self.informers.get())
+            .flatten()
+            .ok_or(WiringError::NotDeclared { controller: self.controller, view: view::<R>() })
+    }
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parts").field("controller", &self.controller).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,288 @@
+//! Leader election: controllers that work only while this process leads.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use super::lease_events::LeaseEvents;
+use super::wiring::WiringError;
+use super::{Error, Manager};
+use crate::client::{self, Client};
+use crate::controller::{Action, Controller, Options, Program, Reconciler};
+use crate::events::Recorder;
+use crate::leader_election::{self, Boottime, Config, Elector, Leadership, Phase};
+use crate::object::{Object, ObjectKey, Text};
+use crate::store::Store;
+use crate::workqueue::{Band, WorkQueue};
+
+/// A pod's own namespace, from its ServiceAccount volume.
+const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// How soon it is noticed that this process leads again.
+const NOTICE: Duration = Duration::from_secs(1);
+
+/// The Lease by which the processes of one program elect the one that works.
+#[derive(Debug, Clone)]
+pub struct Lease {
+    name: Text,
+    namespace: Option<Text>,
+    pub(super) config: Config,
+}
+
+/// Whether this process leads.
+#[derive(Clone, Default)]
+pub(super) struct Lead {
+    /// `None` without an election: this process always leads.
+    pub(super) leadership: Option<Leadership>,
+}
+
+/// The election, if there is one.
+pub(super) struct Election(Option<(Leadership, Elector, Client)>);
+
+// === impl Manager ===
+
+impl Manager {
+    /// The election, and the options of the client for everything else: each write asks for
+    /// permission. The election has its own connections: renewing the lease must not wait behind
+    /// anything. After an outage, whichever client gets an answer first lets the other know.
+    pub(super) fn election(
+        &self,
+        host: &str,
+        connect: &impl Fn(client::Options) -> Result<Client, client::Error>,
+    ) -> Result<(Election, client::Options), Error> {
+        let mut gated = self.client.clone();
+        let Some(lease) = &self.lease else { return Ok((Election(None), gated)) };
+        let key = lease.key(&self.namespaces).map_err(|fault| Error::Wiring(vec![fault]))?;
+        let (clock, observer) = (Arc::new(Boottime), self.lease_observer());
+        let (leadership, elector) =
+            leader_election::new(key.clone(), host, lease.config.clone(), clock, observer)?;
+        #[cfg(feature = "metrics")]
+        self.observed.watch_lease(key.name(), &leadership);
+        gated.gate = Arc::new(leadership.clone());
+        let ungated = connect(self.client.clone())?;
+        Ok((Election(Some((leadership, elector, ungated))), gated))
+    }
+
+    #[cfg(feature = "metrics")]
+    fn lease_observer(&self) -> Arc<dyn leader_election::Observer> {
+        match &self.observed.metrics {
+            Some(metrics) => metrics.clone(),
+            None => Arc::new(leader_election::Unobserved),
+        }
+    }
+
+    #[cfg(not(feature = "metrics"))]
+    fn lease_observer(&self) -> Arc<dyn leader_election::Observer> {
+        Arc::new(leader_election::Unobserved)
+    }
+}
+
+// === impl Election ===
+
+impl Election {
+    pub(super) fn lead(&self) -> Lead {
+        Lead { leadership: self.0.as_ref().map(|(leadership, ..)| leadership.clone()) }
+    }
+
+    /// Adds what ends before the sink of Events.
+    pub(super) fn before(&self, program: Program, recorder: &Recorder) -> Program {
+        let Some((leadership, elector, client)) = &self.0 else { return program };
+        let recorder = recorder.for_controller("leader-election");
+        let events = LeaseEvents::new(recorder, leadership.clone(), elector, client.clone());
+        program.beside("the Events of the Lease", |stop| async move {
+            events.run(stop.requested()).await;
+        })
+    }
+
+    /// Adds the election, which gives the lease up when nothing writes any more.
+    pub(super) fn after(self, program: Program) -> Program {
+        let Some((_, elector, client)) = self.0 else { return program };
+        program.beside("the leader election", |stop| async move {
+            elector.run(client, stop.requested()).await;
+        })
+    }
+}
+
+// === impl Lease ===
+
+impl Lease {
+    /// A Lease of this name, in the pod's own namespace, else in the first of
+    /// [`Manager::namespaces`](super::Manager::namespaces).
+    pub fn named(name: impl Into<Text>) -> Lease {
+        Lease { name: name.into(), namespace: None, config: Config::default() }
+    }
+
+    /// Sets its namespace.
+    pub fn namespace(mut self, namespace: impl Into<Text>) -> Lease {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Sets how it is held.
+    pub fn config(mut self, config: Config) -> Lease {
+        self.config = config;
+        self
+    }
+
+    pub(super) fn key(&self, namespaces: &[Text]) -> Result<ObjectKey, WiringError> {
+        let namespace = self.namespace.clone().or_else(|| {
+            let own = std::fs::read_to_string(POD_NAMESPACE).ok();
+            own.map(|text| text.trim().into()).or_else(|| namespaces.first().cloned())
+        });
+        match namespace {
+            Some(namespace) => Ok(ObjectKey::new(namespace, self.name.clone())),
+            None => Err(WiringError::LeaseNamespace(self.name.to_string())),
+        }
+    }
+}
+
+// === impl Lead ===
+
+impl Lead {
+    /// A controller of `objects` that works while this process leads, and catches up when it leads
+    /// again.
+    pub(super) fn control<R: Reconciler, V: Object>(
+        &self,
+        program: Program,
+        name: &'static str,
+        reconciler: R,
+        objects: Store<V>,
+        options: Options,
+    ) -> (Program, Controller<WhileLeading<R>>) {
+        let (leadership, skipped) = (self.leadership.clone(), Arc::new(Notify::new()));
+        let reconciler =
+            WhileLeading { reconciler, leadership: leadership.clone(), skipped: skipped.clone() };
+        let controller = Controller::new(name, reconciler, options);
+        let queue = controller.handle().queue().clone();
+        let Some(leadership) = leadership else { return (program, controller) };
+        let catch_up = catch_up(leadership, skipped, objects, queue);
+        let program = program.beside(format!("the catching up of {name}"), |stop| async move {
+            tokio::select! {
+                () = stop.requested() => {}
+                never = catch_up => match never {},
+            }
+        });
+        (program, controller)
+    }
+
+    /// Returns when this process leads for the first time.
+    pub(super) async fn begins(self) {
+        if let Some(leadership) = self.leadership {
+            leadership.reached(Phase::Leading).await;
+        }
+    }
+}
+
+/// A reconciler whose passes do nothing while another process leads.
+///
+/// Every write checks leadership anyway. This keeps a standby from trying: a pass that would be
+/// refused at its first write is not a failure and must not inflate the key's backoff.
+pub(super) struct WhileLeading<R> {
+    pub(super) reconciler: R,
+    /// `None` if there is no election: this process always leads.
+    pub(super) leadership: Option<Leadership>,
+    /// A pass did nothing: [`catch_up`] has to follow.
+    pub(super) skipped: Arc<Notify>,
+}
+
+impl<R: Reconciler> Reconciler for WhileLeading<R> {
+    type Error = R::Error;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, R::Error> {
+        if !self.leadership.as_ref().is_none_or(Leadership::is_permitted) {
+            self.skipped.notify_one();
+            return Ok(Action::Done);
+        }
+        self.reconciler.reconcile(key).await
+    }
+}
+
+/// Whenever this process leads again after passes were skipped: a pass for every object. (Keeping
+/// the skipped keys in the queue until then would have them come round for as long as another
+/// process leads; a process that never led gets none, as its handlers are not added before.)
+pub(super) async fn catch_up<V: Object>(
+    leadership: Leadership,
+    skipped: Arc<Notify>,
+    objects: Store<V>,
+    queue: WorkQueue<ObjectKey>,
+) -> Infallible {
+    loop {
+        skipped.notified().await;
+        while !leadership.is_permitted() {
+            sleep(NOTICE).await;
+        }
+        for object in objects.list() {
+            queue.add_with(object.key(), Band::Initial);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::controller::{Controller, Options};
+    use crate::object::{Kind, Meta};
+    use crate::store;
+
+    #[derive(Debug, serde::Deserialize)]
+    struct Thing {
+        metadata: Meta,
+    }
+
+    crate::view!(Thing: Kind::namespaced("example.com", "v1", "Thing", "things"));
+
+    #[derive(Clone, Default)]
+    struct Reconciled(Arc<Mutex<Vec<ObjectKey>>>);
+
+    impl Reconciler for Reconciled {
+        type Error = Infallible;
+        async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Infallible> {
+            self.0.lock().push(key.clone());
+            Ok(Action::Done)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn passes_skipped_while_another_led_are_made_up_for_when_this_process_leads_again() {
+        let (leadership, skipped) = (Leadership::of_tests(), Arc::new(Notify::new()));
+        let (mut writer, objects) = store::new(Vec::new());
+        let keys = ["a", "b"].map(|name| ObjectKey::new("ns", name));
+        for key in &keys {
+            writer.apply(Thing { metadata: Meta::named(key.clone()) });
+        }
+        let reconciled = Reconciled::default();
+        let reconciler = WhileLeading {
+            reconciler: reconciled.clone(),
+            leadership: Some(leadership.clone()),
+            skipped: skipped.clone(),
+        };
+        let controller = Controller::new("test", reconciler, Options::default());
+        let queue = controller.handle().queue().clone();
+        tokio::spawn(controller.run(std::future::pending()));
+        tokio::spawn(catch_up(leadership.clone(), skipped, objects, queue.clone()));
+
+        queue.add(&keys[0]);
+        sleep(Duration::from_secs(3600)).await;
+        assert!(reconciled.0.lock().is_empty(), "{:?}", reconciled.0.lock());
+        let seen = queue.snapshot();
+        assert_eq!((seen.adds, seen.delayed), (1, 0), "it has come round");
+
+        for _ in 0..2 {
+            leadership.permit(true);
+            sleep(2 * NOTICE).await;
+            let mut caught_up = std::mem::take(&mut *reconciled.0.lock());
+            caught_up.sort();
+            assert_eq!(caught_up, keys, "each object once");
+            leadership.permit(false);
+            for key in &keys {
+                queue.add(key);
+                sleep(NOTICE).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! 7. The manager: controllers, wired from what they declare and run as one.
+//!
+//! Guarantees
+//! - One informer for each declared view, shared by all controllers that declare it: nothing is
+//!   listed or held twice.
+//! - A controller works once every view that it declares has synced and, with leader election, only
+//!   while this process leads: a standby keeps its stores warm, runs no pass and sends no write.
+//! - A program that is wired wrongly is refused by [`Manager::run`] before anything starts, with all
+//!   faults at once, each with the line that mends it ([`WiringError`]).
+//! - A pass that reads what its controller does not declare fails, and says which line to add.
+//! - Everything ends in order, as in a [`Program`]: controllers first, then Events and the lease,
+//!   then the informers.
+//!
+//! ```no_run
+//! # use controller_machinery::controller::{Action, Problem};
+//! # use controller_machinery::identity::Identity;
+//! # use controller_machinery::manager::{Context, Manager};
+//! # use controller_machinery::object::{Kind, Meta};
+//! # use std::{process::ExitCode, sync::Arc};
+//! #[derive(Debug, serde::Deserialize)]
+//! struct Namespace {
+//!     metadata: Meta,
+//! }
+//! controller_machinery::view!(Namespace: Kind::cluster_scoped("", "v1", "Namespace", "namespaces"));
+//!
+//! async fn reconcile(namespace: Arc<Namespace>, _: Context<Namespace>) -> Result<Action, Problem> {
+//!     println!("{}", namespace.metadata.key);
+//!     Ok(Action::Done)
+//! }
+//!
+//! # async fn run() -> ExitCode {
+//! let manager = Manager::new(Identity::new("census", "example.com"));
+//! manager.controller::<Namespace>().run(reconcile).await
+//! # }
+//! ```
+
+mod wiring;
+mod kinds;
+mod referrers;
+mod builder;
+mod function;
+mod context;
+mod compared;
+mod children;
+mod conditions;
+#[cfg(feature = "leader-election")]
+mod leading;
+#[cfg(not(feature = "leader-election"))]
+#[path = "always_leading.rs"]
+mod leading;
+#[cfg(feature = "leader-election")]
+mod lease_events;
+#[cfg(feature = "metrics")]
+mod observed;
+
+pub use builder::ControllerBuilder;
+pub use children::Applied;
+pub use conditions::Condition;
+pub use context::Context;
+pub use kinds::Parts;
+#[cfg(feature = "leader-election")]
+pub use leading::Lease;
+pub use wiring::WiringError;
+
+use std::any::TypeId;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use builder::Registration;
+use kinds::{Declarations, Informers};
+use leading::Lead;
+
+use crate::client::{self, Client};
+#[cfg(not(feature = "metrics"))]
+use crate::controller::Handle;
+use crate::controller::{Options, Program, ProgramError};
+use crate::events::{self, Recorder};
+use crate::identity::Identity;
+#[cfg(not(feature = "metrics"))]
+use crate::informer::Informer;
+use crate::object::{Resource, Text};
+#[cfg(not(feature = "metrics"))]
+use crate::reflector;
+use crate::shutdown::Shutdown;
+
+/// Wires and runs controllers: make one, add controllers, run it.
+#[must_use = "a manager does nothing until it runs"]
+pub struct Manager {
+    kubeconfig: Option<PathBuf>,
+    client: client::Options,
+    namespaces: Vec<Text>,
+    /// Of the controllers that are added later.
+    defaults: Options,
+    declarations: Declarations,
+    controllers: Vec<Registration>,
+    instance: Option<String>,
+    #[cfg(feature = "leader-election")]
+    lease: Option<Lease>,
+    #[cfg(feature = "metrics")]
+    observed: observed::Observed,
+}
+
+/// Why a manager did not run to an orderly end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The program is wired wrongly; nothing was started.
+    #[error("the program is wired wrongly, and nothing was started: {}", sentences(.0))]
+    Wiring(Vec<WiringError>),
+    /// There is no way to reach an API server.
+    #[error("{0}")]
+    Client(#[from] client::Error),
+    /// The signal handlers could not be installed.
+    #[error("cannot listen to signals: {0}")]
+    Signals(#[source] std::io::Error),
+    /// The durations of the leader election are inconsistent.
+    #[cfg(feature = "leader-election")]
+    #[error("the durations of the Lease do not fit together: {0}")]
+    Lease(#[from] crate::leader_election::ConfigError),
+    /// Cannot listen on an address.
+    #[cfg(feature = "metrics")]
+    #[error("cannot serve metrics and health on {0}: {1}")]
+    Listen(std::net::SocketAddr, #[source] std::io::Error),
+    /// The program was refused, or a task that everything depends on ended.
+    #[error("{0}")]
+    Program(#[from] ProgramError),
+}
+
+/// What controllers are made of.
+struct Shared {
+    client: Client,
+    recorder: Recorder,
+    namespaces: Vec<Text>,
+    lead: Lead,
+    #[cfg(feature = "metrics")]
+    observed: observed::Observed,
+}
+
+fn sentences(faults: &[WiringError]) -> String {
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+// === impl Manager ===
+
+impl Manager {
+    /// A manager without controllers. `identity` names the program in requests, in field ownership
+    /// and in Events.
+    pub fn new(identity: impl Into<Identity>) -> Manager {
+        Manager {
+            kubeconfig: None,
+            client: client::Options::new(identity.into()),
+            namespaces: Vec::new(),
+            defaults: Options::default(),
+            declarations: Declarations::default(),
+            controllers: Vec::new(),
+            instance: None,
+            #[cfg(feature = "leader-election")]
+            lease: None,
+            #[cfg(feature = "metrics")]
+            observed: observed::Observed::default(),
+        }
+    }
+
+    /// Uses the kubeconfig at this path. Default: the one that KUBECONFIG names, `~/.kube/config`,
+    /// or the cluster whose pod this runs in.
+    pub fn kubeconfig(mut self, path: Option<PathBuf>) -> Manager {
+        self.kubeconfig = path;
+        self
+    }
+
+    /// Restricts every namespaced kind to these namespaces; a Role in each is then enough. Default:
+    /// all namespaces.
+    pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<Text>>) -> Manager {
+        self.namespaces = namespaces.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Fails calls that take longer than this. Default 10 s.
+    pub fn deadline(mut self, deadline: Duration) -> Manager {
+        self.client.deadline = deadline;
+        self
+    }
+
+    /// Changes how the client behaves. With leader election, its gate is the lease.
+    pub fn client(mut self, change: impl FnOnce(&mut client::Options)) -> Manager {
+        change(&mut self.client);
+        self
+    }
+
+    /// Changes the options of the controllers that are added from here on.
+    pub fn options(mut self, change: impl FnOnce(&mut Options)) -> Manager {
+        change(&mut self.defaults);
+        self
+    }
+
+    /// Names this process: in Events, and as the holder of the lease. Default: the environment
+    /// variable POD_NAME, else the host's name.
+    pub fn instance(mut self, name: impl Into<String>) -> Manager {
+        self.instance = Some(name.into());
+        self
+    }
+
+    /// Has the processes of the program elect one that works, by this Lease.
+    ///
+    /// ```
+    /// # use controller_machinery::manager::{Lease, Manager};
+    /// let manager = Manager::new("foo").leader_election(Lease::named("foo"));
+    /// # drop(manager);
+    /// ```
+    #[cfg(feature = "leader-election")]
+    pub fn leader_election(mut self, lease: Lease) -> Manager {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Begins a controller of `V`.
+    pub fn controller<V: Resource>(self) -> ControllerBuilder<V> {
+        ControllerBuilder::new(self)
+    }
+
+    /// Runs all controllers until SIGTERM or SIGINT, and prints what went wrong, if anything did, in
+    /// a sentence. For the end of `main`.
+    pub async fn run(self) -> ExitCode {
+        let name = self.client.identity.name();
+        let ended = match Shutdown::from_signals() {
+            Ok(shutdown) => self.run_until(shutdown).await,
+            Err(error) => Err(Error::Signals(error)),
+        };
+        match ended {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{name}: {error}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    /// Runs all controllers until `shutdown` is requested.
+    ///
+    /// # Errors
+    /// [`Error::Wiring`], before anything starts; what kept it from starting, or which part of it
+    /// died.
+    pub async fn run_until(self, shutdown: Shutdown) -> Result<(), Error> {
+        self.check()?;
+        let config = client::config(self.kubeconfig.as_deref(), None).await?;
+        let program = self.program(|options| Client::new(config.clone(), options)).await?;
+        Ok(program.run(shutdown).await?)
+    }
+
+    /// The program that runs all controllers, with a task or two more around it. `connect` makes a
+    /// client with these options, such as one over [`Client::from_service`] in a test.
+    ///
+    /// # Errors
+    /// As [`Manager::run_until`].
+    pub async fn program(
+        self,
+        connect: impl Fn(client::Options) -> Result<Client, client::Error>,
+    ) -> Result<Program, Error> {
+        self.check()?;
+        let host = self.instance.clone().unwrap_or_else(host_name);
+        let identity = self.client.identity;
+        let (election, gated) = self.election(&host, &connect)?;
+        let client = connect(gated)?;
+        let (recorder, sink) = events::new(identity, &host, self.events_observer());
+        let mut program = Program::new();
+        #[cfg(feature = "metrics")]
+        {
+            program = self.observed.serve(program).await?;
+        }
+        program = election.before(program, &recorder);
+        let shared = Shared {
+            client: client.clone(),
+            recorder,
+            namespaces: self.namespaces,
+            lead: election.lead(),
+            #[cfg(feature = "metrics")]
+            observed: self.observed,
+        };
+        let informers = Arc::new(self.declarations.build(&shared));
+        let mut faults = Vec::new();
+        for controller in self.controllers {
+            let added = (controller.add)(&shared, &informers, program);
+            program = added.unwrap_or_else(|fault| {
+                faults.push(fault);
+                Program::new()
+            });
+        }
+        if !faults.is_empty() {
+            return Err(Error::Wiring(faults));
+        }
+        // What the last passes reported is still sent, and then the lease is released: nothing
+        // writes any more.
+        program = informers.run_by(program).beside("the sink of Events", |stop| async move {
+            sink.run(client, stop.requested()).await;
+        });
+        Ok(election.after(program))
+    }
+
+    /// Returns every fault of the wiring that is known before a client exists.
+    fn check(&self) -> Result<(), Error> {
+        let names: Vec<_> = self.controllers.iter().map(|controller| controller.name).collect();
+        let mut faults = wiring::of_names(&names);
+        faults.extend(self.controllers.iter().flat_map(|controller| controller.faults.clone()));
+        if faults.is_empty() { Ok(()) } else { Err(Error::Wiring(faults)) }
+    }
+}
+
+impl std::fmt::Debug for Manager {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<_> = self.controllers.iter().map(|controller| controller.name).collect();
+        f.debug_struct("Manager").field("controllers", &names).finish_non_exhaustive()
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn parts(
+        &self,
+        controller: &'static str,
+        informers: Arc<Informers>,
+        declared: Arc<[TypeId]>,
+    ) -> Parts {
+        let (client, recorder) = (self.client.clone(), self.recorder.for_controller(controller));
+        Parts { controller, client, recorder, handle: None, informers, declared }
+    }
+}
+
+/// Without the feature `metrics`, only the observers that the options name.
+#[cfg(not(feature = "metrics"))]
+impl Manager {
+    fn events_observer(&self) -> Arc<dyn events::Observer> {
+        Arc::new(events::Unobserved)
+    }
+}
+
+#[cfg(not(feature = "metrics"))]
+impl Shared {
+    fn reflector_observer(&self) -> Option<Arc<dyn reflector::Observer>> {
+        None
+    }
+
+    fn watch_informer<V: Resource>(&self, _: &Informer<V>) {}
+
+    fn watch_queue(&self, _: &'static str, _: &Handle) {}
+
+    fn observed(&self, _: &'static str, options: Options) -> Options {
+        Options { reach: Some(self.client.reach().clone()), ..options }
+    }
+}
+
+/// The pod's name in a cluster, otherwise the machine's host name.
+fn host_name() -> String {
+    std::env::var("POD_NAME")
+        .unwrap_or_else(|_| rustix::system::uname().nodename().to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests;

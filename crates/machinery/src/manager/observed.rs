@@ -1,0 +1,143 @@
+//! Metrics and health of everything that the manager runs.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::{Error, Manager, Shared};
+use crate::controller::{Handle, Options, Program};
+use crate::events;
+use crate::informer::Informer;
+use crate::leader_election::{Leadership, Phase};
+use crate::metrics::{Build, Checks, Limits, Metrics, Open, Routes, Server};
+use crate::object::Resource;
+use crate::reflector::{self, State};
+
+/// What observes the parts.
+#[derive(Clone, Default)]
+pub(super) struct Observed {
+    pub(super) metrics: Option<Arc<Metrics>>,
+    ready: Checks,
+    address: Option<SocketAddr>,
+}
+
+// === impl Manager ===
+
+impl Manager {
+    /// Has everything counted in `metrics`: requests, lists and watches, queues, passes, Events and
+    /// the lease. Counts the passes of the controllers that are added from here on.
+    pub fn metrics(mut self, metrics: Arc<Metrics>) -> Manager {
+        self.client.observer = metrics.clone();
+        self.defaults.observer = metrics.clone();
+        self.observed.metrics = Some(metrics);
+        self
+    }
+
+    /// Adds to `ready` what this process has to have before it can work: each informer live, and
+    /// the lease known. (A standby is ready: it can take over at once.)
+    pub fn readiness(mut self, ready: Checks) -> Manager {
+        self.observed.ready = ready;
+        self
+    }
+
+    /// Serves `/metrics`, `/healthz` and `/readyz` on this address, to everybody who reaches it.
+    /// Counts the passes of the controllers that are added from here on.
+    ///
+    /// ```
+    /// # use controller_machinery::manager::Manager;
+    /// let manager = Manager::new("foo").serve(([0, 0, 0, 0], 8080).into());
+    /// # drop(manager);
+    /// ```
+    pub fn serve(self, address: SocketAddr) -> Manager {
+        let metrics = self.observed.metrics.clone().unwrap_or_else(|| {
+            let build = Build { version: "unknown", revision: "unknown" };
+            Metrics::new(&self.client.identity, "", &build)
+        });
+        let mut manager = self.metrics(metrics);
+        manager.observed.address = Some(address);
+        manager
+    }
+
+    pub(super) fn events_observer(&self) -> Arc<dyn events::Observer> {
+        match &self.observed.metrics {
+            Some(metrics) => metrics.clone(),
+            None => Arc::new(events::Unobserved),
+        }
+    }
+}
+
+// === impl Observed ===
+
+impl Observed {
+    /// Has `program` serve the address, if there is one.
+    pub(super) async fn serve(&self, program: Program) -> Result<Program, Error> {
+        let Some(address) = self.address else { return Ok(program) };
+        let health = Checks::default();
+        health.add("ping", || Ok(String::new()));
+        let metrics = self.metrics.clone().map(|metrics| (metrics, Arc::new(Open) as Arc<_>));
+        let routes = Routes { metrics, health: Some(health), ready: Some(self.ready.clone()) };
+        let refused = |error| Error::Listen(address, error);
+        let server = Server::bind(address, routes, Limits::default()).await.map_err(refused)?;
+        let address = server.address().map_err(refused)?;
+        tracing::info!("Serving metrics and health on http://{address}");
+        Ok(program.around("the server of metrics and health", |stop| async move {
+            server.run(stop.requested()).await;
+        }))
+    }
+
+    /// Shows a lease, and reports how this process stands to it.
+    pub(super) fn watch_lease(&self, name: &str, leadership: &Leadership) {
+        if let Some(metrics) = &self.metrics {
+            metrics.watch_lease(name);
+        }
+        let leadership = leadership.clone();
+        self.ready.add("lease", move || {
+            let status = leadership.status();
+            match (status.phase, status.problem) {
+                (_, Some(problem)) => Err(problem),
+                (Phase::Leading, None) => Ok("leading".to_owned()),
+                (_, None) => Ok(format!("standby of {}", status.holder.unwrap_or_default())),
+            }
+        });
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(super) fn reflector_observer(&self) -> Option<Arc<dyn reflector::Observer>> {
+        self.observed.metrics.clone().map(|metrics| metrics as Arc<_>)
+    }
+
+    /// Shows an informer. Ready once it is live; one that is not is named, with the reason.
+    pub(super) fn watch_informer<V: Resource>(&self, informer: &Informer<V>) {
+        if let Some(metrics) = &self.observed.metrics {
+            metrics.watch_informer(informer);
+        }
+        let informer = informer.clone();
+        self.observed.ready.add(format!("informer-{}", V::KIND.resource()), move || {
+            for (namespace, health) in informer.health() {
+                if health.state != State::Live {
+                    let here = namespace.map(|name| format!(" in {name}")).unwrap_or_default();
+                    let why = health.why.map(|why| format!(": {why}")).unwrap_or_default();
+                    return Err(format!("{}{here}{why}", health.state.as_str()));
+                }
+            }
+            Ok(String::new())
+        });
+    }
+
+    pub(super) fn watch_queue(&self, name: &'static str, handle: &Handle) {
+        if let Some(metrics) = &self.observed.metrics {
+            metrics.watch_queue(name, handle.queue());
+        }
+    }
+
+    /// The options of a controller, with what the manager knows.
+    pub(super) fn observed(&self, name: &'static str, mut options: Options) -> Options {
+        options.reach = Some(self.client.reach().clone());
+        if let Some(metrics) = &self.observed.metrics {
+            options.queue_observer = Arc::new(metrics.queue_observer(name));
+        }
+        options
+    }
+}

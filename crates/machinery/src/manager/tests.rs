@@ -1,0 +1,366 @@
+//! The manager against an API server in memory.
+
+mod server;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use self::server::Server;
+use super::*;
+use crate::controller::{Action, Class, Failure, Problem, Reconciler};
+use crate::object::{Kind, Meta, ObjectKey};
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Site {
+    metadata: Meta,
+    #[serde(default)]
+    spec: Value,
+    #[serde(default)]
+    status: Value,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Child {
+    metadata: Meta<Applied>,
+    #[serde(default)]
+    spec: ChildSpec,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct ChildSpec {
+    size: Option<i32>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Secret {
+    metadata: Meta,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Node {
+    metadata: Meta,
+}
+
+crate::view!(Site: Kind::namespaced("example.com", "v1", "Site", "sites"));
+crate::view!(Child { metadata: Meta<Applied> }: Kind::namespaced("example.com", "v1", "Child", "children"));
+crate::view!(Secret: Kind::namespaced("", "v1", "Secret", "secrets"));
+crate::view!(Node: Kind::cluster_scoped("", "v1", "Node", "nodes"));
+
+async fn nothing(_: Arc<Site>, _: Context<Site>) -> Result<Action, Problem> {
+    Ok(Action::Done)
+}
+
+/// What `manager` is refused for.
+async fn refused(manager: Manager) -> String {
+    let connect = |options| Ok(Server::default().client(options));
+    manager.program(connect).await.expect_err("it is refused").to_string()
+}
+
+// === Wiring ===
+
+#[tokio::test]
+async fn no_controller_is_refused() {
+    let why = refused(Manager::new("test")).await;
+    assert!(why.contains("add `manager.controller::<KIND>().reconcile(FUNCTION)`"), "{why}");
+}
+
+#[tokio::test]
+async fn all_faults_are_named_at_once_with_the_lines_that_mend_them() {
+    let manager = Manager::new("test").controller::<Site>().owns::<Node>().reconcile(nothing);
+    let manager = manager.controller::<Site>().finalizer("clean", |_, _| async { Ok(()) });
+    let why = refused(manager.reconcile(nothing)).await;
+    for fault in [
+        "two controllers are named site: give one of them another name with `.named(\"…\")`",
+        "use `.watches::<Node>(…)`",
+        "`.finalizer(\"example.com/site\", …)`",
+    ] {
+        assert!(why.contains(fault), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_does_not_fit_is_refused() {
+    let manager = Manager::new("test").controller::<Site>().named("My Sites");
+    let why = refused(manager.reconcile(nothing)).await;
+    assert!(why.contains("cannot be named \"My Sites\""), "{why}");
+}
+
+/// A reconciler that does nothing.
+struct Idle;
+
+impl Reconciler for Idle {
+    type Error = Problem;
+    async fn reconcile(&self, _: &ObjectKey) -> Result<Action, Problem> {
+        Ok(Action::Done)
+    }
+}
+
+#[tokio::test]
+async fn a_reconciler_of_a_store_that_is_not_declared_is_refused() {
+    let manager = Manager::new("test").controller::<Site>();
+    let manager = manager.reconciler(|parts| parts.store::<Secret>().map(|_| Idle));
+    let why = refused(manager).await;
+    assert!(why.contains("the controller site reads Secret"), "{why}");
+    assert!(why.contains("add `.reads::<Secret>()`"), "{why}");
+}
+
+#[tokio::test]
+async fn a_finalizer_that_nobody_would_run_is_refused() {
+    let manager = Manager::new("test").controller::<Site>();
+    let manager = manager.finalizer("example.com/site", |_, _| async { Ok(()) });
+    let why = refused(manager.reconciler(|_| Ok(Idle))).await;
+    assert!(why.contains("remove `.finalizer(…)`"), "{why}");
+}
+
+#[cfg(feature = "leader-election")]
+#[tokio::test]
+async fn a_lease_whose_namespace_is_unknown_is_refused() {
+    let manager = Manager::new("test").leader_election(Lease::named("test"));
+    let manager = manager.controller::<Site>().reconcile(nothing);
+    let why = refused(manager).await;
+    assert!(why.contains("Lease::named(\"test\").namespace(\"…\")"), "{why}");
+}
+
+// === Passes ===
+
+/// Runs `manager` over `server` until `done`.
+async fn run(server: &Server, manager: Manager, done: impl Future<Output = ()>) {
+    let program = manager.program(|options| Ok(server.client(options))).await.unwrap();
+    let shutdown = Shutdown::manual();
+    let stop = shutdown.clone();
+    let ended = tokio::join!(program.run(shutdown), async move {
+        tokio::time::timeout(Duration::from_secs(3600), done).await.expect("it is done");
+        stop.request();
+    });
+    ended.0.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_that_reads_what_is_not_declared_fails_and_names_the_line() {
+    let server = Server::default();
+    server.put("/apis/example.com/v1/namespaces/ns/sites/a", json!({}));
+    let (sender, mut problems) = tokio::sync::mpsc::unbounded_channel();
+    let manager = Manager::new("test").controller::<Site>().reconcile(move |_, cx| {
+        let sender = sender.clone();
+        async move {
+            let problem = cx.get::<Secret>(cx.key()).unwrap_err();
+            sender.send((problem.class(), problem.to_string())).unwrap();
+            let problem = cx.prune::<Child>(|_| true).await.unwrap_err();
+            sender.send((problem.class(), problem.to_string())).unwrap();
+            Ok::<_, Problem>(Action::Done)
+        }
+    });
+    run(&server, manager, async move {
+        let (class, text) = problems.recv().await.unwrap();
+        assert!(text.contains("add `.reads::<Secret>()`"), "{text}");
+        assert_eq!(class, Class::Terminal);
+        let (_, text) = problems.recv().await.unwrap();
+        assert!(text.contains("add `.owns::<Child>()`"), "{text}");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_controllers_share_one_informer_and_all_that_refer_are_woken() {
+    let server = Server::default();
+    for (name, refers) in [("a", "s"), ("b", "other"), ("c", "s")] {
+        let path = format!("/apis/example.com/v1/namespaces/ns/sites/{name}");
+        server.put(&path, json!({"spec": {"secret": refers}}));
+    }
+    let (sender, mut passes) = tokio::sync::mpsc::unbounded_channel();
+    let other = sender.clone();
+    let manager = Manager::new("test")
+        .controller::<Site>()
+        .refers::<Secret>(|site| {
+            site.spec["secret"]
+                .as_str()
+                .map(|name| site.metadata.key.sibling(name))
+                .into_iter()
+                .collect()
+        })
+        .reconcile(move |_, cx| {
+            sender.send(cx.key().name().to_string()).unwrap();
+            async { Ok::<_, Problem>(Action::Done) }
+        });
+    let manager = manager.controller::<Site>().named("second").reconcile(move |_, _| {
+        drop(other.send("second".to_owned()));
+        async { Ok::<_, Problem>(Action::Done) }
+    });
+    let seen = server.clone();
+    run(&server, manager, async move {
+        let mut first = Vec::new();
+        for _ in 0..6 {
+            first.push(passes.recv().await.unwrap());
+        }
+        first.sort();
+        assert_eq!(first, ["a", "b", "c", "second", "second", "second"]);
+        seen.put("/api/v1/namespaces/ns/secrets/s", json!({}));
+        let mut woken = [passes.recv().await.unwrap(), passes.recv().await.unwrap()];
+        woken.sort();
+        assert_eq!(woken, ["a", "c"]);
+    })
+    .await;
+    let lists = server.requests();
+    let lists =
+        lists.iter().filter(|(method, path, _)| method == "GET" && path.contains("/sites?"));
+    let lists = lists.filter(|(_, path, _)| !path.contains("watch=")).count();
+    assert_eq!(lists, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_is_there_before_the_first_pass_and_until_a_cleanup_succeeds() {
+    let server = Server::default();
+    let path = "/apis/example.com/v1/namespaces/ns/sites/a";
+    server.put(path, json!({"metadata": {"finalizers": ["other.org/x"]}}));
+    let (sender, mut steps) = tokio::sync::mpsc::unbounded_channel();
+    let (cleaned, failures, at) = (sender.clone(), Arc::new(Mutex::new(2)), server.clone());
+    let manager = Manager::new("test")
+        .controller::<Site>()
+        .finalizer("example.com/site", move |_, _| {
+            let mut left = failures.lock();
+            *left -= 1;
+            let fails = *left >= 0;
+            let has = &at.get(path)["metadata"]["finalizers"];
+            cleaned.send(format!("{} {has}", if fails { "fails" } else { "cleans" })).unwrap();
+            async move { if fails { Err(Problem::transient("ErrAway", "away")) } else { Ok(()) } }
+        })
+        .reconcile(move |site, _| {
+            sender.send(format!("{:?}", site.metadata.finalizers)).unwrap();
+            async { Ok::<_, Problem>(Action::Done) }
+        });
+    let seen = server.clone();
+    run(&server, manager, async move {
+        assert_eq!(steps.recv().await.unwrap(), r#"["other.org/x", "example.com/site"]"#);
+        let mut site = seen.get(path);
+        site["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        seen.put(path, site);
+        for step in ["fails", "fails", "cleans"] {
+            let kept = r#"["other.org/x","example.com/site"]"#;
+            assert_eq!(steps.recv().await.unwrap(), format!("{step} {kept}"));
+        }
+        while seen.get(path)["metadata"]["finalizers"] != json!(["other.org/x"]) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+}
+
+// === Children and status ===
+
+/// A context of the site `ns/a`, which owns its children.
+fn context(server: &Server) -> Context<Site> {
+    let (recorder, _) = events::new("test", "here", Arc::new(events::Unobserved));
+    let shared = Shared {
+        client: server.client(client::Options::new("test".into())),
+        recorder,
+        namespaces: Vec::new(),
+        lead: Lead::default(),
+        #[cfg(feature = "metrics")]
+        observed: observed::Observed::default(),
+    };
+    let mut declarations = Declarations::default();
+    let declared = [declarations.read::<Site>(), declarations.own::<Site, Child>()];
+    let informers = Arc::new(declarations.build(&shared));
+    let parts = shared.parts("site", informers, declared.into());
+    let pass = context::Pass::new(&parts, vec![TypeId::of::<Child>()]).unwrap();
+    let site = server.put("/apis/example.com/v1/namespaces/ns/sites/a", json!({}));
+    let object = pass.objects.wrote(serde_json::from_value(site).unwrap());
+    Context { pass: Arc::new(pass), object }
+}
+
+const CHILD: &str = "/apis/example.com/v1/namespaces/ns/children/x";
+
+fn desired(spec: &Value) -> Value {
+    json!({"metadata": {"name": "x"}, "spec": spec})
+}
+
+#[tokio::test]
+async fn a_child_is_created_once_and_then_applied_only_when_something_differs() {
+    let server = Server::default();
+    let cx = context(&server);
+    let ensure = async |spec: Value| cx.ensure::<Child>(desired(&spec)).await.map(drop);
+    let (first, other) = (json!({"size": 1, "unseen": "x"}), json!({"size": 1}));
+    ensure(first.clone()).await.unwrap();
+    assert_eq!(server.writes(), [format!("PATCH {CHILD}")]);
+    let (_, _, body) = server.requests().pop().unwrap();
+    assert_eq!(body["metadata"]["resourceVersion"], "1", "it only creates");
+    assert_eq!(body["metadata"]["ownerReferences"][0]["uid"], json!(cx.object.metadata.uid));
+    ensure(first).await.unwrap();
+    assert_eq!(server.writes().len(), 1, "all is as desired");
+    // A field that the view does not show is no longer set.
+    ensure(other.clone()).await.unwrap();
+    assert_eq!(server.writes().len(), 2);
+    let (_, _, body) = server.requests().pop().unwrap();
+    assert_eq!(body["metadata"]["uid"], server.get(CHILD)["metadata"]["uid"], "no namesake");
+    // Somebody changes a field that the view shows.
+    let mut changed = server.get(CHILD);
+    changed["spec"]["size"] = json!(9);
+    let changed = server.put(CHILD, changed);
+    cx.store::<Child>().unwrap().learned(serde_json::from_value(changed).unwrap());
+    ensure(other.clone()).await.unwrap();
+    ensure(other).await.unwrap();
+    assert_eq!(server.writes().len(), 3);
+    assert_eq!(server.get(CHILD)["spec"]["size"], 1);
+}
+
+#[tokio::test]
+async fn what_admission_makes_of_a_child_is_accepted_after_one_try() {
+    let server = Server::default();
+    let cx = context(&server);
+    server.admit(|object| object["spec"]["size"] = json!(5));
+    for _ in 0..3 {
+        cx.ensure::<Child>(desired(&json!({"size": 1}))).await.unwrap();
+    }
+    assert_eq!(server.writes().len(), 1);
+    cx.ensure::<Child>(desired(&json!({"size": 2}))).await.unwrap();
+    assert_eq!(server.writes().len(), 2, "something else is desired");
+}
+
+#[tokio::test]
+async fn a_name_that_is_taken_is_left_alone_even_if_the_store_does_not_know_it() {
+    let server = Server::default();
+    let cx = context(&server);
+    let before = server.put(CHILD, json!({"spec": {"size": 7}}));
+    let problem = cx.ensure::<Child>(desired(&json!({"size": 1}))).await.unwrap_err();
+    assert_eq!((problem.reason(), problem.class()), (Some("ErrResourceExists"), Class::Forbidden));
+    assert_eq!(problem.to_string(), r#"Resource "x" already exists and is not managed by Site"#);
+    assert_eq!(server.get(CHILD), before);
+    let again = cx.ensure::<Child>(desired(&json!({"size": 1}))).await.unwrap_err();
+    assert_eq!(again.reason(), Some("ErrResourceExists"));
+    assert_eq!(server.writes().len(), 1, "the store knows it now");
+}
+
+#[tokio::test]
+async fn of_the_children_those_go_that_are_not_kept() {
+    let server = Server::default();
+    let cx = context(&server);
+    for name in ["x", "y"] {
+        cx.ensure::<Child>(json!({"metadata": {"name": name}})).await.unwrap();
+    }
+    cx.prune::<Child>(|child| *child.metadata.key.name() == *"y").await.unwrap();
+    assert_eq!(server.writes().last().unwrap(), &format!("DELETE {CHILD}"));
+    let (_, _, options) = server.requests().pop().unwrap();
+    assert!(options["preconditions"]["uid"].is_string(), "{options}");
+    assert!(cx.get::<Child>(&ObjectKey::new("ns", "x")).unwrap().is_none());
+    assert!(cx.get::<Child>(&ObjectKey::new("ns", "y")).unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_status_is_applied_if_it_differs_and_is_then_the_stores() {
+    let server = Server::default();
+    let cx = context(&server);
+    cx.apply_status(json!({"pods": 0})).await.unwrap();
+    let (method, path, body) = server.requests().pop().unwrap();
+    let asked = "/apis/example.com/v1/namespaces/ns/sites/a/status?force=true&fieldManager=test";
+    assert_eq!((&*method, &*path), ("PATCH", asked));
+    assert_eq!(body["status"], json!({"pods": 0}));
+    let next = Context { pass: cx.pass.clone(), object: cx.pass.objects.get(cx.key()).unwrap() };
+    next.apply_status(json!({"pods": 0})).await.unwrap();
+    assert_eq!(server.writes().len(), 1);
+    next.apply_status(json!({"pods": 1})).await.unwrap();
+    assert_eq!(server.writes().len(), 2);
+}

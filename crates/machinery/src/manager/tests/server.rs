@@ -1,0 +1,195 @@
+//! As much of an API server as the manager needs: objects under their paths, lists, watches that
+//! show every change from the list on, applies and merge patches.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use http::{Request, Response};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+use tower::service_fn;
+
+use crate::client::{Client, Options};
+
+/// Method, path and query, and body of a request.
+type Asked = (String, String, Value);
+type Pieces = Pin<Box<dyn futures::Stream<Item = Result<Frame<Bytes>, Infallible>> + Send>>;
+
+#[derive(Clone, Default)]
+pub(super) struct Server(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    state: Mutex<State>,
+}
+
+struct State {
+    objects: BTreeMap<String, Value>,
+    version: u64,
+    requests: Vec<Asked>,
+    admit: fn(&mut Value),
+    /// Path and event of each change.
+    changes: broadcast::Sender<(String, Value)>,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State {
+            objects: BTreeMap::new(),
+            version: 10,
+            requests: Vec::new(),
+            admit: |_| {},
+            changes: broadcast::Sender::new(100),
+        }
+    }
+}
+
+impl Server {
+    pub(super) fn client(&self, options: Options) -> Client {
+        let server = self.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move { Ok::<_, Infallible>(server.answer(request).await) }
+        });
+        Client::from_service(service, options)
+    }
+
+    /// Stores an object under its path, and returns it as stored.
+    pub(super) fn put(&self, path: &str, object: Value) -> Value {
+        self.0.state.lock().put(path, object)
+    }
+
+    pub(super) fn get(&self, path: &str) -> Value {
+        self.0.state.lock().objects[path].clone()
+    }
+
+    /// What is made of everything that is applied.
+    pub(super) fn admit(&self, admit: fn(&mut Value)) {
+        self.0.state.lock().admit = admit;
+    }
+
+    pub(super) fn requests(&self) -> Vec<Asked> {
+        self.0.state.lock().requests.clone()
+    }
+
+    /// Method and path of everything but reads.
+    pub(super) fn writes(&self) -> Vec<String> {
+        let writes = self.requests().into_iter().filter(|(method, ..)| method != "GET");
+        let path = |path: &str| path.split('?').next().unwrap().to_owned();
+        writes.map(|(method, url, _)| format!("{method} {}", path(&url))).collect()
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Response<StreamBody<Pieces>> {
+        let (head, body) = request.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let (path, url) = (head.uri.path().to_owned(), head.uri.to_string());
+        let mut state = self.0.state.lock();
+        state.requests.push((head.method.to_string(), url.clone(), body.clone()));
+        if url.contains("watch=") {
+            return whole(200, state.watch(&path));
+        }
+        let (code, answer) = match head.method.as_str() {
+            "GET" if state.is_collection(&path) => (200, state.list(&path)),
+            "GET" => state.found(&path),
+            "DELETE" => {
+                state.objects.remove(&path);
+                (200, json!({"kind": "Status"}))
+            }
+            "POST" => (201, body),
+            _ => state.patch(&path, &body),
+        };
+        let piece = Bytes::from(answer.to_string());
+        whole(code, Box::pin(futures::stream::iter([Ok(Frame::data(piece))])))
+    }
+}
+
+fn whole(code: u16, pieces: Pieces) -> Response<StreamBody<Pieces>> {
+    let mut response = Response::new(StreamBody::new(pieces));
+    *response.status_mut() = code.try_into().unwrap();
+    response
+}
+
+impl State {
+    fn put(&mut self, path: &str, mut object: Value) -> Value {
+        self.version += 1;
+        let parts: Vec<&str> = path.rsplit('/').collect();
+        let meta = &mut object["metadata"];
+        meta["name"] = json!(parts[0]);
+        meta["namespace"] = json!(parts[2]);
+        meta["resourceVersion"] = json!(self.version.to_string());
+        if meta["uid"].is_null() {
+            meta["uid"] = json!(format!("00000000-0000-4000-8000-{:012}", self.version));
+        }
+        let known = self.objects.insert(path.to_owned(), object.clone()).is_some();
+        let kind = if known { "MODIFIED" } else { "ADDED" };
+        let _ = self.changes.send((path.to_owned(), json!({"type": kind, "object": object})));
+        object
+    }
+
+    /// Whether the last part of the path is no name: it has none of its own below a namespace.
+    fn is_collection(&self, path: &str) -> bool {
+        ["sites", "children", "secrets", "nodes"].iter().any(|plural| path.ends_with(plural))
+    }
+
+    fn list(&self, path: &str) -> Value {
+        let plural = path.rsplit('/').next().unwrap();
+        let of = |key: &str| key.rsplit('/').nth(1) == Some(plural);
+        let items: Vec<&Value> =
+            self.objects.iter().filter(|(key, _)| of(key)).map(|(_, object)| object).collect();
+        json!({"kind": "List", "metadata": {"resourceVersion": self.version.to_string()}, "items": items})
+    }
+
+    fn watch(&self, path: &str) -> Pieces {
+        let plural = path.rsplit('/').next().unwrap().to_owned();
+        let changes = self.changes.subscribe();
+        Box::pin(
+            futures::stream::unfold(changes, |mut changes| async {
+                let change = changes.recv().await.ok()?;
+                Some((change, changes))
+            })
+            .filter_map(move |(path, event)| {
+                let ours = path.rsplit('/').nth(1) == Some(&plural);
+                let piece = ours.then(|| Ok(Frame::data(Bytes::from(format!("{event}\n")))));
+                std::future::ready(piece)
+            }),
+        )
+    }
+
+    fn found(&self, path: &str) -> (u16, Value) {
+        match self.objects.get(path) {
+            Some(object) => (200, object.clone()),
+            None => (404, json!({"kind": "Status", "reason": "NotFound", "message": "no"})),
+        }
+    }
+
+    fn patch(&mut self, path: &str, body: &Value) -> (u16, Value) {
+        let path = path.trim_end_matches("/status");
+        let known = self.objects.get(path).cloned();
+        let wanted = &body["metadata"]["resourceVersion"];
+        if known.as_ref().is_some_and(|known| {
+            !wanted.is_null() && known["metadata"]["resourceVersion"] != *wanted
+        }) {
+            return (409, json!({"kind": "Status", "reason": "Conflict", "message": "changed"}));
+        }
+        let mut object = known.unwrap_or_else(|| json!({"metadata": {}}));
+        for (field, value) in body.as_object().unwrap() {
+            match field.as_str() {
+                "metadata" => value.as_object().unwrap().iter().for_each(|(field, value)| {
+                    object["metadata"][field] = value.clone();
+                }),
+                _ => object[field] = value.clone(),
+            }
+        }
+        (self.admit)(&mut object);
+        (200, self.put(path, object))
+    }
+}

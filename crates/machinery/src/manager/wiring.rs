@@ -1,0 +1,136 @@
+//! Faults of the wiring: declarations that a program lacks, found before it starts.
+
+use std::any::type_name;
+
+/// A fault of the wiring. Its text names the line to add or to change.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WiringError {
+    /// There is no controller.
+    #[error("there is no controller: add `manager.controller::<KIND>().reconcile(FUNCTION)`")]
+    NoController,
+    /// Two controllers have one name, so that nothing could tell their metrics, logs and Events
+    /// apart.
+    #[error("two controllers are named {0}: give one of them another name with `.named(\"…\")`")]
+    SameName(&'static str),
+    /// A controller's name does not fit into the names of metrics and Events.
+    #[error(
+        "a controller cannot be named {0:?}: a name has 1 to 63 lower-case letters, digits and \
+         dashes; choose one with `.named(\"…\")`"
+    )]
+    Name(&'static str),
+    /// A controller reads a view that it does not declare, so that nobody lists and watches it.
+    #[error(
+        "the controller {controller} reads {view} but does not declare it: add \
+         `.reads::<{view}>()`, `.owns::<{view}>()` or `.watches::<{view}>(…)`"
+    )]
+    NotDeclared {
+        /// The controller's name.
+        controller: &'static str,
+        /// The view's type, `Secret`.
+        view: &'static str,
+    },
+    /// A controller creates children that it does not own: their changes would not wake it.
+    #[error(
+        "the controller {controller} keeps {view} as children but does not own them, so that their \
+         changes would not wake it: add `.owns::<{view}>()`"
+    )]
+    NotOwned {
+        /// The controller's name.
+        controller: &'static str,
+        /// The view's type, `Deployment`.
+        view: &'static str,
+    },
+    /// A namespaced object cannot own a cluster-scoped one.
+    #[error(
+        "the controller {controller} owns {view}, but its own kind is namespaced and that of {view} \
+         is not: the garbage collector would delete such children; use `.watches::<{view}>(…)`"
+    )]
+    OwnsClusterScoped {
+        /// The controller's name.
+        controller: &'static str,
+        /// The view's type, `Node`.
+        view: &'static str,
+    },
+    /// The API server refuses this name of a finalizer.
+    #[error(
+        "the controller {controller} has a finalizer {finalizer:?}: its name has to be qualified, \
+         `.finalizer(\"example.com/{controller}\", …)`"
+    )]
+    Finalizer {
+        /// The controller's name.
+        controller: &'static str,
+        /// The finalizer's name.
+        finalizer: &'static str,
+    },
+    /// A finalizer was declared beside a reconciler that has to do it itself.
+    #[error(
+        "the controller {0} has a finalizer, which only `.reconcile(…)` and `.run(…)` use: remove \
+         `.finalizer(…)` and do it in the reconciler"
+    )]
+    UnusedFinalizer(&'static str),
+    /// Nothing says in which namespace the Lease is.
+    #[error(
+        "the namespace of the Lease {0} is not known outside of a pod: add \
+         `.leader_election(Lease::named({0:?}).namespace(\"…\"))`"
+    )]
+    LeaseNamespace(String),
+}
+
+/// The name of a view's type, as its user writes it.
+pub(super) fn view<V>() -> &'static str {
+    let path = type_name::<V>();
+    path.rsplit("::").next().unwrap_or(path)
+}
+
+/// Returns the faults of the controllers' names.
+pub(super) fn of_names(names: &[&'static str]) -> Vec<WiringError> {
+    let mut faults = Vec::new();
+    if names.is_empty() {
+        faults.push(WiringError::NoController);
+    }
+    for (at, name) in names.iter().enumerate() {
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if name.is_empty() || name.len() > 63 || !name.chars().all(fits) {
+            faults.push(WiringError::Name(name));
+        }
+        if names[..at].contains(name) {
+            faults.push(WiringError::SameName(name));
+        }
+    }
+    faults
+}
+
+/// Whether `name` is a DNS name, a slash and a word, as the API server demands of a finalizer.
+pub(super) fn is_qualified(name: &str) -> bool {
+    let word = |text: &str, odd: &[char]| {
+        !text.is_empty()
+            && text.chars().all(|c| c.is_ascii_alphanumeric() || odd.contains(&c))
+            && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && text.ends_with(|c: char| c.is_ascii_alphanumeric())
+    };
+    name.split_once('/').is_some_and(|(prefix, rest)| {
+        word(prefix, &['-', '.']) && word(rest, &['-', '_', '.']) && rest.len() <= 63
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_words_and_differ() {
+        assert_eq!(of_names(&["foo", "bar-2"]), []);
+        assert_eq!(of_names(&[]), [WiringError::NoController]);
+        assert_eq!(of_names(&["foo", "foo"]), [WiringError::SameName("foo")]);
+        assert_eq!(of_names(&["Foo"]), [WiringError::Name("Foo")]);
+    }
+
+    #[test]
+    fn a_finalizer_has_a_domain_and_a_name() {
+        assert!(is_qualified("example.com/website"));
+        for wrong in ["website", "/website", "example.com/", "exa mple/website", "-a/b"] {
+            assert!(!is_qualified(wrong), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! A kind that is known only when the program runs: prints how many objects of it each namespace
+//! has, and each change of that.
+//!
+//! `cargo run --example any -- apps/v1/Deployment`, or `v1/ConfigMap`
+use std::collections::BTreeMap;
+
+use workload_operator::client::{self, Client, Options};
+use workload_operator::controller::{ExitError, Program};
+use workload_operator::informer::Informer;
+use workload_operator::object::{Kind, Meta, Object};
+use workload_operator::{shutdown::Shutdown, store::Delta, view};
+
+/// Of any object, the metadata is enough here. [`Dynamic`](workload_operator::object::Dynamic) has
+/// everything.
+#[derive(Debug, serde::Deserialize)]
+struct Any {
+    metadata: Meta,
+}
+
+view!(Any: Kind::RUNTIME);
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), ExitError> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let name = std::env::args().nth(1).unwrap_or_default();
+    let parts: Vec<&str> = name.split('/').collect();
+    let (group, version, kind) = match parts[..] {
+        [group, version, kind] => (group, version, kind),
+        [version, kind] => ("", version, kind),
+        _ => return Err(std::io::Error::other("usage: any GROUP/VERSION/KIND").into()),
+    };
+    let client = Client::new(client::config(None, None).await?, Options::default())?;
+    let kind = client.discover(group, version, kind).await?;
+    let objects = Informer::<Any>::builder(client.of(kind)).metadata_only().build();
+    let mut counts = BTreeMap::new();
+    objects.handle(move |delta, _| {
+        let namespace = delta.object().key().namespace().clone();
+        let count: &mut usize = counts.entry(namespace.clone()).or_default();
+        match delta {
+            Delta::Added(..) => *count += 1,
+            Delta::Updated { .. } => return,
+            Delta::Deleted(..) => *count -= 1,
+        }
+        println!("{namespace} {count}");
+    });
+    Ok(Program::new().informer(&objects).run(Shutdown::from_signals()?).await?)
+}

@@ -1,0 +1,179 @@
+//! A Website: a ConfigMap with its page, a Deployment of nginx that serves it, a Service, and, if it
+//! may grow, a HorizontalPodAutoscaler. Its style sheet is in a ConfigMap that several may share. It
+//! is announced in a directory outside of the cluster, here a folder, until it is deleted.
+//!
+//! `kubectl apply -f artifacts/examples/website-crd.yaml`, then
+//! `cargo run --example website -- --directory /tmp`
+use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+
+use clap::Parser;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use workload_operator::controller::{Action, Problem};
+use workload_operator::manager::{Applied, Condition, Context, Manager};
+use workload_operator::object::{Kind, Meta, ObjectKey, Text};
+use workload_operator::{identity::Identity, view};
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Website {
+    metadata: Meta,
+    spec: WebsiteSpec,
+    #[serde(default)]
+    status: WebsiteStatus,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WebsiteSpec {
+    page: String,
+    theme: Option<Text>,
+    max_replicas: i32,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WebsiteStatus {
+    available_replicas: Option<i64>,
+    conditions: Vec<Condition>,
+}
+
+/// A child, of which the spec is read as it is.
+macro_rules! child {
+    ($name:ident, $($kind:expr),*) => {
+        #[derive(Debug, Serialize, Deserialize)]
+        struct $name {
+            metadata: Meta<Applied>,
+            #[serde(default)]
+            spec: Value,
+            #[serde(default)]
+            data: Value,
+            #[serde(default)]
+            status: Value,
+        }
+        view!($name { metadata: Meta<Applied> }: Kind::namespaced($($kind),*));
+    };
+}
+
+view!(Website: Kind::namespaced("example.com", "v1", "Website", "websites"));
+child!(ConfigMap, "", "v1", "ConfigMap", "configmaps");
+child!(Deployment, "apps", "v1", "Deployment", "deployments");
+child!(Service, "", "v1", "Service", "services");
+child!(Autoscaler, "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers");
+
+/// The ConfigMap with the style sheet, if there is to be one.
+fn theme(site: &Website) -> Option<ObjectKey> {
+    Some(site.metadata.key.sibling(site.spec.theme.clone()?))
+}
+
+struct Directory(PathBuf);
+
+impl Directory {
+    /// The side effect: it may fail, and is then tried again.
+    async fn announce(&self, site: &Website, is_there: bool) -> Result<(), Problem> {
+        let Meta { key, .. } = &site.metadata;
+        let file = self.0.join(format!("{}.{}", key.name(), key.namespace()));
+        let done = match is_there {
+            true => tokio::fs::write(&file, &site.spec.page).await,
+            false => tokio::fs::remove_file(&file).await.or_else(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => Ok(()), // A cleanup may run twice.
+                _ => Err(error),
+            }),
+        };
+        done.map_err(|error| Problem::transient("ErrDirectory", format!("{file:?}: {error}")))
+    }
+}
+
+/// Brings the children to what they should be; returns how many pods are available.
+async fn reconcile(site: &Website, cx: &Context<Website>) -> Result<i64, Problem> {
+    let (name, labels) = (cx.key().name(), json!({"website": cx.key().name()}));
+    let style = match theme(site) {
+        None => Value::Null,
+        Some(key) => match cx.get::<ConfigMap>(&key)? {
+            Some(theme) => theme.data["css"].clone(),
+            None => {
+                let what = format!("the ConfigMap {:?} with the theme does not exist", key.name());
+                return Err(Problem::terminal("ErrNoTheme", what)); // Its creation wakes this.
+            }
+        },
+    };
+    let data = json!({"index.html": site.spec.page, "style.css": style});
+    cx.ensure::<ConfigMap>(json!({"metadata": {"name": name}, "data": data})).await?;
+    let growing = site.spec.max_replicas > 1;
+    let mount = json!({"name": "page", "mountPath": "/usr/share/nginx/html"});
+    let container = json!({"name": "nginx", "image": "nginx:1.29", "volumeMounts": [mount]});
+    let volume = json!({"name": "page", "configMap": {"name": name}});
+    let deployment = json!({"metadata": {"name": name}, "spec": {
+        "replicas": (!growing).then_some(1), // Else it is the autoscaler's.
+        "selector": {"matchLabels": labels},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [container], "volumes": [volume]},
+        },
+    }});
+    let deployment = cx.ensure::<Deployment>(deployment).await?;
+    let spec = json!({"selector": labels, "ports": [{"port": 80}]});
+    cx.ensure::<Service>(json!({"metadata": {"name": name}, "spec": spec})).await?;
+    if growing {
+        let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": name});
+        let spec = json!({"maxReplicas": site.spec.max_replicas, "scaleTargetRef": target});
+        cx.ensure::<Autoscaler>(json!({"metadata": {"name": name}, "spec": spec})).await?;
+    }
+    cx.prune::<Autoscaler>(|_| growing).await?;
+    Ok(deployment.status["availableReplicas"].as_i64().unwrap_or(0))
+}
+
+/// One pass, with its outcome in the status.
+async fn pass(site: Arc<Website>, cx: Context<Website>, to: &Directory) -> Result<Action, Problem> {
+    let (children, announced) = (reconcile(&site, &cx).await, to.announce(&site, true).await);
+    let outcome = children.and_then(|available| announced.map(|()| available));
+    let (available, reason, message) = match &outcome {
+        Ok(0) => (0, "Starting", "no pod is available yet".to_owned()),
+        Ok(available) => (*available, "Serving", String::new()),
+        Err(problem) => (0, problem.reason().unwrap_or("Retrying"), problem.to_string()),
+    };
+    let former = &site.status.conditions;
+    let ready = Condition::new(&*site, former, "Ready", available > 0, reason, message);
+    cx.apply_status(json!({"availableReplicas": available, "conditions": [ready]})).await?;
+    // Somebody may tidy up the directory, of which no watch tells.
+    outcome.map(|_| Action::RequeueAfter(Duration::from_secs(60)))
+}
+
+/// Runs websites.
+#[derive(Parser)]
+struct Args {
+    /// Where the API server is; else KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount.
+    #[arg(long)]
+    kubeconfig: Option<PathBuf>,
+    /// The folder in which websites are announced.
+    #[arg(long)]
+    directory: PathBuf,
+    /// Work in this namespace only (may be repeated).
+    #[arg(long = "namespace")]
+    namespaces: Vec<String>,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let Args { kubeconfig, directory, namespaces } = Args::parse();
+    let directory = Arc::new(Directory(directory));
+    let (there, gone) = (directory.clone(), directory);
+    Manager::new(Identity::new("website", "example.com"))
+        .kubeconfig(kubeconfig)
+        .namespaces(namespaces)
+        .controller::<Website>()
+        .owns::<ConfigMap>()
+        .owns::<Deployment>()
+        .owns::<Service>()
+        .owns::<Autoscaler>()
+        .refers::<ConfigMap>(|site| theme(site).into_iter().collect())
+        .finalizer("example.com/website", move |site, _| {
+            let directory = gone.clone();
+            async move { directory.announce(&site, false).await }
+        })
+        .run(move |site, cx| {
+            let directory = there.clone();
+            async move { pass(site, cx, &directory).await }
+        })
+        .await
+}

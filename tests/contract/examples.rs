@@ -1,0 +1,242 @@
+//! The programs in examples/ other than foo.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Command;
+
+use crate::audit::{Entry, operator_writes};
+use crate::control_plane::ControlPlane;
+use crate::operator_process::OperatorProcess;
+use crate::world::{DEPLOYMENT, Kind, PATIENCE, ROLE_BINDING, SERVICE, World};
+
+const WEBSITE: Kind = Kind::new("example.com", "v1", "Website", "websites");
+const CONFIG_MAP: Kind = Kind::new("", "v1", "ConfigMap", "configmaps");
+const AUTOSCALER: Kind =
+    Kind::new("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers");
+
+/// The binary of examples/NAME.rs. `cargo test` has built it, unless it was asked for a single test
+/// binary.
+pub async fn program(name: &str) -> PathBuf {
+    let folder = tokio::task::spawn_blocking(built).await.unwrap();
+    folder.join(name)
+}
+
+fn built() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let binary = Path::new(env!("CARGO_BIN_EXE_workload-operator"));
+        let mut cargo = std::process::Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--locked", "--examples"]);
+        if !cfg!(debug_assertions) {
+            cargo.arg("--release");
+        }
+        assert!(cargo.status().unwrap().success(), "the examples do not build");
+        binary.parent().unwrap().join("examples")
+    })
+}
+
+/// Starts a program for this namespace, as this ServiceAccount, with the kubeconfig as a flag;
+/// returns when it is ready to work.
+pub async fn start(
+    world: &World,
+    name: &str,
+    account: &str,
+    arguments: &[&str],
+) -> OperatorProcess {
+    let mut command = Command::new(program(name).await);
+    command.arg("--kubeconfig").arg(world.kubeconfig_of(account).await);
+    command.arg("--namespace").arg(&world.namespace).args(arguments).env_remove("KUBECONFIG");
+    let program = OperatorProcess::of(command);
+    program.logged("Ready to work").await;
+    program
+}
+
+/// A namespace for websites, in which the program's ServiceAccount may do anything.
+async fn world_of_websites(name: &str) -> World {
+    let world = World::new(name, "baseline").await;
+    tokio::task::spawn_blocking(|| {
+        static SERVED: OnceLock<()> = OnceLock::new();
+        SERVED.get_or_init(|| {
+            let plane = ControlPlane::shared();
+            plane.kubectl(&["apply", "--server-side", "-f", "artifacts/examples/website-crd.yaml"]);
+            plane.kubectl(&["wait", "--for=condition=Established", "crd/websites.example.com"]);
+        });
+    })
+    .await
+    .unwrap();
+    let binding = json!({
+        "metadata": {"name": "website"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "workload-operator", "namespace": name}],
+    });
+    world.create(ROLE_BINDING, binding).await.unwrap();
+    world
+}
+
+/// The theme and the website of artifacts/examples/website.yaml.
+fn theme(css: &str) -> Value {
+    json!({"metadata": {"name": "corporate"}, "data": {"css": css}})
+}
+
+fn website() -> Value {
+    let text = std::fs::read_to_string("artifacts/examples/website.yaml").unwrap();
+    serde_yaml_ng::from_str(&text).unwrap()
+}
+
+async fn start_websites(world: &World, directory: &Path) -> OperatorProcess {
+    let directory = format!("--directory={}", directory.display());
+    start(world, "website", "workload-operator", &[&directory]).await
+}
+
+const NAME: &str = "example-website";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_website_has_its_children_follows_its_theme_and_writes_nothing_needless() {
+    let world = world_of_websites("website-children").await;
+    let directory = tempfile::tempdir().unwrap();
+    let program = start_websites(&world, directory.path()).await;
+    world.create(WEBSITE, website()).await.unwrap();
+    let missing = ("False", "ErrNoTheme");
+    let why = world.until_condition(WEBSITE, NAME, "Ready", missing).await;
+    assert!(why.contains("\"corporate\""), "{why}");
+    world.create(CONFIG_MAP, theme("a {}")).await.unwrap();
+    world.until_condition(WEBSITE, NAME, "Ready", ("True", "Serving")).await;
+    world.until(SERVICE, NAME, |service| service["spec"]["selector"]["website"] == NAME).await;
+    world.until(AUTOSCALER, NAME, |scaler| scaler["spec"]["maxReplicas"] == 3).await;
+    let announced = directory.path().join(format!("{NAME}.website-children"));
+    assert!(std::fs::read_to_string(&announced).unwrap().contains("Hello"));
+
+    // What it refers to changes, and what it owns is changed by somebody else.
+    let css = |text: &'static str| move |page: &Value| page["data"]["style.css"] == text;
+    world.patch(CONFIG_MAP, "corporate", json!({"data": {"css": "b {}"}})).await.unwrap();
+    world.until(CONFIG_MAP, NAME, css("b {}")).await;
+    world.patch(CONFIG_MAP, NAME, json!({"data": {"style.css": null}})).await.unwrap();
+    world.until(CONFIG_MAP, NAME, css("b {}")).await;
+
+    // A child that is no longer wanted goes, and a field that is wanted now comes.
+    world.patch(WEBSITE, NAME, json!({"spec": {"maxReplicas": 1}})).await.unwrap();
+    world.until_gone(AUTOSCALER, NAME).await;
+    world.until(DEPLOYMENT, NAME, |deployment| deployment["spec"]["replicas"] == 1).await;
+
+    // After a restart everything is in place, the status of this generation included.
+    world.until_condition(WEBSITE, NAME, "Ready", ("True", "Serving")).await;
+    drop(program);
+    // By time, since the API server logs a write a little after it can be seen.
+    let restarted = jiff::Timestamp::now();
+    let _program = start_websites(&world, directory.path()).await;
+    let mut other = website();
+    other["metadata"]["name"] = json!("fence");
+    world.create(WEBSITE, other).await.unwrap();
+    world.until_condition(WEBSITE, "fence", "Ready", ("True", "Serving")).await;
+    let writes = operator_writes(&world);
+    let since = |write: &&Entry| write.received > restarted && write.name == NAME;
+    let needless: Vec<_> = writes.iter().filter(since).collect();
+    assert!(needless.is_empty(), "{needless:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_conditions_of_others_stay() {
+    let world = world_of_websites("website-conditions").await;
+    let directory = tempfile::tempdir().unwrap();
+    let _program = start_websites(&world, directory.path()).await;
+    world.create(CONFIG_MAP, theme("a {}")).await.unwrap();
+    world.create(WEBSITE, website()).await.unwrap();
+    world.until_condition(WEBSITE, NAME, "Ready", ("True", "Serving")).await;
+    let audited = json!({"type": "Audited", "status": "True", "reason": "Fine",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let mut conditions = world.get(WEBSITE, NAME).await.unwrap()["status"]["conditions"].clone();
+    conditions.as_array_mut().unwrap().push(audited.clone());
+    let path = format!("{}/{NAME}/status", WEBSITE.path(&world.namespace));
+    world.patch_at(&path, json!({"status": {"conditions": conditions}})).await.unwrap();
+    world.delete(CONFIG_MAP, "corporate").await;
+    world.until_condition(WEBSITE, NAME, "Ready", ("False", "ErrNoTheme")).await;
+    let now = world.get(WEBSITE, NAME).await.unwrap();
+    let conditions = now["status"]["conditions"].as_array().unwrap();
+    assert!(conditions.contains(&audited), "{conditions:#?}");
+    assert_eq!(conditions.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_website_stays_until_it_is_no_longer_announced() {
+    let world = world_of_websites("website-finalizer").await;
+    let directory = tempfile::tempdir().unwrap();
+    let _program = start_websites(&world, directory.path()).await;
+    world.create(CONFIG_MAP, theme("a {}")).await.unwrap();
+    world.create(WEBSITE, website()).await.unwrap();
+    world.until_condition(WEBSITE, NAME, "Ready", ("True", "Serving")).await;
+    // A folder cannot be removed like a file.
+    let announced = directory.path().join(format!("{NAME}.website-finalizer"));
+    std::fs::remove_file(&announced).unwrap();
+    std::fs::create_dir(&announced).unwrap();
+    world.delete(WEBSITE, NAME).await;
+    world.until_event(NAME, "ErrDirectory").await;
+    let still = world.get(WEBSITE, NAME).await.unwrap();
+    assert_eq!(still["metadata"]["finalizers"], json!(["example.com/website"]));
+    std::fs::remove_dir(&announced).unwrap();
+    world.until_gone(WEBSITE, NAME).await;
+    world.until_gone(DEPLOYMENT, NAME).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_gets_a_pod_security_level_unless_it_has_one() {
+    let world = World::new("pod-security", "privileged").await;
+    let labels = json!({"pod-security-test": "yes"});
+    let path = "/api/v1/namespaces/pod-security";
+    world.patch_at(path, json!({"metadata": {"labels": labels}})).await.unwrap();
+    let mut command = Command::new(program("pod_security").await);
+    command.arg("pod-security-test=yes").env("KUBECONFIG", world.plane().kubeconfig());
+    let program = OperatorProcess::of(command);
+    program.logged("Ready to work").await;
+    let none = json!({"metadata": {"name": "pod-security-none", "labels": labels}});
+    world.post("/api/v1/namespaces", none).await.unwrap();
+    let labelled = tokio::task::spawn_blocking(|| {
+        let level = r"jsonpath={.metadata.labels.pod-security\.kubernetes\.io/enforce}=baseline";
+        let wait = ["wait", "--timeout=300s", "--for", level, "namespace/pod-security-none"];
+        ControlPlane::shared().try_kubectl(&wait)
+    });
+    labelled.await.unwrap().unwrap();
+    let other = world.send(http::Method::GET, path, "application/json", Value::Null).await.unwrap();
+    let level = &other["metadata"]["labels"]["pod-security.kubernetes.io/enforce"];
+    assert_eq!(level, "privileged", "it said so itself");
+    assert_eq!(program.terminate().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_of_a_kind_known_at_run_time_are_counted() {
+    let world = World::new("any", "baseline").await;
+    let start = async |kind: &str| {
+        let mut command = Command::new(program("any").await);
+        command.arg(kind).env("KUBECONFIG", world.plane().kubeconfig());
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        command.kill_on_drop(true).spawn().unwrap()
+    };
+    let mut child = start("apps/v1/Deployment").await;
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut counts = async |line: &str| {
+        while lines.next_line().await.unwrap().expect("it goes on") != line {}
+    };
+    let deployment = |name: &str| {
+        let labels = json!({"app": name});
+        let container = json!({"name": "a", "image": "a"});
+        json!({"metadata": {"name": name}, "spec": {"replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}}}})
+    };
+    let counted = async {
+        world.create(DEPLOYMENT, deployment("one")).await.unwrap();
+        counts("any 1").await;
+        world.create(DEPLOYMENT, deployment("two")).await.unwrap();
+        counts("any 2").await;
+        world.delete(DEPLOYMENT, "one").await;
+        counts("any 1").await;
+    };
+    tokio::time::timeout(PATIENCE, counted).await.unwrap();
+
+    let unknown = start("apps/v1/Gadget").await.wait_with_output().await.unwrap();
+    let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(said.contains("the API server serves no Gadget in apps/v1"), "{said}");
+    assert_eq!(unknown.status.code(), Some(1));
+}
