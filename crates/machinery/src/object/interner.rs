@@ -137,7 +137,7 @@ mod tests {
         let few: Vec<ArcStr> = many[..1000].to_vec();
         drop(many);
         // Each part has about 1,600 values, of which 16 are held.
-        for _ in 0..2 * CALLS * 100 {
+        for _ in 0..6 * CALLS * 100 {
             few.iter().for_each(|known| drop(interner.intern(known.as_str())));
         }
         assert!(held(&interner) < SHARDS * FIRST_SWEEP, "{} values left", held(&interner));
