@@ -20,7 +20,7 @@ pub fn breaches(event: &Value) -> Vec<String> {
     } else {
         Reason::ALL.iter().any(|known| known.as_str() == reason)
     };
-    let known_action = of_foo && action == "Sync"
+    let known_action = of_foo && action == "Reconcile"
         || !of_foo && Action::ALL.iter().any(|known| known.as_str() == action);
     let fits = |field: &str, most: usize| !text(field).is_empty() && text(field).len() <= most;
     let laws = [
