@@ -8,14 +8,14 @@ use crate::object::Object;
 use crate::store::Store;
 
 /// Whether this process leads: always.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Lead;
 
 // === impl Lead ===
 
 impl Lead {
     pub(super) fn control<R: Reconciler, V: Object>(
-        self,
+        &self,
         program: Program,
         name: &'static str,
         reconciler: R,

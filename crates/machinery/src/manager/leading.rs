@@ -48,6 +48,7 @@ impl Manager {
     /// The election, and the options of the client for everything else: each write asks for
     /// permission. The election has its own connections: renewing the lease must not wait behind
     /// anything. After an outage, whichever client gets an answer first lets the other know.
+    #[cfg_attr(not(feature = "metrics"), allow(clippy::redundant_clone))]
     pub(super) fn election(
         &self,
         host: &str,
