@@ -3,8 +3,8 @@
 # etcd, kube-apiserver, kube-controller-manager, kube-scheduler, and kwok, which plays the
 # kubelets of a few simulated nodes.
 #
-#   hack/controlplane.sh build                 build what is missing (once per pinned version): all of
-#                                              the newest Kubernetes, and the servers of the oldest
+#   hack/controlplane.sh build [OPTIONS]       build what is missing (once per pinned version): the newest
+#                                              Kubernetes, another one, or all (--all)
 #   hack/controlplane.sh start [OPTIONS]       prints the kubeconfig's path when all of it works
 #   hack/controlplane.sh status [--dir DIR]    what runs: pids, ports, versions, files, nodes
 #   hack/controlplane.sh stop [--dir DIR]      stops it and removes its files
@@ -12,7 +12,9 @@
 #   hack/controlplane.sh versions              the versions of Kubernetes that it can be, oldest first
 #
 #   --kubernetes-version VERSION   `build` and `start`: this version of Kubernetes' servers instead
-#                     (hack/controlplane/kubernetes-VERSION); kubectl, etcd and kwok stay the same
+#                     (hack/controlplane/kubernetes-VERSION); kubectl, etcd and kwok stay the same.
+#                     `start` builds what is missing, too
+#   --all             `build`: every version
 #   --dir DIR         where its files are. One control plane per DIR, as many as you like.
 #                     Default: ${XDG_STATE_HOME:-~/.local/state}/workload-operator/controlplane
 #   --while-pid PID   stop by itself when process PID is gone, however it ended; without --dir
@@ -66,7 +68,7 @@ readonly START_SECONDS=120 # for each wait, generous for a busy machine
 main() {
   local command=${1:-}
   [[ $# == 0 ]] || shift
-  DIR='' WHILE_PID='' NODES=4 WANTED_VERSION='' ONLY_API='' REAL_NODES='' ADDRESS=$LOOPBACK NAME='' BUILD_PID=''
+  DIR='' WHILE_PID='' NODES=4 WANTED_VERSION='' ALL_VERSIONS='' ONLY_API='' REAL_NODES='' ADDRESS=$LOOPBACK NAME='' BUILD_PID=''
   case $command in
     build | start | stop | status | describe) parse_options "$command" "$@" ;;
     which) NAME=${1:?$(usage_error "which needs the name of a binary")} ;;
@@ -96,6 +98,7 @@ parse_options() {
   while (($# > 0)); do
     case $command:$1 in
       start:--only-api) ONLY_API=yes ;;
+      build:--all) ALL_VERSIONS=yes ;;
       start:--nodes | start:--real-nodes | start:--while-pid | *:--dir | \
         start:--kubernetes-version | build:--kubernetes-version)
         [[ -n ${2:-} ]] || usage_error "$1 needs a value"
@@ -143,7 +146,8 @@ on_exit() {
 command_build() {
   local versions version
   mapfile -t versions < <(kubernetes_versions)
-  for version in ${WANTED_VERSION:-"${versions[-1]}" "${versions[0]}"}; do
+  [[ -n $ALL_VERSIONS ]] || versions=("${WANTED_VERSION:-${versions[-1]}}")
+  for version in "${versions[@]}"; do
     set_assets_dir "$version"
     # shellcheck disable=SC2046 # one word per binary
     require_binaries $(awk '{ print $1 }' <<<"$RECIPES")

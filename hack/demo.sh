@@ -28,7 +28,7 @@ export MEMCACHED_IMAGE=${MEMCACHED_IMAGE:-memcached:1.6.26-alpine3.19}
 readonly PATIENCE=60 # seconds for any one step
 readonly IDLE_SECONDS=5
 
-ONCE='' KUBECONFIG_OF_USER='' OPERATOR_PID='' WATCH_PID='' PLANE='' FILES=''
+ONCE='' KUBECONFIG_OF_USER='' KUBECTL='' BUILD_PID='' OPERATOR_PID='' WATCH_PID='' PLANE='' FILES=''
 # What it made in the user's cluster, and therefore removes; MADE_RIGHTS and LABELLED_NODES are names.
 MADE_NAMESPACE='' MADE_RIGHTS='' LABELLED_NODES=''
 
@@ -76,9 +76,15 @@ prepare() {
   # First of all: kubectl without it would speak to the default context's cluster.
   [[ -z $KUBECONFIG_OF_USER ]] || export KUBECONFIG=$KUBECONFIG_OF_USER
   command -v cargo >/dev/null || die 3 "cargo is missing: install Rust from https://rustup.rs"
-  [[ -n $KUBECONFIG_OF_USER ]] || hack/controlplane.sh build
   say "building the operator"
-  cargo build --locked --bin workload-operator >&2
+  # At the same time as the control plane: either alone leaves a processor idle while it downloads and links.
+  cargo build --quiet --locked --bin workload-operator >&2 &
+  BUILD_PID=$!
+  KUBECTL=$(type -P kubectl || true)
+  [[ -n $KUBECONFIG_OF_USER && -n $KUBECTL ]] || hack/controlplane.sh build
+  [[ -n $KUBECTL ]] || KUBECTL=$(hack/controlplane.sh which kubectl)
+  wait "$BUILD_PID" || die 1 "building the operator failed, see the lines above"
+  BUILD_PID=''
   BEGIN=$(now_us)
   if [[ -z $KUBECONFIG_OF_USER ]]; then
     PLANE=$FILES/controlplane
@@ -361,6 +367,7 @@ clean_up() {
   local status=$?
   trap - EXIT INT TERM
   set +e
+  [[ -z $BUILD_PID ]] || kill "$BUILD_PID" 2>/dev/null
   if [[ -n $OPERATOR_PID && -n $MADE_NAMESPACE && -n $KUBECONFIG_OF_USER ]]; then
     kubectl -n "$NAMESPACE" delete memcached,genericdaemon --all --timeout="${PATIENCE}s" >/dev/null 2>&1
   fi
@@ -383,8 +390,5 @@ clean_up() {
 }
 
 kubectl() { "$KUBECTL" "$@"; }
-
-KUBECTL=$(type -P kubectl || true)
-[[ -n $KUBECTL ]] || KUBECTL=$(hack/controlplane.sh build && hack/controlplane.sh which kubectl)
 
 main "$@"

@@ -2,11 +2,11 @@
 # helm, at the version that hack/helm/go.mod pins, built once per user.
 #
 #   hack/helm.sh build         build it if it is missing
-#   hack/helm.sh which         print the path of a helm, built if need be
+#   hack/helm.sh which         print the path of a helm
 #   hack/helm.sh ARGUMENTS...  run it
 #
-# It is looked for in $HELM (if set), in the cache folder, then on PATH (version 4 only); what is
-# found nowhere is built with Go.
+# It is looked for in $HELM (if set), in the cache folder, then on PATH (version 4 only); what is found
+# nowhere, `build` builds with Go.
 #
 # Environment: HELM, XDG_CACHE_HOME, GOFLAGS, GOPROXY.
 # Exit status of build and which: 0 done, 1 failed, 2 HELM is wrong, 3 install or set something.

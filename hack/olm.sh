@@ -9,13 +9,13 @@
 #   scorecard-test  the tests of operator-sdk's scorecard; it takes one's name, and the bundle in /bundle
 #
 #   hack/olm.sh build         build them if they are missing
-#   hack/olm.sh which         print olm's path, built if need be
+#   hack/olm.sh which         print olm's path
 #   hack/olm.sh ARGUMENTS...  run olm
 #
 # Both of OLM's operators listen on port 8080 of all addresses, and go on without where it is taken.
 #
-# olm is looked for in $OLM (if set; the others have to be beside it), then in the cache folder; what is
-# found nowhere is built with Go.
+# olm is looked for in $OLM (if set; the others have to be beside it), then in the cache folder; what is found
+# nowhere, `build` builds with Go.
 #
 # Environment: OLM, XDG_CACHE_HOME, GOFLAGS, GOPROXY.
 # Exit status of build and which: 0 done, 1 failed, 2 OLM is wrong, 3 install or set something.

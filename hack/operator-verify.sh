@@ -4,7 +4,7 @@
 # complain of stands on stderr.
 #
 #   hack/operator-verify.sh build         build it if it is missing
-#   hack/operator-verify.sh which         print its path, built if need be
+#   hack/operator-verify.sh which         print its path
 #   hack/operator-verify.sh ARGUMENTS...  run it: manifests --operatorhub_validate artifacts/olm/manifests
 #
 # It is looked for in $OPERATOR_VERIFY (if set), then in the cache folder; what is found nowhere is

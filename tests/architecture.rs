@@ -6,9 +6,6 @@
 // A test that meets something unexpected has failed.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[path = "architecture/deliberate_bugs.rs"]
-mod deliberate_bugs;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -177,7 +174,7 @@ fn only_the_client_room_the_health_server_and_the_export_of_spans_speak_http() {
 /// library's own examples.
 #[test]
 fn the_code_of_the_guide_is_that_of_the_examples() {
-    let mut sources = sources(Path::new("examples"));
+    let mut sources = sources(Path::new("crates/machinery/examples"));
     sources.push("crates/machinery/src/manager/mod.rs".into());
     sources.push("crates/machinery/src/manager/observed.rs".into());
     let plain = |text: &str| {

@@ -13,7 +13,7 @@ use workload_operator::object::{ObjectKey, ResourceVersion};
 use workload_operator::store;
 use workload_operator::workqueue::{Band, WorkQueue};
 
-#[path = "../benches/sample/mod.rs"]
+#[path = "costs/sample.rs"]
 mod sample;
 
 use sample::Deployment;

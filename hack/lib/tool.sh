@@ -2,8 +2,8 @@
 # One program of a Go module in hack/, at the version that its go.mod pins, built once per user.
 #
 # - It is looked for in the variable that TOOL_VARIABLE names (if set), in the cache folder, then where
-#   the script's find_elsewhere finds it; what is found nowhere is built with Go. With `not-built` in that
-#   variable it counts as missing, and is not built (status 3): .ci/run has tried.
+#   the script's find_elsewhere finds it. `build`, and running it, builds with Go what is found nowhere;
+#   `which` builds nothing (status 3): a test that could use it waits for no build.
 # - The cache folder's name is a hash of the module's files, as in assets.sh. It appears under its name
 #   when it is complete. Two builds at once do the work twice and do not collide.
 #
@@ -21,7 +21,7 @@ tool_main() {
   case ${1:-} in
     build) find_tool || build_tool ;;
     which)
-      find_tool || build_tool
+      find_tool || die 3 "$TOOL is not built: hack/${0##*/} build"
       printf '%s\n' "$FOUND"
       ;;
     '') usage && exit 2 ;;
@@ -35,9 +35,7 @@ tool_main() {
 # Sets FOUND to the program; fails, with CACHED as the place for it, if it has to be built.
 find_tool() {
   local key
-  if [[ ${!TOOL_VARIABLE:-} == not-built ]]; then
-    die 3 "no $TOOL: it could not be built here before ($TOOL_VARIABLE=not-built)"
-  elif [[ -n ${!TOOL_VARIABLE:-} ]]; then
+  if [[ -n ${!TOOL_VARIABLE:-} ]]; then
     FOUND=${!TOOL_VARIABLE}
     [[ -x $FOUND ]] || die 2 "$TOOL_VARIABLE=$FOUND is no program"
     return

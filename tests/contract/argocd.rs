@@ -6,9 +6,10 @@ use crate::lua::health;
 use crate::world::{APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, World, is_ready};
 
 fn shown(kind: Kind, object: &Value) -> String {
-    let file = format!("artifacts/argocd/resource_customizations/{}/{}", kind.group(), kind.name());
-    let script = std::fs::read_to_string(format!("{file}/health.lua")).unwrap();
-    health(&script, object).0
+    let config = std::fs::read_to_string("artifacts/argocd/argocd-cm.yaml").unwrap();
+    let config: Value = serde_yaml_ng::from_str(&config).unwrap();
+    let key = format!("resource.customizations.health.{}_{}", kind.group(), kind.name());
+    health(config["data"][&key].as_str().unwrap(), object).0
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! The programs in examples/ other than foo.
+//! The programs in crates/machinery/examples/ other than foo.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -17,7 +17,7 @@ const CONFIG_MAP: Kind = Kind::new("", "v1", "ConfigMap", "configmaps");
 const AUTOSCALER: Kind =
     Kind::new("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers");
 
-/// The binary of examples/NAME.rs. `cargo test` has built it, unless it was asked for a single test
+/// The binary of crates/machinery/examples/NAME.rs. `cargo test` has built it, unless it was asked for a single test
 /// binary.
 pub async fn program(name: &str) -> PathBuf {
     let folder = tokio::task::spawn_blocking(built).await.unwrap();

@@ -12,8 +12,8 @@ pub(crate) fn not_checked(what: &str, why: &str) {
     std::io::stderr().write_all(line.as_bytes()).expect("stderr");
 }
 
-/// The program that `script` has built, or builds now. `None`, reported as not checked, if
-/// something would have to be installed first (status 3). A failing build is no excuse: it panics.
+/// The program that `script build` has built. `None`, reported as not checked, if it is not built
+/// (status 3): its build takes minutes, and `cargo test` is not to wait for it.
 pub(crate) fn built_by(script: &str, unchecked: &str) -> Option<PathBuf> {
     let output = Command::new(script).arg("which").output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -52,7 +52,6 @@
 //! [`ResourceVersion::UNKNOWN`]: crate::object::ResourceVersion::UNKNOWN
 
 mod author;
-mod lock;
 mod delta;
 mod unconfirmed;
 mod table;
@@ -65,8 +64,6 @@ mod writer;
 pub use author::{Author, ControllerId};
 pub use delta::{Delta, DeltaHandler};
 pub use index::{Index, UnknownIndex};
-#[cfg(lock_holds)]
-pub use lock::{Hold, observe, processor_time};
 pub use reader::Store;
 pub use relist::Contradiction;
 pub use writer::Writer;

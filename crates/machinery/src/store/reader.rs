@@ -3,12 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use super::author::Author;
 use super::door::Door;
 use super::index::{Index, Indexed, Indexes, UnknownIndex, by_controller};
-use super::lock::RwLock;
 use super::table::Hashing;
 use crate::object::{Object, ObjectKey, Resource, Text, Uid};
 

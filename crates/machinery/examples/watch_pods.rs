@@ -1,11 +1,11 @@
 //! The informer alone: prints what happens to the pods of a cluster, or of one namespace.
 //!
 //! `cargo run --example watch_pods -- kube-system`
-use workload_operator::client::{self, Client, Options};
-use workload_operator::controller::ExitError;
-use workload_operator::informer::Informer;
-use workload_operator::object::{Kind, Meta, Object};
-use workload_operator::{shutdown::Shutdown, store::Delta};
+use controller_machinery::client::{self, Client, Options};
+use controller_machinery::controller::ExitError;
+use controller_machinery::informer::Informer;
+use controller_machinery::object::{Kind, Meta, Object};
+use controller_machinery::{shutdown::Shutdown, store::Delta};
 
 /// A pod, of which only the metadata is needed.
 #[derive(Debug, serde::Deserialize)]
@@ -13,7 +13,7 @@ struct Pod {
     metadata: Meta,
 }
 
-workload_operator::view!(Pod: Kind::namespaced("", "v1", "Pod", "pods"));
+controller_machinery::view!(Pod: Kind::namespaced("", "v1", "Pod", "pods"));
 
 #[tokio::main]
 async fn main() -> Result<(), ExitError> {

@@ -5,18 +5,18 @@
 use std::{path::PathBuf, sync::Arc};
 
 use clap::Parser;
+use controller_machinery::client::{self, Client, Deletion, Preconditions};
+use controller_machinery::controller::{Action, Controller, ExitError, Options, Problem, Program};
+use controller_machinery::controller::{Reconciler, enqueue};
+use controller_machinery::events::{self, Recorder, Regarding, Type};
+use controller_machinery::identity::Identity;
+use controller_machinery::informer::Informer;
+use controller_machinery::object::{Kind, Meta, Object, ObjectKey, Resource, Text};
+use controller_machinery::shutdown::Shutdown;
+use controller_machinery::store::{Index, Store};
+use controller_machinery::view;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use workload_operator::client::{self, Client, Deletion, Preconditions};
-use workload_operator::controller::{Action, Controller, ExitError, Options, Problem, Program};
-use workload_operator::controller::{Reconciler, enqueue};
-use workload_operator::events::{self, Recorder, Regarding, Type};
-use workload_operator::identity::Identity;
-use workload_operator::informer::Informer;
-use workload_operator::object::{Kind, Meta, Object, ObjectKey, Resource, Text};
-use workload_operator::shutdown::Shutdown;
-use workload_operator::store::{Index, Store};
-use workload_operator::view;
 
 // === What is read of a Foo and a Deployment; everything else is skipped during parsing. ===
 

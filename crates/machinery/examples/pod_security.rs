@@ -4,13 +4,13 @@
 //! `cargo run --example pod_security`, or with a label selector: `… -- team=web`
 use std::{process::ExitCode, sync::Arc};
 
+use controller_machinery::controller::{Action, Problem};
+use controller_machinery::events::Type;
+use controller_machinery::manager::{Context, Manager};
+use controller_machinery::object::{Keep, Kind, Meta};
+use controller_machinery::{identity::Identity, view};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use workload_operator::controller::{Action, Problem};
-use workload_operator::events::Type;
-use workload_operator::manager::{Context, Manager};
-use workload_operator::object::{Keep, Kind, Meta};
-use workload_operator::{identity::Identity, view};
 
 const LEVEL: &str = "pod-security.kubernetes.io/enforce";
 

@@ -4,12 +4,12 @@
 //! `kubectl apply -f artifacts/examples/foo-crd.yaml`, then `cargo run --example foo`
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
+use controller_machinery::controller::{Action, Problem};
+use controller_machinery::manager::{Applied, Context, Manager};
+use controller_machinery::object::{Kind, Meta, Text};
+use controller_machinery::view;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use workload_operator::controller::{Action, Problem};
-use workload_operator::manager::{Applied, Context, Manager};
-use workload_operator::object::{Kind, Meta, Text};
-use workload_operator::view;
 
 // What is read of a Foo and a Deployment; everything else is skipped while it is parsed.
 #[derive(Debug, Default, Serialize, Deserialize)]

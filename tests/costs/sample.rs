@@ -1,6 +1,6 @@
 //! A Deployment as an API server sends it, and a view of it.
 
-#![allow(dead_code)] // Each benchmark uses a part of it.
+#![allow(dead_code)] // The fields that a view keeps are what is measured.
 
 use std::convert::Infallible;
 

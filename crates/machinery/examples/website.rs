@@ -7,12 +7,12 @@
 use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use clap::Parser;
+use controller_machinery::controller::{Action, Problem};
+use controller_machinery::manager::{Applied, Condition, Context, Manager};
+use controller_machinery::object::{Kind, Meta, ObjectKey, Text};
+use controller_machinery::{identity::Identity, view};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use workload_operator::controller::{Action, Problem};
-use workload_operator::manager::{Applied, Condition, Context, Manager};
-use workload_operator::object::{Kind, Meta, ObjectKey, Text};
-use workload_operator::{identity::Identity, view};
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Website {

@@ -4,13 +4,13 @@
 //! `cargo run --example any -- apps/v1/Deployment`, or `v1/ConfigMap`
 use std::collections::BTreeMap;
 
-use workload_operator::client::{self, Client, Options};
-use workload_operator::controller::{ExitError, Program};
-use workload_operator::informer::Informer;
-use workload_operator::object::{Kind, Meta, Object};
-use workload_operator::{shutdown::Shutdown, store::Delta, view};
+use controller_machinery::client::{self, Client, Options};
+use controller_machinery::controller::{ExitError, Program};
+use controller_machinery::informer::Informer;
+use controller_machinery::object::{Kind, Meta, Object};
+use controller_machinery::{shutdown::Shutdown, store::Delta, view};
 
-/// Of any object, the metadata is enough here. [`Dynamic`](workload_operator::object::Dynamic) has
+/// Of any object, the metadata is enough here. [`Dynamic`](controller_machinery::object::Dynamic) has
 /// everything.
 #[derive(Debug, serde::Deserialize)]
 struct Any {
