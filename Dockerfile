@@ -1,7 +1,7 @@
 # The operator's image: one static binary and nothing else. No shell, no package manager, no
 # CA certificates (in a cluster the operator trusts the cluster's own CA, which is mounted).
 #
-#   docker build -t workload-operator .
+#   docker build --build-arg REVISION="$(git rev-parse --short=12 HEAD)" -t workload-operator .
 #   buildah build -t workload-operator .
 #
 # An image in which nothing tells where or when it was built:
@@ -22,9 +22,11 @@ FROM ${RUST_IMAGE} AS build
 # The time that files get in the image. The binary holds none.
 ARG SOURCE_DATE_EPOCH=0
 ARG FEATURES=
+# The commit, for the metric workload_operator_build_info.
+ARG REVISION=unknown
 WORKDIR /source
 COPY . .
-RUN FEATURES="$FEATURES" hack/build-static.sh /image/workload-operator \
+RUN FEATURES="$FEATURES" REVISION="$REVISION" hack/build-static.sh /image/workload-operator \
  && touch --date="@$SOURCE_DATE_EPOCH" /image/workload-operator
 
 FROM ${BASE_IMAGE}

@@ -6,7 +6,7 @@
 #   hack/build-static.sh FILE
 #
 # Environment: PROFILE (default release), FEATURES (cargo features, such as otel), CARGO_TARGET_DIR,
-# SOURCE_DATE_EPOCH (default 0).
+# SOURCE_DATE_EPOCH (default 0), REVISION (for the metric build_info; default: git's, if this is a checkout).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 file=${1:?usage: hack/build-static.sh FILE}
@@ -21,6 +21,7 @@ export CFLAGS="-ffile-prefix-map=$PWD=/source -ffile-prefix-map=$cargo_home=/car
 # mimalloc says when it was compiled (__DATE__, __TIME__); compilers take that from here.
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-0}
 export CARGO_INCREMENTAL=0
+export REVISION=${REVISION:-$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)}
 
 # Naming the target keeps crt-static away from proc macros and build scripts, which cannot be
 # static.

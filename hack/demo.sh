@@ -24,7 +24,7 @@ source hack/lib/wait.sh
 
 readonly NAMESPACE=workload-operator-demo
 readonly OPERATOR_NAMESPACE=workload-operator-system
-export MEMCACHED_IMAGE=${MEMCACHED_IMAGE:-memcached:1.6.26-alpine3.19}
+export MEMCACHED_IMAGE=${MEMCACHED_IMAGE:-memcached:1.6.38-alpine}
 readonly PATIENCE=60 # seconds for any one step
 readonly IDLE_SECONDS=5
 

@@ -101,8 +101,13 @@ fn named(name: &str, status: Value) -> Vec<PodState> {
 }
 
 fn waiting(reason: &str) -> Value {
+    of("memcached", "memcached:typo", reason)
+}
+
+/// The status of a pod whose container waits.
+fn of(container: &str, image: &str, reason: &str) -> Value {
     json!({"phase": "Running", "containerStatuses": [{
-        "name": "memcached", "image": "memcached:typo", "ready": false, "restartCount": 7,
+        "name": container, "image": image, "ready": false, "restartCount": 7,
         "state": {"waiting": {"reason": reason, "message": "it runs as root"}},
         "lastState": {"terminated": {"exitCode": 3, "reason": "Error"}}}]})
 }
@@ -442,7 +447,7 @@ fn writes() -> Vec<Row> {
 
 fn daemons() -> Vec<Row> {
     let fine = |completed| context(completed, Vec::new());
-    let daemon = |status| named("syslog-1", status);
+    let daemon = |reason| named("syslog-1", of("daemon", "mbessler/typo", reason));
     let refusal = || {
         let refusal =
             Some("Error creating: pods \"syslog-\" is forbidden: exceeded quota".to_owned());
@@ -474,17 +479,17 @@ fn daemons() -> Vec<Row> {
         ),
         row(
             (G, "rollout under way for 30 s without progress, and a container crashes"),
-            of_daemon(nodes([2, 2, 2, 0]), context(STUCK, daemon(waiting("CrashLoopBackOff")))),
+            of_daemon(nodes([2, 2, 2, 0]), context(STUCK, daemon("CrashLoopBackOff"))),
             "F F T T T -",
             "CrashLoopBackOff",
-            "Pod syslog-1 crashes: container memcached (exit code 3)",
+            "Pod syslog-1 crashes: container daemon (exit code 3)",
         ),
         row(
             (G, "rollout under way for 30 s without progress, and an image cannot be pulled"),
-            of_daemon(nodes([2, 2, 2, 0]), context(STUCK, daemon(waiting("ImagePullBackOff")))),
+            of_daemon(nodes([2, 2, 2, 0]), context(STUCK, daemon("ImagePullBackOff"))),
             "F F F T - T",
             "ImagePullFailed",
-            "Pod syslog-1 cannot pull image memcached:typo",
+            "Pod syslog-1 cannot pull image mbessler/typo",
         ),
         row(
             (
@@ -505,14 +510,14 @@ fn daemons() -> Vec<Row> {
         ),
         row(
             (G, "completed, then a container crashes"),
-            of_daemon(nodes([2, 2, 2, 1]), context(COMPLETED, daemon(waiting("CrashLoopBackOff")))),
+            of_daemon(nodes([2, 2, 2, 1]), context(COMPLETED, daemon("CrashLoopBackOff"))),
             "F F F T - -",
             "CrashLoopBackOff",
-            "Pod syslog-1 crashes: container memcached (exit code 3)",
+            "Pod syslog-1 crashes: container daemon (exit code 3)",
         ),
         row(
             (G, "completed, then a node is lost"),
-            of_daemon(nodes([2, 2, 2, 1]), context(COMPLETED, daemon(on_a_lost_node()))),
+            of_daemon(nodes([2, 2, 2, 1]), context(COMPLETED, named("syslog-1", on_a_lost_node()))),
             "F F F T - -",
             "NodeNotReady",
             "Pod syslog-1 is on node node-1, which does not report",
