@@ -40,4 +40,4 @@ if [[ ! -x $ROOT/bin/cargo-mutants ]]; then
 fi
 mkdir -p target
 # Called as cargo calls it.
-exec "$ROOT/bin/cargo-mutants" mutants --output target --no-shuffle "${ARGUMENTS[@]}"
+exec "$ROOT/bin/cargo-mutants" mutants --workspace --output target --no-shuffle "${ARGUMENTS[@]}"

@@ -1,6 +1,6 @@
-//! The walls between the rooms. Cargo has the one between the library and the operator.
+//! The walls between the modules. Cargo has the one between the library and the operator.
 //!
-//! The table below is the only list of which room may use which. An edge or a room that is not in
+//! The table below is the only list of which module may use which. An edge or a module that is not in
 //! it, or a cycle, fails the tests. docs/ARCHITECTURE.md says why the walls are where they are.
 
 // A test that meets something unexpected has failed.
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// The sources of the library and of the operator.
 const CRATES: [&str; 2] = ["crates/machinery/src", "src"];
 
-/// Each room with the rooms it may use, in the order of the two `lib.rs`: the order in which a
+/// Each module with the modules it may use, in the order of the two `lib.rs`: the order in which a
 /// change travels.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("identity", &[]),
@@ -28,7 +28,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("controller", &["client", "workqueue", "informer", "store", "object", "shutdown"]),
     ("events", &["identity", "client", "object", "shutdown"]),
     ("leader_election", &["client", "object", "shutdown"]),
-    // Implements the observer traits of the rooms it observes; none of them knows about it.
+    // Implements the observer traits of the modules it observes; none of them knows about it.
     (
         "metrics",
         &[
@@ -91,16 +91,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn every_room_uses_only_the_rooms_the_table_allows() {
+fn every_module_uses_only_the_modules_the_table_allows() {
     let allowed: BTreeMap<_, _> = MAY_USE.iter().copied().collect();
-    for (room, edges) in rooms() {
-        let allowed = allowed.get(room.as_str()).unwrap_or_else(|| {
-            panic!("{room} is a room that MAY_USE in tests/architecture.rs does not know")
+    for (module, edges) in modules() {
+        let allowed = allowed.get(module.as_str()).unwrap_or_else(|| {
+            panic!("{module} is a module that MAY_USE in tests/architecture.rs does not know")
         });
         for (used, file) in edges {
             assert!(
                 allowed.contains(&used.as_str()),
-                "{} uses crate::{used}, but {room} may use only {allowed:?}",
+                "{} uses crate::{used}, but {module} may use only {allowed:?}",
                 file.display()
             );
         }
@@ -127,14 +127,14 @@ fn no_reconciler_knows_another_kind() {
 }
 
 #[test]
-fn there_is_no_cycle_between_rooms() {
+fn there_is_no_cycle_between_modules() {
     let edges: BTreeMap<String, BTreeSet<String>> =
-        rooms().into_iter().map(|(room, used)| (room, used.into_keys().collect())).collect();
+        modules().into_iter().map(|(module, used)| (module, used.into_keys().collect())).collect();
     for start in edges.keys() {
         let (mut seen, mut next) = (BTreeSet::new(), vec![start]);
-        while let Some(room) = next.pop() {
-            for used in edges.get(room).into_iter().flatten() {
-                assert_ne!(used, start, "{start} → … → {room} → {start} is a cycle");
+        while let Some(module) = next.pop() {
+            for used in edges.get(module).into_iter().flatten() {
+                assert_ne!(used, start, "{start} → … → {module} → {start} is a cycle");
                 if seen.insert(used) {
                     next.push(used);
                 }
@@ -144,24 +144,24 @@ fn there_is_no_cycle_between_rooms() {
 }
 
 #[test]
-fn lib_rs_lists_the_rooms_in_the_order_in_which_a_change_travels() {
+fn lib_rs_lists_the_modules_in_the_order_in_which_a_change_travels() {
     let libs = CRATES.map(|sources| fs::read_to_string(format!("{sources}/lib.rs")).unwrap());
     let listed: Vec<&str> = libs
         .iter()
         .flat_map(|lib| lib.lines())
         .filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'))
         .collect();
-    let expected: Vec<&str> = MAY_USE.iter().map(|(room, _)| *room).collect();
+    let expected: Vec<&str> = MAY_USE.iter().map(|(module, _)| *module).collect();
     assert_eq!(listed, expected);
 }
 
 #[test]
-fn only_the_client_room_the_health_server_and_the_export_of_spans_speak_http() {
+fn only_the_client_module_the_health_server_and_the_export_of_spans_speak_http() {
     for file in CRATES.iter().flat_map(|folder| sources(Path::new(folder))) {
         let path = file.to_string_lossy().into_owned();
         let may = ["client", "metrics", "traces"]
             .iter()
-            .any(|room| path.starts_with(&format!("crates/machinery/src/{room}/")));
+            .any(|module| path.starts_with(&format!("crates/machinery/src/{module}/")));
         let text = code(&file);
         for library in ["hyper::", "hyper_util::", "kube::Client", "kube::Api", "http_body_util::"]
         {
@@ -206,31 +206,31 @@ fn no_file_is_a_drawer() {
     }
 }
 
-/// Each room with the rooms it uses, and for each of these one file that does.
-fn rooms() -> BTreeMap<String, BTreeMap<String, PathBuf>> {
-    let mut rooms = BTreeMap::new();
+/// Each module with the modules it uses, and for each of these one file that does.
+fn modules() -> BTreeMap<String, BTreeMap<String, PathBuf>> {
+    let mut modules = BTreeMap::new();
     for entry in CRATES.iter().flat_map(|folder| fs::read_dir(folder).unwrap()) {
         let path = entry.unwrap().path();
-        let room = path.file_stem().unwrap().to_string_lossy().into_owned();
-        if room == "lib" || room == "main" {
+        let module = path.file_stem().unwrap().to_string_lossy().into_owned();
+        if module == "lib" || module == "main" {
             continue;
         }
         let mut used = BTreeMap::new();
         for file in sources(&path) {
             for other in uses(&code(&file)) {
-                if other != room {
+                if other != module {
                     used.insert(other, file.clone());
                 }
             }
         }
-        rooms.insert(room, used);
+        modules.insert(module, used);
     }
-    rooms
+    modules
 }
 
-/// The rooms named by `crate::room` paths, also inside `use crate::{room::…, room::…}`.
+/// The modules named by `crate::module` paths, also inside `use crate::{module::…, module::…}`.
 fn uses(code: &str) -> BTreeSet<String> {
-    let names: BTreeSet<&str> = MAY_USE.iter().map(|(room, _)| *room).collect();
+    let names: BTreeSet<&str> = MAY_USE.iter().map(|(module, _)| *module).collect();
     let mut found = BTreeSet::new();
     for (at, _) in code.match_indices("crate::") {
         let rest = &code[at + "crate::".len()..];
@@ -249,7 +249,7 @@ fn first_word(text: &str) -> String {
     text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
-/// A file's code without comments and without its tests, which may use any room.
+/// A file's code without comments and without its tests, which may use any module.
 fn code(file: &Path) -> String {
     let text = fs::read_to_string(file).unwrap();
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
