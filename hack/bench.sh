@@ -7,7 +7,7 @@
 #   hack/bench.sh --quick          small numbers, one run, under 5 minutes; prints the table
 #   hack/bench.sh build            builds the peers and stops
 #
-#   --only PARTS        some of: converge rate coldstart workers latency sample queue (commas)
+#   --only PARTS        some of: converge rate coldstart queue (commas)
 #   --contenders NAMES  some of: ours client-go controller-runtime kube-runtime (commas)
 #   --runs N            runs of each row of the table (default 3, where 20 minutes suffice for the
 #                       slowest of them; with --quick 1)
@@ -15,8 +15,9 @@
 #   --report-only       measures nothing, writes the table from the last results
 #
 # With --only or --contenders the other results of the last run are kept, so that one part can
-# be measured again. Results are JSON files in target/bench/results (--quick: target/bench/quick).
-# With OURS set they are in target/bench/ours-NAME, and the table is only printed.
+# be measured again; those with another number of workers are not. Results are in
+# target/bench/results.json (--quick: target/bench/quick/results.json). With OURS set they are
+# below target/bench/ours-NAME, and the table is only printed.
 #
 # Needs cargo, Go 1.26 and what hack/controlplane.sh needs. The peers are built once, into
 # ${XDG_CACHE_HOME:-~/.cache}/workload-operator/bench. Do nothing else on the machine meanwhile.
@@ -36,7 +37,8 @@ CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-$ROOT/target}") # cargo is c
 readonly PEERS=$ROOT/benches/peers
 readonly OUT=$ROOT/target/bench
 readonly CONTROLPLANE=${CONTROLPLANE:-$HACK_DIR/controlplane.sh}
-readonly GIVEN=${OURS:-} # a program of the user's: its numbers are not those of the document
+OURS=${OURS:-} OUR_QUEUE=
+readonly GIVEN=$OURS # a program of the user's: its numbers are not those of the document
 
 main() {
   local command=run quick='' only='' report_only='' rest=()
@@ -58,17 +60,14 @@ main() {
   done
   [[ -r /proc/self/stat ]] || die 3 "needs Linux: CPU time and memory are read from /proc"
   find_bins
-  OUR_QUEUE=
   if [[ -n $report_only ]]; then
     [[ -e $BINS/measure ]] || { mkdir -p "$BINS" && go_build measure ./measure; }
-    measure "$quick" "${rest[@]}"
-    return
+  else
+    build_peers
+    [[ $command == run ]] || return 0
+    build_ours "$only"
+    [[ $only == queue ]] || "$CONTROLPLANE" build >/dev/null
   fi
-  build_peers
-  [[ $command == run ]] || return 0
-  build_ours "$only"
-  [[ ,${only:-queue}, != *,queue,* ]] || build_our_queue
-  [[ $only == queue ]] || "$CONTROLPLANE" build >/dev/null
   measure "$quick" "${rest[@]}"
 }
 
@@ -95,11 +94,9 @@ build_peers() {
   flock "$lock"
   go_build client-go ./client-go
   go_build controller-runtime ./controller-runtime
-  go_build sample-controller k8s.io/sample-controller
   go_build measure ./measure
   say "  queues.test"
   in_peers test -c -o "$BINS/queues.test" ./queues
-  cp -f "$(in_peers list -m -f '{{.Dir}}' k8s.io/sample-controller)/artifacts/examples/crd-status-subresource.yaml" "$BINS/foo-crd.yaml"
   say "  kube-runtime"
   (cd "$PEERS/kube-runtime" && cargo build --quiet --release --locked \
     --target-dir "$CACHE_FOLDER/kube-runtime-target")
@@ -115,21 +112,14 @@ go_build() {
 
 in_peers() { (in_module "$PEERS" "$@"); }
 
-# Sets OURS. Without the example there are only the peers to measure. For the queue's part alone it has
-# to be there, but not to be new.
+# Sets OURS and, if its part is wanted, OUR_QUEUE.
 build_ours() {
-  [[ -z ${OURS:-} ]] || return 0
-  OURS=$CARGO_TARGET_DIR/release/examples/foo
-  [[ $1 != queue || ! -e $OURS ]] || return 0
-  if [[ -e $ROOT/examples/foo.rs ]]; then
+  if [[ -z $OURS && $1 != queue ]]; then
     say "building examples/foo.rs"
     (cd "$ROOT" && cargo build --quiet --locked --release --example foo)
+    OURS=$CARGO_TARGET_DIR/release/examples/foo
   fi
-}
-
-# Sets OUR_QUEUE.
-build_our_queue() {
-  [[ -e $ROOT/benches/workqueue.rs ]] || return 0
+  [[ ,${1:-queue}, == *,queue,* ]] || return 0
   say "building benches/workqueue.rs"
   OUR_QUEUE=$(cd "$ROOT" && cargo bench --quiet --locked --no-run --bench workqueue --message-format=json |
     sed -n 's/.*"name":"workqueue".*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
@@ -150,8 +140,9 @@ measure() {
   mkdir -p "$out"
   exec {measuring}<"$OUT"
   flock --nonblock "$measuring" || die 1 "another hack/bench.sh is measuring; two at once would measure each other"
-  "$BINS/measure" -bin "$BINS" -ours "${OURS:-}" -our-queue "$OUR_QUEUE" -crd "$BINS/foo-crd.yaml" -controlplane "$CONTROLPLANE" \
-    -out "$out" -document "$document" -revision "$(revision)" "$@"
+  "$BINS/measure" -bin "$BINS" -ours "$OURS" -our-queue "$OUR_QUEUE" -controlplane "$CONTROLPLANE" \
+    -crd "$ROOT/artifacts/examples/foo-crd.yaml" -out "$out" -document "$document" \
+    -revision "$(revision)" "$@"
 }
 
 revision() {

@@ -4,69 +4,47 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 )
 
-// An auditLog counts the requests of each user, by verb and resource, while the API server
-// writes its log.
+// An auditLog counts the requests of each contender while the API server writes its log.
 type auditLog struct {
-	file *os.File
-	// rest is the beginning of a line that is not complete yet.
-	rest   []byte
-	counts map[string]map[string]int
+	file   *os.File
+	rest   []byte            // the beginning of an incomplete line
+	counts map[string]counts // by user name
 }
 
-type auditEvent struct {
-	Stage string `json:"stage"`
-	Verb  string `json:"verb"`
-	User  struct {
-		Username string `json:"username"`
-	} `json:"user"`
-	ObjectRef struct {
-		Resource    string `json:"resource"`
-		Subresource string `json:"subresource"`
-	} `json:"objectRef"`
-	ResponseStatus struct {
-		Code int `json:"code"`
-	} `json:"responseStatus"`
+// counts of requests by verb and resource, "create deployments" and so on.
+type counts map[string]int
+
+func openAuditLog(path string) *auditLog {
+	return &auditLog{file: must(os.Open(path)), counts: map[string]counts{}}
 }
 
-func openAuditLog(path string) (*auditLog, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	return &auditLog{file: file, counts: map[string]map[string]int{}}, nil
-}
-
-// read takes in what was logged since the last call.
-func (a *auditLog) read() error {
-	fresh, err := io.ReadAll(a.file)
-	if err != nil {
-		return err
-	}
-	data := append(a.rest, fresh...)
-	for {
-		end := bytes.IndexByte(data, '\n')
-		if end < 0 {
-			break
-		}
+// of returns the counts of one user.
+func (a *auditLog) of(user string) counts {
+	lines := bytes.Split(append(a.rest, must(io.ReadAll(a.file))...), []byte("\n"))
+	for _, line := range lines[:len(lines)-1] {
 		// Only the contenders' lines are worth decoding.
-		if line := data[:end]; bytes.Contains(line, []byte(`"system:serviceaccount:`+identities+`:`)) {
-			var event auditEvent
-			if err := json.Unmarshal(line, &event); err != nil {
-				return err
-			}
-			a.count(&event)
+		if bytes.Contains(line, []byte(`"`+userPrefix)) {
+			a.count(line)
 		}
-		data = data[end+1:]
 	}
-	a.rest = bytes.Clone(data)
-	return nil
+	a.rest = bytes.Clone(lines[len(lines)-1])
+	return maps.Clone(a.counts[user])
 }
 
-func (a *auditLog) count(event *auditEvent) {
-	// A watch is answered when it starts; all else when it is complete.
+func (a *auditLog) count(line []byte) {
+	var event struct {
+		Stage, Verb string
+		User        struct{ Username string }
+		ObjectRef   struct{ Resource, Subresource string }
+	}
+	check(json.Unmarshal(line, &event))
+	// The API server answers a watch when it starts, and everything else when it is complete.
 	if (event.Verb == "watch") != (event.Stage == "ResponseStarted") {
 		return
 	}
@@ -74,45 +52,37 @@ func (a *auditLog) count(event *auditEvent) {
 	if event.ObjectRef.Subresource != "" {
 		what += "/" + event.ObjectRef.Subresource
 	}
-	counts := a.counts[event.User.Username]
-	if counts == nil {
-		counts = map[string]int{}
-		a.counts[event.User.Username] = counts
+	if a.counts[event.User.Username] == nil {
+		a.counts[event.User.Username] = counts{}
 	}
-	counts[what]++
-	if event.ResponseStatus.Code >= 400 {
-		counts["refused"]++
-	}
+	a.counts[event.User.Username][what]++
 }
 
-// of is a copy of one user's counts, "create deployments" and so on; "refused" are those among
-// them that got an error.
-func (a *auditLog) of(user string) (map[string]int, error) {
-	if err := a.read(); err != nil {
-		return nil, err
-	}
-	counts := map[string]int{}
-	for what, n := range a.counts[user] {
-		counts[what] = n
-	}
-	return counts, nil
-}
-
-func total(counts map[string]int) int {
+// sum adds up the requests of some verbs for a resource; nil and "" are all.
+func (c counts) sum(verbs []string, resource string) int {
 	sum := 0
-	for what, n := range counts {
-		if what != "refused" {
+	for what, n := range c {
+		verb, of, _ := strings.Cut(what, " ")
+		if (verbs == nil || slices.Contains(verbs, verb)) && (resource == "" || resource == of) {
 			sum += n
 		}
 	}
 	return sum
 }
 
-func minus(after, before map[string]int) map[string]int {
-	difference := map[string]int{}
-	for what, n := range after {
-		if n -= before[what]; n != 0 {
-			difference[what] = n
+var writeVerbs = []string{"create", "update", "patch", "delete", "deletecollection"}
+
+func (c counts) total() int { return c.sum(nil, "") }
+
+// writes are all requests that change something, events included.
+func (c counts) writes() int { return c.sum(writeVerbs, "") }
+
+// since returns what was added after earlier counts.
+func (c counts) since(before counts) counts {
+	difference := counts{}
+	for what, n := range c {
+		if n > before[what] {
+			difference[what] = n - before[what]
 		}
 	}
 	return difference

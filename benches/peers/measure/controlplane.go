@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,166 +12,136 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// namespace holds the Foos, identities the ServiceAccounts of the contenders.
 const (
-	namespace  = "foos"
-	identities = "contenders"
-)
+	namespace  = "foos"       // holds the Foos
+	identities = "contenders" // holds the ServiceAccounts of the contenders
+	userPrefix = "system:serviceaccount:" + identities + ":"
 
-const (
 	foosPath        = "/apis/samplecontroller.k8s.io/v1alpha1/namespaces/" + namespace + "/foos"
 	deploymentsPath = "/apis/apps/v1/namespaces/" + namespace + "/deployments"
 )
 
+type object map[string]any
+
+// An api sends requests to the API server, in JSON.
+type api struct {
+	ctx    context.Context
+	config *rest.Config
+	client *rest.RESTClient
+}
+
+func newAPI(ctx context.Context, config *rest.Config) *api {
+	config.QPS = -1
+	config.DisableCompression = true
+	config.NextProtos = []string{"http/1.1"} // a connection per request in flight
+	config.WarningHandler = rest.NoWarnings{}
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	return &api{ctx, config, must(rest.UnversionedRESTClientFor(config))}
+}
+
+func (a *api) call(verb, uri, contentType string, body []byte) ([]byte, error) {
+	return a.client.Verb(verb).RequestURI(uri).SetHeader("Content-Type", contentType).Body(body).Do(a.ctx).Raw()
+}
+
+func (a *api) get(uri string) ([]byte, error) { return a.client.Get().RequestURI(uri).Do(a.ctx).Raw() }
+
+// post sends an object and decodes the answer into reply, if that is not nil.
+func (a *api) post(uri string, object, reply any) error {
+	body, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	answer, err := a.call("POST", uri, "application/json", body)
+	if err == nil && reply != nil {
+		err = json.Unmarshal(answer, reply)
+	}
+	return err
+}
+
 // A controlPlane is a fresh API server with its etcd, the Foo CRD and two empty namespaces.
 type controlPlane struct {
+	*api
 	script, folder string
-	admin          *api
 	audit          *auditLog
-	proxies        []*delayProxy
 }
 
-func startControlPlane(ctx context.Context, script, crd, folder string) (*controlPlane, error) {
-	folder, err := filepath.Abs(folder)
-	if err != nil {
-		return nil, err
-	}
-	cp := &controlPlane{script: script, folder: folder}
+// startControlPlane starts one that stops with this program at the latest.
+func (b *bench) startControlPlane() *controlPlane {
+	cp := &controlPlane{script: b.script, folder: must(filepath.Abs(filepath.Join(b.out, "controlplane")))}
 	cp.stop() // what a killed run left over
-	command := exec.CommandContext(ctx, script, "start", "--only-api", "--dir", folder,
+	command := exec.CommandContext(b.ctx, cp.script, "start", "--only-api", "--dir", cp.folder,
 		"--while-pid", strconv.Itoa(os.Getpid()))
-	var errors bytes.Buffer
-	command.Stderr = &errors
+	var complaints bytes.Buffer
+	command.Stderr = &complaints
 	kubeconfig, err := command.Output()
 	if err != nil {
-		return nil, fmt.Errorf("%s start: %w: %s", script, err, errors.String())
+		check(fmt.Errorf("%s start: %w: %s", cp.script, err, complaints.String()))
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", strings.TrimSpace(string(kubeconfig)))
-	if err == nil {
-		cp.admin, err = newAPI(ctx, config)
-	}
-	if err == nil {
-		err = cp.prepare(crd)
-	}
-	if err == nil {
-		cp.audit, err = openAuditLog(filepath.Join(folder, "audit.log"))
-	}
-	if err != nil {
-		cp.stop()
-		return nil, err
-	}
-	return cp, nil
+	cp.api = newAPI(b.ctx, must(clientcmd.BuildConfigFromFlags("", strings.TrimSpace(string(kubeconfig)))))
+	cp.prepare(must(os.ReadFile(b.crd)))
+	cp.audit = openAuditLog(filepath.Join(cp.folder, "audit.log"))
+	return cp
 }
 
+// stop works after Ctrl-C, too: it does without the context.
 func (cp *controlPlane) stop() {
-	for _, proxy := range cp.proxies {
-		proxy.close()
+	if cp.audit != nil {
+		cp.audit.file.Close()
 	}
-	// Without the caller's context: this has to happen after Ctrl-C, too.
 	_ = exec.Command(cp.script, "stop", "--dir", cp.folder).Run()
 }
 
-func (cp *controlPlane) prepare(crd string) error {
-	manifest, err := os.ReadFile(crd)
-	if err != nil {
-		return err
-	}
+func (cp *controlPlane) prepare(crd []byte) {
 	const crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-	if _, err := cp.admin.call(http.MethodPost, crds, "application/yaml", manifest); err != nil {
-		return err
-	}
+	must(cp.call("POST", crds, "application/yaml", crd))
 	for _, name := range []string{namespace, identities} {
-		if _, err := cp.admin.post("/api/v1/namespaces", named(name)); err != nil {
-			return err
-		}
+		check(cp.post("/api/v1/namespaces", object{"metadata": object{"name": name}}, nil))
 	}
-	binding := object{
+	const group = "rbac.authorization.k8s.io"
+	check(cp.post("/apis/"+group+"/v1/clusterrolebindings", object{
 		"metadata": object{"name": identities},
-		"roleRef":  object{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-		"subjects": []object{{
-			"apiGroup": "rbac.authorization.k8s.io", "kind": "Group",
-			"name": "system:serviceaccounts:" + identities,
-		}},
-	}
-	if _, err := cp.admin.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding); err != nil {
-		return err
-	}
-	return cp.untilServed(foosPath)
-}
-
-type object map[string]any
-
-func named(name string) object { return object{"metadata": object{"name": name}} }
-
-// untilServed waits until the API server has taken up the CRD.
-func (cp *controlPlane) untilServed(path string) error {
+		"roleRef":  object{"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
+		"subjects": []object{{"apiGroup": group, "kind": "Group", "name": "system:serviceaccounts:" + identities}},
+	}, nil))
+	// The API server needs a moment to take up the CRD.
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		_, err := cp.admin.call(http.MethodGet, path, "", nil)
-		if err == nil || time.Now().After(deadline) {
-			return err
+		if _, err := cp.get(foosPath); err == nil {
+			return
+		} else if time.Now().After(deadline) {
+			check(err)
 		}
 	}
 }
 
-// identity makes a ServiceAccount and returns a kubeconfig with its token, and the user name
-// under which the audit log knows it. Requests pass a proxy that delays them, if delay > 0.
-func (cp *controlPlane) identity(name string, delay time.Duration) (kubeconfig, user string, err error) {
-	accounts := "/api/v1/namespaces/" + identities + "/serviceaccounts"
-	var exists *statusError
-	if _, err := cp.admin.post(accounts, named(name)); err != nil && !(errors.As(err, &exists) && exists.code == http.StatusConflict) {
-		return "", "", err
-	}
-	reply, err := cp.admin.post(accounts+"/"+name+"/token", object{"spec": object{"expirationSeconds": 24 * 3600}})
-	if err != nil {
-		return "", "", err
-	}
-	var token struct {
-		Status struct {
-			Token string `json:"token"`
-		} `json:"status"`
-	}
-	if err := json.Unmarshal(reply, &token); err != nil {
-		return "", "", err
-	}
-	server := cp.admin.config.Host
-	if delay > 0 {
-		proxy, err := startDelayProxy(strings.TrimPrefix(server, "https://"), delay)
-		if err != nil {
-			return "", "", err
-		}
-		cp.proxies = append(cp.proxies, proxy)
-		server = "https://" + proxy.address()
-	}
+// identity creates a ServiceAccount and a kubeconfig with its token. The audit log knows it as user.
+func (cp *controlPlane) identity(name string) (kubeconfig, user string) {
+	const accounts = "/api/v1/namespaces/" + identities + "/serviceaccounts"
+	check(cp.post(accounts, object{"metadata": object{"name": name}}, nil))
+	var token struct{ Status struct{ Token string } }
+	lifetime := object{"spec": object{"expirationSeconds": 24 * 3600}}
+	check(cp.post(accounts+"/"+name+"/token", lifetime, &token))
 	config := clientcmdapi.NewConfig()
-	config.Clusters["bench"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: cp.admin.config.CAData}
+	config.Clusters["bench"] = &clientcmdapi.Cluster{Server: cp.config.Host, CertificateAuthorityData: cp.config.CAData}
 	config.AuthInfos["bench"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
 	config.Contexts["bench"] = &clientcmdapi.Context{Cluster: "bench", AuthInfo: "bench"}
 	config.CurrentContext = "bench"
 	kubeconfig = filepath.Join(cp.folder, "run", name+".kubeconfig")
-	return kubeconfig, "system:serviceaccount:" + identities + ":" + name, clientcmd.WriteToFile(*config, kubeconfig)
+	check(clientcmd.WriteToFile(*config, kubeconfig))
+	return kubeconfig, userPrefix + name
 }
 
 // cpu is the time that API server and etcd have used.
-func (cp *controlPlane) cpu() (time.Duration, error) {
+func (cp *controlPlane) cpu() time.Duration {
 	var sum time.Duration
 	for _, name := range []string{"kube-apiserver", "etcd"} {
-		record, err := os.ReadFile(filepath.Join(cp.folder, "run", name+".pid"))
-		if err != nil {
-			return 0, err
-		}
-		pid, err := strconv.Atoi(strings.Fields(string(record))[0])
-		if err != nil {
-			return 0, err
-		}
-		u, err := usageOf(pid)
-		if err != nil {
-			return 0, err
-		}
-		sum += u.cpu
+		record := must(os.ReadFile(filepath.Join(cp.folder, "run", name+".pid")))
+		sum += usageOf(must(strconv.Atoi(strings.Fields(string(record))[0]))).cpu
 	}
-	return sum, nil
+	return sum
 }

@@ -2,28 +2,27 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/sample-controller/pkg/apis/samplecontroller/v1alpha1"
+
+	"workload-operator/benches/peers/foo"
 )
 
-// creators is how many requests the load generator has under way when it does not keep a rate.
+// creators is how many requests are under way at once where there is no rate to keep.
 const creators = 16
 
 func fooName(i int) string { return fmt.Sprintf("foo-%06d", i) }
-
-func fooIndex(name string) (int, bool) {
-	digits, ok := strings.CutPrefix(name, "foo-")
-	if !ok {
-		return 0, false
-	}
-	i, err := strconv.Atoi(digits)
-	return i, err == nil
-}
 
 func newFoo(name string) object {
 	return object{
@@ -33,169 +32,183 @@ func newFoo(name string) object {
 	}
 }
 
-// each runs one task per number from..to-1, creators at a time, and gives up at the first error.
-func each(from, to int, task func(i int) error) error {
-	var next, failed atomic.Int64
-	next.Store(int64(from))
-	var running sync.WaitGroup
-	var first sync.Once
-	var result error
-	for range creators {
-		running.Go(func() {
-			for failed.Load() == 0 {
-				i := int(next.Add(1) - 1)
-				if i >= to {
-					return
-				}
-				if err := task(i); err != nil {
-					failed.Store(1)
-					first.Do(func() { result = err })
-				}
-			}
-		})
-	}
-	running.Wait()
-	return result
-}
-
-// empty takes all Foos and Deployments away.
-func (a *api) empty() error {
-	for _, path := range []string{foosPath, deploymentsPath} {
-		if _, err := a.call("DELETE", path+"?propagationPolicy=Background", "", nil); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// An observer watches what becomes of n Foos, from number first on. Times are in nanoseconds since its start; 0 means
-// not yet.
+// An observer creates n Foos, from number first on, and watches what becomes of them. Times are
+// in nanoseconds since its start; 0 means not yet.
 type observer struct {
-	first   int
-	started time.Time
-	// sent and returned are of the Foo's POST; deployed and reported of the first watch event
-	// that showed its Deployment and its status.
-	sent, returned, deployed, reported []atomic.Int64
-	left                               atomic.Int64
-	done                               chan struct{}
-	// lost takes why a watch could not go on, once from each of the two.
-	lost chan error
-	stop context.CancelFunc
+	api      *api
+	first, n int
+	started  time.Time
+	begun    int64 // when the first POST was sent
+	// returned is the answer to the Foo's POST; deployed and reported are the first watch events
+	// with its Deployment and its status.
+	returned, deployed, reported []atomic.Int64
+	left                         atomic.Int64
+	done                         chan struct{}
+	lost                         chan error // takes one error of each watch
+	stop                         context.CancelFunc
 }
 
-func (a *api) observe(first, n int) (*observer, error) {
+func (a *api) observe(first, n int) *observer {
 	o := &observer{
-		first: first, started: time.Now(), done: make(chan struct{}), lost: make(chan error, 2),
-		sent: make([]atomic.Int64, n), returned: make([]atomic.Int64, n),
-		deployed: make([]atomic.Int64, n), reported: make([]atomic.Int64, n),
+		api: a, first: first, n: n, started: time.Now(), done: make(chan struct{}), lost: make(chan error, 2),
+		returned: make([]atomic.Int64, n), deployed: make([]atomic.Int64, n), reported: make([]atomic.Int64, n),
 	}
 	o.left.Store(2 * int64(n))
 	var ctx context.Context
 	ctx, o.stop = context.WithCancel(a.ctx)
-	for _, path := range []string{foosPath, deploymentsPath} {
-		from, err := a.version(path)
-		if err != nil {
-			return nil, err
-		}
-		times, isFoo := o.deployed, path == foosPath
-		if isFoo {
-			times = o.reported
-		}
-		err = a.watch(ctx, path, from, func(event *seen) {
-			i, ok := fooIndex(event.Object.Metadata.Name)
-			i -= first
-			if !ok || i < 0 || i >= n || (isFoo && event.Object.Status.AvailableReplicas == nil) {
-				return
-			}
-			if times[i].CompareAndSwap(0, o.now()) && o.left.Add(-1) == 0 {
-				close(o.done)
-			}
-		}, func(err error) { o.lost <- err })
-		if err != nil {
-			return nil, err
+	foos := func(e *event) {
+		if e.Object.Status.AvailableReplicas != nil {
+			o.saw(o.reported, e)
 		}
 	}
-	return o, nil
+	deployments := func(e *event) { o.saw(o.deployed, e) }
+	for path, handle := range map[string]func(*event){foosPath: foos, deploymentsPath: deployments} {
+		var list event
+		check(json.Unmarshal(must(a.get(path+"?limit=1")), &list.Object))
+		check(a.watch(ctx, path, list.Object.Metadata.ResourceVersion, handle, o.lost))
+	}
+	return o
+}
+
+// saw notes the first event of each of the observer's Foos.
+func (o *observer) saw(times []atomic.Int64, e *event) {
+	digits, isFoo := strings.CutPrefix(e.Object.Metadata.Name, "foo-")
+	i, err := strconv.Atoi(digits)
+	if i -= o.first; !isFoo || err != nil || i < 0 || i >= o.n {
+		return
+	}
+	if times[i].CompareAndSwap(0, o.now()) && o.left.Add(-1) == 0 {
+		close(o.done)
+	}
 }
 
 func (o *observer) now() int64 { return int64(time.Since(o.started)) }
 
-func (o *observer) create(a *api, i int) error {
-	o.sent[i].Store(o.now())
-	_, err := a.post(foosPath+"?fieldManager=kubectl-create", newFoo(fooName(o.first+i)))
-	o.returned[i].Store(o.now())
-	return err
-}
-
-// createAll makes the Foos as fast as the API server takes them.
-func (o *observer) createAll(a *api) error {
-	return each(0, len(o.sent), func(i int) error { return o.create(a, i) })
-}
-
-// createAtRate starts a request each 1/perSecond, whether or not earlier ones are answered.
-func (o *observer) createAtRate(a *api, perSecond int) error {
-	var running sync.WaitGroup
-	failures := make(chan error, len(o.sent))
+// create creates the Foos as fast as the API server takes them, or with a rate one each
+// 1/perSecond, whether or not earlier ones are answered.
+func (o *observer) create(perSecond int) error {
+	group, ctx := errgroup.WithContext(o.api.ctx)
+	if perSecond == 0 {
+		group.SetLimit(creators)
+	}
 	begin := time.Now()
-	for i := range o.sent {
-		time.Sleep(time.Until(begin.Add(time.Duration(i) * time.Second / time.Duration(perSecond))))
-		running.Go(func() {
-			if err := o.create(a, i); err != nil {
-				failures <- err
-			}
+	o.begun = o.now()
+	for i := 0; i < o.n && ctx.Err() == nil; i++ {
+		if perSecond > 0 {
+			time.Sleep(time.Until(begin.Add(time.Duration(i) * time.Second / time.Duration(perSecond))))
+		}
+		group.Go(func() error {
+			err := o.api.post(foosPath+"?fieldManager=kubectl-create", newFoo(fooName(o.first+i)), nil)
+			o.returned[i].Store(o.now())
+			return err
 		})
 	}
-	running.Wait()
-	close(failures)
-	return <-failures
+	return group.Wait()
 }
 
-// converged is how many Foos have both their Deployment and their status.
-func (o *observer) converged() int {
-	n := 0
-	for i := range o.deployed {
-		if o.deployed[i].Load() != 0 && o.reported[i].Load() != 0 {
-			n++
-		}
+// convergeLimit ends a run that would never converge.
+const convergeLimit = 5 * time.Minute
+
+// wait returns when every Foo has its Deployment and its status, or when the contender has ended.
+func (o *observer) wait(ended <-chan struct{}) error {
+	select {
+	case <-o.done:
+		return nil
+	case <-ended:
+		return errors.New("the contender ended by itself")
+	case err := <-o.lost:
+		return err
+	case <-o.api.ctx.Done():
+		return o.api.ctx.Err()
+	case <-time.After(convergeLimit):
+		return fmt.Errorf("%d of %d events are missing after %s", o.left.Load(), 2*o.n, convergeLimit)
 	}
-	return n
 }
 
 // span is the time from the first POST to the last event.
 func (o *observer) span() time.Duration {
-	first, last := int64(1)<<62, int64(0)
-	for i := range o.sent {
-		first = min(first, o.sent[i].Load())
+	last := o.begun
+	for i := range o.n {
 		last = max(last, o.deployed[i].Load(), o.reported[i].Load())
 	}
-	return time.Duration(last - first)
+	return time.Duration(last - o.begun)
 }
 
-// latencies from `begin` until the Deployment was seen, in milliseconds. The watch may be faster
-// than the answer to the POST; that counts as 0.
-func (o *observer) latencies(begin []atomic.Int64) []float64 {
+// latencies are the times from a POST's answer until a watch showed the Deployment, sorted, in
+// milliseconds. The watch may be faster than the answer, which counts as 0.
+func (o *observer) latencies() []float64 {
 	var ms []float64
-	for i := range begin {
-		if seen := o.deployed[i].Load(); seen != 0 {
-			ms = append(ms, max(0, float64(seen-begin[i].Load())/1e6))
-		}
+	for i := range o.n {
+		ms = append(ms, max(0, float64(o.deployed[i].Load()-o.returned[i].Load())/1e6))
 	}
+	slices.Sort(ms)
 	return ms
 }
 
-var errNotConverged = errors.New("not converged in time")
-
-func (o *observer) wait(a *api, limit time.Duration) error {
-	timeout := time.NewTimer(limit)
-	defer timeout.Stop()
-	select {
-	case <-o.done:
-		return nil
-	case err := <-o.lost:
-		return err
-	case <-a.ctx.Done():
-		return a.ctx.Err()
-	case <-timeout.C:
-		return errNotConverged
+// An event is the part of a watch event that is looked at.
+type event struct {
+	Type   string
+	Object struct {
+		Message  string // of an error
+		Metadata struct{ Name, ResourceVersion string }
+		Status   struct{ AvailableReplicas *int32 }
 	}
+}
+
+// watch calls handle for each event. The API server ends a watch that reads too slowly; it goes on
+// behind the last event, and sends the error to lost if that is impossible.
+func (a *api) watch(ctx context.Context, path, from string, handle func(*event), lost chan<- error) error {
+	open := func() (io.ReadCloser, error) {
+		return a.client.Get().RequestURI(path + "?watch=1&timeoutSeconds=3600&resourceVersion=" + from).Stream(ctx)
+	}
+	stream, err := open()
+	if err != nil {
+		return err
+	}
+	go func() {
+		for err == nil {
+			if from, err = follow(stream, from, handle); err == nil {
+				stream, err = open()
+			}
+		}
+		lost <- fmt.Errorf("the watch of %s was lost: %w", path, err)
+	}()
+	return nil
+}
+
+// follow handles the events of one watch until it ends, and returns the version of the last one.
+func follow(stream io.ReadCloser, from string, handle func(*event)) (string, error) {
+	defer stream.Close()
+	for events := json.NewDecoder(stream); ; {
+		var e event
+		if events.Decode(&e) != nil {
+			return from, nil
+		}
+		if e.Type == "ERROR" {
+			return from, fmt.Errorf("no events after version %s: %s", from, e.Object.Message)
+		}
+		from = e.Object.Metadata.ResourceVersion
+		handle(&e)
+	}
+}
+
+// putInPlace creates Foos from..to-1 as a controller leaves them: with their Deployments and statuses.
+func (a *api) putInPlace(from, to int) error {
+	group, ctx := errgroup.WithContext(a.ctx)
+	group.SetLimit(creators)
+	for i := from; i < to && ctx.Err() == nil; i++ {
+		group.Go(func() error {
+			var made v1alpha1.Foo
+			if err := a.post(foosPath+"?fieldManager=kubectl-create", newFoo(fooName(i)), &made); err != nil {
+				return err
+			}
+			if err := a.post(deploymentsPath+"?fieldManager=sample-controller", foo.NewDeployment(&made), nil); err != nil {
+				return err
+			}
+			_, err := a.call("PATCH", foosPath+"/"+made.Name+"/status?fieldManager=sample-controller",
+				string(types.MergePatchType), []byte(`{"status":{"availableReplicas":0}}`))
+			return err
+		})
+	}
+	return group.Wait()
 }

@@ -1,243 +1,135 @@
 package main
 
 import (
-	"errors"
 	"fmt"
+	"log"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 )
 
-// ---- creates: Foos as fast as the API server takes them, then some at a steady rate -----------
-
-// createSteps: each contender gets a fresh control plane and converges there; then come the creates at
-// a rate.
-func (h *harness) createSteps() []step {
-	var titles []string
-	var tasks []func(s *session, c contender, run int) (string, error)
-	if h.wants("converge") {
-		titles = append(titles, fmt.Sprintf("converge %d", h.sizes.converge))
-		tasks = append(tasks, h.convergeTable)
-	}
-	if h.wants("rate") {
-		titles = append(titles, fmt.Sprintf("create %d at %d/s", h.sizes.rate, h.sizes.perSecond))
-		tasks = append(tasks, h.rate)
-	}
-	return h.interleaved(h.contenders, h.sizes.runs, strings.Join(titles, ", "), func(c contender, run int) (string, error) {
-		return h.onFresh(c, setting{workers: h.workers}, fmt.Sprintf("creates-run%d", run), func(s *session) (string, error) {
-			var outcomes []string
-			for _, task := range tasks {
-				outcome, err := task(s, c, run)
-				if err != nil {
-					return "", err
-				}
-				outcomes = append(outcomes, outcome)
-			}
-			return strings.Join(outcomes, "; "), nil
-		})
-	})
-}
-
-func (h *harness) workersSteps() []step {
-	var steps []step
-	for _, workers := range h.sizes.workers {
-		title := fmt.Sprintf("converge %d with %d workers", h.sizes.workersFoos, workers)
-		steps = append(steps, h.interleaved(h.contenders, 1, title, func(c contender, _ int) (string, error) {
-			return h.convergePlot("workers", c, h.sizes.workersFoos, setting{workers: workers})
-		})...)
-	}
-	return h.sharing(steps)
-}
-
-func (h *harness) latencySteps() []step {
-	var steps []step
-	for _, ms := range h.sizes.delays {
-		title := fmt.Sprintf("converge %d, API server %d ms away", h.sizes.delayFoos, ms)
-		delay := time.Duration(ms) * time.Millisecond
-		steps = append(steps, h.interleaved(h.contenders, 1, title, func(c contender, _ int) (string, error) {
-			return h.convergePlot("latency", c, h.sizes.delayFoos, setting{workers: h.workers, delay: delay})
-		})...)
-	}
-	return h.sharing(steps)
-}
-
-func (h *harness) sampleSteps() []step {
-	n := h.sizes.sampleFoos
-	return []step{{fmt.Sprintf("converge %d · sample-controller unchanged", n), func() (string, error) {
-		return h.onFresh(h.sample, setting{}, "sample", func(s *session) (string, error) {
-			return h.converge(s, convergence("sample", h.sample, n, setting{}, 1), h.sizes.sampleLimit, 0)
-		})
-	}}}
-}
-
-func convergence(scenario string, c contender, foos int, set setting, run int) result {
-	return result{Scenario: scenario, Contender: c.name, Run: run, Parameters: map[string]int{
-		"foos": foos, "workers": set.workers, "delay_ms": int(set.delay.Milliseconds()),
-	}}
-}
-
-func (h *harness) convergeTable(s *session, c contender, run int) (string, error) {
-	r := convergence("converge", c, h.sizes.converge, setting{workers: h.workers}, run)
-	return h.converge(s, r, convergeLimit, quietAfterWork)
-}
-
-// convergePlot leaves the shared control plane empty again. What a contender still does when all is
-// converged is in no plot, and not waited for.
-func (h *harness) convergePlot(scenario string, c contender, foos int, set setting) (string, error) {
-	r := convergence(scenario, c, foos, set, 1)
-	outcome, err := h.warm(h.shared.controlPlane, c, set, r.name(), func(s *session) (string, error) {
-		return h.converge(s, r, convergeLimit, 0)
-	})
-	if err != nil {
-		return "", err
-	}
-	return outcome, h.shared.admin.empty()
-}
-
-// converge measures until the contender has been quiet for so long, or if that is 0 until all is converged.
-func (h *harness) converge(s *session, r result, limit, quiet time.Duration) (string, error) {
-	n := r.Parameters["foos"]
-	if err := s.mark(); err != nil {
-		return "", err
-	}
-	o, err := s.cp.admin.observe(0, n)
-	if err != nil {
-		return "", err
-	}
-	defer o.stop()
-	if err := o.createAll(s.cp.admin); err != nil {
-		return "", err
-	}
-	err = o.wait(s.cp.admin, limit)
-	if err == nil && quiet > 0 {
-		_, err = s.untilQuiet(quiet)
-	}
-	if err != nil && !errors.Is(err, errNotConverged) {
-		return "", err
-	}
-	if r.Metrics, r.Requests, err = s.measured(); err != nil {
-		return "", err
-	}
-	r.Metrics["span_s"] = o.span().Seconds()
-	r.Metrics["converged"] = float64(o.converged())
-	r.Metrics["limit_s"] = limit.Seconds()
-	return fmt.Sprintf("%d/%d in %.1f s, %.2f CPU s, %.0f MB", o.converged(), n, r.Metrics["span_s"],
-		r.Metrics["cpu_s"], r.Metrics["resident_mb"]), h.results.add(r)
-}
-
-func (h *harness) rate(s *session, c contender, run int) (string, error) {
-	n, perSecond := h.sizes.rate, h.sizes.perSecond
-	r := result{Scenario: "rate", Contender: c.name, Run: run, Parameters: map[string]int{
-		"foos": n, "per_second": perSecond, "workers": h.workers,
-	}}
-	if err := s.mark(); err != nil {
-		return "", err
-	}
-	o, err := s.cp.admin.observe(h.sizes.converge, n) // other names than those of converge
-	if err != nil {
-		return "", err
-	}
-	defer o.stop()
-	// A pause of this program's garbage collector would count as the contender's.
-	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	if err := o.createAtRate(s.cp.admin, perSecond); err != nil {
-		return "", err
-	}
-	if err := o.wait(s.cp.admin, convergeLimit); err != nil {
-		return "", err
-	}
-	if _, err := s.untilQuiet(quietAfterWork); err != nil {
-		return "", err
-	}
-	if r.Metrics, r.Requests, err = s.measured(); err != nil {
-		return "", err
-	}
-	returned, sent := o.latencies(o.returned), o.latencies(o.sent)
-	for _, p := range []float64{50, 90, 99, 100} {
-		r.Metrics[fmt.Sprintf("p%.0f_ms", p)] = percentile(returned, p)
-		r.Metrics[fmt.Sprintf("sent_p%.0f_ms", p)] = percentile(sent, p)
-	}
-	return fmt.Sprintf("p50 %.1f ms, p99 %.1f ms, %.2f CPU s", r.Metrics["p50_ms"], r.Metrics["p99_ms"],
-		r.Metrics["cpu_s"]), h.results.add(r)
-}
-
-// ---- cold start: everything is in place already --------------------------------------------
-
-func (h *harness) coldStartSteps() []step {
-	var steps []step
-	for _, n := range h.sizes.growth {
-		steps = append(steps, step{fmt.Sprintf("put %d Foos with Deployments in place", n), func() (string, error) {
-			err := h.shared.grow(n)
-			return fmt.Sprintf("%.1f MB of JSON", h.shared.jsonMB), err
-		}})
-		runs := 1
-		if n == h.sizes.coldStart {
-			runs = h.sizes.runs
-		}
-		title := fmt.Sprintf("cold start on %d, all comparing first", n)
-		steps = append(steps, h.interleaved(h.contenders, runs, title, func(c contender, run int) (string, error) {
-			return h.startCold(c, true, run)
-		})...)
-		if n == h.sizes.coldStart {
-			writers := slices.DeleteFunc(slices.Clone(h.contenders), func(c contender) bool { return !c.skipUnchanged })
-			title := fmt.Sprintf("cold start on %d, writing", n)
-			steps = append(steps, h.interleaved(writers, runs, title, h.inTime(func(c contender, run int) (string, error) {
-				return h.startCold(c, false, run)
-			}))...)
-		}
-	}
-	return h.sharing(steps)
-}
-
-func (c *sharedPlane) grow(n int) error {
-	if c.original == nil {
-		var err error
-		if c.original, err = c.putOriginal(); err != nil {
-			return err
-		}
-		c.filled = 1
-	}
-	if err := c.original.copyTo(c.filled, n); err != nil {
-		return err
-	}
-	c.filled = n
-	var sum int64
-	for _, path := range []string{foosPath, deploymentsPath} {
-		size, err := c.admin.size(path)
-		if err != nil {
-			return err
-		}
-		sum += size
-	}
-	c.jsonMB = float64(sum) / 1e6
-	time.Sleep(2 * time.Second) // what the servers do after so many writes is nobody's fault
-	return nil
-}
-
-func (h *harness) startCold(c contender, skipUnchanged bool, run int) (string, error) {
-	r := result{Scenario: "coldstart", Contender: c.name, Run: run, Parameters: map[string]int{
-		"foos": h.shared.filled, "workers": h.workers, "skip_unchanged": 0,
-	}}
-	if skipUnchanged {
-		r.Parameters["skip_unchanged"] = 1
-	}
-	set := setting{workers: h.workers, skipUnchanged: skipUnchanged}
-	s, err := h.begin(h.shared.controlPlane, c, set, r.name())
-	if err != nil {
-		return "", err
-	}
+// measureCreates measures the parts converge and rate, on a control plane of the contender's own.
+func (b *bench) measureCreates(c contender, run int) {
+	cp := b.startControlPlane()
+	defer cp.stop()
+	s := b.start(cp, c, c.firstZero, fmt.Sprintf("creates-run%d-%s", run, c.name))
 	defer s.stop()
-	last, err := s.untilQuiet(quietStart)
-	if err != nil {
-		return "", err
+	// One Foo first, so that the work finds filled caches and open connections.
+	s.createFoos(&result{Foos: 1}, b.converge+b.rate, 0)
+	if b.wants("converge") {
+		r := result{Part: "converge", Contender: c.name, Run: run, Workers: b.workers, Foos: b.converge}
+		o := s.createFoos(&r, 0, 0)
+		perFoo := func(metric string, n int) { r.Metrics[metric] = float64(n) / float64(r.Foos) }
+		perFoo("deployment_writes_per_foo", r.Requests.sum(writeVerbs, "deployments"))
+		perFoo("status_writes_per_foo", r.Requests.sum(writeVerbs, "foos/status"))
+		perFoo("events_per_foo", r.Requests.sum(writeVerbs, "events"))
+		perFoo("reads_per_foo", r.Requests.total()-r.Requests.writes())
+		r.Metrics["span_s"] = o.span().Seconds()
+		b.record(r, "span_s", "cpu_s", "resident_mb")
 	}
-	if r.Metrics, r.Requests, err = s.measured(); err != nil {
-		return "", err
+	if b.wants("rate") {
+		// A pause of this program's garbage collector would count as the contender's.
+		defer debug.SetGCPercent(debug.SetGCPercent(-1))
+		r := result{Part: "rate", Contender: c.name, Run: run, Workers: b.workers, Foos: b.rate}
+		ms := s.createFoos(&r, b.converge, b.perSecond).latencies()
+		r.Metrics["p50_ms"], r.Metrics["p99_ms"] = percentile(ms, 50), percentile(ms, 99)
+		b.record(r, "p50_ms", "p99_ms", "cpu_s")
 	}
-	r.Metrics["quiet_s"] = last.Sub(s.started).Seconds()
-	r.Metrics["json_mb"] = h.shared.jsonMB
-	r.Metrics["writes"] = float64(writes(r.Requests))
-	return fmt.Sprintf("quiet after %.1f s, %.2f CPU s, peak %.0f MB, %d writes", r.Metrics["quiet_s"],
-		r.Metrics["cpu_s"], r.Metrics["peak_mb"], writes(r.Requests)), h.results.add(r)
+}
+
+// createFoos creates a result's Foos, from number first on, and measures until the contender rests.
+func (s *session) createFoos(r *result, first, perSecond int) *observer {
+	s.before = s.tally()
+	o := s.cp.observe(first, r.Foos)
+	defer o.stop()
+	check(o.create(perSecond))
+	if err := o.wait(s.ended); err != nil {
+		check(fmt.Errorf("%s: %w; see %s", s.user, err, s.log))
+	}
+	s.untilQuiet(quietAfterWork)
+	s.measured(r)
+	return o
+}
+
+// percentile p of sorted values.
+func percentile(sorted []float64, p float64) float64 {
+	return sorted[max(0, int(math.Ceil(p/100*float64(len(sorted))))-1)]
+}
+
+// measureColdStarts measures all contenders on one control plane, on which more and more Foos,
+// Deployments and statuses are in place.
+func (b *bench) measureColdStarts() {
+	cp := b.startControlPlane()
+	defer cp.stop()
+	writers := slices.DeleteFunc(slices.Clone(b.contenders), func(c contender) bool { return !c.canCompare })
+	filled := 0
+	for _, n := range b.growth {
+		check(cp.putInPlace(filled, n))
+		filled = n
+		size := len(must(cp.get(foosPath))) + len(must(cp.get(deploymentsPath)))
+		log.Printf("%d Foos and their Deployments are in place, %.1f MB of JSON", n, float64(size)/1e6)
+		time.Sleep(2 * time.Second) // The servers settle after so many writes.
+		measure := func(compare bool) func(contender, int) {
+			return func(c contender, run int) {
+				r := result{Part: "coldstart", Contender: c.name, Run: run, Workers: b.workers, Foos: n, Compares: compare}
+				s := b.start(cp, c, compare, r.name())
+				defer s.stop()
+				last := s.untilQuiet(quietStart)
+				s.measured(&r)
+				r.Metrics["quiet_s"], r.Metrics["json_mb"] = last.Sub(s.started).Seconds(), float64(size)/1e6
+				b.record(r, "quiet_s", "cpu_s", "peak_mb", "writes")
+			}
+		}
+		if n == b.coldStart {
+			b.interleaved(b.contenders, b.runs, 0, measure(true))
+			b.interleaved(writers, b.runs, b.limit, measure(false))
+		} else {
+			b.interleaved(b.contenders, 1, 0, measure(true))
+		}
+	}
+}
+
+var (
+	queueOfPeers = regexp.MustCompile(`BenchmarkQueue/(.+)/workers=(\d+)(?:-\d+)?\s+\d+\s+([0-9.]+) ns/op`)
+	queueOfOurs  = regexp.MustCompile(`test (add_get_done)/(\d+)/object_keys/100000 \.\.\. bench:\s+(\d+) ns/iter`)
+)
+
+// measureQueues measures the work queues alone, without a control plane.
+func (b *bench) measureQueues() {
+	for run := 1; run <= b.runs; run++ {
+		b.measureQueue(run, queueOfPeers, filepath.Join(b.bins, "queues.test"), "-test.run=^$", "-test.bench=.",
+			"-test.benchtime="+b.queueTime)
+		if b.ourQueue != "" {
+			b.measureQueue(run, queueOfOurs, b.ourQueue, "--bench", "--noplot", "--output-format=bencher",
+				"--measurement-time=1", "object_keys/100000$")
+		}
+	}
+}
+
+// measureQueue runs a benchmark, whose lines say the contender, the number of workers, and the time.
+func (b *bench) measureQueue(run int, line *regexp.Regexp, program string, arguments ...string) {
+	command := exec.CommandContext(b.ctx, program, arguments...)
+	command.Env = append(os.Environ(), "CRITERION_HOME="+must(filepath.Abs(filepath.Join(b.out, "criterion"))))
+	command.Stderr = os.Stderr
+	output := must(command.Output())
+	matches := line.FindAllSubmatch(output, -1)
+	if len(matches) == 0 {
+		check(fmt.Errorf("%s printed no times: %s", program, output))
+	}
+	for _, match := range matches {
+		contender := string(match[1])
+		if line == queueOfOurs {
+			contender = "ours"
+		}
+		b.record(result{
+			Part: "queue", Contender: contender, Run: run, Workers: must(strconv.Atoi(string(match[2]))),
+			Metrics: map[string]float64{"ns_per_key": must(strconv.ParseFloat(string(match[3]), 64))},
+		}, "ns_per_key")
+	}
 }

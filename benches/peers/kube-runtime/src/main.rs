@@ -4,6 +4,7 @@
 //! - What no pass needs is dropped before caching: managedFields, pod templates.
 //! - Each watch backs off on its own; status changes of a Foo do not trigger it again.
 //! - As many concurrent reconciles as there are workers; debounce is off.
+//! - mimalloc allocates its memory, as in the operator's own programs.
 //! - One cache of Deployments, shared by the trigger and the lookup. Nothing is decided before it
 //!   is complete; otherwise each start would try to create what already exists.
 
@@ -24,6 +25,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::OnceCell;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const MANAGER: &str = "kube-runtime-peer";
 /// kube-runtime's advice for controllers that care about memory.
