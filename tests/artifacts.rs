@@ -175,6 +175,7 @@ fn place(reason: Reason) -> &'static str {
         | Reason::CrashLoopBackOff
         | Reason::ImagePullFailed
         | Reason::ContainerFailed
+        | Reason::ContainersNotReady
         | Reason::PodsUnschedulable
         | Reason::NodeNotReady
         | Reason::PodsEvicted

@@ -9,23 +9,24 @@ use crate::reconcilers::app::{self, App, AppReconciler};
 use crate::reconcilers::generic_daemon::{self, GenericDaemon, GenericDaemonReconciler};
 use crate::reconcilers::memcached::{self, Memcached, MemcachedReconciler};
 use crate::reconcilers::workload::{DaemonSet, Deployment};
-use crate::reconcilers::{Hands, Pod, Service, Settings};
+use crate::reconcilers::{Diagnostics, Hands, Pod, Service, Settings};
 
 /// Adds the requested controllers.
 pub(super) fn controllers(mut manager: Manager, args: &RunArgs) -> Manager {
+    let diagnostics = Diagnostics::default();
     for (name, add) in [
-        (ControllerName::Memcached, memcached as fn(Manager, &RunArgs) -> Manager),
+        (ControllerName::Memcached, memcached as fn(Manager, &RunArgs, Diagnostics) -> Manager),
         (ControllerName::App, app),
         (ControllerName::GenericDaemon, generic_daemon),
     ] {
         if args.controllers.contains(&name) {
-            manager = add(manager, args);
+            manager = add(manager, args, diagnostics.clone());
         }
     }
     manager
 }
 
-fn memcached(manager: Manager, args: &RunArgs) -> Manager {
+fn memcached(manager: Manager, args: &RunArgs, diagnostics: Diagnostics) -> Manager {
     let settings = Settings { memcached_image: args.memcached_image.as_deref().map(Into::into) };
     let controller = manager.controller::<Memcached>().informer::<Pod>(|pods| {
         let scope = Pod::scope(None);
@@ -43,7 +44,7 @@ fn memcached(manager: Manager, args: &RunArgs) -> Manager {
             services: parts.store()?,
             pods: parts.store()?,
         };
-        Ok(MemcachedReconciler::new(stores, hands(parts), settings.clone()))
+        Ok(MemcachedReconciler::new(stores, hands(parts, &diagnostics), settings.clone()))
     };
     // If the operator's own namespace is going, it removes finalizers as it ends.
     let (namespace, at_end) = (own_namespace(args), make.clone());
@@ -58,22 +59,22 @@ fn memcached(manager: Manager, args: &RunArgs) -> Manager {
     controller.reconciler(make)
 }
 
-fn app(manager: Manager, _: &RunArgs) -> Manager {
-    own::<App, Service>(own::<_, Deployment>(manager.controller())).reconciler(|parts| {
+fn app(manager: Manager, _: &RunArgs, diagnostics: Diagnostics) -> Manager {
+    own::<App, Service>(own::<_, Deployment>(manager.controller())).reconciler(move |parts| {
         let stores = app::Stores {
             apps: parts.store()?,
             deployments: parts.store()?,
             services: parts.store()?,
         };
-        Ok(AppReconciler::new(stores, hands(parts)))
+        Ok(AppReconciler::new(stores, hands(parts, &diagnostics)))
     })
 }
 
-fn generic_daemon(manager: Manager, _: &RunArgs) -> Manager {
-    own::<GenericDaemon, DaemonSet>(manager.controller()).reconciler(|parts| {
+fn generic_daemon(manager: Manager, _: &RunArgs, diagnostics: Diagnostics) -> Manager {
+    own::<GenericDaemon, DaemonSet>(manager.controller()).reconciler(move |parts| {
         let stores =
             generic_daemon::Stores { daemons: parts.store()?, daemon_sets: parts.store()? };
-        Ok(GenericDaemonReconciler::new(stores, hands(parts)))
+        Ok(GenericDaemonReconciler::new(stores, hands(parts, &diagnostics)))
     })
 }
 
@@ -85,6 +86,6 @@ fn own<V: Resource, C: Resource>(controller: ControllerBuilder<V>) -> Controller
         .handler::<C, _>(enqueue::for_freed_name)
 }
 
-fn hands(parts: &Parts) -> Hands {
-    Hands::new(parts.client(), parts.recorder())
+fn hands(parts: &Parts, diagnostics: &Diagnostics) -> Hands {
+    Hands::new(parts.client(), parts.recorder(), diagnostics.clone())
 }

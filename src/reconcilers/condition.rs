@@ -170,6 +170,11 @@ impl Time {
         Time(self.0.saturating_add(seconds))
     }
 
+    /// The seconds from `earlier` to this time; 0 if it is not earlier.
+    pub fn seconds_since(self, earlier: Time) -> i64 {
+        self.0.saturating_sub(earlier.0).max(0)
+    }
+
     /// Now, by the system's clock.
     pub fn now() -> Time {
         Time(jiff::Timestamp::now().as_second())

@@ -1,447 +1,302 @@
-//! Evidence of what keeps a workload from serving: its pods, its Events, and the nodes.
+//! Evidence of why a workload is not ready: the answers to diagnostic lists of its pods, its Events
+//! and the nodes, and what follows from them. Pure.
 //!
-//! Nothing of it is watched. It is listed when a workload does not serve as wanted, never for one
-//! that is healthy. The status and the command `status` read the same.
-//!
-//! Messages hold nothing that changes while the cause stays the same: no counts of restarts, no
-//! times. Otherwise each look would write a status.
+//! Guarantees
+//! - A list that failed is not an empty one: whoever reads it keeps the last known cause
+//!   ([`Evidence::of_pods`]).
+//! - The same evidence yields the same message, so a repeated list writes no status.
 
-use serde::Deserialize;
+use std::sync::Arc;
 
-use super::child::Child;
-use super::condition::{Status, Time};
-use super::health::Workload;
-use super::identity::selector_text;
+use super::condition::Time;
+use super::pod_state::{NodeState, PodState, Trouble};
 use super::reason::Reason;
-use super::workload::ChildCondition;
-use crate::client::{Client, Error, Page, Scope};
-use crate::object::{Kind, Meta, Nothing, Object, ObjectKey, Resource, Text};
 
-/// The most pods that are looked at, and nodes per page.
-const PAGE: u32 = 500;
+/// How long before a pod was scheduled the pod that it replaces may have been evicted, in seconds:
+/// a Deployment's controller creates the new one at once, the scheduler may take a while.
+const REPLACED_WITHIN: i64 = 120;
 
-/// What keeps a workload from serving.
+/// How far the clocks of two nodes may differ, in seconds.
+const SKEW: i64 = 10;
+
+/// How long after it was scheduled a pod that was never ready may report that first, in seconds.
+const FIRST_REPORT: i64 = 60;
+
+/// The most names of nodes in a message.
+const NAMED: usize = 3;
+
+/// The answer to a diagnostic list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Answer<T> {
+    /// The workload needs no such list.
+    #[default]
+    NotAsked,
+    /// The evidence.
+    Found(T),
+    /// The operator may not list it.
+    NotPermitted,
+    /// The list failed, took too long, or was postponed to limit the rate of lists.
+    Failed,
+}
+
+/// The answers to the diagnostic lists of one workload.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
-    /// Its pods, by name; those that have ended, too.
-    pub pods: Vec<PodState>,
-    /// Why a DaemonSet's pods cannot be created. A Deployment has a condition for that.
-    pub refusal: Option<String>,
-    /// The nodes where a daemon belongs; `None` if they may not be listed.
-    pub nodes: Option<Vec<NodeState>>,
+    /// Its pods that are not ready, by name; also those that were evicted, if nothing else is wrong.
+    pub pods: Answer<Arc<[PodState]>>,
+    /// Why a DaemonSet's pods cannot be created, if its Events say so. A Deployment has a condition
+    /// for that.
+    pub refusal: Answer<Option<String>>,
+    /// All nodes.
+    pub nodes: Answer<Arc<[NodeState]>>,
 }
 
-/// A cause, in a word and a sentence.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
-    /// In one word.
-    pub reason: Reason,
-    /// In a sentence.
-    pub message: String,
+/// Nodes with a daemon's label.
+#[derive(Debug)]
+pub struct Nodes<'a> {
+    label: Option<&'a str>,
+    all: Vec<&'a NodeState>,
 }
 
-/// What of a pod shows whether it serves.
-#[derive(Debug, Clone, Deserialize)]
-pub struct PodState {
-    #[serde(rename = "metadata")]
-    meta: Meta<Nothing>,
-    #[serde(default)]
-    spec: PodPlace,
-    #[serde(default)]
-    status: PodStatus,
-}
+// === impl Answer ===
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct PodPlace {
-    node_name: Option<Text>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct PodStatus {
-    phase: Text,
-    reason: Text,
-    conditions: Vec<ChildCondition>,
-    init_container_statuses: Vec<ContainerStatus>,
-    container_statuses: Vec<ContainerStatus>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct ContainerStatus {
-    name: Text,
-    image: Text,
-    ready: bool,
-    state: ContainerState,
-    last_state: ContainerState,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-struct ContainerState {
-    waiting: Option<Waiting>,
-    terminated: Option<Terminated>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-struct Waiting {
-    reason: Text,
-    message: Text,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Terminated {
-    reason: Text,
-    exit_code: i32,
-}
-
-/// What of a node shows whether a daemon can run there.
-#[derive(Debug, Clone, Deserialize)]
-pub struct NodeState {
-    #[serde(rename = "metadata")]
-    meta: Meta<Nothing>,
-    #[serde(default)]
-    spec: NodeSpec,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-struct NodeSpec {
-    taints: Vec<Taint>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-struct Taint {
-    key: Text,
-    value: Text,
-    effect: Text,
-}
-
-/// An Event of the core group: only there can Events be selected, in every supported version, by
-/// the fields that identify their object.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct EventState {
-    #[serde(rename = "metadata")]
-    meta: Meta<Nothing>,
-    #[serde(default)]
-    message: Text,
-    #[serde(default)]
-    last_timestamp: Option<Time>,
-    #[serde(default)]
-    event_time: Option<Time>,
-}
-
-crate::view!(PodState { meta: Meta<Nothing> }: Kind::namespaced("", "v1", "Pod", "pods"));
-crate::view!(NodeState { meta: Meta<Nothing> }: Kind::cluster_scoped("", "v1", "Node", "nodes"));
-crate::view!(EventState { meta: Meta<Nothing> }: Kind::namespaced("", "v1", "Event", "events"));
-
-// === Listing ===
-
-impl Evidence {
-    /// Lists what may show why `child` does not serve; `label` is that of the nodes where a daemon
-    /// belongs. What may not be read is left out.
-    ///
-    /// # Errors
-    /// All else that can go wrong with a call.
-    pub async fn gather<S: Workload>(
-        client: &Client,
-        child: &Child<S>,
-        label: Option<&str>,
-    ) -> Result<Evidence, Error> {
-        let mut evidence = Evidence::default();
-        if S::is_nowhere(child) {
-            evidence.nodes = permitted(nodes(client, label).await)?;
-            return Ok(evidence);
-        }
-        let selector = selector_text(child.made().spec.selector());
-        let listed = permitted(pods(client, child.key().namespace(), selector).await)?;
-        evidence.pods = listed.unwrap_or_default();
-        if S::lacks_pods(child) {
-            evidence.refusal = permitted(refusal::<S>(client, child.key()).await)?.flatten();
-        }
-        Ok(evidence)
-    }
-}
-
-/// `None` for what may not be read. A namespaced installation may not list nodes.
-fn permitted<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
-    match answer {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if error.is_forbidden() || error.is_not_found() => {
-            tracing::debug!(%error, "What may show why pods do not serve cannot be read");
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// The pods that `selector` selects, by name.
-async fn pods(client: &Client, namespace: &Text, selector: String) -> Result<Vec<PodState>, Error> {
-    let scope = Scope { namespace: Some(namespace.clone()), labels: Some(selector), fields: None };
-    let mut pods: Vec<PodState> = list(client, &scope, false).await?;
-    pods.sort_by(|a, b| a.name().cmp(b.name()));
-    Ok(pods)
-}
-
-/// The newest reason why a pod of the child could not be created, if its Events have one.
-async fn refusal<S: Workload>(client: &Client, key: &ObjectKey) -> Result<Option<String>, Error> {
-    let (kind, name) = (S::KIND.kind, key.name());
-    let fields = format!(
-        "involvedObject.kind={kind},involvedObject.name={name},type=Warning,reason=FailedCreate"
-    );
-    let namespace = Some(key.namespace().clone());
-    let scope = Scope { namespace, labels: None, fields: Some(fields) };
-    let events: Vec<EventState> = list(client, &scope, false).await?;
-    let newest = events.into_iter().max_by_key(|event| event.last_timestamp.max(event.event_time));
-    Ok(newest.map(|event| without_made_up_names(&event.message, name)))
-}
-
-/// The nodes with this label, or all.
-async fn nodes(client: &Client, label: Option<&str>) -> Result<Vec<NodeState>, Error> {
-    let scope = Scope { labels: label.map(str::to_owned), ..Scope::default() };
-    list(client, &scope, true).await
-}
-
-/// The objects of the first page, or of `all` pages. One that cannot be decoded is left out.
-async fn list<V: Resource>(client: &Client, scope: &Scope, all: bool) -> Result<Vec<V>, Error> {
-    let mut page = Page { limit: Some(PAGE), ..Page::default() };
-    let mut found = Vec::new();
-    loop {
-        let end = client.list(scope, &page, |object: Result<V, _>| found.extend(object)).await?;
-        match end.continue_token {
-            Some(token) if all => page.continue_token = Some(token),
-            _ => return Ok(found),
+impl<T> Answer<T> {
+    /// The evidence, if there is any.
+    pub fn found(&self) -> Option<&T> {
+        match self {
+            Answer::Found(found) => Some(found),
+            _ => None,
         }
     }
-}
-
-/// The message without the endings of pods' names, which are others each time: of `"agent-x7k2p"`
-/// it leaves `"agent-"`.
-fn without_made_up_names(message: &str, name: &str) -> String {
-    let start = format!("\"{name}-");
-    let mut parts = message.split(start.as_str());
-    let mut text = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        text.push_str(&start);
-        text.push_str(part.find('"').map_or(part, |end| &part[end..]));
-    }
-    text
 }
 
 // === impl Evidence ===
 
 impl Evidence {
-    /// What keeps pods from serving: the cause that most of them share, with the first pod, by
-    /// name, that has it. The pod that `previous`, the last message, names stays: while one waits
-    /// to crash again, another one runs for a moment.
+    /// Whether a list failed.
+    pub fn has_failed(&self) -> bool {
+        matches!(self.pods, Answer::Failed)
+            || matches!(self.refusal, Answer::Failed)
+            || matches!(self.nodes, Answer::Failed)
+    }
+
+    /// Why pods are not ready: the cause that most of them share, with the first pod, by name, that
+    /// has it. The pod that `previous`, the last message, names stays: while one waits to crash
+    /// again, another one runs for a moment. A container that only fails its probe counts if there
+    /// is no other cause, and an eviction after that.
     pub fn of_pods(&self, previous: Option<&str>) -> Option<Trouble> {
-        let found: Vec<(&PodState, Trouble)> =
-            self.pods.iter().filter_map(|pod| Some((pod, pod.trouble()?))).collect();
-        let count = |reason| found.iter().filter(|(_, trouble)| trouble.reason == reason).count();
-        // Of the same number, the first by name.
-        let commonest =
-            found.iter().rev().max_by_key(|(_, trouble)| count(trouble.reason)).map(|(_, t)| t);
-        let Some(reason) = commonest.map(|trouble| trouble.reason) else { return self.evicted() };
-        let named = |pod: &PodState| {
-            previous.is_some_and(|message| message.starts_with(&format!("Pod {} ", pod.name())))
-        };
-        let mut of_reason = found.iter().filter(|(_, trouble)| trouble.reason == reason);
-        let again = of_reason.clone().find(|(pod, _)| named(pod));
-        again.or_else(|| of_reason.next()).map(|(_, trouble)| trouble.clone())
+        let pods = self.pods.found()?;
+        most_common(pods, PodState::trouble, previous)
+            .or_else(|| most_common(pods, PodState::unready, previous))
+            .or_else(|| evicted(pods))
     }
 
-    /// A pod that was evicted, for which another one, which does not serve yet, was made. Pods that
-    /// were evicted before that are left for people to look at.
-    fn evicted(&self) -> Option<Trouble> {
-        let made = |pod: &&PodState| !pod.has_ended() && !pod.is_ready();
-        let earliest = self.pods.iter().filter(made).filter_map(PodState::scheduled).min()?;
-        let evicted = self.pods.iter().find(|pod| {
-            pod.status.phase == "Failed"
-                && pod.status.reason == "Evicted"
-                && pod.not_ready_since().is_some_and(|at| at.plus(120) >= earliest)
-        })?;
-        let message = format!("Pod {} was evicted; another one is to replace it", evicted.name());
-        Some(Trouble { reason: Reason::PodsEvicted, message })
+    /// The pod that is being deleted and takes longest, with the seconds that it may take.
+    pub fn terminating(&self) -> Option<(&PodState, i64)> {
+        let pods = self.pods.found()?.iter();
+        let terminating = pods.filter_map(|pod| Some((pod, pod.terminates_within()?)));
+        terminating.rev().max_by_key(|(_, grace)| *grace)
     }
 
-    /// How a taint keeps the daemon from every node where it belongs, if that is so.
-    pub fn tainted(&self, label: Option<&str>) -> Option<String> {
-        let nodes = self.nodes.as_ref().filter(|nodes| !nodes.is_empty())?;
-        let mut taints: Vec<String> = nodes.iter().map(NodeState::taint).collect::<Option<_>>()?;
+    /// The nodes where a daemon with this label belongs, if they could be listed.
+    pub fn nodes<'a>(&'a self, label: Option<&'a str>) -> Option<Nodes<'a>> {
+        let all = self.nodes.found()?.iter().filter(|node| node.bears(label)).collect();
+        Some(Nodes { label, all })
+    }
+}
+
+fn most_common(
+    pods: &[PodState],
+    cause: fn(&PodState) -> Option<Trouble>,
+    previous: Option<&str>,
+) -> Option<Trouble> {
+    let found: Vec<(&PodState, Trouble)> =
+        pods.iter().filter_map(|pod| Some((pod, cause(pod)?))).collect();
+    let count = |reason| found.iter().filter(|(_, trouble)| trouble.reason == reason).count();
+    // Of the same number, the first by name.
+    let reason = found.iter().rev().max_by_key(|(_, t)| count(t.reason)).map(|(_, t)| t.reason)?;
+    let named = |pod: &PodState| {
+        previous.is_some_and(|message| message.starts_with(&format!("Pod {} ", pod.name())))
+    };
+    let mut of_reason = found.iter().filter(|(_, trouble)| trouble.reason == reason);
+    let again = of_reason.clone().find(|(pod, _)| named(pod));
+    again.or_else(|| of_reason.next()).map(|(_, trouble)| trouble.clone())
+}
+
+/// A pod that was evicted shortly before one that was never ready since was scheduled, to replace
+/// it. Pods that were evicted at another time are left for users to look at.
+fn evicted(pods: &[PodState]) -> Option<Trouble> {
+    let replacements = pods.iter().filter(|pod| !pod.has_ended() && !pod.is_ready());
+    let starting: Vec<Time> = replacements
+        .filter_map(|pod| {
+            let scheduled = pod.scheduled()?;
+            let never_ready =
+                pod.not_ready_since().is_none_or(|at| at <= scheduled.plus(FIRST_REPORT));
+            never_ready.then_some(scheduled)
+        })
+        .collect();
+    let evicted = pods.iter().find(|pod| {
+        pod.evicted().is_some_and(|at| {
+            let replaced = |by: &Time| at <= by.plus(SKEW) && *by <= at.plus(REPLACED_WITHIN);
+            starting.iter().any(replaced)
+        })
+    })?;
+    let message = format!("Pod {} was evicted; another one is to replace it", evicted.name());
+    Some(Trouble { reason: Reason::PodsEvicted, message, stalls_at_once: false })
+}
+
+// === impl Nodes ===
+
+impl Nodes<'_> {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The number of nodes that no taint keeps the daemon from.
+    pub fn open(&self) -> usize {
+        self.all.iter().filter(|node| !node.is_lost() && node.taint().is_none()).count()
+    }
+
+    /// A sentence that names the nodes that do not report.
+    pub fn lost(&self) -> Option<String> {
+        let lost: Vec<&str> =
+            self.all.iter().filter(|node| node.is_lost()).map(|node| node.name()).collect();
+        match &lost[..] {
+            [] => None,
+            [one] => Some(format!("Node {one} does not report")),
+            more => Some(format!("{} nodes do not report: {}", more.len(), some(more))),
+        }
+    }
+
+    /// A sentence about the nodes that a taint keeps the daemon from, if there are any.
+    pub fn tainted(&self) -> Option<String> {
+        let kept: Vec<(&str, String)> =
+            self.all.iter().filter_map(|node| Some((node.name(), node.taint()?))).collect();
+        let mut taints: Vec<&str> = kept.iter().map(|(_, taint)| taint.as_str()).collect();
         taints.sort_unstable();
         taints.dedup();
-        let (one, many) = (nodes.len() == 1, taints.len() > 1);
-        let more = if taints.len() > 3 { ", …" } else { "" };
-        let named = format!("{}{more}", taints[..taints.len().min(3)].join(", "));
-        let taints = if many { "taints" } else { "taint" };
-        let keep = if many { "keep" } else { "keeps" };
-        let (node, its) = if one { ("node", "its") } else { ("nodes", "their") };
-        Some(match label {
-            Some(_) => {
-                let has = if one { "has" } else { "have" };
-                let count = nodes.len();
-                format!(
-                    "{count} {node} {has} the label, but {its} {taints} {named} {keep} the daemon out"
-                )
+        let (count, several) = (kept.len(), taints.len() > 1);
+        let (taint, keep) = if several { ("taints", "keep") } else { ("taint", "keeps") };
+        let (taints, out) = (some(&taints), format!("{keep} the daemon out"));
+        match (count, self.label) {
+            (0, _) => None,
+            (1, _) if self.all.len() > 1 => {
+                Some(format!("{taint} {taints} of node {} {out}", kept[0].0))
             }
-            None => format!(
-                "There {} {} {node}, but {its} {taints} {named} {keep} the daemon out",
-                if one { "is" } else { "are" },
-                nodes.len()
-            ),
-        })
+            (_, _) if count < self.all.len() => {
+                let names: Vec<&str> = kept.iter().map(|(name, _)| *name).collect();
+                Some(format!("{taint} {taints} of nodes {} {out}", some(&names)))
+            }
+            (1, Some(_)) => Some(format!("1 node has the label, but its {taint} {taints} {out}")),
+            (n, Some(_)) => {
+                Some(format!("{n} nodes have the label, but their {taint} {taints} {out}"))
+            }
+            (1, None) => Some(format!("There is 1 node, but its {taint} {taints} {out}")),
+            (n, None) => Some(format!("There are {n} nodes, but their {taint} {taints} {out}")),
+        }
     }
 }
 
-// === impl PodState ===
-
-impl PodState {
-    /// Its name.
-    pub fn name(&self) -> &str {
-        self.meta.key.name()
-    }
-
-    /// The node that it was put on.
-    pub fn node(&self) -> Option<&str> {
-        self.spec.node_name.as_deref()
-    }
-
-    /// Whether it has ended: such a pod stays for people to look at, and counts as no replica.
-    pub fn has_ended(&self) -> bool {
-        ["Failed", "Succeeded"].contains(&&*self.status.phase)
-    }
-
-    /// Its state, much as `kubectl get pods` shows it.
-    pub fn state(&self) -> String {
-        if self.is_ready() {
-            return "Ready".to_owned();
-        }
-        match self.trouble() {
-            Some(trouble) => format!("{}: {}", trouble.reason.as_str(), trouble.message),
-            None if self.status.phase.is_empty() => "Unknown".to_owned(),
-            None => self.status.phase.to_string(),
-        }
-    }
-
-    fn is_ready(&self) -> bool {
-        self.condition("Ready").is_some_and(|ready| ready.status == Status::True)
-    }
-
-    fn condition(&self, kind: &str) -> Option<&ChildCondition> {
-        self.status.conditions.iter().find(|condition| condition.kind == kind)
-    }
-
-    fn scheduled(&self) -> Option<Time> {
-        self.condition("PodScheduled")?.last_transition_time
-    }
-
-    fn not_ready_since(&self) -> Option<Time> {
-        self.condition("Ready").filter(|ready| ready.status == Status::False)?.last_transition_time
-    }
-
-    /// What keeps it from serving. `None` if it serves, has ended, or nothing is wrong.
-    pub fn trouble(&self) -> Option<Trouble> {
-        if self.has_ended() || self.meta.deleting && self.status.reason != "NodeLost" {
-            return None;
-        }
-        let status = &self.status;
-        let mut containers =
-            status.init_container_statuses.iter().chain(&status.container_statuses);
-        containers
-            .find_map(|container| container.trouble())
-            .or_else(|| self.unscheduled())
-            .or_else(|| self.on_a_lost_node())
-            .map(|(reason, what)| Trouble {
-                reason,
-                message: format!("Pod {} {what}", self.name()),
-            })
-    }
-
-    fn unscheduled(&self) -> Option<(Reason, String)> {
-        let scheduled = self.condition("PodScheduled").filter(|c| c.status == Status::False)?;
-        let what = format!("cannot be scheduled: {}", scheduled.message);
-        Some((Reason::PodsUnschedulable, what))
-    }
-
-    /// Its containers are ready, and yet the pod is not: the node does not report any more
-    /// (k8s.io/kubernetes/pkg/controller/nodelifecycle).
-    fn on_a_lost_node(&self) -> Option<(Reason, String)> {
-        let lost = self.status.reason == "NodeLost";
-        let marked = self.condition("Ready").is_some_and(|ready| {
-            ready.status == Status::False && ready.reason != "ReadinessGatesNotReady"
-        });
-        let containers = &self.status.container_statuses;
-        let serve = !containers.is_empty() && containers.iter().all(|container| container.ready);
-        (lost || marked && serve).then(|| {
-            let node = self.node().unwrap_or_default();
-            (Reason::NodeNotReady, format!("is on node {node}, which does not report"))
-        })
-    }
+/// The first few words.
+fn some(words: &[&str]) -> String {
+    let more = if words.len() > NAMED { ", …" } else { "" };
+    format!("{}{more}", words[..words.len().min(NAMED)].join(", "))
 }
 
-// === impl ContainerStatus ===
+#[cfg(test)]
+mod tests {
+    // Fixtures read better with values in place.
+    #![allow(clippy::needless_pass_by_value)]
 
-impl ContainerStatus {
-    fn trouble(&self) -> Option<(Reason, String)> {
-        let (name, image) = (&self.name, &self.image);
-        let waiting = self.state.waiting.as_ref();
-        let reason = match waiting.map_or("", |waiting| &*waiting.reason) {
-            "InvalidImageName" => {
-                let what = format!("cannot pull image {image}: that is no image's name");
-                return Some((Reason::ImagePullFailed, what));
-            }
-            "ErrImagePull"
-            | "ImagePullBackOff"
-            | "ErrImageNeverPull"
-            | "RegistryUnavailable"
-            | "ImageInspectError" => {
-                return Some((Reason::ImagePullFailed, format!("cannot pull image {image}")));
-            }
-            reason => reason,
-        };
-        let message = waiting.map_or("", |waiting| &*waiting.message);
-        match reason {
-            "CreateContainerConfigError"
-            | "CreateContainerError"
-            | "RunContainerError"
-            | "StartError" => {
-                let what = format!("cannot start container {name}: {message}");
-                return Some((Reason::ContainerFailed, what));
-            }
-            _ => {}
-        }
-        let now = self.state.terminated.as_ref();
-        let ended = now.filter(|ended| ended.exit_code != 0 || !self.ready);
-        let ended = match (reason, ended) {
-            ("CrashLoopBackOff", _) => self.last_state.terminated.as_ref().or(ended),
-            (_, Some(ended)) if ended.exit_code != 0 => Some(ended),
-            _ => return None,
-        };
-        let how = ended.map_or_else(String::new, |ended| {
-            let reason = Some(&ended.reason).filter(|r| !r.is_empty() && **r != "Error");
-            let reason = reason.map_or_else(String::new, |reason| format!(", {reason}"));
-            format!(" (exit code {}{reason})", ended.exit_code)
-        });
-        Some((Reason::CrashLoopBackOff, format!("crashes: container {name}{how}")))
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(name: &str, status: Value) -> PodState {
+        let pod = json!({"metadata": {"name": name, "namespace": "n"}, "status": status});
+        serde_json::from_value(pod).unwrap()
     }
-}
 
-// === impl NodeState ===
+    fn condition(kind: &str, status: &str, at: &str) -> Value {
+        json!({"type": kind, "status": status, "lastTransitionTime": format!("2026-01-{at}:00Z")})
+    }
 
-impl NodeState {
-    /// A taint that keeps daemons out, as kubectl writes it. The DaemonSet controller has daemons
-    /// tolerate Kubernetes' own taints of nodes that are not well.
-    fn taint(&self) -> Option<String> {
-        let keeps_out = |taint: &&Taint| {
-            taint.effect != "PreferNoSchedule" && !taint.key.starts_with("node.kubernetes.io/")
+    fn cause(pods: &[PodState]) -> Option<Reason> {
+        let pods = Answer::Found(pods.to_vec().into());
+        Evidence { pods, ..Evidence::default() }.of_pods(None).map(|trouble| trouble.reason)
+    }
+
+    fn evicted(at: &str) -> PodState {
+        let conditions = [condition("Ready", "False", at)];
+        pod("a", json!({"phase": "Failed", "reason": "Evicted", "conditions": conditions}))
+    }
+
+    fn starting(scheduled: &str, unready: &str) -> PodState {
+        let conditions =
+            [condition("PodScheduled", "True", scheduled), condition("Ready", "False", unready)];
+        pod("b", json!({"phase": "Running", "conditions": conditions}))
+    }
+
+    #[test]
+    fn an_eviction_is_blamed_only_for_the_pod_that_replaces_it() {
+        let (then, later, days_later) = ("01T10:00", "01T10:01", "05T10:00");
+        let replaced = [evicted(then), starting(later, later)];
+        assert_eq!(cause(&replaced), Some(Reason::PodsEvicted));
+        let of_days_ago = [evicted(then), starting(days_later, days_later)];
+        assert_eq!(cause(&of_days_ago), None);
+        let was_ready_since = [evicted(then), starting(later, days_later)];
+        assert_eq!(cause(&was_ready_since), None);
+    }
+
+    #[test]
+    fn a_list_that_failed_explains_nothing() {
+        assert_eq!(Evidence::failed().of_pods(None), None);
+        assert!(Evidence::failed().has_failed() && !Evidence::default().has_failed());
+    }
+
+    fn nodes(taints: &[(&str, &str)]) -> Evidence {
+        let node = |(n, (key, effect)): (usize, &(&str, &str))| {
+            let taints = json!([{"key": key, "effect": effect}]);
+            let labels = json!({"disk": "ssd", "n": n.to_string()});
+            let name = format!("node-{n}");
+            serde_json::from_value(json!({"metadata": {"name": name, "labels": labels},
+                "spec": {"taints": taints}}))
+            .unwrap()
         };
-        let taint = self.spec.taints.iter().find(keeps_out)?;
-        let equals = if taint.value.is_empty() { "" } else { "=" };
-        Some(format!("{}{equals}{}:{}", taint.key, taint.value, taint.effect))
+        let nodes: Vec<NodeState> = taints.iter().enumerate().map(node).collect();
+        Evidence { nodes: Answer::Found(nodes.into()), ..Evidence::default() }
+    }
+
+    #[test]
+    fn taints_match_tolerations_by_key_and_effect() {
+        for (taint, open, lost) in [
+            (("node.kubernetes.io/disk-pressure", "NoSchedule"), 1, false),
+            (("node.kubernetes.io/disk-pressure", "NoExecute"), 0, false),
+            (("node.kubernetes.io/unschedulable", "NoSchedule"), 1, false),
+            (("node.kubernetes.io/out-of-service", "NoExecute"), 0, false),
+            (("node.kubernetes.io/network-unavailable", "NoSchedule"), 0, false),
+            (("node.kubernetes.io/unreachable", "NoSchedule"), 0, true),
+            (("node.kubernetes.io/not-ready", "NoSchedule"), 0, true),
+            (("dedicated", "PreferNoSchedule"), 1, false),
+            (("node.cilium.io/agent-not-ready", "NoSchedule"), 0, false),
+        ] {
+            let evidence = nodes(&[taint]);
+            let found = evidence.nodes(Some("disk=ssd")).unwrap();
+            assert_eq!((found.open(), found.lost().is_some()), (open, lost), "{taint:?}");
+            assert_eq!(found.tainted().is_some(), open == 0 && !lost, "{taint:?}");
+        }
+    }
+
+    #[test]
+    fn only_nodes_with_the_label_count() {
+        let evidence = nodes(&[("a", "NoSchedule"), ("b", "NoSchedule"), ("c", "NoSchedule")]);
+        for (label, count) in
+            [(None, 3), (Some("disk"), 3), (Some("disk=hdd"), 0), (Some("n=1"), 1)]
+        {
+            assert_eq!(evidence.nodes(label).unwrap().all.len(), count, "{label:?}");
+        }
+        let of_one = evidence.nodes(Some("n=1")).unwrap().tainted().unwrap();
+        assert_eq!(of_one, "1 node has the label, but its taint b:NoSchedule keeps the daemon out");
     }
 }

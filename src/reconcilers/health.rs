@@ -15,12 +15,16 @@ mod memory;
 #[cfg(test)]
 mod table;
 
-pub use memory::{Progress, completed};
+pub use memory::{Progress, completed, reported};
+
+use std::time::Duration;
 
 use super::child::{Child, ChildSpec};
 use super::condition::{Status, Type, Wanted};
+use super::diagnostics::Ask;
 use super::error::{Diagnosis, Error, diagnose};
-use super::evidence::{Evidence, Trouble};
+use super::evidence::{Answer, Evidence};
+use super::pod_state::Trouble;
 use super::reason::Reason;
 use crate::object::Labels;
 
@@ -63,21 +67,30 @@ pub enum Rollout {
     Halted,
 }
 
+/// How long a problem that often resolves itself may last before it is Stalled: the longest pause
+/// between two pulls of an image (`MaxContainerBackOff` in k8s.io/kubernetes, pkg/kubelet).
+pub(super) const STALLED_AFTER: Duration = Duration::from_secs(300);
+
 /// What is known about a workload beside its own status.
 #[derive(Debug, Default)]
 pub struct Context<'a> {
     /// Whether the rollout of this generation has completed before.
     pub completed: bool,
-    /// Whether it has made no progress for [`Progress::PATIENCE`].
-    pub stuck: bool,
+    /// How long it has made no progress.
+    pub idle: Duration,
     /// The number of its pods that the status lists, if it lists any.
     pub listed: Option<usize>,
     /// The label of the nodes where a daemon belongs; all nodes if there is none.
     pub label: Option<&'a str>,
+    /// The number of nodes where the daemon belonged, according to the status.
+    pub desired_before: i32,
     /// What its pods, Events and nodes show.
     pub evidence: Evidence,
-    /// The message of the condition Degraded, if that is True: the same pod is named again.
-    pub previous: Option<&'a str>,
+    /// What the status says about this generation. It stays while a diagnostic list fails, and the
+    /// pod that it names is named again.
+    pub previous: Option<Health>,
+    /// How long the reason of `previous` has been the same.
+    pub lasting: Duration,
 }
 
 /// A type of workload whose health is computed.
@@ -94,15 +107,82 @@ pub trait Workload: ChildSpec {
     /// Selects its pods.
     fn selector(&self) -> &Labels;
 
-    /// Whether it belongs on no node.
-    fn is_nowhere(_: &Child<Self>) -> bool {
-        false
+    /// The lists that explain why it is not ready.
+    fn ask(_: &Child<Self>) -> Ask {
+        Ask::Pods
     }
 
-    /// Whether its controller reports in Events only that pods cannot be created, and some are
-    /// missing.
-    fn lacks_pods(_: &Child<Self>) -> bool {
+    /// Whether its counts alone do not tell whether it is ready.
+    fn is_to_be_explained(_: &Child<Self>) -> bool {
         false
+    }
+}
+
+// === impl Context ===
+
+impl Context<'_> {
+    /// Whether it has made no progress for [`Progress::PATIENCE`].
+    fn is_stuck(&self) -> bool {
+        self.idle >= Progress::PATIENCE
+    }
+
+    /// The problem that the status reports, if diagnostic lists show such.
+    fn known(&self) -> Option<Trouble> {
+        let previous = self.previous.as_ref().filter(|previous| previous.reason.is_of_pods())?;
+        let (reason, message) = previous.trouble()?;
+        let stalls_at_once = previous.level == Level::Stalled;
+        Some(Trouble { reason, message: message.to_owned(), stalls_at_once })
+    }
+
+    /// Why pods are not ready. While their list fails, what the status says about that.
+    fn of_pods(&self) -> Option<Trouble> {
+        let known = self.known();
+        match self.evidence.pods {
+            Answer::Failed => known.filter(|known| known.reason.is_shown_by_pods()),
+            _ => self.evidence.of_pods(known.as_ref().map(|known| known.message.as_str())),
+        }
+    }
+
+    /// Why a DaemonSet's pods cannot be created.
+    fn of_events(&self) -> Option<Trouble> {
+        let reason = Reason::ReplicaFailure;
+        match &self.evidence.refusal {
+            Answer::Failed => self.known().filter(|known| known.reason == reason),
+            answer => answer.found().cloned().flatten().map(|message| Trouble {
+                reason,
+                message,
+                stalls_at_once: false,
+            }),
+        }
+    }
+
+    /// `first`, and what is known of a pod.
+    fn with_pod(&self, first: &str) -> String {
+        if matches!(self.evidence.pods, Answer::Failed)
+            && let Some(known) = self.known().filter(|known| known.message.starts_with(first))
+        {
+            return known.message;
+        }
+        match self.of_pods() {
+            Some(trouble) => format!("{first}; {}", trouble.message),
+            None => first.to_owned(),
+        }
+    }
+
+    /// The health of a workload with this problem.
+    fn health_of(&self, trouble: Trouble, completed: bool) -> Health {
+        let lasts = self.previous.as_ref().is_some_and(|previous| {
+            previous.reason == trouble.reason
+                && (previous.level == Level::Stalled || self.lasting >= STALLED_AFTER)
+        });
+        let stalled = trouble.stalls_at_once || trouble.reason.stalls() && lasts;
+        let level = if stalled { Level::Stalled } else { Level::Degraded };
+        let rollout = match (completed, level) {
+            (true, _) => Rollout::Complete,
+            (false, Level::Stalled) => Rollout::Halted,
+            (false, _) => Rollout::UnderWay,
+        };
+        Health { level, rollout, reason: trouble.reason, message: trouble.message }
     }
 }
 
@@ -129,28 +209,18 @@ impl Health {
         Health::new(Level::Progressing, Reason::RollingOut, message)
     }
 
-    /// A person has stopped all writes.
-    pub fn paused() -> Health {
-        Health::new(Level::Paused, Reason::Paused, Reason::Paused.meaning())
+    /// A person has stopped all writes. Whether the rollout had `completed` is not forgotten.
+    pub fn paused(completed: bool) -> Health {
+        let rollout = if completed { Rollout::Complete } else { Rollout::Halted };
+        Health { rollout, ..Health::new(Level::Paused, Reason::Paused, Reason::Paused.meaning()) }
     }
 
     /// The health after a write that the API server refused or could not carry out.
     pub fn of_failure(error: &Error) -> Health {
         match diagnose(&error.source) {
-            Diagnosis::Refused(reason) => Health::new(Level::Stalled, reason, error.to_string()),
-            _ => Health::new(Level::Degraded, Reason::ApiError, error.to_string()),
+            Diagnosis::Refused(reason) => Health::new(Level::Stalled, reason, stable(error)),
+            _ => Health::new(Level::Degraded, Reason::ApiError, stable(error)),
         }
-    }
-
-    /// The health of a workload with this trouble.
-    fn of_trouble(trouble: Trouble, completed: bool) -> Health {
-        let level = if trouble.reason.needs_a_person() { Level::Stalled } else { Level::Degraded };
-        let rollout = match (completed, level) {
-            (true, _) => Rollout::Complete,
-            (false, Level::Stalled) => Rollout::Halted,
-            (false, _) => Rollout::UnderWay,
-        };
-        Health { level, rollout, reason: trouble.reason, message: trouble.message }
     }
 
     /// The health of a workload together with that of its other child: the worse of the two, and
@@ -214,12 +284,23 @@ impl Health {
     }
 }
 
-/// `first`, and what is known of a pod.
-fn with_pod(first: &str, trouble: Option<Trouble>) -> String {
-    match trouble {
-        Some(trouble) => format!("{first}; {}", trouble.message),
-        None => first.to_owned(),
+/// The text of an error, the same at each retry: without the local address of a connection, whose
+/// port changes (`read tcp 10.0.0.1:51234->10.0.0.2:443: …`, as Go writes it).
+fn stable(error: &Error) -> String {
+    let text = error.to_string();
+    let mut parts = text.split("->");
+    let mut stable = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let start = stable.rfind(' ').map_or(0, |at| at + 1);
+        let port = stable[start..].rsplit(':').next().unwrap_or_default();
+        if stable[start..].contains(':') && port.parse::<u16>().is_ok() {
+            stable.truncate(start);
+        } else {
+            stable.push_str("->");
+        }
+        stable.push_str(part);
     }
+    stable
 }
 
 #[cfg(test)]
@@ -229,8 +310,9 @@ mod tests {
     fn all() -> [Health; 7] {
         let of = |level| Health::new(level, Reason::RollingOut, "why");
         let trouble = |completed| {
-            let reason = Reason::CrashLoopBackOff;
-            Health::of_trouble(Trouble { reason, message: "why".to_owned() }, completed)
+            let (reason, message) = (Reason::CrashLoopBackOff, "why".to_owned());
+            let trouble = Trouble { reason, message, stalls_at_once: false };
+            Context::default().health_of(trouble, completed)
         };
         [
             of(Level::Ready),
@@ -239,7 +321,7 @@ mod tests {
             trouble(false),
             of(Level::Degraded),
             of(Level::Stalled),
-            Health::paused(),
+            Health::paused(false),
         ]
     }
 
@@ -276,6 +358,23 @@ mod tests {
                     assert_eq!((both.level, both.reason), (worse.level, worse.reason));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_message_of_an_error_has_no_local_address() {
+        let text = |message: &str| {
+            let source = Box::new(crate::client::Error::api(500, "InternalError", message));
+            let key = crate::object::ObjectKey::new("n", "a");
+            stable(&Error { verb: "create", kind: "Deployment", key, source })
+        };
+        let start = "cannot create Deployment n/a: ";
+        for (message, expected) in [
+            ("read tcp 10.0.0.1:51234->10.0.0.2:443: reset", "read tcp 10.0.0.2:443: reset"),
+            ("read tcp [::1]:51234->[::1]:443: reset", "read tcp [::1]:443: reset"),
+            ("a -> b, c->d", "a -> b, c->d"),
+        ] {
+            assert_eq!(text(message), format!("{start}{expected}"));
         }
     }
 

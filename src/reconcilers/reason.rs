@@ -67,7 +67,9 @@ words! {
             => "Do what the message says: often the image runs as root, or a ConfigMap or Secret is missing.",
         PodsUnschedulable: "No node takes a pod; the message has the scheduler's words."
             => "Free or add what is lacking, or lower what the pods request.",
-        NodeNotReady: "The node of a pod does not report any more."
+        ContainersNotReady: "A container of a pod, perhaps a sidecar, runs but is not ready; the message names both."
+            => "kubectl describe pod POD shows its readiness probe; kubectl logs POD -c CONTAINER.",
+        NodeNotReady: "A node with a pod, or one where the daemon belongs, does not report or is not ready; the message names it."
             => "kubectl describe node NODE; Kubernetes replaces a Deployment's pods after a few minutes.",
         PodsEvicted: "A pod was evicted, and the one that replaces it does not serve yet."
             => "Wait; kubectl describe pod POD says what its node was short of.",
@@ -124,17 +126,39 @@ impl Reason {
             Reason::CrashLoopBackOff
                 | Reason::ImagePullFailed
                 | Reason::ContainerFailed
+                | Reason::ContainersNotReady
                 | Reason::PodsUnschedulable
                 | Reason::NodeNotReady
+                | Reason::NodesTainted
                 | Reason::PodsEvicted
                 | Reason::ReplicaFailure
+                | Reason::ReplicasUnavailable
                 | Reason::ProgressDeadlineExceeded
         )
     }
 
-    /// Whether such a cause does not go away by itself.
-    pub(super) fn needs_a_person(self) -> bool {
-        matches!(self, Reason::ImagePullFailed | Reason::ContainerFailed)
+    /// Whether it is a cause that pods show.
+    pub(super) fn is_shown_by_pods(self) -> bool {
+        matches!(
+            self,
+            Reason::CrashLoopBackOff
+                | Reason::ImagePullFailed
+                | Reason::ContainerFailed
+                | Reason::ContainersNotReady
+                | Reason::PodsUnschedulable
+                | Reason::NodeNotReady
+                | Reason::PodsEvicted
+        )
+    }
+
+    /// Whether such a cause, if it lasts, does not go away by itself.
+    pub(super) fn stalls(self) -> bool {
+        matches!(self, Reason::ImagePullFailed | Reason::ContainerFailed | Reason::NodesTainted)
+    }
+
+    /// The reason of this name.
+    pub fn named(name: &str) -> Option<Reason> {
+        Reason::ALL.iter().copied().find(|reason| reason.as_str() == name)
     }
 }
 

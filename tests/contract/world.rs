@@ -157,6 +157,12 @@ pub fn conditions(object: &Value) -> impl Iterator<Item = &Value> {
     object["status"]["conditions"].as_array().into_iter().flatten()
 }
 
+/// The message of the condition of this type.
+pub fn condition_message(object: &Value, kind: &str) -> String {
+    let found = conditions(object).find(|found| found["type"] == kind);
+    found.and_then(|found| found["message"].as_str()).unwrap_or_default().to_owned()
+}
+
 /// Whether condition `condition` has `status` for the object's newest generation.
 pub fn has_condition(object: &Value, condition: &str, status: &str) -> bool {
     conditions(object).any(|found| {

@@ -3,10 +3,12 @@
 //! The words are the reasons of the conditions, and the health of the child is computed as for the
 //! status; this only looks at once, where the operator waits to see whether there is progress.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::facts::Facts;
-use crate::reconcilers::{Context, PAUSED, Reason};
+use crate::reconcilers::{Answer, Context, PAUSED, Progress, Reason};
 
 /// The cause, in a word, and a sentence of details.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,7 +33,7 @@ impl Diagnosis {
 
     /// What a person can do about it.
     pub(super) fn next(&self) -> &'static str {
-        match known(&self.cause) {
+        match Reason::named(&self.cause) {
             Some(reason) => reason.next(),
             // Before any operator has seen it.
             None => {
@@ -74,7 +76,7 @@ fn intended(object: &Value) -> Option<Diagnosis> {
 /// What the operator could not write, according to its condition.
 fn refused(object: &Value) -> Option<Diagnosis> {
     let ready = condition(object, "Ready")?;
-    let reason = known(ready["reason"].as_str()?)?;
+    let reason = Reason::named(ready["reason"].as_str()?)?;
     let is_of_a_write = matches!(
         reason,
         Reason::ErrResourceExists
@@ -93,9 +95,10 @@ fn refused(object: &Value) -> Option<Diagnosis> {
 /// What is wrong with the child now. If nothing is, the operator's condition says how far it is.
 fn of_child(facts: &Facts) -> Option<Diagnosis> {
     let evidence = facts.evidence.clone();
-    let shown = evidence.refusal.is_some() || evidence.of_pods(None).is_some();
+    let refused = matches!(evidence.refusal, Answer::Found(Some(_)));
+    let shown = refused || evidence.of_pods(None).is_some();
     let context = Context {
-        stuck: shown,
+        idle: if shown { Progress::PATIENCE } else { Duration::ZERO },
         label: facts.object["spec"]["label"].as_str(),
         evidence,
         ..Context::default()
@@ -113,10 +116,6 @@ fn summary(object: &Value) -> Diagnosis {
     let word = |field: &str| ready[field].as_str().unwrap_or_default();
     let is_fine = word("status") == "True";
     Diagnosis { is_fine, ..Diagnosis::new(word("reason"), word("message")) }
-}
-
-fn known(word: &str) -> Option<Reason> {
-    Reason::ALL.iter().copied().find(|reason| reason.as_str() == word)
 }
 
 /// The conditions of any object, unchanged.

@@ -7,7 +7,7 @@ use super::args::KindName;
 use crate::client::{Client, Error};
 use crate::object::{ObjectKey, Resource};
 use crate::reconcilers::workload::{DaemonSet, Deployment};
-use crate::reconcilers::{Context, Evidence, Health, Workload};
+use crate::reconcilers::{Child, Context, Evidence, Health, PodState, Workload, diagnostics};
 
 /// A custom resource and what belongs to it.
 #[derive(Debug, Default)]
@@ -16,6 +16,10 @@ pub(super) struct Facts {
     pub(super) object: Value,
     /// The Deployment or DaemonSet, if the object owns it.
     pub(super) child: Option<Workloads>,
+    /// Why the child may not be read, if so.
+    pub(super) unreadable: Option<String>,
+    /// All of its pods that have not ended.
+    pub(super) pods: Vec<PodState>,
     /// What the child's pods, Events and nodes show.
     pub(super) evidence: Evidence,
 }
@@ -45,43 +49,42 @@ pub(super) async fn gather(
     let object = client.read(&name.kind(), key).await?;
     let mut facts = Facts { object, ..Facts::default() };
     if name == KindName::GenericDaemon {
-        let label = facts.object["spec"]["label"].as_str().map(str::to_owned);
-        if let Some(child) = child::<DaemonSet>(client, key, &facts.object).await? {
-            facts.evidence = evidence(client, &child, label.as_deref()).await?;
+        if let Some(child) = child::<DaemonSet>(client, key, &mut facts).await? {
+            facts.look_at(client, &child).await;
             facts.child = Some(Workloads::DaemonSet(child));
         }
-    } else if let Some(child) = child::<Deployment>(client, key, &facts.object).await? {
-        facts.evidence = evidence(client, &child, None).await?;
+    } else if let Some(child) = child::<Deployment>(client, key, &mut facts).await? {
+        facts.look_at(client, &child).await;
         facts.child = Some(Workloads::Deployment(child));
     }
     Ok(facts)
 }
 
-/// The pods that have ended are left out: an evicted one keeps nothing from being ready, because
-/// another one is made in its place.
-async fn evidence<S: Workload>(
-    client: &Client,
-    child: &crate::reconcilers::Child<S>,
-    label: Option<&str>,
-) -> Result<Evidence, Error> {
-    let mut evidence = Evidence::gather(client, child, label).await?;
-    evidence.pods.retain(|pod| !pod.has_ended());
-    Ok(evidence)
+impl Facts {
+    /// Lists what may show why the child is not ready. What may not be read is left out.
+    async fn look_at<S: Workload>(&mut self, client: &Client, child: &Child<S>) {
+        self.pods = diagnostics::all_pods(client, child).await;
+        self.evidence = diagnostics::evidence(client, child).await;
+    }
 }
 
 /// The child of this name, if it may be read and `object` owns it.
 async fn child<V: Resource + for<'de> Deserialize<'de>>(
     client: &Client,
     key: &ObjectKey,
-    object: &Value,
+    facts: &mut Facts,
 ) -> Result<Option<V>, Error> {
     let child = match client.read(&V::KIND, key).await {
         Ok(child) => child,
-        Err(error) if error.is_not_found() || error.is_forbidden() => return Ok(None),
+        Err(error) if error.is_not_found() => return Ok(None),
+        Err(error) if error.is_forbidden() => {
+            facts.unreadable = Some(error.to_string());
+            return Ok(None);
+        }
         Err(error) => return Err(error),
     };
     let owners = child["metadata"]["ownerReferences"].as_array();
     let mut owners = owners.into_iter().flatten();
-    let is_owned = owners.any(|owner| owner["uid"] == object["metadata"]["uid"]);
+    let is_owned = owners.any(|owner| owner["uid"] == facts.object["metadata"]["uid"]);
     Ok(serde_json::from_value(child).ok().filter(|_| is_owned))
 }

@@ -35,9 +35,13 @@ pub(super) fn as_text(
         text.push('\n');
     }
     if !["Paused", "Deleting"].contains(&&**cause) && facts.child.is_none() {
-        text.push_str("  It has no children yet.\n");
+        match &facts.unreadable {
+            Some(why) => writeln!(text, "  Its children may not be read: {}", one_line(why))
+                .expect("a String takes all that is written"),
+            None => text.push_str("  It has no children yet.\n"),
+        }
     }
-    for pod in &facts.evidence.pods {
+    for pod in &facts.pods {
         let (name, node) = (one_line(pod.name()), one_line(pod.node().unwrap_or("no node")));
         let line = format!("  pod {name}  {node}  {}\n", one_line(&pod.state()));
         text.push_str(&line);
@@ -54,14 +58,15 @@ pub(super) fn as_json(
     let Diagnosis { cause, detail, is_fine } = diagnosis;
     let next = (!is_fine).then(|| diagnosis.next());
     let conditions: Vec<&Value> = cause::conditions(&facts.object).collect();
-    let pods = facts.evidence.pods.iter();
+    let pods = facts.pods.iter();
     let pods: Vec<Value> = pods
         .map(|pod| json!({"name": pod.name(), "node": pod.node(), "state": pod.state()}))
         .collect();
     let answer = json!({
         "kind": kind.kind().kind, "namespace": &**key.namespace(), "name": &**key.name(),
         "fine": is_fine, "cause": cause, "detail": detail, "next": next,
-        "conditions": conditions, "children": facts.child.is_some(), "pods": pods,
+        "conditions": conditions, "children": facts.child.is_some(),
+        "unreadable": facts.unreadable, "pods": pods,
     });
     format!("{answer:#}\n")
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::operator::status::facts::Workloads;
-use crate::reconcilers::Evidence;
+use crate::reconcilers::{Answer, Evidence};
 
 /// A custom resource with this condition Ready.
 fn object(status: &str, reason: &str, message: &str) -> Value {
@@ -34,7 +34,8 @@ fn deployment(status: Value) -> Workloads {
 
 fn pod(status: Value) -> Evidence {
     let pod = json!({"metadata": {"name": "cart-1", "namespace": "shop"}, "status": status});
-    Evidence { pods: vec![serde_json::from_value(pod).unwrap()], ..Evidence::default() }
+    let pods = Answer::Found([serde_json::from_value(pod).unwrap()].into());
+    Evidence { pods, ..Evidence::default() }
 }
 
 fn rolling_out(evidence: Evidence) -> Facts {
@@ -42,6 +43,7 @@ fn rolling_out(evidence: Evidence) -> Facts {
         object: object("False", "RollingOut", "0 of 1"),
         child: Some(deployment(json!({"observedGeneration": 1}))),
         evidence,
+        ..Facts::default()
     }
 }
 
@@ -81,6 +83,7 @@ fn a_daemon_without_a_node_is_not_fine() {
     let facts = Facts {
         object: object("True", "NoMatchingNodes", "No node has the label logs"),
         child: Some(Workloads::DaemonSet(serde_json::from_value(set).unwrap())),
+        evidence: Evidence { nodes: Answer::Found([].into()), ..Evidence::default() },
         ..Facts::default()
     };
     let found = diagnose(&facts);

@@ -20,7 +20,7 @@ use super::condition::Time;
 use super::custom::{Custom, is_paused};
 use super::error::{Diagnosis, Error, diagnose};
 use super::hands::{Hands, Looking, Outcome, Parent, sooner};
-use super::health::Health;
+use super::health::{Health, completed};
 use super::reason::Reason;
 use super::service::Service;
 use super::workload::Deployment;
@@ -62,7 +62,8 @@ impl Reconciler for AppReconciler {
                 decide(&owner, &desired(&app).deployment, Some(child)) == Decision::Nothing
             });
             let deployment = deployment.as_deref();
-            let found = Found { deployment, as_desired, health: Health::paused() };
+            let health = Health::paused(completed(&*app));
+            let found = Found { deployment, as_desired, health };
             self.report_status(&app, &parent, found).await
         } else {
             self.bring_about(&app).await
@@ -97,7 +98,7 @@ impl AppReconciler {
         };
         let (settled, again) = match &deployment {
             Outcome::Settled(child) => hands.observe(app, child, Looking::default()).await,
-            _ => (Health::paused(), Action::Done),
+            _ => (Health::paused(false), Action::Done),
         };
         let health = deployment
             .health(&parent, settled)

@@ -52,7 +52,11 @@ pub fn status(app: &App, found: &Found<'_>, now: Time) -> Status {
         updated_replicas: if current { counts.updated_replicas } else { 0 },
         ready_replicas: counts.ready_replicas,
         available_replicas: counts.available_replicas,
-        unavailable_replicas: counts.unavailable_replicas,
+        unavailable_replicas: if current {
+            counts.unavailable_replicas
+        } else {
+            app.spec.replicas.saturating_sub(counts.available_replicas).max(0)
+        },
         selector: Text::from(selector_text(&selector(app))),
         conditions: settle(&app.status.conditions, wanted, generation, now),
     }

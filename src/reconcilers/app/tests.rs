@@ -134,6 +134,21 @@ fn the_status_is_the_deployments_and_the_summary() {
     );
 }
 
+/// `unavailableReplicas` of the Deployment's older spec would say that none are missing.
+#[test]
+fn missing_replicas_are_those_of_this_spec() {
+    let app = sample();
+    let health = Health::paused(false);
+    let found = Found { deployment: None, as_desired: false, health };
+    assert_eq!(status(&app, &found, Time::new(0)).unavailable_replicas, 2);
+    let mut object = wire(&app, &desired(&app).deployment);
+    object["status"] = rolled_out(1);
+    let deployment: Deployment = child(&object);
+    let found = Found { deployment: Some(&deployment), ..found };
+    let status = status(&app, &found, Time::new(0));
+    assert_eq!((status.updated_replicas, status.unavailable_replicas), (0, 1));
+}
+
 #[test]
 fn the_order_of_the_deployments_conditions_is_of_no_account() {
     let mut reversed = rolled_out(2);

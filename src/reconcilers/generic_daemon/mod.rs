@@ -14,17 +14,18 @@ mod desired;
 mod status;
 
 pub use desired::desired;
-pub use status::status;
+pub use status::{Found, status};
 pub use view::{GenericDaemon, Spec, Status};
 
+use super::child::{Decision, decide};
 use super::condition::Time;
 use super::custom::{Custom, is_paused};
 use super::error::{Diagnosis, Error, diagnose};
 use super::hands::{Hands, Looking, Outcome, Parent, sooner};
-use super::health::Health;
+use super::health::{Health, completed};
 use super::workload::DaemonSet;
 use crate::controller::{Action, Reconciler};
-use crate::object::ObjectKey;
+use crate::object::{ObjectKey, Resource};
 use crate::store::Store;
 
 /// The stores that the reconciler reads.
@@ -54,7 +55,13 @@ impl Reconciler for GenericDaemonReconciler {
         } else if is_paused(&daemon.meta) {
             let parent = Parent::new(&*daemon);
             let daemon_set = parent.own(&self.stores.daemon_sets);
-            self.report_status(&daemon, &parent, daemon_set.as_deref(), Health::paused()).await
+            let owner = daemon.as_owner();
+            let as_desired = daemon_set.as_deref().is_some_and(|child| {
+                decide(&owner, &desired(&daemon), Some(child)) == Decision::Nothing
+            });
+            let health = Health::paused(completed(&*daemon));
+            let found = Found { daemon_set: daemon_set.as_deref(), as_desired, health };
+            self.report_status(&daemon, &parent, found).await
         } else {
             self.bring_about(&daemon).await
         };
@@ -88,11 +95,13 @@ impl GenericDaemonReconciler {
             Outcome::Settled(child) => {
                 self.hands.observe(daemon, child, looking(daemon, child)).await
             }
-            _ => (Health::paused(), Action::Done),
+            _ => (Health::paused(false), Action::Done),
         };
         let health = outcome.health(&parent, settled);
         let child = outcome.child(&parent, &self.stores.daemon_sets);
-        let reported = self.report_status(daemon, &parent, child.as_deref(), health).await?;
+        let as_desired = matches!(outcome, Outcome::Settled(_));
+        let found = Found { daemon_set: child.as_deref(), as_desired, health };
+        let reported = self.report_status(daemon, &parent, found).await?;
         Ok(sooner(sooner(reported, again), outcome.into_result()?))
     }
 
@@ -101,11 +110,10 @@ impl GenericDaemonReconciler {
         &self,
         daemon: &GenericDaemon,
         parent: &Parent,
-        daemon_set: Option<&DaemonSet>,
-        health: Health,
+        found: Found<'_>,
     ) -> Result<Action, Error> {
-        let now = status(daemon, daemon_set, &health, Time::now());
-        self.hands.report(parent, &self.stores.daemons, daemon, &now, &health).await
+        let now = status(daemon, &found, Time::now());
+        self.hands.report(parent, &self.stores.daemons, daemon, &now, &found.health).await
     }
 }
 
@@ -114,6 +122,7 @@ fn looking<'a>(daemon: &'a GenericDaemon, daemon_set: &DaemonSet) -> Looking<'a>
     let desired = daemon_set.status.desired_number_scheduled;
     Looking {
         label: daemon.spec.label.as_deref(),
+        desired_before: daemon.status.desired,
         grown: desired.is_some_and(|desired| desired > daemon.status.desired),
         ..Looking::default()
     }

@@ -6,17 +6,26 @@ use crate::reconcilers::health::{Health, Level};
 use crate::reconcilers::reason::Reason;
 use crate::reconcilers::workload::DaemonSet;
 
-/// The status to store; `daemon_set` is `None` unless the GenericDaemon controls it.
-pub fn status(
-    daemon: &GenericDaemon,
-    daemon_set: Option<&DaemonSet>,
-    health: &Health,
-    now: Time,
-) -> Status {
+/// What a pass found.
+#[derive(Debug)]
+pub struct Found<'a> {
+    /// The DaemonSet, if the GenericDaemon controls it.
+    pub daemon_set: Option<&'a DaemonSet>,
+    /// Whether it is as desired: while it is paused, or an update was refused, its pods are those of
+    /// an older spec.
+    pub as_desired: bool,
+    /// The health of the whole.
+    pub health: Health,
+}
+
+/// The status to store.
+pub fn status(daemon: &GenericDaemon, found: &Found<'_>, now: Time) -> Status {
     let generation = daemon.meta.generation;
-    let (desired, installed) = daemon_set.map_or((0, 0), counts);
+    let health = &found.health;
+    let (desired, installed) = found.daemon_set.map_or((0, 0), counts);
+    let installed = if found.as_desired { installed } else { 0 };
     let mut wanted = health.summary();
-    wanted.push(available(daemon_set, health));
+    wanted.push(available(found.daemon_set, health));
     wanted.push(health.progressing());
     wanted.push(health.degraded());
     Status {

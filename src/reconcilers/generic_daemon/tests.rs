@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::object::{Resource, Text};
 use crate::reconcilers::condition::{Status as Truth, Type};
+use crate::reconcilers::evidence::{Answer, Evidence};
 use crate::reconcilers::fixtures::{assert_golden, child, condition, custom, wire};
 use crate::reconcilers::health::Context;
 
@@ -38,9 +39,22 @@ fn there(daemon: &GenericDaemon, [desired_, current, updated, ready]: [i32; 4]) 
 }
 
 fn said(daemon: &GenericDaemon, daemon_set: &DaemonSet) -> Status {
-    let context = Context { label: daemon.spec.label.as_deref(), ..Context::default() };
-    let health = Health::of_daemon_set(daemon_set, &context);
-    status(daemon, Some(daemon_set), &health, Time::new(0))
+    let nodes = Answer::Found([].into());
+    let evidence = Evidence { nodes, ..Evidence::default() };
+    let label = daemon.spec.label.as_deref();
+    let health =
+        Health::of_daemon_set(daemon_set, &Context { label, evidence, ..Context::default() });
+    let found = Found { daemon_set: Some(daemon_set), as_desired: true, health };
+    status(daemon, &found, Time::new(0))
+}
+
+#[test]
+fn installed_is_zero_while_the_daemon_set_is_of_an_older_spec() {
+    let daemon = sample();
+    let daemon_set = there(&daemon, [2, 2, 2, 2]);
+    let health = Health::paused(true);
+    let found = Found { daemon_set: Some(&daemon_set), as_desired: false, health };
+    assert_eq!(status(&daemon, &found, Time::new(0)).installed, 0);
 }
 
 #[test]

@@ -34,6 +34,7 @@ use crate::client::{self, Client, Deletion, Preconditions};
 use crate::events::{self, Recorder, Regarding};
 use crate::object::{Meta, ObjectKey, Owner, Resource, Uid};
 use crate::reconcilers::child::{Child, ChildSpec, Made};
+use crate::reconcilers::diagnostics::Diagnostics;
 use crate::reconcilers::error::{Diagnosis, Error, diagnose, is_to_be_told};
 use crate::reconcilers::health::Progress;
 use crate::reconcilers::reason::{Action, Reason};
@@ -48,6 +49,7 @@ pub struct Hands {
     contests: Arc<Contests>,
     written: Arc<Written>,
     progress: Arc<Progress>,
+    diagnostics: Diagnostics,
 }
 
 /// The custom resource on whose behalf something is written.
@@ -93,10 +95,11 @@ impl Parent {
 // === impl Hands ===
 
 impl Hands {
-    /// Writes with `client` and publishes Events with `recorder`.
-    pub fn new(client: Client, recorder: Recorder) -> Hands {
+    /// Writes with `client`, publishes Events with `recorder`, and lists with `diagnostics`.
+    pub fn new(client: Client, recorder: Recorder, diagnostics: Diagnostics) -> Hands {
         Hands {
             client,
+            diagnostics,
             recorder,
             contests: Arc::default(),
             written: Arc::default(),

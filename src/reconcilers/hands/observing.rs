@@ -4,18 +4,21 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Hands;
+use super::{Hands, sooner};
 use crate::controller::Action;
-use crate::object::Object;
 use crate::reconcilers::child::Child;
-use crate::reconcilers::condition::{Status, Type};
 use crate::reconcilers::custom::Custom;
-use crate::reconcilers::evidence::Evidence;
-use crate::reconcilers::health::{Context, Health, Level, Progress, Rollout, Workload, completed};
+use crate::reconcilers::health::{
+    Context, Health, Level, Progress, Rollout, STALLED_AFTER, Workload, completed, reported,
+};
 use crate::reconcilers::reason::Reason;
 
-/// How often the nodes of a daemon that belongs on none are listed: they are not watched.
+/// How often the nodes of a daemon are listed that is well, but belongs on fewer nodes than have its
+/// label, or on none: nodes are not watched.
 const NODES: Duration = Duration::from_secs(60);
+
+/// How long a problem without a cause is looked at again and again; then as often as any other.
+const EARLY: Duration = Duration::from_secs(60);
 
 /// What a kind knows about its workload.
 #[derive(Debug, Default)]
@@ -24,66 +27,81 @@ pub(in crate::reconcilers) struct Looking<'a> {
     pub(in crate::reconcilers) listed: Option<usize>,
     /// The label of the nodes where a daemon belongs.
     pub(in crate::reconcilers) label: Option<&'a str>,
-    /// Whether it belongs on more nodes than the status says, so that a rollout begins.
+    /// The number of nodes where the daemon belonged, according to the status.
+    pub(in crate::reconcilers) desired_before: i32,
+    /// Whether it belongs on more nodes now, so that a rollout begins.
     pub(in crate::reconcilers) grown: bool,
 }
 
 impl Hands {
     /// The health of `object`'s workload `child`, which is as desired, and when to look again.
     ///
-    /// Pods, Events and nodes are listed only if the workload does not serve although its rollout
-    /// had completed, has made no progress for a while, or is reported as failing. One that serves
-    /// costs no request, and needs no other look.
+    /// Pods, Events and nodes are listed only if the workload is not ready although its rollout had
+    /// completed, has made no progress for a while, or is reported as failing, and if a daemon runs
+    /// on nodes where it does not belong. One that is ready costs no request, and needs no other
+    /// look.
     pub(in crate::reconcilers) async fn observe<V: Custom, S: Workload>(
         &self,
         object: &V,
         child: &Child<S>,
         looking: Looking<'_>,
     ) -> (Health, Action) {
-        let degraded = object
-            .conditions()
-            .iter()
-            .find(|condition| condition.is(Type::Degraded) && condition.status == Status::True);
+        let now = Instant::now();
         let mut context = Context {
             completed: completed(object) && !looking.grown,
             listed: looking.listed,
             label: looking.label,
-            previous: degraded.map(|condition| &*condition.message),
+            desired_before: looking.desired_before,
+            previous: reported(object),
             ..Context::default()
         };
         let first = S::health(child, &context);
-        let nowhere = S::is_observed(child) && S::is_nowhere(child);
-        if first.level == Level::Ready || nowhere {
-            self.progress.forget(object.uid());
-        }
-        if nowhere {
-            context.evidence = self.evidence(child, looking.label).await;
-            return (S::health(child, &context), Action::RequeueAfter(NODES));
-        }
-        if first.level == Level::Ready
-            || first.reason == Reason::RolloutPaused
-            || !S::is_observed(child)
-        {
+        if !S::is_observed(child) || first.reason == Reason::RolloutPaused {
             return (first, Action::Done);
         }
-        let (generation, now) = (child.meta.generation, Instant::now());
-        let idle = self.progress.idle(object, generation, S::progress(child), now);
-        let again = Action::RequeueAfter(Progress::next(idle));
-        context.stuck = idle >= Progress::PATIENCE;
-        let goes_on = first.level == Level::Progressing && first.rollout == Rollout::UnderWay;
-        if goes_on && !context.stuck {
-            return (first, again);
+        let unclear = S::is_to_be_explained(child);
+        if first.level == Level::Ready && !unclear {
+            self.progress.forget(object.uid());
+            self.diagnostics.forget(child.meta.uid);
+            return (first, Action::Done);
         }
-        context.evidence = self.evidence(child, looking.label).await;
-        (S::health(child, &context), again)
+        let (uid, generation) = (object.uid(), child.meta.generation);
+        context.idle = self.progress.idle(object, generation, S::progress(child), now);
+        let known = context.previous.as_ref().filter(|previous| previous.trouble().is_some());
+        context.lasting =
+            known.map_or(Duration::ZERO, |known| self.progress.lasting(uid, known.reason, now));
+        let again = Action::RequeueAfter(Progress::next(context.idle));
+        let goes_on = first.level == Level::Progressing && first.rollout == Rollout::UnderWay;
+        let is_known = known.is_some_and(|known| known.reason.is_of_pods());
+        if goes_on && !unclear && !is_known && context.idle < Progress::PATIENCE {
+            // A deployment that is paused is known to be so only after a while.
+            return (S::health(child, &context), again);
+        }
+        let (evidence, until) = self.diagnostics.explain(&self.client, child, S::ask(child)).await;
+        context.evidence = evidence;
+        let health = S::health(child, &context);
+        self.progress.note(uid, health.trouble().map(|(reason, _)| reason), now);
+        let sooner = sooner(again, next(&health, &context, until.duration_since(now)));
+        (health, sooner)
     }
+}
 
-    /// What can be listed; without it the status says less.
-    async fn evidence<S: Workload>(&self, child: &Child<S>, label: Option<&str>) -> Evidence {
-        let gathered = Evidence::gather(&self.client, child, label).await;
-        gathered.unwrap_or_else(|error| {
-            tracing::debug!(%error, object = %child.key(), "Pods were not listed");
-            Evidence::default()
-        })
+/// When to look again because of the evidence, which is to be asked for again after `fresh`.
+fn next(health: &Health, context: &Context<'_>, fresh: Duration) -> Action {
+    if context.evidence.has_failed() {
+        return Action::RequeueAfter(fresh.max(Duration::from_millis(100)));
+    }
+    match health.trouble() {
+        None => Action::RequeueAfter(NODES),
+        Some((Reason::ReplicasUnavailable | Reason::ProgressDeadlineExceeded, _))
+            if context.idle < EARLY =>
+        {
+            Action::RequeueAfter(fresh)
+        }
+        Some((reason, _)) if health.level == Level::Degraded && reason.stalls() => {
+            let left = STALLED_AFTER.saturating_sub(context.lasting);
+            Action::RequeueAfter(left + Duration::from_millis(10))
+        }
+        Some(_) => Action::Done,
     }
 }

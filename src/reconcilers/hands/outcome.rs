@@ -90,7 +90,7 @@ impl<S: ChildSpec> Outcome<S> {
     pub fn failure(&self, parent: &Parent) -> Option<String> {
         match self {
             Outcome::Taken | Outcome::Immutable(_) | Outcome::Failed(_) => {
-                Some(self.health(parent, Health::paused()).message)
+                Some(self.health(parent, Health::paused(false)).message)
             }
             Outcome::Settled(_)
             | Outcome::Waiting

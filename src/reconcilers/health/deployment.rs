@@ -1,10 +1,10 @@
 //! Health of a Deployment, by the rules of kstatus (sigs.k8s.io/cli-utils, pkg/kstatus) where it is
 //! healthy: Ready means what tools would report for the Deployment itself.
 
-use super::{Context, Health, Level, Rollout, Workload, with_pod};
+use super::{Context, Health, Level, Rollout, Workload};
 use crate::object::Labels;
 use crate::reconcilers::condition::Status;
-use crate::reconcilers::evidence::Trouble;
+use crate::reconcilers::pod_state::Trouble;
 use crate::reconcilers::reason::Reason;
 use crate::reconcilers::workload::{Deployment, DeploymentSpec};
 
@@ -43,25 +43,24 @@ impl Health {
         let rolling = status.updated_replicas < status.replicas
             || progressing.is_some_and(|c| !NO_ROLLOUT.contains(&&*c.reason));
         let completed = context.completed && !rolling;
-        let trouble = || context.evidence.of_pods(context.previous);
         if let Some(late) = progressing.filter(|c| c.reason == "ProgressDeadlineExceeded") {
-            let message = with_pod(&late.message, trouble());
+            let message = context.with_pod(&late.message);
             return Health::new(Level::Stalled, Reason::ProgressDeadlineExceeded, message);
         }
         let failure = status.condition("ReplicaFailure").filter(|c| c.status == Status::True);
         if let Some(failure) = failure {
-            let message = with_pod(&failure.message, trouble());
-            return Health::of_trouble(
-                Trouble { reason: Reason::ReplicaFailure, message },
-                completed,
-            );
+            let (reason, message) = (Reason::ReplicaFailure, context.with_pod(&failure.message));
+            let trouble = Trouble { reason, message, stalls_at_once: false };
+            return context.health_of(trouble, completed);
         }
         let Some(behind) = behind(deployment, context.listed) else { return ready(deployment) };
-        if deployment.spec().paused && waits_for_a_template(deployment) {
+        if deployment.spec().paused && waits_for_a_template(deployment, context.is_stuck()) {
             return Health::new(Level::Stalled, Reason::RolloutPaused, paused(deployment));
         }
-        match trouble() {
-            Some(trouble) if completed || context.stuck => Health::of_trouble(trouble, completed),
+        // A known problem stays until its pods show that it is gone.
+        let reports = completed || context.is_stuck() || context.known().is_some();
+        match context.of_pods() {
+            Some(trouble) if reports => context.health_of(trouble, completed),
             _ if completed && is_short(deployment, context.listed) => Health {
                 rollout: Rollout::Complete,
                 ..Health::new(Level::Degraded, Reason::ReplicasUnavailable, behind)
@@ -88,10 +87,12 @@ fn paused(deployment: &Deployment) -> String {
     )
 }
 
-/// Whether it waits for pods of its newest template, which a paused Deployment does not get.
-fn waits_for_a_template(deployment: &Deployment) -> bool {
+/// Whether it waits for pods of its newest template, which a paused Deployment does not get. It does
+/// get more pods of the template that it has.
+fn waits_for_a_template(deployment: &Deployment, stuck: bool) -> bool {
     let status = &deployment.status;
-    status.updated_replicas < deployment.spec().replicas.max(status.replicas)
+    status.updated_replicas < status.replicas
+        || stuck && status.updated_replicas < deployment.spec().replicas
 }
 
 /// Whether fewer pods serve than are wanted.

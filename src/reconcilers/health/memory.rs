@@ -7,8 +7,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::{Health, Level, Rollout};
 use crate::object::Uid;
-use crate::reconcilers::condition::{Status, Type};
+use crate::reconcilers::condition::{Status, Time, Type};
 use crate::reconcilers::custom::Custom;
 use crate::reconcilers::reason::Reason;
 
@@ -22,22 +23,49 @@ pub fn completed<V: Custom>(object: &V) -> bool {
     let is_true = |kind| of(kind).is_some_and(|condition| condition.status == Status::True);
     let reason = of(Type::Progressing).map(|progressing| &*progressing.reason);
     // An App's Progressing is its Deployment's own, which does not change with the size.
-    let after = || is_true(Type::Degraded) && of(Type::Reconciling).is_none();
+    let after = || {
+        let paused = of(Type::Ready).is_some_and(|ready| ready.reason == Reason::Paused.as_str());
+        paused || is_true(Type::Degraded) && of(Type::Reconciling).is_none()
+    };
     is_true(Type::Ready)
         || reason == Some(Reason::RolloutComplete.as_str())
         || reason == Some("NewReplicaSetAvailable") && after()
 }
 
-/// Whether the status says already that something keeps the pods from serving.
-fn is_known<V: Custom>(object: &V) -> bool {
-    object.is_observed()
-        && object.conditions().iter().any(|condition| {
-            condition.is(Type::Degraded)
-                && condition.status == Status::True
-                && Reason::ALL
-                    .iter()
-                    .any(|reason| reason.is_of_pods() && condition.reason == reason.as_str())
-        })
+/// The health that the status reports for the newest generation, if it reports one.
+pub fn reported<V: Custom>(object: &V) -> Option<Health> {
+    if !object.is_observed() {
+        return None;
+    }
+    let of = |kind: Type| object.conditions().iter().find(move |condition| condition.is(kind));
+    let is_true = |kind| of(kind).is_some_and(|condition| condition.status == Status::True);
+    let ready = of(Type::Ready)?;
+    let level = if ready.status == Status::True {
+        Level::Ready
+    } else if is_true(Type::Stalled) {
+        Level::Stalled
+    } else if is_true(Type::Degraded) {
+        Level::Degraded
+    } else {
+        Level::Progressing
+    };
+    let rollout = if completed(object) {
+        Rollout::Complete
+    } else if is_true(Type::Reconciling) {
+        Rollout::UnderWay
+    } else {
+        Rollout::Halted
+    };
+    let reason = Reason::named(&ready.reason)?;
+    Some(Health { level, rollout, reason, message: ready.message.to_string() })
+}
+
+/// How long the condition Degraded has been True, by the clock of who wrote it.
+fn degraded_for<V: Custom>(object: &V, now: Time) -> Duration {
+    let degraded = object.conditions().iter().find(|condition| condition.is(Type::Degraded));
+    let since = degraded.filter(|c| c.status == Status::True).map(|c| c.last_transition_time);
+    let seconds = since.map_or(0, |since| now.seconds_since(since));
+    Duration::from_secs(seconds.unsigned_abs())
 }
 
 /// The progress of rollouts that have not completed, by custom resource. An object that is healthy,
@@ -59,6 +87,8 @@ struct Mark {
     best: [i32; 4],
     since: Instant,
     seen: Instant,
+    /// What the health was last, if something was wrong, and since when.
+    problem: Option<(Reason, Instant)>,
 }
 
 // === impl Progress ===
@@ -85,13 +115,16 @@ impl Progress {
             marks.swept = Some(now);
         }
         let mark = marks.of.entry(object.meta().uid).or_insert_with(|| {
-            // Another process has looked already.
-            let idle = if is_known(object) { Self::PATIENCE } else { Duration::ZERO };
-            let since = now.checked_sub(idle).unwrap_or(now);
-            Mark { generation, best: counts, since, seen: now }
+            // Another process has looked already, if the status names a problem of the pods.
+            let known = reported(object).filter(|health| health.reason.is_of_pods());
+            let ago = |time: Duration| now.checked_sub(time).unwrap_or(now);
+            let idle = known.as_ref().map_or(Duration::ZERO, |_| Self::PATIENCE);
+            let problem =
+                known.map(|health| (health.reason, ago(degraded_for(object, Time::now()))));
+            Mark { generation, best: counts, since: ago(idle), seen: now, problem }
         });
         if mark.generation != generation {
-            *mark = Mark { generation, best: counts, since: now, seen: now };
+            *mark = Mark { generation, best: counts, since: now, seen: now, problem: None };
         }
         for (best, count) in mark.best.iter_mut().zip(counts) {
             if count > *best {
@@ -100,6 +133,22 @@ impl Progress {
         }
         mark.seen = now;
         now.duration_since(mark.since)
+    }
+
+    /// How long `reason` has been what is wrong with an object that was looked at before.
+    pub fn lasting(&self, object: Uid, reason: Reason, now: Instant) -> Duration {
+        let problem = self.0.lock().of.get(&object).and_then(|mark| mark.problem);
+        let same = problem.filter(|(known, _)| *known == reason);
+        same.map_or(Duration::ZERO, |(_, since)| now.duration_since(since))
+    }
+
+    /// Notes what is wrong with an object that was looked at.
+    pub fn note(&self, object: Uid, reason: Option<Reason>, now: Instant) {
+        if let Some(mark) = self.0.lock().of.get_mut(&object)
+            && mark.problem.map(|(known, _)| known) != reason
+        {
+            mark.problem = reason.map(|reason| (reason, now));
+        }
     }
 
     /// Forgets an object that is healthy.
@@ -146,15 +195,53 @@ mod tests {
     async fn a_new_process_believes_what_the_status_says_of_the_pods() {
         let said = |reason: &str| {
             let mut object: serde_json::Value = serde_yaml_ng::from_str(SAMPLE).unwrap();
-            object["status"] = serde_json::json!({"observedGeneration": 1, "conditions": [
-                {"type": "Degraded", "status": "True", "reason": reason, "message": "m",
-                 "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1}]});
+            let is = |kind: &str, status: &str| {
+                serde_json::json!({"type": kind, "status": status, "reason": reason, "message": "m",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1})
+            };
+            let conditions = [is("Ready", "False"), is("Degraded", "True")];
+            object["status"] =
+                serde_json::json!({"observedGeneration": 1, "conditions": conditions});
             let memcached = custom::<Memcached>(&object.to_string());
             let now = Instant::now() + Duration::from_secs(3600);
             Progress::default().idle(&memcached, 1, [0; 4], now)
         };
         assert_eq!(said("CrashLoopBackOff"), Progress::PATIENCE);
         assert_eq!(said("ErrResourceExists"), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_problem_lasts_until_its_reason_changes() {
+        let (progress, memcached) = (Progress::default(), custom::<Memcached>(SAMPLE));
+        let (uid, start) = (memcached.meta.uid, Instant::now());
+        let at = |second| start + Duration::from_secs(second);
+        let (crash, pull) = (Reason::CrashLoopBackOff, Reason::ImagePullFailed);
+        progress.idle(&memcached, 1, [0; 4], start);
+        for (second, reason) in [(0, crash), (60, pull), (90, pull)] {
+            progress.note(uid, Some(reason), at(second));
+        }
+        assert_eq!(progress.lasting(uid, pull, at(100)), Duration::from_secs(40));
+        assert_eq!(progress.lasting(uid, crash, at(100)), Duration::ZERO);
+        progress.note(uid, None, at(100));
+        assert_eq!(progress.lasting(uid, pull, at(110)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_rollout_that_had_completed_is_complete_after_a_pause() {
+        let mut object: serde_json::Value = serde_yaml_ng::from_str(SAMPLE).unwrap();
+        let paused = custom::<Memcached>(SAMPLE);
+        for before in [true, false] {
+            let health = Health::paused(before);
+            let found = crate::reconcilers::memcached::Found {
+                deployment: None,
+                nodes: Vec::new(),
+                health,
+                failure: None,
+            };
+            let status = crate::reconcilers::memcached::status(&paused, found, Time::new(0));
+            object["status"] = serde_json::to_value(status).unwrap();
+            assert_eq!(completed(&custom::<Memcached>(&object.to_string())), before);
+        }
     }
 
     #[test]

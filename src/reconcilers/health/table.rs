@@ -16,11 +16,11 @@ use crate::object::Text;
 use crate::reconcilers::app::{self, App};
 use crate::reconcilers::condition::{Condition, Time};
 use crate::reconcilers::error::Error;
-use crate::reconcilers::evidence::{NodeState, PodState};
 use crate::reconcilers::fixtures::{child, custom, rolled_out, wire};
 use crate::reconcilers::generic_daemon::{self, GenericDaemon};
 use crate::reconcilers::hands::{Outcome, Parent};
 use crate::reconcilers::memcached::{self, Memcached};
+use crate::reconcilers::pod_state::{NodeState, PodState};
 use crate::reconcilers::workload::{DaemonSet, DaemonSetSpec, Deployment, DeploymentSpec};
 
 /// A state of children, and what the status says about it.
@@ -38,10 +38,10 @@ const MEMCACHED: &str = include_str!("../../../artifacts/examples/memcached.yaml
 const APP: &str = include_str!("../../../artifacts/examples/nginx-app.yaml");
 const DAEMON: &str = include_str!("../../../artifacts/examples/syslog.yaml");
 
-/// Completed before, or stuck, or neither.
-const COMPLETED: (bool, bool) = (true, false);
-const STUCK: (bool, bool) = (false, true);
-const UNDER_WAY: (bool, bool) = (false, false);
+/// Completed before, or without progress for this many seconds, or neither.
+const COMPLETED: (bool, u64) = (true, 0);
+const STUCK: (bool, u64) = (false, 30);
+const UNDER_WAY: (bool, u64) = (false, 0);
 
 // === Children ===
 
@@ -132,15 +132,60 @@ fn evicted() -> Vec<PodState> {
     [named("cart-0", ended(1)), named("cart-1", ended(30)), named("cart-2", new)].concat()
 }
 
-fn taint(name: &str) -> NodeState {
-    let node = json!({"metadata": {"name": name},
-        "spec": {"taints": [{"key": "dedicated", "effect": "NoSchedule"}]}});
+/// A native sidecar that is not ready, beside a container that is.
+fn with_a_sidecar() -> Value {
+    let running = json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}});
+    json!({"phase": "Running",
+        "conditions": [{"type": "Ready", "status": "False", "reason": "ContainersNotReady"}],
+        "initContainerStatuses": [{"name": "istio-proxy", "image": "i", "ready": false,
+            "state": running}],
+        "containerStatuses": [{"name": "memcached", "image": "m", "ready": true,
+            "state": running}]})
+}
+
+/// A daemon's pod of the former template, which may take 60 s to end.
+fn terminating() -> Vec<PodState> {
+    let pod = json!({"metadata": {"name": "syslog-1", "namespace": "default",
+            "deletionTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"nodeName": "node-1", "terminationGracePeriodSeconds": 60},
+        "status": {"phase": "Running"}});
+    vec![serde_json::from_value(pod).unwrap()]
+}
+
+/// The node, with this taint if it has a key.
+fn node(name: &str, key: &str, effect: &str) -> NodeState {
+    let taints = if key.is_empty() { json!([]) } else { json!([{"key": key, "effect": effect}]) };
+    let node = json!({"metadata": {"name": name, "labels": {"logs": "true"}},
+        "spec": {"taints": taints}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
     serde_json::from_value(node).unwrap()
 }
 
-fn context<'a>((completed, stuck): (bool, bool), pods: Vec<PodState>) -> Context<'a> {
-    let evidence = Evidence { pods, ..Evidence::default() };
-    Context { completed, stuck, evidence, ..Context::default() }
+fn taint(name: &str) -> NodeState {
+    node(name, "dedicated", "NoSchedule")
+}
+
+fn lost(name: &str) -> NodeState {
+    node(name, "node.kubernetes.io/unreachable", "NoSchedule")
+}
+
+fn context<'a>((completed, idle): (bool, u64), pods: Vec<PodState>) -> Context<'a> {
+    let evidence = Evidence { pods: Answer::Found(pods.into()), ..Evidence::default() };
+    Context { completed, idle: Duration::from_secs(idle), evidence, ..Context::default() }
+}
+
+/// The same, with a status that says this about the same generation.
+fn known<'a>(context: Context<'a>, level: Level, reason: Reason, message: &str) -> Context<'a> {
+    Context { previous: Some(Health::new(level, reason, message)), ..context }
+}
+
+/// The same, while no list can be sent.
+fn without_lists(context: Context<'_>) -> Context<'_> {
+    Context { evidence: Evidence::failed(), ..context }
+}
+
+/// The same, five minutes after the status said so first.
+fn lasting(context: Context<'_>) -> Context<'_> {
+    Context { lasting: STALLED_AFTER, ..context }
 }
 
 // === Custom resources ===
@@ -168,9 +213,9 @@ fn of_memcached(status: Value, context: Context<'_>) -> Vec<Condition> {
 }
 
 /// The same with a Deployment that a person has paused.
-fn held(status: Value) -> Vec<Condition> {
+fn held(status: Value, state: (bool, u64)) -> Vec<Condition> {
     let child = deployment(true, status);
-    let health = Health::of_deployment(&child, &context(COMPLETED, Vec::new()));
+    let health = Health::of_deployment(&child, &context(state, Vec::new()));
     reported(Some(&child), health, None)
 }
 
@@ -178,7 +223,7 @@ fn held(status: Value) -> Vec<Condition> {
 fn unwritten(outcome: &Outcome<DeploymentSpec>, status: Option<Value>) -> Vec<Condition> {
     let parent = Parent::new(&custom::<Memcached>(MEMCACHED));
     let child = status.map(|status| deployment(false, status));
-    let health = outcome.health(&parent, Health::paused());
+    let health = outcome.health(&parent, Health::paused(false));
     reported(child.as_ref(), health, outcome.failure(&parent).as_deref())
 }
 
@@ -210,7 +255,8 @@ fn of_daemon(status: Value, context: Context<'_>) -> Vec<Condition> {
     let child: DaemonSet = child(&object);
     let context = Context { label: daemon.spec.label.as_deref(), ..context };
     let health = <DaemonSetSpec as Workload>::health(&child, &context);
-    generic_daemon::status(&daemon, Some(&child), &health, Time::new(0)).conditions.into_vec()
+    let found = generic_daemon::Found { daemon_set: Some(&child), as_desired: true, health };
+    generic_daemon::status(&daemon, &found, Time::new(0)).conditions.into_vec()
 }
 
 // === Rows ===
@@ -278,7 +324,7 @@ fn rollouts() -> Vec<Row> {
         row(
             (M, "rollout under way for 30 s without progress, and an image cannot be pulled"),
             of_memcached(starting(), context(STUCK, pod(waiting("ImagePullBackOff")))),
-            "F F F T - T",
+            "F F T T T -",
             "ImagePullFailed",
             "Pod cart-1 cannot pull image memcached:typo",
         ),
@@ -315,21 +361,44 @@ fn rollouts() -> Vec<Row> {
         ),
         row(
             (M, "kubectl rollout pause, and a change waits"),
-            held(with_condition(
-                changed(json!({"updatedReplicas": 0})),
-                1,
-                "Unknown",
-                "DeploymentPaused",
-                "Deployment is paused",
-            )),
+            held(
+                with_condition(
+                    changed(json!({"updatedReplicas": 0})),
+                    1,
+                    "Unknown",
+                    "DeploymentPaused",
+                    "Deployment is paused",
+                ),
+                COMPLETED,
+            ),
             "F T F T - T",
             "RolloutPaused",
             "Deployment memcached-sample is paused by kubectl rollout pause; kubectl rollout resume \
              deployment/memcached-sample",
         ),
         row(
+            (M, "kubectl rollout pause, and only the size has grown"),
+            held(
+                with_condition(
+                    changed(json!({"replicas": 1, "updatedReplicas": 1, "readyReplicas": 1,
+                    "availableReplicas": 1, "unavailableReplicas": 1})),
+                    1,
+                    "Unknown",
+                    "DeploymentPaused",
+                    "It is paused",
+                ),
+                UNDER_WAY,
+            ),
+            "F F T F T -",
+            "RollingOut",
+            "1 of 2 replicas are up to date",
+        ),
+        row(
             (M, "kubectl rollout pause, and nothing waits"),
-            held(with_condition(rolled_out(2), 1, "Unknown", "DeploymentPaused", "It is paused")),
+            held(
+                with_condition(rolled_out(2), 1, "Unknown", "DeploymentPaused", "It is paused"),
+                COMPLETED,
+            ),
             "T T F F - -",
             "AllReplicasReady",
             "All 2 replicas are ready",
@@ -350,9 +419,60 @@ fn afterwards() -> Vec<Row> {
         row(
             (M, "completed, then an image cannot be pulled"),
             after(pod(waiting("ErrImagePull"))),
+            "F F F T - -",
+            "ImagePullFailed",
+            "Pod cart-1 cannot pull image memcached:typo",
+        ),
+        row(
+            (M, "completed, then an image has not been pulled for five minutes"),
+            of_memcached(
+                down(),
+                lasting(known(
+                    context(COMPLETED, pod(waiting("ErrImagePull"))),
+                    Level::Degraded,
+                    Reason::ImagePullFailed,
+                    "Pod cart-1 cannot pull image memcached:typo",
+                )),
+            ),
             "F F F T - T",
             "ImagePullFailed",
             "Pod cart-1 cannot pull image memcached:typo",
+        ),
+        row(
+            (M, "completed, then an image's name is invalid"),
+            after(pod(waiting("InvalidImageName"))),
+            "F F F T - T",
+            "ImagePullFailed",
+            "Pod cart-1 cannot pull image memcached:typo: that is no image's name",
+        ),
+        row(
+            (M, "completed, then a sidecar is not ready"),
+            after(pod(with_a_sidecar())),
+            "F F F T - -",
+            "ContainersNotReady",
+            "Pod cart-1 runs, but its container istio-proxy is not ready",
+        ),
+        row(
+            (M, "completed, then a container crashes, and the list of pods fails"),
+            of_memcached(
+                down(),
+                without_lists(known(
+                    context(COMPLETED, Vec::new()),
+                    Level::Degraded,
+                    Reason::CrashLoopBackOff,
+                    "Pod cart-1 crashes: container memcached (exit code 3)",
+                )),
+            ),
+            "F F F T - -",
+            "CrashLoopBackOff",
+            "Pod cart-1 crashes: container memcached (exit code 3)",
+        ),
+        row(
+            (M, "completed, then pods are not ready, and the list of pods fails"),
+            of_memcached(down(), without_lists(context(COMPLETED, Vec::new()))),
+            "F F F T - -",
+            "ReplicasUnavailable",
+            "0 of 2 replicas are ready",
         ),
         row(
             (M, "completed, then no node takes a pod"),
@@ -430,14 +550,14 @@ fn writes() -> Vec<Row> {
         ),
         row(
             (M, "paused by annotation; the pods serve"),
-            reported(Some(&serving), Health::paused(), None),
+            reported(Some(&serving), Health::paused(true), None),
             "F T F F - -",
             "Paused",
             Reason::Paused.meaning(),
         ),
         row(
             (M, "paused by annotation; the pods do not serve"),
-            reported(Some(&lost), Health::paused(), None),
+            reported(Some(&lost), Health::paused(false), None),
             "F F F F - -",
             "Paused",
             Reason::Paused.meaning(),
@@ -449,12 +569,24 @@ fn daemons() -> Vec<Row> {
     let fine = |completed| context(completed, Vec::new());
     let daemon = |reason| named("syslog-1", of("daemon", "mbessler/typo", reason));
     let refusal = || {
-        let refusal =
-            Some("Error creating: pods \"syslog-\" is forbidden: exceeded quota".to_owned());
+        let refusal = Answer::Found(Some(
+            "Error creating: pods \"syslog-\" is forbidden: exceeded quota".to_owned(),
+        ));
         Context { evidence: Evidence { refusal, ..Evidence::default() }, ..fine(STUCK) }
     };
-    let seen =
+    let answered =
         |nodes| Context { evidence: Evidence { nodes, ..Evidence::default() }, ..fine(UNDER_WAY) };
+    let seen = |nodes: Vec<NodeState>| answered(Answer::Found(nodes.into()));
+    let tainted =
+        "2 nodes have the label, but their taint dedicated:NoSchedule keeps the daemon out";
+    let is_tainted = |context| known(context, Level::Degraded, Reason::NodesTainted, tainted);
+    let is_lost = "Node node-3 does not report; the daemon is ready on 2 others";
+    // A third node has the daemon, although it does not belong there.
+    let more = || {
+        let mut status = nodes([2, 2, 2, 2]);
+        status["numberMisscheduled"] = json!(1);
+        status
+    };
     vec![
         row(
             (G, "the DaemonSet's status is of an older generation"),
@@ -487,7 +619,7 @@ fn daemons() -> Vec<Row> {
         row(
             (G, "rollout under way for 30 s without progress, and an image cannot be pulled"),
             of_daemon(nodes([2, 2, 2, 0]), context(STUCK, daemon("ImagePullBackOff"))),
-            "F F F T - T",
+            "F F T T T -",
             "ImagePullFailed",
             "Pod syslog-1 cannot pull image mbessler/typo",
         ),
@@ -530,25 +662,120 @@ fn daemons() -> Vec<Row> {
             "1 of 2 nodes have the daemon",
         ),
         row(
+            (G, "rollout under way for 40 s, while a pod may take 60 s to end"),
+            of_daemon(nodes([2, 2, 1, 1]), context((false, 40), terminating())),
+            "F F T F T -",
+            "RollingOut",
+            "1 of 2 nodes have the daemon of this generation",
+        ),
+        row(
+            (G, "a container crashes, and a node joins"),
+            of_daemon(
+                nodes([3, 3, 3, 2]),
+                known(
+                    context(UNDER_WAY, daemon("CrashLoopBackOff")),
+                    Level::Degraded,
+                    Reason::CrashLoopBackOff,
+                    "Pod syslog-1 crashes: container daemon (exit code 3)",
+                ),
+            ),
+            "F F T T T -",
+            "CrashLoopBackOff",
+            "Pod syslog-1 crashes: container daemon (exit code 3)",
+        ),
+        row(
+            (G, "completed, then one of three nodes does not report"),
+            of_daemon(more(), seen(vec![taint("node-0"), lost("node-3")])),
+            "F T F T - -",
+            "NodeNotReady",
+            is_lost,
+        ),
+        row(
+            (G, "one of three nodes does not report, and the list of nodes fails"),
+            of_daemon(
+                more(),
+                without_lists(known(
+                    fine(UNDER_WAY),
+                    Level::Degraded,
+                    Reason::NodeNotReady,
+                    is_lost,
+                )),
+            ),
+            "F T F T T -",
+            "NodeNotReady",
+            is_lost,
+        ),
+        row(
+            (G, "a taint closes one of three nodes, where the daemon runs"),
+            of_daemon(
+                more(),
+                seen(vec![node("node-1", "", ""), node("node-2", "", ""), taint("node-3")]),
+            ),
+            "T T F F - -",
+            "AllNodesReady",
+            "The daemon is ready on all 2 nodes where it belongs; taint dedicated:NoSchedule of node \
+             node-3 keeps the daemon out",
+        ),
+        row(
+            (G, "it runs on a node where it does not belong, and nodes may not be listed"),
+            of_daemon(more(), answered(Answer::NotPermitted)),
+            "T T F F - -",
+            "AllNodesReady",
+            "The daemon is ready on all 2 nodes where it belongs; 1 more run it, which a taint may \
+             keep it from: the operator may not list nodes",
+        ),
+        row(
+            (G, "no node that has the label reports"),
+            of_daemon(nodes([0; 4]), seen(vec![lost("node-1"), lost("node-2")])),
+            "F F T T T -",
+            "NodeNotReady",
+            "2 nodes do not report: node-1, node-2",
+        ),
+        row(
             (G, "no node has the label"),
-            of_daemon(nodes([0; 4]), seen(Some(Vec::new()))),
+            of_daemon(nodes([0; 4]), seen(Vec::new())),
             "T T F F - -",
             "NoMatchingNodes",
             "No node has the label logs; kubectl label node NODE logs=true",
         ),
         row(
             (G, "no pod is wanted anywhere, and nodes may not be listed"),
-            of_daemon(nodes([0; 4]), seen(None)),
+            of_daemon(nodes([0; 4]), answered(Answer::NotPermitted)),
             "T T F F - -",
             "NoMatchingNodes",
-            "No node has the label logs; kubectl label node NODE logs=true",
+            "No node has the label logs, or taints keep the daemon from all of them: the operator may \
+             not list nodes",
+        ),
+        row(
+            (G, "no pod is wanted anywhere, and the list of nodes fails"),
+            of_daemon(nodes([0; 4]), without_lists(fine(UNDER_WAY))),
+            "F F T F T -",
+            "RollingOut",
+            "The daemon belongs on no node; the nodes cannot be listed at the moment",
         ),
         row(
             (G, "a taint keeps the daemon from every node with the label"),
-            of_daemon(nodes([0; 4]), seen(Some(vec![taint("node-1"), taint("node-2")]))),
+            of_daemon(nodes([0; 4]), seen(vec![taint("node-1"), taint("node-2")])),
+            "F F T T T -",
+            "NodesTainted",
+            tainted,
+        ),
+        row(
+            (G, "the same, and the list of nodes fails"),
+            of_daemon(nodes([0; 4]), without_lists(is_tainted(fine(UNDER_WAY)))),
+            "F F F T T -",
+            "NodesTainted",
+            tainted,
+        ),
+        row(
+            (G, "the same for five minutes"),
+            of_daemon(
+                nodes([0; 4]),
+                lasting(is_tainted(seen(vec![taint("node-1"), taint("node-2")]))),
+            ),
             "F F F T - T",
             "NodesTainted",
-            "2 nodes have the label, but their taint dedicated:NoSchedule keeps the daemon out",
+            tainted,
         ),
     ]
 }

@@ -27,7 +27,7 @@ use super::condition::Time;
 use super::custom::{Custom, is_paused};
 use super::error::{Diagnosis, Error, diagnose, is_to_be_told};
 use super::hands::{Hands, Looking, Outcome, Parent, sooner};
-use super::health::{Health, Level};
+use super::health::{Health, Level, completed};
 use super::pod::{BY_MEMCACHED, Pod};
 use super::reason::{Action as Act, Reason};
 use super::service::Service;
@@ -86,7 +86,7 @@ impl Reconciler for MemcachedReconciler {
         let pass = if memcached.meta.deleting {
             self.finalize(&memcached).await.map(|()| Action::Done)
         } else if is_paused(&memcached.meta) {
-            self.report_only(&memcached, Health::paused(), None).await
+            self.report_only(&memcached, Health::paused(completed(&*memcached)), None).await
         } else {
             self.bring_about(&memcached).await
         };
@@ -137,7 +137,7 @@ impl MemcachedReconciler {
                 let looking = Looking { listed: Some(nodes.len()), ..Looking::default() };
                 hands.observe(memcached, child, looking).await
             }
-            _ => (Health::paused(), Action::Done),
+            _ => (Health::paused(false), Action::Done),
         };
         let health = deployment
             .health(&parent, settled)

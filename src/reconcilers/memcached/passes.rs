@@ -13,6 +13,7 @@ use tower::service_fn;
 use super::*;
 use crate::client::{Client, Options};
 use crate::reconcilers::condition::Type;
+use crate::reconcilers::diagnostics::Diagnostics;
 use crate::reconcilers::fixtures::{child, condition, custom, wire};
 use crate::store;
 
@@ -89,7 +90,11 @@ impl Scene {
         let published = Arc::new(Published::default());
         let (recorder, _) = events::new("memcached", "test", published.clone());
         let settings = Settings { memcached_image: image.map(Text::new) };
-        let reconciler = MemcachedReconciler::new(stores, Hands::new(client, recorder), settings);
+        let reconciler = MemcachedReconciler::new(
+            stores,
+            Hands::new(client, recorder, Diagnostics::default()),
+            settings,
+        );
         Scene { reconciler, key, asked, published, memcacheds: writer, deployments }
     }
 

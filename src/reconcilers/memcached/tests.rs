@@ -326,7 +326,7 @@ fn that_somebody_contests_a_field_is_no_failure_to_make_the_deployment() {
     let deployment = deployment(&memcached, rolled_out(2));
     let contested: Outcome<DeploymentSpec> =
         Outcome::Contested("metadata.labels", std::time::Duration::from_secs(1));
-    let health = contested.health(&parent, Health::paused());
+    let health = contested.health(&parent, Health::paused(false));
     let found = Found {
         deployment: Some(&deployment),
         nodes: vec![Text::new("a"), Text::new("b")],

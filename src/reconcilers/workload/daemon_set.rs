@@ -34,6 +34,9 @@ pub struct DaemonSetStatus {
     pub current_number_scheduled: i32,
     /// Of these, nodes that have it from the newest template.
     pub updated_number_scheduled: i32,
+    /// Nodes that have it although it does not belong there: also those that are lost, since no
+    /// daemon tolerates `node.kubernetes.io/unreachable:NoSchedule`.
+    pub number_misscheduled: i32,
     /// Nodes where it belongs and is ready.
     pub number_ready: i32,
     /// Nodes where it belongs and has been ready for long enough.

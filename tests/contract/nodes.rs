@@ -1,0 +1,187 @@
+//! Nodes that are lost, tainted, deleted, or join: what the status of a GenericDaemon says.
+//!
+//! Kubernetes' own node lifecycle controller decides that a node is lost, when nobody has renewed its
+//! Lease for a while. kwok stops, as the kubelets of all nodes; for those that are to stay, the test
+//! renews the Leases.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::control_plane::ControlPlane;
+use crate::servers::Server;
+use crate::unwell::{may_list_nodes, pods_of, report};
+use crate::world::{
+    DAEMON_SET, GENERIC_DAEMON, NODE, World, condition_message, conditions, has_condition, is_ready,
+};
+
+/// How long a node may be silent. kwok renews each Lease every ten seconds.
+const GRACE: &str = "20s";
+
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+
+/// A daemon on three of four nodes, and a control plane that loses nodes soon.
+async fn on_three_nodes(name: &'static str) -> (World, Server) {
+    let plane = ControlPlane::leaked(move || ControlPlane::private(name)).await;
+    let mut controllers = Server::of(plane, "kube-controller-manager");
+    let soon = [("--node-monitor-grace-period", GRACE.to_owned())];
+    let mut changed = controllers.like("kube-controller-manager", &soon);
+    controllers.kill().await;
+    changed.start();
+    let world = World::on(plane, name, "baseline").await.patient(Duration::from_secs(120));
+    may_list_nodes(plane, name);
+    plane.kubectl(&["label", "node", "node-2", "logs=true"]);
+    (world, changed)
+}
+
+async fn logs(world: &World) {
+    let daemon =
+        json!({"metadata": {"name": "genericdaemon"}, "spec": {"image": "a:1", "label": "logs"}});
+    world.create(GENERIC_DAEMON, daemon).await.unwrap();
+    until_ready_on(world, 3).await;
+}
+
+async fn until_ready_on(world: &World, nodes: i64) -> Value {
+    let ready = |d: &Value| is_ready(d) && d["status"]["installed"] == nodes;
+    world.until(GENERIC_DAEMON, "genericdaemon", ready).await
+}
+
+async fn until(world: &World, condition: &str, status: &str, reason: &str) -> String {
+    let wanted = (status, reason);
+    world.until_condition(GENERIC_DAEMON, "genericdaemon", condition, wanted).await
+}
+
+/// Has the DaemonSet controller count. A taint that neither starts nor ends a pod is no reason for it
+/// to do so (`syncNodeUpdate` in k8s.io/kubernetes, pkg/controller/daemon).
+pub async fn count_again(world: &World) {
+    for daemon_set in world.list(DAEMON_SET).await {
+        let name = daemon_set["metadata"]["name"].as_str().unwrap();
+        let now = jiff::Timestamp::now().to_string();
+        let touched = json!({"metadata": {"annotations": {"example.com/touched": now}}});
+        world.patch(DAEMON_SET, name, touched).await.unwrap();
+    }
+}
+
+/// Waits until these nodes report again, and has the daemon's pods on them report, too: kwok does that
+/// only when a pod starts.
+async fn returned(world: &World, nodes: &[&str]) {
+    for node in nodes {
+        let reports = |node: &Value| {
+            node["spec"]["taints"].is_null()
+                && conditions(node).any(|c| c["type"] == "Ready" && c["status"] == "True")
+        };
+        world.until(NODE, node, reports).await;
+    }
+    for pod in pods_of(world, GENERIC_DAEMON).await {
+        if nodes.iter().any(|node| pod["spec"]["nodeName"] == *node) {
+            report(world, &pod, "").await;
+        }
+    }
+}
+
+/// Renews the Leases of these nodes, as their kubelets would.
+async fn renew(world: &World, nodes: &[&str]) {
+    loop {
+        for node in nodes {
+            let now = jiff::Timestamp::now();
+            let patch = json!({"spec": {"renewTime": format!("{now:.6}")}});
+            // The API server may be busy; the next one is soon.
+            drop(world.patch_at(&format!("{LEASES}/{node}"), patch).await);
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_node_is_degraded_by_name_until_it_returns_or_is_deleted() {
+    let (world, _controllers) = on_three_nodes("lost-node").await;
+    let mut kwok = Server::of(world.plane(), "kwok");
+    let _operator = world.start_operator().await;
+    logs(&world).await;
+    // The kubelet of node-1 stops.
+    kwok.kill().await;
+    let kept = renew(&world, &["node-0", "node-2", "node-3"]);
+    let message = tokio::select! {
+        () = kept => unreachable!("it goes on"),
+        message = async {
+            until(&world, "Degraded", "True", "NodeNotReady").await;
+            // The taint makes it a node where the daemon does not belong.
+            let tainted = |node: &Value| node["spec"]["taints"].to_string().contains("unreachable");
+            world.until(NODE, "node-1", tainted).await;
+            count_again(&world).await;
+            let two = |d: &Value| d["status"]["desired"] == 2 && !is_ready(d);
+            let daemon = world.until(GENERIC_DAEMON, "genericdaemon", two).await;
+            assert!(has_condition(&daemon, "Available", "True"), "{daemon:#}");
+            condition_message(&daemon, "Ready")
+        } => message,
+    };
+    assert!(message.contains("node-1") && message.contains("does not report"), "{message}");
+    // It returns.
+    kwok.start();
+    returned(&world, &["node-0", "node-1", "node-2"]).await;
+    until_ready_on(&world, 3).await;
+    // It stops again, with all others, and is deleted.
+    kwok.kill().await;
+    let message = until(&world, "Degraded", "True", "NodeNotReady").await;
+    assert!(message.contains("do not report") || message.contains("does not report"), "{message}");
+    for node in ["node-0", "node-1", "node-2"] {
+        world
+            .until(NODE, node, |node| node["spec"]["taints"].to_string().contains("unreachable"))
+            .await;
+    }
+    count_again(&world).await;
+    let none = |d: &Value| d["status"]["desired"] == 0 && !is_ready(d);
+    let daemon = world.until(GENERIC_DAEMON, "genericdaemon", none).await;
+    assert!(condition_message(&daemon, "Ready").contains("3 nodes do not report"), "{daemon:#}");
+    world.plane().kubectl(&["delete", "node", "node-1", "--wait=false"]);
+    kwok.start();
+    returned(&world, &["node-0", "node-2"]).await;
+    until_ready_on(&world, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_taint_is_named_and_a_node_that_joins_hides_no_problem() {
+    let (world, _controllers) = on_three_nodes("tainted-node").await;
+    let plane = world.plane();
+    let _operator = world.start_operator().await;
+    logs(&world).await;
+    // One of three nodes.
+    plane.kubectl(&["taint", "nodes", "node-2", "dedicated=db:NoSchedule"]);
+    count_again(&world).await;
+    let named = |d: &Value| {
+        is_ready(d)
+            && condition_message(d, "Ready")
+                .contains("taint dedicated=db:NoSchedule of node node-2")
+    };
+    world.until(GENERIC_DAEMON, "genericdaemon", named).await;
+    // All of them.
+    plane.kubectl(&["taint", "nodes", "--all", "--overwrite", "dedicated=db:NoSchedule"]);
+    count_again(&world).await;
+    let message = until(&world, "Degraded", "True", "NodesTainted").await;
+    assert!(message.starts_with("3 nodes have the label"), "{message}");
+    let daemon = world.get(GENERIC_DAEMON, "genericdaemon").await.unwrap();
+    assert!(!has_condition(&daemon, "Stalled", "True"), "it may be a startup taint: {daemon:#}");
+    plane.kubectl(&["taint", "nodes", "--all", "dedicated-"]);
+    count_again(&world).await;
+    until_ready_on(&world, 3).await;
+    // A node joins while a container crashes.
+    let pods = pods_of(&world, GENERIC_DAEMON).await;
+    report(&world, &pods[0], "CrashLoopBackOff").await;
+    until(&world, "Degraded", "True", "CrashLoopBackOff").await;
+    let seen: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let record = seen.clone();
+    let changes = world.for_each_change(GENERIC_DAEMON, move |daemon| record.lock().push(daemon));
+    let changes = tokio::spawn(changes);
+    world.patch(NODE, "node-3", json!({"metadata": {"labels": {"logs": "true"}}})).await.unwrap();
+    let four = |d: &Value| d["status"]["installed"] == 3 && d["status"]["desired"] == 4;
+    world.until(GENERIC_DAEMON, "genericdaemon", four).await;
+    changes.abort();
+    for daemon in &*seen.lock() {
+        assert!(has_condition(daemon, "Degraded", "True"), "{daemon:#}");
+    }
+    assert!(!seen.lock().is_empty());
+    report(&world, &pods[0], "").await;
+    until_ready_on(&world, 4).await;
+}
