@@ -8,6 +8,7 @@
 
 readonly PAUSE_IMAGE=localhost/pause:e2e
 readonly CLIENT_IMAGE=localhost/client:e2e
+readonly CRASH_IMAGE=localhost/crash:e2e # its process exits at once
 
 # The manifests say which names the images need.
 read_image_names() {
@@ -33,6 +34,7 @@ make_images() {
   make_from_debian "$APP_IMAGE" /usr/sbin/nginx --add hack/e2e/nginx.conf /etc/nginx/nginx.conf \
     --entrypoint '["/usr/sbin/nginx"]'
   make_from_debian "$DAEMON_IMAGE" /bin/busybox --entrypoint '["/bin/busybox","syslogd","-n","-O","-"]'
+  make_from_debian "$CRASH_IMAGE" /bin/busybox --entrypoint '["/bin/busybox","false"]'
   make_operator
 }
 

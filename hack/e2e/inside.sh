@@ -27,6 +27,7 @@ main() {
   restart_kubelets
   show_memcached
   show_other_kinds
+  show_crash_loop
   show_scaling
   show_token_rotation
   show_kill

@@ -134,6 +134,26 @@ show_other_kinds() {
   line "GenericDaemon follows the nodes' label" "kubectl label node node-b logs=true; logs-"
 }
 
+# A container whose process exits is named, and the App heals by itself once the image is another one.
+show_crash_loop() {
+  local message
+  kubectl -n "$EXAMPLES" apply -f - >/dev/null <<YAML
+apiVersion: app.example.com/v1
+kind: App
+metadata: {name: crash}
+spec: {replicas: 1, image: "$CRASH_IMAGE"}
+YAML
+  expect "$EXAMPLES" app/crash '{.status.conditions[?(@.type=="Degraded")].status} {.status.conditions[?(@.type=="Ready")].reason}' \
+    "True CrashLoopBackOff"
+  message=$(kubectl -n "$EXAMPLES" get app/crash -o 'jsonpath={.status.conditions[?(@.type=="Degraded")].message}')
+  [[ $message == "Pod crash-"*" crashes: container crash (exit code 1)" ]] || fail "a crash loop is reported as: $message"
+  line "a crash loop is Degraded" "$message"
+  kubectl -n "$EXAMPLES" patch app/crash --type=merge -p "{\"spec\":{\"image\":\"$APP_IMAGE\"}}" >/dev/null
+  is_ready "$EXAMPLES" app/crash
+  expect "$EXAMPLES" app/crash '{.status.conditions[?(@.type=="Degraded")].status}' False
+  line "and Ready with another image" "kubectl patch app/crash"
+}
+
 cache_pods() { kubectl -n "$CACHES" get pods -l "cache.example.com/memcached=$CACHE" -o name; }
 
 answers() { client stats "$1" version >/dev/null 2>&1; }
