@@ -463,8 +463,18 @@ fn without_generated_names(message: &str, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tower::service_fn;
+
     use super::*;
-    use crate::reconcilers::fixtures::uid;
+    use crate::client::Options;
+    use crate::reconcilers::fixtures::{child, custom, uid, wire};
+    use crate::reconcilers::generic_daemon::{self, GenericDaemon};
+    use crate::reconcilers::workload::DaemonSetSpec;
 
     fn found(pods: Vec<PodState>) -> Evidence {
         Evidence { pods: Answer::Found(pods.into()), ..Evidence::default() }
@@ -536,6 +546,62 @@ mod tests {
         assert!(matches!(state.look_up(Some((uid(2), 1)), soon), Known::Wait(at) if at == until));
         assert!(lists(&mut state, (uid(2), 1), until));
         assert!(lists(&mut state, (uid(1), 1), until));
+    }
+
+    #[test]
+    fn all_daemons_share_one_list_of_nodes() {
+        let (mut state, start) = (State::default(), Instant::now());
+        assert!(matches!(state.look_up(None, start), Known::ListNow));
+        let nodes = Evidence { nodes: Answer::Found([].into()), ..Evidence::default() };
+        state.answered(None, &nodes, start);
+        for second in 0..30 {
+            let at = start + Duration::from_secs(second);
+            assert!(matches!(state.look_up(None, at), Known::Fresh(..)), "{second} s");
+        }
+        assert!(matches!(state.look_up(None, start + FRESH), Known::ListNow));
+    }
+
+    /// The queries of the lists that explain a DaemonSet, and the answer, if its Events are these.
+    async fn explained(events: Vec<Value>) -> (Vec<String>, Evidence) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let seen = asked.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            let (path, query) = (request.uri().path().to_owned(), request.uri().query());
+            seen.lock().push(query.unwrap_or_default().to_owned());
+            let items = if path.ends_with("/events") { events.clone() } else { Vec::new() };
+            let list = json!({"kind": "List", "apiVersion": "v1",
+                "metadata": {"resourceVersion": "1"}, "items": items});
+            async move { Ok::<_, Infallible>(Response::new(Body::from(list.to_string().into_bytes()))) }
+        });
+        let client = Client::from_service(service, Options::default());
+        let daemon: GenericDaemon = custom(include_str!("../../artifacts/examples/syslog.yaml"));
+        let child = child::<DaemonSetSpec>(&wire(&daemon, &generic_daemon::desired(&daemon)));
+        let now: Time = serde_json::from_value(json!("2026-01-01T12:00:00Z")).unwrap();
+        let evidence = Evidence::of_child(&client, &child, true, now).await;
+        (asked.lock().clone(), evidence)
+    }
+
+    fn event(at: &str, message: &str) -> Value {
+        json!({"metadata": {"name": message, "namespace": "default"}, "message": message,
+            "lastTimestamp": format!("2026-01-01T{at}:00Z")})
+    }
+
+    #[tokio::test]
+    async fn lists_are_of_live_pods_from_the_cache_and_of_events_by_uid() {
+        let (queries, _) = explained(Vec::new()).await;
+        let [pods, events] = &queries[..] else { panic!("{queries:?}") };
+        assert!(pods.contains("resourceVersion=0&"), "{pods}");
+        assert!(pods.contains("status.phase%21%3DFailed%2Cstatus.phase%21%3DSucceeded"), "{pods}");
+        assert!(events.contains(&format!("involvedObject.uid%3D{}", uid(99))), "{events}");
+    }
+
+    #[tokio::test]
+    async fn the_newest_event_counts_unless_it_is_old() {
+        let recent = vec![event("11:45", "new"), event("11:41", "older"), event("08:00", "old")];
+        let (_, evidence) = explained(recent).await;
+        assert_eq!(evidence.refusal, Answer::Found(Some("new".to_owned())));
+        let (_, evidence) = explained(vec![event("11:30", "old")]).await;
+        assert_eq!(evidence.refusal, Answer::Found(None));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::audit::{Audit, Entry, logged};
 use crate::health::get;
 use crate::operator_process::OperatorProcess;
+use crate::proxy::{Call, Fault, Proxy};
 use crate::world::{
     LEASE, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT,
     World, is_ready,
@@ -347,4 +348,66 @@ fn is_taken(entry: &Entry) -> bool {
 /// In the format of a Lease.
 fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
+/// A Lease that somebody empties, or whose duration somebody lowers, while its holder stands still:
+/// the holder may believe for seconds that it leads.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_was_edited_is_not_taken_before_its_duration_has_passed() {
+    let mut replicas = Replicas::start("edited-lease", &[]).await;
+    for edit in [json!(null), json!({"leaseDurationSeconds": 1})] {
+        let (name, leader) = replicas.leader_but("").await;
+        replicas.give_work(&format!("before-{}", edit.is_null())).await;
+        leader.signal(Signal::STOP);
+        let edited = Timestamp::now();
+        replicas.world.patch(LEASE, "workload-operator", json!({"spec": edit})).await.unwrap();
+        let (next, other) = replicas.leader_but(&name).await;
+        let waited = replicas.took_over(&next, edited).duration_since(edited);
+        let waited = Duration::try_from(waited).unwrap();
+        assert!(waited >= LEASE_DURATION - Duration::from_secs(1), "{next} waited {waited:?} only");
+        leader.signal(Signal::CONT);
+        replicas.give_work(&format!("after-{}", edit.is_null())).await;
+        replicas.running.extend([(name, leader), (next, other)]);
+    }
+    replicas.assert_one_writer_at_a_time();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lease_writes_of_two_and_a_half_seconds_leave_a_leader() {
+    let world = World::new("slow-lease", "restricted").await;
+    for rule in lease_roles() {
+        world.create(ROLE, rule).await.unwrap();
+    }
+    let binding = json!({
+        "metadata": {"name": "leader-election"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role",
+            "name": "workload-operator-leader-election"},
+        "subjects": [{"kind": "ServiceAccount", "name": "workload-operator",
+            "namespace": world.namespace}],
+    });
+    world.create(ROLE_BINDING, binding).await.unwrap();
+    let proxy = Proxy::start(world.plane()).await;
+    let slow = Fault::Delay(Duration::from_millis(2_500));
+    let writes = |call: &Call| call.is_write() && call.object.starts_with("leases");
+    proxy.inject(slow, usize::MAX, writes);
+    let kubeconfig = world.kubeconfig_through(&proxy.url()).await;
+    let namespace = world.namespace.clone();
+    let arguments =
+        ["--leader-elect", "--namespace", &namespace, "--leader-elect-namespace", &namespace];
+    let image = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE)];
+    let operator = OperatorProcess::start(&kubeconfig, &arguments, &image);
+    operator.logged("Ready to work").await;
+    // It works for a while, and loses the lease at no moment: its log has no suspension.
+    for n in 0..4 {
+        let name = format!("cart-{n}");
+        world
+            .create(MEMCACHED, json!({"metadata": {"name": name}, "spec": {"size": 1}}))
+            .await
+            .unwrap();
+        world.until(MEMCACHED, &name, is_ready).await;
+        let renewed = proxy.count(writes);
+        proxy.until(renewed + 2, writes).await;
+    }
+    let lease = world.get(LEASE, "workload-operator").await.unwrap();
+    assert!(lease["spec"]["leaseTransitions"].as_i64().unwrap_or_default() <= 1, "{lease:#}");
 }

@@ -106,3 +106,23 @@ fn what_a_person_wanted_comes_before_what_follows_from_it() {
     assert_eq!(unseen.cause, "Pending");
     assert!(unseen.next().starts_with("workload-operator check"));
 }
+
+#[test]
+fn children_that_may_not_be_read_are_not_called_absent() {
+    let key = crate::object::ObjectKey::new("shop", "cart");
+    let text = |unreadable: Option<&str>| {
+        let unreadable = unreadable.map(str::to_owned);
+        let object = object("False", "RollingOut", "0 of 1");
+        let facts = Facts { object, unreadable, ..Facts::default() };
+        crate::operator::status::print::as_text(
+            crate::operator::status::KindName::Memcached,
+            &key,
+            &facts,
+            &diagnose(&facts),
+        )
+    };
+    assert!(text(None).contains("It has no children yet."));
+    let forbidden = text(Some("deployments.apps \"cart\" is forbidden"));
+    let line = "Its children may not be read: deployments.apps \"cart\" is forbidden";
+    assert!(forbidden.contains(line) && !forbidden.contains("no children"), "{forbidden}");
+}

@@ -15,6 +15,15 @@ use crate::object::{ResourceVersion, Uid};
 const JITTER: f64 = 0.2;
 /// After an error the next try comes after this share of `retry`: the lease is running out.
 const HASTE: f64 = 0.25;
+/// … and while there is permission, after no more than this share of what is left of it.
+const HURRY: f64 = 0.1;
+/// A renewal may take this share of the permission that is left, so that the rest suffices to see
+/// whether it was carried out.
+const PATIENCE: f64 = 2.0 / 3.0;
+/// The least time that a request has.
+const LEAST: Duration = Duration::from_millis(250);
+/// The most writes without an answer that are remembered.
+const REMEMBERED: usize = 8;
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,8 +64,11 @@ pub(super) struct Candidate {
     seen: Seen,
     /// The request under way, and when it was sent.
     asked: Option<(Asked, Duration)>,
-    /// When permission ends. Set only by an acknowledged write; withdrawn at once when the lease is
-    /// seen to be somebody else's, gone or given up.
+    /// Writes without an answer. The API server may have carried them out, or may still do so.
+    unanswered: Vec<Unanswered>,
+    /// When permission ends. Set only by a write that was acknowledged, by its answer or by a read
+    /// that shows exactly what was sent; withdrawn at once when the lease is seen to be somebody
+    /// else's, gone or given up.
     until: Option<Duration>,
     /// The Lease that was seen last. If it replaced another, that one may have had a holder of whom
     /// this one says nothing, so it gives no permission before `not_before`.
@@ -79,6 +91,15 @@ enum Seen {
     Absent,
 }
 
+/// A write without an answer.
+#[derive(Debug)]
+struct Unanswered {
+    record: Record,
+    /// The version that it replaces.
+    at: ResourceVersion,
+    sent: Duration,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Read,
@@ -94,6 +115,7 @@ impl Candidate {
             me,
             seen: Seen::Nothing,
             asked: None,
+            unanswered: Vec::new(),
             until: None,
             known: None,
             not_before: Duration::ZERO,
@@ -135,12 +157,30 @@ impl Candidate {
             return Step::Wait(self.due - now);
         }
         let step = self.choose(now, wall);
-        match step {
+        match &step {
             Step::Read => self.asked = Some((Asked::Read, now)),
-            Step::Create(_) | Step::Update(..) => self.asked = Some((Asked::Write, now)),
+            Step::Create(_) => self.asked = Some((Asked::Write, now)),
+            Step::Update(record, at) => {
+                self.asked = Some((Asked::Write, now));
+                if self.unanswered.len() == REMEMBERED {
+                    self.unanswered.remove(0);
+                }
+                let unanswered = Unanswered { record: record.clone(), at: *at, sent: now };
+                self.unanswered.push(unanswered);
+            }
             Step::Wait(_) | Step::Done => {}
         }
         step
+    }
+
+    /// How long the request that is sent at `now` may take. An answer that comes later than the
+    /// validity of what it acknowledges is of no use.
+    pub(super) fn deadline(&self, now: Duration) -> Duration {
+        let validity = self.config.validity();
+        match self.until.and_then(|until| until.checked_sub(now)) {
+            Some(left) => left.mul_f64(PATIENCE).clamp(LEAST, validity.max(LEAST)),
+            None => validity.max(LEAST),
+        }
     }
 
     fn choose(&self, now: Duration, wall: Timestamp) -> Step {
@@ -171,19 +211,28 @@ impl Candidate {
         let held = self.holds();
         match answer {
             Answer::Lease(record, version, uid) if version.is_known() => {
-                let renewed = asked == Asked::Write && !self.has_seen(version);
+                let renewed = match asked {
+                    Asked::Write if !self.has_seen(version) => Some(sent),
+                    Asked::Write => None,
+                    // It was carried out, whatever became of its answer.
+                    Asked::Read => self.sent(&record, version),
+                };
                 self.meet(uid, now);
                 self.see(record, version, now);
                 let permitted = now >= self.not_before && !self.giving_up;
-                if renewed && permitted && self.holds() {
-                    self.until = Some(sent + self.config.validity());
+                if let Some(sent) = renewed.filter(|_| self.holds()) {
+                    self.unanswered.clear();
+                    if permitted {
+                        let until = sent + self.config.validity();
+                        self.until = Some(self.until.map_or(until, |known| known.max(until)));
+                    }
                 }
-                self.due = self.when(now, asked);
+                self.due = self.when(now, asked, renewed);
             }
             Answer::Absent => {
                 self.until = None;
                 self.seen = Seen::Absent;
-                self.due = self.when(now, asked);
+                self.due = self.when(now, asked, None);
             }
             Answer::Conflict => {
                 // The Lease must be read to see who was faster; until then the last renewal counts:
@@ -194,24 +243,43 @@ impl Candidate {
                 return held;
             }
             Answer::Lease(..) => self.due = now + self.config.retry,
-            // Retried unchanged: if the first try was carried out, the second is a conflict.
             Answer::Failed { retry_after } => {
-                self.due = now + retry_after.max(self.jittered(HASTE)).min(self.config.retry);
+                // The Lease shows whether the write was carried out.
+                if asked == Asked::Write && !self.giving_up {
+                    self.forget_version();
+                }
+                let pause = match self.until.and_then(|until| until.checked_sub(now)) {
+                    Some(left) => self.jittered(HASTE).min(left.mul_f64(HURRY).max(LEAST / 5)),
+                    None => self.jittered(HASTE),
+                };
+                self.due = now + retry_after.max(pause).min(self.config.retry);
             }
         }
         false
     }
 
-    /// When to act again, given what is known now.
-    fn when(&mut self, now: Duration, asked: Asked) -> Duration {
+    /// When the write that resulted in this record and version was sent, if it has had no answer. A
+    /// read may show an older state that looks the same, where a wall clock stands still; so the
+    /// version has to be newer than what was replaced.
+    fn sent(&self, record: &Record, version: ResourceVersion) -> Option<Duration> {
+        let sent = |it: &&Unanswered| it.record == *record && version.is_newer_than(it.at);
+        self.unanswered.iter().find(sent).map(|unanswered| unanswered.sent)
+    }
+
+    /// When to act again, given what is known now, and the renewal that was `sent` then.
+    fn when(&mut self, now: Duration, asked: Asked, sent: Option<Duration>) -> Duration {
         let look = now + self.jittered(1.0);
         match &self.seen {
             _ if self.giving_up => now,
             Seen::Nothing => now,
             Seen::Lease { record, since, .. } => {
                 match decide(record, &self.me, *since, now, self.config.lease) {
-                    // Just renewed. The pause is not jittered: it was chosen to fit the validity.
-                    Claim::Mine if asked == Asked::Write => now + self.config.retry,
+                    // Just renewed. The pause counts from when that was sent, as the validity does.
+                    // It is not jittered: it was chosen to fit the validity.
+                    Claim::Mine if sent.is_some() => {
+                        sent.map_or(now, |sent| now.max(sent + self.config.renewal()))
+                    }
+                    Claim::Mine if asked == Asked::Write => now + self.config.renewal(),
                     Claim::Mine | Claim::Free => now,
                     Claim::TakenUntil(until) => until.min(look),
                 }
@@ -229,6 +297,7 @@ impl Candidate {
         };
         if record.holder() != Some(&self.me) {
             self.until = None;
+            self.unanswered.clear();
         }
         self.seen = Seen::Lease { record, version, since };
     }

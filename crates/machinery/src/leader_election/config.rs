@@ -14,10 +14,9 @@ pub struct Config {
     /// The holder writes for at most this long after a renewal. Default 10 s; the limit in force is
     /// [`Config::validity`], which is shorter with the other defaults.
     pub renew: Duration,
-    /// Pause between two renewals, and between two looks at somebody else's lease. Default 2 s.
+    /// Pause between two renewals ([`Config::renewal`] is shorter where the lease is), and between
+    /// two looks at somebody else's lease. Default 2 s.
     pub retry: Duration,
-    /// An API call that takes longer than this is given up. Default 2 s.
-    pub request: Duration,
     /// A write that ends within this time after permission was asked has ended before anybody else
     /// may write. Default 2 s.
     pub in_flight: Duration,
@@ -45,20 +44,32 @@ pub enum ConfigError {
     /// It is the ratio of the faster clock to the slower.
     #[error("the clock ratio must be between 1 and 10, not {0}")]
     ClockRatio(f64),
-    /// Permission would end before the next renewal.
+    /// client-go demands the same.
     #[error(
-        "a renewal every {retry:?} that may take {request:?} does not fit into {validity:?}, for \
-         which the lease is valid; make the lease longer or the others shorter"
+        "the retry period must be more than 0 and less than the renew deadline ({renew:?}), not {retry:?}"
     )]
     Retry {
         /// Retry period.
         retry: Duration,
-        /// Request deadline.
-        request: Duration,
+        /// Renew deadline.
+        renew: Duration,
+    },
+    /// Permission would end before a renewal is answered.
+    #[error(
+        "the lease duration ({lease:?}) leaves its holder {validity:?} to write after a renewal, and \
+         at least {SHORTEST:?} are needed; make it longer, or the clock ratio or the time for writes \
+         in flight smaller"
+    )]
+    Validity {
+        /// Lease duration.
+        lease: Duration,
         /// What is left of the lease after the margins.
         validity: Duration,
     },
 }
+
+/// The shortest validity: a renewal takes tens of milliseconds, and is sent twice in that time.
+const SHORTEST: Duration = Duration::from_millis(500);
 
 // === impl Config ===
 
@@ -68,7 +79,6 @@ impl Default for Config {
             lease: Duration::from_secs(15),
             renew: Duration::from_secs(10),
             retry: Duration::from_secs(2),
-            request: Duration::from_secs(2),
             in_flight: Duration::from_secs(2),
             clock_ratio: 2.0,
         }
@@ -83,12 +93,18 @@ impl Config {
         self.lease.div_f64(ratio).saturating_sub(self.in_flight).min(self.renew)
     }
 
+    /// The pause between two renewals: `retry`, but so that a second one can be sent while the first
+    /// is valid. With 15, 10 and 5 s, controller-runtime's older defaults, it is 2.75 s.
+    pub fn renewal(&self) -> Duration {
+        self.retry.min(self.validity() / 2)
+    }
+
     /// Checks that the durations fit together.
     ///
     /// # Errors
     /// Names those that do not.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let Config { lease, renew, retry, request, clock_ratio, .. } = *self;
+        let Config { lease, renew, retry, clock_ratio, .. } = *self;
         if lease.subsec_nanos() != 0 || !(1..=86_400).contains(&lease.as_secs()) {
             return Err(ConfigError::Lease(lease));
         }
@@ -98,10 +114,12 @@ impl Config {
         if !(1.0..=10.0).contains(&clock_ratio) {
             return Err(ConfigError::ClockRatio(clock_ratio));
         }
-        // A renewal sent on time must be acknowledged before the previous one runs out.
+        if retry.is_zero() || retry >= renew {
+            return Err(ConfigError::Retry { retry, renew });
+        }
         let validity = self.validity();
-        if retry.is_zero() || request.is_zero() || retry + request > validity {
-            return Err(ConfigError::Retry { retry, request, validity });
+        if validity < SHORTEST {
+            return Err(ConfigError::Validity { lease, validity });
         }
         Ok(())
     }
@@ -133,6 +151,14 @@ mod tests {
     }
 
     #[test]
+    fn the_durations_of_controller_runtime_are_accepted() {
+        let config = Config { retry: 5 * SECOND, ..Config::default() };
+        assert_eq!(config.validate(), Ok(()));
+        assert_eq!(config.renewal(), Duration::from_millis(2_750));
+        assert_eq!(Config::default().renewal(), 2 * SECOND);
+    }
+
+    #[test]
     fn what_does_not_fit_is_refused_with_the_reason() {
         let bad = |change: fn(&mut Config)| {
             let mut config = Config::default();
@@ -141,8 +167,10 @@ mod tests {
         };
         assert!(bad(|c| c.lease = Duration::from_millis(1_500)).contains("whole seconds"));
         assert!(bad(|c| c.renew = 15 * SECOND).contains("renew deadline"));
-        assert!(bad(|c| c.retry = 4 * SECOND).contains("make the lease longer"));
-        assert!(bad(|c| c.retry = Duration::ZERO).contains("make the lease longer"));
+        assert!(bad(|c| c.retry = 10 * SECOND).contains("less than the renew deadline"));
+        assert!(bad(|c| c.retry = Duration::ZERO).contains("more than 0"));
+        let short = bad(|c| (c.lease, c.renew) = (4 * SECOND, 3 * SECOND));
+        assert!(short.contains("make it longer"), "{short}");
         assert!(bad(|c| c.clock_ratio = f64::NAN).contains("clock ratio"));
     }
 }

@@ -16,9 +16,9 @@ use super::wire::Api;
 use crate::client::{Client, Error};
 use crate::object::ObjectKey;
 
-/// How many request deadlines giving the lease up may take. It usually takes one request; when time
-/// runs out, the lease expires by itself.
-const GIVE_UP: u32 = 2;
+/// How long giving the lease up may take. It usually takes one request; when time runs out, the lease
+/// expires by itself.
+const GIVE_UP: Duration = Duration::from_secs(4);
 
 /// Takes part in the election while it runs.
 #[must_use = "nobody takes part in the election until the elector runs"]
@@ -110,7 +110,7 @@ impl Elector {
 
     /// Makes a request, with its deadline. If permission runs out meanwhile, that is published.
     async fn ask(&self, api: &impl Api, step: &Step) -> (Answer, Option<Error>) {
-        let deadline = self.config.request;
+        let deadline = self.candidate.deadline(self.clock.now());
         let mut request = std::pin::pin!(timeout(deadline, api.ask(&self.lease, step)));
         let answered = tokio::select! {
             answered = &mut request => answered,
@@ -173,7 +173,6 @@ impl Elector {
         self.candidate.give_up(self.clock.now());
         self.leadership.permit_until(None);
         self.tell();
-        let limit = self.config.request * GIVE_UP;
         let giving_up = async {
             loop {
                 match self.candidate.next(self.clock.now(), Timestamp::now()) {
@@ -186,7 +185,7 @@ impl Elector {
                 }
             }
         };
-        if timeout(limit, giving_up).await.is_err() {
+        if timeout(GIVE_UP, giving_up).await.is_err() {
             tracing::debug!(lease = %self.lease, "Could not give the lease up; it will expire");
         }
         self.tell();

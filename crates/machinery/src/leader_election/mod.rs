@@ -16,12 +16,14 @@
 //!   standby has it within one poll ([`Config::retry`] plus a fifth).
 //!
 //! How
-//! - Permission is counted from the moment a renewal was *sent*, once its own response has
-//!   acknowledged it. A renewal whose answer was lost counts for nothing, even if it later turns
-//!   out to have been written.
-//! - Somebody else's lease has expired when this process has seen the same resourceVersion for the
-//!   lease's whole duration, by its own clock, counted from the *arrival* of the answer that first
-//!   showed it. The lease is then taken with that resourceVersion as a precondition: had there been
+//! - Permission is counted from the moment a renewal was *sent*, once the API server has acknowledged
+//!   it: by its answer, or by a read that shows exactly the record that was sent, at a newer version.
+//!   So a leader keeps the lease although each write of it takes seconds.
+//! - Another process's lease has expired when this process has seen the same resourceVersion for the
+//!   lease's duration (the recorded one, but no less than its own), by its own clock, counted from the
+//!   *arrival* of the answer that first showed it. An edit by hand, even one that clears the spec,
+//!   only makes it wait from the beginning. A lease is free at once only in the form in which its
+//!   holder gives it up: no holder, no acquireTime, one second, and a renewTime. The lease is then taken with that resourceVersion as a precondition: had there been
 //!   a renewal in the meantime, the API server would refuse.
 //! - The holder counts at most `duration / clock_ratio - in_flight`, everybody else `duration`. If
 //!   the candidate's clock runs r times as fast as the holder's, the holder's permission ends

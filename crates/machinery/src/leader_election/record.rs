@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 /// `leaseDurationSeconds` of a lease that its holder has given up (as in client-go).
 const RELEASED: i32 = 1;
 
+/// The longest lease that may be configured; a longer one in a Lease is somebody's mistake.
+const LONGEST: Duration = Duration::from_secs(86_400);
+
 /// `spec` of a Lease, coordination.k8s.io/v1.
 ///
 /// The times are for humans. They are kept as text so that nothing can compare them with a clock.
@@ -33,18 +36,18 @@ pub(super) enum Claim {
 }
 
 /// Whose lease this is at `now`, if `record` was first seen at `since` and has not changed since
-/// then. `fallback` is the duration of a lease that does not state its own.
+/// then. `own` is the duration that this process is configured with.
 pub(super) fn decide(
     record: &Record,
     me: &str,
     since: Duration,
     now: Duration,
-    fallback: Duration,
+    own: Duration,
 ) -> Claim {
     if record.holder() == Some(me) {
         return Claim::Mine;
     }
-    let until = since + record.duration(fallback);
+    let until = since + record.duration(own);
     if record.is_given_up() || now >= until { Claim::Free } else { Claim::TakenUntil(until) }
 }
 
@@ -56,19 +59,20 @@ impl Record {
         self.holder_identity.as_deref().filter(|holder| !holder.is_empty())
     }
 
-    /// How long it stays valid unchanged. The API has no Lease of less than a second.
-    pub(super) fn duration(&self, fallback: Duration) -> Duration {
-        match self.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok()) {
-            Some(seconds) if seconds > 0 => Duration::from_secs(seconds),
-            _ => fallback,
-        }
+    /// How long it stays valid unchanged: what it says, but no less than `own`. Somebody may have
+    /// edited it, and its holder counts with the duration that it was started with.
+    pub(super) fn duration(&self, own: Duration) -> Duration {
+        let seconds = self.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        Duration::from_secs(seconds.unwrap_or_default()).min(LONGEST).max(own)
     }
 
-    /// Nobody ever held it, or the holder gave it up in good order. If somebody else cleared the
-    /// holder, it may still be writing: that does not count as given up.
-    fn is_given_up(&self) -> bool {
-        let never = self.renew_time.is_none();
-        self.holder().is_none() && (never || self.lease_duration_seconds == Some(RELEASED))
+    /// The holder gave it up in good order. An edit of the spec, even one that clears it, looks
+    /// different: its holder may still be writing.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.holder().is_none()
+            && self.lease_duration_seconds == Some(RELEASED)
+            && self.renew_time.is_some()
+            && self.acquire_time.is_none()
     }
 
     /// The record that follows `self` when `me` takes or renews the lease.
@@ -94,6 +98,7 @@ impl Record {
         Record {
             holder_identity: Some(String::new()),
             lease_duration_seconds: Some(RELEASED),
+            acquire_time: None,
             renew_time: Some(self.new_time(wall)),
             ..self.clone()
         }
@@ -129,14 +134,16 @@ mod tests {
     }
 
     #[test]
-    fn a_rivals_lease_is_taken_until_it_was_seen_unchanged_for_its_own_duration() {
+    fn a_rivals_lease_is_taken_until_it_was_seen_unchanged_for_its_duration() {
         let mut rival = Record::default().held_by("rival", Duration::from_secs(30), at(0));
         assert_eq!(claim(&rival, 29), Claim::TakenUntil(Duration::from_secs(130)));
         assert_eq!(claim(&rival, 30), Claim::Free);
-        for nonsense in [None, Some(0), Some(-5)] {
-            rival.lease_duration_seconds = nonsense;
+        for edited in [None, Some(0), Some(-5), Some(1)] {
+            rival.lease_duration_seconds = edited;
             assert_eq!(claim(&rival, 14), Claim::TakenUntil(Duration::from_secs(115)));
         }
+        rival.lease_duration_seconds = Some(i32::MAX);
+        assert_eq!(claim(&rival, 86_400), Claim::Free);
     }
 
     #[test]
@@ -150,12 +157,15 @@ mod tests {
     }
 
     #[test]
-    fn a_new_or_given_up_lease_is_free_at_once_but_not_one_whose_holder_was_cleared_by_hand() {
-        assert_eq!(claim(&Record::default(), 0), Claim::Free);
+    fn a_lease_that_was_given_up_is_free_at_once_but_not_one_that_was_edited() {
         let held = Record::default().held_by("rival", LEASE, at(0));
         assert_eq!(claim(&held.given_up(at(1)), 0), Claim::Free);
-        let cleared = Record { holder_identity: Some(String::new()), ..held };
-        assert_eq!(claim(&cleared, 0), Claim::TakenUntil(Duration::from_secs(115)));
+        let cleared = Record { holder_identity: Some(String::new()), ..held.clone() };
+        let lowered = Record { lease_duration_seconds: Some(1), ..cleared.clone() };
+        let without_time = Record { renew_time: None, ..held.given_up(at(1)) };
+        for edited in [Record::default(), cleared, lowered, without_time] {
+            assert_eq!(claim(&edited, 0), Claim::TakenUntil(Duration::from_secs(115)));
+        }
     }
 
     #[test]

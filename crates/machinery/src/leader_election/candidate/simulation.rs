@@ -29,9 +29,11 @@ const REST: f64 = 55.0;
 struct World {
     /// How many times as fast as the slowest clock the fastest one runs.
     ratio: f64,
-    /// True: somebody edits the Lease. False: processes crash and start anew. Never both, so that
-    /// nobody is new to an edited Lease.
+    /// Whether somebody edits the Lease.
     by_hand: bool,
+    /// Whether processes crash and start anew. With edits, the Lease is not deleted then: to a
+    /// process that is new, a deleted Lease looks like a new cluster (a caveat of the module).
+    crashes: bool,
 }
 
 /// The outcome.
@@ -202,6 +204,7 @@ impl Simulation {
             return;
         }
         let step = it.candidate.next(local, wall);
+        let deadline = it.candidate.deadline(local);
         let shown = it.clock.shows(self.now);
         match step {
             Step::Done => {}
@@ -213,7 +216,7 @@ impl Simulation {
                 self.serial += 1;
                 let request = self.serial;
                 it.request = Some(request);
-                let timeout = it.clock.when(shown + self.config.request.as_secs_f64());
+                let timeout = it.clock.when(shown + deadline.as_secs_f64());
                 self.at(timeout, Event::TimeOut { process, request });
                 self.send(process, request, step);
             }
@@ -298,32 +301,41 @@ fn run_all(seeds: std::ops::Range<u64>, config: &Config, world: World) -> Report
 
 #[test]
 fn two_never_write_at_once_in_5000_worlds_with_crashes_and_clocks_at_double_rate() {
-    let world = World { ratio: 2.0, by_hand: false };
+    let world = World { ratio: 2.0, by_hand: false, crashes: true };
     let report = run_all(0..5_000, &Config::default(), world);
     assert_eq!(report.overlap, 0.0, "{report:?}");
-    assert!(report.takeovers > 20_000 && report.renewals > 60_000, "too quiet: {report:?}");
+    assert!(report.takeovers > 15_000 && report.renewals > 60_000, "too quiet: {report:?}");
 }
 
 #[test]
 fn two_never_write_at_once_in_5000_worlds_with_a_lease_that_is_edited_by_hand() {
-    let world = World { ratio: 2.0, by_hand: true };
+    let world = World { ratio: 2.0, by_hand: true, crashes: false };
     let report = run_all(10_000..15_000, &Config::default(), world);
     assert_eq!(report.overlap, 0.0, "{report:?}");
-    assert!(report.takeovers > 20_000 && report.renewals > 60_000, "too quiet: {report:?}");
+    assert!(report.takeovers > 15_000 && report.renewals > 60_000, "too quiet: {report:?}");
+}
+
+#[test]
+fn two_never_write_at_once_in_2000_worlds_with_edits_and_crashes() {
+    let world = World { ratio: 2.0, by_hand: true, crashes: true };
+    let report = run_all(40_000..42_000, &Config::default(), world);
+    assert_eq!(report.overlap, 0.0, "{report:?}");
 }
 
 #[test]
 fn two_never_write_at_once_in_1000_worlds_with_ordinary_clocks_and_a_longer_permission() {
     let config = Config { clock_ratio: 1.02, ..Config::default() };
     assert_eq!(config.validity(), Duration::from_secs(10));
-    let report = run_all(20_000..21_000, &config, World { ratio: 1.02, by_hand: false });
+    let report =
+        run_all(20_000..21_000, &config, World { ratio: 1.02, by_hand: false, crashes: true });
     assert_eq!(report.overlap, 0.0, "{report:?}");
 }
 
 #[test]
 fn clocks_beyond_the_stated_ratio_make_permissions_overlap_but_no_longer_than_stated() {
     let config = Config { clock_ratio: 1.02, ..Config::default() };
-    let report = run_all(30_000..30_500, &config, World { ratio: 2.0, by_hand: false });
+    let report =
+        run_all(30_000..30_500, &config, World { ratio: 2.0, by_hand: false, crashes: true });
     let bound = (config.validity() + config.in_flight).as_secs_f64() - 15.0 / 2.0;
     assert!(report.overlap > 0.5, "the simulation must be able to fail: {report:?}");
     assert!(report.overlap <= bound, "{report:?}, stated {bound}");

@@ -39,7 +39,7 @@ fn having_read(record: Record) -> Candidate {
 
 /// One that leads: its renewal was sent at [`START`] and answered a second later.
 fn leading() -> Candidate {
-    let mut candidate = having_read(Record::default());
+    let mut candidate = having_read(held_by("rival").given_up(wall()));
     let Step::Update(record, _) = candidate.next(START, wall()) else { panic!("a free lease") };
     candidate.answered(START + SECOND, answer(record, 2));
     candidate
@@ -101,24 +101,106 @@ fn a_lease_that_was_given_up_is_taken_in_less_than_three_seconds() {
 }
 
 #[test]
-fn a_renewal_without_an_answer_gives_no_permission_even_if_it_is_seen_to_be_written() {
+fn a_read_that_shows_what_was_sent_acknowledges_it_from_when_it_was_sent() {
     let mut candidate = leading();
     let had = candidate.permitted_until();
-    let now = START + 3 * SECOND;
-    let Step::Update(record, _) = candidate.next(now, wall()) else { panic!("a renewal is due") };
-    candidate.answered(now + SECOND, Answer::Failed { retry_after: Duration::ZERO });
-    assert_eq!(candidate.permitted_until(), had);
-    let mut now = now + 2 * SECOND;
-    assert_eq!(candidate.next(now, wall()), Step::Update(record.clone(), version(2)), "as it was");
-    assert!(candidate.answered(now, Answer::Conflict), "the holder must look: the slow path");
-    now += SECOND;
+    let sent = START + 3 * SECOND;
+    let Step::Update(record, _) = candidate.next(sent, wall()) else { panic!("a renewal is due") };
+    candidate.answered(sent + SECOND, Answer::Failed { retry_after: Duration::ZERO });
+    assert_eq!(candidate.permitted_until(), had, "it may not have been carried out");
+    let now = sent + 2 * SECOND;
     assert_eq!(candidate.next(now, wall()), Step::Read);
     candidate.answered(now, answer(record, 3));
-    assert_eq!(candidate.permitted_until(), had, "seen is not acknowledged");
-    let Step::Update(record, v) = candidate.next(now, wall()) else { panic!("renew") };
-    assert_eq!(v, version(3));
-    candidate.answered(now, answer(record, 4));
-    assert_eq!(candidate.permitted_until(), Some(now + Config::default().validity()));
+    assert_eq!(candidate.permitted_until(), Some(sent + Config::default().validity()));
+}
+
+#[test]
+fn a_late_first_renewal_is_acknowledged_although_a_second_one_was_sent() {
+    let mut candidate = leading();
+    let sent = START + 3 * SECOND;
+    let failed = || Answer::Failed { retry_after: Duration::ZERO };
+    let Step::Update(first, at) = candidate.next(sent, wall()) else { panic!("a renewal is due") };
+    candidate.answered(sent + SECOND, failed());
+    let mut now = sent + 2 * SECOND;
+    assert_eq!(candidate.next(now, wall()), Step::Read);
+    candidate.answered(now, Answer::Lease(held_by("me"), at, uid(1)));
+    let Step::Update(second, _) = candidate.next(now, wall()) else { panic!("again") };
+    assert_ne!(first, second);
+    now += SECOND;
+    assert!(candidate.answered(now, Answer::Conflict), "the first was carried out meanwhile");
+    now += SECOND;
+    assert_eq!(candidate.next(now, wall()), Step::Read);
+    candidate.answered(now, answer(first, 3));
+    assert_eq!(candidate.permitted_until(), Some(sent + Config::default().validity()));
+}
+
+#[test]
+fn a_lease_that_somebody_edited_acknowledges_nothing() {
+    let mut candidate = leading();
+    let had = candidate.permitted_until();
+    let sent = START + 3 * SECOND;
+    let Step::Update(record, _) = candidate.next(sent, wall()) else { panic!("a renewal is due") };
+    candidate.answered(sent + SECOND, Answer::Failed { retry_after: Duration::ZERO });
+    let now = sent + 2 * SECOND;
+    assert_eq!(candidate.next(now, wall()), Step::Read);
+    let edited = Record { lease_duration_seconds: Some(1), ..record };
+    candidate.answered(now, answer(edited, 3));
+    assert_eq!(candidate.permitted_until(), had);
+}
+
+/// Every write takes `takes`, and is carried out at its end.
+fn leads_with_writes_of(takes: Duration) -> bool {
+    let mut candidate = having_read(held_by("rival").given_up(wall()));
+    let (mut stored, mut number) = (held_by("rival").given_up(wall()), 1);
+    let mut landing: Vec<(Duration, Record, u64)> = Vec::new();
+    let (mut now, mut leads) = (START, true);
+    while now < START + 120 * SECOND {
+        let step = candidate.next(now, wall());
+        let until = now + candidate.deadline(now);
+        let answered = match &step {
+            Step::Wait(time) => now + *time,
+            Step::Read => now + Duration::from_millis(10),
+            Step::Update(record, at) => {
+                landing.push((now + takes, record.clone(), at.number().unwrap()));
+                now + takes
+            }
+            step => panic!("{step:?}"),
+        };
+        now = if matches!(step, Step::Wait(_)) { answered } else { answered.min(until) };
+        landing.retain(|(at, record, version)| {
+            if *at <= now && *version == number {
+                (stored, number) = (record.clone(), number + 1);
+            }
+            *at > now
+        });
+        match step {
+            Step::Read => {
+                candidate.answered(now, answer(stored.clone(), number));
+            }
+            Step::Update(record, _) => {
+                let failed = Answer::Failed { retry_after: Duration::ZERO };
+                let said = match (answered <= until, stored == record) {
+                    (false, _) => failed,
+                    (true, true) => answer(stored.clone(), number),
+                    (true, false) => Answer::Conflict,
+                };
+                candidate.answered(now, said);
+            }
+            _ => {}
+        }
+        // Once it leads, it goes on.
+        let permitted = candidate.permitted_until().is_some_and(|until| now < until);
+        leads &= permitted || now < START + 8 * SECOND;
+    }
+    leads
+}
+
+#[test]
+fn a_leader_keeps_the_lease_although_each_write_takes_seconds() {
+    for millis in [10, 500, 1_500, 2_500] {
+        assert!(leads_with_writes_of(Duration::from_millis(millis)), "{millis} ms");
+    }
+    assert!(!leads_with_writes_of(6 * SECOND), "later than any renewal is valid");
 }
 
 #[test]

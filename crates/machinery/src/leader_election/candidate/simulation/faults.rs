@@ -12,10 +12,10 @@ impl Simulation {
         let next = self.now + 0.5 + 8.0 * self.rng.f64();
         self.at(next, Event::Fault);
         let victim = self.rng.usize(..self.processes.len());
-        match self.rng.u8(..6) {
+        match self.rng.u8(..7) {
             0..3 => self.processes[victim].paused_until = self.now + 30.0 * self.rng.f64(),
-            3 if self.world.by_hand => self.edit_by_hand(),
-            3 | 4 if !self.world.by_hand => self.crash(victim),
+            3 | 4 if self.world.by_hand => self.edit_by_hand(),
+            3..6 if self.world.crashes => self.crash(victim),
             _ => self.shut_down(victim),
         }
     }
@@ -46,12 +46,21 @@ impl Simulation {
 
     fn edit_by_hand(&mut self) {
         let Some((record, ..)) = self.server.lease().clone() else { return };
-        let edited = match self.rng.u8(..4) {
-            0 => None,
+        let edited = match self.rng.u8(..9) {
+            0 if !self.world.crashes => None,
             1 => Some(Record { holder_identity: Some(String::new()), ..record }),
             2 => Some(Record { holder_identity: Some("nobody".into()), ..record }),
-            _ => Some(Record { renew_time: Some("2000-01-01T00:00:00.000000Z".into()), ..record }),
+            3 => Some(Record { renew_time: None, ..record }),
+            4 => Some(Record { lease_duration_seconds: Some(1), ..record }),
+            5 => Some(Record { lease_duration_seconds: Some(30), ..record }),
+            6 => Some(Record { lease_duration_seconds: None, ..record }),
+            7 => Some(Record { renew_time: Some("2000-01-01T00:00:00.000000Z".into()), ..record }),
+            _ => Some(Record::default()),
         };
+        // Who writes by hand exactly what a holder writes that gives the lease up, gives it up.
+        if edited.as_ref().is_some_and(Record::is_given_up) {
+            return;
+        }
         // Only once all have seen that there is a Lease: to one that has not, a deleted Lease looks
         // like a new cluster (a caveat of the room).
         let seen = |p: &Process| !matches!(p.candidate.seen, Seen::Nothing);
