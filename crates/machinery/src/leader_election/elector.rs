@@ -24,7 +24,6 @@ const GIVE_UP: Duration = Duration::from_secs(4);
 #[must_use = "nobody takes part in the election until the elector runs"]
 pub struct Elector {
     lease: ObjectKey,
-    config: Config,
     identity: String,
     candidate: Candidate,
     clock: Arc<dyn Clock>,
@@ -50,11 +49,10 @@ pub fn new(
 ) -> Result<(Leadership, Elector), ConfigError> {
     config.validate()?;
     let identity = format!("{host}_{:032x}", fastrand::u128(..));
-    let candidate = Candidate::new(config.clone(), identity.clone(), Rng::new());
+    let candidate = Candidate::new(config, identity.clone(), Rng::new());
     let leadership = Leadership::new(clock.clone());
     let elector = Elector {
         lease,
-        config,
         identity,
         candidate,
         clock,
