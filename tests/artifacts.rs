@@ -127,12 +127,13 @@ fn reasons() -> String {
         "\n# Health\n\n\
          What the conditions say of the children's states; reason and message are those of Ready (and \
          of Degraded, Reconciling and Stalled where they are True). A rollout is under way from a \
-         change until it has completed once. Pods and Events of a child, and nodes, are looked at only \
-         while it does not serve: at once if its rollout had completed or its controller reports a \
-         failure, otherwise after 30 seconds without progress. `Stalled`, which kstatus and Flux call \
-         failed, is True where waiting does not help: an image, a container's configuration, a taint, a \
-         paused rollout, a refused write, a deadline. A crash loop, a quota and a lost node may heal by \
-         themselves. An App's Available and Progressing are its Deployment's own.\n\n",
+         change until it has completed once. Pods and Events of a child, and nodes, are listed only \
+         while it is not ready: at once if its rollout had completed or its controller reports a \
+         failure, otherwise after 30 seconds without progress. While such a list fails, the conditions \
+         keep what they say about the same generation. `Stalled`, which kstatus and Flux call \
+         failed, is True where waiting does not help: an image's name, a container's configuration, a \
+         paused rollout, a refused write, a deadline; an image that cannot be pulled and a taint after \
+         five minutes. A crash loop, a quota and a lost node may heal by themselves. An App's Available and Progressing are its Deployment's own.\n\n",
     );
     text.push_str(include_str!("../src/reconcilers/health/table.md"));
     text.push_str(
