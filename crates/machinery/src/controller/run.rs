@@ -220,7 +220,7 @@ impl Handle {
     }
 
     /// The API server was away and answers again: every key whose last pass failed transiently runs
-    /// again now, or when a Retry-After permits it, and its next failure counts as the first.
+    /// again now, and its next failure counts as the first; or when a Retry-After permits it.
     fn wake_transient(&self) {
         self.wake(Class::Transient, |key| self.queue.forget(key));
     }
@@ -230,15 +230,18 @@ impl Handle {
     fn wake(&self, class: Class, before: impl Fn(&ObjectKey)) {
         let failing = self.failing.lock();
         for (key, row) in failing.iter().filter(|(_, row)| row.wakes == Some(class)) {
-            before(key);
             let asked = row.asked.map(|until| until.saturating_duration_since(Instant::now()));
             match asked.filter(|left| !left.is_zero()) {
-                // The pause ends, but not what the server asked for.
+                // The pause ends, but not what the server asked for. Forgetting the key would end
+                // that too: one that was added meanwhile would run at once.
                 Some(at_least) => {
                     let retry = Retry { backoff: Backoff::always(Duration::ZERO), at_least };
                     self.queue.add_rate_limited_with(key, retry);
                 }
-                None => self.queue.add_with(key, Band::Initial),
+                None => {
+                    before(key);
+                    self.queue.add_with(key, Band::Initial);
+                }
             }
         }
     }

@@ -145,6 +145,19 @@ impl<K: Key> Queue<K> {
         Duration::from_nanos(now.saturating_sub(began))
     }
 
+    /// Queues a key again that was taken and not run, in the band that it was taken from or one that
+    /// was requested meanwhile. Returns that band.
+    pub(super) fn untake(&mut self, id: u32) -> Band {
+        self.done(0, id);
+        let slot = self.slots.get_mut(id);
+        slot.clear(RETRY_DUE);
+        let band = if slot.is(DIRTY) { slot.band.max(slot.wanted) } else { slot.band };
+        slot.clear(DIRTY);
+        slot.set(QUEUED);
+        self.lines.push(&mut self.slots, id, band);
+        band
+    }
+
     /// Releases the slot if nothing needs it any more. Returns the key that this evicted, if any,
     /// to be dropped without the lock.
     pub(super) fn release(&mut self, id: u32) -> Option<K> {

@@ -28,6 +28,8 @@ enum Phase {
     Open,
     /// Only out, until none are waiting.
     Draining,
+    /// Neither.
+    Abandoned,
 }
 
 /// The whole queue, without locks and wake-ups.
@@ -167,6 +169,22 @@ impl<K: Key> RateLimited<K> {
             self.bucket.take(now);
         }
         Some(next)
+    }
+
+    /// Takes a key back that was taken and not run: nothing counts, neither a run nor a failure, and
+    /// its band stays.
+    pub(super) fn untake(&mut self, now: Nanos, id: u32) {
+        let now = self.fire(now);
+        if self.phase == Phase::Abandoned {
+            self.delaying.queue.done(now, id);
+            self.delaying.queue.release(id);
+            return;
+        }
+        if self.delaying.queue.untake(id) == Band::Retry && self.phase == Phase::Open {
+            // Its token is lost: governor takes none back.
+            let patience = after(now, self.limits.retry_patience);
+            self.delaying.timers.set(&mut self.delaying.queue.slots, id, Timer::Retry, patience);
+        }
     }
 
     /// Ends a run of the key with this hash. Returns how long it took, and the key that this

@@ -81,21 +81,15 @@ impl<'a, K: Key> Get<'a, K> {
             return Poll::Pending;
         }
         let woken = unlock(state);
+        // The timer was for what has been found now.
+        self.sleep = None;
         let taken = next.map(|Next { id, key, band, waited }| {
             let queue = self.handle.take().unwrap_or_else(|| self.queue.clone());
             Taken { queue: Some(queue), key, id, band, waited }
         });
-        let told = catch_unwind(AssertUnwindSafe(|| {
-            self.over(ended.map(|(worked, _)| worked));
-            if let Some(taken) = &taken {
-                shared.observer.taken(taken.band, taken.waited);
-            }
-        }));
-        if let Err(panic) = told {
-            // Nobody will work on this key now, so its run is still to come.
-            if let Some(taken) = taken {
-                self.queue.add_with(&taken.key, taken.band);
-            }
+        let over = catch_unwind(AssertUnwindSafe(|| self.over(ended.map(|(worked, _)| worked))));
+        if let Err(panic) = over {
+            taken.into_iter().for_each(Taken::untake);
             resume_unwind(panic);
         }
         if woken && taken.is_some() {
@@ -103,7 +97,18 @@ impl<'a, K: Key> Get<'a, K> {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        Poll::Ready(taken)
+        Poll::Ready(taken.map(|taken| self.hand_out(taken)))
+    }
+
+    /// Reports that a worker works on the key from now on.
+    fn hand_out(&self, taken: Taken<K>) -> Taken<K> {
+        let observer = &self.queue.shared.observer;
+        let told = catch_unwind(AssertUnwindSafe(|| observer.taken(taken.band, taken.waited)));
+        if let Err(panic) = told {
+            taken.untake();
+            resume_unwind(panic);
+        }
+        taken
     }
 
     /// The previous run has ended and took this long. Called without the lock: dropping its key,
@@ -124,11 +129,17 @@ impl<K: Key> Future for Get<'_, K> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if let Some(taken) = self.yielded.take() {
-            return Poll::Ready(Some(taken));
+            if !self.queue.shared.state.lock().queue.is_abandoned() {
+                return Poll::Ready(Some(self.hand_out(taken)));
+            }
+            taken.untake();
         }
         loop {
             if let Poll::Ready(taken) = self.look(context) {
                 return Poll::Ready(taken);
+            }
+            if self.yielded.is_some() {
+                return Poll::Pending;
             }
             // If the timer has ended already, look again; otherwise it wakes this task.
             let ended = self.sleep.as_mut().is_some_and(|sleep| sleep.poll(context).is_ready());
@@ -141,10 +152,7 @@ impl<K: Key> Future for Get<'_, K> {
 
 impl<K: Key> Drop for Get<'_, K> {
     fn drop(&mut self) {
-        if let Some(taken) = self.yielded.take() {
-            // Its run has not begun, so it is still to come.
-            self.queue.add_with(&taken.key, taken.band);
-        }
+        self.yielded.take().into_iter().for_each(Taken::untake);
         let Some(number) = self.number else { return };
         let mut state = self.queue.shared.state.lock();
         state.leave(number);
@@ -186,6 +194,13 @@ impl<K: Key> Taken<K> {
     /// The band it was taken from.
     pub fn band(&self) -> Band {
         self.band
+    }
+
+    /// Gives the key back: its run has not begun, and is still to come.
+    fn untake(mut self) {
+        if let Some(queue) = self.queue.take() {
+            queue.change(|queue, now| queue.untake(now, self.id));
+        }
     }
 
     /// How long after the request for the run it was taken.

@@ -74,7 +74,9 @@ impl<K: Key> RateLimited<K> {
     /// From now on no key comes in and no timer fires; what is queued goes out.
     pub(in super::super) fn shut_down(&mut self, now: Nanos) {
         self.fire(now);
-        self.phase = Phase::Draining;
+        if self.phase == Phase::Open {
+            self.phase = Phase::Draining;
+        }
         while let Some(id) = self.delaying.timers.pop_any(&mut self.delaying.queue.slots) {
             let slot = self.delaying.queue.slots.get_mut(id);
             slot.clear(HELD);
@@ -89,11 +91,16 @@ impl<K: Key> RateLimited<K> {
     /// Like `shut_down`, but nothing goes out either.
     pub(in super::super) fn shut_down_now(&mut self, now: Nanos) {
         self.shut_down(now);
+        self.phase = Phase::Abandoned;
         self.delaying.queue.abandon();
     }
 
     pub(in super::super) fn is_shut_down(&self) -> bool {
-        self.phase == Phase::Draining
+        self.phase != Phase::Open
+    }
+
+    pub(in super::super) fn is_abandoned(&self) -> bool {
+        self.phase == Phase::Abandoned
     }
 
     /// Shut down, with nothing queued or being processed.

@@ -1,10 +1,12 @@
 //! Backoff, the overall rate, and what they do not affect.
 
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::time::{Instant, advance};
 
-use super::super::{Backoff, Retry};
+use super::super::{Backoff, Get, Retry};
 use super::{Band, Limits, Named, WorkQueue, exact, run_all, take};
 
 const MS: Duration = Duration::from_millis(1);
@@ -281,4 +283,73 @@ async fn a_backoff_too_long_to_stretch_is_for_ever() {
     assert!(
         queue.add_rate_limited_with(A, Retry { backoff, ..Retry::default() }) > 1_000_000 * SECOND
     );
+}
+
+/// Takes a key, and lets another worker, which was woken by that, go first.
+fn take_and_yield_now(queue: &WorkQueue<Named>) -> Get<'_, Named> {
+    let mut get = queue.get();
+    assert!(Pin::new(&mut get).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    get
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_given_back_keeps_its_failures_and_its_band() {
+    let queue = exact();
+    queue.add(A);
+    let mut delay = fail(&queue).unwrap().1;
+    advance(delay).await;
+    delay = fail(&queue).unwrap().1;
+    let mut other = queue.get();
+    // Both are due now: the failed one and another.
+    queue.add_after((0, 2), delay);
+    assert!(Pin::new(&mut other).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    advance(delay).await;
+    let yielded = take_and_yield_now(&queue);
+    assert_eq!(queue.len(), 1, "one was taken");
+    drop(yielded);
+    assert_eq!(queue.len(), 2, "and given back");
+    assert_eq!(queue.requeues(&A), 2, "its failures stay");
+    assert_eq!(queue.snapshot().adds, 4, "and nothing was requested");
+    drop(other);
+    let mut bands: Vec<_> =
+        std::iter::from_fn(|| take(&queue)).map(|taken| (*taken.key(), taken.band())).collect();
+    bands.sort_unstable_by_key(|(key, _)| *key);
+    assert_eq!(bands, [(A, Band::Retry), ((0, 2), Band::Initial)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_takes_one_key_at_a_time_however_many_are_due() {
+    let queue = exact();
+    let mut waiting = [queue.get(), queue.get()];
+    let context = &mut Context::from_waker(Waker::noop());
+    for name in [1, 2, 3] {
+        queue.add_after((0, name), MS);
+    }
+    for get in &mut waiting {
+        assert!(Pin::new(get).poll(context).is_pending());
+    }
+    advance(MS).await;
+    // The timekeeper's timer has ended; it takes one key and wakes the other worker.
+    assert!(Pin::new(&mut waiting[0]).poll(context).is_pending());
+    assert_eq!(queue.snapshot().processing, 1, "one, not two");
+    let Poll::Ready(Some(first)) = Pin::new(&mut waiting[0]).poll(context) else {
+        panic!("it has the key that it took")
+    };
+    assert_eq!(queue.snapshot().processing, 1);
+    drop(first);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_key_is_handed_out_after_the_queue_was_shut_down_at_once() {
+    let queue = exact();
+    let mut other = queue.get();
+    let context = &mut Context::from_waker(Waker::noop());
+    queue.add_after((0, 1), MS);
+    queue.add_after((0, 2), MS);
+    assert!(Pin::new(&mut other).poll(context).is_pending());
+    advance(MS).await;
+    let mut yielded = take_and_yield_now(&queue);
+    queue.shut_down_now();
+    assert!(matches!(Pin::new(&mut yielded).poll(context), Poll::Ready(None)));
+    assert_eq!(queue.snapshot().processing, 0);
 }
