@@ -21,10 +21,13 @@ use crate::object::Kind;
 
 /// How long an answer is trusted. A revoked token keeps working for up to that long.
 const BELIEVED: Duration = Duration::from_secs(60);
-/// How many answers are remembered.
+/// How many answers are remembered: of tokens that are admitted, and as many of others.
 const REMEMBERED: usize = 128;
 /// Concurrent questions: sending bad tokens does not get the API server asked any faster.
 const ASKING: usize = 2;
+/// Requests that may wait for that. More are refused at once: they would take the connections of a probe
+/// on the same address.
+const WAITING: usize = 8;
 
 const TOKEN: Kind =
     Kind::cluster_scoped("authentication.k8s.io", "v1", "TokenReview", "tokenreviews");
@@ -43,9 +46,18 @@ pub struct Reviews {
     client: Client,
     /// By the hash of token and question: no token is kept. Two hashes with random keys, so that
     /// nobody can find a second token with the same hashes.
-    known: Mutex<HashMap<(u64, u64), Answer>>,
+    known: Mutex<Known>,
     hashers: [RandomState; 2],
     asking: Semaphore,
+    waiting: Semaphore,
+}
+
+/// The answers to questions. Those who are admitted have a map of their own: whoever tries tokens cannot
+/// push them out.
+#[derive(Default)]
+struct Known {
+    admitted: HashMap<(u64, u64), Answer>,
+    refused: HashMap<(u64, u64), Answer>,
 }
 
 /// When it was given, and what it was.
@@ -83,6 +95,7 @@ impl Reviews {
             known: Mutex::default(),
             hashers: [RandomState::new(), RandomState::new()],
             asking: Semaphore::new(ASKING),
+            waiting: Semaphore::new(WAITING),
         }
     }
 
@@ -92,6 +105,7 @@ impl Reviews {
         if let Some(answer) = self.recall(key) {
             return answer;
         }
+        let Ok(_waiting) = self.waiting.try_acquire() else { return Err(Refusal::Unknown) };
         // The semaphore is never closed.
         let _turn = self.asking.acquire().await;
         if let Some(answer) = self.recall(key) {
@@ -142,12 +156,13 @@ impl Reviews {
 
     fn recall(&self, key: (u64, u64)) -> Option<Result<(), Refusal>> {
         let known = self.known.lock();
-        let (at, answer) = known.get(&key)?;
+        let (at, answer) = known.admitted.get(&key).or_else(|| known.refused.get(&key))?;
         (at.elapsed() < BELIEVED).then_some(*answer)
     }
 
     fn remember(&self, key: (u64, u64), answer: Result<(), Refusal>) {
         let mut known = self.known.lock();
+        let known = if answer.is_ok() { &mut known.admitted } else { &mut known.refused };
         if known.len() >= REMEMBERED {
             known.retain(|_, (at, _)| at.elapsed() < BELIEVED);
         }

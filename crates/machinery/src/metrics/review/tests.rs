@@ -105,10 +105,32 @@ async fn when_the_api_server_cannot_say_nobody_is_admitted_and_nothing_is_rememb
 }
 
 #[tokio::test]
-async fn no_token_is_kept_and_the_memory_is_bounded() {
-    let (reviews, _) = reviews().await;
+async fn the_memory_is_bounded_and_whoever_tries_tokens_pushes_no_valid_one_out() {
+    let (reviews, asked) = reviews().await;
     for i in 0..2 * REMEMBERED {
         let _ = reviews.admit(Some(&format!("guess-{i}")), "get", "/metrics").await;
     }
-    assert_eq!(reviews.known.lock().len(), REMEMBERED);
+    assert_eq!(reviews.known.lock().refused.len(), REMEMBERED);
+    let before = asked.paths.lock().len();
+    for _ in 0..3 {
+        reviews.admit(Some("prometheus"), "get", "/metrics").await.unwrap();
+    }
+    assert_eq!(asked.paths.lock().len(), before + 2, "it is asked about once");
+}
+
+#[tokio::test]
+async fn only_so_many_requests_wait_for_the_api_server() {
+    let service = tower::service_fn(|_: Request<kube::client::Body>| {
+        std::future::pending::<Result<Response<kube::client::Body>, std::io::Error>>()
+    });
+    let reviews = Arc::new(Reviews::new(Client::from_service(service, Options::default())));
+    let mut asked = tokio::task::JoinSet::new();
+    for i in 0..WAITING + 3 {
+        let reviews = reviews.clone();
+        asked.spawn(async move { reviews.admit(Some(&i.to_string()), "get", "/metrics").await });
+    }
+    for _ in 0..3 {
+        assert_eq!(asked.join_next().await.unwrap().unwrap(), Err(Refusal::Unknown));
+    }
+    assert_eq!(asked.len(), WAITING);
 }
