@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::IDENTITY;
-use super::args::{RunArgs, all_if_empty};
+use super::args::{ControllerName, RunArgs, all_if_empty};
 use super::error::Error;
 use super::spans::Spans;
 use super::{servers, wiring};
@@ -28,7 +28,11 @@ const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/names
 pub(super) async fn run(mut args: RunArgs, spans: Spans) -> Result<(), Error> {
     all_if_empty(&mut args.namespaces);
     let shutdown = Shutdown::from_signals().map_err(Error::Signals)?;
-    Ok(program(args, spans).await?.run(shutdown).await?)
+    // A credential plugin, for one, may take long.
+    tokio::select! {
+        program = program(args, spans) => Ok(program?.run(shutdown).await?),
+        () = shutdown.requested() => Ok(()),
+    }
 }
 
 /// Everything that runs, in the order in which it ends.
@@ -43,13 +47,22 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     // plugin runs once for all.
     let ungated = Client::new(config, options.clone())?;
     ungated.log_in().await?;
+    let namespaces =
+        if args.namespaces.is_empty() { "all".to_owned() } else { args.namespaces.join(",") };
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         controllers = ?args.controllers,
-        namespaces = ?args.namespaces,
+        namespaces = %namespaces,
         leader_election = args.leader_elect,
         "Starting"
     );
+    let image = args.memcached_image.as_deref().unwrap_or_default();
+    if image.is_empty() && args.controllers.contains(&ControllerName::Memcached) {
+        tracing::warn!(
+            "MEMCACHED_IMAGE is not set, so no Memcached gets a Deployment: set it to an image, such \
+             as memcached:1.6.38-alpine"
+        );
+    }
     let servers = servers::bind(&args, &ungated, &metrics, &ready).await?;
     let mut manager = Manager::new(IDENTITY)
         .namespaces(&args.namespaces)
