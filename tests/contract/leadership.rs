@@ -1,8 +1,10 @@
 //! Several replicas, one writer: judged by the API server's audit log, not by what they say.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use rustix::process::Signal;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -13,8 +15,8 @@ use crate::health::get;
 use crate::operator_process::OperatorProcess;
 use crate::proxy::{Call, Fault, Proxy};
 use crate::world::{
-    LEASE, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT,
-    World, is_ready,
+    APP, DEPLOYMENT, LEASE, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, ROLE, ROLE_BINDING, SERVICE,
+    SERVICE_ACCOUNT, World, is_ready,
 };
 
 /// Whoever takes over after a SIGKILL must first see the lease unchanged for its whole duration.
@@ -410,4 +412,62 @@ async fn lease_writes_of_two_and_a_half_seconds_leave_a_leader() {
     }
     let lease = world.get(LEASE, "workload-operator").await.unwrap();
     assert!(lease["spec"]["leaseTransitions"].as_i64().unwrap_or_default() <= 1, "{lease:#}");
+}
+
+/// The standby's watch of Apps is silent, that of Deployments is not: it would see a Deployment of the
+/// newer spec beside an App of the older one, and apply that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_leader_does_not_revert_what_the_last_one_wrote() {
+    let world = World::new("takeover-revert", "baseline").await;
+    for rule in lease_roles() {
+        world.create(ROLE, rule).await.unwrap();
+    }
+    for account in ["workload-operator", "second"] {
+        if account == "second" {
+            world.create(SERVICE_ACCOUNT, json!({"metadata": {"name": account}})).await.unwrap();
+        }
+        for (kind, role) in
+            [("ClusterRole", "workload-operator"), ("Role", "workload-operator-leader-election")]
+        {
+            let binding = json!({
+                "metadata": {"generateName": format!("{account}-")},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+                "subjects": [{"kind": "ServiceAccount", "name": account,
+                    "namespace": world.namespace}],
+            });
+            world.create(ROLE_BINDING, binding).await.unwrap();
+        }
+    }
+    let namespace = world.namespace.clone();
+    let arguments =
+        ["--leader-elect", "--namespace", &namespace, "--leader-elect-namespace", &namespace];
+    let first = world.kubeconfig_of("second").await;
+    let first = OperatorProcess::start(&first, &arguments, &[("POD_NAME", "first")]);
+    first.logged("Ready to work").await;
+    let app = json!({"metadata": {"name": "shop"}, "spec": {"image": "a:1", "replicas": 1}});
+    world.create(APP, app).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+    let proxy = Proxy::start(world.plane()).await;
+    let second = world.kubeconfig_through(&proxy.url()).await;
+    let second = OperatorProcess::start(&second, &arguments, &[("POD_NAME", "second")]);
+    second.logged("Ready to work").await;
+    proxy.hold("apps");
+    world.patch(APP, "shop", json!({"spec": {"image": "a:2"}})).await.unwrap();
+    let image = |image: &'static str| {
+        move |child: &Value| child["spec"]["template"]["spec"]["containers"][0]["image"] == image
+    };
+    world.until(DEPLOYMENT, "shop", image("a:2")).await;
+    world.until(APP, "shop", is_ready).await;
+    let seen: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let record = seen.clone();
+    let changes = world.for_each_change(DEPLOYMENT, move |child| record.lock().push(child));
+    let changes = tokio::spawn(changes);
+    assert_eq!(first.terminate().await, Some(0));
+    let leads = |lease: &Value| holder(lease) == "second";
+    world.until(LEASE, "workload-operator", leads).await;
+    // It works, which takes a list of what is there now: streaming lists are held as watches are.
+    world.patch(APP, "shop", json!({"spec": {"image": "a:3"}})).await.unwrap();
+    world.until(DEPLOYMENT, "shop", image("a:3")).await;
+    changes.abort();
+    assert!(!seen.lock().iter().any(image("a:1")), "the older spec was applied");
 }

@@ -23,7 +23,7 @@ pub struct Options {
     pub identity: Identity,
     /// `fieldManager` of every write (default: the name of the program).
     pub field_manager: String,
-    /// Asked before every write. The default permits all.
+    /// Asked before every write, and again when its body is sent. The default permits all.
     pub gate: Arc<dyn WriteGate>,
     /// Notified of every finished request. The default does nothing.
     pub observer: Arc<dyn Observer>,
@@ -33,8 +33,12 @@ pub struct Options {
 
 /// Says whether this process may write now; leader election implements it.
 pub trait WriteGate: Send + Sync + 'static {
-    /// `Err` says why not, in a sentence.
-    fn may_write(&self) -> Result<(), String>;
+    /// The time within which a write that begins now has to end. `Err` says why none may begin, in a
+    /// sentence.
+    fn may_write(&self) -> Result<Duration, String>;
+
+    /// A write ended without an answer: the API server may carry it out yet.
+    fn unanswered(&self) {}
 }
 
 /// Observes requests; metrics implement it. Every method has an empty default.
@@ -54,8 +58,8 @@ struct Always;
 struct Nobody;
 
 impl WriteGate for Always {
-    fn may_write(&self) -> Result<(), String> {
-        Ok(())
+    fn may_write(&self) -> Result<Duration, String> {
+        Ok(Duration::MAX)
     }
 }
 

@@ -1,6 +1,8 @@
 //! The connection: sockets, TLS, authentication.
 
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use base64::Engine;
@@ -10,7 +12,7 @@ use http::header::{AUTHORIZATION, USER_AGENT};
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
-use hyper::body::Incoming;
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -23,7 +25,7 @@ use super::error::config_failure;
 use super::exec::Plugin;
 use super::proxy::Connector;
 use super::token::{CertificateFiles, ClientCertificate, TokenFile};
-use super::{Error, proxy};
+use super::{Error, WriteGate, proxy};
 use crate::identity::Identity;
 
 /// An answer's body.
@@ -64,7 +66,22 @@ struct Credentials {
 }
 
 /// hyper's client: it keeps the connections.
-type Http = hyper_util::client::legacy::Client<HttpsConnector<Connector>, Body>;
+type Http = hyper_util::client::legacy::Client<HttpsConnector<Connector>, Outgoing>;
+
+/// The permission of a write. It travels with the request, and is asked for again when the body is
+/// sent.
+#[derive(Clone)]
+pub(super) struct Permit {
+    gate: Arc<dyn WriteGate>,
+    refused: Arc<OnceLock<String>>,
+}
+
+/// The body of a request.
+pub(super) struct Outgoing {
+    body: Body,
+    /// Asked for once, when the first byte is wanted.
+    permit: Option<Permit>,
+}
 
 /// Connections that are made anew, for new requests, when the client certificate changes.
 struct Connections {
@@ -147,6 +164,52 @@ fn unusable(error: kube::Error) -> Error {
     Error::Config(config_failure(&error))
 }
 
+// === impl Permit ===
+
+impl Permit {
+    pub(super) fn new(gate: Arc<dyn WriteGate>) -> Permit {
+        Permit { gate, refused: Arc::default() }
+    }
+
+    fn ask(&self) -> Result<(), String> {
+        self.gate.may_write().map(drop).inspect_err(|why| {
+            self.refused.get_or_init(|| why.clone());
+        })
+    }
+
+    /// Why it was refused when the body was to be sent, if it was.
+    pub(super) fn refused(&self) -> Option<String> {
+        self.refused.get().cloned()
+    }
+}
+
+// === impl Outgoing ===
+
+impl hyper::body::Body for Outgoing {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Some(permit) = self.permit.take()
+            && let Err(why) = permit.ask()
+        {
+            return Poll::Ready(Some(Err(why.into())));
+        }
+        Pin::new(&mut self.body).poll_frame(context).map_err(BoxError::from)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 // === impl Connections ===
 
 impl Connections {
@@ -164,6 +227,8 @@ impl Connections {
         let identity = certificate.as_ref().map(CertificateFiles::get);
         let identity =
             identity.or_else(|| printed.as_ref().and_then(|printed| printed.identity.clone()));
+        let permit = request.extensions_mut().remove::<Permit>();
+        let request = request.map(|body| Outgoing { body, permit });
         let response = self.with(identity).request(request).await?;
         if response.status() == StatusCode::UNAUTHORIZED {
             if let Some(token) = token {
@@ -227,4 +292,36 @@ where
         })
         .map_err(Into::into);
     BoxCloneSyncService::new(service)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    struct Switch(AtomicBool);
+
+    impl WriteGate for Switch {
+        fn may_write(&self) -> Result<Duration, String> {
+            let open = self.0.load(Ordering::Relaxed);
+            if open { Ok(Duration::MAX) } else { Err("another replica leads".to_owned()) }
+        }
+    }
+
+    /// Between the first question and the body are a plugin, a connection and TLS.
+    #[tokio::test]
+    async fn permission_is_asked_for_again_when_the_body_is_sent() {
+        for open in [true, false] {
+            let gate = Arc::new(Switch(AtomicBool::new(true)));
+            let permit = Permit::new(gate.clone());
+            let mut body =
+                Outgoing { body: Body::from(b"body".to_vec()), permit: Some(permit.clone()) };
+            assert_eq!(hyper::body::Body::size_hint(&body).exact(), Some(4));
+            gate.0.store(open, Ordering::Relaxed);
+            let sent = body.frame().await.expect("it has a frame");
+            assert_eq!(sent.is_ok(), open);
+            assert_eq!(permit.refused().is_some(), !open);
+        }
+    }
 }

@@ -1,14 +1,26 @@
-//! Writes: each asks the gate first.
+//! Writes.
+//!
+//! Guarantees
+//! - Each asks the gate before anything else, and again when its body is sent: in between there may be a
+//!   credential plugin, a connection and TLS.
+//! - None takes longer than the gate permits, which may be longer by then.
 
+use std::pin::pin;
+
+use bytes::Bytes;
+use http::Request;
+use kube::client::Body;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
-use super::Error;
 use super::call::{Client, JSON, decode, request};
 use super::query::Url;
+use super::transport::Permit;
 use super::types::{Deletion, Preconditions};
-use crate::object::{ObjectKey, Resource};
+use super::{Error, WriteGate};
+use crate::object::{Kind, ObjectKey, Resource};
 
 const APPLY: &str = "application/apply-patch+yaml";
 const MERGE: &str = "application/merge-patch+json";
@@ -165,9 +177,8 @@ impl Client {
             "preconditions": only,
         });
         let url = Url::object(&self.kind::<V>(), key, None)?;
-        self.permitted()?;
         let request = request("DELETE", url)?.body(JSON, bytes(&body)?);
-        let answer = self.call("delete", &self.kind::<V>(), request).await?;
+        let answer = self.gated("delete", &self.kind::<V>(), request).await?;
         // If the object is gone, the answer is a Status or, for some kinds (`ReturnDeletedObject`:
         // Services), its last state; if it has yet to go, the object marked for deletion.
         let gone = serde_json::from_slice::<Left>(&answer).is_ok_and(|left| !left.is_marked());
@@ -183,14 +194,56 @@ impl Client {
         body: Vec<u8>,
     ) -> Result<V, Error> {
         let url = url.with("fieldManager", &self.options().field_manager);
-        self.permitted()?;
         let request = request(method, url)?.body(kind, body);
-        decode(&self.call(verb, &self.kind::<V>(), request).await?)
+        decode(&self.gated(verb, &self.kind::<V>(), request).await?)
     }
 
-    fn permitted(&self) -> Result<(), Error> {
-        self.options().gate.may_write().map_err(Error::NotPermitted)
+    /// A call that writes.
+    async fn gated(
+        &self,
+        verb: &'static str,
+        kind: &Kind,
+        mut request: Request<Body>,
+    ) -> Result<Bytes, Error> {
+        let gate = &self.options().gate;
+        let mut left = gate.may_write().map_err(Error::NotPermitted)?;
+        let permit = Permit::new(gate.clone());
+        request.extensions_mut().insert(permit.clone());
+        let mut sent = Sent { gate: &**gate, is_settled: false };
+        let mut call = pin!(self.call(verb, kind, request));
+        let answer = loop {
+            match timeout(left, &mut call).await {
+                Ok(answer) => break answer,
+                // The lease may have been renewed meanwhile.
+                Err(_) => left = gate.may_write().map_err(|_| Error::Deadline(left))?,
+            }
+        };
+        let refused = permit.refused();
+        sent.is_settled = refused.is_some() || answer.is_ok() || is_answer(&answer);
+        match refused {
+            Some(why) => Err(Error::NotPermitted(why)),
+            None => answer,
+        }
     }
+}
+
+/// A write under way. One that ends in any other way than by an answer is reported to the gate.
+struct Sent<'a> {
+    gate: &'a dyn WriteGate,
+    is_settled: bool,
+}
+
+impl Drop for Sent<'_> {
+    fn drop(&mut self) {
+        if !self.is_settled {
+            self.gate.unanswered();
+        }
+    }
+}
+
+/// Whether the API server answered, be it with an error.
+fn is_answer(answer: &Result<Bytes, Error>) -> bool {
+    matches!(answer, Err(Error::Api { .. }))
 }
 
 fn bytes(body: &impl Serialize) -> Result<Vec<u8>, Error> {

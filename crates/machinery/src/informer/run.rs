@@ -12,7 +12,7 @@ use super::builder::Builder;
 use super::handlers::Handlers;
 use crate::client::{Client, Feed, Feeds};
 use crate::object::{Kind, Resource, Text};
-use crate::reflector::{Health, HealthHandle, Reflector, Rewound};
+use crate::reflector::{Health, HealthHandle, Reflector, Refresh, Rewound};
 use crate::shutdown::Shutdown;
 use crate::store::{self, Delta, Store};
 
@@ -77,6 +77,7 @@ struct Shared<V> {
     /// What is wrong with how it was built.
     refused: Mutex<Option<Error>>,
     health: Vec<(Option<Text>, HealthHandle)>,
+    refreshes: Vec<Refresh>,
     /// How many first lists are still to come.
     unsynced: watch::Receiver<usize>,
     resync: Option<Duration>,
@@ -105,6 +106,7 @@ impl<V: Resource> From<Builder<V>> for Informer<V> {
         let sender = Arc::new(sender);
         let mut stores = Vec::new();
         let (mut reflectors, mut health) = (Vec::new(), Vec::new());
+        let mut refreshes = Vec::new();
         for scope in scopes {
             let (mut writer, store) = store::new(builder.indexes.clone());
             let notified = handlers.clone();
@@ -121,6 +123,7 @@ impl<V: Resource> From<Builder<V>> for Informer<V> {
             );
             stores.push((namespace.clone(), store));
             health.push((namespace, reflector.health()));
+            refreshes.push(reflector.refresh());
             reflectors.push(reflector);
         }
         let (reflectors, resync) = (Mutex::new(reflectors), builder.resync);
@@ -132,6 +135,7 @@ impl<V: Resource> From<Builder<V>> for Informer<V> {
             reflectors,
             refused,
             health,
+            refreshes,
             unsynced,
             resync,
             feed,
@@ -202,6 +206,15 @@ impl<V: Resource> Informer<V> {
                 std::future::pending::<()>().await;
             }
         }
+    }
+
+    /// Lists what the API server has now, and returns when that is in the store and the handlers were
+    /// notified of it. A process that takes over from another one needs that: its watches may lag behind
+    /// what the other one wrote. One list serves all calls with the same `term`, or an earlier one.
+    pub fn refresh(&self, term: u64) -> impl Future<Output = ()> + Send + use<V> {
+        self.0.refreshes.iter().for_each(|refresh| refresh.request(term));
+        let done: Vec<_> = self.0.refreshes.iter().map(|refresh| refresh.done(term)).collect();
+        async move { drop(futures::future::join_all(done).await) }
     }
 
     /// The health of its reflectors, by namespace (`None`: all).

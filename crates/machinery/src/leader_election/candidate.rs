@@ -135,6 +135,11 @@ impl Candidate {
         matches!(&self.seen, Seen::Lease { record, .. } if record.holder() == Some(&self.me))
     }
 
+    /// Whether the Lease was seen, or seen to be absent.
+    pub(super) fn is_known(&self) -> bool {
+        !matches!(self.seen, Seen::Nothing)
+    }
+
     /// Who was last seen to hold it.
     pub(super) fn holder(&self) -> Option<&str> {
         match &self.seen {

@@ -49,8 +49,8 @@ pub fn new(
 ) -> Result<(Leadership, Elector), ConfigError> {
     config.validate()?;
     let identity = format!("{host}_{:032x}", fastrand::u128(..));
+    let leadership = Leadership::new(clock.clone(), config.in_flight);
     let candidate = Candidate::new(config, identity.clone(), Rng::new());
-    let leadership = Leadership::new(clock.clone());
     let elector = Elector {
         lease,
         identity,
@@ -128,7 +128,11 @@ impl Elector {
         if self.candidate.answered(self.clock.now(), answer) {
             self.observer.slow_path(self.lease.name());
         }
-        self.leadership.permit_until(self.candidate.permitted_until());
+        let until = self.candidate.permitted_until();
+        if until.is_some() && self.leadership.status().phase == Phase::Standby {
+            self.leadership.begin_term();
+        }
+        self.leadership.permit_until(until);
         let problem = error.filter(|_| failed).map(|error| error.to_string());
         if let Some(problem) = &problem
             && self.problem.as_ref() != Some(problem)
@@ -156,7 +160,8 @@ impl Elector {
             (false, false) => Phase::Standby,
         };
         let holder = self.candidate.holder().map(str::to_owned);
-        let status = Status { phase, holder, problem: self.problem.clone() };
+        let (problem, is_known) = (self.problem.clone(), self.candidate.is_known());
+        let status = Status { phase, holder, problem, is_known };
         let before = self.leadership.tell(status);
         if before != phase {
             tracing::debug!(lease = %self.lease, ?before, now = ?phase, "Leadership changed");
@@ -166,11 +171,13 @@ impl Elector {
         }
     }
 
-    /// Withdraws permission, then frees the lease for others.
+    /// Withdraws permission, then frees the lease for others, once no write of this process can be
+    /// carried out any more.
     async fn give_up(mut self, api: &impl Api) {
         self.candidate.give_up(self.clock.now());
         self.leadership.permit_until(None);
         self.tell();
+        sleep(self.leadership.unsettled()).await;
         let giving_up = async {
             loop {
                 match self.candidate.next(self.clock.now(), Timestamp::now()) {

@@ -30,6 +30,8 @@ pub struct Status {
     pub holder: Option<String>,
     /// Why the last request for the Lease failed, if it did.
     pub problem: Option<String>,
+    /// Whether the Lease was read or written at all.
+    pub is_known: bool,
 }
 
 /// Observes leadership; metrics implement it. Every method has an empty default and must not block.
@@ -62,22 +64,53 @@ pub(super) struct Shared {
     /// Permission ends at this reading of `clock`, in nanoseconds; 0 without permission. Only the
     /// elector writes it, and it withdraws permission before anybody else could act on that.
     until: AtomicU64,
+    /// How long a write that was begun with permission may take.
+    in_flight: Duration,
+    /// Writes without an answer may be carried out until this reading of `clock`.
+    unsettled: AtomicU64,
+    /// How many times this process became the leader. A suspension does not count: nobody else has led
+    /// meanwhile.
+    term: AtomicU64,
     status: watch::Sender<Status>,
 }
 
 // === impl Leadership ===
 
 impl Leadership {
-    pub(super) fn new(clock: Arc<dyn Clock>) -> Leadership {
-        let status = Status { phase: Phase::Standby, holder: None, problem: None };
+    pub(super) fn new(clock: Arc<dyn Clock>, in_flight: Duration) -> Leadership {
+        let status = Status { phase: Phase::Standby, holder: None, problem: None, is_known: false };
         let status = watch::Sender::new(status);
-        Leadership { shared: Arc::new(Shared { clock, until: AtomicU64::new(0), status }) }
+        let (until, unsettled, term) = Default::default();
+        let shared = Shared { clock, until, in_flight, unsettled, term, status };
+        Leadership { shared: Arc::new(shared) }
     }
 
     /// Whether this process may write at this moment.
     pub fn is_permitted(&self) -> bool {
+        self.left().is_some()
+    }
+
+    /// The number of the term that this process leads, or led last; 0 before the first.
+    pub fn term(&self) -> u64 {
+        self.shared.term.load(Ordering::Acquire)
+    }
+
+    /// A term begins. To be called before permission is given for it.
+    pub(super) fn begin_term(&self) {
+        self.shared.term.fetch_add(1, Ordering::Release);
+    }
+
+    /// How long permission lasts, if there is one.
+    fn left(&self) -> Option<Duration> {
         let until = self.shared.until.load(Ordering::Acquire);
-        until != 0 && nanoseconds(self.shared.clock.now()) < until
+        let left = until.checked_sub(nanoseconds(self.shared.clock.now()))?;
+        (left > 0).then_some(Duration::from_nanos(left))
+    }
+
+    /// How long the API server may yet carry out a write that had no answer.
+    pub(super) fn unsettled(&self) -> Duration {
+        let until = self.shared.unsettled.load(Ordering::Acquire);
+        Duration::from_nanos(until.saturating_sub(nanoseconds(self.shared.clock.now())))
     }
 
     /// The phase and its reasons. It may lag for a moment when permission has just run out: writes
@@ -107,13 +140,18 @@ impl Leadership {
     /// A leadership without an election: [`Leadership::permit`] decides.
     #[cfg(any(test, feature = "testing"))]
     pub fn of_tests() -> Leadership {
-        Leadership::new(Arc::new(super::Boottime))
+        Leadership::new(Arc::new(super::Boottime), super::Config::default().in_flight)
     }
 
     /// Permits or forbids writes, for tests.
     #[cfg(any(test, feature = "testing"))]
     pub fn permit(&self, permitted: bool) {
+        let phase = if permitted { Phase::Leading } else { Phase::Standby };
+        if permitted {
+            self.begin_term();
+        }
         self.permit_until(permitted.then_some(Duration::MAX));
+        self.tell(Status { phase, holder: None, problem: None, is_known: true });
     }
 
     /// Publishes `status` and returns the previous phase.
@@ -129,9 +167,9 @@ impl Leadership {
 }
 
 impl WriteGate for Leadership {
-    fn may_write(&self) -> Result<(), String> {
-        if self.is_permitted() {
-            return Ok(());
+    fn may_write(&self) -> Result<Duration, String> {
+        if let Some(left) = self.left() {
+            return Ok(left.saturating_add(self.shared.in_flight));
         }
         let status = self.shared.status.borrow();
         Err(match (status.phase, &status.holder) {
@@ -139,6 +177,11 @@ impl WriteGate for Leadership {
             (Phase::Standby, None) => "nobody leads yet".to_owned(),
             _ => "the lease was not renewed in time".to_owned(),
         })
+    }
+
+    fn unanswered(&self) {
+        let until = self.shared.clock.now() + self.shared.in_flight;
+        self.shared.unsettled.fetch_max(nanoseconds(until), Ordering::Release);
     }
 }
 

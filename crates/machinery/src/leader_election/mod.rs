@@ -7,12 +7,14 @@
 //! - [`Leadership`] is asked before each write and reads the clock each time, so a process that was
 //!   stopped, suspended or starved wakes up without permission. The check costs one vDSO call and
 //!   one atomic load; it takes no lock.
-//! - A write sent with permission that ends within [`Config::in_flight`] has ended before anybody
-//!   else may write.
+//! - A write has ended before another process may write: it is given up [`Config::in_flight`] after
+//!   permission has, unless that was extended meanwhile. Permission is checked again when the body is
+//!   sent, however long the connection took.
 //! - Losing the lease does not end the process: it stands by and may lead again. An unreachable API
 //!   server only suspends permission; the next acknowledged renewal restores it, unless somebody
 //!   else has taken the lease.
-//! - When told to stop, [`Elector::run`] withdraws permission and then gives the lease up; a
+//! - When told to stop, [`Elector::run`] withdraws permission, waits until no write without an answer
+//!   can be carried out any more ([`Config::in_flight`]), and then gives the lease up; a
 //!   standby has it within one poll ([`Config::retry`] plus a fifth).
 //!
 //! How

@@ -19,13 +19,22 @@ impl Lead {
         program: Program,
         name: &'static str,
         reconciler: R,
-        _: Store<V>,
-        options: Options,
+        (_, options): (Store<V>, Options),
+        _: &Barrier,
     ) -> (Program, Controller<R>) {
         (program, Controller::new(name, reconciler, options))
     }
 
-    pub(super) async fn begins(self) {}
+    pub(super) fn barrier<F>(&self, _: &'static str, _: F) -> Barrier {
+        Barrier
+    }
+}
+
+/// What a new leader waits for: nothing.
+pub(super) struct Barrier;
+
+impl Barrier {
+    pub(super) async fn passed(self) {}
 }
 
 /// The election: there is none.

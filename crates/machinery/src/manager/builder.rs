@@ -238,8 +238,10 @@ impl<V: Resource> ControllerBuilder<V> {
             let mut parts = shared.parts(name, informers.clone(), declared.clone());
             let (reconciler, objects) = (make(&parts)?, parts.store::<V>()?);
             let options = shared.observed(name, options);
+            let (of_barrier, views) = (informers.clone(), declared.clone());
+            let barrier = shared.lead.barrier(name, move |term| of_barrier.refreshed(&views, term));
             let (mut program, controller) =
-                shared.lead.control(program, name, reconciler, objects, options);
+                shared.lead.control(program, name, reconciler, (objects, options), &barrier);
             for (name, ending) in endings {
                 let ending = ending(&parts)?;
                 program = program.beside(name, |stop| async move {
@@ -251,12 +253,12 @@ impl<V: Resource> ControllerBuilder<V> {
             parts.handle = Some(controller.handle());
             let listens = handlers.into_iter().map(|handler| handler(&parts));
             let listens = listens.collect::<Result<Vec<Listen>, _>>()?;
-            let (synced, lead) = (informers.synced(&declared), shared.lead.clone());
+            let synced = informers.synced(&declared);
             // Not earlier: nobody would drain what a standby enqueues, or what is enqueued while a
             // kind is not served. A handler added late is called for everything already there.
             let ready = async move {
                 synced.await;
-                lead.begins().await;
+                barrier.passed().await;
                 listens.into_iter().for_each(|listen| listen());
             };
             Ok(program.controller_after(ready, controller))

@@ -41,11 +41,13 @@ trait Declared: Send {
 trait AnyInformer: Send + Sync {
     fn run_by(&self, program: Program) -> Program;
     fn synced(&self) -> Synced;
+    /// Lists what the API server has now.
+    fn refresh(&self, term: u64) -> Synced;
     fn as_any(&self) -> &dyn Any;
 }
 
 /// Returns when an informer has synced.
-type Synced = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(super) type Synced = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What a controller is made of: its client, its recorder of Events, its queue, and the stores of
 /// the views that it declares.
@@ -136,6 +138,15 @@ impl Informers {
         async move { drop(all.await) }
     }
 
+    /// Returns when the informers of all `views` have listed what the API server has now, at the
+    /// beginning of this term.
+    pub(super) fn refreshed(&self, views: &[TypeId], term: u64) -> Synced {
+        let listed: Vec<_> = views.iter().filter_map(|id| self.find(*id)).collect();
+        let all =
+            futures::future::join_all(listed.into_iter().map(|informer| informer.refresh(term)));
+        Box::pin(async move { drop(all.await) })
+    }
+
     /// Has `program` run them all.
     pub(super) fn run_by(&self, program: Program) -> Program {
         self.0.iter().fold(program, |program, (_, informer)| informer.run_by(program))
@@ -149,6 +160,10 @@ impl<V: Resource> AnyInformer for Informer<V> {
 
     fn synced(&self) -> Synced {
         Box::pin(Informer::synced(self))
+    }
+
+    fn refresh(&self, term: u64) -> Synced {
+        Box::pin(Informer::refresh(self, term))
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -4,22 +4,27 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
 
+use super::kinds::Synced;
 use super::lease_events::LeaseEvents;
 use super::wiring::WiringError;
 use super::{Error, Manager};
 use crate::client::{self, Client};
 use crate::controller::{Action, Controller, Options, Program, Reconciler};
 use crate::events::Recorder;
-use crate::leader_election::{self, Boottime, Config, Elector, Leadership, Phase};
+use crate::leader_election::{self, Boottime, Config, Elector, Leadership};
 use crate::object::{Object, ObjectKey, Text};
 use crate::store::Store;
 use crate::workqueue::{Band, WorkQueue};
 
 /// A pod's own namespace, from its ServiceAccount volume.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// How long a new leader waits for its stores to catch up. A list of everything takes seconds; one that
+/// does not come is of a kind that cannot be listed, which keeps its own controllers from working.
+const CATCH_UP: Duration = Duration::from_secs(30);
 
 /// How soon it is noticed that this process leads again.
 const NOTICE: Duration = Duration::from_secs(1);
@@ -37,6 +42,19 @@ pub struct Lease {
 pub(super) struct Lead {
     /// `None` without an election: this process always leads.
     pub(super) leadership: Option<Leadership>,
+}
+
+/// What a new leader waits for before it works: its stores have to show what the last leader wrote.
+/// A watch may lag behind, or be dead without anybody knowing; then a decision would be made from an
+/// older spec than the last leader's, and revert it.
+#[derive(Clone)]
+pub(super) struct Barrier {
+    /// `None` without an election.
+    leadership: Option<Leadership>,
+    /// The last term for which the stores have caught up.
+    passed: watch::Sender<u64>,
+    refresh: Arc<dyn Fn(u64) -> Synced + Send + Sync>,
+    controller: &'static str,
 }
 
 /// The election, if there is one.
@@ -150,16 +168,25 @@ impl Lead {
         program: Program,
         name: &'static str,
         reconciler: R,
-        objects: Store<V>,
-        options: Options,
+        (objects, options): (Store<V>, Options),
+        barrier: &Barrier,
     ) -> (Program, Controller<WhileLeading<R>>) {
-        let (leadership, skipped) = (self.leadership.clone(), Arc::new(Notify::new()));
+        let skipped = Arc::new(Notify::new());
         let reconciler =
-            WhileLeading { reconciler, leadership: leadership.clone(), skipped: skipped.clone() };
+            WhileLeading { reconciler, barrier: barrier.clone(), skipped: skipped.clone() };
         let controller = Controller::new(name, reconciler, options);
         let queue = controller.handle().queue().clone();
-        let Some(leadership) = leadership else { return (program, controller) };
-        let catch_up = catch_up(leadership, skipped, objects, queue);
+        if self.leadership.is_none() {
+            return (program, controller);
+        }
+        let keep = barrier.clone().keep();
+        let program = program.beside(format!("the barrier of {name}"), |stop| async move {
+            tokio::select! {
+                () = stop.requested() => {}
+                never = keep => match never {},
+            }
+        });
+        let catch_up = catch_up(barrier.clone(), skipped, objects, queue);
         let program = program.beside(format!("the catching up of {name}"), |stop| async move {
             tokio::select! {
                 () = stop.requested() => {}
@@ -169,10 +196,56 @@ impl Lead {
         (program, controller)
     }
 
-    /// Returns when this process leads for the first time.
-    pub(super) async fn begins(self) {
-        if let Some(leadership) = self.leadership {
-            leadership.reached(Phase::Leading).await;
+    /// What `controller` waits for; `refresh` has its informers list what the API server has.
+    pub(super) fn barrier(
+        &self,
+        controller: &'static str,
+        refresh: impl Fn(u64) -> Synced + Send + Sync + 'static,
+    ) -> Barrier {
+        let (leadership, refresh) = (self.leadership.clone(), Arc::new(refresh));
+        Barrier { leadership, passed: watch::Sender::new(0), refresh, controller }
+    }
+}
+
+// === impl Barrier ===
+
+impl Barrier {
+    /// Whether this process may work: it leads, and its stores have caught up.
+    fn is_open(&self) -> bool {
+        self.leadership.as_ref().is_none_or(|leadership| {
+            leadership.is_permitted() && *self.passed.borrow() == leadership.term()
+        })
+    }
+
+    /// Returns when this process leads for the first time, and its stores have caught up.
+    pub(super) async fn passed(self) {
+        if self.leadership.is_some() {
+            // `self` holds the sender, so this cannot fail.
+            drop(self.passed.subscribe().wait_for(|term| *term > 0).await);
+        }
+    }
+
+    /// Opens it in each term, once the stores have caught up with the state at its beginning.
+    async fn keep(self) -> Infallible {
+        let Some(leadership) = self.leadership.clone() else { return std::future::pending().await };
+        let mut changes = leadership.changes();
+        loop {
+            let term = leadership.term();
+            if term == *self.passed.borrow() || !leadership.is_permitted() {
+                // `leadership` holds the sender.
+                drop(changes.changed().await);
+                continue;
+            }
+            let controller = self.controller;
+            if timeout(CATCH_UP, (self.refresh)(term)).await.is_err() {
+                tracing::warn!(
+                    controller,
+                    "This process leads, and after {CATCH_UP:?} not all lists of what the last leader \
+                     wrote have come; it works with what it has (/readyz?verbose names the informer)"
+                );
+            }
+            self.passed.send_replace(term);
+            tracing::debug!(controller, term, "The stores have caught up");
         }
     }
 }
@@ -183,8 +256,7 @@ impl Lead {
 /// refused at its first write is not a failure and must not inflate the key's backoff.
 pub(super) struct WhileLeading<R> {
     pub(super) reconciler: R,
-    /// `None` if there is no election: this process always leads.
-    pub(super) leadership: Option<Leadership>,
+    pub(super) barrier: Barrier,
     /// A pass did nothing: [`catch_up`] has to follow.
     pub(super) skipped: Arc<Notify>,
 }
@@ -193,7 +265,7 @@ impl<R: Reconciler> Reconciler for WhileLeading<R> {
     type Error = R::Error;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, R::Error> {
-        if !self.leadership.as_ref().is_none_or(Leadership::is_permitted) {
+        if !self.barrier.is_open() {
             self.skipped.notify_one();
             return Ok(Action::Done);
         }
@@ -205,14 +277,14 @@ impl<R: Reconciler> Reconciler for WhileLeading<R> {
 /// the skipped keys in the queue until then would have them come round for as long as another
 /// process leads; a process that never led gets none, as its handlers are not added before.)
 pub(super) async fn catch_up<V: Object>(
-    leadership: Leadership,
+    barrier: Barrier,
     skipped: Arc<Notify>,
     objects: Store<V>,
     queue: WorkQueue<ObjectKey>,
 ) -> Infallible {
     loop {
         skipped.notified().await;
-        while !leadership.is_permitted() {
+        while !barrier.is_open() {
             sleep(NOTICE).await;
         }
         for object in objects.list() {
@@ -257,15 +329,18 @@ mod tests {
             writer.apply(Thing { metadata: Meta::named(key.clone()) });
         }
         let reconciled = Reconciled::default();
+        let lead = Lead { leadership: Some(leadership.clone()) };
+        let barrier = lead.barrier("test", |_| Box::pin(std::future::ready(())));
+        tokio::spawn(barrier.clone().keep());
         let reconciler = WhileLeading {
             reconciler: reconciled.clone(),
-            leadership: Some(leadership.clone()),
+            barrier: barrier.clone(),
             skipped: skipped.clone(),
         };
         let controller = Controller::new("test", reconciler, Options::default());
         let queue = controller.handle().queue().clone();
         tokio::spawn(controller.run(std::future::pending()));
-        tokio::spawn(catch_up(leadership.clone(), skipped, objects, queue.clone()));
+        tokio::spawn(catch_up(barrier, skipped, objects, queue.clone()));
 
         queue.add(&keys[0]);
         sleep(Duration::from_secs(3600)).await;

@@ -177,7 +177,7 @@ impl Manager {
         self
     }
 
-    /// Fails calls that take longer than this. Default 10 s.
+    /// Fails calls that take longer than this. Default 20 s.
     pub fn deadline(mut self, deadline: Duration) -> Manager {
         self.client.deadline = deadline;
         self
@@ -244,9 +244,15 @@ impl Manager {
     /// died.
     pub async fn run_until(self, shutdown: Shutdown) -> Result<(), Error> {
         self.check()?;
-        let config = client::config(self.kubeconfig.as_deref(), None).await?;
-        let program = self.program(|options| Client::new(config.clone(), options)).await?;
-        Ok(program.run(shutdown).await?)
+        let starting = async {
+            let config = client::config(self.kubeconfig.as_deref(), None).await?;
+            self.program(|options| Client::new(config.clone(), options)).await
+        };
+        // A credential plugin, for one, may take long.
+        tokio::select! {
+            program = starting => Ok(program?.run(shutdown).await?),
+            () = shutdown.requested() => Ok(()),
+        }
     }
 
     /// The program that runs all controllers, with a task or two more around it. `connect` makes a

@@ -92,10 +92,17 @@ impl Observed {
         let leadership = leadership.clone();
         self.ready.add("lease", move || {
             let status = leadership.status();
-            match (status.phase, status.problem) {
-                (_, Some(problem)) => Err(problem),
-                (Phase::Leading, None) => Ok("leading".to_owned()),
-                (_, None) => Ok(format!("standby of {}", status.holder.unwrap_or_default())),
+            match (status.phase, status.problem, status.holder) {
+                (_, Some(problem), _) => Err(problem),
+                (Phase::Leading, None, _) => Ok("leading".to_owned()),
+                (Phase::Suspended, None, _) => {
+                    Err("suspended: the lease was not renewed in time".to_owned())
+                }
+                (Phase::Standby, None, _) if !status.is_known => {
+                    Err("the lease was not read yet".to_owned())
+                }
+                (Phase::Standby, None, Some(holder)) => Ok(format!("standby of {holder}")),
+                (Phase::Standby, None, None) => Ok("standby; nobody leads".to_owned()),
             }
         });
     }

@@ -28,6 +28,8 @@ pub(super) enum Input {
     Failed(Failure),
     /// The API server was unreachable and is answering others again.
     Returned,
+    /// Somebody needs the state as it is now.
+    Refresh,
     /// The machine's deadline has passed.
     Deadline,
 }
@@ -73,4 +75,6 @@ pub enum Reason {
     NoStreaming,
     /// The previous attempt failed, or its answer was older than what we hold.
     Retry,
+    /// Somebody needs the state as it is now, not as a watch cache has it.
+    Refresh,
 }

@@ -60,5 +60,5 @@ mod run;
 pub use action::Reason;
 pub use observer::{Observer, Unobserved};
 pub use rewound::Rewound;
-pub use run::Reflector;
+pub use run::{Reflector, Refresh};
 pub use state::{Health, HealthHandle, State};

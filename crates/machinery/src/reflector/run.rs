@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::action::{Action, Input};
@@ -32,6 +33,16 @@ pub struct Reflector<V> {
     inlet: Arc<Mutex<Inlet<V>>>,
     report: Report,
     observer: Arc<dyn Observer>,
+    refresh: Refresh,
+    /// The refresh that the next complete list serves.
+    serving: u64,
+}
+
+/// Requests lists of the state as it is now. Clones are of one reflector.
+#[derive(Debug, Clone)]
+pub struct Refresh {
+    wanted: watch::Sender<u64>,
+    done: watch::Sender<u64>,
 }
 
 /// What is in progress.
@@ -93,7 +104,14 @@ impl<V: Resource> Reflector<V> {
             inlet: Arc::new(Mutex::new(inlet)),
             report,
             observer,
+            refresh: Refresh { wanted: watch::Sender::new(0), done: watch::Sender::new(0) },
+            serving: 0,
         }
+    }
+
+    /// A handle that requests a list of the state as it is then.
+    pub fn refresh(&self) -> Refresh {
+        self.refresh.clone()
     }
 
     /// A handle that reads its health at any time.
@@ -120,6 +138,10 @@ impl<V: Resource> Reflector<V> {
         let requested = shutdown.requested();
         tokio::pin!(requested);
         let mut returns = self.client.reach().returns();
+        let mut refresh = self.refresh.wanted.subscribe();
+        if *refresh.borrow() > 0 {
+            refresh.mark_changed();
+        }
         let timer = tokio::time::sleep(std::time::Duration::ZERO);
         tokio::pin!(timer);
         self.step(Input::Start, &mut doing);
@@ -142,6 +164,11 @@ impl<V: Resource> Reflector<V> {
                     }
                 }
                 () = returns.next() => self.step(Input::Returned, &mut doing),
+                // Its sender is here, so it always has one.
+                _ = refresh.changed() => {
+                    self.serving = *refresh.borrow_and_update();
+                    self.step(Input::Refresh, &mut doing);
+                }
                 came = doing.next() => self.came(came, &mut doing),
             }
             // A stream that always has something ready must not hog the thread.
@@ -267,7 +294,10 @@ impl<V: Resource> Reflector<V> {
             Action::List(page) => *doing = Doing::Listing(self.list(page)),
             Action::Watch(from) => *doing = Doing::Opening(self.watch(from)),
             Action::Wait => *doing = Doing::Nothing,
-            Action::Commit(at) => self.inlet.lock().commit(at.number()),
+            Action::Commit(at) => {
+                self.inlet.lock().commit(at.number());
+                self.refresh.done.send_replace(self.serving);
+            }
             Action::Abandon => {
                 *doing = Doing::Nothing;
                 self.inlet.lock().abandon();
@@ -294,6 +324,30 @@ impl<V: Resource> Reflector<V> {
     fn watch(&self, from: WatchFrom) -> Pending<Watch<V>> {
         let (client, scope) = (self.client.clone(), self.scope.clone());
         Box::pin(async move { client.watch::<V>(&scope, &from).await })
+    }
+}
+
+// === impl Refresh ===
+
+impl Refresh {
+    /// Has the reflector list what the API server has now, unless it was asked to for this `term` or a
+    /// later one.
+    pub fn request(&self, term: u64) {
+        self.wanted.send_if_modified(|wanted| {
+            let is_later = term > *wanted;
+            *wanted = term.max(*wanted);
+            is_later
+        });
+    }
+
+    /// Returns when the list that was requested for `term` is in the store and was reported.
+    pub fn done(&self, term: u64) -> impl Future<Output = ()> + Send + use<> {
+        let mut done = self.done.subscribe();
+        async move {
+            if done.wait_for(|done| *done >= term).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 }
 

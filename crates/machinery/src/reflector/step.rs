@@ -58,6 +58,9 @@ pub(super) struct Machine {
     /// The next list carries no lower bound, because the server would not accept it. The answer is
     /// still refused if it is older than `held`.
     unbounded: bool,
+    /// The next list is of the state as it is when the API server is asked: it carries no bound, so
+    /// that no watch cache that lags behind answers it.
+    consistent: bool,
     /// How many streaming lists broke off or met a server error since a list was last whole.
     streams_cut: u32,
     /// How many "too large resource version" answers came in a row.
@@ -83,6 +86,7 @@ impl Machine {
             state: State::Starting,
             no_streaming_until: None,
             unbounded: false,
+            consistent: false,
             streams_cut: 0,
             too_large: 0,
             silence: Silence::new(),
@@ -134,6 +138,10 @@ impl Machine {
             Input::Ended => self.ended(now),
             Input::Failed(failure) => self.failed(&failure, now),
             Input::Returned => self.returned(now),
+            Input::Refresh => {
+                self.consistent = true;
+                self.list(Reason::Refresh, now)
+            }
             Input::Deadline => self.deadline_passed(now),
         }
     }
@@ -311,6 +319,7 @@ impl Machine {
                 self.heard = now;
                 self.silence.broken();
                 self.unbounded = false;
+                self.consistent = false;
                 self.too_large = 0;
                 self.rewound = 0;
                 self.stuck = 0;

@@ -193,3 +193,22 @@ async fn a_server_that_always_answers_conflict_is_not_asked_in_a_hot_loop() {
     assert!(asked < 25, "{asked} requests in ten seconds");
     assert_eq!(process.leadership.status().phase, Phase::Standby);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_given_up_only_when_no_write_can_be_carried_out_any_more() {
+    for unanswered in [false, true] {
+        let (server, clock) = (Arc::new(Server::default()), Virtual::new());
+        let process = start(&server, &clock, "a");
+        process.reached(Phase::Leading).await;
+        if unanswered {
+            process.leadership.unanswered();
+        }
+        let begin = Instant::now();
+        drop(process.stop);
+        process.task.await.unwrap();
+        let in_flight = Config::default().in_flight;
+        assert_eq!(begin.elapsed() >= in_flight, unanswered, "{:?}", begin.elapsed());
+        let lease = server.lease.lock().clone().unwrap().0;
+        assert_eq!(lease.holder(), None);
+    }
+}

@@ -114,7 +114,7 @@ fn no_sequence_of_inputs_panics_or_leaves_it_without_a_way_on() {
         let mut run = Run::new().then(Input::Start);
         for _ in 0..60 {
             let version = rng.u64(0..30);
-            run = match rng.u8(0..13) {
+            run = match rng.u8(0..14) {
                 0 => run.then(page_end(&version.to_string(), None)),
                 1 => run.then(page_end(&version.to_string(), Some("t"))),
                 2 | 3 => run.then(Input::Opened),
@@ -130,6 +130,7 @@ fn no_sequence_of_inputs_panics_or_leaves_it_without_a_way_on() {
                     [Class::Forbidden, Class::NotServed, Class::Transient][rng.usize(..3)],
                 )),
                 11 => run.then(Input::Returned),
+                12 => run.then(Input::Refresh),
                 _ if run.machine.deadline().is_some() => run.at_deadline(),
                 _ => run,
             };

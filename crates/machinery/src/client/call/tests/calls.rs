@@ -93,7 +93,7 @@ async fn a_delete_means_one_object_and_says_whether_it_is_gone() {
 struct Closed;
 
 impl WriteGate for Closed {
-    fn may_write(&self) -> Result<(), String> {
+    fn may_write(&self) -> Result<Duration, String> {
         Err("another replica leads".to_owned())
     }
 }
@@ -110,6 +110,7 @@ async fn no_write_passes_a_closed_gate_and_every_read_does() {
         client.apply_new::<Thing>(&key(), &object).await.map(drop),
         client.merge_patch::<Thing>(&key(), &object).await.map(drop),
         client.patch_status::<Thing>(&key(), &object).await.map(drop),
+        client.apply_status::<Thing>(&key(), &object).await.map(drop),
         client.json_patch::<Thing>(&key(), &object).await.map(drop),
         client.delete::<Thing>(&key(), unknown).await.map(drop),
     ] {
@@ -197,4 +198,54 @@ async fn a_kind_that_is_not_served_is_told_from_an_object_that_is_missing() {
     let error = client.get::<Thing>(&key()).await.unwrap_err();
     assert!(error.is_not_found() && !error.is_not_served(), "{error:?}");
     assert_eq!(error.to_string(), "no a");
+}
+
+/// Permits writes until then, and counts those that had no answer.
+struct Until {
+    until: Instant,
+    unanswered: Mutex<usize>,
+}
+
+impl WriteGate for Until {
+    fn may_write(&self) -> Result<Duration, String> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err("it is over".to_owned()) } else { Ok(left) }
+    }
+
+    fn unanswered(&self) {
+        *self.unanswered.lock() += 1;
+    }
+}
+
+fn until(seconds: u64) -> (Arc<Until>, Options) {
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let gate = Arc::new(Until { until, unanswered: Mutex::default() });
+    (gate.clone(), Options { gate, ..Options::default() })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_takes_no_longer_than_the_gate_permits() {
+    for (permitted, expected) in [(3, 3), (60, 20)] {
+        let service = service_fn(|_: Request<Body>| async {
+            std::future::pending::<()>().await;
+            Ok::<_, Infallible>(Response::new(body(&[], End::Good)))
+        });
+        let (gate, options) = until(permitted);
+        let client = Client::from_service(service, options);
+        let began = Instant::now();
+        let ended = client.apply::<Thing>(&key(), &json!({})).await;
+        assert!(matches!(ended, Err(Error::Deadline(_))), "{ended:?}");
+        assert_eq!(began.elapsed().as_secs(), expected);
+        assert_eq!(*gate.unanswered.lock(), 1, "it may be carried out yet");
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_was_answered_is_settled_whatever_the_answer() {
+    for code in [200, 409, 500] {
+        let (gate, options) = until(60);
+        let (client, _) = client_with(code, &[THING], End::Good, options);
+        drop(client.apply::<Thing>(&key(), &json!({})).await);
+        assert_eq!(*gate.unanswered.lock(), 0, "{code}");
+    }
 }

@@ -204,3 +204,15 @@ fn a_list_that_is_not_accepted_says_nothing_of_streaming_lists() {
         }
     }
 }
+
+#[test]
+fn a_refresh_lists_what_the_server_has_now_whatever_becomes_of_the_first_attempt() {
+    let run = Run::watching().then(Input::Opened).then(Input::Refresh);
+    assert!(run.watch().initial_events && run.watch().version.is_none(), "no cache may answer");
+    let run = run.then(failed(Class::Transient)).at_deadline();
+    assert!(run.watch().version.is_none(), "nor at the next attempt");
+    let run = run.then(refused());
+    assert_eq!(run.page().not_older_than, None, "nor in pages");
+    let run = run.then(page_end("20", None)).then(Input::Opened).then(failed(Class::Expired));
+    assert_eq!(run.page().not_older_than.as_deref(), Some("20"), "afterwards as before");
+}
