@@ -76,7 +76,7 @@ func (b *bench) measureColdStarts() {
 		log.Printf("%d Foos and their Deployments are in place, %.1f MB of JSON", n, float64(size)/1e6)
 		for _, c := range b.contenders {
 			if c.name == "ours" { // Records in each Deployment that it applied it. A restart finds this done.
-				s := b.start(cp, c, true, "unmeasured")
+				s := b.start(cp, c, true, fmt.Sprintf("unmeasured-foos%d", n))
 				s.untilQuiet(quietStart)
 				s.stop()
 			}

@@ -97,6 +97,13 @@ mod tests {
     }
 
     #[test]
+    fn a_list_without_keys_is_compared_as_a_whole() {
+        let arguments = |last: &str| json!({"args": ["-m", last]});
+        assert_eq!(places(&arguments("64"), &arguments("128")), [r#"/args ["-m","128"]"#]);
+        assert!(places(&arguments("64"), &arguments("64")).is_empty());
+    }
+
+    #[test]
     fn the_order_of_variables_counts_if_one_refers_to_another() {
         let env = |names: &[&str]| {
             let item = |name: &&str| json!({"name": name, "value": "$(A)"});

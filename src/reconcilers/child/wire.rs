@@ -200,7 +200,10 @@ mod tests {
         let one = decoded(&deployment(&owner("apps/v1", &long, &long)).to_string());
         let other = decoded(&deployment(&owner("apps/v1", "ReplicaSet", "a")).to_string());
         assert!(one.made.is_same_as(&other.made));
-        let owner = one.meta.owner.unwrap();
-        assert_eq!((owner.kind.len(), owner.name.len()), (0, 0));
+        let kept = one.meta.owner.unwrap();
+        assert_eq!((kept.kind.len(), kept.name.len()), (0, 0));
+        let possible = "x".repeat(LONGEST);
+        let longest = decoded(&deployment(&owner("apps/v1", &possible, "a")).to_string());
+        assert_eq!(&*longest.meta.owner.unwrap().kind, possible);
     }
 }

@@ -242,6 +242,7 @@ mod tests {
             object["status"] = serde_json::to_value(status).unwrap();
             assert_eq!(completed(&custom::<Memcached>(&object.to_string())), before);
         }
+        assert!(!completed(&paused), "nothing is reported yet");
     }
 
     #[test]

@@ -129,3 +129,22 @@ impl Unconfirmed {
         self.writes.is_empty() && self.tombstones.is_empty() && !self.unread
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deletion_without_a_uid_leaves_tombstones_of_writes_not_yet_seen() {
+        let uid = |text: &str| text.parse::<Uid>().unwrap();
+        let written = uid("00000000-0000-4000-8000-000000000001");
+        let other = uid("00000000-0000-4000-8000-000000000002");
+        let version = ResourceVersion::new;
+        let mut unconfirmed = Unconfirmed::default();
+        unconfirmed.wrote(written, version(5));
+        unconfirmed.bury(written, version(5));
+        unconfirmed.bury(other, version(6));
+        assert!(unconfirmed.unbury(Uid::NONE));
+        assert!(unconfirmed.has_buried(written) && !unconfirmed.has_buried(other));
+    }
+}
