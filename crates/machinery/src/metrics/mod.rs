@@ -30,6 +30,7 @@ mod checks;
 mod guard;
 mod review;
 mod tls;
+mod busy;
 mod server;
 
 pub use checks::{Check, Checks, Report};

@@ -5,7 +5,6 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,6 +24,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
+use super::busy::{Busy, Sending};
 use super::checks::{Checks, Report};
 use super::guard::{Guard, Refusal};
 use super::registry::Metrics;
@@ -85,8 +85,7 @@ struct Connections(Vec<Connection>);
 
 struct Connection {
     peer: IpAddr,
-    /// A request of it is being answered.
-    busy: Arc<AtomicBool>,
+    busy: Busy,
     task: AbortHandle,
 }
 
@@ -149,7 +148,7 @@ impl Server {
                     if !open.make_room(peer.ip(), &limits) {
                         continue;
                     }
-                    let busy = Arc::new(AtomicBool::new(false));
+                    let busy = Busy::default();
                     let served = connection(stream, &routes, &limits, tls.clone(), &busy);
                     let task = connections.spawn(served);
                     open.0.push(Connection { peer: peer.ip(), busy, task });
@@ -195,8 +194,7 @@ impl Connections {
             return true;
         }
         let oldest = self.0.iter().position(|connection| {
-            whose.is_none_or(|peer| connection.peer == peer)
-                && !connection.busy.load(Ordering::Relaxed)
+            whose.is_none_or(|peer| connection.peer == peer) && !connection.busy.is_busy()
         });
         oldest.map(|at| self.0.remove(at).task.abort()).is_some()
     }
@@ -208,7 +206,7 @@ fn connection(
     routes: &Arc<Routes>,
     limits: &Limits,
     tls: Option<Arc<Tls>>,
-    busy: &Arc<AtomicBool>,
+    busy: &Busy,
 ) -> impl Future<Output = ()> + Send + 'static {
     let (routes, limits, busy) = (routes.clone(), limits.clone(), busy.clone());
     async move {
@@ -228,15 +226,14 @@ async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send,
     routes: Arc<Routes>,
     limits: &Limits,
-    busy: Arc<AtomicBool>,
+    busy: Busy,
 ) {
+    let stream = Sending::new(stream, busy.clone());
     let service = service_fn(move |request| {
-        let (routes, busy) = (routes.clone(), busy.clone());
+        let (routes, under_way) = (routes.clone(), busy.begin());
         async move {
-            busy.store(true, Ordering::Relaxed);
             let answer = routes.answer(&request).await;
-            busy.store(false, Ordering::Relaxed);
-            Ok::<Answer, Infallible>(answer)
+            Ok::<_, Infallible>(answer.map(|body| under_way.until_sent(body)))
         }
     });
     let connection = http1::Builder::new()

@@ -147,4 +147,18 @@ mod tests {
         assert!(unconfirmed.unbury(Uid::NONE));
         assert!(unconfirmed.has_buried(written) && !unconfirmed.has_buried(other));
     }
+
+    #[test]
+    fn a_tombstone_is_forgotten_with_the_third_bookmark() {
+        let uid = "00000000-0000-4000-8000-000000000001".parse::<Uid>().unwrap();
+        let mut unconfirmed = Unconfirmed::default();
+        unconfirmed.bury(uid, ResourceVersion::new(5));
+        let forgotten: Vec<bool> = (0..BOOKMARKS)
+            .map(|_| {
+                unconfirmed.age();
+                !unconfirmed.has_buried(uid)
+            })
+            .collect();
+        assert_eq!(forgotten, [false, false, true]);
+    }
 }

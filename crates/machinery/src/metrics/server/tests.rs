@@ -180,6 +180,24 @@ async fn a_request_under_way_gives_way_to_nobody() {
     assert_eq!(server.get("/readyz", "").await, "", "no room");
 }
 
+#[tokio::test]
+async fn an_answer_that_is_read_slowly_gives_way_to_nobody() {
+    const LENGTH: usize = 16 << 20; // More than the sockets hold.
+    let server = start_with(Limits { connections: 1, ..Limits::default() }, Arc::new(Open)).await;
+    server.ready.add("long", || Err("x".repeat(LENGTH)));
+    let mut slow = TcpStream::connect(server.address).await.unwrap();
+    slow.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let mut answer = vec![0; 1];
+    slow.read_exact(&mut answer).await.unwrap();
+    assert_eq!(server.get("/healthz", "").await, "", "no room");
+    answer.resize(LENGTH, 0);
+    slow.read_exact(&mut answer).await.unwrap();
+    // Idle again, it gives way: no other connection may be open.
+    assert!(slow.read(&mut [0; 1 << 16]).await.unwrap() > 0, "the rest of it");
+    let idle = async { while code(&server.get("/healthz", "").await) != "200" {} };
+    timeout(Duration::from_secs(10), idle).await.expect("it is idle once all is sent");
+}
+
 /// Admits the bearer of one token, recognizes but refuses another, and fails for a third.
 struct Tokens;
 
