@@ -377,3 +377,25 @@ impl NodeState {
         Some(format!("{}{equals}{}:{}", taint.key, taint.value, taint.effect))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_container_that_ended_with_an_error_is_named_before_it_is_restarted() {
+        let ended = |code: i32| {
+            let pod = json!({"metadata": {"name": "a", "namespace": "b"}, "status": {
+                "phase": "Running",
+                "containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": code}}}]}});
+            let pod: PodState = serde_json::from_value(pod).unwrap();
+            pod.trouble().map(|trouble| (trouble.reason, trouble.message))
+        };
+        let (reason, message) = ended(3).expect("it failed");
+        assert_eq!(reason, Reason::CrashLoopBackOff);
+        assert!(message.contains("crashes: container c (exit code 3)"), "{message}");
+        assert_eq!(ended(0), None, "it is done");
+    }
+}
