@@ -160,6 +160,7 @@ mod tests {
     fn a_lease_that_was_given_up_is_free_at_once_but_not_one_that_was_edited() {
         let held = Record::default().held_by("rival", LEASE, at(0));
         assert_eq!(claim(&held.given_up(at(1)), 0), Claim::Free);
+        assert_ne!(held.given_up(at(1)).renew_time, held.renew_time, "others notice the write");
         let cleared = Record { holder_identity: Some(String::new()), ..held.clone() };
         let lowered = Record { lease_duration_seconds: Some(1), ..cleared.clone() };
         let without_time = Record { renew_time: None, ..held.given_up(at(1)) };
