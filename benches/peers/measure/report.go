@@ -198,22 +198,21 @@ func thousands(n int) string {
 	return text
 }
 
-// origins says on which machine, when and of which revision the results were taken, and if not
-// all are of one, which ones.
+// origins says on which machine, when and of which revision most results were taken, and which of
+// them elsewhere.
 func origins(all []result) string {
 	of := map[string][]string{}
 	for _, r := range all {
 		key := fmt.Sprintf("%s (%s, %s)", r.Machine, r.At.Format(time.DateOnly), r.Revision)
 		of[key] = append(of[key], r.Part+" of "+r.Contender)
 	}
-	texts := slices.Sorted(maps.Keys(of))
-	for i, key := range texts {
-		if len(of) > 1 {
-			slices.Sort(of[key])
-			texts[i] += ": " + strings.Join(slices.Compact(of[key]), ", ")
-		}
+	keys := slices.SortedFunc(maps.Keys(of), func(a, b string) int { return len(of[b]) - len(of[a]) })
+	text := "Taken on " + keys[0]
+	for _, key := range keys[1:] {
+		slices.Sort(of[key])
+		text += fmt.Sprintf("; %s on %s", strings.Join(slices.Compact(of[key]), ", "), key)
 	}
-	return "Taken on " + strings.Join(texts, "; ")
+	return text
 }
 
 func thisMachine() string {
