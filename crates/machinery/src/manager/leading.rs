@@ -1,9 +1,11 @@
 //! Leader election: controllers that work only while this process leads.
 
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
@@ -25,6 +27,9 @@ const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/names
 /// How long a new leader waits for its stores to catch up. A list of everything takes seconds; one that
 /// does not come is of a kind that cannot be listed, which keeps its own controllers from working.
 const CATCH_UP: Duration = Duration::from_secs(30);
+
+/// How many keys of objects that have gone are kept until this process leads again: 100,000 of 8 bytes.
+const GONE_MAX: usize = 100_000;
 
 /// How soon it is noticed that this process leads again.
 const NOTICE: Duration = Duration::from_secs(1);
@@ -170,10 +175,14 @@ impl Lead {
         reconciler: R,
         (objects, options): (Store<V>, Options),
         barrier: &Barrier,
-    ) -> (Program, Controller<WhileLeading<R>>) {
-        let skipped = Arc::new(Notify::new());
-        let reconciler =
-            WhileLeading { reconciler, barrier: barrier.clone(), skipped: skipped.clone() };
+    ) -> (Program, Controller<WhileLeading<R, V>>) {
+        let skipped = Arc::new(Skipped::default());
+        let reconciler = WhileLeading {
+            reconciler,
+            barrier: barrier.clone(),
+            objects: objects.clone(),
+            skipped: skipped.clone(),
+        };
         let controller = Controller::new(name, reconciler, options);
         let queue = controller.handle().queue().clone();
         if self.leadership.is_none() {
@@ -254,39 +263,64 @@ impl Barrier {
 ///
 /// Every write checks leadership anyway. This keeps a standby from trying: a pass that would be
 /// refused at its first write is not a failure and must not inflate the key's backoff.
-pub(super) struct WhileLeading<R> {
-    pub(super) reconciler: R,
-    pub(super) barrier: Barrier,
-    /// A pass did nothing: [`catch_up`] has to follow.
-    pub(super) skipped: Arc<Notify>,
+pub(super) struct WhileLeading<R, V> {
+    reconciler: R,
+    barrier: Barrier,
+    objects: Store<V>,
+    skipped: Arc<Skipped>,
 }
 
-impl<R: Reconciler> Reconciler for WhileLeading<R> {
+/// The passes that were skipped while another process led.
+#[derive(Default)]
+struct Skipped {
+    any: Notify,
+    /// The keys of those without an object: a list of all objects does not name them.
+    gone: Mutex<HashSet<ObjectKey>>,
+}
+
+impl<R: Reconciler, V: Object> Reconciler for WhileLeading<R, V> {
     type Error = R::Error;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, R::Error> {
         if !self.barrier.is_open() {
-            self.skipped.notify_one();
+            self.skipped.add(key, self.objects.get(key).is_none());
             return Ok(Action::Done);
         }
         self.reconciler.reconcile(key).await
     }
 }
 
-/// Whenever this process leads again after passes were skipped: a pass for every object. (Keeping
-/// the skipped keys in the queue until then would have them come round for as long as another
-/// process leads; a process that never led gets none, as its handlers are not added before.)
-pub(super) async fn catch_up<V: Object>(
+impl Skipped {
+    fn add(&self, key: &ObjectKey, gone: bool) {
+        if gone {
+            let mut keys = self.gone.lock();
+            if keys.len() < GONE_MAX {
+                keys.insert(key.clone());
+            } else if !keys.contains(key) {
+                tracing::debug!(%key, "Deleted while another process leads, and not kept: {GONE_MAX} are");
+            }
+        }
+        self.any.notify_one();
+    }
+}
+
+/// Whenever this process leads again after passes were skipped: a pass for every object, and for every
+/// key whose pass was skipped when its object had gone. (Keeping the skipped keys in the queue until
+/// then would have them come round for as long as another process leads; a process that never led gets
+/// none, as its handlers are not added before.)
+async fn catch_up<V: Object>(
     barrier: Barrier,
-    skipped: Arc<Notify>,
+    skipped: Arc<Skipped>,
     objects: Store<V>,
     queue: WorkQueue<ObjectKey>,
 ) -> Infallible {
     loop {
-        skipped.notified().await;
+        skipped.any.notified().await;
         while !barrier.is_open() {
             sleep(NOTICE).await;
         }
+        let gone = std::mem::take(&mut *skipped.gone.lock());
+        gone.iter().for_each(|key| queue.add_with(key, Band::Initial));
         for object in objects.list() {
             queue.add_with(object.key(), Band::Initial);
         }
@@ -295,8 +329,6 @@ pub(super) async fn catch_up<V: Object>(
 
 #[cfg(test)]
 mod tests {
-    use parking_lot::Mutex;
-
     use super::*;
     use crate::controller::{Controller, Options};
     use crate::object::{Kind, Meta};
@@ -322,7 +354,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn passes_skipped_while_another_led_are_made_up_for_when_this_process_leads_again() {
-        let (leadership, skipped) = (Leadership::of_tests(), Arc::new(Notify::new()));
+        let (leadership, skipped) = (Leadership::of_tests(), Arc::new(Skipped::default()));
         let (mut writer, objects) = store::new(Vec::new());
         let keys = ["a", "b"].map(|name| ObjectKey::new("ns", name));
         for key in &keys {
@@ -335,6 +367,7 @@ mod tests {
         let reconciler = WhileLeading {
             reconciler: reconciled.clone(),
             barrier: barrier.clone(),
+            objects: objects.clone(),
             skipped: skipped.clone(),
         };
         let controller = Controller::new("test", reconciler, Options::default());
@@ -360,5 +393,14 @@ mod tests {
                 sleep(NOTICE).await;
             }
         }
+
+        writer.deleted(Thing { metadata: Meta::named(keys[1].clone()) });
+        queue.add(&keys[1]);
+        sleep(NOTICE).await;
+        leadership.permit(true);
+        sleep(2 * NOTICE).await;
+        let mut caught_up = std::mem::take(&mut *reconciled.0.lock());
+        caught_up.sort();
+        assert_eq!(caught_up, keys, "the key of the object that has gone, too");
     }
 }
