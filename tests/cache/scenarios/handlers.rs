@@ -91,6 +91,37 @@ async fn a_task_that_dies_is_an_error_and_a_state() {
     assert!(informer.health().iter().any(|(_, h)| h.why.as_deref() == Some("its task panicked")));
 }
 
+/// How long watches were open, and how many objects came over each.
+#[derive(Default)]
+struct Timings(Mutex<Vec<(Duration, u64)>>);
+
+impl Observer for Timings {
+    fn watch_ended(&self, _: &Kind, took: Duration, items: u64) {
+        self.0.lock().push((took, items));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_watch_of_each_namespace_is_timed_until_its_own_end() {
+    let (model, timings) = (Model::new(1), Arc::new(Timings::default()));
+    let builder = Informer::<Thing>::builder(client(&model)).namespaces(["a", "b"]);
+    let informer = builder.observer(timings.clone()).build();
+    let shutdown = Shutdown::manual();
+    let (running, until) = (informer.clone(), shutdown.clone());
+    let ends = tokio::spawn(async move { running.run(until).await });
+    informer.synced().await;
+    model.put(&id("a", "x"), thing(1));
+    pass(10).await;
+    assert_eq!(*timings.0.lock(), [], "both are open");
+    shutdown.request();
+    ends.await.unwrap().unwrap();
+    let mut ended = timings.0.lock().clone();
+    ended.sort_by_key(|(_, items)| *items);
+    let items: Vec<u64> = ended.iter().map(|(_, items)| *items).collect();
+    assert_eq!(items, [0, 1]);
+    assert!(ended.iter().all(|(took, _)| *took >= Duration::from_secs(10)), "{ended:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_ends_it_in_good_order_and_it_runs_only_once() {
     let model = Model::new(1);

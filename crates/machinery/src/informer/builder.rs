@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Error, Informer};
+use super::{Informer, Refusal};
 use crate::client::{Client, Scope};
 use crate::object::{Resource, Text};
 use crate::reflector::{Observer, Unobserved};
@@ -68,9 +68,12 @@ impl<V: Resource> Builder<V> {
         self
     }
 
-    /// Adds an index, one more way to find objects. [`Informer::run`] refuses two of one name.
+    /// Adds an index, one more way to find objects. [`Informer::run`] refuses two of one name, apart
+    /// from [`Index::by_controller`] of the same kind, which is added once.
     pub fn index(mut self, index: Index<V>) -> Self {
-        self.indexes.push(index);
+        if !self.indexes.iter().any(|known| known.is_same(&index)) {
+            self.indexes.push(index);
+        }
         self
     }
 
@@ -101,15 +104,15 @@ impl<V: Resource> Builder<V> {
     }
 
     /// What cannot work.
-    pub(super) fn refused(&self) -> Option<Error> {
+    pub(super) fn refused(&self) -> Option<Refusal> {
         let kind = self.client.kind::<V>();
         let resource = || kind.resource();
         if !kind.namespaced && !self.namespaces.is_empty() {
-            return Some(Error::ClusterScoped { resource: resource() });
+            return Some(Refusal::ClusterScoped { resource: resource() });
         }
         let names: Vec<&Text> = self.indexes.iter().map(Index::name).collect();
         let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
-        twice.map(|(_, name)| Error::DuplicateIndex {
+        twice.map(|(_, name)| Refusal::DuplicateIndex {
             resource: resource(),
             index: name.to_string(),
         })

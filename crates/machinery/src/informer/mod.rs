@@ -23,4 +23,4 @@ mod run;
 pub mod predicate;
 
 pub use builder::Builder;
-pub use run::{Error, Informer};
+pub use run::{Error, Informer, Refusal};

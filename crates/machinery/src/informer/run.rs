@@ -36,6 +36,21 @@ pub enum Error {
         /// How this was detected.
         source: Rewound,
     },
+    /// It was built in a way that cannot work.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// It can run only once.
+    #[error("the informer of {resource} has run already")]
+    HasRun {
+        /// `deployments.apps`.
+        resource: String,
+    },
+}
+
+/// Why an informer cannot work as it was built.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
     /// It was given namespaces, but its kind is cluster-scoped.
     #[error(
         "the informer of {resource} is limited to namespaces, but the kind is cluster-scoped: \
@@ -56,12 +71,6 @@ pub enum Error {
         /// The name.
         index: String,
     },
-    /// It can run only once.
-    #[error("the informer of {resource} has run already")]
-    HasRun {
-        /// `deployments.apps`.
-        resource: String,
-    },
 }
 
 /// Keeps a local copy of one kind and tells handlers about changes. Cheap to clone; all clones are
@@ -75,7 +84,7 @@ struct Shared<V> {
     /// Here until [`Informer::run`] takes them.
     reflectors: Mutex<Vec<Reflector<V>>>,
     /// What is wrong with how it was built.
-    refused: Mutex<Option<Error>>,
+    refused: Option<Refusal>,
     health: Vec<(Option<Text>, HealthHandle)>,
     refreshes: Vec<Refresh>,
     /// How many first lists are still to come.
@@ -127,7 +136,7 @@ impl<V: Resource> From<Builder<V>> for Informer<V> {
             reflectors.push(reflector);
         }
         let (reflectors, resync) = (Mutex::new(reflectors), builder.resync);
-        let (store, refused) = (as_one(stores), Mutex::new(refused));
+        let store = as_one(stores);
         Informer(Arc::new(Shared {
             kind,
             store,
@@ -217,6 +226,11 @@ impl<V: Resource> Informer<V> {
         async move { drop(futures::future::join_all(done).await) }
     }
 
+    /// Why it cannot work as it was built, if so: [`Informer::run`] refuses it.
+    pub fn refused(&self) -> Option<&Refusal> {
+        self.0.refused.as_ref()
+    }
+
     /// The health of its reflectors, by namespace (`None`: all).
     pub fn health(&self) -> Vec<(Option<Text>, Health)> {
         self.0.health.iter().map(|(namespace, handle)| (namespace.clone(), handle.get())).collect()
@@ -235,8 +249,8 @@ impl<V: Resource> Informer<V> {
     /// that cannot work; if it has run before.
     pub async fn run(&self, shutdown: Shutdown) -> Result<(), Error> {
         self.0.feed.run();
-        if let Some(refused) = self.0.refused.lock().take() {
-            return Err(refused);
+        if let Some(refusal) = &self.0.refused {
+            return Err(refusal.clone().into());
         }
         let resource = || self.kind().resource();
         let reflectors = std::mem::take(&mut *self.0.reflectors.lock());
@@ -303,8 +317,11 @@ mod tests {
     }
 
     async fn refusal(builder: Builder<Node>) -> String {
-        let ends = builder.build().run(Shutdown::manual()).await;
-        ends.expect_err("it is wired wrongly").to_string()
+        let informer = builder.build();
+        let first = informer.run(Shutdown::manual()).await.expect_err("it is wired wrongly");
+        let again = informer.run(Shutdown::manual()).await.expect_err("it still is");
+        assert_eq!(first.to_string(), again.to_string());
+        first.to_string()
     }
 
     #[tokio::test]
@@ -319,5 +336,11 @@ mod tests {
             || Index::new("name", |node: &Node, each| each(node.metadata.key.name().clone()));
         let refusal = refusal(builder().index(index()).index(index())).await;
         assert!(refusal.contains("nodes") && refusal.contains("\"name\""), "{refusal}");
+    }
+
+    #[test]
+    fn an_index_by_controller_is_added_once() {
+        let index = Index::by_controller::<Node>;
+        assert!(builder().index(index()).index(index()).refused().is_none());
     }
 }

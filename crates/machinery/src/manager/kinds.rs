@@ -9,7 +9,7 @@ use super::wiring::{WiringError, view};
 use crate::client::Client;
 use crate::controller::{Handle, Program};
 use crate::events::Recorder;
-use crate::informer::{Builder, Informer};
+use crate::informer::{Builder, Informer, Refusal};
 use crate::object::Resource;
 use crate::store::{Index, Store};
 
@@ -25,11 +25,7 @@ pub(super) struct Informers(Vec<(TypeId, Box<dyn AnyInformer>)>);
 type Adjust<V> = Box<dyn FnOnce(Builder<V>) -> Builder<V> + Send>;
 
 /// A view that some controller reads.
-struct Declaration<V> {
-    /// The kinds of owners by which its objects are found.
-    owners: Vec<TypeId>,
-    adjust: Vec<Adjust<V>>,
-}
+struct Declaration<V>(Vec<Adjust<V>>);
 
 /// A [`Declaration`] whose view is not known.
 trait Declared: Send {
@@ -41,6 +37,7 @@ trait Declared: Send {
 trait AnyInformer: Send + Sync {
     fn run_by(&self, program: Program) -> Program;
     fn synced(&self) -> Synced;
+    fn refused(&self) -> Option<&Refusal>;
     /// Lists what the API server has now.
     fn refresh(&self, term: u64) -> Synced;
     fn as_any(&self) -> &dyn Any;
@@ -67,8 +64,7 @@ impl Declarations {
     fn of<V: Resource>(&mut self) -> &mut Declaration<V> {
         let id = TypeId::of::<V>();
         let at = self.0.iter().position(|(known, _)| *known == id).unwrap_or_else(|| {
-            self.0
-                .push((id, Box::new(Declaration::<V> { owners: Vec::new(), adjust: Vec::new() })));
+            self.0.push((id, Box::new(Declaration::<V>(Vec::new()))));
             self.0.len() - 1
         });
         self.0[at].1.as_any().downcast_mut().expect("it was declared under the ID of its type")
@@ -82,17 +78,13 @@ impl Declarations {
 
     /// Declares that objects of `V` are found by their controller `P`.
     pub(super) fn own<P: Resource, V: Resource>(&mut self) -> TypeId {
-        let (declaration, owner) = (self.of::<V>(), TypeId::of::<P>());
-        if !declaration.owners.contains(&owner) {
-            declaration.owners.push(owner);
-            declaration.adjust.push(Box::new(|builder| builder.index(Index::by_controller::<P>())));
-        }
+        self.adjust::<V>(Box::new(|builder| builder.index(Index::by_controller::<P>())));
         TypeId::of::<V>()
     }
 
     /// Declares how the informer of `V` is built.
     pub(super) fn adjust<V: Resource>(&mut self, adjust: Adjust<V>) {
-        self.of::<V>().adjust.push(adjust);
+        self.of::<V>().0.push(adjust);
     }
 
     pub(super) fn build(self, shared: &Shared) -> Informers {
@@ -110,7 +102,7 @@ impl<V: Resource> Declared for Declaration<V> {
         if let Some(observer) = shared.reflector_observer() {
             builder = builder.observer(observer);
         }
-        let informer = self.adjust.into_iter().fold(builder, |b, adjust| adjust(b)).build();
+        let informer = self.0.into_iter().fold(builder, |b, adjust| adjust(b)).build();
         shared.watch_informer(&informer);
         Box::new(informer)
     }
@@ -147,6 +139,12 @@ impl Informers {
         Box::pin(async move { drop(all.await) })
     }
 
+    /// Why some of them cannot work as they were declared.
+    pub(super) fn refused(&self) -> Vec<WiringError> {
+        let refusals = self.0.iter().filter_map(|(_, informer)| informer.refused());
+        refusals.map(|refusal| refusal.clone().into()).collect()
+    }
+
     /// Has `program` run them all.
     pub(super) fn run_by(&self, program: Program) -> Program {
         self.0.iter().fold(program, |program, (_, informer)| informer.run_by(program))
@@ -160,6 +158,10 @@ impl<V: Resource> AnyInformer for Informer<V> {
 
     fn synced(&self) -> Synced {
         Box::pin(Informer::synced(self))
+    }
+
+    fn refused(&self) -> Option<&Refusal> {
+        Informer::refused(self)
     }
 
     fn refresh(&self, term: u64) -> Synced {

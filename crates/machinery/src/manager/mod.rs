@@ -285,7 +285,7 @@ impl Manager {
             observed: self.observed,
         };
         let informers = Arc::new(self.declarations.build(&shared));
-        let mut faults = Vec::new();
+        let mut faults = informers.refused();
         for controller in self.controllers {
             let added = (controller.add)(&shared, &informers, program);
             program = added.unwrap_or_else(|fault| {

@@ -13,6 +13,7 @@ use self::server::Server;
 use super::*;
 use crate::controller::{Action, Class, Failure, Problem, Reconciler};
 use crate::object::{Kind, Meta, ObjectKey};
+use crate::store::Index;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Site {
@@ -87,6 +88,52 @@ async fn a_name_that_does_not_fit_is_refused() {
     let manager = Manager::new("test").controller::<Site>().named("My Sites");
     let why = refused(manager.reconcile(nothing)).await;
     assert!(why.contains("cannot be named \"My Sites\""), "{why}");
+}
+
+/// Another view of the sites.
+#[derive(Debug, Deserialize)]
+struct SiteName {
+    metadata: Meta,
+}
+
+crate::view!(SiteName: Kind::namespaced("example.com", "v1", "Site", "sites"));
+
+#[tokio::test]
+async fn an_informer_that_cannot_work_is_refused_before_the_start() {
+    let index = || Index::new("size", |site: &Site, each| each(site.metadata.key.name().clone()));
+    let manager = Manager::new("test").controller::<Site>();
+    let manager = manager.informer::<Site>(move |builder| builder.index(index()).index(index()));
+    let why = refused(manager.reconcile(nothing)).await;
+    assert!(why.contains("sites.example.com has two indexes named \"size\""), "{why}");
+}
+
+#[tokio::test]
+async fn two_views_of_an_owner_need_one_index_of_its_children() {
+    async fn names(_: Arc<SiteName>, _: Context<SiteName>) -> Result<Action, Problem> {
+        Ok(Action::Done)
+    }
+    let manager = Manager::new("test").controller::<Site>().owns::<Child>().reconcile(nothing);
+    let manager = manager.controller::<SiteName>().named("names").owns::<Child>().reconcile(names);
+    let connect = |options| Ok(Server::default().client(options));
+    assert!(manager.program(connect).await.is_ok());
+}
+
+#[cfg(feature = "metrics")]
+#[tokio::test]
+async fn two_views_of_a_kind_are_one_series_and_two_checks() {
+    let build = crate::metrics::Build { version: "1", revision: "a" };
+    let metrics = crate::metrics::Metrics::new(&"test".into(), "", &build);
+    let ready = crate::metrics::Checks::default();
+    let manager = Manager::new("test").metrics(metrics.clone()).readiness(ready.clone());
+    let manager = manager.controller::<Site>().reads::<SiteName>().reconcile(nothing);
+    let connect = |options| Ok(Server::default().client(options));
+    let _program = manager.program(connect).await.expect("it is wired well");
+    let text = metrics.encode(crate::metrics::Format::Prometheus);
+    let series = text.matches("informer_live{resource=\"sites.example.com\"}").count();
+    assert_eq!(series, 1, "{text}");
+    for check in ["informer-sites.example.com", "informer-sites.example.com-2"] {
+        assert!(ready.one(check).is_some(), "{check}");
+    }
 }
 
 /// A reconciler that does nothing.

@@ -2,6 +2,8 @@
 
 use std::any::type_name;
 
+use crate::informer::Refusal;
+
 /// A fault of the wiring. Its text names the line to add or to change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -69,6 +71,9 @@ pub enum WiringError {
          `.finalizer(…)` and do it in the reconciler"
     )]
     UnusedFinalizer(&'static str),
+    /// An informer cannot work as it was declared.
+    #[error(transparent)]
+    Informer(#[from] Refusal),
     /// Nothing says in which namespace the Lease is.
     #[error(
         "the namespace of the Lease {0} is not known outside of a pod: add \

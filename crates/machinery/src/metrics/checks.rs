@@ -33,14 +33,19 @@ pub struct Report {
 // === impl Checks ===
 
 impl Checks {
-    /// Adds a check. The name is part of a path: letters, digits, `-`, `.` and `_`.
+    /// Adds a check. The name is part of a path: letters, digits, `-`, `.` and `_`. If it is taken,
+    /// a number is added to it.
     pub fn add(
         &self,
         name: impl Into<String>,
         check: impl Fn() -> Result<String, String> + Send + Sync + 'static,
     ) {
-        let entry = Entry { name: name.into(), check: Box::new(check), wrong_since: None };
-        self.0.lock().push(entry);
+        let (wanted, mut entries) = (name.into(), self.0.lock());
+        let is_taken = |name: &str| entries.iter().any(|entry| entry.name == name);
+        let numbered = (2..).map(|number| format!("{wanted}-{number}"));
+        let name = std::iter::once(wanted.clone()).chain(numbered).find(|name| !is_taken(name));
+        let name = name.expect("one of infinitely many is free");
+        entries.push(Entry { name, check: Box::new(check), wrong_since: None });
     }
 
     /// Runs all checks but the excluded ones. The last line of the report begins with `title`

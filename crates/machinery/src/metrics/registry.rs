@@ -19,7 +19,7 @@ use crate::events::{Dropped, Type};
 use crate::identity::Identity;
 use crate::informer::Informer;
 use crate::object::{Kind, ObjectKey, Resource};
-use crate::reflector::{Reason, State};
+use crate::reflector::Reason;
 use crate::workqueue::{Key, WorkQueue};
 use crate::{client, controller, events, leader_election, reflector};
 
@@ -147,14 +147,11 @@ impl reflector::Observer for Metrics {
     fn short_watch(&self, kind: &Kind) {
         self.watches.short_watch(kind);
     }
-    fn event(&self, kind: &Kind) {
-        self.watches.event(kind);
+    fn watch_ended(&self, kind: &Kind, took: Duration, items: u64) {
+        self.watches.watch_ended(kind, took, items);
     }
     fn decode_error(&self, kind: &Kind, _: &ObjectKey, _: &str) {
         self.watches.undecodable(kind);
-    }
-    fn state(&self, kind: &Kind, state: State) {
-        self.watches.state(kind, state);
     }
 }
 

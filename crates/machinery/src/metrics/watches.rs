@@ -4,8 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use hashbrown::HashMap;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -35,9 +34,6 @@ pub(super) struct Watches {
     watch_seconds: Histograms<1>,
     watch_items: Histograms<1>,
     undecodable: Counters<1>,
-    /// The open watch of each kind: since when, and how many objects have come. If several
-    /// namespaces each have an informer of a kind, it is the watch opened last.
-    open: Mutex<HashMap<Kind, (Instant, u64)>>,
 }
 
 /// The informers that are queried at each scrape.
@@ -48,7 +44,7 @@ pub(super) struct Informers {
 
 type Read = Box<dyn Fn() -> Numbers + Send + Sync>;
 
-/// The state of one informer's reflectors; the worst state where there are several.
+/// The state of one kind's reflectors; the worst state where there are several.
 #[derive(Default)]
 struct Numbers {
     version: u64,
@@ -76,7 +72,6 @@ impl Watches {
             watch_seconds: seconds(),
             watch_items: items(),
             undecodable: Counters::default(),
-            open: Mutex::default(),
         };
         for (name, help, counters) in [
             (
@@ -156,48 +151,29 @@ impl Watches {
     }
 
     pub(super) fn list_began(&self, kind: &Kind) {
-        self.ended(kind);
         self.lists.get_or_create(&labels(kind)).inc();
     }
 
     pub(super) fn list_failed(&self, kind: &Kind) {
-        self.ended(kind);
         self.list_failures.get_or_create(&resource(kind)).inc();
     }
 
     pub(super) fn watch_opened(&self, kind: &Kind) {
-        self.ended(kind);
         self.watches.get_or_create(&labels(kind)).inc();
-        self.open.lock().insert(*kind, (Instant::now(), 0));
+    }
+
+    pub(super) fn watch_ended(&self, kind: &Kind, took: Duration, items: u64) {
+        let labels = labels(kind);
+        self.watch_seconds.get_or_create(&labels).observe(took.as_secs_f64());
+        self.watch_items.get_or_create(&labels).observe(items as f64);
     }
 
     pub(super) fn short_watch(&self, kind: &Kind) {
-        self.ended(kind);
         self.short.get_or_create(&labels(kind)).inc();
-    }
-
-    pub(super) fn event(&self, kind: &Kind) {
-        if let Some((_, items)) = self.open.lock().get_mut(kind) {
-            *items += 1;
-        }
     }
 
     pub(super) fn undecodable(&self, kind: &Kind) {
         self.undecodable.get_or_create(&resource(kind)).inc();
-    }
-
-    pub(super) fn state(&self, kind: &Kind, state: State) {
-        if !matches!(state, State::Live | State::Listing) {
-            self.ended(kind);
-        }
-    }
-
-    /// A watch is over when something else begins in its place.
-    fn ended(&self, kind: &Kind) {
-        let Some((since, items)) = self.open.lock().remove(kind) else { return };
-        let labels = labels(kind);
-        self.watch_seconds.get_or_create(&labels).observe(since.elapsed().as_secs_f64());
-        self.watch_items.get_or_create(&labels).observe(items as f64);
     }
 }
 
@@ -219,7 +195,20 @@ impl Informers {
         self.read.write().push((kind, Box::new(read)));
     }
 
-    /// Encodes one number per informer.
+    /// The numbers of each kind. Two informers of one kind, with two views, are one: a series that
+    /// came twice would fail the whole scrape.
+    fn by_kind(&self) -> Vec<(Kind, Numbers)> {
+        let mut all: Vec<(Kind, Numbers)> = Vec::new();
+        for (kind, read) in self.read.read().iter() {
+            match all.iter_mut().find(|(known, _)| known == kind) {
+                Some((_, numbers)) => *numbers = numbers.and(&read()),
+                None => all.push((*kind, read())),
+            }
+        }
+        all
+    }
+
+    /// Encodes one number per kind.
     fn each<M: EncodeMetric>(
         encoder: &mut DescriptorEncoder<'_>,
         name: &str,
@@ -248,11 +237,24 @@ impl Numbers {
             ..sum
         })
     }
+
+    /// Those of another informer, too.
+    fn and(&self, other: &Numbers) -> Numbers {
+        Numbers {
+            version: self.version.min(other.version),
+            stale: self.stale.max(other.stale),
+            synced: self.synced && other.synced,
+            live: self.live && other.live,
+            quarantined: self.quarantined + other.quarantined,
+            handler_panics: self.handler_panics + other.handler_panics,
+            index_panics: self.index_panics + other.index_panics,
+        }
+    }
 }
 
 impl Collector for Informers {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let all: Vec<_> = self.read.read().iter().map(|(kind, read)| (*kind, read())).collect();
+        let all = self.by_kind();
         let help = "Last resource version seen for the reflectors.";
         let gauge = MetricType::Gauge;
         let mut versions =

@@ -31,6 +31,11 @@ pub trait Observer: Send + Sync + 'static {
         let _ = kind;
     }
 
+    /// A watch ended, after this time; this many objects arrived over it.
+    fn watch_ended(&self, kind: &Kind, took: Duration, items: u64) {
+        let _ = (kind, took, items);
+    }
+
     /// A watch ended early without getting anywhere.
     fn short_watch(&self, kind: &Kind) {
         let _ = kind;

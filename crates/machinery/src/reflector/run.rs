@@ -17,7 +17,7 @@ use super::rewound::Rewound;
 use super::state::HealthHandle;
 use super::step::Machine;
 use crate::client::{Client, Error, Event, Page, PageEnd, Scope, Watch, WatchFrom};
-use crate::object::{Resource, ResourceVersion};
+use crate::object::{Kind, Resource, ResourceVersion};
 use crate::shutdown::Shutdown;
 use crate::store::{Contradiction, Writer};
 
@@ -50,11 +50,25 @@ enum Doing<V> {
     Nothing,
     Listing(Pending<PageEnd>),
     Opening(Pending<Watch<V>>),
-    Watching(Watch<V>),
+    Watching(Open<V>),
     /// Asking the API server itself for an object of a list that contradicts what is held.
     Confirming(Box<Confirming<V>>),
     /// The reflector is at its end.
     Over(Rewound),
+}
+
+/// A watch that the server accepted. Its end is reported when it is dropped.
+struct Open<V> {
+    watch: Watch<V>,
+    timing: Timing,
+}
+
+/// How long a watch is open, and how many objects arrive over it.
+struct Timing {
+    kind: Kind,
+    since: Instant,
+    items: u64,
+    observer: Arc<dyn Observer>,
 }
 
 /// A quorum read, which decides whether a list is inconsistent or from another history.
@@ -65,7 +79,7 @@ struct Confirming<V> {
     list: ResourceVersion,
     then: Input,
     /// The watch that a streaming list becomes.
-    stream: Option<Watch<V>>,
+    stream: Option<Open<V>>,
 }
 
 /// What came out of it.
@@ -191,8 +205,10 @@ impl<V: Resource> Reflector<V> {
                 Input::Page { version, continue_token }
             }
             Came::Open(watch) => {
-                *doing = Doing::Watching(watch);
-                self.observer.watch_opened(&self.client.kind::<V>());
+                let (kind, observer) = (self.client.kind::<V>(), self.observer.clone());
+                observer.watch_opened(&kind);
+                let timing = Timing { kind, since: Instant::now(), items: 0, observer };
+                *doing = Doing::Watching(Open { watch, timing });
                 Input::Opened
             }
             Came::Ended => Input::Ended,
@@ -215,6 +231,9 @@ impl<V: Resource> Reflector<V> {
                 return self.step(Input::Bookmark { version, initial_events_end }, doing);
             }
         };
+        if let Doing::Watching(open) = doing {
+            open.timing.items += 1;
+        }
         self.observer.event(&self.client.kind::<V>());
         if self.machine.is_staging() {
             self.inlet.lock().stage(event);
@@ -351,6 +370,12 @@ impl Refresh {
     }
 }
 
+impl Drop for Timing {
+    fn drop(&mut self) {
+        self.observer.watch_ended(&self.kind, self.since.elapsed(), self.items);
+    }
+}
+
 impl<V: Resource> Doing<V> {
     /// Waits for what comes out of it. Cancel-safe, as its parts are.
     async fn next(&mut self) -> Came<V> {
@@ -359,7 +384,7 @@ impl<V: Resource> Doing<V> {
             Doing::Listing(page) => page.await.map_or_else(Came::Failed, Came::Page),
             Doing::Confirming(confirming) => Came::Confirmed(confirming.get.as_mut().await),
             Doing::Opening(watch) => watch.await.map_or_else(Came::Failed, Came::Open),
-            Doing::Watching(watch) => match watch.next().await {
+            Doing::Watching(open) => match open.watch.next().await {
                 Some(Ok(event)) => Came::Event(event),
                 Some(Err(error)) => Came::Failed(error),
                 None => Came::Ended,

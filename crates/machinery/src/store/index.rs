@@ -17,6 +17,7 @@ use crate::object::{Object, ObjectKey, Resource, Text};
 pub struct Index<V> {
     name: Text,
     values: fn(&V, &mut dyn FnMut(Text)),
+    is_by_controller: bool,
 }
 
 /// A lookup named an index that the store does not have.
@@ -68,7 +69,7 @@ impl<V: Object> Index<V> {
     /// An index of this name. `values` passes on the values of one object; it must be a pure
     /// function of it. An object for which it panics is found under no value.
     pub fn new(name: impl Into<Text>, values: fn(&V, &mut dyn FnMut(Text))) -> Index<V> {
-        Index { name: name.into(), values }
+        Index { name: name.into(), values, is_by_controller: false }
     }
 
     /// Finds objects by their controller, if that is a `P`; needed by
@@ -81,7 +82,12 @@ impl<V: Object> Index<V> {
             }
             _ => {}
         };
-        Index::new(by_controller::<P>(), values)
+        Index { is_by_controller: true, ..Index::new(by_controller::<P>(), values) }
+    }
+
+    /// Whether it finds the same objects as `other`: by their controller, of the same kind.
+    pub(crate) fn is_same(&self, other: &Index<V>) -> bool {
+        self.is_by_controller && other.is_by_controller && self.name == other.name
     }
 
     /// Its name.
@@ -92,7 +98,7 @@ impl<V: Object> Index<V> {
 
 impl<V> Clone for Index<V> {
     fn clone(&self) -> Index<V> {
-        Index { name: self.name.clone(), values: self.values }
+        Index { name: self.name.clone(), ..*self }
     }
 }
 

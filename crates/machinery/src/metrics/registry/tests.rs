@@ -66,10 +66,10 @@ async fn watches_happen(metrics: &Metrics) {
     metrics.list_began(kind, Reason::Start);
     metrics.listed(kind, 50, Duration::from_millis(20));
     metrics.watch_opened(kind);
-    metrics.event(kind);
-    metrics.event(kind);
     advance(Duration::from_secs(40)).await;
+    metrics.watch_ended(kind, Duration::from_secs(40), 2);
     metrics.watch_opened(kind);
+    metrics.watch_ended(kind, Duration::ZERO, 0);
     metrics.short_watch(kind);
     metrics.decode_error(kind, &ObjectKey::new("ns", "secret-name"), "why");
 }
@@ -118,26 +118,6 @@ fn sorted(text: &str) -> String {
         .collect();
     lines.sort_unstable();
     lines.join("\n")
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_streaming_list_that_is_cut_ends_its_watch_and_the_pause_after_it_does_not_count() {
-    use reflector::Observer;
-    let metrics = Metrics::new(
-        &"workload-operator".into(),
-        "10.0.0.1:443",
-        &Build { version: "1.2.3", revision: "abc" },
-    );
-    let kind = &Deployment::KIND;
-    metrics.list_began(kind, Reason::Start);
-    metrics.watch_opened(kind);
-    advance(Duration::from_secs(10)).await;
-    metrics.list_failed(kind);
-    advance(Duration::from_secs(100)).await;
-    metrics.list_began(kind, Reason::Start);
-    let text = metrics.encode(Format::Prometheus);
-    let took = "reflector_watch_duration_seconds_sum{name=\"deployments.apps\"} 10.0";
-    assert!(text.contains(took), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
