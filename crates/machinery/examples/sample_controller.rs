@@ -98,8 +98,7 @@ impl FooReconciler {
         let deployment = match self.deployments.get(&key) {
             None => self.deployments.wrote(self.client.create(&key, &new_deployment(foo)).await?),
             Some(there) if !there.metadata.is_controlled_by(foo.uid()) => {
-                let what = format!("Resource {name:?} already exists and is not managed by Foo");
-                return Err(Problem::forbidden("ErrResourceExists", what));
+                return Err(Problem::taken::<Foo, Deployment>(&key));
             }
             Some(there) if replicas.is_some() && *replicas != there.spec.replicas => {
                 let uid = json!({ "uid": there.uid() }); // This one, not a namesake.
@@ -199,7 +198,7 @@ async fn main() -> Result<(), ExitError> {
 
     foos.handle(enqueue::for_object(controller.handle()));
     deployments.handle(enqueue::for_owner(controller.handle(), Foo::KIND));
-    deployments.handle(enqueue::forbidden_when_freed(controller.handle()));
+    deployments.handle(enqueue::waiting_when_freed(controller.handle()));
 
     let program = Program::new().informer(&foos).informer(&deployments).controller(controller);
     let program = program.beside("the sink of Events", |stop| async move {

@@ -3,8 +3,8 @@
 //! Each function makes a handler of deltas. `initial` means that the delta comes from the first
 //! list or a resync: nobody waits for it in particular, so it goes to [`Band::Initial`].
 
-use super::Handle;
-use crate::object::{Kind, Object, ObjectKey, Owner};
+use super::{Handle, Name};
+use crate::object::{Kind, Object, ObjectKey, Owner, Resource};
 use crate::store::Delta;
 use crate::workqueue::{Band, Key};
 
@@ -75,9 +75,9 @@ pub fn for_freed_name<V: Object>(
     }
 }
 
-/// Wakes every key whose last pass was [`Class::Forbidden`](super::Class::Forbidden) when an object
-/// is removed or changes hands: one of them may have been waiting for its name.
-pub fn forbidden_when_freed<V: Object>(
+/// Wakes every key whose last pass waited for the name of an object
+/// ([`Class::Waiting`](super::Class::Waiting)) when that object goes or changes hands.
+pub fn waiting_when_freed<V: Resource>(
     handle: Handle,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
     move |delta, _| {
@@ -87,7 +87,7 @@ pub fn forbidden_when_freed<V: Object>(
             Delta::Deleted(..) => true,
         };
         if freed {
-            handle.wake_forbidden();
+            handle.wake_waiting(Name { kind: V::KIND, key: delta.object().key().clone() });
         }
     }
 }

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use crate::client;
+use crate::object::{Kind, ObjectKey, Resource};
 use crate::store::UnknownIndex;
 
 /// An error of a reconciler, which says what to do about it.
@@ -15,6 +16,20 @@ pub trait Failure: std::error::Error + Send + Sync + 'static {
     fn retry_after(&self) -> Option<Duration> {
         None
     }
+
+    /// The name that has to become free, if the class is [`Class::Waiting`].
+    fn waits_for(&self) -> Option<Name> {
+        None
+    }
+}
+
+/// The name of an object that has to go before another one can have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its key.
+    pub key: ObjectKey,
 }
 
 /// Classes of errors.
@@ -26,6 +41,9 @@ pub enum Class {
     Conflict,
     /// Not allowed, by RBAC, quota or admission: try again slowly; a person must act.
     Forbidden,
+    /// An object of somebody else has the name of a child ([`Failure::waits_for`]): try again when it
+    /// goes or changes hands, and as slowly as if it was forbidden, in case nobody sees that.
+    Waiting,
     /// The API server does not serve a kind: try again with pauses of up to half a minute; a person
     /// must act.
     NotServed,
@@ -35,8 +53,14 @@ pub enum Class {
 
 impl Class {
     /// All of them.
-    pub const ALL: [Class; 5] =
-        [Class::Transient, Class::Conflict, Class::Forbidden, Class::NotServed, Class::Terminal];
+    pub const ALL: [Class; 6] = [
+        Class::Transient,
+        Class::Conflict,
+        Class::Forbidden,
+        Class::Waiting,
+        Class::NotServed,
+        Class::Terminal,
+    ];
 
     /// A static word: metric label and Event reason.
     pub fn as_str(self) -> &'static str {
@@ -44,6 +68,7 @@ impl Class {
             Class::Transient => "Transient",
             Class::Conflict => "Conflict",
             Class::Forbidden => "Forbidden",
+            Class::Waiting => "Waiting",
             Class::NotServed => "NotServed",
             Class::Terminal => "Terminal",
         }
@@ -63,6 +88,15 @@ pub enum Problem {
         /// A sentence that says what is wrong and what to do.
         message: String,
     },
+    /// The name of a child is taken by an object that is not the owner's. The text is that of
+    /// Kubernetes' sample-controller.
+    #[error("Resource {:?} already exists and is not managed by {owner}", .name.key.name())]
+    Taken {
+        /// The kind of the owner, `Foo`.
+        owner: String,
+        /// The name.
+        name: Name,
+    },
     /// A call to the API server failed.
     #[error(transparent)]
     Api(#[from] client::Error),
@@ -79,6 +113,12 @@ impl Problem {
         Problem::Told { class: Class::Forbidden, reason, message: message.into() }
     }
 
+    /// An object that is not a `V`'s has the name that a child of kind `C` should have.
+    pub fn taken<V: Resource, C: Resource>(key: &ObjectKey) -> Problem {
+        let name = Name { kind: C::KIND, key: key.clone() };
+        Problem::Taken { owner: V::KIND.kind.to_string(), name }
+    }
+
     /// Something outside of the API server failed for now: it is tried again with backoff, as if the
     /// API server had been away. `reason` is one word for an Event.
     pub fn transient(reason: &'static str, message: impl Into<String>) -> Problem {
@@ -90,10 +130,11 @@ impl Problem {
     pub fn reason(&self) -> Option<&'static str> {
         match self {
             Problem::Told { reason, .. } => Some(reason),
+            Problem::Taken { .. } => Some("ErrResourceExists"),
             Problem::Api(error) => match error.class() {
                 Class::Forbidden => Some("ErrRefused"),
                 Class::NotServed => Some("ErrNotServed"),
-                Class::Transient | Class::Conflict | Class::Terminal => None,
+                Class::Transient | Class::Conflict | Class::Waiting | Class::Terminal => None,
             },
         }
     }
@@ -110,12 +151,17 @@ impl Failure for Problem {
     fn class(&self) -> Class {
         match self {
             Problem::Told { class, .. } => *class,
+            Problem::Taken { .. } => Class::Waiting,
             Problem::Api(error) => error.class(),
         }
     }
 
     fn retry_after(&self) -> Option<Duration> {
         if let Problem::Api(error) = self { error.retry_after() } else { None }
+    }
+
+    fn waits_for(&self) -> Option<Name> {
+        if let Problem::Taken { name, .. } = self { Some(name.clone()) } else { None }
     }
 }
 

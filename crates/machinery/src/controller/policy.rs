@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::Level;
 
-use super::Class;
+use super::{Class, Name};
 use crate::workqueue::{Backoff, Retry};
 
 /// How failures are retried, by class. [`Class::Terminal`] is not.
@@ -18,8 +18,8 @@ pub struct Retries {
     /// reason to wait longer than the store needs to see it.
     pub conflict: Backoff,
     /// Default 1 s to 120 s, by the number of refusals alone: nothing improves within milliseconds, but once a person has granted
-    /// the rights, they should not have to wait longer than two minutes. See
-    /// [`Handle::wake_forbidden`](super::Handle::wake_forbidden) for a faster way.
+    /// the rights, they should not have to wait longer than two minutes. Also for
+    /// [`Class::Waiting`].
     pub forbidden: Backoff,
     /// Default 1 s to 30 s, by the number of refusals alone: nobody can tell the controller that the
     /// kind is there now, and asking costs the API server little.
@@ -47,7 +47,7 @@ impl Retries {
     pub(super) fn of(
         &self,
         class: Class,
-        row: Row,
+        row: &Row,
         retry_after: Option<Duration>,
     ) -> Option<Retry> {
         let backoff = match class {
@@ -55,7 +55,7 @@ impl Retries {
             Class::Conflict => self.conflict,
             // The queue counts failures of all classes. Delays this long grow with refusals only:
             // after a minute of outage, the first refusals would otherwise wait for two.
-            Class::Forbidden => {
+            Class::Forbidden | Class::Waiting => {
                 Backoff::always(self.forbidden.delay(row.refusals.saturating_sub(1)))
             }
             Class::NotServed => {
@@ -74,30 +74,43 @@ impl Retries {
 
 /// What is remembered about a key whose last pass failed, until a pass succeeds or fails with a
 /// terminal error.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Row {
-    /// Class of the last failure, if the key should be woken when its cause is over: `None` if the
-    /// cause is over soon anyway.
-    pub(super) wakes: Option<Class>,
+    /// What is over when the key should be woken: `None` if nobody can tell.
+    pub(super) wakes: Option<Wakes>,
     /// Until when the server asked to be left alone. The pause may be longer; whatever cuts it
     /// short keeps this.
     pub(super) asked: Option<Instant>,
-    /// How many times it was forbidden or a kind was not served, whatever other failures came in
-    /// between.
+    /// How many times it was forbidden, a name was taken or a kind was not served, whatever other
+    /// failures came in between.
     pub(super) refusals: u32,
+}
+
+/// What has to be over for a key to run again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Wakes {
+    /// The API server is away.
+    Outage,
+    /// A name is taken.
+    Name(Box<Name>),
 }
 
 impl Row {
     /// The row after one more failure, for which the server asked for the pause `asked`.
-    pub(super) fn after(before: Option<Row>, class: Class, asked: Option<Duration>) -> Row {
-        let refused = u32::from(matches!(class, Class::Forbidden | Class::NotServed));
+    pub(super) fn after(
+        before: Option<&Row>,
+        class: Class,
+        asked: Option<Duration>,
+        name: Option<Name>,
+    ) -> Row {
+        let refused = matches!(class, Class::Forbidden | Class::Waiting | Class::NotServed);
         Row {
             wakes: match class {
-                Class::Forbidden | Class::Transient => Some(class),
-                Class::Conflict | Class::NotServed | Class::Terminal => None,
+                Class::Transient => Some(Wakes::Outage),
+                _ => name.map(|name| Wakes::Name(Box::new(name))),
             },
             asked: asked.map(|asked| Instant::now() + asked),
-            refusals: before.map_or(0, |row| row.refusals).saturating_add(refused),
+            refusals: before.map_or(0, |row| row.refusals).saturating_add(u32::from(refused)),
         }
     }
 }
@@ -105,13 +118,13 @@ impl Row {
 /// How loudly to log a failure. ERROR is for what an administrator must act on, once per row of
 /// failures: at the second refusal, because an API server that has just come back briefly refuses
 /// what it will allow once it has read its roles. A terminal error is reported to the owner of the
-/// object, in its status.
+/// object, in its status; a name that is taken, in an Event.
 pub(super) fn level(class: Class, refusals: u32) -> Level {
     match class {
         Class::Forbidden | Class::NotServed if refusals == 2 => Level::ERROR,
         Class::Forbidden | Class::NotServed if refusals < 2 => Level::WARN,
         Class::Transient | Class::Terminal => Level::WARN,
-        Class::Forbidden | Class::NotServed | Class::Conflict => Level::DEBUG,
+        Class::Forbidden | Class::NotServed | Class::Waiting | Class::Conflict => Level::DEBUG,
     }
 }
 
@@ -125,7 +138,7 @@ mod tests {
         let (mut row, mut errors) = (None, Vec::new());
         let classes = [Transient, Forbidden, Transient, Conflict, Forbidden, Transient, Forbidden];
         for (at, class) in classes.into_iter().enumerate() {
-            let after = Row::after(row, class, None);
+            let after = Row::after(row.as_ref(), class, None, None);
             errors.extend((level(class, after.refusals) == Level::ERROR).then_some(at));
             row = Some(after);
         }
@@ -134,8 +147,8 @@ mod tests {
 
     #[test]
     fn however_long_an_outage_was_the_next_try_comes_within_half_a_minute() {
-        let row = Row::after(None, Class::Transient, None);
-        let retry = Retries::default().of(Class::Transient, row, None).unwrap();
+        let row = Row::after(None, Class::Transient, None, None);
+        let retry = Retries::default().of(Class::Transient, &row, None).unwrap();
         for failures in 0..100 {
             assert!(retry.backoff.delay(failures) <= Duration::from_secs(30), "{failures}");
         }

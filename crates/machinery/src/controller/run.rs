@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::policy::{Retries, Row};
+use super::policy::{Retries, Row, Wakes};
 use super::watchdog::{Post, Watchdog};
 use super::worker::Core;
-use super::{Class, Observer, Reconciler};
+use super::{Name, Observer, Reconciler};
 use crate::client::{Reach, Returns};
 use crate::object::ObjectKey;
 use crate::store::{Author, ControllerId};
@@ -213,23 +213,23 @@ impl Handle {
         }
     }
 
-    /// Rights, a quota or a policy may have changed: every key whose last pass was forbidden runs
-    /// again now. Its failures still count, so an unnecessary call costs one pass per key.
-    pub fn wake_forbidden(&self) {
-        self.wake(Class::Forbidden, |_| {});
+    /// A name has become free: every key whose last pass waited for it
+    /// ([`Class::Waiting`](super::Class::Waiting)) runs again now. One of them gets it.
+    pub fn wake_waiting(&self, name: Name) {
+        self.wake(&Wakes::Name(Box::new(name)), |_| {});
     }
 
     /// The API server was away and answers again: every key whose last pass failed transiently runs
     /// again now, and its next failure counts as the first; or when a Retry-After permits it.
     fn wake_transient(&self) {
-        self.wake(Class::Transient, |key| self.queue.forget(key));
+        self.wake(&Wakes::Outage, |key| self.queue.forget(key));
     }
 
-    /// Runs every key whose last pass failed in this class, after `before`, once its Retry-After is
-    /// over. Holds the lock, so that no pass can end in between with a failure of another class.
-    fn wake(&self, class: Class, before: impl Fn(&ObjectKey)) {
+    /// Runs every key whose last pass failed for a reason that is over, after `before`, once its Retry-After is
+    /// over. Holds the lock, so that no pass can end in between with another failure.
+    fn wake(&self, over: &Wakes, before: impl Fn(&ObjectKey)) {
         let failing = self.failing.lock();
-        for (key, row) in failing.iter().filter(|(_, row)| row.wakes == Some(class)) {
+        for (key, row) in failing.iter().filter(|(_, row)| row.wakes.as_ref() == Some(over)) {
             let asked = row.asked.map(|until| until.saturating_duration_since(Instant::now()));
             match asked.filter(|left| !left.is_zero()) {
                 // The pause ends, but not what the server asked for. Forgetting the key would end

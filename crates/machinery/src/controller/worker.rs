@@ -15,7 +15,7 @@ use tracing::{Instrument, Level};
 
 use super::policy::{Retries, Row, level};
 use super::watchdog::{Post, Watched};
-use super::{Action, Class, Failure, Observer, Outcome, Reconciler};
+use super::{Action, Class, Failure, Name, Observer, Outcome, Reconciler};
 use crate::object::ObjectKey;
 use crate::store::{Author, ControllerId};
 use crate::workqueue::{Taken, WorkQueue};
@@ -47,6 +47,15 @@ enum Ended<E> {
     TimedOut,
 }
 
+/// How a pass failed.
+struct Failed {
+    class: Class,
+    retry_after: Option<Duration>,
+    waits_for: Option<Name>,
+    /// How loudly to log it, if not by its class.
+    loudness: Option<Level>,
+}
+
 /// A pass under way. Dropping it notifies the observer, so that every `started` is matched, and
 /// schedules a retry if the pass came to no conclusion.
 struct Pass<'a, R: Reconciler> {
@@ -54,6 +63,11 @@ struct Pass<'a, R: Reconciler> {
     key: &'a ObjectKey,
     began: Instant,
     outcome: Outcome,
+}
+
+impl Failed {
+    const TRANSIENT: Failed =
+        Failed { class: Class::Transient, retry_after: None, waits_for: None, loudness: None };
 }
 
 // === impl Core ===
@@ -118,13 +132,19 @@ impl<R: Reconciler> Core<R> {
             Ended::Returned(Ok(action)) => self.succeeded(key, action),
             Ended::Returned(Err(error)) => {
                 let class = error.class();
-                self.failed(key, class, error.retry_after(), None, &Chain(&error));
+                let failed = Failed {
+                    class,
+                    retry_after: error.retry_after(),
+                    waits_for: error.waits_for(),
+                    loudness: None,
+                };
+                self.failed(key, failed, &Chain(&error));
                 Outcome::Failed(class)
             }
             Ended::Panicked(said) => self.panicked(key, &*said),
             Ended::TimedOut => {
                 let why = format_args!("a pass did not end within {:?}", self.deadline);
-                self.failed(key, Class::Transient, None, None, &why);
+                self.failed(key, Failed::TRANSIENT, &why);
                 Outcome::TimedOut
             }
         }
@@ -132,7 +152,7 @@ impl<R: Reconciler> Core<R> {
 
     fn panicked(&self, key: &ObjectKey, panic: &(dyn Any + Send)) -> Outcome {
         let why = format!("a pass panicked, which is a bug: {}", message(panic));
-        self.failed(key, Class::Transient, None, Some(Level::ERROR), &why);
+        self.failed(key, Failed { loudness: Some(Level::ERROR), ..Failed::TRANSIENT }, &why);
         Outcome::Panicked
     }
 
@@ -150,17 +170,11 @@ impl<R: Reconciler> Core<R> {
         }
     }
 
-    fn failed(
-        &self,
-        key: &ObjectKey,
-        class: Class,
-        retry_after: Option<Duration>,
-        loudness: Option<Level>,
-        error: &dyn fmt::Display,
-    ) {
-        let row = self.fails_again(key, class, retry_after);
+    fn failed(&self, key: &ObjectKey, failed: Failed, error: &dyn fmt::Display) {
+        let Failed { class, retry_after, waits_for, loudness } = failed;
+        let row = self.fails_again(key, class, retry_after, waits_for);
         let failures = self.queue.requeues(key);
-        let retry_in = match self.retries.of(class, row, retry_after) {
+        let retry_in = match self.retries.of(class, &row, retry_after) {
             Some(retry) => Some(self.queue.add_rate_limited_with(key, retry)),
             None => {
                 self.clear_retries(key);
@@ -176,11 +190,17 @@ impl<R: Reconciler> Core<R> {
         }
     }
 
-    fn fails_again(&self, key: &ObjectKey, class: Class, retry_after: Option<Duration>) -> Row {
+    fn fails_again(
+        &self,
+        key: &ObjectKey,
+        class: Class,
+        retry_after: Option<Duration>,
+        waits_for: Option<Name>,
+    ) -> Row {
         let mut failing = self.failing.lock();
         let asked = self.retries.asked(retry_after);
-        let row = Row::after(failing.get(key).copied(), class, asked);
-        failing.insert(key.clone(), row);
+        let row = Row::after(failing.get(key), class, asked, waits_for);
+        failing.insert(key.clone(), row.clone());
         row
     }
 

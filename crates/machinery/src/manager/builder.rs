@@ -92,8 +92,8 @@ impl<V: Resource> ControllerBuilder<V> {
     }
 
     /// Declares that it creates objects of `C` for its own, with [`Context::ensure`]: each change of
-    /// one wakes its owner. An object whose pass was refused because a name was taken runs again
-    /// when an object of `C` goes.
+    /// one wakes its owner. An object whose pass found the name of a child taken runs again when that
+    /// name becomes free.
     pub fn owns<C: Resource>(mut self) -> Self {
         if V::KIND.namespaced && !C::KIND.namespaced {
             let (controller, view) = (self.name, wiring::view::<C>());
@@ -101,7 +101,7 @@ impl<V: Resource> ControllerBuilder<V> {
         }
         self.owned.push(self.manager.declarations.own::<V, C>());
         self.handler::<C, _>(|handle| enqueue::for_owner(handle, V::KIND))
-            .handler::<C, _>(enqueue::forbidden_when_freed)
+            .handler::<C, _>(enqueue::waiting_when_freed)
     }
 
     /// Declares that the objects of `W` concern others: a change of one wakes the keys that `keys`

@@ -47,7 +47,7 @@ impl<V: Resource> Context<V> {
     /// alone: its end wakes the object. What the view does not show is restored at the next apply.
     ///
     /// # Errors
-    /// `ErrResourceExists` (forbidden) if the name is taken by what the object does not control;
+    /// [`Problem::Taken`] (`ErrResourceExists`) if the name is taken by what the object does not control;
     /// `ErrWiring` if the controller does not own `C`; all that can go wrong with a write.
     pub async fn ensure<C>(&self, desired: Value) -> Result<Arc<C>, Problem>
     where
@@ -69,7 +69,7 @@ impl<V: Resource> Context<V> {
             },
         };
         if !child.meta().is_controlled_by(self.object.uid()) {
-            return Err(taken::<V>(&key));
+            return Err(Problem::taken::<V, C>(&key));
         }
         let recorded = child.meta().annotations.get(APPLIED).is_some_and(|now| **now == *hash);
         if child.meta().deleting || recorded && self.is_settled(&wanted::<C>(&desired)?, &*child)? {
@@ -228,11 +228,4 @@ fn json_of<V: Serialize>(object: &V) -> Result<Value, Problem> {
         let what = format!("{} cannot be represented as JSON: {error}", view::<V>());
         Problem::terminal("ErrWiring", what)
     })
-}
-
-/// In the words of Kubernetes' sample-controller.
-fn taken<V: Resource>(key: &ObjectKey) -> Problem {
-    let kind = V::KIND.kind;
-    let what = format!("Resource {:?} already exists and is not managed by {kind}", key.name());
-    Problem::forbidden("ErrResourceExists", what)
 }

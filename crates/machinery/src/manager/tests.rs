@@ -373,7 +373,7 @@ async fn a_name_that_is_taken_is_left_alone_even_if_the_store_does_not_know_it()
     let cx = context(&server);
     let before = server.put(CHILD, json!({"spec": {"size": 7}}));
     let problem = cx.ensure::<Child>(desired(&json!({"size": 1}))).await.unwrap_err();
-    assert_eq!((problem.reason(), problem.class()), (Some("ErrResourceExists"), Class::Forbidden));
+    assert_eq!((problem.reason(), problem.class()), (Some("ErrResourceExists"), Class::Waiting));
     assert_eq!(problem.to_string(), r#"Resource "x" already exists and is not managed by Site"#);
     assert_eq!(server.get(CHILD), before);
     let again = cx.ensure::<Child>(desired(&json!({"size": 1}))).await.unwrap_err();

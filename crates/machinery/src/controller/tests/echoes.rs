@@ -73,7 +73,7 @@ impl Reconciler for Writing {
                     self.0.store.removed(&thing(0).meta.key, UID.parse().unwrap());
                 }
                 Comes::Nothing => std::future::pending().await,
-                Comes::Failure => return Err(Wrong(Some(Class::Terminal), None)),
+                Comes::Failure => return Err(Wrong(Some(Class::Terminal), None, None)),
             }
             tokio::task::yield_now().await;
         }

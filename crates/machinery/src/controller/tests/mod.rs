@@ -15,9 +15,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Action, Class, Controller, Failure, Handle, Observer, Options, Outcome, Reconciler, Summary,
+    Action, Class, Controller, Failure, Handle, Name, Observer, Options, Outcome, Reconciler,
+    Summary,
 };
-use crate::object::ObjectKey;
+use crate::object::{Kind, ObjectKey};
 use crate::workqueue::Limits;
 
 const MS: Duration = Duration::from_millis(1);
@@ -25,7 +26,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 #[error("as the test wants it")]
-struct Wrong(Option<Class>, Option<Duration>);
+struct Wrong(Option<Class>, Option<Duration>, Option<Name>);
 
 impl Failure for Wrong {
     fn class(&self) -> Class {
@@ -34,6 +35,15 @@ impl Failure for Wrong {
     fn retry_after(&self) -> Option<Duration> {
         self.1
     }
+    fn waits_for(&self) -> Option<Name> {
+        self.2.clone()
+    }
+}
+
+/// The name of a child.
+fn child(name: &str) -> Name {
+    let kind = Kind::namespaced("example.com", "v1", "Child", "children");
+    Name { kind, key: ObjectKey::new("ns", name) }
 }
 
 /// What the passes over a key do.
@@ -43,6 +53,8 @@ enum Does {
     Again(Duration),
     Fail(Class),
     Refuse(Duration),
+    /// Waits until the name of this child is free.
+    Wait(&'static str),
     Panic,
     /// Fails with an error whose methods panic.
     FailBadly,
@@ -76,10 +88,13 @@ impl Reconciler for Script {
         match does {
             Does::Succeed => {}
             Does::Again(after) => return Ok(Action::RequeueAfter(after)),
-            Does::Fail(class) => return Err(Wrong(Some(class), None)),
-            Does::Refuse(after) => return Err(Wrong(Some(Class::Transient), Some(after))),
+            Does::Fail(class) => return Err(Wrong(Some(class), None, None)),
+            Does::Refuse(after) => return Err(Wrong(Some(Class::Transient), Some(after), None)),
             Does::Panic => panic!("as the test wants it"),
-            Does::FailBadly => return Err(Wrong(None, None)),
+            Does::Wait(name) => {
+                return Err(Wrong(Some(Class::Waiting), None, Some(child(name))));
+            }
+            Does::FailBadly => return Err(Wrong(None, None, None)),
             Does::PanicWhenDropped => {
                 struct Bomb;
                 impl Drop for Bomb {

@@ -2,7 +2,7 @@
 
 use tokio::time::sleep;
 
-use super::{Class, Does, MS, Options, SECOND, start, start_with};
+use super::{Class, Does, MS, Options, SECOND, child, start, start_with};
 use crate::client::Reach;
 
 #[tokio::test(start_paused = true)]
@@ -106,15 +106,20 @@ async fn other_failures_between_two_refusals_do_not_make_the_second_wait_longer(
 }
 
 #[tokio::test(start_paused = true)]
-async fn forbidden_keys_can_be_woken_when_rights_were_given() {
-    let running = start(1, &[("f", Does::Fail(Class::Forbidden))]);
-    running.add("f");
+async fn a_name_that_becomes_free_wakes_who_waits_for_it_and_nobody_else() {
+    let script = [
+        ("x", Does::Wait("child")),
+        ("y", Does::Wait("other")),
+        ("z", Does::Fail(Class::Forbidden)),
+    ];
+    let running = start(1, &script);
+    script.iter().for_each(|(name, _)| running.add(name));
     sleep(600 * SECOND).await;
-    running.told.tell("f", Does::Succeed);
-    running.handle.wake_forbidden();
+    script.iter().for_each(|(name, _)| running.told.tell(name, Does::Succeed));
+    running.handle.wake_waiting(child("child"));
     sleep(MS).await;
-    assert_eq!(running.told.ended.lock().as_slice(), ["f"]);
-    running.handle.wake_forbidden();
+    assert_eq!(running.told.ended.lock().as_slice(), ["x"]);
+    running.handle.wake_waiting(child("child"));
     sleep(MS).await;
     assert_eq!(running.told.ended.lock().len(), 1, "a key that is well was woken");
 }
