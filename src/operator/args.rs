@@ -90,7 +90,8 @@ pub struct RunArgs {
     pub leader_elect_lease_duration: Duration,
 
     /// How long a leader tries to renew before it stops working. Shorter than the Lease; and never
-    /// longer than half of it less 2s, 5.5s by default, in case its clock is slow.
+    /// longer than half of it less 2s (of a Lease of less than 12s: than a third of it), 5.5s by
+    /// default, in case its clock is slow.
     #[arg(long, env = "LEADER_ELECT_RENEW_DEADLINE", value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub leader_elect_renew_deadline: Duration,
 

@@ -97,11 +97,14 @@ fn metrics(config: &kube::Config) -> Arc<Metrics> {
 
 fn lease(args: &RunArgs) -> Result<Lease, ConfigError> {
     let namespace = args.leader_elect_namespace.clone().or_else(|| own_namespace(args));
+    let default = leader_election::Config::default();
     let config = leader_election::Config {
         lease: args.leader_elect_lease_duration,
         renew: args.leader_elect_renew_deadline,
         retry: args.leader_elect_retry_period,
-        ..leader_election::Config::default()
+        // Of a short Lease, the 2 s of the default would leave nothing.
+        in_flight: default.in_flight.min(args.leader_elect_lease_duration / 6),
+        ..default
     };
     config.validate()?;
     Ok(Lease::named(LEASE).namespace(namespace.as_deref().unwrap_or(NAMESPACE)).config(config))

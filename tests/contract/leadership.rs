@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::audit::{Audit, Entry, logged};
+use crate::audit::{Audit, Entry};
 use crate::health::get;
 use crate::operator_process::OperatorProcess;
 use crate::proxy::{Call, Fault, Proxy};
@@ -33,24 +33,24 @@ const QUICK: [&str; 3] = [
 ];
 
 /// Three replicas, each under its own ServiceAccount: the audit log tells them apart.
-struct Replicas {
-    world: World,
+pub struct Replicas {
+    pub world: World,
     running: Vec<(String, OperatorProcess)>,
 }
 
 // === impl Replicas ===
 
 impl Replicas {
-    async fn start(namespace: &str, flags: &[&str]) -> Replicas {
+    pub async fn start(namespace: &str, flags: &[&str]) -> Replicas {
         let world = World::new(namespace, "restricted").await;
         for rule in lease_roles() {
             world.create(ROLE, rule).await.unwrap();
         }
-        let mut running = Vec::new();
+        let mut replicas = Replicas { world, running: Vec::new() };
         for number in 0..3 {
             let name = format!("replica-{number}");
             let account = json!({"metadata": {"name": name}});
-            world.create(SERVICE_ACCOUNT, account).await.unwrap();
+            replicas.world.create(SERVICE_ACCOUNT, account).await.unwrap();
             for (kind, role) in [
                 ("ClusterRole", "workload-operator"),
                 ("Role", "workload-operator-leader-election"),
@@ -60,26 +60,29 @@ impl Replicas {
                     "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
                     "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
                 });
-                world.create(ROLE_BINDING, binding).await.unwrap();
+                replicas.world.create(ROLE_BINDING, binding).await.unwrap();
             }
-            let kubeconfig = world.kubeconfig_of(&name).await;
-            let mut arguments = vec!["--leader-elect", "--namespace", namespace];
-            arguments.extend(["--leader-elect-namespace", namespace]);
-            arguments.extend(flags);
-            let environment = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE), ("POD_NAME", &name)];
-            let operator = OperatorProcess::start(&kubeconfig, &arguments, &environment);
-            running.push((name, operator));
+            replicas.run(&name, flags).await;
         }
-        // A standby's informers are as warm as the leader's.
-        for (_, operator) in &running {
-            operator.logged("Ready to work").await;
-        }
-        Replicas { world, running }
+        replicas
+    }
+
+    /// Starts the replica of this name, and waits until its informers are as warm as the leader's.
+    pub async fn run(&mut self, name: &str, flags: &[&str]) {
+        let kubeconfig = self.world.kubeconfig_of(name).await;
+        let namespace = &self.world.namespace;
+        let mut arguments = vec!["--leader-elect", "--namespace", namespace];
+        arguments.extend(["--leader-elect-namespace", namespace]);
+        arguments.extend(flags);
+        let environment = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE), ("POD_NAME", name)];
+        let operator = OperatorProcess::start(&kubeconfig, &arguments, &environment);
+        operator.logged("Ready to work").await;
+        self.running.push((name.to_owned(), operator));
     }
 
     /// Waits until somebody other than `but` holds the Lease, and takes that replica out of the
     /// list.
-    async fn leader_but(&mut self, but: &str) -> (String, OperatorProcess) {
+    pub async fn leader_but(&mut self, but: &str) -> (String, OperatorProcess) {
         let lease = self.world.until(LEASE, "workload-operator", |lease| {
             let holder = holder(lease);
             !holder.is_empty() && holder != but
@@ -103,7 +106,7 @@ impl Replicas {
     }
 
     /// Their writes that the API server accepted.
-    fn accepted(&self) -> Vec<Entry> {
+    pub fn accepted(&self) -> Vec<Entry> {
         self.asked().into_iter().filter(|entry| entry.is_write() && entry.is_accepted()).collect()
     }
 
@@ -116,7 +119,7 @@ impl Replicas {
 
     /// Every write lies within a term of its writer: the last write to the Lease before it is the
     /// writer's, and nobody else's comes before it is done.
-    fn assert_one_writer_at_a_time(&self) {
+    pub fn assert_one_writer_at_a_time(&self) {
         let all = self.accepted();
         let terms: Vec<&Entry> = all.iter().filter(|write| is_of_lease(write)).collect();
         for write in all.iter().filter(|write| !is_of_lease(write)) {
@@ -133,12 +136,12 @@ impl Replicas {
     }
 }
 
-fn is_of_lease(write: &Entry) -> bool {
+pub fn is_of_lease(write: &Entry) -> bool {
     write.resource == "leases"
 }
 
 /// The replica, which is the name of its ServiceAccount.
-fn by(write: &Entry) -> &str {
+pub fn by(write: &Entry) -> &str {
     write.user.rsplit(':').next().unwrap_or_default()
 }
 
@@ -159,7 +162,7 @@ pub fn lease_roles() -> Vec<Value> {
         .collect()
 }
 
-fn since(earlier: Timestamp, later: Timestamp) -> Duration {
+pub fn since(earlier: Timestamp, later: Timestamp) -> Duration {
     Duration::try_from(later.duration_since(earlier)).unwrap_or_default()
 }
 
@@ -309,20 +312,19 @@ fn number(metrics: &str, series: &str) -> f64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_whose_lease_was_taken_from_it_stops_until_one_of_them_leads_again() {
     let mut replicas = Replicas::start("stolen-lease", &QUICK).await;
-    let (first, mut robbed) = replicas.leader_but("").await;
+    let (_, mut robbed) = replicas.leader_but("").await;
     replicas.give_work("before").await;
     let thief =
         json!({"spec": {"holderIdentity": "thief", "renewTime": now(), "acquireTime": now()}});
     let stolen = replicas.world.patch(LEASE, "workload-operator", thief).await.unwrap();
     assert_eq!(holder(&stolen), "thief");
     let stolen = Timestamp::now();
-    let ours = |e: &Entry| is_of_lease(e) && by(e) == first && e.received > stolen;
-    // A replica that has read it and asks again knows; a conflict on renewal only tells it to look.
-    let knows = || {
-        let asked = replicas.asked().into_iter().filter(ours);
-        asked.skip_while(|e| e.verb != "get" || e.code != 200).nth(1)
-    };
-    let noticed = logged(knows).await.received;
+    let leads = r#"leader_election_master_status{name="workload-operator"}"#;
+    while number(&get(&robbed, "metrics", "/metrics").await.1, leads) > 0.0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let noticed = Timestamp::now();
+    assert!(since(stolen, noticed) < Duration::from_secs(5),);
     replicas.give_work("after").await;
 
     let all = replicas.asked();

@@ -48,6 +48,7 @@ mod metrics_over_tls;
 #[cfg(feature = "otel")]
 mod traces;
 mod leadership;
+mod failover;
 mod check;
 mod status;
 mod command_line;

@@ -53,7 +53,7 @@ pub const CLUSTER_RIGHTS: &[Right] = &[right("", "nodes", &["list"])];
 /// only; and Events about who leads.
 pub const LEASE_RIGHTS: &[Right] = &[LEASE, right("events.k8s.io", "events", &["create", "patch"])];
 
-const LEASE: Right = right("coordination.k8s.io", "leases", &["create", "get", "patch"]);
+const LEASE: Right = right("coordination.k8s.io", "leases", &["create", "get", "patch", "watch"]);
 
 /// What gives power over a cluster and the operator does not need.
 const DANGEROUS: &[Right] = &[

@@ -76,6 +76,8 @@ pub(super) struct Candidate {
     not_before: Duration,
     /// Nothing is done before this.
     due: Duration,
+    /// A watch shows changes of the Lease, so nobody needs to look before it may have expired.
+    watched: bool,
     giving_up: bool,
     rng: Rng,
 }
@@ -120,9 +122,14 @@ impl Candidate {
             known: None,
             not_before: Duration::ZERO,
             due: Duration::ZERO,
+            watched: false,
             giving_up: false,
             rng,
         }
+    }
+
+    pub(super) fn config(&self) -> &Config {
+        &self.config
     }
 
     /// Until when this process may write, if it may.
@@ -263,6 +270,34 @@ impl Candidate {
         false
     }
 
+    /// A watch of the Lease was opened, or has ended.
+    pub(super) fn watched(&mut self, watched: bool, now: Duration) {
+        self.watched = watched;
+        if !watched {
+            let look = now + self.jittered(1.0);
+            self.due = self.due.min(look);
+        }
+    }
+
+    /// A watch shows the Lease at `now`; as good as a read, if it is newer than what is known. A watch
+    /// may lag, so a Lease that is not known, or seems to be absent, has to be read.
+    pub(super) fn shown(
+        &mut self,
+        now: Duration,
+        record: Record,
+        version: ResourceVersion,
+        uid: Uid,
+    ) {
+        let known = match &self.seen {
+            Seen::Lease { version, .. } => *version,
+            Seen::Nothing | Seen::Absent => return,
+        };
+        if self.asked.is_none() && version.is_newer_than(known) {
+            self.asked = Some((Asked::Read, now));
+            self.answered(now, Answer::Lease(record, version, uid));
+        }
+    }
+
     /// When the write that resulted in this record and version was sent, if it has had no answer. A
     /// read may show an older state that looks the same, where a wall clock stands still; so the
     /// version has to be newer than what was replaced.
@@ -286,6 +321,8 @@ impl Candidate {
                     }
                     Claim::Mine if asked == Asked::Write => now + self.config.renewal(),
                     Claim::Mine | Claim::Free => now,
+                    // A watch that has died silently is noticed then: the write conflicts.
+                    Claim::TakenUntil(until) if self.watched => until,
                     Claim::TakenUntil(until) => until.min(look),
                 }
             }

@@ -1,24 +1,29 @@
 //! Carries out what the candidate decides.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
 use jiff::Timestamp;
+use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::candidate::{Answer, Candidate, Step};
 use super::clock::Clock;
 use super::config::{Config, ConfigError};
 use super::leadership::{Leadership, Observer, Phase, Status};
-use super::wire::Api;
+use super::wire::{Api, Shown};
 use crate::client::{Client, Error};
 use crate::object::ObjectKey;
 
 /// How long giving the lease up may take. It usually takes one request; when time runs out, the lease
 /// expires by itself.
 const GIVE_UP: Duration = Duration::from_secs(4);
+
+/// How soon a watch that was forbidden is tried again.
+const UNWATCHABLE: Duration = Duration::from_secs(60);
 
 /// Takes part in the election while it runs.
 #[must_use = "nobody takes part in the election until the elector runs"]
@@ -84,13 +89,28 @@ impl Elector {
         self.run_with(&client, stop).await;
     }
 
-    pub(super) async fn run_with(mut self, api: &impl Api, stop: impl Future<Output = ()> + Send) {
+    pub(super) async fn run_with(self, api: &impl Api, stop: impl Future<Output = ()> + Send) {
+        let (sender, shown) = mpsc::unbounded_channel();
+        let (lease, config) = (self.lease.clone(), self.candidate.config().clone());
+        tokio::select! {
+            () = self.take_part(api, shown, stop) => {}
+            never = follow(api, &lease, &config, sender) => match never {},
+        }
+    }
+
+    async fn take_part(
+        mut self,
+        api: &impl Api,
+        mut shown: mpsc::UnboundedReceiver<Shown>,
+        stop: impl Future<Output = ()> + Send,
+    ) {
         let mut stop = std::pin::pin!(stop);
         loop {
             match self.candidate.next(self.clock.now(), Timestamp::now()) {
                 Step::Done => break,
                 Step::Wait(time) => tokio::select! {
                     () = sleep(time.min(self.rest())) => {}
+                    Some(shown) = shown.recv() => self.shown(shown),
                     () = &mut stop => break,
                 },
                 step => {
@@ -123,16 +143,33 @@ impl Elector {
         })
     }
 
-    fn answered(&mut self, answer: Answer, error: Option<Error>) {
-        let failed = matches!(answer, Answer::Failed { .. });
-        if self.candidate.answered(self.clock.now(), answer) {
-            self.observer.slow_path(self.lease.name());
+    fn shown(&mut self, shown: Shown) {
+        let now = self.clock.now();
+        match shown {
+            Shown::Opened => self.candidate.watched(true, now),
+            Shown::Ended => self.candidate.watched(false, now),
+            Shown::Lease(record, version, uid) => {
+                self.candidate.shown(now, record, version, uid);
+                self.permit();
+            }
         }
+    }
+
+    /// Gives or withdraws permission as the candidate has it now.
+    fn permit(&self) {
         let until = self.candidate.permitted_until();
         if until.is_some() && self.leadership.status().phase == Phase::Standby {
             self.leadership.begin_term();
         }
         self.leadership.permit_until(until);
+    }
+
+    fn answered(&mut self, answer: Answer, error: Option<Error>) {
+        let failed = matches!(answer, Answer::Failed { .. });
+        if self.candidate.answered(self.clock.now(), answer) {
+            self.observer.slow_path(self.lease.name());
+        }
+        self.permit();
         let problem = error.filter(|_| failed).map(|error| error.to_string());
         if let Some(problem) = &problem
             && self.problem.as_ref() != Some(problem)
@@ -194,6 +231,38 @@ impl Elector {
             tracing::debug!(lease = %self.lease, "Could not give the lease up; it will expire");
         }
         self.tell();
+    }
+}
+
+/// Watches the Lease for ever, so that a standby notices at once that it is free. Without the right to
+/// do so, or while the watch cannot be opened, the Lease is read each [`Config::retry`].
+async fn follow(
+    api: &impl Api,
+    lease: &ObjectKey,
+    config: &Config,
+    shown: mpsc::UnboundedSender<Shown>,
+) -> Infallible {
+    let mut told = false;
+    loop {
+        // The receiver is gone when the elector is, and this with it.
+        let ended = api.watch(lease, config.lease, |it| drop(shown.send(it))).await;
+        drop(shown.send(Shown::Ended));
+        let pause = match ended {
+            Err(error) if error.is_forbidden() => {
+                if !std::mem::replace(&mut told, true) {
+                    let every = config.retry;
+                    tracing::info!(%lease, %error, "The lease cannot be watched and is read every {every:?}: \
+                        a standby takes over that much later; grant `watch` on leases");
+                }
+                UNWATCHABLE
+            }
+            Err(error) => {
+                tracing::debug!(%lease, %error, "The watch of the lease failed");
+                config.retry
+            }
+            Ok(()) => config.retry,
+        };
+        sleep(pause).await;
     }
 }
 

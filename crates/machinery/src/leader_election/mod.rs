@@ -14,8 +14,11 @@
 //!   server only suspends permission; the next acknowledged renewal restores it, unless somebody
 //!   else has taken the lease.
 //! - When told to stop, [`Elector::run`] withdraws permission, waits until no write without an answer
-//!   can be carried out any more ([`Config::in_flight`]), and then gives the lease up; a
-//!   standby has it within one poll ([`Config::retry`] plus a fifth).
+//!   can be carried out any more ([`Config::in_flight`]), and then gives the lease up. A
+//!   standby watches the lease and has it at once; without the right to watch, it polls, and has it
+//!   after [`Config::retry`] plus a fifth at most.
+//! - A watch only brings news earlier: it may lag, or die silently, and neither delays a takeover
+//!   from a dead leader nor permits one too early.
 //!
 //! How
 //! - Permission is counted from the moment a renewal was *sent*, once the API server has acknowledged

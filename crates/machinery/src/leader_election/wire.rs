@@ -4,11 +4,15 @@ use std::future::Future;
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::time::timeout;
 
 use super::candidate::{Answer, Step};
 use super::record::Record;
-use crate::client::{Client, Error};
-use crate::object::{Kind, Meta, Nothing, ObjectKey, Resource};
+use crate::client::{Client, Error, Event, Scope, WatchFrom};
+use crate::object::{Kind, Meta, Nothing, ObjectKey, Resource, ResourceVersion, Uid};
+
+/// How long a watch is requested for; client-go asks for 5 to 10 minutes.
+const WATCH: Duration = Duration::from_secs(300);
 
 /// A Lease.
 #[derive(Debug, serde::Deserialize)]
@@ -28,6 +32,26 @@ pub(super) trait Api: Send + Sync {
         key: &ObjectKey,
         step: &Step,
     ) -> impl Future<Output = (Answer, Option<Error>)> + Send;
+
+    /// Watches the Lease, and passes on what it shows, beginning with the opening. Returns when the
+    /// watch has ended, or has shown nothing for as long as `silence`.
+    fn watch(
+        &self,
+        key: &ObjectKey,
+        silence: Duration,
+        each: impl FnMut(Shown) + Send,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+}
+
+/// A watch of the Lease shows something.
+#[derive(Debug)]
+pub(super) enum Shown {
+    /// It was opened.
+    Opened,
+    /// The Lease.
+    Lease(Record, ResourceVersion, Uid),
+    /// It has ended.
+    Ended,
 }
 
 impl Api for Client {
@@ -53,6 +77,34 @@ impl Api for Client {
             }
             Err(error) => (answer(&error), Some(error)),
         }
+    }
+
+    async fn watch(
+        &self,
+        key: &ObjectKey,
+        silence: Duration,
+        mut each: impl FnMut(Shown) + Send,
+    ) -> Result<(), Error> {
+        // With this selector, a Role that names the Lease suffices.
+        let scope = Scope {
+            namespace: Some(key.namespace().clone()),
+            fields: Some(format!("metadata.name={}", key.name())),
+            ..Scope::default()
+        };
+        let from = WatchFrom {
+            version: Some("0".to_owned()),
+            initial_events: false,
+            timeout: WATCH,
+            metadata_only: false,
+        };
+        let mut watch = Client::watch::<Lease>(self, &scope, &from).await?;
+        each(Shown::Opened);
+        while let Ok(Some(event)) = timeout(silence, watch.next()).await {
+            if let Event::Added(lease) | Event::Modified(lease) = event? {
+                each(Shown::Lease(lease.spec, lease.metadata.version, lease.metadata.uid));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::kinds::Synced;
 use super::lease_events::LeaseEvents;
@@ -30,9 +30,6 @@ const CATCH_UP: Duration = Duration::from_secs(30);
 
 /// How many keys of objects that have gone are kept until this process leads again: 100,000 of 8 bytes.
 const GONE_MAX: usize = 100_000;
-
-/// How soon it is noticed that this process leads again.
-const NOTICE: Duration = Duration::from_secs(1);
 
 /// The Lease by which the processes of one program elect the one that works.
 #[derive(Debug, Clone)]
@@ -234,6 +231,19 @@ impl Barrier {
         }
     }
 
+    /// Returns when this process may work.
+    async fn opened(&self) {
+        let Some(leadership) = &self.leadership else { return };
+        let (mut passed, mut changes) = (self.passed.subscribe(), leadership.changes());
+        while !self.is_open() {
+            // The senders are in `self`, so neither can fail.
+            tokio::select! {
+                _ = passed.changed() => {}
+                _ = changes.changed() => {}
+            }
+        }
+    }
+
     /// Opens it in each term, once the stores have caught up with the state at its beginning.
     async fn keep(self) -> Infallible {
         let Some(leadership) = self.leadership.clone() else { return std::future::pending().await };
@@ -316,9 +326,7 @@ async fn catch_up<V: Object>(
 ) -> Infallible {
     loop {
         skipped.any.notified().await;
-        while !barrier.is_open() {
-            sleep(NOTICE).await;
-        }
+        barrier.opened().await;
         let gone = std::mem::take(&mut *skipped.gone.lock());
         gone.iter().for_each(|key| queue.add_with(key, Band::Initial));
         for object in objects.list() {
@@ -329,10 +337,15 @@ async fn catch_up<V: Object>(
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::sleep;
+
     use super::*;
     use crate::controller::{Controller, Options};
     use crate::object::{Kind, Meta};
     use crate::store;
+
+    /// Virtual time; nothing here waits.
+    const MOMENT: Duration = Duration::from_millis(1);
 
     #[derive(Debug, serde::Deserialize)]
     struct Thing {
@@ -383,22 +396,22 @@ mod tests {
 
         for _ in 0..2 {
             leadership.permit(true);
-            sleep(2 * NOTICE).await;
+            sleep(MOMENT).await;
             let mut caught_up = std::mem::take(&mut *reconciled.0.lock());
             caught_up.sort();
             assert_eq!(caught_up, keys, "each object once");
             leadership.permit(false);
             for key in &keys {
                 queue.add(key);
-                sleep(NOTICE).await;
+                sleep(MOMENT).await;
             }
         }
 
         writer.deleted(Thing { metadata: Meta::named(keys[1].clone()) });
         queue.add(&keys[1]);
-        sleep(NOTICE).await;
+        sleep(MOMENT).await;
         leadership.permit(true);
-        sleep(2 * NOTICE).await;
+        sleep(MOMENT).await;
         let mut caught_up = std::mem::take(&mut *reconciled.0.lock());
         caught_up.sort();
         assert_eq!(caught_up, keys, "the key of the object that has gone, too");

@@ -4,7 +4,7 @@
 //! promised ratio; its wall clock is off by up to 30 s, and some wall clocks stand still. Processes
 //! pause, crash and come back as somebody else; requests are delayed, lost, answered late or never,
 //! and carried out long after their sender gave up; reads may be stale; the Lease is deleted or
-//! overwritten by hand.
+//! overwritten by hand; watches show the Lease late, or never.
 //!
 //! Checked whenever a process is given permission: nobody else has it, and no write that anybody
 //! else began with permission can still be under way.
@@ -64,9 +64,27 @@ struct Process {
 
 enum Event {
     Wake(usize),
-    Arrive { process: usize, request: u64, step: Step, stale: bool, back: Option<f64> },
-    Answer { process: usize, request: u64, answer: Answer },
-    TimeOut { process: usize, request: u64 },
+    Arrive {
+        process: usize,
+        request: u64,
+        step: Step,
+        stale: bool,
+        back: Option<f64>,
+    },
+    Answer {
+        process: usize,
+        request: u64,
+        answer: Answer,
+    },
+    TimeOut {
+        process: usize,
+        request: u64,
+    },
+    /// The process's watch shows a state of the Lease, perhaps an old one.
+    Shown {
+        process: usize,
+        answer: Answer,
+    },
     Fault,
 }
 
@@ -145,8 +163,10 @@ impl Simulation {
     fn start_process(&mut self) {
         let name = self.processes.len();
         let seed = self.rng.u64(..);
-        let candidate =
+        let mut candidate =
             Candidate::new(self.config.clone(), format!("p{name}"), Rng::with_seed(seed));
+        // Some watches end without anybody noticing.
+        candidate.watched(self.rng.bool(), Duration::ZERO);
         self.processes.push(Process {
             candidate,
             clock: LocalClock::new(&mut self.rng, self.world.ratio),
@@ -166,6 +186,7 @@ impl Simulation {
         let process = match &event {
             Event::Wake(process)
             | Event::Answer { process, .. }
+            | Event::Shown { process, .. }
             | Event::TimeOut { process, .. } => Some(*process),
             Event::Arrive { .. } | Event::Fault => None,
         };
@@ -184,6 +205,7 @@ impl Simulation {
             Event::Arrive { process, request, step, stale, back } => {
                 let answer =
                     if stale { self.server.stale(&mut self.rng) } else { self.server.serve(step) };
+                self.show();
                 if let Some(back) = back {
                     self.at(self.now + back, Event::Answer { process, request, answer });
                 }
@@ -193,7 +215,36 @@ impl Simulation {
                 let retry_after = Duration::ZERO;
                 self.answer(process, request, Answer::Failed { retry_after });
             }
-            Event::Fault => self.fault(),
+            Event::Shown { process, answer } => self.shown(process, answer),
+            Event::Fault => {
+                self.fault();
+                self.show();
+            }
+        }
+    }
+
+    /// The watches show a new state of the Lease, late or never.
+    fn show(&mut self) {
+        let Some(answer) = self.server.news() else { return };
+        let calm = self.now > FAULTS;
+        for process in 0..self.processes.len() {
+            let after = match self.rng.u8(..20) {
+                _ if calm => 0.01,
+                0..10 => 0.001 + 0.05 * self.rng.f64(),
+                10..15 => 10.0 * self.rng.f64(),
+                _ => continue,
+            };
+            let answer = answer.clone();
+            self.at(self.now + after, Event::Shown { process, answer });
+        }
+    }
+
+    fn shown(&mut self, process: usize, answer: Answer) {
+        let (local, _) = self.clocks(process);
+        let it = &mut self.processes[process];
+        if let (Answer::Lease(record, version, uid), None) = (answer, it.request) {
+            it.candidate.shown(local, record, version, uid);
+            self.decided(process);
         }
     }
 
@@ -242,14 +293,19 @@ impl Simulation {
 
     fn answer(&mut self, process: usize, request: u64, answer: Answer) {
         let (local, _) = self.clocks(process);
+        let it = &mut self.processes[process];
+        if it.request == Some(request) {
+            it.request = None;
+            it.candidate.answered(local, answer);
+            self.decided(process);
+        }
+    }
+
+    /// The candidate has learned something: it may have permission now, or no longer.
+    fn decided(&mut self, process: usize) {
         let in_flight = self.config.in_flight.as_secs_f64();
         let now = self.now;
         let it = &mut self.processes[process];
-        if it.request != Some(request) {
-            return;
-        }
-        it.request = None;
-        it.candidate.answered(local, answer);
         let had = it.permitted;
         it.permitted = match it.candidate.permitted_until() {
             Some(until) => it.clock.when(until.as_secs_f64()),

@@ -1,6 +1,8 @@
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::*;
@@ -33,10 +35,14 @@ struct Server {
     /// Answers given instead of the true ones.
     instead: Mutex<VecDeque<Answer>>,
     unreachable: Mutex<bool>,
+    unwatchable: Mutex<bool>,
+    written: Notify,
+    asked: AtomicUsize,
 }
 
 impl Api for Arc<Server> {
     async fn ask(&self, _: &ObjectKey, step: &Step) -> (Answer, Option<Error>) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         sleep(Duration::from_millis(5)).await;
         if *self.unreachable.lock() {
             std::future::pending::<()>().await;
@@ -61,7 +67,29 @@ impl Api for Arc<Server> {
             (_, None) => Answer::Absent,
             _ => Answer::Conflict,
         };
+        self.written.notify_waiters();
         (answer, None)
+    }
+
+    async fn watch(
+        &self,
+        _: &ObjectKey,
+        silence: Duration,
+        mut each: impl FnMut(Shown) + Send,
+    ) -> Result<(), Error> {
+        if *self.unwatchable.lock() {
+            return Err(Error::api(403, "Forbidden", "no"));
+        }
+        each(Shown::Opened);
+        loop {
+            let written = self.written.notified();
+            if let Some((record, version)) = self.lease.lock().clone() {
+                each(Shown::Lease(record, ResourceVersion::new(version), Uid::NONE));
+            }
+            if timeout(silence, written).await.is_err() || *self.unreachable.lock() {
+                return Ok(());
+            }
+        }
     }
 }
 
@@ -104,8 +132,9 @@ fn start(server: &Arc<Server>, clock: &Arc<Virtual>, host: &str) -> Running {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_takes_over_in_less_than_three_seconds_when_the_leader_stops() {
+async fn a_standby_that_may_not_watch_takes_over_within_three_seconds() {
     let (server, clock) = (Arc::new(Server::default()), Virtual::new());
+    *server.unwatchable.lock() = true;
     let first = start(&server, &clock, "a");
     first.reached(Phase::Leading).await;
     let second = start(&server, &clock, "b");
@@ -121,6 +150,40 @@ async fn a_standby_takes_over_in_less_than_three_seconds_when_the_leader_stops()
     assert!(told.elapsed() < Duration::from_secs(3), "{:?}", told.elapsed());
     assert_eq!(*first.seen.0.lock(), [true, false]);
     assert_eq!(server.lease.lock().as_ref().unwrap().0.lease_transitions, Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_takes_over_at_once_when_the_leader_stops_and_does_not_poll() {
+    let (server, clock) = (Arc::new(Server::default()), Virtual::new());
+    let first = start(&server, &clock, "a");
+    first.reached(Phase::Leading).await;
+    let second = start(&server, &clock, "b");
+    sleep(Duration::from_secs(5)).await;
+    let before = server.asked.load(Ordering::Relaxed);
+    sleep(Duration::from_secs(60)).await;
+    let asked = server.asked.load(Ordering::Relaxed) - before;
+    assert!(asked <= 31, "{asked} requests a minute: the leader's, and the standby's");
+    drop(first.stop);
+    first.task.await.unwrap();
+    let released = Instant::now();
+    second.reached(Phase::Leading).await;
+    assert!(released.elapsed() < Duration::from_millis(20), "{:?}", released.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_notices_at_once_that_another_has_its_lease() {
+    let (server, clock) = (Arc::new(Server::default()), Virtual::new());
+    let process = start(&server, &clock, "a");
+    process.reached(Phase::Leading).await;
+    sleep(Duration::from_millis(100)).await;
+    let stolen = Instant::now();
+    if let Some((record, version)) = &mut *server.lease.lock() {
+        record.holder_identity = Some("thief".to_owned());
+        *version += 1;
+    }
+    server.written.notify_waiters();
+    process.reached(Phase::Standby).await;
+    assert!(stolen.elapsed() < Duration::from_millis(20), "{:?}", stolen.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
