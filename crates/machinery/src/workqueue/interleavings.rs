@@ -1,13 +1,16 @@
 //! The shell under model checkers: `hack/interleavings.sh`.
 //!
 //! What must hold in every schedule: no key is processed twice at once; the last request for a key
-//! is followed by a run that began later; every worker ends after shutdown. A lost wake-up shows up
-//! as a deadlock, which both tools report.
+//! is followed by a run that began later; every worker ends after shutdown; a key that a worker takes
+//! and gives back keeps its failures and its band. A lost wake-up shows up as a deadlock, which both
+//! tools report.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
+#[cfg(shuttle)]
+use super::Band;
 use super::{Key, Limits, Taken, WorkQueue};
 
 #[cfg(loom)]
@@ -222,19 +225,19 @@ fn eight_workers_and_four_adders_lose_no_key_in_random_schedules() {
 fn eight_workers_with_failures_and_delays_lose_no_key_in_random_schedules() {
     random_schedules(|| {
         let case = Case::new();
-        let left = Arc::new(AtomicU32::new(0));
+        let ended = Arc::new(AtomicU32::new(0));
+        let runs: Arc<[AtomicU32; 3]> = Arc::default();
         let workers: Vec<_> = (0..8)
             .map(|_| {
-                let (case, left) = (case.clone(), left.clone());
+                let (case, ended, runs) = (case.clone(), ended.clone(), runs.clone());
                 thread::spawn(move || {
-                    while let Some(taken) = block_on(case.queue.get()) {
+                    // One that is dropped after its first poll may have taken a key.
+                    let next = |queue| poll_once(queue).unwrap_or_else(|| block_on(queue.get()));
+                    while let Some(taken) = next(&case.queue) {
                         case.run(&taken, |key| {
-                            // Two failures, then success.
-                            if case.queue.requeues(key) < 2 {
-                                case.queue.add_rate_limited(*key);
-                            } else {
-                                case.queue.forget(key);
-                                left.fetch_or(1 << key.1, SeqCst);
+                            let run = runs[usize::from(key.1)].fetch_add(1, SeqCst);
+                            if fails_twice_and_succeeds_twice(&case.queue, &taken, run) {
+                                ended.fetch_or(1 << key.1, SeqCst);
                             }
                         });
                     }
@@ -246,7 +249,7 @@ fn eight_workers_with_failures_and_delays_lose_no_key_in_random_schedules() {
         case.seen[2].asked.fetch_add(1, SeqCst);
         case.queue.add_after((0, 2), Duration::from_millis(3));
         // Every key must succeed once enough time has passed; otherwise nobody watched a deadline.
-        while left.load(SeqCst) != 0b111 {
+        while ended.load(SeqCst) != 0b111 {
             case.queue.advance(1_000_000);
             thread::yield_now();
         }
@@ -254,4 +257,34 @@ fn eight_workers_with_failures_and_delays_lose_no_key_in_random_schedules() {
         workers.into_iter().for_each(|worker| worker.join().unwrap());
         case.check();
     });
+}
+
+/// The run of this number, from 0. Returns whether it is the last.
+#[cfg(shuttle)]
+fn fails_twice_and_succeeds_twice(
+    queue: &WorkQueue<Named>,
+    taken: &Taken<Named>,
+    run: u32,
+) -> bool {
+    let (key, band) = (taken.key(), taken.band());
+    // Key 2 was added with a delay.
+    let first = if key.1 == 2 { Band::Initial } else { Band::People };
+    assert_eq!(queue.requeues(key), run % 3, "failures of {key:?} before run {run}");
+    match run {
+        0 | 1 => {
+            assert_eq!(band, first, "{key:?} in run {run}");
+            queue.add_rate_limited(*key);
+        }
+        2 => {
+            // It waits for the overall rate, until its patience is over.
+            assert_ne!(band, Band::People, "{key:?} in run {run}");
+            queue.forget(key);
+            queue.requeue_after(*key, Duration::from_millis(2));
+        }
+        _ => {
+            assert_eq!((run, band), (3, Band::Initial), "{key:?} was requeued once");
+            queue.forget(key);
+        }
+    }
+    run == 3
 }

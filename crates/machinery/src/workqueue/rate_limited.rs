@@ -91,6 +91,8 @@ impl<K: Key> RateLimited<K> {
         self.retries += 1;
         let id = self.delaying.queue.enter(wish);
         if !self.is_throttled(id) {
+            // A retry of an earlier run that came due during this one is not wanted any more.
+            self.delaying.queue.slots.get_mut(id).clear(RETRY_DUE);
             let due = after(now, delay);
             self.delaying.timers.set(&mut self.delaying.queue.slots, id, Timer::Retry, due);
         }

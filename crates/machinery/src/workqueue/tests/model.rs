@@ -39,11 +39,14 @@ enum Op {
     Add(Named, Band),
     AddAfter(Named, u64),
     Retry(Named, Retry),
+    RequeueAfter(Named, u64),
     Forget(Named),
     Cancel(Named),
     Take,
     /// Ends the run that began first, second, …
     Done(usize),
+    /// Gives back what was taken first, second, …: its run did not begin.
+    Untake(usize),
     Pass(u64),
     ShutDown,
     ShutDownNow,
@@ -72,17 +75,28 @@ impl ReferenceStateMachine for Model {
         let in_process = state.keys.values().filter(|known| known.processing.is_some()).count();
         prop_oneof![
             12 => (key(), band).prop_map(|(key, band)| Op::Add(key, band)),
-            4 => (key(), 0..50u64).prop_map(|(key, delay)| Op::AddAfter(key, delay)),
+            8 => (key(), 0..50u64, any::<bool>()).prop_map(|(key, delay, by_run)| {
+                if by_run { Op::RequeueAfter(key, delay) } else { Op::AddAfter(key, delay) }
+            }),
             12 => (key(), retry).prop_map(|(key, retry)| Op::Retry(key, retry)),
-            3 => key().prop_map(Op::Forget),
-            2 => key().prop_map(Op::Cancel),
+            5 => (key(), 0..5u32).prop_map(|(key, which)| {
+                if which < 3 { Op::Forget(key) } else { Op::Cancel(key) }
+            }),
             24 => Just(Op::Take),
             18 => (0..in_process.max(1)).prop_map(Op::Done),
+            6 => (0..in_process.max(1)).prop_map(Op::Untake),
             12 => (0..60u64).prop_map(Op::Pass),
             if state.takes > 60 { 1 } else { 0 } => Just(Op::ShutDown),
             if state.takes > 60 { 1 } else { 0 } => Just(Op::ShutDownNow),
         ]
         .boxed()
+    }
+
+    /// A run that has not begun has not failed.
+    fn preconditions(state: &Model, op: &Op) -> bool {
+        let Op::Untake(at) = op else { return true };
+        let known = state.runs().get(*at).map(|key| &state.keys[key]);
+        known.is_none_or(|known| known.retry.is_none() && !known.held && !known.retry_due)
     }
 
     fn apply(mut state: Model, op: &Op) -> Model {
@@ -102,6 +116,7 @@ impl ReferenceStateMachine for Model {
                 known.after = Some(known.after.map_or(due, |before| before.min(due)));
             }
             Op::Retry(key, retry) if !state.closed => state.delay = Some(state.retry(key, retry)),
+            Op::RequeueAfter(key, delay) if !state.closed => state.requeue(key, delay * MS),
             Op::Forget(key) => state.forget(key),
             Op::Cancel(key) => state.known(key).after = None,
             Op::Take => state.taken = state.take(),
@@ -110,9 +125,15 @@ impl ReferenceStateMachine for Model {
                     state.done(key);
                 }
             }
+            Op::Untake(at) => {
+                if let Some(key) = state.runs().get(at).copied() {
+                    state.untake(key);
+                }
+            }
             Op::ShutDown => state.shut_down(false),
             Op::ShutDownNow => state.shut_down(true),
-            Op::Pass(_) | Op::Add(..) | Op::AddAfter(..) | Op::Retry(..) => {}
+            Op::Pass(_) | Op::Add(..) | Op::AddAfter(..) | Op::Retry(..) | Op::RequeueAfter(..) => {
+            }
         }
         state.fire();
         state.tidy();
@@ -150,6 +171,9 @@ impl StateMachineTest for Real {
                 let delay = queue.retry(*now, &Hashed::new(hasher, &key), retry);
                 assert_eq!(delay, model.delay.unwrap_or_default(), "the delay of a retry");
             }
+            Op::RequeueAfter(key, delay) => {
+                queue.requeue(*now, &Hashed::new(hasher, &key), Duration::from_millis(delay));
+            }
             Op::Forget(key) => queue.forget(*now, &Hashed::new(hasher, &key)),
             Op::Cancel(key) => queue.cancel(*now, &Hashed::new(hasher, &key)),
             Op::Take => {
@@ -162,6 +186,12 @@ impl StateMachineTest for Real {
                 if at < runs.len() {
                     let (id, hash) = runs.remove(at);
                     queue.done(*now, id, hash);
+                }
+            }
+            Op::Untake(at) => {
+                if at < runs.len() {
+                    let (id, _) = runs.remove(at);
+                    queue.untake(*now, id);
                 }
             }
             Op::Pass(time) => *now += time * MS,

@@ -35,6 +35,7 @@ pub(super) struct Model {
     pub(super) tokens: (Nanos, Nanos),
     pub(super) takes: u64,
     pub(super) closed: bool,
+    pub(super) abandoned: bool,
     /// What the last take returned.
     pub(super) taken: Option<(Named, Band)>,
     /// What the last retry returned.
@@ -53,6 +54,7 @@ impl Model {
             tokens: (2 * INTERVAL, 0),
             takes: 0,
             closed: false,
+            abandoned: false,
             taken: None,
             delay: None,
         }
@@ -108,8 +110,8 @@ impl Model {
             known.patience = Some(due + 100 * MS);
             self.push(key, Band::Retry);
         } else {
-            let band = known.band.unwrap_or(Band::Initial).max(Band::Initial);
-            self.push(key, band);
+            let band = if known.failures == 0 { None } else { known.band };
+            self.push(key, band.unwrap_or(Band::Initial).max(Band::Initial));
         }
     }
 
@@ -154,12 +156,11 @@ impl Model {
             return Duration::ZERO;
         }
         known.retry_due = false;
-        let n = if known.retry.is_some() {
-            known.failures.saturating_sub(1)
-        } else {
+        // What is pending without a failure is a requeue.
+        if known.retry.is_none() || known.failures == 0 {
             known.failures += 1;
-            known.failures - 1
-        };
+        }
+        let n = known.failures - 1;
         let backoff = (retry.backoff.base * 2u32.pow(n.min(30))).min(retry.backoff.max);
         let mut due = now + backoff.as_nanos() as Nanos;
         due = due.min(known.retry.unwrap_or(due));
@@ -240,6 +241,31 @@ impl Model {
         self.settle(key);
     }
 
+    pub(super) fn requeue(&mut self, key: Named, delay: Nanos) {
+        let due = self.now + delay;
+        let known = self.known(key);
+        if known.queued != Some(Band::Retry) {
+            known.retry_due = false;
+            known.retry = Some(due);
+        }
+    }
+
+    /// The run did not begin: it is still to come, in the band that it was taken from or in a better
+    /// one that was asked for meanwhile.
+    pub(super) fn untake(&mut self, key: Named) {
+        let (now, closed, abandoned) = (self.now, self.closed, self.abandoned);
+        let known = self.known(key);
+        known.processing = None;
+        if abandoned {
+            return;
+        }
+        let band = known.dirty.take().max(known.band).unwrap_or(Band::Initial);
+        if band == Band::Retry && !closed {
+            known.patience = Some(now + 100 * MS);
+        }
+        self.push(key, band);
+    }
+
     pub(super) fn settle(&mut self, key: Named) {
         let known = self.known(key);
         if known.processing.is_none()
@@ -259,6 +285,7 @@ impl Model {
 
     pub(super) fn shut_down(&mut self, now: bool) {
         self.closed = true;
+        self.abandoned |= now;
         for known in self.keys.values_mut() {
             (known.after, known.retry, known.patience, known.held) = (None, None, None, false);
             if known.processing.is_none() {
