@@ -1,8 +1,8 @@
 //! How long nobody works when the leader goes, and that the next one repeats nothing; by the API
 //! server's audit log.
 //!
-//! `FAILOVERS=50 cargo test --test contract failover:: -- --nocapture --test-threads 1` prints the
-//! figures of docs/OPERATING.md, in a quarter of an hour. Without it, two of each kind are done.
+//! docs/OPERATING.md has figures, and the command with `FAILOVERS=50` that prints them in ten
+//! minutes. Without it, one or two of each kind are done.
 
 use jiff::Timestamp;
 use rustix::process::Signal;
