@@ -84,12 +84,23 @@ fn asked(answer: impl Future<Output = Result<ExitCode, Error>>) -> Result<ExitCo
 }
 
 fn start(args: RunArgs) -> Result<(), Error> {
-    let runtime = Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(Error::Runtime)?;
+    let mut runtime = Builder::new_multi_thread();
+    if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
+        runtime
+            .worker_threads(threads(std::thread::available_parallelism().map_or(1, usize::from)));
+    }
+    let runtime = runtime.enable_all().build().map_err(Error::Runtime)?;
     let spans = Spans::from_environment(runtime.handle());
     logs::init(&args.log_level, args.log_format, spans.layer()).map_err(Error::Logs)?;
     spans.tell();
     to_its_end(runtime, run::run(args, spans))
+}
+
+/// How many threads work with this many cores. On a single one, a reconcile that blocks it would stop
+/// the renewals of the Lease and the answers to probes; more than four are idle: the API server is the
+/// limit.
+fn threads(cores: usize) -> usize {
+    cores.clamp(2, 4)
 }
 
 /// Does all of `work`. A thread that it leaves blocked (by a name lookup, say) is left behind:
@@ -105,6 +116,11 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+
+    #[test]
+    fn there_are_two_to_four_threads() {
+        assert_eq!([1, 2, 3, 4, 64].map(threads), [2, 2, 3, 4, 4]);
+    }
 
     #[test]
     fn a_thread_that_something_blocks_does_not_keep_the_process() {

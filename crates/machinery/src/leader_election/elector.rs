@@ -200,8 +200,15 @@ impl Elector {
         let (problem, is_known) = (self.problem.clone(), self.candidate.is_known());
         let status = Status { phase, holder, problem, is_known };
         let before = self.leadership.tell(status);
-        if before != phase {
-            tracing::debug!(lease = %self.lease, ?before, now = ?phase, "Leadership changed");
+        match phase {
+            Phase::Suspended if before == Phase::Leading => tracing::warn!(
+                lease = %self.lease,
+                "The lease was not renewed in time: nothing is written until it is, or another process leads"
+            ),
+            _ if before != phase => {
+                tracing::debug!(lease = %self.lease, ?before, now = ?phase, "Leadership changed");
+            }
+            _ => {}
         }
         if (before == Phase::Leading) != permitted {
             self.observer.leading(self.lease.name(), permitted);

@@ -34,6 +34,10 @@
 //!   the candidate's clock runs r times as fast as the holder's, the holder's permission ends
 //!   before the candidate's begins for every r up to `clock_ratio`. A fast holder gives up early,
 //!   which is harmless; the case to cover is a fast candidate with a slow holder.
+//! - The elector runs on the runtime of the reconciles, not on a thread of its own. If all threads of
+//!   that are blocked, no reconcile makes progress and no probe is answered; a process that renewed the
+//!   lease all the same would keep out the one that can work. A blocked reconcile is named in the log
+//!   after seconds, and a suspension too.
 //! - The clock is CLOCK_BOOTTIME: it keeps running while the machine is suspended, and nobody sets
 //!   it.
 //!
