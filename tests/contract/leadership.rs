@@ -1,5 +1,6 @@
 //! Several replicas, one writer: judged by the API server's audit log, not by what they say.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use crate::audit::{Audit, Entry};
 use crate::health::get;
 use crate::operator_process::OperatorProcess;
 use crate::proxy::{Call, Fault, Proxy};
+use crate::stall::Stall;
 use crate::world::{
     APP, DEPLOYMENT, LEASE, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, ROLE, ROLE_BINDING, SERVICE,
     SERVICE_ACCOUNT, World, is_ready,
@@ -42,15 +44,23 @@ pub struct Replicas {
 
 impl Replicas {
     pub async fn start(namespace: &str, flags: &[&str]) -> Replicas {
+        let mut replicas = Replicas::none(namespace).await;
+        for number in 0..3 {
+            replicas.run(&format!("replica-{number}"), flags).await;
+        }
+        replicas
+    }
+
+    /// The accounts of replica-0, replica-1 and replica-2, which do not run.
+    pub async fn none(namespace: &str) -> Replicas {
         let world = World::new(namespace, "restricted").await;
         for rule in lease_roles() {
             world.create(ROLE, rule).await.unwrap();
         }
-        let mut replicas = Replicas { world, running: Vec::new() };
         for number in 0..3 {
             let name = format!("replica-{number}");
             let account = json!({"metadata": {"name": name}});
-            replicas.world.create(SERVICE_ACCOUNT, account).await.unwrap();
+            world.create(SERVICE_ACCOUNT, account).await.unwrap();
             for (kind, role) in [
                 ("ClusterRole", "workload-operator"),
                 ("Role", "workload-operator-leader-election"),
@@ -60,22 +70,26 @@ impl Replicas {
                     "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
                     "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
                 });
-                replicas.world.create(ROLE_BINDING, binding).await.unwrap();
+                world.create(ROLE_BINDING, binding).await.unwrap();
             }
-            replicas.run(&name, flags).await;
         }
-        replicas
+        Replicas { world, running: Vec::new() }
     }
 
     /// Starts the replica of this name, and waits until its informers are as warm as the leader's.
     pub async fn run(&mut self, name: &str, flags: &[&str]) {
         let kubeconfig = self.world.kubeconfig_of(name).await;
+        self.run_with(name, &kubeconfig, flags).await;
+    }
+
+    /// The same with a kubeconfig of its own.
+    pub async fn run_with(&mut self, name: &str, kubeconfig: &Path, flags: &[&str]) {
         let namespace = &self.world.namespace;
         let mut arguments = vec!["--leader-elect", "--namespace", namespace];
         arguments.extend(["--leader-elect-namespace", namespace]);
         arguments.extend(flags);
         let environment = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE), ("POD_NAME", name)];
-        let operator = OperatorProcess::start(&kubeconfig, &arguments, &environment);
+        let operator = OperatorProcess::start(kubeconfig, &arguments, &environment);
         operator.logged("Ready to work").await;
         self.running.push((name.to_owned(), operator));
     }
@@ -414,6 +428,40 @@ async fn lease_writes_of_two_and_a_half_seconds_leave_a_leader() {
     }
     let lease = world.get(LEASE, "workload-operator").await.unwrap();
     assert!(lease["spec"]["leaseTransitions"].as_i64().unwrap_or_default() <= 1, "{lease:#}");
+}
+
+/// The leader's connections in the pool die when they are used, and new ones get no further than TLS:
+/// what waits for them must not be sent once they work again, under the next leader.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_waits_for_its_connection_is_not_sent_under_the_next_leader() {
+    let mut replicas = Replicas::none("stalled-tls").await;
+    let way = Stall::to(replicas.world.plane().address()).await;
+    let through = format!("https://{}", way.address);
+    let kubeconfig = replicas.world.kubeconfig_of_through("replica-0", &through).await;
+    replicas.run_with("replica-0", &kubeconfig, &[]).await;
+    replicas.give_work("before").await;
+    replicas.run("replica-1", &[]).await;
+
+    way.stand_new();
+    // Its watches still tell it of work.
+    let size = |size: i32| json!({"spec": {"size": size}});
+    replicas.world.patch(MEMCACHED, "before", size(2)).await.unwrap();
+    let lease = replicas.world.until(LEASE, "workload-operator", |l| holder(l) == "replica-1");
+    lease.await;
+    let waiting = way.waiting();
+    assert!(waiting > 1, "a renewal and a write wait for connections: {waiting}");
+    way.go_on();
+    replicas.world.until(MEMCACHED, "before", |m| m["status"]["size"] == 2).await;
+    // It is heard again, as a standby.
+    let stalled = &replicas.running[0].1;
+    let stands_by = || async { get(stalled, "health", "/readyz?verbose").await.1 };
+    let deadline = Instant::now() + PATIENCE;
+    while !stands_by().await.contains("standby of replica-1") {
+        assert!(Instant::now() < deadline, "{}", stands_by().await);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    replicas.give_work("after").await;
+    replicas.assert_one_writer_at_a_time();
 }
 
 /// The standby's watch of Apps is silent, that of Deployments is not: it would see a Deployment of the

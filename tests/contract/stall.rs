@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -12,8 +13,19 @@ use tokio::time::{Instant, sleep_until};
 /// Passes bytes on without reading them, or holds them back. Ends when dropped.
 pub struct Stall {
     pub address: SocketAddr,
-    stands: Arc<watch::Sender<bool>>,
+    mode: Arc<watch::Sender<Mode>>,
+    waiting: Arc<AtomicUsize>,
     task: tokio::task::JoinHandle<()>,
+}
+
+/// What passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Everything,
+    Nothing,
+    /// On the connections that there are, what the far side sends. One that the near side uses breaks,
+    /// and new ones are accepted and get nowhere.
+    NoRequest,
 }
 
 impl Drop for Stall {
@@ -32,19 +44,30 @@ impl Stall {
     pub async fn long(far: String, delay: Duration) -> Stall {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it listens");
-        let stands = Arc::new(watch::Sender::new(false));
-        let task = tokio::spawn(accept(listener, far, delay, stands.clone()));
-        Stall { address, stands, task }
+        let mode = Arc::new(watch::Sender::new(Mode::Everything));
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let task = tokio::spawn(accept(listener, far, delay, mode.clone(), waiting.clone()));
+        Stall { address, mode, waiting, task }
     }
 
     /// From now on nothing passes in either direction.
     pub fn stand(&self) {
-        self.stands.send_replace(true);
+        self.mode.send_replace(Mode::Nothing);
+    }
+
+    /// From now on connections break when they are used, new ones get nowhere, and watches go on.
+    pub fn stand_new(&self) {
+        self.mode.send_replace(Mode::NoRequest);
+    }
+
+    /// How many connections got nowhere so far.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// Passes everything that was held back, and whatever comes next.
     pub fn go_on(&self) {
-        self.stands.send_replace(false);
+        self.mode.send_replace(Mode::Everything);
     }
 }
 
@@ -52,19 +75,27 @@ async fn accept(
     listener: TcpListener,
     far: String,
     delay: Duration,
-    stands: Arc<watch::Sender<bool>>,
+    mode: Arc<watch::Sender<Mode>>,
+    waiting: Arc<AtomicUsize>,
 ) {
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let Ok((near, _)) = listener.accept().await else { return };
-        let (far, stands) = (far.clone(), stands.clone());
+        let (far, mode) = (far.clone(), mode.clone());
+        if *mode.borrow() == Mode::NoRequest {
+            waiting.fetch_add(1, Ordering::Relaxed);
+        }
         connections.spawn(async move {
+            let opened = mode.subscribe().wait_for(|mode| *mode != Mode::NoRequest).await.is_ok();
+            if !opened {
+                return;
+            }
             let Ok(far) = TcpStream::connect(far).await else { return };
             let ((read_near, write_near), (read_far, write_far)) =
                 (near.into_split(), far.into_split());
             tokio::select! {
-                _ = pass(read_near, write_far, delay, stands.subscribe()) => {}
-                _ = pass(read_far, write_near, Duration::ZERO, stands.subscribe()) => {}
+                _ = pass(read_near, write_far, delay, mode.subscribe(), true) => {}
+                _ = pass(read_far, write_near, Duration::ZERO, mode.subscribe(), false) => {}
             }
         });
     }
@@ -75,7 +106,8 @@ async fn pass(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     delay: Duration,
-    mut stands: watch::Receiver<bool>,
+    mut mode: watch::Receiver<Mode>,
+    requests: bool,
 ) {
     let (sender, mut under_way) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
     let take = async move {
@@ -90,8 +122,9 @@ async fn pass(
     let give = async move {
         while let Some((at, bytes)) = under_way.recv().await {
             sleep_until(at).await;
-            let goes = stands.wait_for(|stands| !stands).await.is_ok();
-            if !goes || to.write_all(&bytes).await.is_err() {
+            let mode = mode.wait_for(|mode| *mode != Mode::Nothing).await.map(|mode| *mode);
+            let passes = mode.is_ok_and(|mode| mode == Mode::Everything || !requests);
+            if !passes || to.write_all(&bytes).await.is_err() {
                 return;
             }
         }

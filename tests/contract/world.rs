@@ -116,7 +116,12 @@ impl World {
 
     /// Like [`World::operator_kubeconfig`], with `server` as the API server's address.
     pub async fn kubeconfig_through(&self, server: &str) -> PathBuf {
-        let kubeconfig = self.operator_kubeconfig().await;
+        self.kubeconfig_of_through("workload-operator", server).await
+    }
+
+    /// The same for another ServiceAccount.
+    pub async fn kubeconfig_of_through(&self, account: &str, server: &str) -> PathBuf {
+        let kubeconfig = self.kubeconfig_of(account).await;
         let text = std::fs::read_to_string(&kubeconfig).expect("a kubeconfig");
         let mut config: Value = serde_json::from_str(&text).expect("JSON");
         for cluster in config["clusters"].as_array_mut().expect("clusters") {
