@@ -109,6 +109,20 @@ async fn a_plugin_slower_than_the_deadline_runs_once_and_is_blamed_for_the_delay
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn sigterm_ends_it_while_its_credentials_are_being_fetched() {
+    let world = World::new("endless-plugin", "restricted").await;
+    let plugin = Plugin::new(600);
+    let kubeconfig = kubeconfig(&world, plugin.user()).await;
+    let operator = OperatorProcess::start(&kubeconfig, &["--namespace", &world.namespace], &[]);
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while plugin.runs() == 0 {
+        assert!(tokio::time::Instant::now() < deadline, "the plugin has not run");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(operator.terminate().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_token_of_a_plugin_that_is_refused_is_replaced() {
     let world = World::new("refused-plugin", "restricted").await;
     let plugin = Plugin::new(0);

@@ -106,6 +106,7 @@ async fn without_the_namespace_flag_it_works_in_all_namespaces_with_the_rights_o
     // An empty value is how the Operator Lifecycle Manager says "all".
     let environment = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE), ("WATCH_NAMESPACE", "")];
     let operator = OperatorProcess::start(&kubeconfig, &["--leader-elect"], &environment);
+    operator.logged("namespaces=all").await;
     operator.logged("Ready to work").await;
     for world in [&one, &two] {
         world.create(MEMCACHED, memcached("cart", 2)).await.unwrap();
@@ -116,6 +117,16 @@ async fn without_the_namespace_flag_it_works_in_all_namespaces_with_the_rights_o
     assert_eq!(operator.terminate().await, Some(0));
     let lease = system.get(LEASE, "workload-operator").await.unwrap();
     assert_eq!(lease["spec"]["holderIdentity"], "", "the lease is given up at the end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_says_at_the_start_that_memcacheds_have_no_image() {
+    let world = World::new("no-image-log", "restricted").await;
+    let operator = world.start_operator_with(&[]).await;
+    let line = operator.logged("MEMCACHED_IMAGE is not set").await;
+    assert!(line.contains("WARN") && line.contains("set it to an image"), "{line}");
+    let line = operator.logged("Starting").await;
+    assert!(line.contains(&format!("namespaces={}", world.namespace)), "{line}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

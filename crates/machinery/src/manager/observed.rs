@@ -148,3 +148,21 @@ impl Shared {
         options
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_ready_once_it_knows_who_leads() {
+        let observed = Observed::default();
+        let leadership = Leadership::of_tests();
+        observed.watch_lease("foo", &leadership);
+        let lease = || observed.ready.one("lease").expect("there is such a check");
+        assert!(lease().text.contains("the lease was not read yet"), "{}", lease().text);
+        for permitted in [false, true] {
+            leadership.permit(permitted);
+            assert!(lease().ok, "{}", lease().text);
+        }
+    }
+}
