@@ -12,9 +12,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::audit::{Audit, Entry};
+use crate::control_plane::ControlPlane;
 use crate::health::get;
 use crate::operator_process::OperatorProcess;
 use crate::proxy::{Call, Fault, Proxy};
+use crate::servers::Second;
 use crate::stall::Stall;
 use crate::world::{
     APP, DEPLOYMENT, LEASE, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, ROLE, ROLE_BINDING, SERVICE,
@@ -464,11 +466,14 @@ async fn a_write_that_waits_for_its_connection_is_not_sent_under_the_next_leader
     replicas.assert_one_writer_at_a_time();
 }
 
-/// The standby's watch of Apps is silent, that of Deployments is not: it would see a Deployment of the
-/// newer spec beside an App of the older one, and apply that.
+/// The standby uses another API server. Its watch of Apps is silent there, that of Deployments is not:
+/// it would see a Deployment of the newer spec beside an App of the older one, and apply that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_leader_does_not_revert_what_the_last_one_wrote() {
-    let world = World::new("takeover-revert", "baseline").await;
+    let plane = ControlPlane::leaked(|| ControlPlane::private("takeover-revert")).await;
+    let world = World::on(plane, "takeover-revert", "baseline").await;
+    let etcd = Stall::to(plane.etcd()).await;
+    let other = Second::start(plane, &etcd).await;
     for rule in lease_roles() {
         world.create(ROLE, rule).await.unwrap();
     }
@@ -497,7 +502,8 @@ async fn a_new_leader_does_not_revert_what_the_last_one_wrote() {
     let app = json!({"metadata": {"name": "shop"}, "spec": {"image": "a:1", "replicas": 1}});
     world.create(APP, app).await.unwrap();
     world.until(APP, "shop", is_ready).await;
-    let proxy = Proxy::start(world.plane()).await;
+    let proxy = Proxy::start(plane).await;
+    proxy.switch_to(other.nobody.clone());
     let second = world.kubeconfig_through(&proxy.url()).await;
     let second = OperatorProcess::start(&second, &arguments, &[("POD_NAME", "second")]);
     second.logged("Ready to work").await;
@@ -520,4 +526,14 @@ async fn a_new_leader_does_not_revert_what_the_last_one_wrote() {
     world.until(DEPLOYMENT, "shop", image("a:3")).await;
     changes.abort();
     assert!(!seen.lock().iter().any(image("a:1")), "the older spec was applied");
+    let calls = proxy.calls();
+    let leads = calls.iter().position(|c| c.verb == "patch" && c.object.starts_with("leases"));
+    let since = &calls[leads.expect("it leads")..];
+    let is_work =
+        |c: &&Call| c.is_write() && !c.object.starts_with("leases") && c.object != "events";
+    let works = since.iter().find(is_work).expect("it works").at;
+    for kind in ["apps", "deployments", "services", "pods", "memcacheds", "daemonsets"] {
+        let lists = |c: &&Call| c.object == kind && c.lists && c.at < works;
+        assert!(since.iter().any(|c| lists(&c)), "{kind} were not listed before the first write");
+    }
 }
