@@ -4,7 +4,7 @@
 //! - A pass that finds nothing to change writes nothing: no API write, no Event.
 //! - All decisions are pure: `desired` builds the children of a custom resource, [`decide`] says
 //!   what to do about each, `status` builds the status. They use no clock and no I/O; the shell in
-//!   each `mod.rs` reads the stores, and [`Hands`] carry the decisions out.
+//!   each kind's file reads the stores, and [`Hands`] carry the decisions out.
 //! - A child that this very custom resource (by UID) does not control is never touched. Nothing is
 //!   created for a custom resource that is being deleted.
 //! - Every write is safe to repeat and harmless when late: a create never overwrites an existing
@@ -15,12 +15,12 @@
 //!   from evidence that is listed on demand. Ready is True only when the children have finished
 //!   rolling out this generation, by the rules that tools apply to them. The status root and the conditions always refer to the same
 //!   generation.
-//! - A custom resource's view lives where it is used, in its reconciler's `view.rs`, since nothing
-//!   else reads it. The types of the `api` room describe all that a person may write; a view has
-//!   only what is read, in a tenth of the memory.
+//! - A custom resource's view lives where it is used, since nothing else reads it. The types of the
+//!   module `api` describe all that a person may write; a view has only what is read, in a tenth of the
+//!   memory.
 //!
-//! Each kind's room has the same files: `mod` (the shell, and what it has to be wired to), `view`,
-//! `desired` and `status` (pure).
+//! Each kind is one file, read from top to bottom: the view, the children and the status (pure), then
+//! the reconciler and what it has to be wired to.
 
 mod reason;
 mod condition;

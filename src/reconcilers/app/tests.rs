@@ -195,7 +195,7 @@ fn any_ports() -> impl Strategy<Value = Vec<Value>> {
     );
     prop::collection::vec(port, 0..8).prop_map(|ports| {
         let (mut keys, mut names, mut protocols) =
-            (BTreeSet::new(), BTreeSet::new(), std::collections::BTreeMap::new());
+            (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
         let mut made = Vec::new();
         for (port, protocol, target, name) in ports {
             let one_protocol = !target.is_string()
