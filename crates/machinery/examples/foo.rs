@@ -62,7 +62,7 @@ async fn reconcile(foo: Arc<Foo>, cx: Context<Foo>) -> Result<Action, Problem> {
     // Those that the Foo had under earlier names go.
     cx.prune::<Deployment>(|child| child.metadata.key.name() == name).await?;
     let available = child.status.available_replicas.unwrap_or(0);
-    cx.apply_status(json!({"availableReplicas": available})).await?;
+    cx.patch_status(json!({"availableReplicas": available})).await?;
     Ok(Action::Done)
 }
 

@@ -133,7 +133,7 @@ async fn pass(site: Arc<Website>, cx: Context<Website>, to: &Directory) -> Resul
     };
     let former = &site.status.conditions;
     let ready = Condition::new(&*site, former, "Ready", available > 0, reason, message);
-    cx.apply_status(json!({"availableReplicas": available, "conditions": [ready]})).await?;
+    cx.patch_status(json!({"availableReplicas": available, "conditions": [ready]})).await?;
     // Somebody may tidy up the directory, of which no watch tells.
     outcome.map(|_| Action::RequeueAfter(Duration::from_secs(60)))
 }

@@ -125,21 +125,6 @@ impl Client {
         self.write("patch", "PATCH", url, MERGE, bytes(body)?).await
     }
 
-    /// Forced server-side apply of the status subresource. `body` carries its own apiVersion and
-    /// kind, and everything of the status that this program sets: what it set before and no longer
-    /// sets goes, what others set (their conditions, say) stays.
-    ///
-    /// # Errors
-    /// [`Error::is_not_found`] if there is no such object; all that can go wrong with a write.
-    pub async fn apply_status<V: Resource>(
-        &self,
-        key: &ObjectKey,
-        body: &(impl Serialize + Sync),
-    ) -> Result<V, Error> {
-        let url = Url::object(&self.kind::<V>(), key, Some("status"))?.with("force", "true");
-        self.write("patch", "PATCH", url, APPLY, bytes(body)?).await
-    }
-
     /// RFC 6902 patch, for finalizers: `test`, then `add` or `remove`.
     ///
     /// # Errors

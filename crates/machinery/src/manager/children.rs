@@ -1,4 +1,4 @@
-//! Children and the status: compared, applied, written through.
+//! Children: compared, applied, written through.
 
 use std::any::TypeId;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Context;
-use super::compared::{APPLIED, contains, form, hash, is_same_status, project, without_nulls};
+use super::compared::{APPLIED, contains, form, hash, project, without_nulls};
 use super::wiring::{WiringError, view};
 use crate::client::{Deletion, Preconditions};
 use crate::controller::Problem;
@@ -104,39 +104,6 @@ impl<V: Resource> Context<V> {
         Ok(())
     }
 
-    /// Has the object's status be `status`, by server-side apply: the fields and conditions that
-    /// other controllers set stay. Sends nothing if the view of the object shows it already, so its
-    /// view has to have a `status` with all that is applied here, and nothing else.
-    ///
-    /// # Errors
-    /// All that can go wrong with a write.
-    pub async fn apply_status(&self, status: impl Serialize) -> Result<(), Problem>
-    where
-        V: Serialize,
-    {
-        let status = without_nulls(json_of(&status)?);
-        let known = (TypeId::of::<V>(), self.key().clone());
-        let observed = status_of(&*self.object)?;
-        if is_same_status(&status, &observed)
-            || self.pass.accepts(self.key(), &known, form(&status, &observed))
-        {
-            return Ok(());
-        }
-        let key = self.key();
-        let mut metadata: Meta = Meta::named(key.clone());
-        metadata.uid = self.object.uid(); // This one, not a namesake.
-        let body = json!({
-            "apiVersion": V::KIND.api_version(), "kind": V::KIND.kind,
-            "metadata": metadata, "status": status,
-        });
-        let applied = self.client().apply_status::<V>(key, &body).await?;
-        let observed = status_of(&applied)?;
-        let other = !is_same_status(&status, &observed);
-        self.pass.accept(key, known, other.then(|| form(&status, &observed)));
-        self.pass.objects.wrote(applied);
-        Ok(())
-    }
-
     /// The store of an owned view that records what was applied.
     fn children<C: Resource>(&self) -> Result<Store<C>, Problem> {
         let (controller, view) = (self.pass.parts.controller(), view::<C>());
@@ -219,11 +186,7 @@ fn wanted<C: Resource + Serialize>(desired: &Value) -> Result<Value, Problem> {
     Ok(project(&json_of(&read)?, desired))
 }
 
-fn status_of<V: Resource + Serialize>(object: &V) -> Result<Value, Problem> {
-    Ok(json_of(object)?["status"].take())
-}
-
-fn json_of<V: Serialize>(object: &V) -> Result<Value, Problem> {
+pub(super) fn json_of<V: Serialize>(object: &V) -> Result<Value, Problem> {
     serde_json::to_value(object).map_err(|error| {
         let what = format!("{} cannot be represented as JSON: {error}", view::<V>());
         Problem::terminal("ErrWiring", what)

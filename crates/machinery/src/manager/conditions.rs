@@ -15,12 +15,12 @@ pub struct Condition {
     pub status: Text,
     /// Why, as one word.
     pub reason: Text,
-    /// Why, as a sentence.
-    #[serde(default)]
-    pub message: String,
-    /// The generation of the object that it was found for.
-    #[serde(default)]
-    pub observed_generation: i64,
+    /// Why, as a sentence. Others may leave it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The generation of the object that it was found for. Others may leave it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
     /// When `status` changed last.
     pub last_transition_time: String,
 }
@@ -45,8 +45,8 @@ impl Condition {
             r#type: r#type.into(),
             status: status.into(),
             reason: reason.into(),
-            message: message.into(),
-            observed_generation: object.meta().generation,
+            message: Some(message.into()),
+            observed_generation: Some(object.meta().generation),
             last_transition_time: former.map_or_else(now, |c| c.last_transition_time.clone()),
         }
     }

@@ -75,7 +75,7 @@ impl<V: Resource> Context<V> {
     }
 
     /// The client. What it writes should be shown to the store ([`Store::wrote`]), as
-    /// [`Context::ensure`] and [`Context::apply_status`] do.
+    /// [`Context::ensure`] and [`Context::patch_status`] do.
     pub fn client(&self) -> Client {
         self.pass.parts.client()
     }

@@ -42,6 +42,7 @@ mod function;
 mod context;
 mod compared;
 mod children;
+mod status;
 mod conditions;
 #[cfg(feature = "leader-election")]
 mod leading;

@@ -397,17 +397,21 @@ async fn of_the_children_those_go_that_are_not_kept() {
 }
 
 #[tokio::test]
-async fn a_status_is_applied_if_it_differs_and_is_then_the_stores() {
+async fn a_status_is_patched_if_it_differs_and_the_object_has_not_changed() {
     let server = Server::default();
     let cx = context(&server);
-    cx.apply_status(json!({"pods": 0})).await.unwrap();
+    cx.patch_status(json!({"pods": 0})).await.unwrap();
     let (method, path, body) = server.requests().pop().unwrap();
-    let asked = "/apis/example.com/v1/namespaces/ns/sites/a/status?force=true&fieldManager=test";
+    let asked = "/apis/example.com/v1/namespaces/ns/sites/a/status?fieldManager=test";
     assert_eq!((&*method, &*path), ("PATCH", asked));
     assert_eq!(body["status"], json!({"pods": 0}));
+    assert_eq!(body["metadata"]["resourceVersion"], json!(cx.object.metadata.version));
     let next = Context { pass: cx.pass.clone(), object: cx.pass.objects.get(cx.key()).unwrap() };
-    next.apply_status(json!({"pods": 0})).await.unwrap();
+    next.patch_status(json!({"pods": 0})).await.unwrap();
     assert_eq!(server.writes().len(), 1);
-    next.apply_status(json!({"pods": 1})).await.unwrap();
+    next.patch_status(json!({"pods": 1})).await.unwrap();
     assert_eq!(server.writes().len(), 2);
+    // `next` was read before that write.
+    let late = next.patch_status(json!({"pods": 2})).await.unwrap_err();
+    assert_eq!(late.class(), Class::Conflict);
 }

@@ -110,7 +110,6 @@ async fn no_write_passes_a_closed_gate_and_every_read_does() {
         client.apply_new::<Thing>(&key(), &object).await.map(drop),
         client.merge_patch::<Thing>(&key(), &object).await.map(drop),
         client.patch_status::<Thing>(&key(), &object).await.map(drop),
-        client.apply_status::<Thing>(&key(), &object).await.map(drop),
         client.json_patch::<Thing>(&key(), &object).await.map(drop),
         client.delete::<Thing>(&key(), unknown).await.map(drop),
     ] {

@@ -1,0 +1,148 @@
+//! The status: compared, patched, written through.
+//!
+//! It is a merge patch with the version of the object as its precondition, not a server-side apply:
+//! conditions that the schema defaults have no owner and would never go, the API server ignores a UID in
+//! a status patch, and without the version a status that was decided for an older spec would count as
+//! that of the new one.
+
+use std::any::TypeId;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::Context;
+use super::children::json_of;
+use super::compared::{form, is_equal, without_nulls};
+use crate::controller::Problem;
+use crate::object::Resource;
+
+// === impl Context ===
+
+impl<V: Resource> Context<V> {
+    /// Has the object's status be `status`: fields that the view of the object shows and `status` does
+    /// not have go, and the conditions that other controllers set stay. Sends nothing if the view shows
+    /// it already, so its `status` has to have all that is set here, and nothing that others set but
+    /// whole [`Condition`](super::Condition)s.
+    ///
+    /// # Errors
+    /// A conflict if the object has changed since this pass read it: the next pass sees the change. All
+    /// else that can go wrong with a write.
+    pub async fn patch_status(&self, status: impl Serialize) -> Result<(), Problem>
+    where
+        V: Serialize,
+    {
+        let status = without_nulls(json_of(&status)?);
+        let known = (TypeId::of::<V>(), self.key().clone());
+        let observed = status_of(&*self.object)?;
+        if is_same(&status, &observed)
+            || self.pass.accepts(self.key(), &known, form(&status, &observed))
+        {
+            return Ok(());
+        }
+        let key = self.key();
+        let body = json!({
+            "metadata": { "resourceVersion": self.object.meta().version },
+            "status": patch(&status, &observed),
+        });
+        let written = self.client().patch_status::<V>(key, &body).await?;
+        // What the API server makes of it, by its schema, it would make of it each time.
+        let observed = status_of(&written)?;
+        let other = !is_same(&status, &observed);
+        self.pass.accept(key, known, other.then(|| form(&status, &observed)));
+        self.pass.objects.wrote(written);
+        Ok(())
+    }
+}
+
+fn status_of<V: Resource + Serialize>(object: &V) -> Result<Value, Problem> {
+    Ok(json_of(object)?["status"].take())
+}
+
+/// The merge patch that makes `observed` the desired status.
+fn patch(desired: &Value, observed: &Value) -> Value {
+    match (desired, observed) {
+        (Value::Object(desired), Value::Object(observed)) => {
+            let set = desired.iter().map(|(field, value)| {
+                (field.clone(), patch(value, observed.get(field).unwrap_or(&Value::Null)))
+            });
+            let gone = observed.keys().filter(|field| !desired.contains_key(*field));
+            let gone = gone.map(|field| (field.clone(), Value::Null));
+            set.chain(gone).collect()
+        }
+        (Value::Array(desired), Value::Array(observed)) if is_by_type(desired, observed) => {
+            let is_ours = |entry: &&Value| desired.iter().any(|it| it["type"] == entry["type"]);
+            let theirs = observed.iter().filter(|entry| !is_ours(entry));
+            theirs.chain(desired).cloned().collect()
+        }
+        (desired, _) => desired.clone(),
+    }
+}
+
+/// Whether a status is the desired one. A list whose entries have a `type`, such as conditions, may
+/// have more entries: other controllers'.
+fn is_same(desired: &Value, observed: &Value) -> bool {
+    match (desired, observed) {
+        (Value::Object(desired), Value::Object(observed)) => {
+            let known = |map: &Map<String, Value>, field: &String| {
+                map.get(field).cloned().unwrap_or_default()
+            };
+            desired
+                .keys()
+                .chain(observed.keys())
+                .all(|field| is_same(&known(desired, field), &known(observed, field)))
+        }
+        (Value::Array(desired), Value::Array(observed)) if is_by_type(desired, observed) => {
+            desired.iter().all(|wanted| {
+                let found = observed.iter().find(|entry| entry["type"] == wanted["type"]);
+                found.is_some_and(|found| is_same(wanted, found))
+            })
+        }
+        (Value::Array(desired), Value::Array(observed)) => {
+            desired.len() == observed.len()
+                && desired.iter().zip(observed).all(|(d, o)| is_same(d, o))
+        }
+        // An empty list or struct is how a view shows that there is none.
+        (Value::Null, Value::Array(list)) => list.is_empty(),
+        (Value::Null, Value::Object(map)) => map.values().all(|v| is_same(&Value::Null, v)),
+        (desired, observed) => is_equal(desired, observed),
+    }
+}
+
+fn is_by_type(desired: &[Value], observed: &[Value]) -> bool {
+    desired.iter().chain(observed).all(|entry| entry["type"].is_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_status_all_counts_but_the_conditions_of_others() {
+        let ready = json!({"type": "Ready", "status": "True"});
+        let desired = json!({"url": "x", "conditions": [ready]});
+        let also = json!({"type": "Audited", "status": "True"});
+        assert!(is_same(&desired, &json!({"url": "x", "conditions": [also, ready]})));
+        assert!(is_same(&desired, &json!({"url": "x", "old": null, "conditions": [ready]})));
+        for other in [
+            json!({"url": "x", "conditions": [also]}),
+            json!({"url": "x", "old": 1, "conditions": [ready]}),
+            json!({"conditions": [ready]}),
+            json!({"url": "x", "conditions": [{"type": "Ready", "status": "False"}]}),
+        ] {
+            assert!(!is_same(&desired, &other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_patch_removes_what_is_no_longer_said_and_keeps_the_conditions_of_others() {
+        let condition = |kind: &str, status: &str| json!({"type": kind, "status": status});
+        let desired =
+            json!({"pods": 1, "conditions": [condition("Ready", "True")], "at": {"a": 1}});
+        let theirs = condition("Audited", "True");
+        let observed = json!({"old": 1, "at": {"b": 2}, "conditions":
+            [condition("Ready", "False"), theirs]});
+        let expected = json!({"pods": 1, "old": null, "at": {"a": 1, "b": null},
+            "conditions": [theirs, condition("Ready", "True")]});
+        assert_eq!(patch(&desired, &observed), expected);
+    }
+}
