@@ -1,11 +1,13 @@
 //! What follows from a failure: how long to wait, and how loudly to log it.
 
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::Level;
 
 use super::{Class, Name};
+use crate::object::ObjectKey;
 use crate::workqueue::{Backoff, Retry};
 
 /// How failures are retried, by class. [`Class::Terminal`] is not.
@@ -93,6 +95,32 @@ pub(super) enum Wakes {
     Outage,
     /// A name is taken.
     Name(Box<Name>),
+}
+
+/// The keys that fail, and the names that became free a moment ago.
+#[derive(Debug, Default)]
+pub(super) struct Failing {
+    pub(super) rows: HashMap<ObjectKey, Row>,
+    freed: VecDeque<(Instant, Name)>,
+}
+
+/// How many names that became free are remembered, for passes that had seen them taken before.
+const FREED: usize = 64;
+
+impl Failing {
+    /// A name has become free.
+    pub(super) fn freed(&mut self, name: Name) {
+        self.freed.truncate(FREED - 1);
+        self.freed.push_front((Instant::now(), name));
+    }
+
+    /// Whether what the row waits for has come about since `began`, or may have.
+    pub(super) fn is_over(&self, row: &Row, began: Instant) -> bool {
+        let Some(Wakes::Name(name)) = &row.wakes else { return false };
+        let mut since = self.freed.iter().take_while(|(at, _)| *at >= began);
+        let oldest = self.freed.back().filter(|_| self.freed.len() == FREED);
+        since.any(|(_, freed)| *freed == **name) || oldest.is_some_and(|(at, _)| *at >= began)
+    }
 }
 
 impl Row {

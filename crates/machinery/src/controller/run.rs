@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::policy::{Retries, Row, Wakes};
+use super::policy::{Failing, Retries, Wakes};
 use super::watchdog::{Post, Watchdog};
 use super::worker::Core;
 use super::{Name, Observer, Reconciler};
@@ -60,7 +60,7 @@ pub struct Controller<R> {
 pub struct Handle {
     id: ControllerId,
     queue: WorkQueue<ObjectKey>,
-    failing: Arc<Mutex<HashMap<ObjectKey, Row>>>,
+    failing: Arc<Mutex<Failing>>,
 }
 
 /// How a controller ended.
@@ -228,8 +228,11 @@ impl Handle {
     /// Runs every key whose last pass failed for a reason that is over, after `before`, once its Retry-After is
     /// over. Holds the lock, so that no pass can end in between with another failure.
     fn wake(&self, over: &Wakes, before: impl Fn(&ObjectKey)) {
-        let failing = self.failing.lock();
-        for (key, row) in failing.iter().filter(|(_, row)| row.wakes.as_ref() == Some(over)) {
+        let mut failing = self.failing.lock();
+        if let Wakes::Name(name) = over {
+            failing.freed(Name::clone(name));
+        }
+        for (key, row) in failing.rows.iter().filter(|(_, row)| row.wakes.as_ref() == Some(over)) {
             let asked = row.asked.map(|until| until.saturating_duration_since(Instant::now()));
             match asked.filter(|left| !left.is_zero()) {
                 // The pause ends, but not what the server asked for. Forgetting the key would end

@@ -1,7 +1,6 @@
 //! One pass over one key.
 
 use std::any::Any;
-use std::collections::HashMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{Instrument, Level};
 
-use super::policy::{Retries, Row, level};
+use super::policy::{Failing, Retries, Row, level};
 use super::watchdog::{Post, Watched};
 use super::{Action, Class, Failure, Name, Observer, Outcome, Reconciler};
 use crate::object::ObjectKey;
@@ -35,7 +34,7 @@ pub(super) struct Core<R> {
     pub(super) retries: Retries,
     pub(super) observer: Arc<dyn Observer>,
     /// Keys whose last pass failed.
-    pub(super) failing: Arc<Mutex<HashMap<ObjectKey, Row>>>,
+    pub(super) failing: Arc<Mutex<Failing>>,
     pub(super) passes: AtomicU64,
     pub(super) dropped: AtomicU64,
 }
@@ -100,7 +99,7 @@ impl<R: Reconciler> Core<R> {
         post.over(key);
         let ended = self.reconcile(key, post).await;
         // An error's own methods may also panic.
-        let concluded = catch_unwind(AssertUnwindSafe(|| self.conclude(key, ended)));
+        let concluded = catch_unwind(AssertUnwindSafe(|| self.conclude(key, pass.began, ended)));
         pass.outcome = concluded.unwrap_or_else(|panic| self.panicked(key, &*panic));
     }
 
@@ -127,7 +126,7 @@ impl<R: Reconciler> Core<R> {
     }
 
     /// Forgets the key or schedules its retry, while the key is still being processed.
-    fn conclude(&self, key: &ObjectKey, ended: Ended<R::Error>) -> Outcome {
+    fn conclude(&self, key: &ObjectKey, began: Instant, ended: Ended<R::Error>) -> Outcome {
         match ended {
             Ended::Returned(Ok(action)) => self.succeeded(key, action),
             Ended::Returned(Err(error)) => {
@@ -138,13 +137,13 @@ impl<R: Reconciler> Core<R> {
                     waits_for: error.waits_for(),
                     loudness: None,
                 };
-                self.failed(key, failed, &Chain(&error));
+                self.failed(key, began, failed, &Chain(&error));
                 Outcome::Failed(class)
             }
             Ended::Panicked(said) => self.panicked(key, &*said),
             Ended::TimedOut => {
                 let why = format_args!("a pass did not end within {:?}", self.deadline);
-                self.failed(key, Failed::TRANSIENT, &why);
+                self.failed(key, began, Failed::TRANSIENT, &why);
                 Outcome::TimedOut
             }
         }
@@ -152,7 +151,8 @@ impl<R: Reconciler> Core<R> {
 
     fn panicked(&self, key: &ObjectKey, panic: &(dyn Any + Send)) -> Outcome {
         let why = format!("a pass panicked, which is a bug: {}", message(panic));
-        self.failed(key, Failed { loudness: Some(Level::ERROR), ..Failed::TRANSIENT }, &why);
+        let failed = Failed { loudness: Some(Level::ERROR), ..Failed::TRANSIENT };
+        self.failed(key, Instant::now(), failed, &why);
         Outcome::Panicked
     }
 
@@ -170,9 +170,9 @@ impl<R: Reconciler> Core<R> {
         }
     }
 
-    fn failed(&self, key: &ObjectKey, failed: Failed, error: &dyn fmt::Display) {
+    fn failed(&self, key: &ObjectKey, began: Instant, failed: Failed, error: &dyn fmt::Display) {
         let Failed { class, retry_after, waits_for, loudness } = failed;
-        let row = self.fails_again(key, class, retry_after, waits_for);
+        let row = self.fails_again(key, class, retry_after, waits_for, began);
         let failures = self.queue.requeues(key);
         let retry_in = match self.retries.of(class, &row, retry_after) {
             Some(retry) => Some(self.queue.add_rate_limited_with(key, retry)),
@@ -196,11 +196,15 @@ impl<R: Reconciler> Core<R> {
         class: Class,
         retry_after: Option<Duration>,
         waits_for: Option<Name>,
+        began: Instant,
     ) -> Row {
         let mut failing = self.failing.lock();
         let asked = self.retries.asked(retry_after);
-        let row = Row::after(failing.get(key), class, asked, waits_for);
-        failing.insert(key.clone(), row.clone());
+        let row = Row::after(failing.rows.get(key), class, asked, waits_for);
+        if failing.is_over(&row, began) {
+            self.queue.add(key);
+        }
+        failing.rows.insert(key.clone(), row.clone());
         row
     }
 
@@ -208,7 +212,7 @@ impl<R: Reconciler> Core<R> {
     /// does.
     fn clear_retries(&self, key: &ObjectKey) {
         self.queue.forget(key);
-        self.failing.lock().remove(key);
+        self.failing.lock().rows.remove(key);
     }
 }
 

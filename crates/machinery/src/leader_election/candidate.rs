@@ -280,22 +280,36 @@ impl Candidate {
     }
 
     /// A watch shows the Lease at `now`; as good as a read, if it is newer than what is known. A watch
-    /// may lag, so a Lease that is not known, or seems to be absent, has to be read.
+    /// may lag, so a Lease that is not known, or seems to be absent, has to be read. Returns whether it
+    /// was news.
     pub(super) fn shown(
         &mut self,
         now: Duration,
         record: Record,
         version: ResourceVersion,
         uid: Uid,
-    ) {
+    ) -> bool {
         let known = match &self.seen {
             Seen::Lease { version, .. } => *version,
-            Seen::Nothing | Seen::Absent => return,
+            Seen::Nothing | Seen::Absent => return false,
         };
-        if self.asked.is_none() && version.is_newer_than(known) {
-            self.asked = Some((Asked::Read, now));
-            self.answered(now, Answer::Lease(record, version, uid));
+        if self.asked.is_some() || !version.is_newer_than(known) {
+            return false;
         }
+        let (held, until, due) = (self.holds(), self.until, self.due);
+        self.asked = Some((Asked::Read, now));
+        self.answered(now, Answer::Lease(record, version, uid));
+        if held && self.holds() && self.until == until {
+            // Somebody edits a lease that stays this process's. A renewal at once could make them do
+            // so again.
+            self.due = due;
+        }
+        true
+    }
+
+    /// Something has happened to the Lease: it is looked at now.
+    pub(super) fn look(&mut self, now: Duration) {
+        self.due = self.due.min(now);
     }
 
     /// When the write that resulted in this record and version was sent, if it has had no answer. A

@@ -36,6 +36,8 @@ pub struct Elector {
     leadership: Leadership,
     /// Why the last request failed, if it did; for humans.
     problem: Option<String>,
+    /// A term has begun, and the lease was not seen in other hands since.
+    in_term: bool,
 }
 
 /// Creates a leadership and the elector that must run for it ever to be gained.
@@ -64,6 +66,7 @@ pub fn new(
         observer,
         leadership: leadership.clone(),
         problem: None,
+        in_term: false,
     };
     Ok((leadership, elector))
 }
@@ -148,17 +151,22 @@ impl Elector {
         match shown {
             Shown::Opened => self.candidate.watched(true, now),
             Shown::Ended => self.candidate.watched(false, now),
+            Shown::Gone => self.candidate.look(now),
             Shown::Lease(record, version, uid) => {
-                self.candidate.shown(now, record, version, uid);
+                if self.candidate.shown(now, record, version, uid) {
+                    self.problem = None;
+                }
                 self.permit();
             }
         }
     }
 
     /// Gives or withdraws permission as the candidate has it now.
-    fn permit(&self) {
+    fn permit(&mut self) {
         let until = self.candidate.permitted_until();
-        if until.is_some() && self.leadership.status().phase == Phase::Standby {
+        self.in_term &= self.candidate.holds();
+        if until.is_some() && !self.in_term {
+            self.in_term = true;
             self.leadership.begin_term();
         }
         self.leadership.permit_until(until);

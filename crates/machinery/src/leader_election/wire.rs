@@ -50,6 +50,8 @@ pub(super) enum Shown {
     Opened,
     /// The Lease.
     Lease(Record, ResourceVersion, Uid),
+    /// It was deleted.
+    Gone,
     /// It has ended.
     Ended,
 }
@@ -100,8 +102,12 @@ impl Api for Client {
         let mut watch = Client::watch::<Lease>(self, &scope, &from).await?;
         each(Shown::Opened);
         while let Ok(Some(event)) = timeout(silence, watch.next()).await {
-            if let Event::Added(lease) | Event::Modified(lease) = event? {
-                each(Shown::Lease(lease.spec, lease.metadata.version, lease.metadata.uid));
+            match event? {
+                Event::Added(lease) | Event::Modified(lease) => {
+                    each(Shown::Lease(lease.spec, lease.metadata.version, lease.metadata.uid));
+                }
+                Event::Deleted(_) | Event::Undecodable(_) => each(Shown::Gone),
+                Event::Bookmark { .. } => {}
             }
         }
         Ok(())

@@ -1,11 +1,12 @@
 //! Without the feature `leader-election`: this process always leads.
 
+use super::builder::Listen;
 use super::{Error, Manager};
 use crate::client::{self, Client};
 use crate::controller::{Controller, Options, Program, Reconciler};
 use crate::events::Recorder;
-use crate::object::Object;
-use crate::store::Store;
+use crate::informer::Informer;
+use crate::object::Resource;
 
 /// Whether this process leads: always.
 #[derive(Clone, Default)]
@@ -14,15 +15,15 @@ pub(super) struct Lead;
 // === impl Lead ===
 
 impl Lead {
-    pub(super) fn control<R: Reconciler, V: Object>(
+    pub(super) fn control<R: Reconciler, V: Resource>(
         &self,
         program: Program,
         name: &'static str,
         reconciler: R,
-        (_, options): (Store<V>, Options),
+        (_, options): (&Informer<V>, Options),
         _: &Barrier,
-    ) -> (Program, Controller<R>) {
-        (program, Controller::new(name, reconciler, options))
+    ) -> (Program, Controller<R>, Listen) {
+        (program, Controller::new(name, reconciler, options), Box::new(|| {}))
     }
 
     pub(super) fn barrier<F>(&self, _: &'static str, _: F) -> Barrier {

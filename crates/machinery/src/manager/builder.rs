@@ -38,7 +38,7 @@ type Ending = Box<dyn FnOnce(&Parts) -> Result<BoxFuture<'static, ()>, WiringErr
 /// Makes a handler, once there is a queue.
 type Handler = Box<dyn FnOnce(&Parts) -> Result<Listen, WiringError> + Send>;
 /// Adds a handler to its informer.
-type Listen = Box<dyn FnOnce() + Send>;
+pub(super) type Listen = Box<dyn FnOnce() + Send>;
 
 /// A declared controller whose kind is not known.
 pub(super) struct Registration {
@@ -236,12 +236,12 @@ impl<V: Resource> ControllerBuilder<V> {
         let declared: Arc<[TypeId]> = declared.into();
         let add: Add = Box::new(move |shared, informers, program| {
             let mut parts = shared.parts(name, informers.clone(), declared.clone());
-            let (reconciler, objects) = (make(&parts)?, parts.store::<V>()?);
+            let (reconciler, informer) = (make(&parts)?, parts.informer::<V>()?);
             let options = shared.observed(name, options);
             let (of_barrier, views) = (informers.clone(), declared.clone());
             let barrier = shared.lead.barrier(name, move |term| of_barrier.refreshed(&views, term));
-            let (mut program, controller) =
-                shared.lead.control(program, name, reconciler, (objects, options), &barrier);
+            let (mut program, controller, first) =
+                shared.lead.control(program, name, reconciler, (informer, options), &barrier);
             for (name, ending) in endings {
                 let ending = ending(&parts)?;
                 program = program.beside(name, |stop| async move {
@@ -259,6 +259,7 @@ impl<V: Resource> ControllerBuilder<V> {
             let ready = async move {
                 synced.await;
                 barrier.passed().await;
+                first();
                 listens.into_iter().for_each(|listen| listen());
             };
             Ok(program.controller_after(ready, controller))

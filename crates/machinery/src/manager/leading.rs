@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
+use super::builder::Listen;
 use super::kinds::Synced;
 use super::lease_events::LeaseEvents;
 use super::wiring::WiringError;
@@ -16,9 +17,10 @@ use super::{Error, Manager};
 use crate::client::{self, Client};
 use crate::controller::{Action, Controller, Options, Program, Reconciler};
 use crate::events::Recorder;
+use crate::informer::Informer;
 use crate::leader_election::{self, Boottime, Config, Elector, Leadership};
-use crate::object::{Object, ObjectKey, Text};
-use crate::store::Store;
+use crate::object::{Object, ObjectKey, Resource, Text};
+use crate::store::{Delta, Store};
 use crate::workqueue::{Band, WorkQueue};
 
 /// A pod's own namespace, from its ServiceAccount volume.
@@ -28,8 +30,11 @@ const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/names
 /// does not come is of a kind that cannot be listed, which keeps its own controllers from working.
 const CATCH_UP: Duration = Duration::from_secs(30);
 
-/// How many keys of objects that have gone are kept until this process leads again: 100,000 of 8 bytes.
+/// How many keys of objects that have gone are kept until this process leads again.
 const GONE_MAX: usize = 100_000;
+
+/// How soon permission is noticed that came back before anybody saw that it was missing.
+const NOTICE: Duration = Duration::from_secs(1);
 
 /// The Lease by which the processes of one program elect the one that works.
 #[derive(Debug, Clone)]
@@ -163,28 +168,27 @@ impl Lease {
 // === impl Lead ===
 
 impl Lead {
-    /// A controller of `objects` that works while this process leads, and catches up when it leads
-    /// again.
-    pub(super) fn control<R: Reconciler, V: Object>(
+    /// A controller of the informer's objects that works while this process leads, and catches up when
+    /// it leads again; and what adds its handler, before any other.
+    pub(super) fn control<R: Reconciler, V: Resource>(
         &self,
         program: Program,
         name: &'static str,
         reconciler: R,
-        (objects, options): (Store<V>, Options),
+        (informer, options): (&Informer<V>, Options),
         barrier: &Barrier,
-    ) -> (Program, Controller<WhileLeading<R, V>>) {
+    ) -> (Program, Controller<WhileLeading<R>>, Listen) {
         let skipped = Arc::new(Skipped::default());
-        let reconciler = WhileLeading {
-            reconciler,
-            barrier: barrier.clone(),
-            objects: objects.clone(),
-            skipped: skipped.clone(),
-        };
+        let reconciler =
+            WhileLeading { reconciler, barrier: barrier.clone(), skipped: skipped.clone() };
         let controller = Controller::new(name, reconciler, options);
         let queue = controller.handle().queue().clone();
         if self.leadership.is_none() {
-            return (program, controller);
+            return (program, controller, Box::new(|| {}));
         }
+        let (deleted, objects) = (skipped.clone(), informer.store());
+        let informer = informer.clone();
+        let listen = Box::new(move || informer.handle(move |delta, _| deleted.note(delta)));
         let keep = barrier.clone().keep();
         let program = program.beside(format!("the barrier of {name}"), |stop| async move {
             tokio::select! {
@@ -199,7 +203,7 @@ impl Lead {
                 never = catch_up => match never {},
             }
         });
-        (program, controller)
+        (program, controller, listen)
     }
 
     /// What `controller` waits for; `refresh` has its informers list what the API server has.
@@ -240,6 +244,7 @@ impl Barrier {
             tokio::select! {
                 _ = passed.changed() => {}
                 _ = changes.changed() => {}
+                () = sleep(NOTICE) => {}
             }
         }
     }
@@ -251,8 +256,8 @@ impl Barrier {
         loop {
             let term = leadership.term();
             if term == *self.passed.borrow() || !leadership.is_permitted() {
-                // `leadership` holds the sender.
-                drop(changes.changed().await);
+                // `leadership` holds the sender. The timeout is no error.
+                drop(timeout(NOTICE, changes.changed()).await);
                 continue;
             }
             let controller = self.controller;
@@ -273,10 +278,9 @@ impl Barrier {
 ///
 /// Every write checks leadership anyway. This keeps a standby from trying: a pass that would be
 /// refused at its first write is not a failure and must not inflate the key's backoff.
-pub(super) struct WhileLeading<R, V> {
+pub(super) struct WhileLeading<R> {
     reconciler: R,
     barrier: Barrier,
-    objects: Store<V>,
     skipped: Arc<Skipped>,
 }
 
@@ -284,38 +288,39 @@ pub(super) struct WhileLeading<R, V> {
 #[derive(Default)]
 struct Skipped {
     any: Notify,
-    /// The keys of those without an object: a list of all objects does not name them.
+    /// The keys of objects that were deleted, until a pass over them has succeeded: a list of all
+    /// objects does not name them.
     gone: Mutex<HashSet<ObjectKey>>,
 }
 
-impl<R: Reconciler, V: Object> Reconciler for WhileLeading<R, V> {
+impl<R: Reconciler> Reconciler for WhileLeading<R> {
     type Error = R::Error;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, R::Error> {
         if !self.barrier.is_open() {
-            self.skipped.add(key, self.objects.get(key).is_none());
+            self.skipped.any.notify_one();
             return Ok(Action::Done);
         }
-        self.reconciler.reconcile(key).await
+        let action = self.reconciler.reconcile(key).await?;
+        self.skipped.gone.lock().remove(key);
+        Ok(action)
     }
 }
 
 impl Skipped {
-    fn add(&self, key: &ObjectKey, gone: bool) {
-        if gone {
-            let mut keys = self.gone.lock();
-            if keys.len() < GONE_MAX {
-                keys.insert(key.clone());
-            } else if !keys.contains(key) {
-                tracing::debug!(%key, "Deleted while another process leads, and not kept: {GONE_MAX} are");
-            }
+    fn note<V: Object>(&self, delta: &Delta<V>) {
+        let Delta::Deleted(gone, _) = delta else { return };
+        let (mut keys, key) = (self.gone.lock(), gone.key());
+        if keys.len() < GONE_MAX {
+            keys.insert(key.clone());
+        } else if !keys.contains(key) {
+            tracing::debug!(%key, "Deleted while another process leads, and not kept: {GONE_MAX} are");
         }
-        self.any.notify_one();
     }
 }
 
 /// Whenever this process leads again after passes were skipped: a pass for every object, and for every
-/// key whose pass was skipped when its object had gone. (Keeping the skipped keys in the queue until
+/// key of an object that was deleted and has had no pass since. (Keeping the skipped keys in the queue until
 /// then would have them come round for as long as another process leads; a process that never led gets
 /// none, as its handlers are not added before.)
 async fn catch_up<V: Object>(
@@ -327,7 +332,7 @@ async fn catch_up<V: Object>(
     loop {
         skipped.any.notified().await;
         barrier.opened().await;
-        let gone = std::mem::take(&mut *skipped.gone.lock());
+        let gone: Vec<_> = skipped.gone.lock().iter().cloned().collect();
         gone.iter().for_each(|key| queue.add_with(key, Band::Initial));
         for object in objects.list() {
             queue.add_with(object.key(), Band::Initial);
@@ -380,12 +385,12 @@ mod tests {
         let reconciler = WhileLeading {
             reconciler: reconciled.clone(),
             barrier: barrier.clone(),
-            objects: objects.clone(),
             skipped: skipped.clone(),
         };
         let controller = Controller::new("test", reconciler, Options::default());
         let queue = controller.handle().queue().clone();
         tokio::spawn(controller.run(std::future::pending()));
+        let deleted = skipped.clone();
         tokio::spawn(catch_up(barrier, skipped, objects, queue.clone()));
 
         queue.add(&keys[0]);
@@ -407,6 +412,8 @@ mod tests {
             }
         }
 
+        let thing = Arc::new(Thing { metadata: Meta::named(keys[1].clone()) });
+        deleted.note(&Delta::Deleted(thing, None));
         writer.deleted(Thing { metadata: Meta::named(keys[1].clone()) });
         queue.add(&keys[1]);
         sleep(MOMENT).await;
@@ -415,5 +422,6 @@ mod tests {
         let mut caught_up = std::mem::take(&mut *reconciled.0.lock());
         caught_up.sort();
         assert_eq!(caught_up, keys, "the key of the object that has gone, too");
+        assert!(deleted.gone.lock().is_empty(), "it has had its pass");
     }
 }

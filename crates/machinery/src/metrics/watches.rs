@@ -200,7 +200,7 @@ impl Informers {
     fn by_kind(&self) -> Vec<(Kind, Numbers)> {
         let mut all: Vec<(Kind, Numbers)> = Vec::new();
         for (kind, read) in self.read.read().iter() {
-            match all.iter_mut().find(|(known, _)| known == kind) {
+            match all.iter_mut().find(|(known, _)| known.resource() == kind.resource()) {
                 Some((_, numbers)) => *numbers = numbers.and(&read()),
                 None => all.push((*kind, read())),
             }

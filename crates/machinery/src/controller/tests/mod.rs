@@ -55,6 +55,8 @@ enum Does {
     Refuse(Duration),
     /// Waits until the name of this child is free.
     Wait(&'static str),
+    /// The same, after a while.
+    WaitAfter(Duration, &'static str),
     Panic,
     /// Fails with an error whose methods panic.
     FailBadly,
@@ -92,6 +94,10 @@ impl Reconciler for Script {
             Does::Refuse(after) => return Err(Wrong(Some(Class::Transient), Some(after), None)),
             Does::Panic => panic!("as the test wants it"),
             Does::Wait(name) => {
+                return Err(Wrong(Some(Class::Waiting), None, Some(child(name))));
+            }
+            Does::WaitAfter(after, name) => {
+                sleep(after).await;
                 return Err(Wrong(Some(Class::Waiting), None, Some(child(name))));
             }
             Does::FailBadly => return Err(Wrong(None, None, None)),

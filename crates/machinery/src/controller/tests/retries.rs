@@ -125,6 +125,16 @@ async fn a_name_that_becomes_free_wakes_who_waits_for_it_and_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_name_that_becomes_free_during_the_pass_that_finds_it_taken_is_not_missed() {
+    let running = start(1, &[("x", Does::WaitAfter(SECOND, "child"))]);
+    running.add("x");
+    sleep(SECOND / 2).await;
+    running.handle.wake_waiting(child("child"));
+    sleep(SECOND / 2 + 100 * MS).await;
+    assert_eq!(running.told.passes("x"), 2, "at once, not after a second");
+}
+
+#[tokio::test(start_paused = true)]
 async fn when_the_api_server_is_back_what_failed_meanwhile_runs_at_once_and_fails_as_if_for_the_first_time()
  {
     let reach = Reach::default();

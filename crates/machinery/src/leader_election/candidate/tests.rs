@@ -293,3 +293,22 @@ fn a_leader_that_could_not_renew_resumes_with_the_next_acknowledged_renewal() {
     candidate.answered(late, answer(record, 3));
     assert_eq!(candidate.permitted_until(), Some(late + Config::default().validity()));
 }
+
+#[test]
+fn an_edit_that_the_watch_shows_does_not_hurry_the_holder() {
+    let mut candidate = leading();
+    let Step::Wait(pause) = candidate.next(START + SECOND, wall()) else { panic!("just renewed") };
+    assert!(candidate.shown(START + SECOND, held_by("me"), version(3), uid(1)));
+    assert_eq!(candidate.next(START + SECOND, wall()), Step::Wait(pause));
+    assert!(!candidate.shown(START + SECOND, held_by("rival"), version(2), uid(1)), "it is old");
+}
+
+#[test]
+fn a_watched_lease_is_looked_at_when_it_has_gone_and_not_before_it_expires() {
+    let mut candidate = having_read(held_by("rival"));
+    candidate.watched(true, START);
+    assert!(candidate.shown(START, held_by("rival"), version(2), uid(1)));
+    assert_eq!(candidate.next(START, wall()), Step::Wait(15 * SECOND));
+    candidate.look(START);
+    assert_eq!(candidate.next(START, wall()), Step::Read);
+}

@@ -36,8 +36,19 @@ struct Server {
     instead: Mutex<VecDeque<Answer>>,
     unreachable: Mutex<bool>,
     unwatchable: Mutex<bool>,
+    /// How many Leases there were: each has a UID of its own.
+    created: AtomicUsize,
+    /// Carries out this many writes without an answer.
+    silent: AtomicUsize,
     written: Notify,
     asked: AtomicUsize,
+}
+
+impl Server {
+    fn uid(&self) -> Uid {
+        let number = self.created.load(Ordering::Relaxed);
+        format!("00000000-0000-0000-0000-{number:012x}").parse().unwrap()
+    }
 }
 
 impl Api for Arc<Server> {
@@ -54,20 +65,27 @@ impl Api for Arc<Server> {
         let next = lease.as_ref().map_or(1, |(_, version)| version + 1);
         let answer = match (step, &*lease) {
             (Step::Read, Some((record, version))) => {
-                Answer::Lease(record.clone(), ResourceVersion::new(*version), Uid::NONE)
+                Answer::Lease(record.clone(), ResourceVersion::new(*version), self.uid())
             }
             (Step::Update(record, at), Some((_, v))) if at.number() == Some(*v) => {
                 *lease = Some((record.clone(), next));
-                Answer::Lease(record.clone(), ResourceVersion::new(next), Uid::NONE)
+                Answer::Lease(record.clone(), ResourceVersion::new(next), self.uid())
             }
             (Step::Create(record), None) => {
+                self.created.fetch_add(1, Ordering::Relaxed);
                 *lease = Some((record.clone(), next));
-                Answer::Lease(record.clone(), ResourceVersion::new(next), Uid::NONE)
+                Answer::Lease(record.clone(), ResourceVersion::new(next), self.uid())
             }
             (_, None) => Answer::Absent,
             _ => Answer::Conflict,
         };
         self.written.notify_waiters();
+        let loses = |left: usize| left.checked_sub(1);
+        if *step != Step::Read
+            && self.silent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, loses).is_ok()
+        {
+            return (Answer::Failed { retry_after: Duration::ZERO }, None);
+        }
         (answer, None)
     }
 
@@ -83,8 +101,11 @@ impl Api for Arc<Server> {
         each(Shown::Opened);
         loop {
             let written = self.written.notified();
-            if let Some((record, version)) = self.lease.lock().clone() {
-                each(Shown::Lease(record, ResourceVersion::new(version), Uid::NONE));
+            match self.lease.lock().clone() {
+                Some((record, version)) => {
+                    each(Shown::Lease(record, ResourceVersion::new(version), self.uid()));
+                }
+                None => each(Shown::Gone),
             }
             if timeout(silence, written).await.is_err() || *self.unreachable.lock() {
                 return Ok(());
@@ -168,6 +189,43 @@ async fn a_standby_takes_over_at_once_when_the_leader_stops_and_does_not_poll() 
     let released = Instant::now();
     second.reached(Phase::Leading).await;
     assert!(released.elapsed() < Duration::from_millis(20), "{:?}", released.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_term_begins_although_the_answer_to_the_first_write_was_lost() {
+    let (server, clock) = (Arc::new(Server::default()), Virtual::new());
+    server.silent.store(1, Ordering::Relaxed);
+    let process = start(&server, &clock, "a");
+    process.reached(Phase::Leading).await;
+    assert_eq!(process.leadership.term(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_has_to_create_the_lease_again_begins_a_term() {
+    let (server, clock) = (Arc::new(Server::default()), Virtual::new());
+    let first = start(&server, &clock, "a");
+    first.reached(Phase::Leading).await;
+    let second = start(&server, &clock, "b");
+    sleep(Duration::from_secs(5)).await;
+    first.task.abort();
+    *server.lease.lock() = None;
+    server.written.notify_waiters();
+    second.reached(Phase::Leading).await;
+    assert_eq!(second.leadership.term(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_problem_is_over_when_the_watch_shows_the_lease() {
+    let (key, clock) = (ObjectKey::new("ns", "workload-operator"), Virtual::new());
+    let (_, mut elector) =
+        new(key, "a", Config::default(), clock.clone(), Arc::new(Seen::default())).unwrap();
+    let wall = Timestamp::UNIX_EPOCH;
+    let record = Record::default().held_by("b", Config::default().lease, wall);
+    assert_eq!(elector.candidate.next(clock.now(), wall), Step::Read);
+    elector.answered(Answer::Lease(record.clone(), ResourceVersion::new(1), Uid::NONE), None);
+    elector.problem = Some("it did not answer".to_owned());
+    elector.shown(Shown::Lease(record, ResourceVersion::new(2), Uid::NONE));
+    assert_eq!(elector.problem, None);
 }
 
 #[tokio::test(start_paused = true)]
