@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use tower::service_fn;
 use workload_operator::client::{Client, Options, Page, Scope};
+use workload_operator::object::Quantity;
 use workload_operator::object::{Everything, Kind, Meta, ResourceVersion, Uid};
-use workload_operator::reconcilers::Quantity;
 use workload_operator::view;
 
 /// Two texts, between which is the first newline, as versions, UIDs and quantities: comparing them

@@ -24,7 +24,6 @@ use super::hands::{Hands, Looking, Outcome, Parent, sooner};
 use super::health::{Health, Level, completed};
 use super::identity::{self, APP, Identity, MEMCACHED_CR, selector_text};
 use super::pod::{BY_MEMCACHED, Pod};
-use super::quantity::Quantity;
 use super::reason::{Action as Act, Reason};
 use super::service::{Service, ServicePort, ServiceSpec, TargetPort};
 use super::workload::{
@@ -34,7 +33,7 @@ use super::workload::{
 };
 use crate::controller::{Action, Reconciler};
 use crate::events;
-use crate::object::{Kind, Labels, Meta, Object, ObjectKey, Text};
+use crate::object::{Kind, Labels, Meta, Object, ObjectKey, Quantity, Text};
 use crate::store::Store;
 
 // === View ===

@@ -25,7 +25,6 @@
 mod reason;
 mod condition;
 mod identity;
-mod quantity;
 mod interned;
 mod applied;
 mod child;
@@ -58,7 +57,6 @@ pub use identity::MANAGER;
 pub use interned::{Interned, Interner};
 pub use pod::{BY_MEMCACHED, Pod, PodLabels};
 pub use pod_state::{NodeLabels, NodeState, PodState, Trouble};
-pub use quantity::Quantity;
 pub use reason::{Action, Reason};
 pub use service::{Service, ServicePort, ServiceSpec, TargetPort, Unread};
 

@@ -33,6 +33,7 @@ mod pod_security;
 mod admission;
 mod by_hand;
 mod waiting;
+mod children;
 
 // What the example program promises.
 mod examples;

@@ -261,7 +261,7 @@ fn quantities_that_the_server_wrote_otherwise_are_the_same() {
     });
     assert_eq!(decide(&app.as_owner(), &desired, Some(&child(&there))), Decision::Nothing);
     let mut same = app;
-    same.spec.resources.limits.0[0].1 = crate::reconcilers::Quantity::new("0.5");
+    same.spec.resources.limits.0[0].1 = crate::object::Quantity::new("0.5");
     assert_eq!(app::desired(&same).deployment.hash(), desired.hash());
 }
 

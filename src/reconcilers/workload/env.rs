@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::is_set;
-use crate::object::Text;
-use crate::reconcilers::quantity::Quantity;
+use crate::object::{Quantity, Text};
 
 /// An environment variable.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]

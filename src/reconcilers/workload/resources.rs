@@ -2,9 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::object::Text;
+use crate::object::{Quantity, Text};
 use crate::reconcilers::child::Foreign;
-use crate::reconcilers::quantity::Quantity;
 
 /// Amounts by resource name, sorted by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]

@@ -3,6 +3,11 @@
 //! Each function makes a handler of deltas. `initial` means that the delta comes from the first
 //! list or a resync: nobody waits for it in particular, so it goes to [`Band::Initial`].
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
 use super::{Handle, Name};
 use crate::object::{Kind, Object, ObjectKey, Owner, Resource};
 use crate::store::Delta;
@@ -92,6 +97,20 @@ pub fn waiting_when_freed<V: Resource>(
     }
 }
 
+/// Notes the controllers of objects that go, if they are of this kind and did not delete them.
+pub(crate) fn note_bereaved<V: Object>(
+    bereaved: Arc<Mutex<HashSet<ObjectKey>>>,
+    kind: Kind,
+) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
+    move |delta, _| {
+        if let (Delta::Deleted(gone, _), None) = (delta, delta.author())
+            && let Some(owner) = owner(&kind, &**gone)
+        {
+            bereaved.lock().insert(owner);
+        }
+    }
+}
+
 fn band(initial: bool) -> Band {
     if initial { Band::Initial } else { Band::People }
 }
@@ -120,8 +139,6 @@ fn owner<V: Object>(kind: &Kind, object: &V) -> Option<ObjectKey> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::object::fixtures::Thing;
     use crate::object::{Meta, Uid};

@@ -97,6 +97,23 @@ pub enum Problem {
         /// The name.
         name: Name,
     },
+    /// An object that is being deleted has the name of a child, or one that the garbage collector is about
+    /// to delete. Nobody has to know: it is tried again when it has gone.
+    #[error("{} {} is being deleted", .0.kind.kind, .0.key)]
+    Awaiting(Name),
+    /// Somebody keeps undoing what is applied to a child.
+    #[error(
+        "{} {:?} was applied several times within a minute, and something changes it back each time: \
+         another controller, or an admission policy. It is applied again in {wait:?}",
+        .name.kind.kind,
+        .name.key.name()
+    )]
+    Contested {
+        /// The child.
+        name: Name,
+        /// When it is applied again.
+        wait: Duration,
+    },
     /// A call to the API server failed.
     #[error(transparent)]
     Api(#[from] client::Error),
@@ -119,6 +136,16 @@ impl Problem {
         Problem::Taken { owner: V::KIND.kind.to_string(), name }
     }
 
+    /// The child of kind `C` that has to go first.
+    pub(crate) fn awaiting<C: Resource>(key: &ObjectKey) -> Problem {
+        Problem::Awaiting(Name { kind: C::KIND, key: key.clone() })
+    }
+
+    /// The child of kind `C` that somebody keeps changing.
+    pub(crate) fn contested<C: Resource>(key: &ObjectKey, wait: Duration) -> Problem {
+        Problem::Contested { name: Name { kind: C::KIND, key: key.clone() }, wait }
+    }
+
     /// Something outside of the API server failed for now: it is tried again with backoff, as if the
     /// API server had been away. `reason` is one word for an Event.
     pub fn transient(reason: &'static str, message: impl Into<String>) -> Problem {
@@ -131,6 +158,10 @@ impl Problem {
         match self {
             Problem::Told { reason, .. } => Some(reason),
             Problem::Taken { .. } => Some("ErrResourceExists"),
+            Problem::Contested { .. } => Some("ErrContested"),
+            Problem::Awaiting(_) => None,
+            // No retry helps, and the log alone would be silence to the object's owner.
+            Problem::Api(client::Error::Decode { .. }) => Some("ErrUndecodable"),
             Problem::Api(error) => match error.class() {
                 Class::Forbidden => Some("ErrRefused"),
                 Class::NotServed => Some("ErrNotServed"),
@@ -151,17 +182,25 @@ impl Failure for Problem {
     fn class(&self) -> Class {
         match self {
             Problem::Told { class, .. } => *class,
-            Problem::Taken { .. } => Class::Waiting,
+            Problem::Taken { .. } | Problem::Awaiting(_) => Class::Waiting,
+            Problem::Contested { .. } => Class::Forbidden,
             Problem::Api(error) => error.class(),
         }
     }
 
     fn retry_after(&self) -> Option<Duration> {
-        if let Problem::Api(error) = self { error.retry_after() } else { None }
+        match self {
+            Problem::Api(error) => error.retry_after(),
+            Problem::Contested { wait, .. } => Some(*wait),
+            _ => None,
+        }
     }
 
     fn waits_for(&self) -> Option<Name> {
-        if let Problem::Taken { name, .. } = self { Some(name.clone()) } else { None }
+        match self {
+            Problem::Taken { name, .. } | Problem::Awaiting(name) => Some(name.clone()),
+            _ => None,
+        }
     }
 }
 

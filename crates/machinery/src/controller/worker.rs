@@ -42,6 +42,8 @@ pub(super) struct Core<R> {
 /// How a pass ended, before any consequences.
 enum Ended<E> {
     Returned(Result<Action, E>),
+    /// It succeeded with an outdated view: another one has to follow.
+    Outdated,
     Panicked(Box<dyn Any + Send>),
     TimedOut,
 }
@@ -113,13 +115,9 @@ impl<R: Reconciler> Core<R> {
         // Around the timeout, because a pass may also panic while being dropped. After a panic
         // nothing of the pass is used except the message.
         match AssertUnwindSafe(bounded).catch_unwind().await {
-            Ok(Ok((returned, outdated))) => {
-                if outdated {
-                    // It believes in an object that was gone when the answer came.
-                    self.queue.add(key);
-                }
-                Ended::Returned(returned)
-            }
+            // It believes in an object that was gone when the answer came.
+            Ok(Ok((Ok(_), true))) => Ended::Outdated,
+            Ok(Ok((returned, _))) => Ended::Returned(returned),
             Ok(Err(_)) => Ended::TimedOut,
             Err(panic) => Ended::Panicked(panic),
         }
@@ -139,6 +137,12 @@ impl<R: Reconciler> Core<R> {
                 };
                 self.failed(key, began, failed, &Chain(&error));
                 Outcome::Failed(class)
+            }
+            Ended::Outdated => {
+                // Not at once: whatever it is that the store does not show may stay like that.
+                self.failing.lock().rows.remove(key);
+                self.queue.add_rate_limited(key);
+                Outcome::Success
             }
             Ended::Panicked(said) => self.panicked(key, &*said),
             Ended::TimedOut => {

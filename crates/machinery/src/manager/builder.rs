@@ -100,7 +100,8 @@ impl<V: Resource> ControllerBuilder<V> {
             self.faults.push(WiringError::OwnsClusterScoped { controller, view });
         }
         self.owned.push(self.manager.declarations.own::<V, C>());
-        self.handler::<C, _>(|handle| enqueue::for_owner(handle, V::KIND))
+        self.listen::<C, _>(|parts| Ok(enqueue::note_bereaved(parts.bereaved.clone(), V::KIND)))
+            .handler::<C, _>(|handle| enqueue::for_owner(handle, V::KIND))
             .handler::<C, _>(enqueue::waiting_when_freed)
     }
 

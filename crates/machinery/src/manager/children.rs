@@ -1,27 +1,37 @@
 //! Children: compared, applied, written through.
+//!
+//! Guarantees
+//! - A child that the object (by UID) does not control is never touched, nor one that is being deleted.
+//! - A create never overwrites, and a change applies only to the object (UID) that it was decided for.
+//! - Nothing is created again for an owner that may be gone: after a child has gone, the API server is
+//!   asked for the owner first.
+//! - If somebody keeps undoing what is applied, even a second program with other settings, it is applied a
+//!   few times a minute at most.
+//! - What admission makes of an apply is accepted after one try, by this process and by the next.
 
 use std::any::TypeId;
 use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::Context;
-use super::compared::{APPLIED, contains, form, hash, project, without_nulls};
+use super::compared::{ADMITTED, APPLIED, deviations, hash, hex, project, without_nulls};
 use super::wiring::{WiringError, view};
-use crate::client::{Deletion, Preconditions};
-use crate::controller::Problem;
-use crate::object::{Keep, Meta, ObjectKey, Resource};
+use crate::client::{self, Deletion, Preconditions};
+use crate::controller::{Name, Problem};
+use crate::object::{Keep, Meta, ObjectKey, Owner, Resource, Text};
 use crate::store::Store;
 
 /// What the metadata of a child keeps, for [`Context::ensure`]: `Meta<Applied>`. A [`Keep`] of your
-/// own may keep more; it has to keep this annotation, too: [`Applied::ANNOTATION`].
+/// own may keep more; it has to keep these annotations, too: [`Applied::ANNOTATIONS`].
 #[derive(Debug, Clone, Copy)]
 pub enum Applied {}
 
 impl Applied {
-    /// The annotation that records the hash of what was applied.
-    pub const ANNOTATION: &str = APPLIED;
+    /// The annotations that record the hash of what was applied, and of what admission made of it.
+    pub const ANNOTATIONS: [&str; 2] = [APPLIED, ADMITTED];
 }
 
 impl Keep for Applied {
@@ -29,8 +39,18 @@ impl Keep for Applied {
         false
     }
     fn annotation(key: &str) -> bool {
-        key == APPLIED
+        Applied::ANNOTATIONS.contains(&key)
     }
+}
+
+/// A child as it is to be.
+struct Desired {
+    key: ObjectKey,
+    /// What is applied.
+    body: Value,
+    /// What the view shows of it.
+    wanted: Value,
+    hash: u64,
 }
 
 // === impl Context ===
@@ -42,43 +62,119 @@ impl<V: Resource> Context<V> {
     ///
     /// It is applied (server-side apply, by force) if it does not exist, if `desired` is not what was
     /// applied last, so that a field no longer set goes, or if a desired field that the view `C`
-    /// shows is not as desired. A child that admission or another controller keeps from being as desired is
-    /// accepted as it is after one try, until it changes. A child that is being deleted is left
-    /// alone: its end wakes the object. What the view does not show is restored at the next apply.
+    /// shows is not as desired. What the view does not show is restored at the next apply. Lists of
+    /// containers, variables, volumes and ports are compared by their keys, and amounts of resources by
+    /// value. What admission makes of an apply is recorded on the child and accepted.
     ///
     /// # Errors
-    /// [`Problem::Taken`] (`ErrResourceExists`) if the name is taken by what the object does not control;
-    /// `ErrWiring` if the controller does not own `C`; all that can go wrong with a write.
+    /// [`Problem::Taken`] if the name is taken by what the object does not control;
+    /// [`Problem::Awaiting`] while a child under the name is being deleted, or is about to be, because it
+    /// is of a former object of this name; [`Problem::Contested`] if somebody keeps undoing what is
+    /// applied; `ErrNotWatched` if the child exists and the view of it does not select it; `ErrWiring` if
+    /// the controller does not own `C`; all that can go wrong with a write.
     pub async fn ensure<C>(&self, desired: Value) -> Result<Arc<C>, Problem>
     where
         C: Resource + Serialize,
         C::Keep: Keep,
     {
         let children = self.children::<C>()?;
-        let (key, desired, hash) = self.complete::<C>(desired)?;
-        let child = match children.get(&key) {
-            Some(child) => child,
-            None => match self.client().apply_new::<C>(&key, &desired).await {
-                Ok(created) => return self.applied(&children, &desired, created),
-                // The store lags, or does not hold whatever has the name.
-                Err(error) if error.is_conflict() => match self.client().get::<C>(&key).await {
-                    Ok(there) => children.learned(there),
-                    Err(_) => return Err(error.into()),
-                },
-                Err(error) => return Err(error.into()),
-            },
-        };
-        if !child.meta().is_controlled_by(self.object.uid()) {
-            return Err(Problem::taken::<V, C>(&key));
+        let desired = self.complete::<C>(desired)?;
+        match children.get(&desired.key) {
+            Some(child) => self.ensure_existing(&children, &desired, child, false).await,
+            None => self.create(&children, &desired).await,
         }
-        let recorded = child.meta().annotations.get(APPLIED).is_some_and(|now| **now == *hash);
-        if child.meta().deleting || recorded && self.is_settled(&wanted::<C>(&desired)?, &*child)? {
+    }
+
+    async fn create<C>(&self, children: &Store<C>, desired: &Desired) -> Result<Arc<C>, Problem>
+    where
+        C: Resource + Serialize,
+    {
+        self.confirm_owner().await?;
+        match self.client().apply_new::<C>(&desired.key, &desired.body).await {
+            Ok(created) => self.applied(children, desired, created).await,
+            // The store lags, or does not hold whatever has the name.
+            Err(error) if error.is_conflict() => {
+                let there = self.client().get::<C>(&desired.key).await?;
+                let there = children.learned(there);
+                // If the store still has none, its informer does not select it. Then the label that it
+                // lacks may be one of those that are applied.
+                let is_unseen = children.get(&desired.key).is_none();
+                self.ensure_existing(children, desired, there, is_unseen).await
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn ensure_existing<C>(
+        &self,
+        children: &Store<C>,
+        desired: &Desired,
+        child: Arc<C>,
+        is_unseen: bool,
+    ) -> Result<Arc<C>, Problem>
+    where
+        C: Resource + Serialize,
+    {
+        let (key, meta) = (&desired.key, child.meta());
+        if !meta.is_controlled_by(self.object.uid()) {
+            return Err(match &meta.owner {
+                Some(owner) if self.is_namesake(owner) => Problem::awaiting::<C>(key),
+                _ => Problem::taken::<V, C>(key),
+            });
+        }
+        if meta.deleting {
+            return Err(Problem::awaiting::<C>(key));
+        }
+        let record = |annotation| meta.annotations.get(annotation).map(Text::as_str);
+        let is_applied = record(APPLIED) == Some(&hex(desired.hash));
+        if is_applied && !is_unseen && is_settled(desired, &*child)? {
             return Ok(child);
         }
-        let mut only = desired.clone();
+        let (fights, now) = (&self.pass.fights, Instant::now());
+        if let Some(wait) = fights.wait(child.uid(), desired.hash, now) {
+            return Err(Problem::contested::<C>(key, wait));
+        }
+        let mut only = desired.body.clone();
         only["metadata"]["uid"] = json!(child.uid()); // This one, not a namesake.
-        let applied = self.client().apply::<C>(&key, &only).await?;
-        self.applied(&children, &desired, applied)
+        let applied = self.client().apply::<C>(key, &only).await.map_err(conflict_if_another)?;
+        fights.applied(child.uid(), desired.hash, now);
+        let applied = self.applied(children, desired, applied).await?;
+        if is_unseen && children.get(key).is_none() {
+            let kind = C::KIND.kind;
+            let what = format!(
+                "{kind} {:?} exists, but is not among those that the controller watches: restore the \
+                 labels that its informer selects, or delete it",
+                key.name()
+            );
+            return Err(Problem::forbidden("ErrNotWatched", what));
+        }
+        Ok(applied)
+    }
+
+    /// Asks the API server whether the object still exists, if one of its children has gone since it was
+    /// last asked: the garbage collector deletes those of an object that is gone, and the watch of the
+    /// objects may be behind that of the children.
+    async fn confirm_owner(&self) -> Result<(), Problem> {
+        let (bereaved, key) = (&self.pass.parts.bereaved, self.key());
+        if !bereaved.lock().contains(key) {
+            return Ok(());
+        }
+        let live = self.client().get::<V>(key).await?;
+        let live = self.pass.objects.learned(live);
+        if live.uid() != self.object.uid() || live.meta().deleting {
+            return Err(Problem::Awaiting(Name { kind: V::KIND, key: key.clone() }));
+        }
+        bereaved.lock().remove(key);
+        Ok(())
+    }
+
+    /// Whether this owner was an object of the same kind and name as this one.
+    fn is_namesake(&self, owner: &Owner) -> bool {
+        let group =
+            |api_version: &str| api_version.split_once('/').map(|(group, _)| group.to_owned());
+        let this = self.object.as_owner();
+        (&owner.kind, &owner.name) == (&this.kind, &this.name)
+            && group(&owner.api_version) == group(&this.api_version)
     }
 
     /// Deletes the children of view `C` that `keep` does not want, such as those of an earlier
@@ -113,15 +209,15 @@ impl<V: Resource> Context<V> {
         self.store::<C>()
     }
 
-    /// The child's key, what is applied of it, and the hash of that.
-    fn complete<C: Resource>(&self, desired: Value) -> Result<(ObjectKey, Value, String), Problem>
+    /// Completes what is desired.
+    fn complete<C: Resource + Serialize>(&self, desired: Value) -> Result<Desired, Problem>
     where
         C::Keep: Keep,
     {
-        if !C::Keep::annotation(APPLIED) {
+        if !Applied::ANNOTATIONS.iter().all(|annotation| C::Keep::annotation(annotation)) {
             let view = view::<C>();
             let what = format!(
-                "the view {view} does not keep the annotation {APPLIED}: give it `metadata: \
+                "the view {view} does not keep the annotations {APPLIED} and {ADMITTED}: give it `metadata: \
                  Meta<Applied>` and `view!({view} {{ metadata: Meta<Applied> }}: …)`"
             );
             return Err(Problem::terminal("ErrWiring", what));
@@ -144,32 +240,61 @@ impl<V: Resource> Context<V> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let key = ObjectKey::new(text(&metadata["namespace"]), text(&metadata["name"]));
         let hash = hash(&desired);
-        desired["metadata"]["annotations"][APPLIED] = hash.clone().into();
-        Ok((key, desired, hash))
+        desired["metadata"]["annotations"][APPLIED] = hex(hash).into();
+        Ok(Desired { key, wanted: wanted::<C>(&desired)?, body: desired, hash })
     }
 
-    /// Whether a child has what is wanted, or is accepted as it is.
-    fn is_settled<C>(&self, wanted: &Value, child: &C) -> Result<bool, Problem>
+    /// Takes in the answer to an apply. What admission made of it is recorded on the child: it would make
+    /// that of it each time.
+    async fn applied<C>(
+        &self,
+        children: &Store<C>,
+        desired: &Desired,
+        answer: C,
+    ) -> Result<Arc<C>, Problem>
     where
         C: Resource + Serialize,
     {
-        let shown = json_of(child)?;
-        let known = (TypeId::of::<C>(), child.key().clone());
-        let form = || form(wanted, &project(&shown, wanted));
-        Ok(contains(&shown, wanted) || self.pass.accepts(self.key(), &known, form()))
+        let child = children.wrote(answer);
+        let admitted = admitted(desired, &*child)?;
+        let recorded = child.meta().annotations.get(ADMITTED).map(Text::as_str);
+        if recorded == admitted.as_deref() {
+            return Ok(child);
+        }
+        let meta = child.meta();
+        let patch = json!({ "metadata": {
+            "uid": meta.uid, "resourceVersion": meta.version, "annotations": { ADMITTED: admitted },
+        }});
+        let recorded = self.client().merge_patch::<C>(&desired.key, &patch).await?;
+        Ok(children.wrote(recorded))
     }
+}
 
-    /// Takes in the answer to an apply.
-    fn applied<C>(&self, children: &Store<C>, desired: &Value, answer: C) -> Result<Arc<C>, Problem>
-    where
-        C: Resource + Serialize,
-    {
-        let (wanted, shown) = (wanted::<C>(desired)?, json_of(&answer)?);
-        let known = (TypeId::of::<C>(), answer.key().clone());
-        let other = !contains(&shown, &wanted);
-        let form = other.then(|| form(&wanted, &project(&shown, &wanted)));
-        self.pass.accept(self.key(), known, form);
-        Ok(children.wrote(answer))
+/// Whether a child has what is wanted, or what admission made of it.
+fn is_settled<C: Resource + Serialize>(desired: &Desired, child: &C) -> Result<bool, Problem> {
+    let admitted = admitted(desired, child)?;
+    let recorded = child.meta().annotations.get(ADMITTED).map(Text::as_str);
+    Ok(admitted.is_none() || recorded == admitted.as_deref())
+}
+
+/// The hash of what is not as wanted; `None` if all is.
+fn admitted<C: Resource + Serialize>(
+    desired: &Desired,
+    child: &C,
+) -> Result<Option<String>, Problem> {
+    let deviations = deviations(&desired.wanted, &json_of(child)?);
+    Ok((!deviations.is_empty()).then(|| hex(hash(&json!(deviations)))))
+}
+
+/// Applying with the UID of another object is answered with 422, as a UID cannot be changed.
+fn conflict_if_another(error: client::Error) -> client::Error {
+    match error {
+        client::Error::Api { code: 422, reason, message, causes, retry_after }
+            if message.contains("metadata.uid: Invalid value") =>
+        {
+            client::Error::Api { code: 409, reason, message, causes, retry_after }
+        }
+        other => other,
     }
 }
 

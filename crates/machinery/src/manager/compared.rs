@@ -1,14 +1,25 @@
 //! Whether what is observed is what is desired, as far as a view shows it.
 
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::object::Quantity;
 
 /// The annotation that records the hash of what was applied. Applying removes a field that is no
 /// longer applied, but comparing cannot find one: the hash does.
 pub(super) const APPLIED: &str = "controller-machinery/applied";
 
+/// The annotation that records what admission made of it: the hash of the [`deviations`] in the API
+/// server's answer. There only if there are any. It is patched and never applied, so an apply leaves it.
+pub(super) const ADMITTED: &str = "controller-machinery/admitted";
+
 /// The hash of what is to be applied; the same in every process that applies the same.
-pub(super) fn hash(desired: &Value) -> String {
-    format!("{:016x}", fnv1a(desired.to_string().as_bytes()))
+pub(super) fn hash(desired: &Value) -> u64 {
+    fnv1a(desired.to_string().as_bytes())
+}
+
+/// A hash as an annotation holds it.
+pub(super) fn hex(hash: u64) -> String {
+    format!("{hash:016x}")
 }
 
 /// The hash of an accepted state: of what was applied, and what the API server made of it.
@@ -50,22 +61,108 @@ pub(super) fn project(value: &Value, onto: &Value) -> Value {
     }
 }
 
-/// Whether `observed` has every field of `wanted`, with its value. What else it has is a default, or
-/// somebody else's.
-pub(super) fn contains(observed: &Value, wanted: &Value) -> bool {
-    match (observed, wanted) {
-        (Value::Object(observed), Value::Object(wanted)) => wanted
-            .iter()
-            .all(|(field, wanted)| contains(observed.get(field).unwrap_or(&Value::Null), wanted)),
-        (Value::Array(observed), Value::Array(wanted)) => {
-            observed.len() == wanted.len()
-                && observed.iter().zip(wanted).all(|(observed, wanted)| contains(observed, wanted))
+/// Each place where `observed` does not have the value of `wanted`, such as `spec.replicas`, and what it has.
+/// What is there beside that is a default, or somebody else's. Lists that server-side apply merges by keys
+/// are compared by keys, and amounts of resources by value.
+pub(super) fn deviations(wanted: &Value, observed: &Value) -> Vec<(String, Value)> {
+    let mut found = Vec::new();
+    compare(&mut found, &mut Vec::new(), wanted, observed);
+    found
+}
+
+type Place = Vec<String>;
+
+fn compare(found: &mut Vec<(String, Value)>, at: &mut Place, wanted: &Value, observed: &Value) {
+    match (wanted, observed) {
+        (Value::Object(wanted), Value::Object(_) | Value::Null) => {
+            for (field, wanted) in wanted {
+                at.push(field.clone());
+                compare(found, at, wanted, observed.get(field).unwrap_or(&Value::Null));
+                at.pop();
+            }
         }
-        // Nothing is wanted of a list or a struct that is not there.
-        (Value::Null, Value::Array(wanted)) => wanted.is_empty(),
-        (Value::Null, Value::Object(wanted)) => wanted.values().all(|w| contains(&Value::Null, w)),
-        (observed, wanted) => is_equal(observed, wanted),
+        // Nothing is wanted of a list that is not there.
+        (Value::Array(wanted), Value::Null) if wanted.is_empty() => {}
+        (Value::Array(wanted), Value::Array(observed)) => {
+            compare_lists(found, at, wanted, observed);
+        }
+        _ if is_equal(wanted, observed) => {}
+        _ if is_amount(at) && is_same_amount(wanted, observed) => {}
+        _ => found.push((at.join("."), observed.clone())),
     }
+}
+
+fn compare_lists(
+    found: &mut Vec<(String, Value)>,
+    at: &mut Place,
+    wanted: &[Value],
+    observed: &[Value],
+) {
+    let Some(keys) = at.last().and_then(|field| keys(field, wanted)) else {
+        if wanted.len() != observed.len() {
+            found.push((at.join("."), json!(observed)));
+            return;
+        }
+        for (number, (wanted, observed)) in wanted.iter().zip(observed).enumerate() {
+            at.push(number.to_string());
+            compare(found, at, wanted, observed);
+            at.pop();
+        }
+        return;
+    };
+    let place = |wanted: &Value| {
+        observed.iter().position(|other| {
+            keys.iter().all(|key| {
+                let (wanted, other) = (&wanted[*key], &other[*key]);
+                // The API server fills in the protocol of a port.
+                wanted == other || wanted.is_null() && *key == "protocol" && other == "TCP"
+            })
+        })
+    };
+    let places: Vec<Option<usize>> = wanted.iter().map(place).collect();
+    for (wanted, place) in wanted.iter().zip(&places) {
+        at.push(wanted[keys[0]].to_string());
+        match place {
+            Some(place) => compare(found, at, wanted, &observed[*place]),
+            None => found.push((at.join("."), Value::Null)),
+        }
+        at.pop();
+    }
+    // A variable can only refer to an earlier one.
+    let refers = |item: &Value| item["value"].as_str().is_some_and(|value| value.contains("$("));
+    if wanted.iter().any(refers) && !places.is_sorted() {
+        found.push((at.join("."), json!(places)));
+    }
+}
+
+/// The keys by which server-side apply merges the items of a list of the built-in kinds
+/// (`x-kubernetes-list-map-keys`); `None` if it is compared as a whole.
+fn keys(list: &str, items: &[Value]) -> Option<&'static [&'static str]> {
+    let keys: &[&str] = match list {
+        "containers" | "initContainers" | "env" | "volumes" | "imagePullSecrets" => &["name"],
+        "volumeMounts" => &["mountPath"],
+        "ports" if items.iter().all(|port| port["port"].is_null()) => {
+            &["containerPort", "protocol"]
+        }
+        "ports" => &["port", "protocol"],
+        _ => return None,
+    };
+    items.iter().all(|item| !item[keys[0]].is_null()).then_some(keys)
+}
+
+/// Whether the value is an amount of a resource.
+fn is_amount(at: &[String]) -> bool {
+    let of = |field: &String| ["limits", "requests", "sizeLimit"].contains(&field.as_str());
+    at.iter().rev().take(2).any(of)
+}
+
+fn is_same_amount(wanted: &Value, observed: &Value) -> bool {
+    let amount = |value: &Value| match value {
+        Value::String(text) => Some(Quantity::new(text)),
+        Value::Number(number) => Some(Quantity::new(&number.to_string())),
+        _ => None,
+    };
+    amount(wanted).zip(amount(observed)).is_some_and(|(a, b)| a.is_same_as(&b))
 }
 
 pub(super) fn is_equal(desired: &Value, observed: &Value) -> bool {
@@ -77,9 +174,11 @@ pub(super) fn is_equal(desired: &Value, observed: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+
+    fn difference(wanted: &Value, observed: &Value) -> Option<String> {
+        deviations(wanted, observed).into_iter().next().map(|(place, _)| place)
+    }
 
     #[test]
     fn the_hash_is_fnv_1a() {
@@ -98,18 +197,48 @@ mod tests {
         let wanted = json!({"replicas": 2, "data": {"a": "x"}, "ports": [{"port": 1}], "none": []});
         let observed = json!({"replicas": 2.0, "data": {"a": "x", "b": "of others"},
             "ports": [{"port": 1, "protocol": "TCP"}], "strategy": "a default"});
-        assert!(contains(&observed, &wanted));
-        for (field, other) in [
-            ("replicas", json!(3)),
-            ("replicas", json!(null)),
-            ("data", json!({"b": "of others"})),
-            ("ports", json!([{"port": 1}, {"port": 2}])),
-            ("ports", json!([{"port": 2}])),
+        assert_eq!(difference(&wanted, &observed), None);
+        for (field, other, place) in [
+            ("replicas", json!(3), "replicas"),
+            ("replicas", json!(null), "replicas"),
+            ("data", json!({"b": "of others"}), "data.a"),
+            ("ports", json!([{"port": 2}]), "ports.1"),
+            ("none", json!("some"), "none"),
         ] {
             let mut observed = observed.clone();
             observed[field] = other;
-            assert!(!contains(&observed, &wanted), "{observed}");
+            assert_eq!(difference(&wanted, &observed).as_deref(), Some(place), "{observed}");
         }
+    }
+
+    #[test]
+    fn lists_with_keys_are_compared_by_key_and_injected_items_ignored() {
+        let wanted = json!({"containers": [{"name": "a", "image": "a:1", "args": ["x"],
+            "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]}]});
+        let mut observed = json!({"containers": [{"name": "proxy"}, {"name": "a", "image": "a:1",
+            "args": ["x"], "env": [{"name": "P"}, {"name": "B", "value": "2"}, {"name": "A", "value": "1"}]}]});
+        assert_eq!(difference(&wanted, &observed), None);
+        observed["containers"][1]["args"] = json!(["x", "y"]);
+        assert_eq!(difference(&wanted, &observed).as_deref(), Some("containers.\"a\".args"));
+    }
+
+    #[test]
+    fn the_order_of_variables_counts_if_one_refers_to_another() {
+        let env = |names: &[&str]| {
+            let item = |name: &&str| json!({"name": name, "value": "$(A)"});
+            json!({"env": names.iter().map(item).collect::<Vec<_>>()})
+        };
+        assert_eq!(difference(&env(&["A", "B"]), &env(&["A", "X", "B"])), None);
+        assert!(difference(&env(&["A", "B"]), &env(&["B", "A"])).is_some());
+    }
+
+    #[test]
+    fn amounts_of_resources_are_compared_by_value_and_other_texts_as_they_are() {
+        let limits = |cpu: Value| json!({"resources": {"limits": {"cpu": cpu}}});
+        assert_eq!(difference(&limits(json!("0.5")), &limits(json!("500m"))), None);
+        assert_eq!(difference(&limits(json!(1)), &limits(json!("1"))), None);
+        assert!(difference(&limits(json!("1")), &limits(json!("2"))).is_some());
+        assert!(difference(&json!({"args": "0.5"}), &json!({"args": "500m"})).is_some());
     }
 
     #[test]

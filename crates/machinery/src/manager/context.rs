@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
+use super::fights::Fights;
 use super::kinds::Parts;
 use super::wiring::WiringError;
 use crate::client::Client;
@@ -26,38 +27,44 @@ pub(super) struct Pass<V> {
     pub(super) parts: Parts,
     pub(super) objects: Store<V>,
     pub(super) owned: Vec<TypeId>,
-    accepted: Mutex<HashMap<ObjectKey, Forms>>,
+    pub(super) fights: Fights,
+    /// Objects whose status the API server stores in another form than it was written, by its schema: the
+    /// form.
+    accepted: Mutex<HashMap<ObjectKey, u64>>,
 }
-
-/// Objects that admission or others keep from being as applied, by view and key, and the form in
-/// which they are accepted until something changes.
-type Forms = HashMap<(TypeId, ObjectKey), u64>;
 
 // === impl Pass ===
 
 impl<V: Resource> Pass<V> {
     pub(super) fn new(parts: &Parts, owned: Vec<TypeId>) -> Result<Pass<V>, WiringError> {
         let objects = parts.store()?;
-        Ok(Pass { parts: parts.clone(), objects, owned, accepted: Mutex::default() })
+        Ok(Pass {
+            parts: parts.clone(),
+            objects,
+            owned,
+            fights: Fights::default(),
+            accepted: Mutex::default(),
+        })
     }
 
-    /// Whether this form of an object was accepted in a pass over `key`.
-    pub(super) fn accepts(&self, key: &ObjectKey, of: &(TypeId, ObjectKey), form: u64) -> bool {
-        self.accepted.lock().get(key).is_some_and(|forms| forms.get(of) == Some(&form))
+    /// Whether this form of the status was accepted.
+    pub(super) fn accepts(&self, key: &ObjectKey, form: u64) -> bool {
+        self.accepted.lock().get(key) == Some(&form)
     }
 
-    /// Accepts a form of an object, or none.
-    pub(super) fn accept(&self, key: &ObjectKey, of: (TypeId, ObjectKey), form: Option<u64>) {
+    /// Accepts a form of the status, or none.
+    pub(super) fn accept(&self, key: &ObjectKey, form: Option<u64>) {
         let mut accepted = self.accepted.lock();
         match form {
-            Some(form) => drop(accepted.entry(key.clone()).or_default().insert(of, form)),
-            None => drop(accepted.get_mut(key).map(|forms| forms.remove(&of))),
+            Some(form) => drop(accepted.insert(key.clone(), form)),
+            None => drop(accepted.remove(key)),
         }
     }
 
     /// The object under `key` is gone.
     pub(super) fn forget(&self, key: &ObjectKey) {
         self.accepted.lock().remove(key);
+        self.parts.bereaved.lock().remove(key);
     }
 }
 

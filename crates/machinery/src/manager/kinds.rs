@@ -1,8 +1,11 @@
 //! The views that controllers declare, and the informers that are made of them.
 
 use std::any::{Any, TypeId};
+use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::Shared;
 use super::wiring::{WiringError, view};
@@ -10,7 +13,7 @@ use crate::client::Client;
 use crate::controller::{Handle, Program};
 use crate::events::Recorder;
 use crate::informer::{Builder, Informer, Refusal};
-use crate::object::Resource;
+use crate::object::{ObjectKey, Resource};
 use crate::store::{Index, Store};
 
 /// The declared views, in the order of declaration. Two views of one kind are two declarations:
@@ -56,6 +59,8 @@ pub struct Parts {
     pub(super) handle: Option<Handle>,
     pub(super) informers: Arc<Informers>,
     pub(super) declared: Arc<[TypeId]>,
+    /// The objects of which a child has gone, until the API server was asked whether they still exist.
+    pub(super) bereaved: Arc<Mutex<HashSet<ObjectKey>>>,
 }
 
 // === impl Declarations ===

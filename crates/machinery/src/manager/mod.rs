@@ -41,6 +41,7 @@ mod builder;
 mod function;
 mod context;
 mod compared;
+mod fights;
 mod children;
 mod status;
 mod conditions;
@@ -331,7 +332,8 @@ impl Shared {
         declared: Arc<[TypeId]>,
     ) -> Parts {
         let (client, recorder) = (self.client.clone(), self.recorder.for_controller(controller));
-        Parts { controller, client, recorder, handle: None, informers, declared }
+        let bereaved = Arc::default();
+        Parts { controller, client, recorder, handle: None, informers, declared, bereaved }
     }
 }
 

@@ -5,8 +5,6 @@
 //! a status patch, and without the version a status that was decided for an older spec would count as
 //! that of the new one.
 
-use std::any::TypeId;
-
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -32,11 +30,8 @@ impl<V: Resource> Context<V> {
         V: Serialize,
     {
         let status = without_nulls(json_of(&status)?);
-        let known = (TypeId::of::<V>(), self.key().clone());
         let observed = status_of(&*self.object)?;
-        if is_same(&status, &observed)
-            || self.pass.accepts(self.key(), &known, form(&status, &observed))
-        {
+        if is_same(&status, &observed) || self.pass.accepts(self.key(), form(&status, &observed)) {
             return Ok(());
         }
         let key = self.key();
@@ -48,7 +43,7 @@ impl<V: Resource> Context<V> {
         // What the API server makes of it, by its schema, it would make of it each time.
         let observed = status_of(&written)?;
         let other = !is_same(&status, &observed);
-        self.pass.accept(key, known, other.then(|| form(&status, &observed)));
+        self.pass.accept(key, other.then(|| form(&status, &observed)));
         self.pass.objects.wrote(written);
         Ok(())
     }

@@ -314,11 +314,12 @@ fn context(server: &Server) -> Context<Site> {
     let informers = Arc::new(declarations.build(&shared));
     let parts = shared.parts("site", informers, declared.into());
     let pass = context::Pass::new(&parts, vec![TypeId::of::<Child>()]).unwrap();
-    let site = server.put("/apis/example.com/v1/namespaces/ns/sites/a", json!({}));
+    let site = server.find(SITE).unwrap_or_else(|| server.put(SITE, json!({})));
     let object = pass.objects.wrote(serde_json::from_value(site).unwrap());
     Context { pass: Arc::new(pass), object }
 }
 
+const SITE: &str = "/apis/example.com/v1/namespaces/ns/sites/a";
 const CHILD: &str = "/apis/example.com/v1/namespaces/ns/children/x";
 
 fn desired(spec: &Value) -> Value {
@@ -362,9 +363,117 @@ async fn what_admission_makes_of_a_child_is_accepted_after_one_try() {
     for _ in 0..3 {
         cx.ensure::<Child>(desired(&json!({"size": 1}))).await.unwrap();
     }
-    assert_eq!(server.writes().len(), 1);
+    assert_eq!(server.writes().len(), 2, "an apply, and the record of what came of it");
+    // Another process accepts it, too.
+    let next = context(&server);
+    shows(&next, &server);
+    next.ensure::<Child>(desired(&json!({"size": 1}))).await.unwrap();
+    assert_eq!(server.writes().len(), 2);
+    next.ensure::<Child>(desired(&json!({"size": 2}))).await.unwrap();
+    assert_eq!(server.writes().len(), 3, "something else is desired; the same came of it");
+    server.admit(|_| {});
+    next.ensure::<Child>(desired(&json!({"size": 3}))).await.unwrap();
+    assert_eq!(
+        server.get(CHILD)["metadata"]["annotations"]["controller-machinery/admitted"],
+        json!(null)
+    );
+}
+
+/// Shows the child as it is to the store.
+fn shows(cx: &Context<Site>, server: &Server) {
+    cx.store::<Child>().unwrap().learned(serde_json::from_value(server.get(CHILD)).unwrap());
+}
+
+#[tokio::test]
+async fn a_child_that_is_being_deleted_or_of_a_former_object_is_awaited_in_silence() {
+    let (server, size) = (Server::default(), desired(&json!({"size": 1})));
+    let cx = context(&server);
+    cx.ensure::<Child>(size.clone()).await.unwrap();
+    let made = server.get(CHILD);
+    let mut deleting = made.clone();
+    deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut former = made;
+    former["metadata"]["ownerReferences"][0]["uid"] = json!("00000000-0000-4000-8000-00000000000f");
+    for child in [deleting, former] {
+        server.put(CHILD, child);
+        shows(&cx, &server);
+        let writes = server.writes().len();
+        let awaiting = cx.ensure::<Child>(size.clone()).await.unwrap_err();
+        assert!(matches!(awaiting, Problem::Awaiting(_)), "{awaiting}");
+        assert_eq!((awaiting.class(), awaiting.reason()), (Class::Waiting, None));
+        assert_eq!(server.writes().len(), writes);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_keeps_changing_back_is_applied_a_few_times_a_minute() {
+    let server = Server::default();
+    let cx = context(&server);
+    let ensure = async || cx.ensure::<Child>(desired(&json!({"size": 1}))).await.map(drop);
+    ensure().await.unwrap();
+    let change = || {
+        let mut changed = server.get(CHILD);
+        changed["spec"]["size"] = json!(9);
+        server.put(CHILD, changed);
+        shows(&cx, &server);
+    };
+    for _ in 0..5 {
+        change();
+        ensure().await.unwrap();
+    }
+    change();
+    let contested = ensure().await.unwrap_err();
+    assert!(contested.to_string().contains("Child \"x\" was applied several times"), "{contested}");
+    assert_eq!(contested.retry_after(), Some(Duration::from_secs(60)));
+    assert_eq!(server.get(CHILD)["spec"]["size"], 9);
     cx.ensure::<Child>(desired(&json!({"size": 2}))).await.unwrap();
-    assert_eq!(server.writes().len(), 2, "something else is desired");
+    assert_eq!(server.get(CHILD)["spec"]["size"], 2, "something else is desired");
+}
+
+#[tokio::test]
+async fn an_apply_meant_for_a_namesake_is_a_conflict() {
+    let server = Server::default();
+    let cx = context(&server);
+    cx.ensure::<Child>(desired(&json!({"size": 1}))).await.unwrap();
+    // It is deleted and created again, and the watch has not shown that.
+    let mut other = server.get(CHILD);
+    other["metadata"]["uid"] = json!(null);
+    server.put(CHILD, other);
+    let late = cx.ensure::<Child>(desired(&json!({"size": 2}))).await.unwrap_err();
+    assert_eq!((late.class(), late.reason()), (Class::Conflict, None), "{late}");
+}
+
+#[tokio::test]
+async fn nothing_is_created_again_for_an_owner_that_is_gone() {
+    let server = Server::default();
+    let cx = context(&server);
+    let create = async || cx.ensure::<Child>(desired(&json!({"size": 1}))).await.map(drop);
+    cx.pass.parts.bereaved.lock().insert(cx.key().clone());
+    let owner = server.get(SITE);
+    server.remove(SITE);
+    let gone = create().await.unwrap_err();
+    assert_eq!((gone.class(), gone.reason()), (Class::Conflict, None), "{gone}");
+    let mut namesake = owner.clone();
+    namesake["metadata"]["uid"] = json!(null);
+    server.put(SITE, namesake);
+    assert!(matches!(create().await.unwrap_err(), Problem::Awaiting(_)));
+    assert!(server.writes().is_empty(), "{:?}", server.writes());
+    server.put(SITE, owner);
+    create().await.unwrap();
+    assert!(cx.pass.parts.bereaved.lock().is_empty());
+}
+
+#[tokio::test]
+async fn a_child_that_cannot_be_decoded_is_named() {
+    let server = Server::default();
+    let cx = context(&server);
+    server.put(CHILD, json!({"spec": {"size": "large"}}));
+    let problem = cx.ensure::<Child>(desired(&json!({"size": 1}))).await.unwrap_err();
+    assert_eq!(problem.reason(), Some("ErrUndecodable"));
+    assert!(
+        problem.to_string().contains("large") || problem.to_string().contains("size"),
+        "{problem}"
+    );
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ mod version;
 mod key;
 mod labels;
 mod meta;
+mod quantity;
 mod resource;
 #[cfg(test)]
 pub(crate) mod fixtures;
@@ -29,6 +30,7 @@ pub(crate) mod fixtures;
 pub use key::ObjectKey;
 pub use labels::Labels;
 pub use meta::{Everything, Keep, Meta, Nothing, Owner};
+pub use quantity::Quantity;
 pub use resource::{Dynamic, Kind, Object, Resource};
 pub use text::Text;
 pub use uid::{ParseUidError, Uid};

@@ -133,7 +133,7 @@ impl<V: Object> Change<'_, V> {
         }
         if self.door.has_passed(version) {
             // The API server has shown everything up to here: the object is gone again.
-            if self.objects.find(hash, key).is_none() {
+            if author.is_some() && self.objects.find(hash, key).is_none() {
                 Author::note_outdated();
             }
             return object;
@@ -142,7 +142,9 @@ impl<V: Object> Change<'_, V> {
         let Some(memory) = self.door.remember(key) else { return object };
         if memory.is_past(uid, object.meta().version) {
             // It is gone, or another object has come under its name since.
-            Author::note_outdated();
+            if author.is_some() {
+                Author::note_outdated();
+            }
             return object;
         }
         memory.wrote(uid, version);
@@ -159,7 +161,7 @@ impl<V: Object> Change<'_, V> {
     fn answered_late(&mut self, object: Arc<V>, held: Arc<V>, author: Option<Author>) -> Arc<V> {
         let (key, version) = (object.key(), object.meta().version);
         if held.uid() != object.uid() {
-            if version.is_known() {
+            if author.is_some() && version.is_known() {
                 Author::note_outdated();
             }
             return object;

@@ -67,8 +67,17 @@ impl Server {
         self.0.state.lock().put(path, object)
     }
 
+    pub(super) fn find(&self, path: &str) -> Option<Value> {
+        self.0.state.lock().objects.get(path).cloned()
+    }
+
     pub(super) fn get(&self, path: &str) -> Value {
         self.0.state.lock().objects[path].clone()
+    }
+
+    /// Deletes the object under a path, without an event.
+    pub(super) fn remove(&self, path: &str) {
+        self.0.state.lock().objects.remove(path);
     }
 
     /// What is made of everything that is applied.
@@ -116,6 +125,21 @@ fn whole(code: u16, pieces: Pieces) -> Response<StreamBody<Pieces>> {
     let mut response = Response::new(StreamBody::new(pieces));
     *response.status_mut() = code.try_into().unwrap();
     response
+}
+
+/// A JSON merge patch.
+fn merge(into: &mut Value, patch: &Value) {
+    match patch {
+        Value::Object(fields) if into.is_object() || into.is_null() => {
+            for (field, value) in fields {
+                match value {
+                    Value::Null => drop(into.as_object_mut().map(|into| into.remove(field))),
+                    value => merge(&mut into[field], value),
+                }
+            }
+        }
+        value => *into = value.clone(),
+    }
 }
 
 impl State {
@@ -180,12 +204,15 @@ impl State {
         }) {
             return (409, json!({"kind": "Status", "reason": "Conflict", "message": "changed"}));
         }
+        let uid = &body["metadata"]["uid"];
+        if known.as_ref().is_some_and(|known| !uid.is_null() && known["metadata"]["uid"] != *uid) {
+            let message = "metadata.uid: Invalid value: \"x\": field is immutable";
+            return (422, json!({"kind": "Status", "reason": "Invalid", "message": message}));
+        }
         let mut object = known.unwrap_or_else(|| json!({"metadata": {}}));
         for (field, value) in body.as_object().unwrap() {
             match field.as_str() {
-                "metadata" => value.as_object().unwrap().iter().for_each(|(field, value)| {
-                    object["metadata"][field] = value.clone();
-                }),
+                "metadata" => merge(&mut object["metadata"], value),
                 _ => object[field] = value.clone(),
             }
         }

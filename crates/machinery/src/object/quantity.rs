@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::object::Text;
+use super::Text;
 
 /// An amount as a person wrote it: `500m`, `0.5Gi`, `1e3`. Two amounts are the same if their values
 /// are: see [`Quantity::is_same_as`]. (`Eq` compares the text; it exists for interning.)
@@ -33,14 +33,14 @@ impl Quantity {
 
     /// The amount in units of 10⁻³, rounded up as the API server rounds a container's resources
     /// (k8s.io/kubernetes/pkg/apis/core/v1, SetDefaults_ResourceList). `None` as for `nanos`.
-    pub(super) fn millis(&self) -> Option<i128> {
+    pub fn millis(&self) -> Option<i128> {
         let nanos = self.nanos()?;
         Some(nanos / NANOS_PER_MILLI + (nanos % NANOS_PER_MILLI).signum())
     }
 
     /// Rewritten so that equal amounts are equal text, to the last digit: the hashes of what was
     /// applied depend on it.
-    pub(super) fn normalised(&self) -> Quantity {
+    pub fn normalised(&self) -> Quantity {
         match self.nanos() {
             Some(nanos) => Quantity::new(&format!("{nanos}n")),
             None => self.clone(),

@@ -1,0 +1,110 @@
+//! `Context::ensure` on a real API server, where no example of the library goes: children outside of what
+//! is watched, and those that admission or another program changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use workload_operator::controller::{Action, Problem};
+use workload_operator::manager::{Applied, Context, Manager};
+use workload_operator::object::{Kind, Meta};
+use workload_operator::shutdown::Shutdown;
+
+use crate::audit::{Audit, Entry};
+use crate::world::{ROLE, SERVICE_ACCOUNT, World};
+
+/// An owner.
+#[derive(Debug, Serialize, Deserialize)]
+struct Account {
+    metadata: Meta,
+}
+
+/// A child.
+#[derive(Debug, Serialize, Deserialize)]
+struct Role {
+    metadata: Meta<Applied>,
+    #[serde(default)]
+    rules: Value,
+}
+
+workload_operator::view!(Account: Kind::namespaced("", "v1", "ServiceAccount", "serviceaccounts"));
+workload_operator::view!(Role { metadata: Meta<Applied> }: Kind::namespaced("rbac.authorization.k8s.io", "v1", "Role", "roles"));
+
+/// What every owner's child is to be, with these labels. The controller watches those with `app=role`.
+fn child(labels: &Value) -> Value {
+    let rule = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]});
+    json!({"metadata": {"name": "child", "labels": labels}, "rules": [rule]})
+}
+
+/// A controller that gives the account `owner` a child. It ends when the returned handle is dropped.
+fn start(world: &World, labels: Value) -> tokio::task::JoinSet<()> {
+    let manager = Manager::new("children")
+        .kubeconfig(Some(world.plane().kubeconfig().to_owned()))
+        .namespaces([world.namespace.as_str()])
+        .controller::<Account>()
+        .informer::<Account>(|builder| builder.fields("metadata.name=owner"))
+        .owns::<Role>()
+        .informer::<Role>(|builder| builder.labels("app=role"))
+        .reconcile(move |_: Arc<Account>, cx: Context<Account>| {
+            let labels = labels.clone();
+            async move {
+                cx.ensure::<Role>(child(&labels)).await?;
+                Ok::<_, Problem>(Action::Done)
+            }
+        });
+    let mut running = tokio::task::JoinSet::new();
+    running.spawn(async move {
+        manager.run_until(Shutdown::manual()).await.expect("it runs");
+    });
+    running
+}
+
+async fn account(world: &World) -> Value {
+    world.create(SERVICE_ACCOUNT, json!({"metadata": {"name": "owner"}})).await.unwrap()
+}
+
+/// Writes to the child so far.
+fn writes(world: &World) -> Vec<Entry> {
+    let ours =
+        |entry: &Entry| entry.is_write() && entry.resource == "roles" && entry.name == "child";
+    Audit::whole().of(world, &world.namespace, ours)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_that_is_not_watched_is_reported_and_not_applied_in_a_loop() {
+    let world = World::new("unwatched-child", "baseline").await;
+    let owner = account(&world).await;
+    let mut existing = child(&json!({}));
+    existing["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "ServiceAccount",
+        "name": "owner", "uid": owner["metadata"]["uid"], "controller": true}]);
+    world.create(ROLE, existing).await.unwrap();
+    let _running = start(&world, json!({}));
+    let event = world.until_event("owner", "ErrNotWatched").await;
+    let note = event["note"].as_str().unwrap_or_default();
+    assert!(note.contains("Role \"child\" exists") && note.contains("labels"), "{note}");
+    // The second report comes after a pause, and this loop used to write 500 times a second.
+    let again = |event: &Value| {
+        event["reason"] == "ErrNotWatched" && !event["series"].is_null()
+            || event["deprecatedCount"].as_i64() > Some(1)
+    };
+    tokio::time::timeout(Duration::from_secs(120), world.until_any_event(again))
+        .await
+        .expect("it is retried");
+    assert!(writes(&world).len() < 20, "{:#?}", writes(&world));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_label_by_which_a_child_is_watched_is_restored() {
+    let world = World::new("relabelled-child", "baseline").await;
+    account(&world).await;
+    let labels = json!({"app": "role"});
+    let _running = start(&world, labels.clone());
+    world.until(ROLE, "child", |role| role["metadata"]["labels"]["app"] == "role").await;
+    for removed in [json!({"app": null}), json!({"app": "other"})] {
+        world.patch(ROLE, "child", json!({"metadata": {"labels": removed}})).await.unwrap();
+        world.until(ROLE, "child", |role| role["metadata"]["labels"]["app"] == "role").await;
+    }
+    world.patch(ROLE, "child", json!({"rules": []})).await.unwrap();
+    world.until(ROLE, "child", |role| role["rules"] == child(&labels)["rules"]).await;
+}
