@@ -29,6 +29,7 @@ pub struct ControllerBuilder<V> {
     owned: Vec<TypeId>,
     handlers: Vec<Handler>,
     finalizer: Option<Finalizer<V>>,
+    tells_writes: bool,
     endings: Vec<(&'static str, Ending)>,
     faults: Vec<WiringError>,
 }
@@ -67,6 +68,7 @@ impl<V: Resource> ControllerBuilder<V> {
             owned: Vec::new(),
             handlers: Vec::new(),
             finalizer: None,
+            tells_writes: false,
             endings: Vec::new(),
             faults: Vec::new(),
         }
@@ -82,6 +84,14 @@ impl<V: Resource> ControllerBuilder<V> {
     /// Sets how many passes run at a time.
     pub fn workers(mut self, workers: usize) -> Self {
         self.options.workers = workers;
+        self
+    }
+
+    /// Has an Event tell of each child that [`Context::ensure`] creates, changes or restores and that
+    /// [`Context::prune`] deletes: `DeploymentCreated`, `DeploymentUpdated`, `DeploymentRestored` with the
+    /// field that somebody had changed, `DeploymentDeleted`. That is one more request for each write.
+    pub fn tell_writes(mut self) -> Self {
+        self.tells_writes = true;
         self
     }
 
@@ -212,7 +222,8 @@ impl<V: Resource> ControllerBuilder<V> {
     }
 
     /// Adds the controller: `reconcile` is one pass over an object that exists and is not being
-    /// deleted. An error that a person has to know ([`Problem::reason`]) becomes a Warning Event.
+    /// deleted. An error that a person has to know ([`Problem::reason`]) becomes a Warning Event, once as
+    /// long as its reason stays the same.
     pub fn reconcile<F, P, E>(mut self, reconcile: F) -> Manager
     where
         F: Fn(Arc<V>, Context<V>) -> P + Send + Sync + 'static,
@@ -220,7 +231,10 @@ impl<V: Resource> ControllerBuilder<V> {
         E: Into<Problem> + 'static,
     {
         let (finalizer, owned) = (self.finalizer.take(), std::mem::take(&mut self.owned));
-        self.reconciler(|parts| Function::new(parts, reconcile, finalizer, owned))
+        let tells_writes = self.tells_writes;
+        self.reconciler(move |parts| {
+            Function::new(parts, reconcile, finalizer, owned, tells_writes)
+        })
     }
 
     /// Adds the controller with a [`Reconciler`] that is made of its parts; it is also called for

@@ -91,7 +91,11 @@ impl<V: Resource> Context<V> {
     {
         self.confirm_owner().await?;
         match self.client().apply_new::<C>(&desired.key, &desired.body).await {
-            Ok(created) => self.applied(children, desired, created).await,
+            Ok(created) => {
+                let note = format!("Created {} {}", C::KIND.kind, desired.key.name());
+                self.tell_write::<C>("Created", &note);
+                self.applied(children, desired, created).await
+            }
             // The store lags, or does not hold whatever has the name.
             Err(error) if error.is_conflict() => {
                 let there = self.client().get::<C>(&desired.key).await?;
@@ -138,6 +142,7 @@ impl<V: Resource> Context<V> {
         only["metadata"]["uid"] = json!(child.uid()); // This one, not a namesake.
         let applied = self.client().apply::<C>(key, &only).await.map_err(conflict_if_another)?;
         fights.applied(child.uid(), desired.hash, now);
+        self.tell_change(desired, is_applied, &*child)?;
         let applied = self.applied(children, desired, applied).await?;
         if is_unseen && children.get(key).is_none() {
             let kind = C::KIND.kind;
@@ -149,6 +154,28 @@ impl<V: Resource> Context<V> {
             return Err(Problem::forbidden("ErrNotWatched", what));
         }
         Ok(applied)
+    }
+
+    /// Tells that a child was changed, or restored if it was applied like this before.
+    fn tell_change<C>(
+        &self,
+        desired: &Desired,
+        is_restored: bool,
+        before: &C,
+    ) -> Result<(), Problem>
+    where
+        C: Resource + Serialize,
+    {
+        let (kind, name) = (C::KIND.kind, desired.key.name());
+        let changed = deviations(&desired.wanted, &json_of(before)?);
+        match changed.first().filter(|_| is_restored) {
+            Some((place, _)) => {
+                let note = format!("Restored {place} of {kind} {name}, which was changed");
+                self.tell_write::<C>("Restored", &note);
+            }
+            None => self.tell_write::<C>("Updated", &format!("Updated {kind} {name}")),
+        }
+        Ok(())
     }
 
     /// Asks the API server whether the object still exists, if one of its children has gone since it was
@@ -193,9 +220,10 @@ impl<V: Resource> Context<V> {
             match self.client().delete::<C>(key, only).await {
                 Ok(Deletion::Final) => children.removed(key, *uid),
                 Ok(Deletion::Started) => {}
-                Err(error) if error.is_not_found() => {}
+                Err(error) if error.is_not_found() => continue,
                 Err(error) => return Err(error.into()),
             }
+            self.tell_write::<C>("Deleted", &format!("Deleted {} {}", C::KIND.kind, key.name()));
         }
         Ok(())
     }

@@ -1,10 +1,13 @@
 //! What a pass works with.
 
 use std::any::TypeId;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::fights::Fights;
 use super::kinds::Parts;
@@ -31,12 +34,23 @@ pub(super) struct Pass<V> {
     /// Objects whose status the API server stores in another form than it was written, by its schema: the
     /// form.
     accepted: Mutex<HashMap<ObjectKey, u64>>,
+    /// Why the last pass over a key failed, if a person was told, and when that was.
+    told: Mutex<HashMap<ObjectKey, (&'static str, Instant)>>,
+    /// Whether an Event tells of each write of a child.
+    tells_writes: bool,
 }
+
+/// How long a problem that stays is not told again. Events are kept for an hour.
+const AGAIN: Duration = Duration::from_secs(30 * 60);
 
 // === impl Pass ===
 
 impl<V: Resource> Pass<V> {
-    pub(super) fn new(parts: &Parts, owned: Vec<TypeId>) -> Result<Pass<V>, WiringError> {
+    pub(super) fn new(
+        parts: &Parts,
+        owned: Vec<TypeId>,
+        tells_writes: bool,
+    ) -> Result<Pass<V>, WiringError> {
         let objects = parts.store()?;
         Ok(Pass {
             parts: parts.clone(),
@@ -44,6 +58,8 @@ impl<V: Resource> Pass<V> {
             owned,
             fights: Fights::default(),
             accepted: Mutex::default(),
+            told: Mutex::default(),
+            tells_writes,
         })
     }
 
@@ -61,10 +77,28 @@ impl<V: Resource> Pass<V> {
         }
     }
 
+    /// Whether to tell a person why a pass over `key` failed: once, as long as the reason stays the same.
+    pub(super) fn is_news(&self, key: &ObjectKey, reason: &'static str, now: Instant) -> bool {
+        let mut told = self.told.lock();
+        let is_known = told
+            .get(key)
+            .is_some_and(|(known, at)| *known == reason && now.duration_since(*at) < AGAIN);
+        if !is_known {
+            told.insert(key.clone(), (reason, now));
+        }
+        !is_known
+    }
+
+    /// A pass over `key` has succeeded.
+    pub(super) fn succeeded(&self, key: &ObjectKey) {
+        self.told.lock().remove(key);
+    }
+
     /// The object under `key` is gone.
     pub(super) fn forget(&self, key: &ObjectKey) {
         self.accepted.lock().remove(key);
         self.parts.bereaved.lock().remove(key);
+        self.told.lock().remove(key);
     }
 }
 
@@ -103,11 +137,25 @@ impl<V: Resource> Context<V> {
         Ok(self.pass.parts.store()?)
     }
 
+    /// Publishes an Event about a write of a child, such as `DeploymentCreated`, if the controller tells of
+    /// its writes.
+    pub(super) fn tell_write<C: Resource>(&self, what: &'static str, note: &str) {
+        if self.pass.tells_writes {
+            self.event(Type::Normal, reason(C::KIND.kind, what), note);
+        }
+    }
+
     /// Publishes an Event about the object. `reason` is one CamelCase word, `note` a sentence.
     pub fn event(&self, kind: Type, reason: &'static str, note: &str) {
         let regarding = Regarding::object(&*self.object);
         self.pass.parts.recorder().publish(&regarding, kind, reason, "Reconcile", note);
     }
+}
+
+/// The reason `DeploymentCreated` of a kind and what was done; one copy for each pair.
+fn reason(kind: &'static str, what: &'static str) -> &'static str {
+    static KNOWN: Mutex<BTreeMap<(&str, &str), &str>> = Mutex::new(BTreeMap::new());
+    KNOWN.lock().entry((kind, what)).or_insert_with(|| format!("{kind}{what}").leak())
 }
 
 impl<V> Clone for Context<V> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::Context;
 use super::context::Pass;
@@ -39,8 +40,10 @@ impl<V: Resource, F> Function<V, F> {
         reconcile: F,
         finalizer: Option<Finalizer<V>>,
         owned: Vec<TypeId>,
+        tells_writes: bool,
     ) -> Result<Function<V, F>, WiringError> {
-        Ok(Function { pass: Arc::new(Pass::new(parts, owned)?), reconcile, finalizer })
+        let pass = Arc::new(Pass::new(parts, owned, tells_writes)?);
+        Ok(Function { pass, reconcile, finalizer })
     }
 
     fn context(&self, object: &Arc<V>) -> Context<V> {
@@ -89,10 +92,15 @@ where
             return Ok(Action::Done);
         };
         let outcome = self.pass(object.clone()).await;
-        if let Err(problem) = &outcome
-            && let Some(reason) = problem.reason()
-        {
-            self.context(&object).event(Type::Warning, reason, &problem.to_string());
+        match &outcome {
+            Ok(_) => self.pass.succeeded(key),
+            Err(problem) => {
+                if let Some(reason) = problem.reason()
+                    && self.pass.is_news(key, reason, Instant::now())
+                {
+                    self.context(&object).event(Type::Warning, reason, &problem.to_string());
+                }
+            }
         }
         outcome
     }

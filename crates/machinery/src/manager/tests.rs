@@ -296,6 +296,35 @@ async fn a_finalizer_is_there_before_the_first_pass_and_until_a_cleanup_succeeds
     .await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_problem_that_stays_is_told_once_and_again_after_a_success() {
+    let server = Server::default();
+    server.put(SITE, json!({}));
+    let (sender, mut passes) = tokio::sync::mpsc::unbounded_channel();
+    let outcomes = Mutex::new(["ErrA", "ErrA", "ErrB", "", "ErrA"].into_iter());
+    let manager = Manager::new("test").controller::<Site>().reconcile(move |_, _| {
+        let reason = outcomes.lock().next().unwrap_or_default();
+        sender.send(reason).unwrap();
+        async move {
+            match reason {
+                "" => Ok(Action::RequeueAfter(Duration::from_secs(1))),
+                reason => Err(Problem::forbidden(reason, "it stays like that")),
+            }
+        }
+    });
+    run(&server, manager, async move {
+        for _ in 0..6 {
+            passes.recv().await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    })
+    .await;
+    let events = server.requests().into_iter().filter(|(_, path, _)| path.contains("/events"));
+    let told: Vec<String> = events.map(|(method, ..)| method).collect();
+    // The third is the first one once more: its series is continued.
+    assert_eq!(told, ["POST", "POST", "PATCH"]);
+}
+
 // === Children and status ===
 
 /// A context of the site `ns/a`, which owns its children.
@@ -313,7 +342,7 @@ fn context(server: &Server) -> Context<Site> {
     let declared = [declarations.read::<Site>(), declarations.own::<Site, Child>()];
     let informers = Arc::new(declarations.build(&shared));
     let parts = shared.parts("site", informers, declared.into());
-    let pass = context::Pass::new(&parts, vec![TypeId::of::<Child>()]).unwrap();
+    let pass = context::Pass::new(&parts, vec![TypeId::of::<Child>()], true).unwrap();
     let site = server.find(SITE).unwrap_or_else(|| server.put(SITE, json!({})));
     let object = pass.objects.wrote(serde_json::from_value(site).unwrap());
     Context { pass: Arc::new(pass), object }
