@@ -218,6 +218,12 @@ mod tests {
         serde_json::from_value(pod).unwrap()
     }
 
+    #[test]
+    fn three_words_are_all_and_of_four_three_are_named() {
+        assert_eq!(some(&["a", "b", "c"]), "a, b, c");
+        assert_eq!(some(&["a", "b", "c", "d"]), "a, b, c, …");
+    }
+
     fn condition(kind: &str, status: &str, at: &str) -> Value {
         json!({"type": kind, "status": status, "lastTransitionTime": format!("2026-01-{at}:00Z")})
     }

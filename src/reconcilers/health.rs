@@ -227,11 +227,8 @@ impl Health {
     /// the rollout of the workload.
     pub fn and(self, other: Health) -> Health {
         if other.level > self.level {
-            let rollout = if self.rollout == Rollout::Complete && self.level != Level::Paused {
-                self.rollout
-            } else {
-                other.rollout
-            };
+            let complete = self.rollout == Rollout::Complete;
+            let rollout = if complete { self.rollout } else { other.rollout };
             Health { rollout, ..other }
         } else {
             self
@@ -381,7 +378,8 @@ mod tests {
     #[test]
     fn a_completed_rollout_stays_complete_whatever_is_wrong_with_the_service() {
         let taken = Health::new(Level::Stalled, Reason::ErrResourceExists, "taken");
-        let both = Health::ready(Reason::AllReplicasReady, "all").and(taken);
+        let both = Health::ready(Reason::AllReplicasReady, "all").and(taken.clone());
         assert_eq!(both.progressing().reason, "RolloutComplete");
+        assert_eq!(Health::rolling_out("one of two").and(taken.clone()).rollout, taken.rollout);
     }
 }

@@ -328,3 +328,11 @@ fn only_an_update_carries_the_uid() {
     assert_eq!(sent(uid(5))["metadata"]["uid"], json!(uid(5)));
     assert_eq!(sent(uid(5))["metadata"].get("resourceVersion"), None);
 }
+
+#[test]
+fn the_record_of_what_was_applied_is_another_for_each_spec() {
+    let (_, service, _) = nginx_service();
+    let mut other = service.clone();
+    other.spec.ports[0].port += 1;
+    assert_ne!(other.hash(), service.hash());
+}

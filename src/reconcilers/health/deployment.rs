@@ -133,3 +133,36 @@ fn behind(deployment: &Deployment, listed: Option<usize>) -> Option<String> {
         listed.map(|listed| format!("{listed} of {wanted} pods are listed in nodes"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn deployment(wanted: i32, counts: [i32; 2]) -> Deployment {
+        let [replicas, updated] = counts;
+        serde_json::from_value(json!({
+            "metadata": {"name": "a", "namespace": "ns", "ownerReferences": [{
+                "apiVersion": "app.example.com/v1", "kind": "App", "name": "a", "controller": true,
+                "uid": "00000000-0000-4000-8000-000000000001",
+            }]},
+            "spec": {"replicas": wanted},
+            "status": {"replicas": replicas, "updatedReplicas": updated},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn old_pods_that_go_are_progress() {
+        let old = |counts| DeploymentSpec::progress(&deployment(2, counts))[3];
+        assert_eq!([old([3, 1]), old([2, 1]), old([2, 2])], [-2, -1, 0]);
+    }
+
+    #[test]
+    fn a_paused_deployment_waits_for_its_newest_template_only() {
+        let stored = deployment(2, [2, 2]);
+        assert!(!waits_for_a_template(&stored, true) && !waits_for_a_template(&stored, false));
+        assert!(waits_for_a_template(&deployment(2, [2, 1]), false));
+    }
+}

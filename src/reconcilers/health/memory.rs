@@ -246,6 +246,36 @@ mod tests {
     }
 
     #[test]
+    fn a_paused_app_whose_deployment_was_complete_stays_complete() {
+        let app = |reason: &str| {
+            let is = |kind: &str, reason: &str| {
+                serde_json::json!({"type": kind, "status": "False", "reason": reason, "message": "m",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1})
+            };
+            let conditions = [is("Ready", reason), is("Progressing", "NewReplicaSetAvailable")];
+            let mut object: serde_json::Value = serde_yaml_ng::from_str(SAMPLE).unwrap();
+            object["status"] =
+                serde_json::json!({"observedGeneration": 1, "conditions": conditions});
+            completed(&custom::<Memcached>(&object.to_string()))
+        };
+        assert!(app("Paused"));
+        assert!(!app("RollingOut"));
+    }
+
+    #[test]
+    fn the_time_of_a_problem_counts_from_its_condition() {
+        let mut object: serde_json::Value = serde_yaml_ng::from_str(SAMPLE).unwrap();
+        let degraded = serde_json::json!({"type": "Degraded", "status": "True", "reason": "r",
+            "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        object["status"] = serde_json::json!({"conditions": [degraded]});
+        let memcached = custom::<Memcached>(&object.to_string());
+        let since = memcached.status.conditions[0].last_transition_time;
+        let minute = Duration::from_secs(60);
+        assert_eq!(degraded_for(&memcached, since.plus(60)), minute);
+        assert_eq!(degraded_for(&custom::<Memcached>(SAMPLE), since.plus(60)), Duration::ZERO);
+    }
+
+    #[test]
     fn what_does_not_heal_is_looked_at_less_and_less_often() {
         let next = |idle| Progress::next(Duration::from_secs(idle)).as_secs();
         assert_eq!([next(0), next(20), next(30), next(200), next(9999)], [30, 10, 30, 100, 300]);
