@@ -3,8 +3,8 @@
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use super::args::CheckArgs;
-use super::finding::{Finding, R001, R002};
+use super::CheckArgs;
+use super::{Finding, R001, R002};
 use crate::client::{Client, Error};
 use crate::object::Kind;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::facts::Facts;
+use super::Facts;
 use crate::reconcilers::{Answer, Context, PAUSED, Progress, Reason};
 
 /// The cause, in a word, and a sentence of details.

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::operator::status::facts::Workloads;
+use crate::operator::status::Workloads;
 use crate::reconcilers::{Answer, Evidence};
 
 /// A custom resource with this condition Ready.
@@ -114,7 +114,7 @@ fn children_that_may_not_be_read_are_not_called_absent() {
         let unreadable = unreadable.map(str::to_owned);
         let object = object("False", "RollingOut", "0 of 1");
         let facts = Facts { object, unreadable, ..Facts::default() };
-        crate::operator::status::print::as_text(
+        crate::operator::status::as_text(
             crate::operator::status::KindName::Memcached,
             &key,
             &facts,

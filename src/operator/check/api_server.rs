@@ -1,11 +1,65 @@
-//! C: the CustomResourceDefinitions.
+//! What the API server is and how it judges: K, its version; C, the CustomResourceDefinitions; D, objects.
 
-use serde_json::Value;
+use std::time::Duration;
 
-use super::finding::{C001, C002, C003, Finding};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::CheckArgs;
+use super::rights::{Right, may};
+use super::{C001, C002, C003, D001, D002, Finding, K001, K002};
 use crate::api;
 use crate::client::{Client, Error};
-use crate::object::{Kind, ObjectKey};
+use crate::object::{Kind, ObjectKey, Resource};
+use crate::reconcilers::app::App;
+use crate::reconcilers::generic_daemon::GenericDaemon;
+use crate::reconcilers::memcached::Memcached;
+
+/// The oldest supported minor version of Kubernetes 1.
+const OLDEST: u32 = 30;
+/// The newest that the tests run on.
+const NEWEST: u32 = 36;
+
+/// The API server's version, as it reports it.
+pub(super) struct Version {
+    /// For example `v1.36.3`.
+    name: String,
+    took: Duration,
+}
+
+pub(super) async fn version(client: &Client) -> Result<Version, Error> {
+    let asked = Instant::now();
+    let answer = client.read_path("/version").await?;
+    let name = answer["gitVersion"].as_str().unwrap_or_default().to_owned();
+    Ok(Version { name, took: asked.elapsed() })
+}
+
+pub(super) fn version_findings(version: &Version) -> Vec<Finding> {
+    let reached = K001.ok(format!("{}, {} ms", version.name, version.took.as_millis()));
+    let supported = match minor(&version.name) {
+        Some(minor) if minor > NEWEST => {
+            K002.ok(format!("{} is newer than what was tested, 1.{NEWEST}", version.name))
+        }
+        Some(minor) if minor >= OLDEST => K002.ok(""),
+        Some(_) => K002.fail(format!("{} is older", version.name)),
+        None => K002.warn(format!("{:?} is not understood", version.name)),
+    };
+    vec![reached, supported]
+}
+
+pub(super) fn unreachable(error: &Error) -> Finding {
+    K001.fail(error.to_string())
+}
+
+/// The minor version in `v1.36.3-eks-1`; a later major version counts as newer than any.
+fn minor(name: &str) -> Option<u32> {
+    let mut numbers = name.strip_prefix('v')?.split('.');
+    let major: u32 = numbers.next()?.parse().ok()?;
+    let digits = numbers.next()?;
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let minor: u32 = digits.get(..end)?.parse().ok()?;
+    Some(if major > 1 { u32::MAX } else { minor })
+}
 
 const CRD: Kind = Kind::cluster_scoped(
     "apiextensions.k8s.io",
@@ -14,7 +68,7 @@ const CRD: Kind = Kind::cluster_scoped(
     "customresourcedefinitions",
 );
 
-pub(super) async fn findings(client: &Client) -> Vec<Finding> {
+pub(super) async fn crd_findings(client: &Client) -> Vec<Finding> {
     let ours: Vec<Value> =
         api::crds().iter().map(|crd| serde_json::to_value(crd).expect("a CRD is JSON")).collect();
     let mut there = Vec::new();
@@ -146,10 +200,90 @@ async fn others(client: &Client) -> Result<Vec<(String, String, Vec<String>)>, E
     Ok(all)
 }
 
+/// The name of the objects, which are never created.
+const NAME: &str = "workload-operator-check";
+
+/// A kind, a valid spec and an invalid one.
+fn specs() -> [(Kind, Value, Value); 3] {
+    [
+        (Memcached::KIND, json!({"size": 1}), json!({"size": -1})),
+        (
+            GenericDaemon::KIND,
+            json!({"image": "example.com/agent:1", "label": "logs"}),
+            json!({"image": "example.com/agent:1", "label": "not a label"}),
+        ),
+        (
+            App::KIND,
+            json!({"replicas": 1, "image": "example.com/app:1"}),
+            json!({"replicas": -1, "image": "example.com/app:1"}),
+        ),
+    ]
+}
+
+pub(super) async fn dry_run_findings(client: &Client, args: &CheckArgs) -> Vec<Finding> {
+    let namespace = args.namespaces.first().map_or("default", String::as_str);
+    let (mut refused, mut accepted, mut tried) = (Vec::new(), Vec::new(), Vec::new());
+    for (kind, valid, invalid) in specs() {
+        let right = Right { group: kind.group, resource: kind.plural, verbs: &["create"] };
+        // What the account may not create says nothing about what is valid. Neither does a missing
+        // kind, which C001 reports.
+        if !matches!(may(client, namespace, &right, "create").await, Ok(true)) {
+            continue;
+        }
+        let object = |spec: Value| {
+            json!({"apiVersion": kind.api_version(), "kind": kind.kind,
+                "metadata": {"name": NAME}, "spec": spec})
+        };
+        match client.try_create(&kind, namespace, &object(valid)).await {
+            Ok(_) => {}
+            Err(error) if error.is_not_found() => continue,
+            Err(error) => refused.push(format!("{}: {error}", kind.plural)),
+        }
+        tried.push(kind.plural);
+        if client.try_create(&kind, namespace, &object(invalid)).await.is_ok() {
+            accepted.push(kind.plural);
+        }
+    }
+    if tried.is_empty() {
+        let why = format!("this account may create none of them in {namespace}");
+        return vec![D001.skip(why.clone()), D002.skip(why)];
+    }
+    vec![
+        if refused.is_empty() { D001.ok(tried.join(", ")) } else { D001.fail(refused.join("; ")) },
+        if accepted.is_empty() {
+            D002.ok("")
+        } else {
+            D002.fail(format!("accepted: {}", accepted.join(", ")))
+        },
+    ]
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
+    use crate::operator::check::Outcome;
+
+    fn judged(name: &str) -> Outcome {
+        version_findings(&Version { name: name.to_owned(), took: Duration::ZERO })[1].outcome
+    }
+
+    #[test]
+    fn a_version_is_judged_by_its_minor_number_however_it_is_dressed() {
+        for fine in ["v1.30.0", "v1.36.3", "v1.31.2-eks-abc", "v1.33+", "v2.0.0"] {
+            assert_eq!(judged(fine), Outcome::Ok, "{fine}");
+        }
+        assert_eq!(judged("v1.29.15"), Outcome::Fail);
+        assert_eq!(judged("v1.9.0"), Outcome::Fail);
+        assert_eq!(judged("strange"), Outcome::Warn);
+    }
+
+    #[test]
+    fn the_title_names_the_oldest_and_the_newest_version() {
+        let range = format!("(1.{OLDEST} or newer, tested up to 1.{NEWEST})");
+        assert!(K002.title.ends_with(&range), "{} {range}", K002.title);
+    }
 
     #[test]
     fn defaults_around_a_schema_are_no_difference_and_any_change_in_it_is() {
