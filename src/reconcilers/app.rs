@@ -227,7 +227,7 @@ fn protocol(port: &ServicePort) -> Text {
 pub struct Found<'a> {
     /// The Deployment, if the App controls it.
     pub deployment: Option<&'a Deployment>,
-    /// Whether it is as desired.
+    /// True if it is as desired.
     pub as_desired: bool,
     /// The health of the whole.
     pub health: Health,

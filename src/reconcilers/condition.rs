@@ -17,7 +17,7 @@ pub struct Condition {
     /// Its type, which is its key.
     #[serde(rename = "type")]
     pub kind: Text,
-    /// Whether it holds.
+    /// True if it holds.
     pub status: Status,
     /// The generation that it refers to.
     #[serde(default)]
@@ -69,7 +69,7 @@ pub struct Time(i64);
 pub struct Wanted {
     /// Its type.
     pub kind: Type,
-    /// Whether it holds.
+    /// True if it holds.
     pub status: Status,
     /// Why, in one word.
     pub reason: Text,
@@ -117,7 +117,7 @@ fn bounded(message: &str) -> Text {
 // === impl Condition ===
 
 impl Condition {
-    /// Whether it is of this type.
+    /// Returns whether it is of this type.
     pub fn is(&self, kind: Type) -> bool {
         self.kind == kind.as_str()
     }

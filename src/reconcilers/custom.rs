@@ -22,7 +22,7 @@ pub trait Custom: Resource + Object<Keep = Switches> {
     /// The conditions in the status.
     fn conditions(&self) -> &[Condition];
 
-    /// Whether the status is of the spec as it is now.
+    /// Returns whether the status is of the spec as it is now.
     fn is_observed(&self) -> bool {
         self.observed_generation() == self.meta().generation
     }
@@ -63,7 +63,7 @@ impl Keep for Switches {
     }
 }
 
-/// Whether a person has stopped all writes for the object.
+/// Returns whether a person has stopped all writes for the object.
 pub(super) fn is_paused(meta: &Meta<Switches>) -> bool {
     meta.annotations.get(PAUSED).is_some_and(|value| value == "true")
 }

@@ -55,14 +55,14 @@ pub fn diagnose(error: &client::Error) -> Diagnosis {
     }
 }
 
-/// Whether to report the error to a person, not only in the log.
+/// Returns whether to report the error to a person, not only in the log.
 pub(super) fn is_to_be_told(error: &client::Error) -> bool {
     matches!(diagnose(error), Diagnosis::Refused(_) | Diagnosis::Failed)
 }
 
-/// Whether an admission policy or webhook denied the request. Both may use the code of an invalid
-/// object; only the message shows it (k8s.io/apiserver, pkg/admission/plugin/policy/validating and
-/// pkg/admission/plugin/webhook/errors).
+/// Returns whether an admission policy or webhook denied the request. Both may use the code of an
+/// invalid object; only the message shows it (k8s.io/apiserver,
+/// pkg/admission/plugin/policy/validating and pkg/admission/plugin/webhook/errors).
 fn is_denied(error: &client::Error) -> bool {
     matches!(error, client::Error::Api { message, .. }
         if message.contains("denied request: ") || message.contains("denied the request"))

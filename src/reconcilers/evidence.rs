@@ -73,7 +73,7 @@ impl<T> Answer<T> {
 // === impl Evidence ===
 
 impl Evidence {
-    /// Whether a list failed.
+    /// Returns whether a list failed.
     pub fn has_failed(&self) -> bool {
         matches!(self.pods, Answer::Failed)
             || matches!(self.refusal, Answer::Failed)
@@ -148,7 +148,7 @@ fn evicted(pods: &[PodState]) -> Option<Trouble> {
 // === impl Nodes ===
 
 impl Nodes<'_> {
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }

@@ -156,8 +156,8 @@ fn pull_policy(image: &str) -> &'static str {
 pub struct Found<'a> {
     /// The DaemonSet, if the GenericDaemon controls it.
     pub daemon_set: Option<&'a DaemonSet>,
-    /// Whether it is as desired: while it is paused, or an update was refused, its pods are those of
-    /// an older spec.
+    /// True if it is as desired: while it is paused, or an update was refused, its pods are those
+    /// of an older spec.
     pub as_desired: bool,
     /// The health of the whole.
     pub health: Health,

@@ -74,7 +74,7 @@ pub(super) const STALLED_AFTER: Duration = Duration::from_secs(300);
 /// What is known about a workload beside its own status.
 #[derive(Debug, Default)]
 pub struct Context<'a> {
-    /// Whether the rollout of this generation has completed before.
+    /// True if the rollout of this generation has completed before.
     pub completed: bool,
     /// How long it has made no progress.
     pub idle: Duration,
@@ -98,7 +98,7 @@ pub trait Workload: ChildSpec {
     /// Its health, if it is as desired.
     fn health(child: &Child<Self>, context: &Context<'_>) -> Health;
 
-    /// Whether its status refers to its newest generation.
+    /// Returns whether its status refers to its newest generation.
     fn is_observed(child: &Child<Self>) -> bool;
 
     /// Counts that grow while a rollout makes progress.
@@ -112,7 +112,7 @@ pub trait Workload: ChildSpec {
         Ask::Pods
     }
 
-    /// Whether its counts alone do not tell whether it is ready.
+    /// Returns whether its counts alone do not tell whether it is ready.
     fn is_to_be_explained(_: &Child<Self>) -> bool {
         false
     }
@@ -121,7 +121,7 @@ pub trait Workload: ChildSpec {
 // === impl Context ===
 
 impl Context<'_> {
-    /// Whether it has made no progress for [`Progress::PATIENCE`].
+    /// Returns whether it has made no progress for [`Progress::PATIENCE`].
     fn is_stuck(&self) -> bool {
         self.idle >= Progress::PATIENCE
     }

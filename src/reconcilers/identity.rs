@@ -78,7 +78,7 @@ impl Identity<'_> {
     }
 }
 
-/// Whether the operator sets the label under `key` on its children.
+/// Returns whether the operator sets the label under `key` on its children.
 pub(super) fn is_ours(key: &str) -> bool {
     matches!(
         key,

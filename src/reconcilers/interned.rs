@@ -67,7 +67,7 @@ impl<T: Eq + Hash> Default for Interner<T> {
 // === impl Interned ===
 
 impl<T> Interned<T> {
-    /// Whether both are the same allocation.
+    /// Returns whether both are the same allocation.
     pub fn is_same_as(&self, other: &Interned<T>) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -54,7 +54,8 @@ impl Pod {
         })
     }
 
-    /// Whether a ReplicaSet of the Deployment `name` controls the pod and it is not being deleted.
+    /// Returns whether a ReplicaSet of the Deployment `name` controls the pod and it is not being
+    /// deleted.
     pub fn serves(&self, name: &str) -> bool {
         let labels = &self.meta.labels;
         let of_deployment = self.meta.owner.as_ref().is_some_and(|owner| {

@@ -38,7 +38,7 @@ pub struct Trouble {
     pub reason: Reason,
     /// In a sentence.
     pub message: String,
-    /// Whether only a person can remove it, as is clear from the start.
+    /// True if only a person can remove it, as is clear from the start.
     pub stalls_at_once: bool,
 }
 
@@ -174,12 +174,13 @@ impl PodState {
         self.spec.node_name.as_deref()
     }
 
-    /// Whether it has ended: such a pod stays for users to look at, and counts as no replica.
+    /// Returns whether it has ended: such a pod stays for users to look at, and counts as no
+    /// replica.
     pub fn has_ended(&self) -> bool {
         ["Failed", "Succeeded"].contains(&&*self.status.phase)
     }
 
-    /// Whether it is ready.
+    /// Returns whether it is ready.
     pub fn is_ready(&self) -> bool {
         self.condition("Ready").is_some_and(|ready| ready.status == Status::True)
     }
@@ -348,7 +349,7 @@ impl NodeState {
         self.meta.key.name()
     }
 
-    /// Whether a daemon with this label belongs on it: `key`, `key=value`, or every node.
+    /// Returns whether a daemon with this label belongs on it: `key`, `key=value`, or every node.
     pub fn bears(&self, label: Option<&str>) -> bool {
         let labels: &Labels = &self.meta.labels;
         match label.map(|label| label.split_once('=').ok_or(label)) {
@@ -358,7 +359,7 @@ impl NodeState {
         }
     }
 
-    /// Whether it does not report, or reports that it is not ready.
+    /// Returns whether it does not report, or reports that it is not ready.
     pub fn is_lost(&self) -> bool {
         let unready = |c: &NodeCondition| c.kind == "Ready" && c.status != Status::True;
         let is_of_lost = |taint: &Taint| [NOT_READY, UNREACHABLE].contains(&&*taint.key);

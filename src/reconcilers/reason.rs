@@ -119,7 +119,7 @@ words! {
 }
 
 impl Reason {
-    /// Whether it is a cause that pods or nodes show.
+    /// Returns whether it is a cause that pods or nodes show.
     pub(super) fn is_of_pods(self) -> bool {
         matches!(
             self,
@@ -137,7 +137,7 @@ impl Reason {
         )
     }
 
-    /// Whether it is a cause that pods show.
+    /// Returns whether it is a cause that pods show.
     pub(super) fn is_shown_by_pods(self) -> bool {
         matches!(
             self,
@@ -151,7 +151,7 @@ impl Reason {
         )
     }
 
-    /// Whether such a cause, if it lasts, does not go away by itself.
+    /// Returns whether such a cause, if it lasts, does not go away by itself.
     pub(super) fn stalls(self) -> bool {
         matches!(self, Reason::ImagePullFailed | Reason::ContainerFailed | Reason::NodesTainted)
     }

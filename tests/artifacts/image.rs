@@ -51,7 +51,7 @@ fn what_is_compiled_in_is_there_when_the_image_is_built() {
     }
 }
 
-/// Whether the rule keeps the file, if it matches: its path or one above it, `*` in a name.
+/// Returns whether the rule keeps the file, if it matches: its path or one above it, `*` in a name.
 fn speaks(rule: &str, file: &Path) -> Option<bool> {
     let (kept, pattern) = match rule.strip_prefix('!') {
         Some(pattern) => (true, pattern),

@@ -35,7 +35,7 @@ impl Verdict {
         self.own.lock().get(&version).cloned()
     }
 
-    /// Whether the version is newer, or is our own write once more.
+    /// Returns whether the version is newer, or is our own write once more.
     fn follows(&self, before: u64, version: u64) -> bool {
         version > before || version == before && self.own.lock().contains_key(&version)
     }
@@ -127,7 +127,7 @@ impl Sleeper {
         }
     }
 
-    /// Whether it knows of all that is there, or has written it.
+    /// Returns whether it knows of all that is there, or has written it.
     pub(crate) fn check(&self, served: &[(String, u64)], verdict: &Verdict) {
         for (key, version) in served {
             let own = verdict.author_of(*version).as_ref() == Some(&self.author);
@@ -196,7 +196,7 @@ impl Reader {
         }
     }
 
-    /// Whether it sees this very object, in any state.
+    /// Returns whether it sees this very object, in any state.
     pub(crate) fn sees(&self, key: &ObjectKey, uid: &str) -> bool {
         matches!(self.seen.get(key), Some(Seen::At(seen, _)) if seen.to_string() == uid)
     }

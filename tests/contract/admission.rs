@@ -106,7 +106,7 @@ impl Policy {
     }
 }
 
-/// Whether a policy changed the probe.
+/// Returns whether a policy changed the probe.
 fn is_changed(made: &Value) -> bool {
     let image =
         |object: &Value| object["spec"]["template"]["spec"]["containers"][0]["image"].clone();

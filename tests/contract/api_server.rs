@@ -226,8 +226,8 @@ async fn an_api_server_that_lives_in_the_past_is_not_believed() {
     assert_eq!((creates("it"), creates("late")), (2, 1), "one for each that there was");
 }
 
-/// Whether it touches a child or a finalizer. A status write that was already on its way does no
-/// harm.
+/// Returns whether it touches a child or a finalizer. A status write that was already on its way
+/// does no harm.
 fn is_work(call: &Call) -> bool {
     call.is_write() && !call.object.starts_with("events") && !call.object.ends_with("/status")
 }

@@ -57,12 +57,12 @@ impl Entry {
         })
     }
 
-    /// Whether it requested a change.
+    /// Returns whether it requested a change.
     pub fn is_write(&self) -> bool {
         ["create", "update", "patch", "delete"].contains(&self.verb.as_str())
     }
 
-    /// Whether it was accepted.
+    /// Returns whether it was accepted.
     pub fn is_accepted(&self) -> bool {
         (200..300).contains(&self.code)
     }

@@ -186,7 +186,7 @@ async fn a_name_given_to_the_only_port_of_a_service_stays() {
     assert_eq!(ports[0]["name"], "web");
 }
 
-/// Whether the Service has this port, and only this.
+/// Returns whether the Service has this port, and only this.
 fn has_port(port: u16) -> impl Fn(&Value) -> bool {
     move |service| {
         let ports = service["spec"]["ports"].as_array();

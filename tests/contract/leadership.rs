@@ -360,7 +360,7 @@ async fn a_leader_whose_lease_was_taken_from_it_stops_until_one_of_them_leads_ag
     replicas.assert_one_writer_at_a_time();
 }
 
-/// Whether a replica has written to the Lease.
+/// Returns whether a replica has written to the Lease.
 fn is_taken(entry: &Entry) -> bool {
     entry.is_write() && entry.is_accepted()
 }

@@ -166,7 +166,7 @@ fn after_compaction() -> Vec<Request> {
     ]
 }
 
-/// Whether a value is null, that is, there is no body.
+/// Returns whether a value is null, that is, there is no body.
 fn absent(value: &Value) -> bool {
     value.is_null()
 }

@@ -38,7 +38,7 @@ const SLICE: [[&str; 3]; 7] = [
 
 type Right = [String; 3];
 
-/// Whether no request here is refused for lack of it: see `SELDOM`. The admission plugin
+/// Returns whether no request here is refused for lack of it: see `SELDOM`. The admission plugin
 /// OwnerReferencesPermissionEnforcement, which checks `finalizers`, is off by default.
 fn is_unasked([group, resource, verb]: &Right) -> bool {
     resource.ends_with("/finalizers") || SELDOM.contains(&[group, resource, verb])

@@ -69,9 +69,9 @@ async fn edit_and_wait(world: Arc<World>, kind: Kind, name: &'static str, edits:
     edits
 }
 
-/// Whether this edit of a Memcached, which gets rolled out, changes nothing but its size: then
-/// Available, too, stays true once it is. During a rollout a Memcached has one instance fewer for a
-/// while after it reported that all are available.
+/// Returns whether this edit of a Memcached, which gets rolled out, changes nothing but its size:
+/// then Available, too, stays true once it is. During a rollout a Memcached has one instance fewer
+/// for a while after it reported that all are available.
 fn is_resized(kind: Kind, number: usize) -> bool {
     kind == MEMCACHED && number % 4 == 3
 }
@@ -108,7 +108,7 @@ fn is_serving(pod: &Value) -> bool {
     conditions.into_iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
 }
 
-/// Whether a pod is of this spec's generation, regardless of how many pods there are.
+/// Returns whether a pod is of this spec's generation, regardless of how many pods there are.
 fn is_of(spec: &Value, pod: &Value) -> bool {
     let container = &pod["spec"]["containers"][0];
     match spec["image"].as_str() {

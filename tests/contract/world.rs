@@ -168,7 +168,7 @@ pub fn condition_message(object: &Value, kind: &str) -> String {
     found.and_then(|found| found["message"].as_str()).unwrap_or_default().to_owned()
 }
 
-/// Whether condition `condition` has `status` for the object's newest generation.
+/// Returns whether condition `condition` has `status` for the object's newest generation.
 pub fn has_condition(object: &Value, condition: &str, status: &str) -> bool {
     conditions(object).any(|found| {
         found["type"] == condition
@@ -177,7 +177,7 @@ pub fn has_condition(object: &Value, condition: &str, status: &str) -> bool {
     })
 }
 
-/// Whether the object is Ready, for its newest generation.
+/// Returns whether the object is Ready, for its newest generation.
 pub fn is_ready(object: &Value) -> bool {
     has_condition(object, "Ready", "True")
 }

@@ -20,7 +20,7 @@ struct Start {
     version: u64,
     /// The position after which it begins; the first object if `None`.
     after: Option<String>,
-    /// Whether the whole rest is returned, whatever limit was requested.
+    /// True if the whole rest is returned, whatever limit was requested.
     whole: bool,
 }
 

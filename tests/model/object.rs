@@ -48,7 +48,7 @@ pub(super) fn object(model: &Model, head: &Parts, ask: &Ask, body: &[u8]) -> Res
     }
 }
 
-/// Whether the patch is a server-side apply, which creates a missing object.
+/// Returns whether the patch is a server-side apply, which creates a missing object.
 fn applies(head: &Parts) -> bool {
     let content = head.headers.get("content-type").and_then(|value| value.to_str().ok());
     content.is_some_and(|content| content.contains("apply"))
@@ -163,7 +163,7 @@ fn is_deleting(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// Whether the update adds no finalizer to an object that is being deleted.
+/// Returns whether the update adds no finalizer to an object that is being deleted.
 fn leaves(old: &Value, new: &Value) -> bool {
     !is_deleting(old) || finalizers(new).iter().all(|one| finalizers(old).contains(one))
 }
@@ -202,7 +202,7 @@ fn delete(state: &mut State, id: &Id, old: &Arc<Value>, only: &Value) -> Outcome
     Ok((200, state.history.put(id, new)))
 }
 
-/// Whether the request gives a uid or resourceVersion that the object does not have.
+/// Returns whether the request gives a uid or resourceVersion that the object does not have.
 fn differs(object: &Value, asked: &Value, field: &str) -> bool {
     asked.get(field).is_some_and(|asked| asked.is_string() && *asked != object["metadata"][field])
 }

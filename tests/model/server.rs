@@ -40,9 +40,9 @@ pub(super) struct State {
     /// The probability of a random fault per request, and per frame.
     pub(super) rates: (f64, f64),
     pub(super) streaming: bool,
-    /// Whether every streaming list is accepted, but then is only an ERROR frame.
+    /// True if every streaming list is accepted, but then is only an ERROR frame.
     pub(super) streams_break: bool,
-    /// Whether it chooses at random where an API server is free to do one or the other.
+    /// True if it chooses at random where an API server is free to do one or the other.
     pub(super) liberties: bool,
     /// The largest page, whatever limit is requested.
     pub(super) page: usize,
@@ -124,8 +124,9 @@ impl Model {
         state.history.compacted = state.history.version;
     }
 
-    /// Whether it also does what an API server may do but the real one does not do today: refuse an
-    /// old watch in the stream or as a response, begin a streaming list with an older state.
+    /// Returns whether it also does what an API server may do but the real one does not do today:
+    /// refuse an old watch in the stream or as a response, begin a streaming list with an older
+    /// state.
     pub fn set_liberties(&self, liberties: bool) {
         self.lock().liberties = liberties;
     }
@@ -141,7 +142,7 @@ impl Model {
         self.lock().rates = (of_requests, of_frames);
     }
 
-    /// Whether it supports streaming lists.
+    /// Returns whether it supports streaming lists.
     pub fn set_streaming(&self, streaming: bool) {
         self.lock().streaming = streaming;
     }
@@ -157,7 +158,7 @@ impl Model {
         self.lock().page = page;
     }
 
-    /// Whether it serves a resource. A resource that is no longer served loses its watches.
+    /// Returns whether it serves a resource. A resource that is no longer served loses its watches.
     pub fn set_served(&self, resource: &str, served: bool) {
         self.change(|state| {
             if served {
@@ -168,7 +169,7 @@ impl Model {
         });
     }
 
-    /// Whether the client may list and watch a resource.
+    /// Returns whether the client may list and watch a resource.
     pub fn set_allowed(&self, resource: &str, allowed: bool) {
         let mut state = self.lock();
         if allowed {

@@ -50,7 +50,7 @@ impl Shutdown {
         self.0.cancel();
     }
 
-    /// Whether the shutdown has started.
+    /// Returns whether the shutdown has started.
     pub fn is_requested(&self) -> bool {
         self.0.is_cancelled()
     }

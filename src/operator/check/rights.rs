@@ -155,7 +155,8 @@ async fn ask(
     .await
 }
 
-/// Whether this account may do `verb` in `namespace`, or in all namespaces if that is empty.
+/// Returns whether this account may do `verb` in `namespace`, or in all namespaces if that is
+/// empty.
 pub(super) async fn may(
     client: &Client,
     namespace: &str,

@@ -16,7 +16,7 @@ pub(super) struct Diagnosis {
     /// A reason of docs/REASONS.md.
     pub(super) cause: String,
     pub(super) detail: String,
-    /// Whether the object is in its desired state, and that is somewhere.
+    /// True if the object is in its desired state, and that is somewhere.
     pub(super) is_fine: bool,
 }
 

@@ -71,8 +71,8 @@ impl<'de, S: ChildSpec> Visitor<'de> for ChildVisitor<S> {
     }
 }
 
-/// Whether no custom resource controls the object, or one that cannot be its parent: a child has
-/// its parent's name.
+/// Returns whether no custom resource controls the object, or one that cannot be its parent: a
+/// child has its parent's name.
 fn is_foreign(meta: &Meta<Applied>) -> bool {
     let is_parent = |owner: &Owner| {
         let group = owner.api_version.split_once('/').map(|(group, _)| group);

@@ -183,8 +183,8 @@ impl Hands {
         })
     }
 
-    /// Whether the API server says that the namespace is being deleted. It is asked by a dry run of
-    /// a create, which takes no right that the operator does not have.
+    /// Returns whether the API server says that the namespace is being deleted. It is asked by a
+    /// dry run of a create, which takes no right that the operator does not have.
     pub(super) async fn is_terminating(&self, namespace: &str) -> bool {
         let kind = ServiceSpec::KIND;
         let body = json!({

@@ -29,7 +29,7 @@ pub(in crate::reconcilers) struct Looking<'a> {
     pub(in crate::reconcilers) label: Option<&'a str>,
     /// The number of nodes where the daemon belonged, according to the status.
     pub(in crate::reconcilers) desired_before: i32,
-    /// Whether it belongs on more nodes now, so that a rollout begins.
+    /// True if it belongs on more nodes now, so that a rollout begins.
     pub(in crate::reconcilers) grown: bool,
 }
 

@@ -200,8 +200,9 @@ impl<S: ChildSpec> Settling<'_, S> {
     }
 }
 
-/// Whether the API server may have refused the write because of what somebody else set. Two ports
-/// with one node port are answered with 500 (k8s.io/kubernetes/pkg/registry/core/service/storage).
+/// Returns whether the API server may have refused the write because of what somebody else set. Two
+/// ports with one node port are answered with 500
+/// (k8s.io/kubernetes/pkg/registry/core/service/storage).
 fn may_be_hindered(error: &client::Error) -> bool {
     diagnose(error) == Diagnosis::Refused(Reason::Invalid) || error.code() == Some(500)
 }

@@ -21,8 +21,8 @@ pub(super) struct Whole<S> {
 // === impl Whole ===
 
 impl<S> Whole<S> {
-    /// Whether our last apply set what is at this JSON pointer. If so, it is not in the way: the
-    /// next apply that leaves it out removes it.
+    /// Returns whether our last apply set what is at this JSON pointer. If so, it is not in the
+    /// way: the next apply that leaves it out removes it.
     pub(super) fn was_applied(&self, pointer: &str) -> bool {
         let by_apply = |entry: &&Value| is_ours(entry, "Apply");
         let applied = self.entries().filter(by_apply).map(|entry| &entry["fieldsV1"]);
@@ -43,14 +43,15 @@ impl<S> Whole<S> {
     }
 }
 
-/// Whether these are the fields that we set in this way. Subresources are written by others.
+/// Returns whether these are the fields that we set in this way. Subresources are written by
+/// others.
 fn is_ours(entry: &Value, operation: &str) -> bool {
     entry["manager"] == MANAGER
         && entry["operation"] == operation
         && entry["subresource"].as_str().is_none_or(str::is_empty)
 }
 
-/// Whether `fields` (`fieldsV1`) has what is at a JSON pointer into `object`.
+/// Returns whether `fields` (`fieldsV1`) has what is at a JSON pointer into `object`.
 fn holds(mut fields: &Value, mut object: &Value, pointer: &str) -> bool {
     for step in pointer.split('/').skip(1) {
         let step = step.replace("~1", "/").replace("~0", "~");

@@ -39,7 +39,7 @@ impl Words {
         Words { hash: hash(status), trouble }
     }
 
-    /// Whether this is the status that was written.
+    /// Returns whether this is the status that was written.
     pub(super) fn are(&self, status: &impl Serialize) -> bool {
         self.hash == hash(status)
     }

@@ -93,7 +93,7 @@ impl Health {
     }
 }
 
-/// Whether a pod of the rollout is being deleted, and still has time to end.
+/// Returns whether a pod of the rollout is being deleted, and still has time to end.
 fn is_terminating(context: &Context<'_>) -> bool {
     let grace = context.evidence.terminating().map_or(0, |(_, grace)| grace.unsigned_abs());
     grace > 0 && context.idle < Progress::PATIENCE + Duration::from_secs(grace)

@@ -87,15 +87,15 @@ fn paused(deployment: &Deployment) -> String {
     )
 }
 
-/// Whether it waits for pods of its newest template, which a paused Deployment does not get. It does
-/// get more pods of the template that it has.
+/// Returns whether it waits for pods of its newest template, which a paused Deployment does not
+/// get. It does get more pods of the template that it has.
 fn waits_for_a_template(deployment: &Deployment, stuck: bool) -> bool {
     let status = &deployment.status;
     status.updated_replicas < status.replicas
         || stuck && status.updated_replicas < deployment.spec().replicas
 }
 
-/// Whether fewer pods serve than are wanted.
+/// Returns whether fewer pods serve than are wanted.
 fn is_short(deployment: &Deployment, listed: Option<usize>) -> bool {
     let (status, wanted) = (&deployment.status, deployment.spec().replicas);
     let listed = listed.is_some_and(|listed| usize::try_from(wanted).is_ok_and(|w| listed < w));

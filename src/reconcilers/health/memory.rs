@@ -13,8 +13,8 @@ use crate::reconcilers::condition::{Status, Time, Type};
 use crate::reconcilers::custom::Custom;
 use crate::reconcilers::reason::Reason;
 
-/// Whether the rollout of the newest generation has completed before, according to the status. The
-/// conditions say so, so that another process knows, too.
+/// Returns whether the rollout of the newest generation has completed before, according to the
+/// status. The conditions say so, so that another process knows, too.
 pub fn completed<V: Custom>(object: &V) -> bool {
     if !object.is_observed() {
         return false;

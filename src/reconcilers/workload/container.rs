@@ -65,16 +65,16 @@ pub struct ContainerPort {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Probe {
-    /// Whether a port accepts connections.
+    /// True if a port accepts connections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp_socket: Option<TcpSocket>,
-    /// Whether there is a command instead.
+    /// True if there is a command instead.
     #[serde(skip_serializing, deserialize_with = "is_present")]
     pub exec: bool,
-    /// Whether there is an HTTP request instead.
+    /// True if there is an HTTP request instead.
     #[serde(skip_serializing, deserialize_with = "is_present")]
     pub http_get: bool,
-    /// Whether there is a gRPC health check instead.
+    /// True if there is a gRPC health check instead.
     #[serde(skip_serializing, deserialize_with = "is_present")]
     pub grpc: bool,
 }
@@ -90,16 +90,16 @@ pub struct TcpSocket {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ContainerSecurity {
-    /// Whether the kubelet refuses to run it as root.
+    /// True if the kubelet refuses to run it as root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_as_non_root: Option<bool>,
     /// The user it runs as.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_as_user: Option<i64>,
-    /// Whether it may gain more rights than it has.
+    /// True if it may gain more rights than it has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_privilege_escalation: Option<bool>,
-    /// Whether it has all rights of its node. Never set; see `in_the_way`.
+    /// True if it has all rights of its node. Never set; see `in_the_way`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub privileged: Option<bool>,
     /// Linux capabilities.
@@ -268,13 +268,13 @@ impl ContainerPort {
 // === impl Probe ===
 
 impl Probe {
-    /// Whether it has a handler that the operator never sets.
+    /// Returns whether it has a handler that the operator never sets.
     fn has_another_handler(&self) -> bool {
         self.exec || self.http_get || self.grpc
     }
 }
 
-/// Whether the field has any value.
+/// Returns whether the field has any value.
 fn is_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     Option::<IgnoredAny>::deserialize(deserializer).map(|value| value.is_some())
 }

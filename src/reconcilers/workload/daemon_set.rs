@@ -46,7 +46,7 @@ pub struct DaemonSetStatus {
 // === impl DaemonSet ===
 
 impl DaemonSet {
-    /// Whether its status refers to its newest generation.
+    /// Returns whether its status refers to its newest generation.
     pub fn is_observed(&self) -> bool {
         self.status.observed_generation >= self.meta.generation
     }

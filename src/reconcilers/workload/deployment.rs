@@ -26,7 +26,7 @@ pub struct DeploymentSpec {
     pub strategy: Option<Strategy>,
     /// The template of each pod.
     pub template: PodTemplate,
-    /// Whether a person has paused its rollouts. Read, and never set.
+    /// True if a person has paused its rollouts. Read, and never set.
     #[serde(skip_serializing)]
     pub paused: bool,
 }
@@ -96,7 +96,7 @@ pub struct ChildCondition {
     /// Its type.
     #[serde(rename = "type")]
     pub kind: Text,
-    /// Whether it holds.
+    /// True if it holds.
     pub status: Status,
     /// Why, in one word.
     #[serde(default)]
@@ -154,7 +154,7 @@ impl ChildSpec for DeploymentSpec {
 }
 
 impl Deployment {
-    /// Whether its status refers to its newest generation.
+    /// Returns whether its status refers to its newest generation.
     pub fn is_observed(&self) -> bool {
         self.status.observed_generation >= self.meta.generation
     }

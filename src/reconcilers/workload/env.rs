@@ -43,7 +43,7 @@ pub struct KeyRef {
     pub name: Text,
     /// The key.
     pub key: Text,
-    /// Whether a pod may start without it.
+    /// True if a pod may start without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optional: Option<bool>,
 }

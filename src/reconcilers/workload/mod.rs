@@ -30,7 +30,7 @@ pub use template::{
     PodSpec, PodTemplate, Selector,
 };
 
-/// Whether `there` has what is wanted, if anything is.
+/// Returns whether `there` has what is wanted, if anything is.
 fn is_set<T: PartialEq>(wanted: &Option<T>, there: &Option<T>) -> bool {
     wanted.is_none() || wanted == there
 }

@@ -24,7 +24,7 @@ pub struct Resources {
 // === impl Resources ===
 
 impl Resources {
-    /// Whether neither limits nor requests are set.
+    /// Returns whether neither limits nor requests are set.
     pub fn is_empty(&self) -> bool {
         self.limits.is_empty() && self.requests.is_empty()
     }
@@ -86,13 +86,14 @@ impl Quantities {
     }
 }
 
-/// Whether the API server accepts the two together. For an extended resource they must be equal
-/// (k8s.io/kubernetes/pkg/apis/core/validation, ValidateContainerResourceRequirements).
+/// Returns whether the API server accepts the two together. For an extended resource they must be
+/// equal (k8s.io/kubernetes/pkg/apis/core/validation, ValidateContainerResourceRequirements).
 fn fits(name: &str, request: &Quantity, limit: &Quantity) -> bool {
     request.is_same_as(limit) || !is_extended(name) && request.millis() < limit.millis()
 }
 
-/// Whether a resource cannot be overcommitted: a container that requests it has a limit, too.
+/// Returns whether a resource cannot be overcommitted: a container that requests it has a limit,
+/// too.
 fn is_extended(name: &str) -> bool {
     name.contains('/')
 }

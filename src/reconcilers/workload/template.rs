@@ -34,7 +34,7 @@ pub struct PodSpec {
     /// The security context of all containers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security_context: Option<PodSecurity>,
-    /// Whether its ServiceAccount's token is mounted.
+    /// True if its ServiceAccount's token is mounted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub automount_service_account_token: Option<bool>,
     /// Labels that its node must have.
@@ -49,7 +49,7 @@ pub struct PodSpec {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PodSecurity {
-    /// Whether the kubelet refuses to run anything as root.
+    /// True if the kubelet refuses to run anything as root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_as_non_root: Option<bool>,
     /// Which system calls are allowed.

@@ -40,7 +40,7 @@ impl Table {
         self.rows.lock().contains_key(&key(label, pair))
     }
 
-    /// Whether the recovery had no such write.
+    /// Returns whether the recovery had no such write.
     pub(super) fn ends(&self, label: &str, pair: &Pair) -> bool {
         matches!(self.rows.lock().get(&key(label, pair)), Some(Judgement::NotMet))
     }

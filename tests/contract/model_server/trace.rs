@@ -30,7 +30,7 @@ impl Entry {
         Entry { asked, code: 200, body: Value::Null, namespace, stream, frames }
     }
 
-    /// Whether the server has reported that it lags behind.
+    /// Returns whether the server has reported that it lags behind.
     pub(super) fn is_too_large(&self) -> bool {
         let first = self.stream.as_ref().and_then(|stream| stream.now().all.first().cloned());
         self.code == 504 || first.is_some_and(|frame| frame["object"]["code"] == 504)

@@ -34,7 +34,7 @@ pub struct Call {
     pub verb: &'static str,
     /// `resource/name/subresource`, as far as the path says.
     pub object: String,
-    /// Whether it asks for everything there is: a list, either as a page or as a stream.
+    /// True if it asks for everything there is: a list, either as a page or as a stream.
     pub lists: bool,
     /// The number of this call among those with the same verb and object, starting at 1.
     pub occurrence: usize,
@@ -126,7 +126,7 @@ struct Shared {
 struct Connection {
     /// Whose it is: `State::forgotten` at the time its listener was created.
     operator: usize,
-    /// Whether its operator is killed once the answer is written.
+    /// True if its operator is killed once the answer is written.
     dies_after: AtomicBool,
 }
 

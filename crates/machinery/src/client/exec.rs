@@ -267,13 +267,13 @@ fn credential(status: Status, now: Timestamp) -> Result<Credential, String> {
 // === impl State ===
 
 impl State {
-    /// Whether the last credential can be used.
+    /// Returns whether the last credential can be used.
     fn is_usable(&self) -> bool {
         let last = self.last.as_ref().filter(|_| !self.refused);
         last.is_some_and(|last| last.life.is_none_or(|(_, end)| Instant::now() < end))
     }
 
-    /// Whether the plugin is to be started.
+    /// Returns whether the plugin is to be started.
     fn is_due(&self) -> bool {
         let now = Instant::now();
         let life = self.last.as_ref().and_then(|last| last.life);

@@ -63,7 +63,7 @@ impl Frames {
         }
     }
 
-    /// Whether the body may end here: nothing of another frame has arrived.
+    /// Returns whether the body may end here: nothing of another frame has arrived.
     pub(super) fn is_between(&self) -> bool {
         self.lent || blank(&self.begun)
     }

@@ -72,8 +72,8 @@ pub(super) fn of_environment(
     Ok(Some(proxy))
 }
 
-/// Whether the value of `NO_PROXY` excludes `server`. The matcher knows names, addresses and
-/// networks; client-go also knows ports.
+/// Returns whether the value of `NO_PROXY` excludes `server`. The matcher knows names, addresses
+/// and networks; client-go also knows ports.
 fn excludes(list: &str, server: &Uri) -> bool {
     let port = server.port_u16().unwrap_or(443);
     let here = list.split(',').map(str::trim).filter_map(|entry| match entry.rsplit_once(':') {

@@ -155,7 +155,8 @@ mod tests {
 
     use super::*;
 
-    /// Whether a return was announced after calls with these answers (0: none), this far apart.
+    /// Returns whether a return was announced after calls with these answers (0: none), this far
+    /// apart.
     async fn told(every: Duration, calls: &[u16]) -> bool {
         let reach = Reach::default();
         let mut returns = reach.returns();

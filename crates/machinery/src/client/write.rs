@@ -41,7 +41,7 @@ struct LeftMeta {
 }
 
 impl Left {
-    /// Whether it is marked for deletion and has yet to go.
+    /// Returns whether it is marked for deletion and has yet to go.
     fn is_marked(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
@@ -226,7 +226,7 @@ impl Drop for Sent<'_> {
     }
 }
 
-/// Whether the API server answered, be it with an error.
+/// Returns whether the API server answered, be it with an error.
 fn is_answer(answer: &Result<Bytes, Error>) -> bool {
     matches!(answer, Err(Error::Api { .. }))
 }

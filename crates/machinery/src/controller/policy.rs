@@ -114,7 +114,7 @@ impl Failing {
         self.freed.push_front((Instant::now(), name));
     }
 
-    /// Whether what the row waits for has come about since `began`, or may have.
+    /// Returns whether what the row waits for has come about since `began`, or may have.
     pub(super) fn is_over(&self, row: &Row, began: Instant) -> bool {
         let Some(Wakes::Name(name)) = &row.wakes else { return false };
         let mut since = self.freed.iter().take_while(|(at, _)| *at >= began);

@@ -52,7 +52,7 @@ impl Post {
         *self.key.lock() = Some(key.clone());
     }
 
-    /// Whether the poll under way has taken longer than `limit`.
+    /// Returns whether the poll under way has taken longer than `limit`.
     fn blocks(&self, limit: Duration) -> bool {
         let since = self.polling_since.load(Ordering::Relaxed);
         since != 0 && Duration::from_millis(now().saturating_sub(since)) > limit

@@ -201,7 +201,7 @@ impl<V: Resource> Informer<V> {
         self.0.feeds.clone()
     }
 
-    /// Whether every scope has had its first complete list, and every handler added with
+    /// Returns whether every scope has had its first complete list, and every handler added with
     /// [`Informer::handle`] was notified of all of it. Once true, it stays true.
     pub fn has_synced(&self) -> bool {
         *self.0.unsynced.borrow() == 0

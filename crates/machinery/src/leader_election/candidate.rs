@@ -137,12 +137,12 @@ impl Candidate {
         self.until
     }
 
-    /// Whether the lease was last seen to be this process's, with permission or without.
+    /// Returns whether the lease was last seen to be this process's, with permission or without.
     pub(super) fn holds(&self) -> bool {
         matches!(&self.seen, Seen::Lease { record, .. } if record.holder() == Some(&self.me))
     }
 
-    /// Whether the Lease was seen, or seen to be absent.
+    /// Returns whether the Lease was seen, or seen to be absent.
     pub(super) fn is_known(&self) -> bool {
         !matches!(self.seen, Seen::Nothing)
     }

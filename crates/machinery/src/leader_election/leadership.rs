@@ -30,7 +30,7 @@ pub struct Status {
     pub holder: Option<String>,
     /// Why the last request for the Lease failed, if it did.
     pub problem: Option<String>,
-    /// Whether the Lease was read or written at all.
+    /// True if the Lease was read or written at all.
     pub is_known: bool,
 }
 
@@ -85,7 +85,7 @@ impl Leadership {
         Leadership { shared: Arc::new(shared) }
     }
 
-    /// Whether this process may write at this moment.
+    /// Returns whether this process may write at this moment.
     pub fn is_permitted(&self) -> bool {
         self.left().is_some()
     }

@@ -195,7 +195,7 @@ impl<V: Resource> Context<V> {
         Ok(())
     }
 
-    /// Whether this owner was an object of the same kind and name as this one.
+    /// Returns whether this owner was an object of the same kind and name as this one.
     fn is_namesake(&self, owner: &Owner) -> bool {
         let group =
             |api_version: &str| api_version.split_once('/').map(|(group, _)| group.to_owned());
@@ -298,7 +298,7 @@ impl<V: Resource> Context<V> {
     }
 }
 
-/// Whether a child has what is wanted, or what admission made of it.
+/// Returns whether a child has what is wanted, or what admission made of it.
 fn is_settled<C: Resource + Serialize>(desired: &Desired, child: &C) -> Result<bool, Problem> {
     let admitted = admitted(desired, child)?;
     let recorded = child.meta().annotations.get(ADMITTED).map(Text::as_str);

@@ -150,7 +150,7 @@ fn keys(list: &str, items: &[Value]) -> Option<&'static [&'static str]> {
     items.iter().all(|item| !item[keys[0]].is_null()).then_some(keys)
 }
 
-/// Whether the value is an amount of a resource.
+/// Returns whether the value is an amount of a resource.
 fn is_amount(at: &[String]) -> bool {
     let of = |field: &String| ["limits", "requests", "sizeLimit"].contains(&field.as_str());
     at.iter().rev().take(2).any(of)

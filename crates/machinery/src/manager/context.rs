@@ -36,7 +36,7 @@ pub(super) struct Pass<V> {
     accepted: Mutex<HashMap<ObjectKey, u64>>,
     /// Why the last pass over a key failed, if a person was told, and when that was.
     told: Mutex<HashMap<ObjectKey, (&'static str, Instant)>>,
-    /// Whether an Event tells of each write of a child.
+    /// True if an Event tells of each write of a child.
     tells_writes: bool,
 }
 
@@ -63,7 +63,7 @@ impl<V: Resource> Pass<V> {
         })
     }
 
-    /// Whether this form of the status was accepted.
+    /// Returns whether this form of the status was accepted.
     pub(super) fn accepts(&self, key: &ObjectKey, form: u64) -> bool {
         self.accepted.lock().get(key) == Some(&form)
     }
@@ -77,7 +77,8 @@ impl<V: Resource> Pass<V> {
         }
     }
 
-    /// Whether to tell a person why a pass over `key` failed: once, as long as the reason stays the same.
+    /// Returns whether to tell a person why a pass over `key` failed: once, as long as the reason
+    /// stays the same.
     pub(super) fn is_news(&self, key: &ObjectKey, reason: &'static str, now: Instant) -> bool {
         let mut told = self.told.lock();
         let is_known = told

@@ -220,7 +220,7 @@ impl Lead {
 // === impl Barrier ===
 
 impl Barrier {
-    /// Whether this process may work: it leads, and its stores have caught up.
+    /// Returns whether this process may work: it leads, and its stores have caught up.
     fn is_open(&self) -> bool {
         self.leadership.as_ref().is_none_or(|leadership| {
             leadership.is_permitted() && *self.passed.borrow() == leadership.term()

@@ -73,8 +73,8 @@ fn patch(desired: &Value, observed: &Value) -> Value {
     }
 }
 
-/// Whether a status is the desired one. A list whose entries have a `type`, such as conditions, may
-/// have more entries: other controllers'.
+/// Returns whether a status is the desired one. A list whose entries have a `type`, such as
+/// conditions, may have more entries: other controllers'.
 fn is_same(desired: &Value, observed: &Value) -> bool {
     match (desired, observed) {
         (Value::Object(desired), Value::Object(observed)) => {

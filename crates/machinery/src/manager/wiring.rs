@@ -106,7 +106,8 @@ pub(super) fn of_names(names: &[&'static str]) -> Vec<WiringError> {
     faults
 }
 
-/// Whether `name` is a DNS name, a slash and a word, as the API server demands of a finalizer.
+/// Returns whether `name` is a DNS name, a slash and a word, as the API server demands of a
+/// finalizer.
 pub(super) fn is_qualified(name: &str) -> bool {
     let word = |text: &str, odd: &[char]| {
         !text.is_empty()

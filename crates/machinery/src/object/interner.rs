@@ -21,7 +21,7 @@ pub(crate) trait Shared: Clone + Borrow<Self::Value> {
     /// The type of the value.
     type Value: Hash + Eq + ?Sized;
 
-    /// Whether there are other handles than this one.
+    /// Returns whether there are other handles than this one.
     fn is_shared(&self) -> bool;
 }
 

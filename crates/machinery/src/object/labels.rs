@@ -30,12 +30,12 @@ impl Labels {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether every pair of `self` is in `other`.
+    /// Returns whether every pair of `self` is in `other`.
     pub fn is_subset_of(&self, other: &Labels) -> bool {
         self.iter().all(|(key, value)| other.get(key) == Some(value))
     }

@@ -12,9 +12,9 @@ use super::{Labels, ObjectKey, ResourceVersion, Text, Uid};
 
 /// Which labels and annotations a view keeps. The others are skipped while parsing.
 pub trait Keep: 'static {
-    /// Whether the label under `key` is kept.
+    /// Returns whether the label under `key` is kept.
     fn label(key: &str) -> bool;
-    /// Whether the annotation under `key` is kept.
+    /// Returns whether the annotation under `key` is kept.
     fn annotation(key: &str) -> bool;
 }
 
@@ -55,7 +55,7 @@ pub struct Meta<K = Nothing> {
     pub version: ResourceVersion,
     /// Counts changes of the spec. 0 if the API server does not count them.
     pub generation: i64,
-    /// Whether `deletionTimestamp` is set.
+    /// True if `deletionTimestamp` is set.
     pub deleting: bool,
     /// The controller, if there is one.
     pub owner: Option<Owner>,
@@ -107,7 +107,8 @@ impl<K> Meta<K> {
         }
     }
 
-    /// Whether the object is controlled by the one with this UID. Always false for [`Uid::NONE`].
+    /// Returns whether the object is controlled by the one with this UID. Always false for
+    /// [`Uid::NONE`].
     pub fn is_controlled_by(&self, uid: Uid) -> bool {
         uid.is_some() && self.owner.as_ref().is_some_and(|owner| owner.uid == uid)
     }

@@ -25,8 +25,8 @@ impl Quantity {
         Quantity(Text::new(text))
     }
 
-    /// Whether both mean the same amount: `1000m` and `1`, `0.5Gi` and `512Mi`; also `0.0625` and
-    /// `63m`, as for the API server.
+    /// Returns whether both mean the same amount: `1000m` and `1`, `0.5Gi` and `512Mi`; also
+    /// `0.0625` and `63m`, as for the API server.
     pub fn is_same_as(&self, other: &Quantity) -> bool {
         self.0 == other.0 || self.millis().is_some_and(|millis| Some(millis) == other.millis())
     }

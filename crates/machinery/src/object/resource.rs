@@ -20,7 +20,7 @@ pub struct Kind {
     pub kind: &'static str,
     /// Resource, `deployments`.
     pub plural: &'static str,
-    /// Whether objects live in a namespace.
+    /// True if objects live in a namespace.
     pub namespaced: bool,
 }
 

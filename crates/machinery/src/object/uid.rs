@@ -25,7 +25,7 @@ impl Uid {
     /// No UID: the object has not been created.
     pub const NONE: Uid = Uid([0; 16]);
 
-    /// Whether this is a UID that the API server gave out.
+    /// Returns whether this is a UID that the API server gave out.
     pub fn is_some(self) -> bool {
         self != Uid::NONE
     }

@@ -37,17 +37,17 @@ impl ResourceVersion {
         self.0.map(NonZeroU64::get)
     }
 
-    /// Whether `self` is certainly newer than `other`. False when either is unknown.
+    /// Returns whether `self` is certainly newer than `other`. False when either is unknown.
     pub fn is_newer_than(self, other: ResourceVersion) -> bool {
         self.order(other) == Some(Ordering::Greater)
     }
 
-    /// Whether `self` is certainly older than `other`. False when either is unknown.
+    /// Returns whether `self` is certainly older than `other`. False when either is unknown.
     pub fn is_older_than(self, other: ResourceVersion) -> bool {
         self.order(other) == Some(Ordering::Less)
     }
 
-    /// Whether both are known and the same.
+    /// Returns whether both are known and the same.
     pub fn is_same_as(self, other: ResourceVersion) -> bool {
         self.order(other) == Some(Ordering::Equal)
     }
@@ -57,7 +57,7 @@ impl ResourceVersion {
         Some(self.0?.cmp(&other.0?))
     }
 
-    /// Whether there is a number.
+    /// Returns whether there is a number.
     pub fn is_known(self) -> bool {
         self.0.is_some()
     }

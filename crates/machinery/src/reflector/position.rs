@@ -32,7 +32,7 @@ impl Position {
         }
     }
 
-    /// Whether `self` is certainly older than `other`.
+    /// Returns whether `self` is certainly older than `other`.
     pub(super) fn is_older_than(&self, other: &Position) -> bool {
         self.number().is_older_than(other.number())
     }

@@ -22,7 +22,7 @@ pub(super) struct Report {
     state: State,
     /// How many failures there were since the kind was last live.
     failures: u32,
-    /// Whether the problem was logged, so that its end must be too.
+    /// True if the problem was logged, so that its end must be too.
     told: bool,
 }
 

@@ -41,7 +41,7 @@ pub struct Health {
     pub version: ResourceVersion,
     /// When the last list, event or bookmark arrived.
     pub heard: Instant,
-    /// Whether there has been a complete list. Once true, it stays true.
+    /// True if there has been a complete list. Once true, it stays true.
     pub synced: bool,
     /// How many objects cannot be decoded; they are held as they last could be, or not at all.
     pub quarantined: usize,
@@ -103,7 +103,7 @@ impl HealthHandle {
         self.0.lock().clone()
     }
 
-    /// Whether there has been a complete list.
+    /// Returns whether there has been a complete list.
     pub fn has_synced(&self) -> bool {
         self.0.lock().synced
     }

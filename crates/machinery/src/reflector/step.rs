@@ -120,7 +120,7 @@ impl Machine {
         self.heard
     }
 
-    /// Whether events are staged (true) or shown at once.
+    /// Returns whether events are staged (true) or shown at once.
     pub(super) fn is_staging(&self) -> bool {
         matches!(self.phase, Phase::Streaming { .. } | Phase::Paging { .. })
     }
@@ -217,9 +217,9 @@ impl Machine {
         Vec::new()
     }
 
-    /// Whether an event at this version is new. Watches send events in order, so one that is not
-    /// after `held` was sent before. It must not be applied, or an object deleted since would
-    /// reappear.
+    /// Returns whether an event at this version is new. Watches send events in order, so one that
+    /// is not after `held` was sent before. It must not be applied, or an object deleted since
+    /// would reappear.
     pub(super) fn is_news(&self, version: ResourceVersion) -> bool {
         !version.is_known() || !self.held().is_known() || version.is_newer_than(self.held())
     }

@@ -29,7 +29,7 @@ pub(super) struct Door<V> {
     /// All news from the API server up to this version has been taken in. What is not newer is a
     /// repetition.
     pub(super) seen: ResourceVersion,
-    /// Whether a list was taken over.
+    /// True if a list was taken over.
     pub(super) synced: bool,
     /// Empty; kept for its allocation.
     deltas: Vec<Delta<V>>,
@@ -74,12 +74,12 @@ impl<V> Door<V> {
         }
     }
 
-    /// Whether the API server has certainly shown everything up to `version`.
+    /// Returns whether the API server has certainly shown everything up to `version`.
     fn has_passed(&self, version: ResourceVersion) -> bool {
         matches!(version.order(self.seen), Some(Ordering::Less | Ordering::Equal))
     }
 
-    /// Whether news at `version` is old. If it is not, it counts as seen from now on.
+    /// Returns whether news at `version` is old. If it is not, it counts as seen from now on.
     fn is_repetition(&mut self, version: ResourceVersion) -> bool {
         if self.has_passed(version) {
             return true;
@@ -324,7 +324,7 @@ impl<V: Object> Change<'_, V> {
     }
 }
 
-/// Whether both are certainly the same state of the same object.
+/// Returns whether both are certainly the same state of the same object.
 pub(super) fn is_same_state<V: Object>(held: &V, object: &V) -> bool {
     held.uid() == object.uid() && held.meta().version.is_same_as(object.meta().version)
 }

@@ -85,7 +85,7 @@ impl<V: Object> Index<V> {
         Index { is_by_controller: true, ..Index::new(by_controller::<P>(), values) }
     }
 
-    /// Whether it finds the same objects as `other`: by their controller, of the same kind.
+    /// Returns whether it finds the same objects as `other`: by their controller, of the same kind.
     pub(crate) fn is_same(&self, other: &Index<V>) -> bool {
         self.is_by_controller && other.is_by_controller && self.name == other.name
     }

@@ -43,7 +43,7 @@ struct World {
     /// list.
     blurred: HashSet<usize>,
     foreign: HashSet<usize>,
-    /// Whether something in the last list, or a change since, could not be read: the object is held
+    /// True if something in the last list, or a change since, could not be read: the object is held
     /// as it was before.
     unread: bool,
     /// What we deleted after it had been seen: it must not be seen again.

@@ -87,7 +87,7 @@ impl<V: Object> Store<V> {
         part.objects.read().find(hash, key).cloned()
     }
 
-    /// Whether there is an object under `key`.
+    /// Returns whether there is an object under `key`.
     pub fn contains(&self, key: &ObjectKey) -> bool {
         self.part(key).is_some_and(|(part, hash)| part.objects.read().find(hash, key).is_some())
     }
@@ -151,7 +151,7 @@ impl<V: Object> Store<V> {
         self.all().map(|part| part.objects.read().table().len()).sum()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -109,7 +109,7 @@ impl<V: Object> Relist<V> {
         }
     }
 
-    /// Whether the list has `uid` in a form that could not be decoded.
+    /// Returns whether the list has `uid` in a form that could not be decoded.
     fn keeps(&self, key: &ObjectKey, uid: Uid) -> bool {
         self.kept.get(key).is_some_and(|kept| !kept.is_some() || *kept == uid)
     }

@@ -62,7 +62,7 @@ pub(super) fn shard_of(hash: u64) -> usize {
     usize::from(SHARES[slot])
 }
 
-/// Whether a shard with this capacity must be shrunk, to room for twice what is in it.
+/// Returns whether a shard with this capacity must be shrunk, to room for twice what is in it.
 pub(super) fn is_too_large(len: usize, capacity: usize) -> bool {
     capacity > SHRINK_FROM && len * 8 < capacity
 }

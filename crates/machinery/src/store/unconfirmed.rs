@@ -45,7 +45,7 @@ impl Unconfirmed {
         }
     }
 
-    /// Whether this write was reported already.
+    /// Returns whether this write was reported already.
     pub(super) fn has_written(&self, version: ResourceVersion) -> bool {
         self.writes.iter().any(|(_, known)| known.is_same_as(version))
     }
@@ -58,7 +58,7 @@ impl Unconfirmed {
         written
     }
 
-    /// Whether there are writes that the watch has yet to show.
+    /// Returns whether there are writes that the watch has yet to show.
     pub(super) fn has_writes(&self) -> bool {
         !self.writes.is_empty()
     }
@@ -72,13 +72,13 @@ impl Unconfirmed {
         self.bookmarks = 0;
     }
 
-    /// Whether the object was deleted for good.
+    /// Returns whether the object was deleted for good.
     pub(super) fn has_buried(&self, uid: Uid) -> bool {
         self.tombstones.iter().any(|(known, _)| *known == uid)
     }
 
-    /// Whether a state of an object must no longer be seen: the object was deleted, or something
-    /// newer was written under its name.
+    /// Returns whether a state of an object must no longer be seen: the object was deleted, or
+    /// something newer was written under its name.
     pub(super) fn is_past(&self, uid: Uid, version: ResourceVersion) -> bool {
         self.has_buried(uid) || version.is_older_than(self.newest)
     }
@@ -124,7 +124,7 @@ impl Unconfirmed {
         }
     }
 
-    /// Whether nothing is left to remember.
+    /// Returns whether nothing is left to remember.
     pub(super) fn is_idle(&self) -> bool {
         self.writes.is_empty() && self.tombstones.is_empty() && !self.unread
     }

@@ -14,7 +14,7 @@ const TRACES_CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE";
 /// How spans are sent, and how long that may take.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Settings {
-    /// Whether the endpoint is reached over TLS.
+    /// True if the endpoint is reached over TLS.
     pub(super) tls: bool,
     /// The certificates to trust instead of the system's, in PEM.
     pub(super) certificate: Option<PathBuf>,

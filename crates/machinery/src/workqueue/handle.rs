@@ -133,7 +133,7 @@ impl<K: Key> WorkQueue<K> {
         })
     }
 
-    /// Whether no key is ready.
+    /// Returns whether no key is ready.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

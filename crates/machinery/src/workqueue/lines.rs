@@ -19,7 +19,7 @@ struct Ends {
 #[derive(Clone, Copy)]
 struct Line {
     keys: Ends,
-    /// Whether the tenant is in the band's ring: always while the line has keys and, if its last
+    /// True if the tenant is in the band's ring: always while the line has keys and, if its last
     /// key was moved to another band, until its turn comes or the band is empty.
     in_ring: bool,
 }

@@ -286,7 +286,7 @@ impl<K: Key> RateLimited<K> {
         self.delaying.timers.due(&self.delaying.queue.slots, id, Timer::Retry)
     }
 
-    /// Whether a retry of the key waits for the overall rate.
+    /// Returns whether a retry of the key waits for the overall rate.
     fn is_throttled(&self, id: u32) -> bool {
         let slot = self.delaying.queue.slots.get(id);
         slot.is(QUEUED) && slot.band == Band::Retry

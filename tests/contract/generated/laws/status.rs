@@ -136,7 +136,7 @@ pub fn breaches_of_write(kind: Kind, before: &Value, after: &Value) -> Vec<Strin
     broken(laws)
 }
 
-/// Whether everything the spec asks for exists, judging by the counts in the status.
+/// Returns whether everything the spec asks for exists, judging by the counts in the status.
 fn is_rolled_out(kind: Kind, object: &Value) -> bool {
     let (spec, told) = (&object["spec"], &object["status"]);
     let count = |field: &str| told[field].as_i64().unwrap_or_default();

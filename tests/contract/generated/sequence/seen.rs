@@ -211,7 +211,7 @@ impl Sequence {
     }
 }
 
-/// Whether a child's pods, if it has any, are all of its newest generation and ready.
+/// Returns whether a child's pods, if it has any, are all of its newest generation and ready.
 fn is_rolled_out(child: &Value) -> bool {
     let status = &child["status"];
     let count = |field: &str| status[field].as_i64().unwrap_or_default();

@@ -29,9 +29,9 @@ const REST: f64 = 55.0;
 struct World {
     /// How many times as fast as the slowest clock the fastest one runs.
     ratio: f64,
-    /// Whether somebody edits the Lease.
+    /// True if somebody edits the Lease.
     by_hand: bool,
-    /// Whether processes crash and start anew. With edits, the Lease is not deleted then: to a
+    /// True if processes crash and start anew. With edits, the Lease is not deleted then: to a
     /// process that is new, a deleted Lease looks like a new cluster (a caveat of the module).
     crashes: bool,
 }

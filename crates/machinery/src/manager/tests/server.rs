@@ -159,7 +159,8 @@ impl State {
         object
     }
 
-    /// Whether the last part of the path is no name: it has none of its own below a namespace.
+    /// Returns whether the last part of the path is no name: it has none of its own below a
+    /// namespace.
     fn is_collection(&self, path: &str) -> bool {
         ["sites", "children", "secrets", "nodes"].iter().any(|plural| path.ends_with(plural))
     }

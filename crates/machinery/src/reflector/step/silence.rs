@@ -11,9 +11,9 @@ use super::limits::{BOOKMARK, IDLE};
 pub(super) struct Silence {
     /// How long the watch may be silent, or the next one if there is none.
     patience: Duration,
-    /// Whether one of the watches before, in this silence, lived long enough to get a bookmark.
+    /// True if one of the watches before, in this silence, lived long enough to get a bookmark.
     overdue: bool,
-    /// Whether the server sends bookmarks for this kind and watches live long enough to get them,
+    /// True if the server sends bookmarks for this kind and watches live long enough to get them,
     /// so that one without any is not just quiet. The bookmark that ends a streaming list does not
     /// count: a kind without a watch cache has only that one. `None` while unknown.
     bookmarks: Option<bool>,

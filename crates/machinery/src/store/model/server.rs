@@ -16,7 +16,7 @@ pub(super) struct Change {
     pub(super) deleted: bool,
     /// Which of us did it; `None`: somebody else.
     pub(super) author: Option<usize>,
-    /// Whether the object can be read as it is after it, or as it was before it was deleted.
+    /// True if the object can be read as it is after it, or as it was before it was deleted.
     pub(super) readable: bool,
 }
 
