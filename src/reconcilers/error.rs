@@ -1,26 +1,9 @@
 //! Why a pass failed.
 
-use std::time::Duration;
-
 use super::reason::Reason;
 use crate::client;
-use crate::controller::{Class, Failure};
-use crate::object::ObjectKey;
 
-/// Why a pass failed.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {verb} {kind} {key}: {source}")]
-pub struct Error {
-    /// What was tried: `create`, `update`, …
-    pub verb: &'static str,
-    /// The kind of object.
-    pub kind: &'static str,
-    /// The object.
-    pub key: ObjectKey,
-    /// The error of the API server, or of the connection to it.
-    #[source]
-    pub source: Box<client::Error>,
-}
+pub use crate::controller::CallError as Error;
 
 /// What an error of the API server means here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,19 +51,11 @@ fn is_denied(error: &client::Error) -> bool {
         if message.contains("denied request: ") || message.contains("denied the request"))
 }
 
-impl Failure for Error {
-    fn class(&self) -> Class {
-        self.source.class()
-    }
-
-    fn retry_after(&self) -> Option<Duration> {
-        self.source.retry_after()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::{Class, Failure};
+    use crate::object::ObjectKey;
 
     fn class(code: u16, reason: &str, message: &str) -> Class {
         let source = client::Error::api(code, reason, message);

@@ -75,6 +75,21 @@ impl Class {
     }
 }
 
+/// A call to the API server that failed, and its purpose.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {verb} {kind} {key}: {source}")]
+pub struct CallError {
+    /// The purpose: `create`, `update`, …
+    pub verb: &'static str,
+    /// The kind of object.
+    pub kind: &'static str,
+    /// The object.
+    pub key: ObjectKey,
+    /// The error of the API server, or of the connection to it.
+    #[source]
+    pub source: Box<client::Error>,
+}
+
 /// A ready-made reconciler error: a failed call, or something a person has to fix.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
@@ -114,6 +129,9 @@ pub enum Problem {
         /// When it is applied again.
         wait: Duration,
     },
+    /// A call to the API server failed, for this purpose.
+    #[error(transparent)]
+    Call(#[from] CallError),
     /// A call to the API server failed.
     #[error(transparent)]
     Api(#[from] client::Error),
@@ -155,18 +173,20 @@ impl Problem {
     /// Why a person should be notified, as one word for an Event. `None` if nobody needs to be:
     /// someone else was faster, or the API server was away.
     pub fn reason(&self) -> Option<&'static str> {
-        match self {
-            Problem::Told { reason, .. } => Some(reason),
-            Problem::Taken { .. } => Some("ErrResourceExists"),
-            Problem::Contested { .. } => Some("ErrContested"),
-            Problem::Awaiting(_) => None,
+        let error = match self {
+            Problem::Told { reason, .. } => return Some(reason),
+            Problem::Taken { .. } => return Some("ErrResourceExists"),
+            Problem::Contested { .. } => return Some("ErrContested"),
+            Problem::Awaiting(_) => return None,
+            Problem::Call(call) => &*call.source,
+            Problem::Api(error) => error,
+        };
+        match error.class() {
             // No retry helps, and the log alone would be silence to the object's owner.
-            Problem::Api(client::Error::Decode { .. }) => Some("ErrUndecodable"),
-            Problem::Api(error) => match error.class() {
-                Class::Forbidden => Some("ErrRefused"),
-                Class::NotServed => Some("ErrNotServed"),
-                Class::Transient | Class::Conflict | Class::Waiting | Class::Terminal => None,
-            },
+            _ if matches!(error, client::Error::Decode { .. }) => Some("ErrUndecodable"),
+            Class::Forbidden => Some("ErrRefused"),
+            Class::NotServed => Some("ErrNotServed"),
+            Class::Transient | Class::Conflict | Class::Waiting | Class::Terminal => None,
         }
     }
 }
@@ -184,6 +204,7 @@ impl Failure for Problem {
             Problem::Told { class, .. } => *class,
             Problem::Taken { .. } | Problem::Awaiting(_) => Class::Waiting,
             Problem::Contested { .. } => Class::Forbidden,
+            Problem::Call(call) => call.class(),
             Problem::Api(error) => error.class(),
         }
     }
@@ -191,6 +212,7 @@ impl Failure for Problem {
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Problem::Api(error) => error.retry_after(),
+            Problem::Call(call) => call.retry_after(),
             Problem::Contested { wait, .. } => Some(*wait),
             _ => None,
         }
@@ -201,6 +223,16 @@ impl Failure for Problem {
             Problem::Taken { name, .. } | Problem::Awaiting(name) => Some(name.clone()),
             _ => None,
         }
+    }
+}
+
+impl Failure for CallError {
+    fn class(&self) -> Class {
+        self.source.class()
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        self.source.retry_after()
     }
 }
 

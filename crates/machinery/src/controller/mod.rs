@@ -28,7 +28,7 @@ mod run;
 mod program;
 pub mod enqueue;
 
-pub use failure::{Class, Failure, Name, Problem};
+pub use failure::{CallError, Class, Failure, Name, Problem};
 pub use observer::{Observer, Outcome};
 pub use policy::Retries;
 pub use program::{ExitError, Program, ProgramError};

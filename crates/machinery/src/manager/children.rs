@@ -20,7 +20,7 @@ use super::Context;
 use super::compared::{ADMITTED, APPLIED, deviations, hash, hex, project, without_nulls};
 use super::wiring::{WiringError, view};
 use crate::client::{self, Deletion, Preconditions};
-use crate::controller::{Name, Problem};
+use crate::controller::{CallError, Name, Problem};
 use crate::object::{Keep, Meta, ObjectKey, Owner, Resource, Text};
 use crate::store::Store;
 
@@ -98,14 +98,15 @@ impl<V: Resource> Context<V> {
             }
             // The store lags, or does not hold whatever has the name.
             Err(error) if error.is_conflict() => {
-                let there = self.client().get::<C>(&desired.key).await?;
+                let there = self.client().get::<C>(&desired.key).await;
+                let there = there.map_err(|error| failed::<C>("get", &desired.key, error))?;
                 let there = children.learned(there);
                 // If the store still has none, its informer does not select it. Then the label that it
                 // lacks may be one of those that are applied.
                 let is_unseen = children.get(&desired.key).is_none();
                 self.ensure_existing(children, desired, there, is_unseen).await
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(failed::<C>("create", &desired.key, error).into()),
         }
     }
 
@@ -140,7 +141,9 @@ impl<V: Resource> Context<V> {
         }
         let mut only = desired.body.clone();
         only["metadata"]["uid"] = json!(child.uid()); // This one, not a namesake.
-        let applied = self.client().apply::<C>(key, &only).await.map_err(conflict_if_another)?;
+        let applied = self.client().apply::<C>(key, &only).await;
+        let applied =
+            applied.map_err(|error| failed::<C>("update", key, conflict_if_another(error)))?;
         fights.applied(child.uid(), desired.hash, now);
         self.tell_change(desired, is_applied, &*child)?;
         let applied = self.applied(children, desired, applied).await?;
@@ -186,7 +189,8 @@ impl<V: Resource> Context<V> {
         if !bereaved.lock().contains(key) {
             return Ok(());
         }
-        let live = self.client().get::<V>(key).await?;
+        let live = self.client().get::<V>(key).await;
+        let live = live.map_err(|error| failed::<V>("get", key, error))?;
         let live = self.pass.objects.learned(live);
         if live.uid() != self.object.uid() || live.meta().deleting {
             return Err(Problem::Awaiting(Name { kind: V::KIND, key: key.clone() }));
@@ -221,7 +225,7 @@ impl<V: Resource> Context<V> {
                 Ok(Deletion::Final) => children.removed(key, *uid),
                 Ok(Deletion::Started) => {}
                 Err(error) if error.is_not_found() => continue,
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(failed::<C>("delete", key, error).into()),
             }
             self.tell_write::<C>("Deleted", &format!("Deleted {} {}", C::KIND.kind, key.name()));
         }
@@ -293,7 +297,8 @@ impl<V: Resource> Context<V> {
         let patch = json!({ "metadata": {
             "uid": meta.uid, "resourceVersion": meta.version, "annotations": { ADMITTED: admitted },
         }});
-        let recorded = self.client().merge_patch::<C>(&desired.key, &patch).await?;
+        let recorded = self.client().merge_patch::<C>(&desired.key, &patch).await;
+        let recorded = recorded.map_err(|error| failed::<C>("update", &desired.key, error))?;
         Ok(children.wrote(recorded))
     }
 }
@@ -312,6 +317,14 @@ fn admitted<C: Resource + Serialize>(
 ) -> Result<Option<String>, Problem> {
     let deviations = deviations(&desired.wanted, &json_of(child)?);
     Ok((!deviations.is_empty()).then(|| hex(hash(&json!(deviations)))))
+}
+
+pub(super) fn failed<C: Resource>(
+    verb: &'static str,
+    key: &ObjectKey,
+    error: client::Error,
+) -> CallError {
+    CallError { verb, kind: C::KIND.kind, key: key.clone(), source: Box::new(error) }
 }
 
 /// Applying with the UID of another object is answered with 422, as a UID cannot be changed.

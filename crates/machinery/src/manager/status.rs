@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Context;
-use super::children::json_of;
+use super::children::{failed, json_of};
 use super::compared::{form, is_equal, without_nulls};
 use crate::controller::Problem;
 use crate::object::Resource;
@@ -39,7 +39,8 @@ impl<V: Resource> Context<V> {
             "metadata": { "resourceVersion": self.object.meta().version },
             "status": patch(&status, &observed),
         });
-        let written = self.client().patch_status::<V>(key, &body).await?;
+        let written = self.client().patch_status::<V>(key, &body).await;
+        let written = written.map_err(|error| failed::<V>("update the status of", key, error))?;
         // What the API server makes of it, by its schema, it would make of it each time.
         let observed = status_of(&written)?;
         let other = !is_same(&status, &observed);
