@@ -25,27 +25,53 @@ pub struct Condition {
     pub last_transition_time: String,
 }
 
+/// The status of a condition. `true` and `false` are two of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConditionStatus {
+    /// It holds.
+    True,
+    /// It does not hold.
+    False,
+    /// The controller cannot tell.
+    Unknown,
+}
+
+/// The longest message that schemas of conditions allow (metav1.Condition), in bytes.
+const MAX_MESSAGE: usize = 32_768;
+
+impl From<bool> for ConditionStatus {
+    fn from(holds: bool) -> ConditionStatus {
+        if holds { ConditionStatus::True } else { ConditionStatus::False }
+    }
+}
+
 // === impl Condition ===
 
 impl Condition {
     /// A condition of `object`, whose conditions so far are `former`: the time of its last
-    /// transition is carried over unless its status changes.
+    /// transition is carried over unless its status changes. A message of more than 32 KiB is cut.
     pub fn new(
         object: &impl Object,
         former: &[Condition],
         r#type: &str,
-        is_true: bool,
+        status: impl Into<ConditionStatus>,
         reason: &str,
         message: impl Into<String>,
     ) -> Condition {
-        let status = if is_true { "True" } else { "False" };
+        let status = match status.into() {
+            ConditionStatus::True => "True",
+            ConditionStatus::False => "False",
+            ConditionStatus::Unknown => "Unknown",
+        };
+        let mut message = message.into();
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
         let former = former.iter().find(|c| c.r#type == *r#type && c.status == *status);
         let now = || Timestamp::now().round(Unit::Second).unwrap_or_default().to_string();
         Condition {
             r#type: r#type.into(),
             status: status.into(),
             reason: reason.into(),
-            message: Some(message.into()),
+            message: Some(message),
             observed_generation: Some(object.meta().generation),
             last_transition_time: former.map_or_else(now, |c| c.last_transition_time.clone()),
         }
@@ -66,7 +92,17 @@ mod tests {
         let former = [first];
         let same = Condition::new(&thing, &former, "Ready", false, "Failing", "why");
         assert_eq!(same.last_transition_time, former[0].last_transition_time);
-        let other = Condition::new(&thing, &former, "Ready", true, "Works", "");
-        assert_ne!(other.last_transition_time, former[0].last_transition_time);
+        for changed in [ConditionStatus::True, ConditionStatus::Unknown] {
+            let other = Condition::new(&thing, &former, "Ready", changed, "Works", "");
+            assert_ne!(other.last_transition_time, former[0].last_transition_time);
+        }
+    }
+
+    #[test]
+    fn a_message_is_cut_between_two_characters() {
+        let thing = Thing { meta: Meta::named(ObjectKey::new("ns", "a")) };
+        let long = format!("a{}", "é".repeat(MAX_MESSAGE));
+        let cut = Condition::new(&thing, &[], "Ready", false, "Long", long).message;
+        assert_eq!(cut.map(|message| message.len()), Some(MAX_MESSAGE - 1));
     }
 }

@@ -57,7 +57,7 @@ mod observed;
 
 pub use builder::ControllerBuilder;
 pub use children::Applied;
-pub use conditions::Condition;
+pub use conditions::{Condition, ConditionStatus};
 pub use context::Context;
 pub use kinds::Parts;
 #[cfg(feature = "leader-election")]
