@@ -77,8 +77,8 @@ func TestTheTableComparesMediansWithTheBestPeers(t *testing.T) {
 | cold start on 20,000 Foos and their Deployments (54 MB of JSON): CPU s | **0.10** | ≤ 0.125 | 1.00 | 10.00 | – | – |
 | the same, peers made to compare before they write: CPU s | **0.50** | – | 1.00 | 2.00 | – | – |
 
-Taken on 1 × slow (0001-01-01, revision a): converge of client-go, converge of kube-runtime, converge of ours; ` +
-		"1 × slow (0001-01-01, revision b): coldstart of client-go, coldstart of ours. " +
+Taken on 1 × slow (0001-01-01, revision a); ` +
+		"coldstart of client-go, coldstart of ours on 1 × slow (0001-01-01, revision b). " +
 		"Median of 1 to 3 runs (smallest–largest); MB are 10⁶ bytes.\n"
 	if got := b.table(); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -206,7 +207,9 @@ func origins(all []result) string {
 		key := fmt.Sprintf("%s (%s, %s)", r.Machine, r.At.Format(time.DateOnly), r.Revision)
 		of[key] = append(of[key], r.Part+" of "+r.Contender)
 	}
-	keys := slices.SortedFunc(maps.Keys(of), func(a, b string) int { return len(of[b]) - len(of[a]) })
+	keys := slices.SortedFunc(maps.Keys(of), func(a, b string) int {
+		return cmp.Or(len(of[b])-len(of[a]), strings.Compare(a, b))
+	})
 	text := "Taken on " + keys[0]
 	for _, key := range keys[1:] {
 		slices.Sort(of[key])
