@@ -150,7 +150,7 @@ impl Client {
         &self.options().identity
     }
 
-    pub(super) fn options(&self) -> &Options {
+    pub(crate) fn options(&self) -> &Options {
         &self.shared.options
     }
 

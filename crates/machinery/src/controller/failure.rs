@@ -116,19 +116,37 @@ pub enum Problem {
     /// to delete. Nobody has to know: it is tried again when it has gone.
     #[error("{} {} is being deleted", .0.kind.kind, .0.key)]
     Awaiting(Name),
-    /// Somebody keeps undoing what is applied to a child.
+    /// A child differs in a field that cannot be changed. It is tried again when the child has gone.
     #[error(
-        "{} {:?} was applied several times within a minute, and something changes it back each time: \
-         another controller, or an admission policy. It is applied again in {wait:?}",
+        "{field} of {} {:?} cannot be changed: delete it, and it is created again",
+        .name.kind.kind,
+        .name.key.name()
+    )]
+    Immutable {
+        /// The child.
+        name: Name,
+        /// The field, `spec.selector`.
+        field: &'static str,
+    },
+    /// Something keeps undoing what is written: a child, or the status of the object.
+    #[error(
+        "{} {:?} was written several times within a minute, and something undoes it each time: another \
+         controller, or an admission policy. It is written again in {wait:?}",
         .name.kind.kind,
         .name.key.name()
     )]
     Contested {
-        /// The child.
+        /// The child, or the object itself if it is its status.
         name: Name,
-        /// When it is applied again.
+        /// The field that is changed back; `None` if the child is deleted each time.
+        field: Option<String>,
+        /// When it is written again.
         wait: Duration,
     },
+    /// A problem that the reconciler has reported in its own way, such as in the status: no Event is
+    /// published for it. It is retried like the problem itself.
+    #[error(transparent)]
+    Reported(Box<Problem>),
     /// A call to the API server failed, for this purpose.
     #[error(transparent)]
     Call(#[from] CallError),
@@ -159,9 +177,30 @@ impl Problem {
         Problem::Awaiting(Name { kind: C::KIND, key: key.clone() })
     }
 
-    /// The child of kind `C` that somebody keeps changing.
-    pub(crate) fn contested<C: Resource>(key: &ObjectKey, wait: Duration) -> Problem {
-        Problem::Contested { name: Name { kind: C::KIND, key: key.clone() }, wait }
+    /// The child of kind `C` of which this field is changed again and again; it is deleted if there is
+    /// none.
+    pub(crate) fn contested<C: Resource>(
+        key: &ObjectKey,
+        field: Option<String>,
+        wait: Duration,
+    ) -> Problem {
+        Problem::Contested { name: Name { kind: C::KIND, key: key.clone() }, field, wait }
+    }
+
+    /// This problem as one that the reconciler has reported itself.
+    #[must_use]
+    pub fn reported(self) -> Problem {
+        Problem::Reported(Box::new(self))
+    }
+
+    /// The error of the API server, if a call to it failed.
+    pub fn api_error(&self) -> Option<&client::Error> {
+        match self {
+            Problem::Call(call) => Some(&call.source),
+            Problem::Api(error) => Some(error),
+            Problem::Reported(problem) => problem.api_error(),
+            _ => None,
+        }
     }
 
     /// Something outside of the API server failed for now: it is tried again with backoff, as if the
@@ -176,8 +215,9 @@ impl Problem {
         let error = match self {
             Problem::Told { reason, .. } => return Some(reason),
             Problem::Taken { .. } => return Some("ErrResourceExists"),
+            Problem::Immutable { .. } => return Some("ErrFieldImmutable"),
             Problem::Contested { .. } => return Some("ErrContested"),
-            Problem::Awaiting(_) => return None,
+            Problem::Awaiting(_) | Problem::Reported(_) => return None,
             Problem::Call(call) => &*call.source,
             Problem::Api(error) => error,
         };
@@ -202,8 +242,11 @@ impl Failure for Problem {
     fn class(&self) -> Class {
         match self {
             Problem::Told { class, .. } => *class,
-            Problem::Taken { .. } | Problem::Awaiting(_) => Class::Waiting,
+            Problem::Taken { .. } | Problem::Awaiting(_) | Problem::Immutable { .. } => {
+                Class::Waiting
+            }
             Problem::Contested { .. } => Class::Forbidden,
+            Problem::Reported(problem) => problem.class(),
             Problem::Call(call) => call.class(),
             Problem::Api(error) => error.class(),
         }
@@ -214,13 +257,17 @@ impl Failure for Problem {
             Problem::Api(error) => error.retry_after(),
             Problem::Call(call) => call.retry_after(),
             Problem::Contested { wait, .. } => Some(*wait),
+            Problem::Reported(problem) => problem.retry_after(),
             _ => None,
         }
     }
 
     fn waits_for(&self) -> Option<Name> {
         match self {
-            Problem::Taken { name, .. } | Problem::Awaiting(name) => Some(name.clone()),
+            Problem::Taken { name, .. }
+            | Problem::Immutable { name, .. }
+            | Problem::Awaiting(name) => Some(name.clone()),
+            Problem::Reported(problem) => problem.waits_for(),
             _ => None,
         }
     }

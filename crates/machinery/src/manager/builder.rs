@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use super::context::Declared;
 use super::function::{Finalizer, Function};
 use super::kinds::{Informers, Parts};
 use super::referrers::Referrers;
@@ -29,6 +30,7 @@ pub struct ControllerBuilder<V> {
     owned: Vec<TypeId>,
     handlers: Vec<Handler>,
     finalizer: Option<Finalizer<V>>,
+    conditions: &'static [&'static str],
     tells_writes: bool,
     endings: Vec<(&'static str, Ending)>,
     faults: Vec<WiringError>,
@@ -68,6 +70,7 @@ impl<V: Resource> ControllerBuilder<V> {
             owned: Vec::new(),
             handlers: Vec::new(),
             finalizer: None,
+            conditions: &[],
             tells_writes: false,
             endings: Vec::new(),
             faults: Vec::new(),
@@ -92,6 +95,13 @@ impl<V: Resource> ControllerBuilder<V> {
     /// field that somebody had changed, `DeploymentDeleted`. That is one more request for each write.
     pub fn tell_writes(mut self) -> Self {
         self.tells_writes = true;
+        self
+    }
+
+    /// Names the types of the conditions that this controller sets: one that a status leaves out goes
+    /// ([`Context::patch_status`]). Conditions of other types stay as they are.
+    pub fn conditions(mut self, types: &'static [&'static str]) -> Self {
+        self.conditions = types;
         self
     }
 
@@ -193,7 +203,25 @@ impl<V: Resource> ControllerBuilder<V> {
     /// Has `cleanup` run before an object goes: no object is reconciled before it has the finalizer
     /// `name` (`example.com/website`), and it keeps it until a cleanup has succeeded. A cleanup that
     /// fails is retried like a pass. It may run more than once for one object.
-    pub fn finalizer<C, F>(mut self, name: &'static str, cleanup: C) -> Self
+    pub fn finalizer<C, F>(self, name: &'static str, cleanup: C) -> Self
+    where
+        C: Fn(Arc<V>, Context<V>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<(), Problem>> + Send + 'static,
+    {
+        self.finalizes(name, true, cleanup)
+    }
+
+    /// Like [`ControllerBuilder::finalizer`], for objects that do not always need it: a pass adds it with
+    /// [`Context::add_finalizer`].
+    pub fn cleanup<C, F>(self, name: &'static str, cleanup: C) -> Self
+    where
+        C: Fn(Arc<V>, Context<V>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<(), Problem>> + Send + 'static,
+    {
+        self.finalizes(name, false, cleanup)
+    }
+
+    fn finalizes<C, F>(mut self, name: &'static str, is_always: bool, cleanup: C) -> Self
     where
         C: Fn(Arc<V>, Context<V>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), Problem>> + Send + 'static,
@@ -202,7 +230,7 @@ impl<V: Resource> ControllerBuilder<V> {
             let (controller, finalizer) = (self.name, name);
             self.faults.push(WiringError::Finalizer { controller, finalizer });
         }
-        self.finalizer = Some(Finalizer::new(name, cleanup));
+        self.finalizer = Some(Finalizer::new(name, is_always, cleanup));
         self
     }
 
@@ -231,10 +259,9 @@ impl<V: Resource> ControllerBuilder<V> {
         E: Into<Problem> + 'static,
     {
         let (finalizer, owned) = (self.finalizer.take(), std::mem::take(&mut self.owned));
-        let tells_writes = self.tells_writes;
-        self.reconciler(move |parts| {
-            Function::new(parts, reconcile, finalizer, owned, tells_writes)
-        })
+        let (conditions, tells_writes) = (self.conditions, self.tells_writes);
+        let declared = Declared { owned, conditions, tells_writes };
+        self.reconciler(move |parts| Function::new(parts, reconcile, finalizer, declared))
     }
 
     /// Adds the controller with a [`Reconciler`] that is made of its parts; it is also called for

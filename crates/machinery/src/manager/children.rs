@@ -17,7 +17,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Context;
-use super::compared::{ADMITTED, APPLIED, deviations, hash, hex, project, without_nulls};
+use super::compared::{deviations, hash, hex, project, without_nulls};
+use super::fights::WINDOW;
+use super::managed_fields::{Conflicts, Foreign};
 use super::wiring::{WiringError, view};
 use crate::client::{self, Deletion, Preconditions};
 use crate::controller::{CallError, Name, Problem};
@@ -25,32 +27,107 @@ use crate::object::{Keep, Meta, ObjectKey, Owner, Resource, Text};
 use crate::store::Store;
 
 /// What the metadata of a child keeps, for [`Context::ensure`]: `Meta<Applied>`. A [`Keep`] of your
-/// own may keep more; it has to keep these annotations, too: [`Applied::ANNOTATIONS`].
+/// own may keep more, and may name the two annotations; it has to keep them, too.
 #[derive(Debug, Clone, Copy)]
 pub enum Applied {}
-
-impl Applied {
-    /// The annotations that record the hash of what was applied, and of what admission made of it.
-    pub const ANNOTATIONS: [&str; 2] = [APPLIED, ADMITTED];
-}
 
 impl Keep for Applied {
     fn label(_: &str) -> bool {
         false
     }
     fn annotation(key: &str) -> bool {
-        Applied::ANNOTATIONS.contains(&key)
+        [Applied::APPLIED, Applied::ADMITTED].contains(&key)
     }
 }
 
+/// How [`Context::ensure_with`] treats a child that exists.
+pub struct EnsureOptions<'a, C> {
+    pub(super) immutable: &'static [&'static str],
+    pub(super) conflicts: Option<Conflicts<'a, C>>,
+}
+
 /// A child as it is to be.
-struct Desired {
-    key: ObjectKey,
+pub(super) struct Desired {
+    pub(super) key: ObjectKey,
     /// What is applied.
-    body: Value,
+    pub(super) body: Value,
     /// What the view shows of it.
     wanted: Value,
     hash: u64,
+}
+
+// === impl EnsureOptions ===
+
+impl<'a, C> EnsureOptions<'a, C> {
+    /// Names fields that cannot be changed, such as `spec.selector`. A child that differs in one is not
+    /// applied: [`Problem::Immutable`].
+    #[must_use]
+    pub fn immutable(self, fields: &'static [&'static str]) -> Self {
+        EnsureOptions { immutable: fields, ..self }
+    }
+
+    /// Sets how to find what others set and what cannot be beside the desired state: because the API server
+    /// refuses it (a request above the limit), or because it is not wanted (another port of a Service).
+    /// `conflicts` returns JSON patch operations, last position first, that remove it from a child. It
+    /// leaves out what is not foreign according to its second argument.
+    #[must_use]
+    pub fn conflicts(
+        self,
+        conflicts: &'a (dyn Fn(&C, Foreign<'_>) -> Vec<Value> + Send + Sync),
+    ) -> Self {
+        EnsureOptions { conflicts: Some(conflicts), ..self }
+    }
+
+    /// The operations that remove what is not wanted in a child to which the desired state was applied.
+    pub(super) fn beside(&self, child: &C) -> Vec<Value> {
+        self.conflicts.map_or_else(Vec::new, |conflicts| conflicts(child, &|_| true))
+    }
+
+    /// The field that cannot be changed and is another.
+    fn immutable_of(&self, different: &Different) -> Option<&'static str> {
+        let is_in = |place: &str, field: &str| {
+            place.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let is_different = |field: &&&str| different.iter().any(|(place, _)| is_in(place, field));
+        self.immutable.iter().find(is_different).copied()
+    }
+
+    /// What is not as desired in a child: each place, and what it has.
+    fn different(&self, desired: &Desired, child: &C) -> Result<Different, Problem>
+    where
+        C: Resource + Serialize,
+    {
+        let mut different = deviations(&desired.wanted, &json_of(child)?);
+        let place = |operation: &Value| {
+            let path = operation["path"].as_str().unwrap_or_default();
+            path.trim_start_matches('/').replace('/', ".")
+        };
+        different.extend(self.beside(child).into_iter().map(|it| (place(&it), it)));
+        Ok(different)
+    }
+}
+
+/// Places, such as `spec.replicas`, and the values there.
+type Different = Vec<(String, Value)>;
+
+impl<C> Default for EnsureOptions<'_, C> {
+    fn default() -> Self {
+        EnsureOptions { immutable: &[], conflicts: None }
+    }
+}
+
+impl<C> Clone for EnsureOptions<'_, C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<C> Copy for EnsureOptions<'_, C> {}
+
+impl<C> std::fmt::Debug for EnsureOptions<'_, C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EnsureOptions").field("immutable", &self.immutable).finish_non_exhaustive()
+    }
 }
 
 // === impl Context ===
@@ -75,26 +152,69 @@ impl<V: Resource> Context<V> {
     pub async fn ensure<C>(&self, desired: Value) -> Result<Arc<C>, Problem>
     where
         C: Resource + Serialize,
-        C::Keep: Keep,
+    {
+        self.ensure_with(desired, EnsureOptions::default()).await
+    }
+
+    /// Like [`Context::ensure`], with more that is known about a child of this view.
+    ///
+    /// # Errors
+    /// [`Problem::Immutable`]; those of [`Context::ensure`].
+    pub async fn ensure_with<C>(
+        &self,
+        desired: Value,
+        options: EnsureOptions<'_, C>,
+    ) -> Result<Arc<C>, Problem>
+    where
+        C: Resource + Serialize,
     {
         let children = self.children::<C>()?;
         let desired = self.complete::<C>(desired)?;
         match children.get(&desired.key) {
-            Some(child) => self.ensure_existing(&children, &desired, child, false).await,
-            None => self.create(&children, &desired).await,
+            Some(child) => self.ensure_existing(&children, &desired, options, (child, false)).await,
+            None => self.create(&children, &desired, options).await,
         }
     }
 
-    async fn create<C>(&self, children: &Store<C>, desired: &Desired) -> Result<Arc<C>, Problem>
+    /// Returns whether a child is as desired, so that [`Context::ensure_with`] would write nothing.
+    ///
+    /// # Errors
+    /// If the controller does not own `C`, or its view cannot show what is desired.
+    pub fn is_ensured<C>(
+        &self,
+        desired: Value,
+        options: EnsureOptions<'_, C>,
+        child: &C,
+    ) -> Result<bool, Problem>
     where
         C: Resource + Serialize,
     {
+        let desired = self.complete::<C>(desired)?;
+        let is_settled = is_settled(&options.different(&desired, child)?, child);
+        Ok(is_settled && is_applied(&desired, child))
+    }
+
+    async fn create<C>(
+        &self,
+        children: &Store<C>,
+        desired: &Desired,
+        options: EnsureOptions<'_, C>,
+    ) -> Result<Arc<C>, Problem>
+    where
+        C: Resource + Serialize,
+    {
+        let (fights, now) = (&self.pass.fights, Instant::now());
+        let creation = (self.object.uid(), desired.name_hash());
+        if let Some(wait) = fights.wait(creation, 0, now) {
+            return Err(Problem::contested::<C>(&desired.key, None, wait));
+        }
         self.confirm_owner().await?;
         match self.client().apply_new::<C>(&desired.key, &desired.body).await {
             Ok(created) => {
+                fights.wrote(creation, 0, now);
                 let note = format!("Created {} {}", C::KIND.kind, desired.key.name());
                 self.tell_write::<C>("Created", &note);
-                self.applied(children, desired, created).await
+                self.applied(children, desired, options, created).await
             }
             // The store lags, or does not hold whatever has the name.
             Err(error) if error.is_conflict() => {
@@ -104,7 +224,7 @@ impl<V: Resource> Context<V> {
                 // If the store still has none, its informer does not select it. Then the label that it
                 // lacks may be one of those that are applied.
                 let is_unseen = children.get(&desired.key).is_none();
-                self.ensure_existing(children, desired, there, is_unseen).await
+                self.ensure_existing(children, desired, options, (there, is_unseen)).await
             }
             Err(error) => Err(failed::<C>("create", &desired.key, error).into()),
         }
@@ -114,8 +234,8 @@ impl<V: Resource> Context<V> {
         &self,
         children: &Store<C>,
         desired: &Desired,
-        child: Arc<C>,
-        is_unseen: bool,
+        options: EnsureOptions<'_, C>,
+        (child, is_unseen): (Arc<C>, bool),
     ) -> Result<Arc<C>, Problem>
     where
         C: Resource + Serialize,
@@ -130,23 +250,23 @@ impl<V: Resource> Context<V> {
         if meta.deleting {
             return Err(Problem::awaiting::<C>(key));
         }
-        let record = |annotation| meta.annotations.get(annotation).map(Text::as_str);
-        let is_applied = record(APPLIED) == Some(&hex(desired.hash));
-        if is_applied && !is_unseen && is_settled(desired, &*child)? {
+        let different = options.different(desired, &*child)?;
+        if let Some(field) = options.immutable_of(&different) {
+            let name = Name { kind: C::KIND, key: key.clone() };
+            return Err(Problem::Immutable { name, field });
+        }
+        let is_applied = is_applied(desired, &*child);
+        if is_applied && !is_unseen && is_settled(&different, &*child) {
             return Ok(child);
         }
         let (fights, now) = (&self.pass.fights, Instant::now());
-        if let Some(wait) = fights.wait(child.uid(), desired.hash, now) {
-            return Err(Problem::contested::<C>(key, wait));
+        if let Some(wait) = fights.wait((child.uid(), 0), desired.hash, now) {
+            return Err(Problem::contested::<C>(key, first(&different), wait));
         }
-        let mut only = desired.body.clone();
-        only["metadata"]["uid"] = json!(child.uid()); // This one, not a namesake.
-        let applied = self.client().apply::<C>(key, &only).await;
-        let applied =
-            applied.map_err(|error| failed::<C>("update", key, conflict_if_another(error)))?;
-        fights.applied(child.uid(), desired.hash, now);
-        self.tell_change(desired, is_applied, &*child)?;
-        let applied = self.applied(children, desired, applied).await?;
+        let applied = self.apply_over(desired, options, &*child, is_applied).await?;
+        fights.wrote((child.uid(), 0), desired.hash, now);
+        self.tell_change::<C>(desired, is_applied, &different);
+        let applied = self.applied(children, desired, options, applied).await?;
         if is_unseen && children.get(key).is_none() {
             let kind = C::KIND.kind;
             let what = format!(
@@ -159,26 +279,18 @@ impl<V: Resource> Context<V> {
         Ok(applied)
     }
 
-    /// Tells that a child was changed, or restored if it was applied like this before.
-    fn tell_change<C>(
-        &self,
-        desired: &Desired,
-        is_restored: bool,
-        before: &C,
-    ) -> Result<(), Problem>
-    where
-        C: Resource + Serialize,
-    {
+    /// Tells that a child was changed, or restored if it was applied like this before. A change that the
+    /// view does not show, such as that of the record itself, is not worth an Event.
+    fn tell_change<C: Resource>(&self, desired: &Desired, is_restored: bool, was: &Different) {
         let (kind, name) = (C::KIND.kind, desired.key.name());
-        let changed = deviations(&desired.wanted, &json_of(before)?);
-        match changed.first().filter(|_| is_restored) {
-            Some((place, _)) => {
+        match was.iter().find(|(place, _)| *place != record_at::<C>()) {
+            None => {}
+            Some((place, _)) if is_restored => {
                 let note = format!("Restored {place} of {kind} {name}, which was changed");
                 self.tell_write::<C>("Restored", &note);
             }
-            None => self.tell_write::<C>("Updated", &format!("Updated {kind} {name}")),
+            Some(_) => self.tell_write::<C>("Updated", &format!("Updated {kind} {name}")),
         }
-        Ok(())
     }
 
     /// Asks the API server whether the object still exists, if one of its children has gone since it was
@@ -243,13 +355,12 @@ impl<V: Resource> Context<V> {
 
     /// Completes what is desired.
     fn complete<C: Resource + Serialize>(&self, desired: Value) -> Result<Desired, Problem>
-    where
-        C::Keep: Keep,
-    {
-        if !Applied::ANNOTATIONS.iter().all(|annotation| C::Keep::annotation(annotation)) {
+where {
+        let (applied, admitted) = (C::Keep::APPLIED, C::Keep::ADMITTED);
+        if ![applied, admitted].iter().all(|annotation| C::Keep::annotation(annotation)) {
             let view = view::<C>();
             let what = format!(
-                "the view {view} does not keep the annotations {APPLIED} and {ADMITTED}: give it `metadata: \
+                "the view {view} does not keep the annotations {applied} and {admitted}: give it `metadata: \
                  Meta<Applied>` and `view!({view} {{ metadata: Meta<Applied> }}: …)`"
             );
             return Err(Problem::terminal("ErrWiring", what));
@@ -272,7 +383,7 @@ impl<V: Resource> Context<V> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let key = ObjectKey::new(text(&metadata["namespace"]), text(&metadata["name"]));
         let hash = hash(&desired);
-        desired["metadata"]["annotations"][APPLIED] = hex(hash).into();
+        desired["metadata"]["annotations"][applied] = hex(hash).into();
         Ok(Desired { key, wanted: wanted::<C>(&desired)?, body: desired, hash })
     }
 
@@ -282,41 +393,76 @@ impl<V: Resource> Context<V> {
         &self,
         children: &Store<C>,
         desired: &Desired,
+        options: EnsureOptions<'_, C>,
         answer: C,
     ) -> Result<Arc<C>, Problem>
     where
         C: Resource + Serialize,
     {
-        let child = children.wrote(answer);
-        let admitted = admitted(desired, &*child)?;
-        let recorded = child.meta().annotations.get(ADMITTED).map(Text::as_str);
-        if recorded == admitted.as_deref() {
+        let mut child = children.wrote(answer);
+        if !is_applied(desired, &*child) {
+            // Admission removes even the record.
+            return Err(Problem::contested::<C>(&desired.key, Some(record_at::<C>()), WINDOW));
+        }
+        let different = options.different(desired, &*child)?;
+        let admitted = admitted(&different);
+        if record(&*child, C::Keep::ADMITTED) == admitted.as_deref() {
             return Ok(child);
         }
         let meta = child.meta();
         let patch = json!({ "metadata": {
-            "uid": meta.uid, "resourceVersion": meta.version, "annotations": { ADMITTED: admitted },
+            "uid": meta.uid, "resourceVersion": meta.version,
+            "annotations": { C::Keep::ADMITTED: admitted },
         }});
         let recorded = self.client().merge_patch::<C>(&desired.key, &patch).await;
         let recorded = recorded.map_err(|error| failed::<C>("update", &desired.key, error))?;
-        Ok(children.wrote(recorded))
+        child = children.wrote(recorded);
+        let different = options.different(desired, &*child)?;
+        if is_settled(&different, &*child) {
+            return Ok(child);
+        }
+        // Admission makes something else of it each time.
+        Err(Problem::contested::<C>(&desired.key, first(&different), WINDOW))
     }
 }
 
+// === impl Desired ===
+
+impl Desired {
+    /// The hash of the child's kind and name.
+    fn name_hash(&self) -> u64 {
+        hash(&json!([self.body["kind"], self.key.name()]))
+    }
+}
+
+/// The record of this name on a child.
+fn record<'a, C: Resource>(child: &'a C, annotation: &str) -> Option<&'a str> {
+    child.meta().annotations.get(annotation).map(Text::as_str)
+}
+
+/// The place of the record of what was applied.
+fn record_at<C: Resource>() -> String {
+    format!("metadata.annotations.{}", C::Keep::APPLIED)
+}
+
+/// Returns whether exactly this was applied last.
+fn is_applied<C: Resource>(desired: &Desired, child: &C) -> bool {
+    record(child, C::Keep::APPLIED) == Some(&hex(desired.hash))
+}
+
 /// Returns whether a child has what is wanted, or what admission made of it.
-fn is_settled<C: Resource + Serialize>(desired: &Desired, child: &C) -> Result<bool, Problem> {
-    let admitted = admitted(desired, child)?;
-    let recorded = child.meta().annotations.get(ADMITTED).map(Text::as_str);
-    Ok(admitted.is_none() || recorded == admitted.as_deref())
+fn is_settled<C: Resource>(different: &Different, child: &C) -> bool {
+    different.is_empty() || record(child, C::Keep::ADMITTED) == admitted(different).as_deref()
 }
 
 /// The hash of what is not as wanted; `None` if all is.
-fn admitted<C: Resource + Serialize>(
-    desired: &Desired,
-    child: &C,
-) -> Result<Option<String>, Problem> {
-    let deviations = deviations(&desired.wanted, &json_of(child)?);
-    Ok((!deviations.is_empty()).then(|| hex(hash(&json!(deviations)))))
+fn admitted(different: &Different) -> Option<String> {
+    (!different.is_empty()).then(|| hex(hash(&json!(different))))
+}
+
+/// The first place that is not as wanted.
+fn first(different: &Different) -> Option<String> {
+    Some(different.first().map_or_else(|| "metadata".to_owned(), |(place, _)| place.clone()))
 }
 
 pub(super) fn failed<C: Resource>(
@@ -325,18 +471,6 @@ pub(super) fn failed<C: Resource>(
     error: client::Error,
 ) -> CallError {
     CallError { verb, kind: C::KIND.kind, key: key.clone(), source: Box::new(error) }
-}
-
-/// Applying with the UID of another object is answered with 422, as a UID cannot be changed.
-fn conflict_if_another(error: client::Error) -> client::Error {
-    match error {
-        client::Error::Api { code: 422, reason, message, causes, retry_after }
-            if message.contains("metadata.uid: Invalid value") =>
-        {
-            client::Error::Api { code: 409, reason, message, causes, retry_after }
-        }
-        other => other,
-    }
 }
 
 /// What the view shows of `desired`, which it has to be able to read, too.

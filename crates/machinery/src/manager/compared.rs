@@ -4,14 +4,6 @@ use serde_json::{Value, json};
 
 use crate::object::Quantity;
 
-/// The annotation that records the hash of what was applied. Applying removes a field that is no
-/// longer applied, but comparing cannot find one: the hash does.
-pub(super) const APPLIED: &str = "controller-machinery/applied";
-
-/// The annotation that records what admission made of it: the hash of the [`deviations`] in the API
-/// server's answer. There only if there are any. It is patched and never applied, so an apply leaves it.
-pub(super) const ADMITTED: &str = "controller-machinery/admitted";
-
 /// The hash of what is to be applied; the same in every process that applies the same.
 pub(super) fn hash(desired: &Value) -> u64 {
     fnv1a(desired.to_string().as_bytes())
@@ -72,6 +64,10 @@ pub(super) fn deviations(wanted: &Value, observed: &Value) -> Vec<(String, Value
 
 type Place = Vec<String>;
 
+/// Maps of which server-side apply sets all entries at once (`x-kubernetes-map-type: atomic`): another
+/// entry selects other objects, so it counts.
+const WHOLE: [&str; 3] = ["selector", "nodeSelector", "matchLabels"];
+
 fn compare(found: &mut Vec<(String, Value)>, at: &mut Place, wanted: &Value, observed: &Value) {
     match (wanted, observed) {
         (Value::Object(wanted), Value::Object(_) | Value::Null) => {
@@ -79,6 +75,13 @@ fn compare(found: &mut Vec<(String, Value)>, at: &mut Place, wanted: &Value, obs
                 at.push(field.clone());
                 compare(found, at, wanted, observed.get(field).unwrap_or(&Value::Null));
                 at.pop();
+            }
+            let is_whole = at.last().is_some_and(|field| WHOLE.contains(&field.as_str()));
+            if is_whole && let Value::Object(observed) = observed {
+                let others = observed.iter().filter(|(key, _)| !wanted.contains_key(*key));
+                for (key, value) in others.filter(|(_, value)| value.is_string()) {
+                    found.push((format!("{}.{key}", at.join(".")), value.clone()));
+                }
             }
         }
         // Nothing is wanted of a list that is not there.
@@ -152,7 +155,8 @@ fn keys(list: &str, items: &[Value]) -> Option<&'static [&'static str]> {
 
 /// Returns whether the value is an amount of a resource.
 fn is_amount(at: &[String]) -> bool {
-    let of = |field: &String| ["limits", "requests", "sizeLimit"].contains(&field.as_str());
+    let of =
+        |field: &String| ["limits", "requests", "sizeLimit", "divisor"].contains(&field.as_str());
     at.iter().rev().take(2).any(of)
 }
 

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::fights::Fights;
+use super::fights::{Fights, LastStatuses};
 use super::kinds::Parts;
 use super::wiring::WiringError;
 use crate::client::Client;
@@ -23,6 +23,8 @@ use crate::store::Store;
 pub struct Context<V> {
     pub(super) pass: Arc<Pass<V>>,
     pub(super) object: Arc<V>,
+    /// The object after the last write of this pass.
+    written: Arc<Mutex<Arc<V>>>,
 }
 
 /// What all passes of a controller share.
@@ -31,13 +33,32 @@ pub(super) struct Pass<V> {
     pub(super) objects: Store<V>,
     pub(super) owned: Vec<TypeId>,
     pub(super) fights: Fights,
+    pub(super) statuses: LastStatuses,
+    /// The types of the conditions that this controller sets.
+    pub(super) conditions: &'static [&'static str],
     /// Objects whose status the API server stores in another form than it was written, by its schema: the
     /// form.
     accepted: Mutex<HashMap<ObjectKey, u64>>,
-    /// Why the last pass over a key failed, if a person was told, and when that was.
-    told: Mutex<HashMap<ObjectKey, (&'static str, Instant)>>,
+    /// The problems that were reported, until a pass finds none.
+    reported: Mutex<HashMap<ObjectKey, Reported>>,
     /// True if an Event tells of each write of a child.
     tells_writes: bool,
+}
+
+/// A problem that was reported.
+struct Reported {
+    reason: &'static str,
+    at: Instant,
+    /// True if the pass that runs has found it.
+    is_found: bool,
+}
+
+/// What a controller declares for its passes.
+#[derive(Default)]
+pub(super) struct Declared {
+    pub(super) owned: Vec<TypeId>,
+    pub(super) conditions: &'static [&'static str],
+    pub(super) tells_writes: bool,
 }
 
 /// How long a problem that stays is not told again. Events are kept for an hour.
@@ -46,19 +67,18 @@ const AGAIN: Duration = Duration::from_secs(30 * 60);
 // === impl Pass ===
 
 impl<V: Resource> Pass<V> {
-    pub(super) fn new(
-        parts: &Parts,
-        owned: Vec<TypeId>,
-        tells_writes: bool,
-    ) -> Result<Pass<V>, WiringError> {
+    pub(super) fn new(parts: &Parts, declared: Declared) -> Result<Pass<V>, WiringError> {
         let objects = parts.store()?;
+        let Declared { owned, conditions, tells_writes } = declared;
         Ok(Pass {
             parts: parts.clone(),
             objects,
             owned,
             fights: Fights::default(),
+            statuses: LastStatuses::default(),
+            conditions,
             accepted: Mutex::default(),
-            told: Mutex::default(),
+            reported: Mutex::default(),
             tells_writes,
         })
     }
@@ -77,35 +97,64 @@ impl<V: Resource> Pass<V> {
         }
     }
 
-    /// Returns whether to tell a person why a pass over `key` failed: once, as long as the reason
+    /// Returns whether a problem of the object under `key` is to be reported: once, as long as the reason
     /// stays the same.
     pub(super) fn is_news(&self, key: &ObjectKey, reason: &'static str, now: Instant) -> bool {
-        let mut told = self.told.lock();
-        let is_known = told
-            .get(key)
-            .is_some_and(|(known, at)| *known == reason && now.duration_since(*at) < AGAIN);
-        if !is_known {
-            told.insert(key.clone(), (reason, now));
+        let mut reported = self.reported.lock();
+        let known = reported.get_mut(key).filter(|known| known.reason == reason);
+        if let Some(known) = known.filter(|known| now.duration_since(known.at) < AGAIN) {
+            known.is_found = true;
+            return false;
         }
-        !is_known
+        reported.insert(key.clone(), Reported { reason, at: now, is_found: true });
+        true
     }
 
-    /// A pass over `key` has succeeded.
+    /// A pass over `key` begins.
+    pub(super) fn begins(&self, key: &ObjectKey) {
+        if let Some(known) = self.reported.lock().get_mut(key) {
+            known.is_found = false;
+        }
+    }
+
+    /// A pass over `key` has succeeded: a problem that it did not find is over.
     pub(super) fn succeeded(&self, key: &ObjectKey) {
-        self.told.lock().remove(key);
+        let mut reported = self.reported.lock();
+        if reported.get(key).is_some_and(|known| !known.is_found) {
+            reported.remove(key);
+        }
     }
 
     /// The object under `key` is gone.
     pub(super) fn forget(&self, key: &ObjectKey) {
         self.accepted.lock().remove(key);
         self.parts.bereaved.lock().remove(key);
-        self.told.lock().remove(key);
+        self.reported.lock().remove(key);
     }
 }
 
 // === impl Context ===
 
+impl<V> Context<V> {
+    pub(super) fn new(pass: Arc<Pass<V>>, object: Arc<V>) -> Context<V> {
+        let written = Arc::new(Mutex::new(object.clone()));
+        Context { pass, object, written }
+    }
+}
+
 impl<V: Resource> Context<V> {
+    /// The object as this pass last read or wrote it.
+    pub(super) fn latest(&self) -> Arc<V> {
+        self.written.lock().clone()
+    }
+
+    /// Takes in the answer to a write of the object.
+    pub(super) fn wrote(&self, answer: V) -> Arc<V> {
+        let object = self.pass.objects.wrote(answer);
+        *self.written.lock() = object.clone();
+        object
+    }
+
     /// The key that is reconciled.
     pub fn key(&self) -> &ObjectKey {
         self.object.key()
@@ -142,14 +191,32 @@ impl<V: Resource> Context<V> {
     /// its writes.
     pub(super) fn tell_write<C: Resource>(&self, what: &'static str, note: &str) {
         if self.pass.tells_writes {
-            self.event(Type::Normal, reason(C::KIND.kind, what), note);
+            let action = match what {
+                "Created" => "Create",
+                "Deleted" => "Delete",
+                _ => "Update",
+            };
+            self.publish(Type::Normal, reason(C::KIND.kind, what), action, note);
+        }
+    }
+
+    /// Publishes a Warning about a problem of the object: once as long as passes find it and its reason
+    /// stays the same, and again after half an hour. A problem that `reconcile` returns as an error is
+    /// published like this, too.
+    pub fn warn(&self, reason: &'static str, note: &str) {
+        if self.pass.is_news(self.key(), reason, Instant::now()) {
+            self.event(Type::Warning, reason, note);
         }
     }
 
     /// Publishes an Event about the object. `reason` is one CamelCase word, `note` a sentence.
     pub fn event(&self, kind: Type, reason: &'static str, note: &str) {
+        self.publish(kind, reason, "Reconcile", note);
+    }
+
+    fn publish(&self, kind: Type, reason: &'static str, action: &'static str, note: &str) {
         let regarding = Regarding::object(&*self.object);
-        self.pass.parts.recorder().publish(&regarding, kind, reason, "Reconcile", note);
+        self.pass.parts.recorder().publish(&regarding, kind, reason, action, note);
     }
 }
 
@@ -161,7 +228,8 @@ fn reason(kind: &'static str, what: &'static str) -> &'static str {
 
 impl<V> Clone for Context<V> {
     fn clone(&self) -> Self {
-        Context { pass: self.pass.clone(), object: self.object.clone() }
+        let (pass, object) = (self.pass.clone(), self.object.clone());
+        Context { pass, object, written: self.written.clone() }
     }
 }
 

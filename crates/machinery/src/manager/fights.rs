@@ -1,8 +1,8 @@
 //! Notices when somebody else keeps undoing what a controller does.
 //!
 //! Guarantees
-//! - The same state is applied to a child at most [`TIMES`] times within [`WINDOW`]; another desired state
-//!   counts from the beginning.
+//! - The same state is written to a subject at most [`TIMES`] times within [`WINDOW`]; another desired state
+//!   counts from the beginning. A subject is a child, the creation of a child, or a status.
 //! - What was applied longer ago than [`WINDOW`] takes no memory. No call goes through all of it.
 
 use std::collections::VecDeque;
@@ -17,20 +17,23 @@ use crate::object::Uid;
 /// More often than a person needs who tries things by hand.
 const TIMES: usize = 5;
 /// See [`TIMES`].
-const WINDOW: Duration = Duration::from_secs(60);
+pub(super) const WINDOW: Duration = Duration::from_secs(60);
 
-/// What was applied to which object.
+/// The object, and what about it is written: 0 for all of it.
+pub(super) type Subject = (Uid, u64);
+
+/// What was written to which subject.
 #[derive(Debug, Default)]
 pub(super) struct Fights(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    applied: HashMap<Uid, Applied>,
-    /// Each apply, in the order of time.
-    expire: VecDeque<(Instant, Uid)>,
+    applied: HashMap<Subject, Applied>,
+    /// Each write, in the order of time.
+    expire: VecDeque<(Instant, Subject)>,
 }
 
-/// The hash of what was applied to one object, and when.
+/// The hash of what was written to one subject, and when.
 #[derive(Debug)]
 struct Applied {
     hash: u64,
@@ -38,25 +41,25 @@ struct Applied {
 }
 
 impl Fights {
-    /// How long to leave the object alone, if the state with this hash was applied to it too often.
-    pub(super) fn wait(&self, object: Uid, hash: u64, now: Instant) -> Option<Duration> {
+    /// How long to leave the subject alone, if the state with this hash was written to it too often.
+    pub(super) fn wait(&self, subject: Subject, hash: u64, now: Instant) -> Option<Duration> {
         let mut state = self.0.lock();
         state.expire(now);
-        let applied = state.applied.get(&object).filter(|applied| applied.hash == hash)?;
+        let applied = state.applied.get(&subject).filter(|applied| applied.hash == hash)?;
         let first = applied.times.front().filter(|_| applied.times.len() >= TIMES)?;
         Some(WINDOW.saturating_sub(now.duration_since(*first)))
     }
 
-    /// Counts an apply that the API server has accepted. One that is refused undoes nobody's work.
-    pub(super) fn applied(&self, object: Uid, hash: u64, now: Instant) {
+    /// Counts a write that the API server has accepted. One that is refused undoes nobody's work.
+    pub(super) fn wrote(&self, subject: Subject, hash: u64, now: Instant) {
         let mut state = self.0.lock();
         let new = || Applied { hash, times: VecDeque::new() };
-        let applied = state.applied.entry(object).or_insert_with(new);
+        let applied = state.applied.entry(subject).or_insert_with(new);
         if applied.hash != hash {
             *applied = new();
         }
         applied.times.push_back(now);
-        state.expire.push_back((now, object));
+        state.expire.push_back((now, subject));
     }
 }
 
@@ -64,17 +67,61 @@ impl State {
     fn expire(&mut self, now: Instant) {
         let is_over = |at: Instant| now.saturating_duration_since(at) >= WINDOW;
         while self.expire.front().is_some_and(|(at, _)| is_over(*at)) {
-            let Some((_, object)) = self.expire.pop_front() else { return };
-            let Some(applied) = self.applied.get_mut(&object) else { continue };
+            let Some((_, subject)) = self.expire.pop_front() else { return };
+            let Some(applied) = self.applied.get_mut(&subject) else { continue };
             applied.times.retain(|at| !is_over(*at));
             if applied.times.is_empty() {
-                self.applied.remove(&object);
+                self.applied.remove(&subject);
             }
         }
         if self.applied.is_empty() {
             self.applied.shrink_to_fit();
             self.expire.shrink_to_fit();
         }
+    }
+}
+
+/// The statuses written within [`WINDOW`], to notice when another program writes a different one.
+#[derive(Debug, Default)]
+pub(super) struct LastStatuses(Mutex<Statuses>);
+
+#[derive(Debug, Default)]
+struct Statuses {
+    /// The hash of each status as the API server stored it, and the generation that it was written for.
+    last: HashMap<Uid, (u64, i64, Instant)>,
+    expire: VecDeque<(Instant, Uid)>,
+}
+
+// === impl LastStatuses ===
+
+impl LastStatuses {
+    /// Returns whether another status than this was written to the object for the same generation.
+    pub(super) fn is_overwritten(&self, object: Uid, status: (u64, i64), now: Instant) -> bool {
+        let (hash, generation) = status;
+        let statuses = self.0.lock();
+        statuses.last.get(&object).is_some_and(|(last, at_generation, at)| {
+            *at_generation == generation
+                && *last != hash
+                && now.saturating_duration_since(*at) < WINDOW
+        })
+    }
+
+    /// Notes the hash of a status as it was stored, and the generation of its object.
+    pub(super) fn wrote(&self, object: Uid, (hash, generation): (u64, i64), now: Instant) {
+        let mut statuses = self.0.lock();
+        let is_over = |at: Instant| now.saturating_duration_since(at) >= WINDOW;
+        while statuses.expire.front().is_some_and(|(at, _)| is_over(*at)) {
+            let Some((_, object)) = statuses.expire.pop_front() else { break };
+            if statuses.last.get(&object).is_some_and(|(_, _, at)| is_over(*at)) {
+                statuses.last.remove(&object);
+            }
+        }
+        if statuses.last.is_empty() {
+            statuses.last.shrink_to_fit();
+            statuses.expire.shrink_to_fit();
+        }
+        statuses.last.insert(object, (hash, generation, now));
+        statuses.expire.push_back((now, object));
     }
 }
 
@@ -91,29 +138,43 @@ mod tests {
         let (fights, start) = (Fights::default(), Instant::now());
         let at = |second| start + Duration::from_secs(second);
         let wait = |object, hash, second| {
-            fights.wait(uid(object), hash, at(second)).map(|wait| wait.as_secs())
+            fights.wait((uid(object), 0), hash, at(second)).map(|wait| wait.as_secs())
         };
         for second in 0..5 {
             assert_eq!(wait(1, 7, second), None);
-            fights.applied(uid(1), 7, at(second));
+            fights.wrote((uid(1), 0), 7, at(second));
         }
         assert_eq!(wait(1, 7, 10), Some(50));
         assert_eq!(wait(2, 7, 10), None, "another object");
         assert_eq!(wait(1, 8, 10), None, "another state");
         assert_eq!(wait(1, 7, 60), None);
-        fights.applied(uid(1), 7, at(60));
+        fights.wrote((uid(1), 0), 7, at(60));
         assert_eq!(wait(1, 7, 60), Some(1));
-        fights.applied(uid(1), 8, at(60));
+        fights.wrote((uid(1), 0), 8, at(60));
         assert_eq!(wait(1, 7, 60), None, "it was something else meanwhile");
+    }
+
+    #[test]
+    fn a_status_of_another_generation_overwrites_none() {
+        let (statuses, start) = (LastStatuses::default(), Instant::now());
+        statuses.wrote(uid(1), (7, 1), start);
+        assert!(!statuses.is_overwritten(uid(1), (7, 1), start));
+        assert!(statuses.is_overwritten(uid(1), (8, 1), start));
+        assert!(!statuses.is_overwritten(uid(1), (8, 2), start), "the spec is another");
+        assert!(!statuses.is_overwritten(uid(2), (8, 1), start), "another object");
+        assert!(!statuses.is_overwritten(uid(1), (8, 1), start + WINDOW), "long ago");
+        statuses.wrote(uid(2), (7, 1), start + WINDOW);
+        let state = statuses.0.lock();
+        assert_eq!((state.last.len(), state.expire.len()), (1, 1));
     }
 
     #[test]
     fn what_is_over_takes_no_memory() {
         let (fights, start) = (Fights::default(), Instant::now());
         for number in 0..100 {
-            fights.applied(uid(number), 0, start);
+            fights.wrote((uid(number), 0), 0, start);
         }
-        assert_eq!(fights.wait(uid(0), 0, start + WINDOW), None);
+        assert_eq!(fights.wait((uid(0), 0), 0, start + WINDOW), None);
         let state = fights.0.lock();
         assert_eq!((state.applied.len(), state.expire.len()), (0, 0));
     }

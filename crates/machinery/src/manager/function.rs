@@ -1,19 +1,17 @@
 //! A reconciler that is a function.
 
-use std::any::TypeId;
 use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::json;
-use tokio::time::Instant;
 
 use super::Context;
-use super::context::Pass;
+use super::children::failed;
+use super::context::{Declared, Pass};
 use super::kinds::Parts;
 use super::wiring::WiringError;
 use crate::controller::{Action, Problem, Reconciler};
-use crate::events::Type;
 use crate::object::{ObjectKey, Resource, Text};
 
 /// Calls `reconcile` for each object that exists and is not being deleted.
@@ -27,6 +25,8 @@ pub(super) struct Function<V, F> {
 pub(super) struct Finalizer<V> {
     name: &'static str,
     cleanup: Cleanup<V>,
+    /// True if no object is reconciled without it; otherwise passes add it.
+    is_always: bool,
 }
 
 type Cleanup<V> =
@@ -39,15 +39,14 @@ impl<V: Resource, F> Function<V, F> {
         parts: &Parts,
         reconcile: F,
         finalizer: Option<Finalizer<V>>,
-        owned: Vec<TypeId>,
-        tells_writes: bool,
+        declared: Declared,
     ) -> Result<Function<V, F>, WiringError> {
-        let pass = Arc::new(Pass::new(parts, owned, tells_writes)?);
+        let pass = Arc::new(Pass::new(parts, declared)?);
         Ok(Function { pass, reconcile, finalizer })
     }
 
     fn context(&self, object: &Arc<V>) -> Context<V> {
-        Context { pass: self.pass.clone(), object: object.clone() }
+        Context::new(self.pass.clone(), object.clone())
     }
 }
 
@@ -69,7 +68,9 @@ where
                 }
                 return Ok(Action::Done);
             }
-            Some(finalizer) if !finalizer.is_on(&object) => object = finalizer.add(&cx).await?,
+            Some(finalizer) if finalizer.is_always && !finalizer.is_on(&object) => {
+                object = cx.write_finalizer(finalizer.name).await?;
+            }
             Some(_) | None => {}
         }
         let cx = self.context(&object);
@@ -91,14 +92,13 @@ where
             self.pass.forget(key);
             return Ok(Action::Done);
         };
+        self.pass.begins(key);
         let outcome = self.pass(object.clone()).await;
         match &outcome {
             Ok(_) => self.pass.succeeded(key),
             Err(problem) => {
-                if let Some(reason) = problem.reason()
-                    && self.pass.is_news(key, reason, Instant::now())
-                {
-                    self.context(&object).event(Type::Warning, reason, &problem.to_string());
+                if let Some(reason) = problem.reason() {
+                    self.context(&object).warn(reason, &problem.to_string());
                 }
             }
         }
@@ -109,41 +109,68 @@ where
 // === impl Finalizer ===
 
 impl<V: Resource> Finalizer<V> {
-    pub(super) fn new<C, F>(name: &'static str, cleanup: C) -> Finalizer<V>
+    pub(super) fn new<C, F>(name: &'static str, is_always: bool, cleanup: C) -> Finalizer<V>
     where
         C: Fn(Arc<V>, Context<V>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), Problem>> + Send + 'static,
     {
-        Finalizer { name, cleanup: Box::new(move |object, cx| cleanup(object, cx).boxed()) }
+        let cleanup: Cleanup<V> = Box::new(move |object, cx| cleanup(object, cx).boxed());
+        Finalizer { name, cleanup, is_always }
     }
 
     fn is_on(&self, object: &V) -> bool {
         object.meta().finalizers.iter().any(|name| *name == *self.name)
     }
 
-    async fn add(&self, cx: &Context<V>) -> Result<Arc<V>, Problem> {
-        let mut finalizers: Vec<Text> = cx.object.meta().finalizers.iter().cloned().collect();
-        finalizers.push(self.name.into());
-        self.write(cx, &finalizers).await
-    }
-
     async fn remove(&self, cx: &Context<V>) -> Result<(), Problem> {
-        let others = cx.object.meta().finalizers.iter().filter(|name| **name != *self.name);
-        match self.write(cx, &others.cloned().collect::<Vec<_>>()).await {
+        let object = cx.latest();
+        let others = object.meta().finalizers.iter().filter(|name| **name != *self.name);
+        let others: Vec<Text> = others.cloned().collect();
+        let left = match cx.write_finalizers(&others).await {
             // It is gone: somebody else removed the finalizer.
-            Err(Problem::Api(error)) if error.is_not_found() => Ok(()),
-            written => written.map(drop),
+            Err(Problem::Call(call)) if call.source.is_not_found() => return Ok(()),
+            written => written?,
+        };
+        if left.meta().finalizers.is_empty() {
+            cx.pass.objects.removed(left.key(), left.uid());
+        } else {
+            cx.wrote(left);
         }
+        Ok(())
+    }
+}
+
+// === impl Context ===
+
+impl<V: Resource> Context<V> {
+    /// Adds a finalizer that [`ControllerBuilder::cleanup`](super::ControllerBuilder::cleanup) declares, if
+    /// the object does not have it: called before something is created that has to be cleaned up.
+    ///
+    /// # Errors
+    /// A conflict if the object has changed since this pass read it; all that can go wrong with a write.
+    pub async fn add_finalizer(&self, name: &str) -> Result<(), Problem> {
+        if self.latest().meta().finalizers.iter().any(|other| *other == *name) {
+            return Ok(());
+        }
+        self.write_finalizer(name).await.map(drop)
     }
 
-    /// Writes all finalizers, unless the object has changed since it was read: a conflict, and the
-    /// next pass sees what has changed.
-    async fn write(&self, cx: &Context<V>, finalizers: &[Text]) -> Result<Arc<V>, Problem> {
-        let meta = cx.object.meta();
+    async fn write_finalizer(&self, name: &str) -> Result<Arc<V>, Problem> {
+        let object = self.latest();
+        let mut finalizers: Vec<Text> = object.meta().finalizers.iter().cloned().collect();
+        finalizers.push(name.into());
+        Ok(self.wrote(self.write_finalizers(&finalizers).await?))
+    }
+
+    /// Writes all finalizers, unless the object has changed since it was read: a conflict, and the next
+    /// pass sees what has changed.
+    async fn write_finalizers(&self, finalizers: &[Text]) -> Result<V, Problem> {
+        let object = self.latest();
+        let meta = object.meta();
         let patch = json!({ "metadata": {
             "uid": meta.uid, "resourceVersion": meta.version, "finalizers": finalizers,
         }});
-        let written = cx.client().merge_patch::<V>(cx.key(), &patch).await?;
-        Ok(cx.pass.objects.wrote(written))
+        let written = self.client().merge_patch::<V>(self.key(), &patch).await;
+        Ok(written.map_err(|error| failed::<V>("update", self.key(), error))?)
     }
 }

@@ -42,6 +42,7 @@ mod function;
 mod context;
 mod compared;
 mod fights;
+mod managed_fields;
 mod children;
 mod status;
 mod conditions;
@@ -56,12 +57,13 @@ mod lease_events;
 mod observed;
 
 pub use builder::ControllerBuilder;
-pub use children::Applied;
+pub use children::{Applied, EnsureOptions};
 pub use conditions::{Condition, ConditionStatus};
 pub use context::Context;
 pub use kinds::Parts;
 #[cfg(feature = "leader-election")]
 pub use leading::Lease;
+pub use managed_fields::Foreign;
 pub use wiring::WiringError;
 
 use std::any::TypeId;

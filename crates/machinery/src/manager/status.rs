@@ -7,45 +7,64 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::Context;
 use super::children::{failed, json_of};
-use super::compared::{form, is_equal, without_nulls};
+use super::compared::{form, hash, is_equal, without_nulls};
 use crate::controller::Problem;
 use crate::object::Resource;
+
+/// The status of an object, as what is written to it.
+const STATUS: u64 = 1;
 
 // === impl Context ===
 
 impl<V: Resource> Context<V> {
     /// Has the object's status be `status`: fields that the view of the object shows and `status` does
-    /// not have go, and the conditions that other controllers set stay. Sends nothing if the view shows
-    /// it already, so its `status` has to have all that is set here, and nothing that others set but
-    /// whole [`Condition`](super::Condition)s.
+    /// not have go, and the conditions that other controllers set stay. Of the conditions, those go that
+    /// [`ControllerBuilder::conditions`](super::ControllerBuilder::conditions) names and `status` leaves
+    /// out. Sends nothing if the view shows it already, so its `status` has to have all that is set here,
+    /// and nothing that others set but whole [`Condition`](super::Condition)s.
     ///
     /// # Errors
-    /// A conflict if the object has changed since this pass read it: the next pass sees the change. All
-    /// else that can go wrong with a write.
+    /// A conflict if the object has changed since this pass read it: the next pass sees the change;
+    /// [`Problem::Contested`] if another program keeps writing another status for the same spec. All else
+    /// that can go wrong with a write.
     pub async fn patch_status(&self, status: impl Serialize) -> Result<(), Problem>
     where
         V: Serialize,
     {
         let status = without_nulls(json_of(&status)?);
-        let observed = status_of(&*self.object)?;
-        if is_same(&status, &observed) || self.pass.accepts(self.key(), form(&status, &observed)) {
+        let (pass, object, now) = (&self.pass, self.latest(), Instant::now());
+        let observed = status_of(&*object)?;
+        if is_same(&status, &observed, pass.conditions)
+            || pass.accepts(self.key(), form(&status, &observed))
+        {
             return Ok(());
         }
-        let key = self.key();
+        let (key, subject, generation) =
+            (self.key(), (object.uid(), STATUS), object.meta().generation);
+        let is_undone =
+            pass.statuses.is_overwritten(object.uid(), (hash(&observed), generation), now);
+        if is_undone && let Some(wait) = pass.fights.wait(subject, 0, now) {
+            return Err(Problem::contested::<V>(key, Some("status".to_owned()), wait));
+        }
         let body = json!({
-            "metadata": { "resourceVersion": self.object.meta().version },
-            "status": patch(&status, &observed),
+            "metadata": { "resourceVersion": object.meta().version },
+            "status": patch(&status, &observed, pass.conditions),
         });
         let written = self.client().patch_status::<V>(key, &body).await;
         let written = written.map_err(|error| failed::<V>("update the status of", key, error))?;
         // What the API server makes of it, by its schema, it would make of it each time.
         let observed = status_of(&written)?;
-        let other = !is_same(&status, &observed);
-        self.pass.accept(key, other.then(|| form(&status, &observed)));
-        self.pass.objects.wrote(written);
+        let other = !is_same(&status, &observed, pass.conditions);
+        pass.accept(key, other.then(|| form(&status, &observed)));
+        if is_undone {
+            pass.fights.wrote(subject, 0, now);
+        }
+        pass.statuses.wrote(object.uid(), (hash(&observed), generation), now);
+        self.wrote(written);
         Ok(())
     }
 }
@@ -54,20 +73,21 @@ fn status_of<V: Resource + Serialize>(object: &V) -> Result<Value, Problem> {
     Ok(json_of(object)?["status"].take())
 }
 
-/// The merge patch that makes `observed` the desired status.
-fn patch(desired: &Value, observed: &Value) -> Value {
+/// The merge patch that makes `observed` the desired status. `own` are the types of the conditions that
+/// are this controller's.
+fn patch(desired: &Value, observed: &Value, own: &[&str]) -> Value {
     match (desired, observed) {
         (Value::Object(desired), Value::Object(observed)) => {
             let set = desired.iter().map(|(field, value)| {
-                (field.clone(), patch(value, observed.get(field).unwrap_or(&Value::Null)))
+                (field.clone(), patch(value, observed.get(field).unwrap_or(&Value::Null), own))
             });
             let gone = observed.keys().filter(|field| !desired.contains_key(*field));
             let gone = gone.map(|field| (field.clone(), Value::Null));
             set.chain(gone).collect()
         }
         (Value::Array(desired), Value::Array(observed)) if is_by_type(desired, observed) => {
-            let is_ours = |entry: &&Value| desired.iter().any(|it| it["type"] == entry["type"]);
-            let theirs = observed.iter().filter(|entry| !is_ours(entry));
+            let is_desired = |entry: &&Value| desired.iter().any(|it| it["type"] == entry["type"]);
+            let theirs = observed.iter().filter(|it| !is_own(it, own) && !is_desired(it));
             theirs.chain(desired).cloned().collect()
         }
         (desired, _) => desired.clone(),
@@ -76,7 +96,7 @@ fn patch(desired: &Value, observed: &Value) -> Value {
 
 /// Returns whether a status is the desired one. A list whose entries have a `type`, such as
 /// conditions, may have more entries: other controllers'.
-fn is_same(desired: &Value, observed: &Value) -> bool {
+fn is_same(desired: &Value, observed: &Value, own: &[&str]) -> bool {
     match (desired, observed) {
         (Value::Object(desired), Value::Object(observed)) => {
             let known = |map: &Map<String, Value>, field: &String| {
@@ -85,23 +105,29 @@ fn is_same(desired: &Value, observed: &Value) -> bool {
             desired
                 .keys()
                 .chain(observed.keys())
-                .all(|field| is_same(&known(desired, field), &known(observed, field)))
+                .all(|field| is_same(&known(desired, field), &known(observed, field), own))
         }
         (Value::Array(desired), Value::Array(observed)) if is_by_type(desired, observed) => {
             desired.iter().all(|wanted| {
                 let found = observed.iter().find(|entry| entry["type"] == wanted["type"]);
-                found.is_some_and(|found| is_same(wanted, found))
-            })
+                found.is_some_and(|found| is_same(wanted, found, own))
+            }) && observed.iter().filter(|it| is_own(it, own)).count()
+                <= desired.iter().filter(|it| is_own(it, own)).count()
         }
         (Value::Array(desired), Value::Array(observed)) => {
             desired.len() == observed.len()
-                && desired.iter().zip(observed).all(|(d, o)| is_same(d, o))
+                && desired.iter().zip(observed).all(|(d, o)| is_same(d, o, own))
         }
         // An empty list or struct is how a view shows that there is none.
         (Value::Null, Value::Array(list)) => list.is_empty(),
-        (Value::Null, Value::Object(map)) => map.values().all(|v| is_same(&Value::Null, v)),
+        (Value::Null, Value::Object(map)) => map.values().all(|v| is_same(&Value::Null, v, own)),
         (desired, observed) => is_equal(desired, observed),
     }
+}
+
+/// Returns whether an entry is a condition of one of these types.
+fn is_own(entry: &Value, own: &[&str]) -> bool {
+    entry["type"].as_str().is_some_and(|kind| own.contains(&kind))
 }
 
 fn is_by_type(desired: &[Value], observed: &[Value]) -> bool {
@@ -117,15 +143,15 @@ mod tests {
         let ready = json!({"type": "Ready", "status": "True"});
         let desired = json!({"url": "x", "conditions": [ready]});
         let also = json!({"type": "Audited", "status": "True"});
-        assert!(is_same(&desired, &json!({"url": "x", "conditions": [also, ready]})));
-        assert!(is_same(&desired, &json!({"url": "x", "old": null, "conditions": [ready]})));
+        assert!(is_same(&desired, &json!({"url": "x", "conditions": [also, ready]}), &[]));
+        assert!(is_same(&desired, &json!({"url": "x", "old": null, "conditions": [ready]}), &[]));
         for other in [
             json!({"url": "x", "conditions": [also]}),
             json!({"url": "x", "old": 1, "conditions": [ready]}),
             json!({"conditions": [ready]}),
             json!({"url": "x", "conditions": [{"type": "Ready", "status": "False"}]}),
         ] {
-            assert!(!is_same(&desired, &other), "{other}");
+            assert!(!is_same(&desired, &other, &[]), "{other}");
         }
     }
 
@@ -139,6 +165,19 @@ mod tests {
             [condition("Ready", "False"), theirs]});
         let expected = json!({"pods": 1, "old": null, "at": {"a": 1, "b": null},
             "conditions": [theirs, condition("Ready", "True")]});
-        assert_eq!(patch(&desired, &observed), expected);
+        assert_eq!(patch(&desired, &observed, &[]), expected);
+    }
+
+    #[test]
+    fn a_condition_of_ones_own_goes_if_the_status_leaves_it_out() {
+        let condition = |kind: &str| json!({"type": kind, "status": "True"});
+        let desired = json!({"conditions": [condition("Ready")]});
+        let observed =
+            json!({"conditions": [condition("Stalled"), condition("Ready"), condition("Audited")]});
+        let own = ["Ready", "Stalled"];
+        assert!(is_same(&desired, &observed, &[]) && !is_same(&desired, &observed, &own));
+        let expected = json!({"conditions": [condition("Audited"), condition("Ready")]});
+        assert_eq!(patch(&desired, &observed, &own), expected);
+        assert!(is_same(&desired, &expected, &own));
     }
 }

@@ -14,6 +14,7 @@ use super::*;
 use crate::controller::{Action, Class, Failure, Problem, Reconciler};
 use crate::object::{Kind, Meta, ObjectKey};
 use crate::store::Index;
+use tokio::time::Instant;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Site {
@@ -34,6 +35,8 @@ struct Child {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct ChildSpec {
     size: Option<i32>,
+    limit: Option<i32>,
+    zone: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -297,6 +300,63 @@ async fn a_finalizer_is_there_before_the_first_pass_and_until_a_cleanup_succeeds
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pass_adds_its_finalizer_and_writes_the_status_after_it() {
+    let server = Server::default();
+    server.put(SITE, json!({}));
+    let (sender, mut steps) = tokio::sync::mpsc::unbounded_channel();
+    let cleaned = sender.clone();
+    let manager = Manager::new("test")
+        .controller::<Site>()
+        .cleanup("example.com/site", move |_, cx| {
+            let cleaned = cleaned.clone();
+            async move {
+                cx.patch_status(json!({"pods": 0})).await?;
+                cx.patch_status(json!({"pods": -1})).await?;
+                cleaned.send("cleaned").unwrap();
+                Ok(())
+            }
+        })
+        .reconcile(move |site, cx| {
+            let sender = sender.clone();
+            async move {
+                assert!(site.status["pods"] == 1 || site.metadata.finalizers.is_empty());
+                cx.add_finalizer("example.com/site").await?;
+                cx.patch_status(json!({"pods": 1})).await?;
+                let _ = sender.send("reconciled");
+                Ok::<_, Problem>(Action::Done)
+            }
+        });
+    let seen = server.clone();
+    run(&server, manager, async move {
+        assert_eq!(steps.recv().await, Some("reconciled"));
+        let mut site = seen.get(SITE);
+        assert_eq!(site["metadata"]["finalizers"], json!(["example.com/site"]));
+        site["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        seen.put(SITE, site);
+        while steps.recv().await.unwrap() != "cleaned" {}
+        while seen.get(SITE)["metadata"]["finalizers"] != json!([]) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(seen.get(SITE)["status"], json!({"pods": -1}));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_warning_that_a_pass_finds_again_is_not_published_again() {
+    let server = Server::default();
+    let cx = context(&server);
+    let news = |reason: Option<&'static str>| {
+        cx.pass.begins(cx.key());
+        let is_news = reason.is_some_and(|it| cx.pass.is_news(cx.key(), it, Instant::now()));
+        cx.pass.succeeded(cx.key());
+        is_news
+    };
+    let found = [Some("A"), Some("A"), Some("B"), None, Some("B")].map(news);
+    assert_eq!(found, [true, false, true, false, true]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_problem_that_stays_is_told_once_and_again_after_a_success() {
     let server = Server::default();
     server.put(SITE, json!({}));
@@ -342,10 +402,15 @@ fn context(server: &Server) -> Context<Site> {
     let declared = [declarations.read::<Site>(), declarations.own::<Site, Child>()];
     let informers = Arc::new(declarations.build(&shared));
     let parts = shared.parts("site", informers, declared.into());
-    let pass = context::Pass::new(&parts, vec![TypeId::of::<Child>()], true).unwrap();
+    let declared = context::Declared {
+        owned: vec![TypeId::of::<Child>()],
+        tells_writes: true,
+        ..context::Declared::default()
+    };
+    let pass = context::Pass::new(&parts, declared).unwrap();
     let site = server.find(SITE).unwrap_or_else(|| server.put(SITE, json!({})));
     let object = pass.objects.wrote(serde_json::from_value(site).unwrap());
-    Context { pass: Arc::new(pass), object }
+    Context::new(Arc::new(pass), object)
 }
 
 const SITE: &str = "/apis/example.com/v1/namespaces/ns/sites/a";
@@ -452,11 +517,108 @@ async fn what_somebody_keeps_changing_back_is_applied_a_few_times_a_minute() {
     }
     change();
     let contested = ensure().await.unwrap_err();
-    assert!(contested.to_string().contains("Child \"x\" was applied several times"), "{contested}");
+    assert!(contested.to_string().contains("Child \"x\" was written several times"), "{contested}");
     assert_eq!(contested.retry_after(), Some(Duration::from_secs(60)));
     assert_eq!(server.get(CHILD)["spec"]["size"], 9);
     cx.ensure::<Child>(desired(&json!({"size": 2}))).await.unwrap();
     assert_eq!(server.get(CHILD)["spec"]["size"], 2, "something else is desired");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_is_deleted_each_time_is_created_a_few_times_a_minute() {
+    let server = Server::default();
+    let cx = context(&server);
+    let ensure = async || cx.ensure::<Child>(desired(&json!({"size": 1}))).await;
+    for _ in 0..5 {
+        let child = ensure().await.unwrap();
+        server.remove(CHILD);
+        cx.store::<Child>().unwrap().removed(&child.metadata.key, child.metadata.uid);
+    }
+    let contested = ensure().await.unwrap_err();
+    assert!(matches!(contested, Problem::Contested { field: None, .. }), "{contested:?}");
+    assert!(server.find(CHILD).is_none());
+    tokio::time::advance(Duration::from_secs(60)).await;
+    ensure().await.unwrap();
+}
+
+/// A limit is in the way of a larger size, and a zone beside it is not wanted.
+fn conflicts(child: &Child, foreign: Foreign<'_>) -> Vec<Value> {
+    let path = |field: &str| format!("/spec/{field}");
+    let there = [("limit", child.spec.limit.is_some()), ("zone", child.spec.zone.is_some())];
+    let going = there.into_iter().filter(|(field, there)| *there && foreign(&path(field)));
+    going.map(|(field, _)| json!({"op": "remove", "path": path(field)})).collect()
+}
+
+#[tokio::test]
+async fn what_others_set_and_the_api_server_refuses_beside_the_desired_state_is_removed() {
+    let server = Server::default();
+    let cx = context(&server);
+    let options = || EnsureOptions::default().conflicts(&conflicts);
+    let ensure = async |size| {
+        let desired = desired(&json!({"size": size}));
+        cx.ensure_with::<Child>(desired, options()).await.map(drop)
+    };
+    ensure(1).await.unwrap();
+    server.refuse(|child| {
+        child["spec"]["size"].as_i64() > child["spec"]["limit"].as_i64()
+            && child["spec"]["limit"].is_i64()
+    });
+    let mut limited = server.get(CHILD);
+    limited["spec"]["limit"] = json!(2);
+    server.put(CHILD, limited);
+    shows(&cx, &server);
+    ensure(3).await.unwrap();
+    assert_eq!(server.get(CHILD)["spec"], json!({"size": 3}));
+    // What is desired is invalid by itself.
+    server.refuse(|child| child["spec"]["size"] == 4);
+    let before = server.get(CHILD);
+    assert_eq!(ensure(4).await.unwrap_err().class(), Class::Forbidden);
+    assert_eq!(server.get(CHILD), before);
+    // A zone is not refused, and goes all the same.
+    let mut zoned = before;
+    zoned["spec"]["zone"] = json!("a");
+    server.put(CHILD, zoned);
+    shows(&cx, &server);
+    ensure(3).await.unwrap();
+    assert_eq!(server.get(CHILD)["spec"], json!({"size": 3}));
+}
+
+#[tokio::test]
+async fn a_field_that_cannot_be_changed_is_named_and_nothing_is_written() {
+    let server = Server::default();
+    let cx = context(&server);
+    let ensure = async |size| {
+        let options = EnsureOptions::default().immutable(&["spec.zone", "spec.size"]);
+        cx.ensure_with::<Child>(desired(&json!({"size": size})), options).await.map(drop)
+    };
+    ensure(1).await.unwrap();
+    let problem = ensure(2).await.unwrap_err();
+    assert!(matches!(problem, Problem::Immutable { field: "spec.size", .. }), "{problem:?}");
+    assert_eq!((problem.class(), problem.reason()), (Class::Waiting, Some("ErrFieldImmutable")));
+    assert_eq!(server.writes().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_another_program_overwrites_is_written_a_few_times_a_minute() {
+    let server = Server::default();
+    let first = context(&server);
+    let overwrite = || {
+        let mut site = server.get(SITE);
+        site["status"] = json!({"pods": 9});
+        let site = serde_json::from_value(server.put(SITE, site)).unwrap();
+        Context::new(first.pass.clone(), first.pass.objects.learned(site))
+    };
+    first.patch_status(json!({"pods": 0})).await.unwrap();
+    for pods in 1..6 {
+        overwrite().patch_status(json!({"pods": pods})).await.unwrap();
+    }
+    let contested = overwrite().patch_status(json!({"pods": 7})).await.unwrap_err();
+    assert!(matches!(contested, Problem::Contested { .. }), "{contested:?}");
+    // A status of a new generation undoes nothing.
+    let mut site = server.get(SITE);
+    site["metadata"]["generation"] = json!(2);
+    server.put(SITE, site);
+    overwrite().patch_status(json!({"pods": 7})).await.unwrap();
 }
 
 #[tokio::test]
@@ -544,12 +706,12 @@ async fn a_status_is_patched_if_it_differs_and_the_object_has_not_changed() {
     assert_eq!((&*method, &*path), ("PATCH", asked));
     assert_eq!(body["status"], json!({"pods": 0}));
     assert_eq!(body["metadata"]["resourceVersion"], json!(cx.object.metadata.version));
-    let next = Context { pass: cx.pass.clone(), object: cx.pass.objects.get(cx.key()).unwrap() };
+    let next = Context::new(cx.pass.clone(), cx.pass.objects.get(cx.key()).unwrap());
     next.patch_status(json!({"pods": 0})).await.unwrap();
     assert_eq!(server.writes().len(), 1);
     next.patch_status(json!({"pods": 1})).await.unwrap();
     assert_eq!(server.writes().len(), 2);
-    // `next` was read before that write.
-    let late = next.patch_status(json!({"pods": 2})).await.unwrap_err();
+    // `cx` was read before that write.
+    let late = cx.patch_status(json!({"pods": 2})).await.unwrap_err();
     assert_eq!(late.class(), Class::Conflict);
 }

@@ -12,6 +12,11 @@ use super::{Labels, ObjectKey, ResourceVersion, Text, Uid};
 
 /// Which labels and annotations a view keeps. The others are skipped while parsing.
 pub trait Keep: 'static {
+    /// The annotation in which `Context::ensure` records the hash of what it applied to a child.
+    const APPLIED: &'static str = "controller-machinery/applied";
+    /// The annotation in which it records what admission made of that.
+    const ADMITTED: &'static str = "controller-machinery/admitted";
+
     /// Returns whether the label under `key` is kept.
     fn label(key: &str) -> bool;
     /// Returns whether the annotation under `key` is kept.

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Everything, Meta, ObjectKey, Owner, Uid};
+use super::{Everything, Keep, Meta, ObjectKey, Owner, Uid};
 
 /// Names of one kind of object, as the API server knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,7 +27,7 @@ pub struct Kind {
 /// Anything with metadata: what a store can hold.
 pub trait Object: Send + Sync + Debug + 'static {
     /// Which labels and annotations its metadata keeps.
-    type Keep: 'static;
+    type Keep: Keep;
 
     /// The metadata.
     fn meta(&self) -> &Meta<Self::Keep>;

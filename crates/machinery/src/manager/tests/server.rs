@@ -36,6 +36,7 @@ struct State {
     version: u64,
     requests: Vec<Asked>,
     admit: fn(&mut Value),
+    refuses: fn(&Value) -> bool,
     /// Path and event of each change.
     changes: broadcast::Sender<(String, Value)>,
 }
@@ -47,6 +48,7 @@ impl Default for State {
             version: 10,
             requests: Vec::new(),
             admit: |_| {},
+            refuses: |_| false,
             changes: broadcast::Sender::new(100),
         }
     }
@@ -83,6 +85,11 @@ impl Server {
     /// What is made of everything that is applied.
     pub(super) fn admit(&self, admit: fn(&mut Value)) {
         self.0.state.lock().admit = admit;
+    }
+
+    /// Which objects are refused as invalid.
+    pub(super) fn refuse(&self, refuses: fn(&Value) -> bool) {
+        self.0.state.lock().refuses = refuses;
     }
 
     pub(super) fn requests(&self) -> Vec<Asked> {
@@ -140,6 +147,17 @@ fn merge(into: &mut Value, patch: &Value) {
         }
         value => *into = value.clone(),
     }
+}
+
+/// An operation of a JSON patch (RFC 6902): `test` or `remove`.
+fn json_patch(object: &mut Value, operation: &Value) {
+    let path = operation["path"].as_str().unwrap();
+    if operation["op"] == "test" {
+        assert_eq!(object.pointer(path), Some(&operation["value"]));
+        return;
+    }
+    let (parent, field) = path.rsplit_once('/').unwrap();
+    object.pointer_mut(parent).and_then(Value::as_object_mut).unwrap().remove(field);
 }
 
 impl State {
@@ -211,13 +229,22 @@ impl State {
             return (422, json!({"kind": "Status", "reason": "Invalid", "message": message}));
         }
         let mut object = known.unwrap_or_else(|| json!({"metadata": {}}));
-        for (field, value) in body.as_object().unwrap() {
+        if let Some(operations) = body.as_array() {
+            operations.iter().for_each(|operation| json_patch(&mut object, operation));
+        }
+        for (field, value) in body.as_object().into_iter().flatten() {
             match field.as_str() {
                 "metadata" => merge(&mut object["metadata"], value),
+                "spec" => merge(&mut object["spec"], value),
                 _ => object[field] = value.clone(),
             }
         }
         (self.admit)(&mut object);
+        if (self.refuses)(&object) {
+            let refused = json!({"kind": "Status", "reason": "Invalid", "message": "no",
+                "details": {"causes": [{"reason": "FieldValueInvalid", "field": "spec"}]}});
+            return (422, refused);
+        }
         (200, self.put(path, object))
     }
 }
