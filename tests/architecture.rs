@@ -66,7 +66,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     // The operator.
     ("api", &[]),
-    ("reconcilers", &["api", "client", "store", "events", "controller", "object"]),
+    ("reconcilers", &["api", "client", "store", "events", "controller", "manager", "object"]),
     (
         "operator",
         &[

@@ -1,91 +1,84 @@
-//! The controllers: what each owns and watches, and what it is made of.
+//! The controllers: what each owns and watches, and how it reconciles.
 
 use super::args::{ControllerName, RunArgs};
 use super::run::own_namespace;
-use crate::controller::enqueue;
-use crate::manager::{ControllerBuilder, Manager, Parts, WiringError};
-use crate::object::Resource;
-use crate::reconcilers::app::{self, App, AppReconciler};
-use crate::reconcilers::generic_daemon::{self, GenericDaemon, GenericDaemonReconciler};
-use crate::reconcilers::memcached::{self, Memcached, MemcachedReconciler};
+use crate::controller::Problem;
+use crate::manager::{Context, ControllerBuilder, Manager};
+use crate::reconcilers::app::{self, App};
+use crate::reconcilers::generic_daemon::{self, GenericDaemon};
+use crate::reconcilers::memcached::{self, Memcached};
 use crate::reconcilers::workload::{DaemonSet, Deployment};
-use crate::reconcilers::{Diagnostics, Hands, Pod, Service, Settings};
+use crate::reconcilers::{Custom, Diagnostics, Observer, Pod, Service, Settings, Type, refused};
 
 /// Adds the requested controllers.
 pub(super) fn controllers(mut manager: Manager, args: &RunArgs) -> Manager {
     let diagnostics = Diagnostics::default();
     for (name, add) in [
-        (ControllerName::Memcached, memcached as fn(Manager, &RunArgs, Diagnostics) -> Manager),
+        (ControllerName::Memcached, memcached as fn(Manager, &RunArgs, Observer) -> Manager),
         (ControllerName::App, app),
         (ControllerName::GenericDaemon, generic_daemon),
     ] {
         if args.controllers.contains(&name) {
-            manager = add(manager, args, diagnostics.clone());
+            manager = add(manager, args, Observer::new(diagnostics.clone()));
         }
     }
     manager
 }
 
-fn memcached(manager: Manager, args: &RunArgs, diagnostics: Diagnostics) -> Manager {
+fn memcached(manager: Manager, args: &RunArgs, observer: Observer) -> Manager {
     let settings = Settings { memcached_image: args.memcached_image.as_deref().map(Into::into) };
-    let controller = manager.controller::<Memcached>().informer::<Pod>(|pods| {
-        let scope = Pod::scope(None);
-        pods.labels(scope.labels.unwrap_or_default())
-            .fields(scope.fields.unwrap_or_default())
-            .metadata_only()
-            .index(Pod::index())
-    });
-    let controller = own::<_, Service>(own::<_, Deployment>(controller));
-    let controller = controller.watches::<Pod>(|pod| pod.memcached().into_iter().collect());
-    let make = move |parts: &Parts| -> Result<MemcachedReconciler, WiringError> {
-        let stores = memcached::Stores {
-            memcacheds: parts.store()?,
-            deployments: parts.store()?,
-            services: parts.store()?,
-            pods: parts.store()?,
-        };
-        Ok(MemcachedReconciler::new(stores, hands(parts, &diagnostics), settings.clone()))
-    };
-    // If the operator's own namespace is going, it removes finalizers as it ends.
-    let (namespace, at_end) = (own_namespace(args), make.clone());
-    let controller = controller.at_end("the release of Memcacheds", move |parts| {
-        let reconciler = at_end(parts)?;
-        Ok(async move {
-            if let Some(namespace) = namespace {
-                reconciler.release(&namespace).await;
-            }
+    let own_namespace = own_namespace(args);
+    custom::<Memcached>(manager)
+        .owns::<Deployment>()
+        .owns::<Service>()
+        .informer::<Pod>(|pods| {
+            let scope = Pod::scope(None);
+            pods.labels(scope.labels.unwrap_or_default())
+                .fields(scope.fields.unwrap_or_default())
+                .metadata_only()
+                .index(Pod::index())
         })
-    });
-    controller.reconciler(make)
+        .watches::<Pod>(|pod| pod.memcached().into_iter().collect())
+        .cleanup(memcached::FINALIZER, |memcached, cx| {
+            warned(cx.clone(), memcached::finalize(memcached, cx))
+        })
+        // If the operator's own namespace is going, it removes finalizers as it ends.
+        .at_end("the release of Memcacheds", move |parts| {
+            let (memcacheds, client) = (parts.store()?, parts.client());
+            Ok(async move {
+                if let Some(namespace) = own_namespace {
+                    memcached::release(memcacheds, client, &namespace).await;
+                }
+            })
+        })
+        .reconcile(move |memcached, cx| {
+            let (settings, observer) = (settings.clone(), observer.clone());
+            warned(cx.clone(), memcached::reconcile(memcached, cx, settings, observer))
+        })
 }
 
-fn app(manager: Manager, _: &RunArgs, diagnostics: Diagnostics) -> Manager {
-    own::<App, Service>(own::<_, Deployment>(manager.controller())).reconciler(move |parts| {
-        let stores = app::Stores {
-            apps: parts.store()?,
-            deployments: parts.store()?,
-            services: parts.store()?,
-        };
-        Ok(AppReconciler::new(stores, hands(parts, &diagnostics)))
+fn app(manager: Manager, _: &RunArgs, observer: Observer) -> Manager {
+    custom::<App>(manager)
+        .owns::<Deployment>()
+        .owns::<Service>()
+        .reconcile(move |app, cx| warned(cx.clone(), app::reconcile(app, cx, observer.clone())))
+}
+
+fn generic_daemon(manager: Manager, _: &RunArgs, observer: Observer) -> Manager {
+    custom::<GenericDaemon>(manager).owns::<DaemonSet>().reconcile(move |daemon, cx| {
+        warned(cx.clone(), generic_daemon::reconcile(daemon, cx, observer.clone()))
     })
 }
 
-fn generic_daemon(manager: Manager, _: &RunArgs, diagnostics: Diagnostics) -> Manager {
-    own::<GenericDaemon, DaemonSet>(manager.controller()).reconciler(move |parts| {
-        let stores =
-            generic_daemon::Stores { daemons: parts.store()?, daemon_sets: parts.store()? };
-        Ok(GenericDaemonReconciler::new(stores, hands(parts, &diagnostics)))
-    })
+/// A controller of a custom resource.
+fn custom<V: Custom>(manager: Manager) -> ControllerBuilder<V> {
+    manager.controller().conditions(&Type::NAMES).tell_writes()
 }
 
-/// Children wake their owner and, when they free their name, the object of that name: it may have
-/// been waiting.
-fn own<V: Resource, C: Resource>(controller: ControllerBuilder<V>) -> ControllerBuilder<V> {
-    controller
-        .handler::<C, _>(|handle| enqueue::for_owner(handle, V::KIND))
-        .handler::<C, _>(enqueue::for_freed_name)
-}
-
-fn hands(parts: &Parts, diagnostics: &Diagnostics) -> Hands {
-    Hands::new(parts.client(), parts.recorder(), diagnostics.clone())
+/// Publishes a Warning if a pass failed for a reason that the status does not report.
+async fn warned<V: Custom, T>(
+    cx: Context<V>,
+    pass: impl Future<Output = Result<T, Problem>>,
+) -> Result<T, Problem> {
+    pass.await.map_err(|problem| refused(&cx, problem))
 }

@@ -137,8 +137,19 @@ impl Type {
         Type::ReplicaFailure,
     ];
 
+    /// The names of [`Type::ALL`].
+    pub const NAMES: [&str; Type::ALL.len()] = {
+        let mut names = [""; Type::ALL.len()];
+        let mut at = 0;
+        while at < names.len() {
+            names[at] = Type::ALL[at].as_str();
+            at += 1;
+        }
+        names
+    };
+
     /// Its name in the API.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Type::Ready => "Ready",
             Type::Reconciling => "Reconciling",

@@ -1,4 +1,6 @@
 //! What every custom resource has: a status, and switches that a person can set on it.
+//!
+//! A view of one serializes as its status, all of it that is compared.
 
 use serde::Serialize;
 
@@ -9,13 +11,7 @@ use crate::object::{Keep, Meta, Object, Resource};
 pub const PAUSED: &str = "workload-operator.example.com/paused";
 
 /// A custom resource, whose status the operator writes.
-pub trait Custom: Resource + Object<Keep = Switches> {
-    /// Its status.
-    type Status: Serialize + PartialEq + Sync;
-
-    /// The status last written.
-    fn status(&self) -> &Self::Status;
-
+pub trait Custom: Resource + Object<Keep = Switches> + Serialize {
     /// The generation that the status refers to.
     fn observed_generation(&self) -> i64;
 
@@ -31,13 +27,13 @@ pub trait Custom: Resource + Object<Keep = Switches> {
 /// Implements [`Custom`] for a view with a field `status`, whose type is the `Status` beside it.
 macro_rules! custom {
     ($view:ident) => {
-        impl $crate::reconcilers::custom::Custom for $view {
-            type Status = Status;
-
-            fn status(&self) -> &Status {
-                &self.status
+        impl serde::Serialize for $view {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_map([("status", &self.status)])
             }
+        }
 
+        impl $crate::reconcilers::custom::Custom for $view {
             fn observed_generation(&self) -> i64 {
                 self.status.observed_generation
             }

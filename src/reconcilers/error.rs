@@ -3,8 +3,6 @@
 use super::reason::Reason;
 use crate::client;
 
-pub use crate::controller::CallError as Error;
-
 /// What an error of the API server means here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Diagnosis {
@@ -54,31 +52,6 @@ fn is_denied(error: &client::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::{Class, Failure};
-    use crate::object::ObjectKey;
-
-    fn class(code: u16, reason: &str, message: &str) -> Class {
-        let source = client::Error::api(code, reason, message);
-        let source = Box::new(source);
-        Error { verb: "create", kind: "Deployment", key: ObjectKey::new("ns", "a"), source }.class()
-    }
-
-    #[test]
-    fn each_answer_has_the_class_that_helps() {
-        for (code, reason, message, expected) in [
-            (409, "Conflict", "", Class::Conflict),
-            (409, "AlreadyExists", "", Class::Conflict),
-            (404, "NotFound", "", Class::Conflict),
-            (403, "Forbidden", "exceeded quota: q", Class::Forbidden),
-            (403, "Forbidden", "cannot create resource", Class::Forbidden),
-            (422, "Invalid", "denied by policy", Class::Forbidden),
-            (401, "Unauthorized", "", Class::Transient),
-            (429, "TooManyRequests", "", Class::Transient),
-            (500, "InternalError", "failed calling webhook", Class::Transient),
-        ] {
-            assert_eq!(class(code, reason, message), expected, "{code} {reason} {message}");
-        }
-    }
 
     #[test]
     fn what_a_policy_denies_is_forbidden_whatever_its_code() {
@@ -91,14 +64,5 @@ mod tests {
         }
         let invalid = client::Error::api(422, "Invalid", "spec.replicas: Invalid value");
         assert_eq!(diagnose(&invalid), Diagnosis::Refused(Reason::Invalid));
-    }
-
-    #[test]
-    fn an_error_says_what_was_tried_and_what_the_server_said() {
-        let source = Box::new(client::Error::api(403, "Forbidden", "exceeded quota: q"));
-        let key = ObjectKey::new("ns", "a");
-        let error = Error { verb: "create", kind: "Deployment", key, source };
-        assert_eq!(error.to_string(), "cannot create Deployment ns/a: exceeded quota: q");
-        assert_eq!(diagnose(&error.source), Diagnosis::Refused(Reason::QuotaExceeded));
     }
 }

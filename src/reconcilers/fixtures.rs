@@ -1,11 +1,24 @@
 //! Objects for tests, by sentence.
 
-use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::sync::Arc;
 
-use super::applied;
+use http::{Request, Response};
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tower::service_fn;
+
 use super::child::{Child, ChildSpec, Made};
 use super::condition::{Condition, Status, Type};
-use crate::object::{ObjectKey, Owner, Resource, Uid};
+use super::identity::fnv1a;
+use super::pod::Pod;
+use super::service::Service;
+use super::workload::{DaemonSet, Deployment};
+use crate::client::{Client, Options};
+use crate::events;
+use crate::manager::{Context, Manager};
+use crate::object::{Resource, Uid};
 
 /// A UID that ends in `n`.
 pub(super) fn uid(n: u8) -> Uid {
@@ -29,11 +42,11 @@ pub(super) fn custom<V: Resource>(yaml: &str) -> V {
 
 /// A child as the API server sends it after exactly `made` was applied for `parent`.
 pub(super) fn wire<S: ChildSpec, V: Resource>(parent: &V, made: &Made<S>) -> Value {
-    wire_owned(parent.key(), parent.as_owner(), made)
-}
-
-pub(super) fn wire_owned<S: ChildSpec>(key: &ObjectKey, owner: Owner, made: &Made<S>) -> Value {
-    let mut object = serde_json::to_value(made.to_apply(key, owner, uid(99))).unwrap();
+    let (key, owner) = (parent.key(), parent.as_owner());
+    let mut object = made.to_apply(key);
+    object["metadata"]["namespace"] = json!(key.namespace());
+    object["metadata"]["uid"] = json!(uid(99));
+    object["metadata"]["ownerReferences"] = json!([owner]);
     object["metadata"]["resourceVersion"] = json!("20");
     object["metadata"]["generation"] = json!(1);
     object
@@ -71,7 +84,7 @@ pub(super) fn condition(conditions: &[Condition], kind: Type) -> Option<(Status,
 /// release that changes it restarts them.
 pub(super) fn assert_golden(file: &str, template: &Value) {
     let path = format!("{}/src/reconcilers/golden/{file}", env!("CARGO_MANIFEST_DIR"));
-    let hash = applied::hash(template);
+    let hash = format!("{:016x}", fnv1a(template.to_string().as_bytes()));
     let now = json!({ "hash": hash, "template": template });
     let text = format!("{}\n", serde_json::to_string_pretty(&now).unwrap());
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -89,4 +102,63 @@ pub(super) fn assert_golden(file: &str, template: &Value) {
          It is now:\n{text}",
         before["hash"]
     );
+}
+
+/// The requests: method, path and body of each.
+pub(super) type Requests = Arc<Mutex<Vec<(String, String, Value)>>>;
+
+/// A client whose server answers each request with what `answer` returns for its body.
+fn client(answer: fn(&Value) -> (u16, Value)) -> (Client, Requests) {
+    let requests = Requests::default();
+    let seen = requests.clone();
+    let service = service_fn(move |request: Request<Body>| {
+        let seen = seen.clone();
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            let body = serde_json::from_slice(&body).unwrap_or_default();
+            let (code, answer) = answer(&body);
+            seen.lock().push((head.method.to_string(), head.uri.path().to_owned(), body));
+            let mut response = Response::new(Body::from(answer.to_string().into_bytes()));
+            *response.status_mut() = code.try_into().unwrap();
+            Ok::<_, Infallible>(response)
+        }
+    });
+    (Client::from_service(service, Options::default()), requests)
+}
+
+/// The context of a pass over `object`, with the answers of a scripted API server.
+pub(super) fn context<V: super::Custom>(
+    object: V,
+    answer: fn(&Value) -> (u16, Value),
+    observer: Arc<dyn events::Observer>,
+) -> (Context<V>, Requests) {
+    let (client, requests) = client(answer);
+    let (recorder, _) = events::new("test", "here", observer);
+    let controller = Manager::new("workload-operator")
+        .controller::<V>()
+        .owns::<Deployment>()
+        .owns::<DaemonSet>()
+        .owns::<Service>()
+        .informer::<Pod>(|pods| pods.index(Pod::index()))
+        .conditions(&Type::NAMES);
+    (controller.context(client, recorder, object).unwrap(), requests)
+}
+
+/// A context in which `made` was applied, and the child as the API server has it then.
+pub(super) async fn applied<V: super::Custom, S: ChildSpec>(
+    object: V,
+    made: &Made<S>,
+) -> (Context<V>, Value) {
+    let echo = |body: &Value| {
+        let mut answer = body.clone();
+        answer["metadata"]["uid"] = json!(uid(99));
+        answer["metadata"]["resourceVersion"] = json!("20");
+        answer["metadata"]["generation"] = json!(1);
+        (200, answer)
+    };
+    let (cx, requests) = context(object, echo, Arc::new(events::Unobserved));
+    made.ensure(&cx).await.unwrap();
+    let (_, _, body) = requests.lock().pop().unwrap();
+    (cx, echo(&body).1)
 }

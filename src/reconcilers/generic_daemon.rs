@@ -1,32 +1,28 @@
 //! GenericDaemon: a DaemonSet with its name.
 //!
-//! Has to be wired to
-//! - informer of [`GenericDaemon`]: enqueue the object itself;
-//! - informer of `DaemonSet`, of all of them (a foreign one may have the name): enqueue the
-//!   controlling GenericDaemon (`enqueue::for_owner`), and the one that waits for its name
-//!   (`enqueue::for_freed_name`).
-//!
 //! Nodes are not watched: the DaemonSet controller follows their labels, and its status shows the
 //! result. While it shows none, nodes are listed once a minute, to tell a missing label from a taint.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
-use super::child::{Decision, Made, decide};
+use super::child::Made;
 use super::condition::{self, Condition, Time, Type, Wanted, settle};
-use super::custom::{Custom, Switches, custom, is_paused};
-use super::error::{Diagnosis, Error, diagnose};
-use super::hands::{Hands, Looking, Outcome, Parent, sooner};
+use super::custom::{Switches, custom, is_paused};
 use super::health::{Health, Level, completed};
 use super::identity::{GENERIC_DAEMON, Identity};
+use super::observer::{Looking, Observer};
 use super::reason::Reason;
+use super::report::{Ensured, outcome, own, report, sooner, to_report};
 use super::workload::{
     Affinity, Container, ContainerSecurity, DaemonSet, DaemonSetSpec, MatchExpression,
     NodeAffinity, NodeSelector, NodeSelectorTerm, PodMeta, PodSecurity, PodSpec, PodTemplate,
     Seccomp, Selector,
 };
-use crate::controller::{Action, Reconciler};
-use crate::object::{Kind, Labels, Meta, ObjectKey, Resource, Text};
-use crate::store::Store;
+use crate::controller::{Action, Problem};
+use crate::manager::Context;
+use crate::object::{Kind, Labels, Meta, Text};
 
 // === View ===
 
@@ -218,93 +214,37 @@ fn available(daemon_set: Option<&DaemonSet>, health: &Health) -> Wanted {
 
 // === Reconcile ===
 
-/// The stores that the reconciler reads.
-#[derive(Clone)]
-pub struct Stores {
-    /// GenericDaemons.
-    pub daemons: Store<GenericDaemon>,
-    /// DaemonSets.
-    pub daemon_sets: Store<DaemonSet>,
-}
-
-/// Reconciles GenericDaemons.
-#[derive(Clone)]
-pub struct GenericDaemonReconciler {
-    stores: Stores,
-    hands: Hands,
-}
-
-impl Reconciler for GenericDaemonReconciler {
-    type Error = Error;
-
-    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Error> {
-        let Some(daemon) = self.stores.daemons.get(key) else { return Ok(Action::Done) };
-        let pass = if daemon.meta.deleting {
-            // The garbage collector does the rest.
-            Ok(Action::Done)
-        } else if is_paused(&daemon.meta) {
-            let parent = Parent::new(&*daemon);
-            let daemon_set = parent.own(&self.stores.daemon_sets);
-            let owner = daemon.as_owner();
-            let as_desired = daemon_set.as_deref().is_some_and(|child| {
-                decide(&owner, &desired(&daemon), Some(child)) == Decision::Nothing
-            });
-            let health = Health::paused(completed(&*daemon));
-            let found = Found { daemon_set: daemon_set.as_deref(), as_desired, health };
-            self.report_status(&daemon, &parent, found).await
-        } else {
-            self.bring_about(&daemon).await
+/// Has a GenericDaemon's DaemonSet be as desired, and reports how it is. Of one that is being deleted, the
+/// garbage collector does the rest.
+///
+/// # Errors
+/// What keeps the DaemonSet or the status from being written.
+pub async fn reconcile(
+    daemon: Arc<GenericDaemon>,
+    cx: Context<GenericDaemon>,
+    observer: Observer,
+) -> Result<Action, Problem> {
+    let desired = desired(&daemon);
+    if is_paused(&daemon.meta) {
+        let daemon_set = own::<_, DaemonSetSpec>(&cx)?;
+        let as_desired = match &daemon_set {
+            Some(child) => desired.is_ensured(&cx, child)?,
+            None => false,
         };
-        match pass {
-            Err(error) if diagnose(&error.source) == Diagnosis::NamespaceGoing => Ok(Action::Done),
-            Err(error) => Err(error),
-            Ok(action) => Ok(action),
-        }
+        let health = Health::paused(completed(&*daemon));
+        let found = Found { daemon_set: daemon_set.as_deref(), as_desired, health };
+        return report(&cx, &status(&daemon, &found, Time::now()), &found.health).await;
     }
-}
-
-impl GenericDaemonReconciler {
-    /// A reconciler over these stores.
-    pub fn new(stores: Stores, hands: Hands) -> GenericDaemonReconciler {
-        GenericDaemonReconciler { stores, hands }
-    }
-
-    async fn bring_about(&self, daemon: &GenericDaemon) -> Result<Action, Error> {
-        let carried_out = daemon.is_observed();
-        let parent = Parent::new(daemon).carried_out(carried_out);
-        let child_missing = self.stores.daemon_sets.get(&parent.key).is_none();
-        if carried_out
-            && child_missing
-            && !self.hands.is_still(&self.stores.daemons, daemon).await?
-        {
-            return Ok(Action::Done);
-        }
-        let outcome =
-            self.hands.settle(&parent, &self.stores.daemon_sets, &desired(daemon)).await?;
-        let (settled, again) = match &outcome {
-            Outcome::Settled(child) => {
-                self.hands.observe(daemon, child, looking(daemon, child)).await
-            }
-            _ => (Health::paused(false), Action::Done),
-        };
-        let health = outcome.health(&parent, settled);
-        let child = outcome.child(&parent, &self.stores.daemon_sets);
-        let as_desired = matches!(outcome, Outcome::Settled(_));
-        let found = Found { daemon_set: child.as_deref(), as_desired, health };
-        let reported = self.report_status(daemon, &parent, found).await?;
-        Ok(sooner(sooner(reported, again), outcome.into_result()?))
-    }
-
-    /// Writes the status if it has changed, and publishes trouble that has begun.
-    async fn report_status(
-        &self,
-        daemon: &GenericDaemon,
-        parent: &Parent,
-        found: Found<'_>,
-    ) -> Result<Action, Error> {
-        let now = status(daemon, &found, Time::now());
-        self.hands.report(parent, &self.stores.daemons, daemon, &now, &found.health).await
-    }
+    let daemon_set: Ensured<DaemonSetSpec> = to_report(desired.ensure(&cx).await)?;
+    let (health, again) = match &daemon_set {
+        Ok(child) => observer.observe(&cx.client(), &*daemon, child, looking(&daemon, child)).await,
+        Err(problem) => (Health::of_problem(problem), Action::Done),
+    };
+    let child =
+        daemon_set.as_ref().ok().cloned().map_or_else(|| own(&cx), |child| Ok(Some(child)))?;
+    let found = Found { daemon_set: child.as_deref(), as_desired: daemon_set.is_ok(), health };
+    let reported = report(&cx, &status(&daemon, &found, Time::now()), &found.health).await?;
+    Ok(sooner(sooner(reported, again), outcome(daemon_set)?))
 }
 
 /// What its status and spec say about its DaemonSet.

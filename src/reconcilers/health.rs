@@ -22,10 +22,11 @@ use std::time::Duration;
 use super::child::{Child, ChildSpec};
 use super::condition::{Status, Type, Wanted};
 use super::diagnostics::Ask;
-use super::error::{Diagnosis, Error, diagnose};
+use super::error::{Diagnosis, diagnose};
 use super::evidence::{Answer, Evidence};
 use super::pod_state::Trouble;
 use super::reason::Reason;
+use crate::controller::{Name, Problem};
 use crate::object::Labels;
 
 /// Health of a custom resource or a child.
@@ -215,12 +216,53 @@ impl Health {
         Health { rollout, ..Health::new(Level::Paused, Reason::Paused, Reason::Paused.meaning()) }
     }
 
-    /// The health after a write that the API server refused or could not carry out.
-    pub fn of_failure(error: &Error) -> Health {
-        match diagnose(&error.source) {
-            Diagnosis::Refused(reason) => Health::new(Level::Stalled, reason, stable(error)),
-            _ => Health::new(Level::Degraded, Reason::ApiError, stable(error)),
+    /// The health of an object with a child that is not as desired.
+    pub fn of_problem(problem: &Problem) -> Health {
+        let of = |level, reason, message| Health::new(level, reason, message);
+        match problem {
+            Problem::Awaiting(Name { kind, key }) => of(
+                Level::Progressing,
+                Reason::AwaitingDeletion,
+                format!("Waiting until the former {} {} is deleted", kind.kind, key.name()),
+            ),
+            Problem::Taken { owner, name: Name { kind, key } } => of(
+                Level::Stalled,
+                Reason::ErrResourceExists,
+                format!(
+                    "{} {name} already exists and is not controlled by {owner} {name}; delete or rename \
+                     one of them",
+                    kind.kind,
+                    name = key.name()
+                ),
+            ),
+            Problem::Immutable { name: Name { kind, key }, field } => of(
+                Level::Stalled,
+                Reason::FieldImmutable,
+                format!(
+                    "{field} of {} {} cannot be changed; delete the {}, and the operator recreates it",
+                    kind.kind,
+                    key.name(),
+                    kind.kind
+                ),
+            ),
+            Problem::Contested { name, field, .. } => {
+                of(Level::Degraded, Reason::Contested, contested(name, field.as_deref()))
+            }
+            Problem::Reported(problem) => Health::of_problem(problem),
+            Problem::Told { .. } => of(Level::Degraded, Reason::ApiError, problem.to_string()),
+            Problem::Call(_) | Problem::Api(_) => match problem.api_error().map(diagnose) {
+                Some(Diagnosis::Refused(reason)) => of(Level::Stalled, reason, stable(problem)),
+                _ => of(Level::Degraded, Reason::ApiError, stable(problem)),
+            },
         }
+    }
+
+    /// The health of a child without a health of its own.
+    pub fn of_result<T>(child: &Result<T, Problem>) -> Health {
+        child
+            .as_ref()
+            .err()
+            .map_or_else(|| Health::ready(Reason::AsExpected, ""), Health::of_problem)
     }
 
     /// The health of a workload together with that of its other child: the worse of the two, and
@@ -281,9 +323,25 @@ impl Health {
     }
 }
 
+/// The message about a child that somebody keeps changing or, without a field, deleting.
+fn contested(Name { kind, key }: &Name, field: Option<&str>) -> String {
+    let (plural, kind, name) = (kind.plural, kind.kind, key.name());
+    match field {
+        Some(field) => format!(
+            "Somebody keeps changing {field} of {kind} {name}; it is restored a few times a minute only. \
+             kubectl get {plural} {name} -o yaml --show-managed-fields tells who it is; if it does not, it \
+             is an admission policy or webhook"
+        ),
+        None => format!(
+            "Somebody keeps deleting {kind} {name}; it is created a few times a minute only. The API \
+             server's audit log tells who it is"
+        ),
+    }
+}
+
 /// The text of an error, the same at each retry: without the local address of a connection, whose
 /// port changes (`read tcp 10.0.0.1:51234->10.0.0.2:443: …`, as Go writes it).
-fn stable(error: &Error) -> String {
+fn stable(error: &Problem) -> String {
     let text = error.to_string();
     let mut parts = text.split("->");
     let mut stable = parts.next().unwrap_or_default().to_owned();
@@ -303,6 +361,7 @@ fn stable(error: &Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::CallError;
 
     fn all() -> [Health; 7] {
         let of = |level| Health::new(level, Reason::RollingOut, "why");
@@ -363,7 +422,7 @@ mod tests {
         let text = |message: &str| {
             let source = Box::new(crate::client::Error::api(500, "InternalError", message));
             let key = crate::object::ObjectKey::new("n", "a");
-            stable(&Error { verb: "create", kind: "Deployment", key, source })
+            stable(&CallError { verb: "create", kind: "Deployment", key, source }.into())
         };
         let start = "cannot create Deployment n/a: ";
         for (message, expected) in [

@@ -108,7 +108,7 @@ pub(super) fn instance(name: &str) -> Text {
     if name.len() <= MAX_VALUE {
         return label_value(name);
     }
-    let hash = format!("{:016x}", super::applied::fnv1a(name.as_bytes()));
+    let hash = format!("{:016x}", fnv1a(name.as_bytes()));
     let beginning: String = name.chars().take(MAX_VALUE - 1 - hash.len()).collect();
     label_value(&format!("{beginning}-{hash}"))
 }
@@ -130,6 +130,14 @@ fn label_value(text: &str) -> Text {
     let value: String = text.chars().map(allowed).take(MAX_VALUE).collect();
     let value = value.trim_matches(|c: char| !c.is_ascii_alphanumeric());
     Text::new(if value.is_empty() { "unknown" } else { value })
+}
+
+/// FNV-1a, 64 bit: stable across releases and machines, unlike the standard library's hasher.
+/// Constants from <http://www.isthe.com/chongo/tech/comp/fnv/>.
+pub(super) fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::child::{Child, ChildSpec, Foreign, Made, SOURCE_RANGES, removal, renamed};
+use super::child::{Child, ChildSpec, Made, SOURCE_RANGES, removal, renamed};
 use super::interned::Interner;
-use super::reason::Reason;
+use crate::manager::Foreign;
 use crate::object::{Kind, Labels, Text};
 
 /// Where the ranges are that only a load balancer has, as a field and in their older form.
@@ -81,32 +81,12 @@ pub struct Unread {}
 
 impl ChildSpec for ServiceSpec {
     const KIND: Kind = Kind::namespaced("", "v1", "Service", "services");
-    const REASONS: [Reason; 3] =
-        [Reason::ServiceCreated, Reason::ServiceUpdated, Reason::ServiceRestored];
+    const IMMUTABLE: &'static [&'static str] = &["spec.clusterIP"];
     type Status = Unread;
 
     fn interner() -> &'static Interner<Made<ServiceSpec>> {
         static INTERNER: Interner<Made<ServiceSpec>> = Interner::new();
         &INTERNER
-    }
-
-    fn difference(&self, there: &ServiceSpec) -> Option<&'static str> {
-        if !self.kind.is_empty() && self.kind != there.kind {
-            return Some("spec.type");
-        }
-        if self.selector != there.selector {
-            return Some("spec.selector");
-        }
-        let covered = |port: &ServicePort| there.ports.iter().any(|p| port.is_covered_by(p));
-        if self.ports.len() != there.ports.len() || !self.ports.iter().all(covered) {
-            return Some("spec.ports");
-        }
-        None
-    }
-
-    fn immutable_difference(&self, there: &ServiceSpec) -> Option<&'static str> {
-        (!self.cluster_ip.is_empty() && self.cluster_ip != there.cluster_ip)
-            .then_some("spec.clusterIP")
     }
 
     fn in_the_way(&self, there: &Service, foreign: Foreign<'_>) -> Vec<Value> {
@@ -117,11 +97,6 @@ impl ChildSpec for ServiceSpec {
 
     fn renamed(mut self, from: &str, to: &str) -> ServiceSpec {
         self.selector = renamed(&self.selector, from, to);
-        self
-    }
-
-    fn normalised(mut self) -> ServiceSpec {
-        self.ports.sort_by(|a, b| (a.port, &a.protocol).cmp(&(b.port, &b.protocol)));
         self
     }
 }
@@ -167,14 +142,6 @@ impl ServicePort {
     fn in_place_of(&self, other: &ServicePort) -> ServicePort {
         let (protocol, name) = (self.protocol.clone(), other.name.clone());
         ServicePort { port: self.port, protocol, name, ..ServicePort::default() }
-    }
-
-    fn is_covered_by(&self, there: &ServicePort) -> bool {
-        (self.port, &self.protocol) == (there.port, &there.protocol)
-            && (self.name.is_empty() || self.name == there.name)
-            && (self.target_port.is_none() || self.target_port == there.target_port)
-            && (self.node_port == 0 || self.node_port == there.node_port)
-            && (self.app_protocol.is_empty() || self.app_protocol == there.app_protocol)
     }
 }
 

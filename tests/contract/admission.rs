@@ -337,7 +337,7 @@ async fn a_policy_that_rewrites_differently_each_time_is_told_and_not_raced() {
     assert!(has_condition(&object, "Degraded", "True") && !is_ready(&object), "{object}");
     let degraded = conditions(&object).find(|c| c["type"] == "Degraded").unwrap();
     let message = degraded["message"].as_str().unwrap();
-    for part in ["spec of Deployment shop", "admission policy"] {
+    for part in ["spec.replicas of Deployment shop", "admission policy"] {
         assert!(message.contains(part), "{message}");
     }
     // Every change of the Deployment is a reason to look again. There are more of them than writes

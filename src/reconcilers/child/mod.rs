@@ -1,20 +1,20 @@
 //! The children of a custom resource, as they are and as they should be.
 
-mod deviations;
 mod wire;
 
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
-use super::applied::{self, ADMITTED, APPLIED};
 use super::identity;
 use super::interned::{Interned, Interner};
-use super::reason::Reason;
-use crate::object::{Keep, Kind, Labels, Meta, Object, ObjectKey, Owner, Resource, Text, Uid};
+use crate::controller::Problem;
+use crate::manager::{Context, EnsureOptions, Foreign};
+use crate::object::{Keep, Kind, Labels, Meta, Object, ObjectKey, Resource, Text};
 
 /// Stands for the object's own name in a [`Child`]'s labels and containers, so that the children
 /// of all custom resources with the same spec share one copy. No name or label value can be this.
@@ -31,21 +31,14 @@ pub trait ChildSpec:
     /// The kind of child.
     const KIND: Kind;
 
-    /// The reasons of the Events that report a creation, a change, and a repair.
-    const REASONS: [Reason; 3];
+    /// The fields that cannot be changed on an existing object.
+    const IMMUTABLE: &'static [&'static str];
 
     /// The part of `status` that the operator reads.
     type Status: Clone + Debug + Default + DeserializeOwned + Send + Sync + 'static;
 
     /// The interner that shares equal values.
     fn interner() -> &'static Interner<Made<Self>>;
-
-    /// The first field that `self` sets and `there` has differently. Lists with keys are compared
-    /// by key, quantities by value; fields that `self` does not set are ignored.
-    fn difference(&self, there: &Self) -> Option<&'static str>;
-
-    /// The first such field that cannot be changed on an existing object.
-    fn immutable_difference(&self, there: &Self) -> Option<&'static str>;
 
     /// JSON patch operations, last position first, that remove what `there` has and may not have
     /// beside what `self` sets, if it is `foreign` (see [`Foreign`]), so that applying would leave
@@ -54,15 +47,7 @@ pub trait ChildSpec:
 
     /// Replaces `from` by `to` wherever the object's own name may occur.
     fn renamed(self, from: &str, to: &str) -> Self;
-
-    /// Normalises the spec, so that two that mean the same are equal.
-    fn normalised(self) -> Self {
-        self
-    }
 }
-
-/// Whether somebody else set what is at a JSON pointer into a child.
-pub type Foreign<'a> = &'a dyn Fn(&str) -> bool;
 
 /// Everything in a child that the operator sets.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -93,116 +78,46 @@ pub struct Child<S: ChildSpec> {
 #[derive(Debug, Clone, Copy)]
 pub enum Applied {}
 
-/// What is to be done about a child.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision {
-    /// It is as desired.
-    Nothing,
-    /// There is none.
-    Create,
-    /// It has to be applied: the desired state is not what was last applied.
-    Apply,
-    /// It has to be applied: somebody changed this field.
-    Restore(&'static str),
-    /// It is being deleted, or will be: it was made for an earlier custom resource of this name.
-    Wait,
-    /// Somebody else's object has the name.
-    Taken,
-    /// This field differs, and cannot be changed.
-    Immutable(&'static str),
-}
-
-/// Decides from its arguments alone.
-pub fn decide<S: ChildSpec>(
-    owner: &Owner,
-    desired: &Made<S>,
-    there: Option<&Child<S>>,
-) -> Decision {
-    let Some(there) = there else { return Decision::Create };
-    if !there.meta.is_controlled_by(owner.uid) {
-        let of_a_namesake = there.meta.owner.as_ref().is_some_and(|other| {
-            (&other.api_version, &other.kind, &other.name)
-                == (&owner.api_version, &owner.kind, &owner.name)
-        });
-        return if of_a_namesake { Decision::Wait } else { Decision::Taken };
-    }
-    if there.meta.deleting {
-        return Decision::Wait;
-    }
-    let hash = desired.hash();
-    let desired = desired.clone().renamed(there.key().name(), OWN_NAME);
-    if let Some(field) = desired.spec.immutable_difference(&there.made.spec) {
-        return Decision::Immutable(field);
-    }
-    if there.meta.annotations.get(APPLIED).map(Text::as_str) != Some(&hash) {
-        return Decision::Apply;
-    }
-    match desired.difference(&there.made) {
-        None => Decision::Nothing,
-        Some(field) => match there.meta.annotations.get(ADMITTED) {
-            Some(admitted) if *admitted == *desired.deviations(&there.made) => Decision::Nothing,
-            // It may be another field than the first that differs.
-            Some(_) => Decision::Restore("spec"),
-            None => Decision::Restore(field),
-        },
-    }
-}
-
-/// The JSON patch operation that makes the record of what was admitted ([`ADMITTED`]) true for
-/// `there`, the answer to a write of `desired`. `None` if it is true.
-pub(super) fn admission<S: ChildSpec>(desired: &Made<S>, there: &Child<S>) -> Option<Value> {
-    let annotations = &there.meta.annotations;
-    if annotations.get(APPLIED).map(Text::as_str) != Some(&desired.hash()) {
-        return None;
-    }
-    let desired = desired.clone().renamed(there.key().name(), OWN_NAME);
-    let differs = desired.difference(&there.made).is_some();
-    let admitted = differs.then(|| desired.deviations(&there.made));
-    let path = format!("/metadata/annotations/{}", ADMITTED.replace('/', "~1"));
-    match (annotations.get(ADMITTED), admitted) {
-        (Some(_), None) => Some(removal(&path)),
-        (recorded, Some(admitted)) if recorded.is_none_or(|recorded| *recorded != *admitted) => {
-            Some(json!({ "op": "add", "path": path, "value": admitted }))
-        }
-        _ => None,
-    }
-}
-
 // === impl Made ===
 
 impl<S: ChildSpec> Made<S> {
-    /// What to send. With a UID, it applies only to the object that has it.
-    pub fn to_apply(&self, key: &ObjectKey, owner: Owner, uid: Uid) -> impl Serialize + Sync {
-        let mut meta = Meta::named(key.clone());
-        meta.labels = self.labels.clone();
-        meta.annotations = [(APPLIED, self.hash())].into_iter().collect();
-        meta.owner = Some(owner);
-        meta.uid = uid;
-        Apply { meta, spec: self.spec.clone() }
+    /// Has the child of the object that `cx` reconciles be like this, and returns it.
+    ///
+    /// # Errors
+    /// Those of [`Context::ensure_with`].
+    pub async fn ensure<V: Resource>(&self, cx: &Context<V>) -> Result<Arc<Child<S>>, Problem> {
+        let conflicts = |there: &Child<S>, foreign: Foreign<'_>| self.in_the_way(there, foreign);
+        cx.ensure_with(self.to_apply(cx.key()), Self::options(&conflicts)).await
+    }
+
+    /// Returns whether a child is like this.
+    ///
+    /// # Errors
+    /// Those of [`Context::is_ensured`].
+    pub fn is_ensured<V: Resource>(
+        &self,
+        cx: &Context<V>,
+        child: &Child<S>,
+    ) -> Result<bool, Problem> {
+        let conflicts = |there: &Child<S>, foreign: Foreign<'_>| self.in_the_way(there, foreign);
+        cx.is_ensured(self.to_apply(cx.key()), Self::options(&conflicts), child)
+    }
+
+    fn options<'a>(
+        conflicts: &'a (dyn Fn(&Child<S>, Foreign<'_>) -> Vec<Value> + Send + Sync),
+    ) -> EnsureOptions<'a, Child<S>> {
+        EnsureOptions::default().immutable(S::IMMUTABLE).conflicts(conflicts)
+    }
+
+    /// What is applied for the object under `key`.
+    pub fn to_apply(&self, key: &ObjectKey) -> Value {
+        json!({ "metadata": { "name": key.name(), "labels": self.labels }, "spec": self.spec })
     }
 
     /// The operations that clear the way in `there`; see [`ChildSpec::in_the_way`].
-    pub fn in_the_way(&self, there: &Child<S>, foreign: Foreign<'_>) -> Vec<Value> {
+    fn in_the_way(&self, there: &Child<S>, foreign: Foreign<'_>) -> Vec<Value> {
         let desired = self.clone().renamed(there.key().name(), OWN_NAME);
         desired.spec.in_the_way(there, foreign)
-    }
-
-    fn hash(&self) -> String {
-        applied::hash(&(&self.labels, self.spec.clone().normalised()))
-    }
-
-    fn difference(&self, there: &Made<S>) -> Option<&'static str> {
-        if !self.labels.is_subset_of(&there.labels) {
-            return Some("metadata.labels");
-        }
-        self.spec.difference(&there.spec)
-    }
-
-    /// The hash of all values in `there` that are not as `self` sets them. The same whatever else
-    /// is there, and after a change of `self` that does not concern them.
-    fn deviations(&self, there: &Made<S>) -> String {
-        let json = |made: &Made<S>| json!({ "labels": made.labels, "spec": made.spec });
-        applied::hash(&deviations::between(&json(self), &json(there)))
     }
 
     fn renamed(self, from: &str, to: &str) -> Made<S> {
@@ -222,24 +137,6 @@ pub(super) fn renamed(labels: &Labels, from: &str, to: &str) -> Labels {
     labels.iter().map(|(key, value)| (key.clone(), renamed(value))).collect()
 }
 
-/// An object to be applied.
-#[derive(Debug)]
-struct Apply<S> {
-    meta: Meta<Applied>,
-    spec: S,
-}
-
-impl<S: ChildSpec> Serialize for Apply<S> {
-    fn serialize<Z: Serializer>(&self, serializer: Z) -> Result<Z::Ok, Z::Error> {
-        let mut map = serializer.serialize_map(Some(4))?;
-        map.serialize_entry("apiVersion", &S::KIND.api_version())?;
-        map.serialize_entry("kind", S::KIND.kind)?;
-        map.serialize_entry("metadata", &self.meta)?;
-        map.serialize_entry("spec", &self.spec)?;
-        map.end()
-    }
-}
-
 // === impl Child ===
 
 impl<S: ChildSpec> Child<S> {
@@ -251,6 +148,18 @@ impl<S: ChildSpec> Child<S> {
     /// What the operator may have set, as it is on the wire.
     pub fn made(&self) -> Made<S> {
         Made::clone(&self.made).renamed(OWN_NAME, self.key().name())
+    }
+}
+
+impl<S: ChildSpec> Serialize for Child<S> {
+    fn serialize<Z: Serializer>(&self, serializer: Z) -> Result<Z::Ok, Z::Error> {
+        let Made { labels, spec } = self.made();
+        let mut meta = self.meta.clone();
+        meta.labels = labels;
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("metadata", &meta)?;
+        map.serialize_entry("spec", &spec)?;
+        map.end()
     }
 }
 
@@ -266,11 +175,14 @@ impl<S: ChildSpec> Resource for Child<S> {
 }
 
 impl Keep for Applied {
+    const APPLIED: &'static str = "workload-operator.example.com/applied";
+    const ADMITTED: &'static str = "workload-operator.example.com/admitted";
+
     fn label(key: &str) -> bool {
         identity::is_ours(key)
     }
     fn annotation(key: &str) -> bool {
-        key == APPLIED || key == ADMITTED || key == SOURCE_RANGES
+        [Applied::APPLIED, Applied::ADMITTED, SOURCE_RANGES].contains(&key)
     }
 }
 

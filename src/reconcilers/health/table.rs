@@ -12,16 +12,16 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::controller::CallError;
 use crate::object::Text;
+use crate::object::{ObjectKey, Resource};
 use crate::reconcilers::app::{self, App};
 use crate::reconcilers::condition::{Condition, Time};
-use crate::reconcilers::error::Error;
 use crate::reconcilers::fixtures::{child, custom, rolled_out, wire};
 use crate::reconcilers::generic_daemon::{self, GenericDaemon};
-use crate::reconcilers::hands::{Outcome, Parent};
 use crate::reconcilers::memcached::{self, Memcached};
 use crate::reconcilers::pod_state::{NodeState, PodState};
-use crate::reconcilers::workload::{DaemonSet, DaemonSetSpec, Deployment, DeploymentSpec};
+use crate::reconcilers::workload::{DaemonSet, DaemonSetSpec, Deployment};
 
 /// A state of children, and what the status says about it.
 struct Row {
@@ -220,17 +220,16 @@ fn held(status: Value, state: (bool, u64)) -> Vec<Condition> {
 }
 
 /// A Memcached whose Deployment could not be written, and has this status if there is one.
-fn unwritten(outcome: &Outcome<DeploymentSpec>, status: Option<Value>) -> Vec<Condition> {
-    let parent = Parent::new(&custom::<Memcached>(MEMCACHED));
+fn unwritten(problem: &Problem, status: Option<Value>) -> Vec<Condition> {
     let child = status.map(|status| deployment(false, status));
-    let health = outcome.health(&parent, Health::paused(false));
-    reported(child.as_ref(), health, outcome.failure(&parent).as_deref())
+    let failure = memcached::failure(problem);
+    reported(child.as_ref(), Health::of_problem(problem), failure.as_deref())
 }
 
-fn by_quota() -> Outcome<DeploymentSpec> {
+fn by_quota() -> Problem {
     let source = crate::client::Error::api(403, "Forbidden", "exceeded quota: q");
-    let key = crate::object::ObjectKey::new("default", "cart");
-    Outcome::Failed(Error { verb: "update", kind: "Deployment", key, source: Box::new(source) })
+    let key = ObjectKey::new("default", "cart");
+    CallError { verb: "update", kind: "Deployment", key, source: Box::new(source) }.into()
 }
 
 fn of_app(status: Value, as_desired: bool) -> Vec<Condition> {
@@ -517,10 +516,14 @@ fn writes() -> Vec<Row> {
         || Health::new(Level::Stalled, Reason::ImageMissing, "Unable to find MEMCACHED_IMAGE");
     let serving = deployment(false, rolled_out(2));
     let lost = deployment(false, down());
+    let key = ObjectKey::new("default", "memcached-sample");
+    let taken = Problem::taken::<Memcached, Deployment>(&key);
+    let name = Name { kind: Deployment::KIND, key };
+    let deleted = Problem::Contested { name, field: None, wait: Duration::ZERO };
     vec![
         row(
             (M, "a foreign Deployment has the name"),
-            unwritten(&Outcome::Taken, None),
+            unwritten(&taken, None),
             "F F F T - T",
             "ErrResourceExists",
             "Deployment memcached-sample already exists and is not controlled by Memcached \
@@ -542,7 +545,7 @@ fn writes() -> Vec<Row> {
         ),
         row(
             (M, "somebody keeps deleting the Deployment"),
-            unwritten(&Outcome::Deleted(Duration::ZERO), None),
+            unwritten(&deleted, None),
             "F F F T T -",
             "Contested",
             "Somebody keeps deleting Deployment memcached-sample; it is created a few times a minute \

@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::controller::Name;
 use crate::object::Resource;
 use crate::reconcilers::condition::{Status as Truth, Type};
 use crate::reconcilers::fixtures::{
     assert_golden, child, condition, custom, rolled_out, uid, wire,
 };
-use crate::reconcilers::hands::Outcome;
 use crate::reconcilers::health::Context;
-use crate::reconcilers::workload::{Amount, DeploymentSpec};
+use crate::reconcilers::workload::Amount;
 
 const SAMPLE: &str = include_str!("../../../artifacts/examples/memcached.yaml");
 const IMAGE: &str = "memcached:1.6.38-alpine";
@@ -320,26 +320,27 @@ fn with_more_pods_than_asked_for_it_is_not_ready() {
 }
 
 #[test]
-fn that_somebody_contests_a_field_is_no_failure_to_make_the_deployment() {
+fn a_contested_field_is_no_failure_to_create_the_deployment() {
     let memcached = sample();
-    let parent = Parent::new(&memcached);
     let deployment = deployment(&memcached, rolled_out(2));
-    let contested: Outcome<DeploymentSpec> =
-        Outcome::Contested("metadata.labels", std::time::Duration::from_secs(1));
-    let health = contested.health(&parent, Health::paused(false));
+    let name = Name { kind: Deployment::KIND, key: memcached.key().clone() };
+    let field = Some("metadata.labels".to_owned());
+    let contested =
+        Problem::Contested { name: name.clone(), field, wait: std::time::Duration::ZERO };
     let found = Found {
         deployment: Some(&deployment),
         nodes: vec![Text::new("a"), Text::new("b")],
-        health,
-        failure: contested.failure(&parent),
+        health: Health::of_problem(&contested),
+        failure: failure(&contested),
     };
     let status = status(&memcached, found, Time::new(NOW));
     let (available, _, message) = condition(&status.conditions, Type::Available).unwrap();
     assert_eq!(available, Truth::True, "both serve: {message}");
     let (degraded, reason, _) = condition(&status.conditions, Type::Degraded).unwrap();
     assert_eq!((degraded, reason), (Truth::True, "Contested"));
-    for outcome in [Outcome::<DeploymentSpec>::Taken, Outcome::Immutable("spec.selector")] {
-        assert!(outcome.failure(&parent).is_some(), "{outcome:?}");
+    let taken = Problem::taken::<Memcached, Deployment>(memcached.key());
+    for problem in [taken, Problem::Immutable { name, field: "spec.selector" }] {
+        assert!(failure(&problem).is_some(), "{problem:?}");
     }
 }
 

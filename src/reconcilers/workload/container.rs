@@ -4,10 +4,9 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::env::EnvVar;
-use super::is_set;
 use super::resources::Resources;
+use crate::manager::Foreign;
 use crate::object::Text;
-use crate::reconcilers::child::Foreign;
 use crate::reconcilers::service::TargetPort;
 
 /// The one capability that amounts to all of them.
@@ -133,55 +132,6 @@ pub struct Capabilities {
 // === impl Container ===
 
 impl Container {
-    pub(super) fn difference(&self, there: &Container) -> Option<&'static str> {
-        if self.image != there.image {
-            return Some("spec.template.spec.containers.image");
-        }
-        if !self.image_pull_policy.is_empty() && self.image_pull_policy != there.image_pull_policy {
-            return Some("spec.template.spec.containers.imagePullPolicy");
-        }
-        if !self.command.is_empty() && self.command != there.command {
-            return Some("spec.template.spec.containers.command");
-        }
-        if !self.args.is_empty() && self.args != there.args {
-            return Some("spec.template.spec.containers.args");
-        }
-        if !self.ports.iter().all(|port| there.ports.iter().any(|p| port.is_covered_by(p))) {
-            return Some("spec.template.spec.containers.ports");
-        }
-        if !self.env_is_covered_by(there) {
-            return Some("spec.template.spec.containers.env");
-        }
-        if !self.resources.are_covered_by(&there.resources) {
-            return Some("spec.template.spec.containers.resources");
-        }
-        let probe = |container: &Container| container.readiness_probe.clone()?.tcp_socket;
-        if !is_set(&probe(self), &probe(there)) {
-            return Some("spec.template.spec.containers.readinessProbe");
-        }
-        let wanted = self.security_context.as_deref();
-        if !wanted.is_none_or(|wanted| wanted.is_covered_by(there.security_context.as_deref())) {
-            return Some("spec.template.spec.containers.securityContext");
-        }
-        None
-    }
-
-    /// Compares by name. The order matters if one variable refers to another: only an earlier one
-    /// can be referred to.
-    fn env_is_covered_by(&self, there: &Container) -> bool {
-        let position = |var: &EnvVar| there.env.iter().position(|other| other.name == var.name);
-        let Some(positions) = self.env.iter().map(position).collect::<Option<Vec<_>>>() else {
-            return false;
-        };
-        let covered =
-            self.env.iter().zip(&positions).all(|(var, at)| var.is_covered_by(&there.env[*at]));
-        covered && (!self.env_is_ordered() || positions.is_sorted())
-    }
-
-    fn env_is_ordered(&self) -> bool {
-        self.env.iter().any(|var| var.value.contains("$("))
-    }
-
     /// JSON pointers, relative to the container, to what somebody else set and the API server
     /// refuses beside what `self` sets. Last first in each list.
     pub(super) fn in_the_way(&self, there: &Container, foreign: Foreign<'_>) -> Vec<String> {
@@ -213,7 +163,7 @@ impl Container {
                 (Some(_), None) if !other.value.is_empty() => {
                     pointers.push(format!("/env/{at}/value"));
                 }
-                (Some(wanted), Some(other)) if !wanted.is_covered_by(other) => {
+                (Some(wanted), Some(other)) if wanted.kinds() != other.kinds() => {
                     pointers.push(format!("/env/{at}/valueFrom"));
                 }
                 _ => {}
@@ -242,15 +192,6 @@ impl Container {
         }
         pointers
     }
-
-    pub(super) fn normalise(&mut self) {
-        self.ports
-            .sort_by(|a, b| (a.container_port, &a.protocol).cmp(&(b.container_port, &b.protocol)));
-        if !self.env_is_ordered() {
-            self.env.sort_by(|a, b| a.name.cmp(&b.name));
-        }
-        self.resources.normalise();
-    }
 }
 
 // === impl ContainerPort ===
@@ -258,10 +199,6 @@ impl Container {
 impl ContainerPort {
     fn is_same_port_as(&self, other: &ContainerPort) -> bool {
         (self.container_port, &self.protocol) == (other.container_port, &other.protocol)
-    }
-
-    fn is_covered_by(&self, there: &ContainerPort) -> bool {
-        self.is_same_port_as(there) && (self.name.is_empty() || self.name == there.name)
     }
 }
 
@@ -282,18 +219,6 @@ fn is_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Err
 // === impl ContainerSecurity ===
 
 impl ContainerSecurity {
-    fn is_covered_by(&self, there: Option<&ContainerSecurity>) -> bool {
-        let default = ContainerSecurity::default();
-        let there = there.unwrap_or(&default);
-        is_set(&self.run_as_non_root, &there.run_as_non_root)
-            && is_set(&self.run_as_user, &there.run_as_user)
-            && is_set(&self.allow_privilege_escalation, &there.allow_privilege_escalation)
-            && is_set(&self.seccomp_profile, &there.seccomp_profile)
-            && self.capabilities.as_ref().is_none_or(|wanted| {
-                there.capabilities.as_ref().is_some_and(|c| wanted.drop == c.drop)
-            })
-    }
-
     /// A container that may not gain rights may not have all of them either
     /// (k8s.io/kubernetes/pkg/apis/core/validation, ValidateSecurityContext).
     fn in_the_way(&self, there: &ContainerSecurity) -> Vec<String> {

@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::template::{PodTemplate, Selector};
+use crate::manager::Foreign;
 use crate::object::Kind;
-use crate::reconcilers::child::{Child, ChildSpec, Foreign, Made, removal, renamed};
+use crate::reconcilers::child::{Child, ChildSpec, Made, removal, renamed};
 use crate::reconcilers::interned::Interner;
-use crate::reconcilers::reason::Reason;
 
 /// An existing DaemonSet.
 pub type DaemonSet = Child<DaemonSetSpec>;
@@ -56,21 +56,12 @@ impl DaemonSet {
 
 impl ChildSpec for DaemonSetSpec {
     const KIND: Kind = Kind::namespaced("apps", "v1", "DaemonSet", "daemonsets");
-    const REASONS: [Reason; 3] =
-        [Reason::DaemonSetCreated, Reason::DaemonSetUpdated, Reason::DaemonSetRestored];
+    const IMMUTABLE: &'static [&'static str] = &["spec.selector"];
     type Status = DaemonSetStatus;
 
     fn interner() -> &'static Interner<Made<DaemonSetSpec>> {
         static INTERNER: Interner<Made<DaemonSetSpec>> = Interner::new();
         &INTERNER
-    }
-
-    fn difference(&self, there: &DaemonSetSpec) -> Option<&'static str> {
-        self.template.difference(&there.template)
-    }
-
-    fn immutable_difference(&self, there: &DaemonSetSpec) -> Option<&'static str> {
-        (self.selector != there.selector).then_some("spec.selector")
     }
 
     fn in_the_way(&self, there: &DaemonSet, foreign: Foreign<'_>) -> Vec<Value> {
@@ -81,11 +72,6 @@ impl ChildSpec for DaemonSetSpec {
     fn renamed(mut self, from: &str, to: &str) -> DaemonSetSpec {
         self.selector.match_labels = renamed(&self.selector.match_labels, from, to);
         self.template = self.template.renamed(from, to);
-        self
-    }
-
-    fn normalised(mut self) -> DaemonSetSpec {
-        self.template = self.template.normalised();
         self
     }
 }

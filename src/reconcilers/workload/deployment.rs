@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::template::{PodTemplate, Selector};
+use crate::manager::Foreign;
 use crate::object::{Kind, Text};
-use crate::reconcilers::child::{Child, ChildSpec, Foreign, Made, removal, renamed};
+use crate::reconcilers::child::{Child, ChildSpec, Made, removal, renamed};
 use crate::reconcilers::condition::{Status, Time};
 use crate::reconcilers::interned::Interner;
-use crate::reconcilers::reason::Reason;
 
 /// An existing Deployment.
 pub type Deployment = Child<DeploymentSpec>;
@@ -113,27 +113,12 @@ pub struct ChildCondition {
 
 impl ChildSpec for DeploymentSpec {
     const KIND: Kind = Kind::namespaced("apps", "v1", "Deployment", "deployments");
-    const REASONS: [Reason; 3] =
-        [Reason::DeploymentCreated, Reason::DeploymentUpdated, Reason::DeploymentRestored];
+    const IMMUTABLE: &'static [&'static str] = &["spec.selector"];
     type Status = DeploymentStatus;
 
     fn interner() -> &'static Interner<Made<DeploymentSpec>> {
         static INTERNER: Interner<Made<DeploymentSpec>> = Interner::new();
         &INTERNER
-    }
-
-    fn difference(&self, there: &DeploymentSpec) -> Option<&'static str> {
-        if self.replicas != there.replicas {
-            return Some("spec.replicas");
-        }
-        if self.strategy.is_some() && self.strategy != there.strategy {
-            return Some("spec.strategy");
-        }
-        self.template.difference(&there.template)
-    }
-
-    fn immutable_difference(&self, there: &DeploymentSpec) -> Option<&'static str> {
-        (self.selector != there.selector).then_some("spec.selector")
     }
 
     fn in_the_way(&self, there: &Deployment, foreign: Foreign<'_>) -> Vec<Value> {
@@ -144,11 +129,6 @@ impl ChildSpec for DeploymentSpec {
     fn renamed(mut self, from: &str, to: &str) -> DeploymentSpec {
         self.selector.match_labels = renamed(&self.selector.match_labels, from, to);
         self.template = self.template.renamed(from, to);
-        self
-    }
-
-    fn normalised(mut self) -> DeploymentSpec {
-        self.template = self.template.normalised();
         self
     }
 }

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::is_set;
 use crate::object::{Quantity, Text};
 
 /// An environment variable.
@@ -75,16 +74,6 @@ pub struct ResourceRef {
 
 // === impl EnvVar ===
 
-impl EnvVar {
-    pub(super) fn is_covered_by(&self, there: &EnvVar) -> bool {
-        match (&self.value_from, &there.value_from) {
-            (None, None) => self.value == there.value,
-            (Some(wanted), Some(there)) => wanted.is_covered_by(there),
-            _ => false,
-        }
-    }
-}
-
 impl Serialize for EnvVar {
     /// A value is sent even if it is empty, to overwrite what somebody else may have put there.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -102,37 +91,14 @@ impl Serialize for EnvVar {
 // === impl ValueSource ===
 
 impl ValueSource {
-    pub(super) fn is_covered_by(&self, there: &ValueSource) -> bool {
-        let key = |wanted: &Option<KeyRef>, there: &Option<KeyRef>| match (wanted, there) {
-            (None, None) => true,
-            (Some(wanted), Some(there)) => {
-                (&wanted.name, &wanted.key) == (&there.name, &there.key)
-                    && is_set(&wanted.optional, &there.optional)
-            }
-            _ => false,
-        };
-        let field = match (&self.field_ref, &there.field_ref) {
-            (None, None) => true,
-            (Some(wanted), Some(there)) => {
-                wanted.field_path == there.field_path
-                    && is_set(&wanted.api_version, &there.api_version)
-            }
-            _ => false,
-        };
-        let resource = match (&self.resource_field_ref, &there.resource_field_ref) {
-            (None, None) => true,
-            (Some(wanted), Some(there)) => {
-                wanted.resource == there.resource
-                    && is_set(&wanted.container_name, &there.container_name)
-                    && wanted.divisor.as_ref().is_none_or(|wanted| {
-                        there.divisor.as_ref().is_some_and(|there| wanted.is_same_as(there))
-                    })
-            }
-            _ => false,
-        };
-        field
-            && resource
-            && key(&self.config_map_key_ref, &there.config_map_key_ref)
-            && key(&self.secret_key_ref, &there.secret_key_ref)
+    /// Which kinds of sources are set: the API server refuses two, and an apply replaces one of the same
+    /// kind.
+    pub(super) fn kinds(&self) -> [bool; 4] {
+        [
+            self.config_map_key_ref.is_some(),
+            self.secret_key_ref.is_some(),
+            self.field_ref.is_some(),
+            self.resource_field_ref.is_some(),
+        ]
     }
 }

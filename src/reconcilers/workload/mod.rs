@@ -29,8 +29,3 @@ pub use template::{
     Affinity, MatchExpression, NodeAffinity, NodeSelector, NodeSelectorTerm, PodMeta, PodSecurity,
     PodSpec, PodTemplate, Selector,
 };
-
-/// Returns whether `there` has what is wanted, if anything is.
-fn is_set<T: PartialEq>(wanted: &Option<T>, there: &Option<T>) -> bool {
-    wanted.is_none() || wanted == there
-}

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::manager::Foreign;
 use crate::object::{Quantity, Text};
-use crate::reconcilers::child::Foreign;
 
 /// Amounts by resource name, sorted by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -27,10 +27,6 @@ impl Resources {
     /// Returns whether neither limits nor requests are set.
     pub fn is_empty(&self) -> bool {
         self.limits.is_empty() && self.requests.is_empty()
-    }
-
-    pub(super) fn are_covered_by(&self, there: &Resources) -> bool {
-        self.limits.are_covered_by(&there.limits) && self.requests.are_covered_by(&there.requests)
     }
 
     /// JSON pointers, relative to the resources, to what somebody else set and what conflicts with
@@ -58,12 +54,6 @@ impl Resources {
         }
         pointers
     }
-
-    /// Normalises the amounts, so that equal amounts are equal text.
-    pub(super) fn normalise(&mut self) {
-        self.limits.normalise();
-        self.requests.normalise();
-    }
 }
 
 impl Quantities {
@@ -73,16 +63,6 @@ impl Quantities {
 
     fn get(&self, name: &str) -> Option<&Quantity> {
         self.0.iter().find(|(other, _)| other == name).map(|(_, amount)| amount)
-    }
-
-    fn are_covered_by(&self, there: &Quantities) -> bool {
-        self.0.iter().all(|(name, wanted)| {
-            there.0.iter().any(|(other, amount)| name == other && wanted.is_same_as(amount))
-        })
-    }
-
-    fn normalise(&mut self) {
-        self.0.iter_mut().for_each(|(_, amount)| *amount = amount.normalised());
     }
 }
 

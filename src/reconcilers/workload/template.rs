@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::container::{Container, Seccomp};
-use super::is_set;
+use crate::manager::Foreign;
 use crate::object::{Labels, Text};
-use crate::reconcilers::child::{Foreign, renamed};
+use crate::reconcilers::child::renamed;
 
 /// `spec.template`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -118,44 +118,6 @@ pub struct Selector {
 // === impl PodTemplate ===
 
 impl PodTemplate {
-    pub(super) fn difference(&self, there: &PodTemplate) -> Option<&'static str> {
-        let (spec, other) = (&self.spec, &there.spec);
-        if !self.metadata.labels.is_subset_of(&there.metadata.labels) {
-            return Some("spec.template.metadata.labels");
-        }
-        for container in &spec.containers {
-            match other.containers.iter().find(|c| c.name == container.name) {
-                None => return Some("spec.template.spec.containers"),
-                Some(there) => match container.difference(there) {
-                    None => {}
-                    field => return field,
-                },
-            }
-        }
-        if !is_set(&spec.automount_service_account_token, &other.automount_service_account_token) {
-            return Some("spec.template.spec.automountServiceAccountToken");
-        }
-        // One owner sets all of it (the map is atomic in the API).
-        if !spec.node_selector.is_empty() && spec.node_selector != other.node_selector {
-            return Some("spec.template.spec.nodeSelector");
-        }
-        // An absent one means the default.
-        let default = PodSecurity::default();
-        let security = other.security_context.as_ref().unwrap_or(&default);
-        let kept = spec.security_context.as_ref().is_none_or(|wanted| {
-            is_set(&wanted.run_as_non_root, &security.run_as_non_root)
-                && is_set(&wanted.seccomp_profile, &security.seccomp_profile)
-        });
-        if !kept {
-            return Some("spec.template.spec.securityContext");
-        }
-        let required = |pod: &PodSpec| pod.affinity.clone()?.node_affinity?.required;
-        if !is_set(&required(spec), &required(other)) {
-            return Some("spec.template.spec.affinity");
-        }
-        None
-    }
-
     /// JSON pointers to what must be removed, last first in each list.
     pub(super) fn in_the_way(&self, there: &PodTemplate, foreign: Foreign<'_>) -> Vec<String> {
         const POD: &str = "/spec/template/spec";
@@ -184,11 +146,6 @@ impl PodTemplate {
                 container.name = Text::new(to);
             }
         }
-        self
-    }
-
-    pub(super) fn normalised(mut self) -> PodTemplate {
-        self.spec.containers.iter_mut().for_each(Container::normalise);
         self
     }
 }

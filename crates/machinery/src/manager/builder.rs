@@ -7,11 +7,15 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::context::Declared;
+#[cfg(any(test, feature = "testing"))]
+use super::context::Pass;
 use super::function::{Finalizer, Function};
 use super::kinds::{Informers, Parts};
 use super::referrers::Referrers;
 use super::wiring::{self, WiringError};
 use super::{Context, Manager, Shared};
+#[cfg(any(test, feature = "testing"))]
+use crate::client::Client;
 use crate::controller::{Action, Handle, Options, Problem, Program, Reconciler, enqueue};
 use crate::informer;
 use crate::object::{ObjectKey, Resource};
@@ -308,6 +312,36 @@ impl<V: Resource> ControllerBuilder<V> {
         });
         manager.controllers.push(Registration { name, faults, add });
         manager
+    }
+
+    /// The context of a pass over `object`, for unit tests of a reconcile function: its stores are empty
+    /// until the test shows them objects ([`Store::learned`](crate::store::Store::learned)), and `client`
+    /// may be one of [`Client::from_service`]. Nothing is listed or watched.
+    ///
+    /// # Errors
+    /// If the manager cannot be wired.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn context(
+        self,
+        client: Client,
+        recorder: crate::events::Recorder,
+        object: V,
+    ) -> Result<Context<V>, WiringError> {
+        let ControllerBuilder { manager, name, declared, owned, conditions, tells_writes, .. } =
+            self;
+        let shared = Shared {
+            client,
+            recorder,
+            namespaces: manager.namespaces,
+            lead: super::Lead::default(),
+            #[cfg(feature = "metrics")]
+            observed: manager.observed,
+        };
+        let informers = Arc::new(manager.declarations.build(&shared));
+        let parts = shared.parts(name, informers, declared.into());
+        let pass = Pass::new(&parts, Declared { owned, conditions, tells_writes })?;
+        let object = pass.objects.learned(object);
+        Ok(Context::new(Arc::new(pass), object))
     }
 
     /// Adds the controller and runs the manager: [`Manager::run`].

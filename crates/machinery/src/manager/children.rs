@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Context;
-use super::compared::{deviations, hash, hex, project, without_nulls};
+use super::compared::{canonical, deviations, hash, hex, project, without_nulls};
 use super::fights::WINDOW;
-use super::managed_fields::{Conflicts, Foreign};
+use super::managed_fields::{Conflicts, Foreign, conflict_if_another};
 use super::wiring::{WiringError, view};
-use crate::client::{self, Deletion, Preconditions};
+use crate::client::{self, Deletion, Page, Preconditions, Scope, Undecodable};
 use crate::controller::{CallError, Name, Problem};
 use crate::object::{Keep, Meta, ObjectKey, Owner, Resource, Text};
 use crate::store::Store;
@@ -295,16 +295,24 @@ impl<V: Resource> Context<V> {
 
     /// Asks the API server whether the object still exists, if one of its children has gone since it was
     /// last asked: the garbage collector deletes those of an object that is gone, and the watch of the
-    /// objects may be behind that of the children.
+    /// objects may be behind that of the children. It is a list of one name: the right to list is there for
+    /// the watch, the right to get may not be.
     async fn confirm_owner(&self) -> Result<(), Problem> {
         let (bereaved, key) = (&self.pass.parts.bereaved, self.key());
         if !bereaved.lock().contains(key) {
             return Ok(());
         }
-        let live = self.client().get::<V>(key).await;
-        let live = live.map_err(|error| failed::<V>("get", key, error))?;
-        let live = self.pass.objects.learned(live);
-        if live.uid() != self.object.uid() || live.meta().deleting {
+        let namespace = V::KIND.namespaced.then(|| key.namespace().clone());
+        let fields = Some(format!("metadata.name={}", key.name()));
+        let scope = Scope { namespace, labels: None, fields };
+        let mut live = None;
+        let each = |object: Result<V, Undecodable>| {
+            live = object.ok().filter(|object| object.key() == key).or(live.take());
+        };
+        let listed = self.client().list::<V>(&scope, &Page::default(), each).await;
+        listed.map_err(|error| failed::<V>("list", key, error))?;
+        let live = live.map(|live| self.pass.objects.learned(live));
+        if live.is_none_or(|live| live.uid() != self.object.uid() || live.meta().deleting) {
             return Err(Problem::Awaiting(Name { kind: V::KIND, key: key.clone() }));
         }
         bereaved.lock().remove(key);
@@ -382,7 +390,7 @@ where {
         metadata["ownerReferences"] = json!([self.object.as_owner()]);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let key = ObjectKey::new(text(&metadata["namespace"]), text(&metadata["name"]));
-        let hash = hash(&desired);
+        let hash = hash(&canonical(&desired));
         desired["metadata"]["annotations"][applied] = hex(hash).into();
         Ok(Desired { key, wanted: wanted::<C>(&desired)?, body: desired, hash })
     }
@@ -409,12 +417,12 @@ where {
         if record(&*child, C::Keep::ADMITTED) == admitted.as_deref() {
             return Ok(child);
         }
-        let meta = child.meta();
+        // Of whichever version: a change that came in between does not match the record.
         let patch = json!({ "metadata": {
-            "uid": meta.uid, "resourceVersion": meta.version,
-            "annotations": { C::Keep::ADMITTED: admitted },
+            "uid": child.uid(), "annotations": { C::Keep::ADMITTED: admitted },
         }});
         let recorded = self.client().merge_patch::<C>(&desired.key, &patch).await;
+        let recorded = recorded.map_err(conflict_if_another);
         let recorded = recorded.map_err(|error| failed::<C>("update", &desired.key, error))?;
         child = children.wrote(recorded);
         let different = options.different(desired, &*child)?;

@@ -4,6 +4,45 @@ use serde_json::{Value, json};
 
 use crate::object::Quantity;
 
+/// `desired` in the form that is hashed: lists whose order means nothing sorted by their keys, and amounts
+/// normalised. Reordering the variables of a container, say, restarts no pod.
+pub(super) fn canonical(desired: &Value) -> Value {
+    let mut canonical = desired.clone();
+    normalise(&mut canonical, &mut Vec::new());
+    canonical
+}
+
+fn normalise(value: &mut Value, at: &mut Place) {
+    match value {
+        Value::Object(map) => {
+            for (field, value) in map {
+                at.push(field.clone());
+                normalise(value, at);
+                at.pop();
+            }
+        }
+        Value::Array(list) => {
+            list.iter_mut().for_each(|item| normalise(item, at));
+            if let Some(keys) = at.last().and_then(|field| keys(field, list))
+                && !list.iter().any(refers)
+            {
+                list.sort_by_key(|item| {
+                    keys.iter().map(|key| item[*key].to_string()).collect::<Vec<_>>()
+                });
+            }
+        }
+        amount if is_amount(at) && amount.is_string() => {
+            *amount = json!(Quantity::new(amount.as_str().unwrap_or_default()).normalised());
+        }
+        _ => {}
+    }
+}
+
+/// Returns whether a variable refers to another one, which has to be an earlier one.
+fn refers(item: &Value) -> bool {
+    item["value"].as_str().is_some_and(|value| value.contains("$("))
+}
+
 /// The hash of what is to be applied; the same in every process that applies the same.
 pub(super) fn hash(desired: &Value) -> u64 {
     fnv1a(desired.to_string().as_bytes())
@@ -131,8 +170,6 @@ fn compare_lists(
         }
         at.pop();
     }
-    // A variable can only refer to an earlier one.
-    let refers = |item: &Value| item["value"].as_str().is_some_and(|value| value.contains("$("));
     if wanted.iter().any(refers) && !places.is_sorted() {
         found.push((at.join("."), json!(places)));
     }
@@ -182,6 +219,27 @@ mod tests {
 
     fn difference(wanted: &Value, observed: &Value) -> Option<String> {
         deviations(wanted, observed).into_iter().next().map(|(place, _)| place)
+    }
+
+    #[test]
+    fn the_order_of_keyed_lists_is_hashed_only_if_it_counts() {
+        let with =
+            |env: Value| json!({"containers": [{"name": "a", "env": env}], "args": ["x", "a"]});
+        let (a, b) = (json!({"name": "A", "value": "1"}), json!({"name": "B", "value": "2"}));
+        assert_eq!(canonical(&with(json!([a, b]))), canonical(&with(json!([b, a]))));
+        let refers = json!({"name": "C", "value": "$(A)"});
+        assert_ne!(canonical(&with(json!([a, refers]))), canonical(&with(json!([refers, a]))));
+        let cpu = |amount: &str| json!({"limits": {"cpu": amount}});
+        assert_eq!(canonical(&cpu("0.5")), canonical(&cpu("500m")));
+        assert_eq!(canonical(&with(json!([])))["args"], json!(["x", "a"]));
+    }
+
+    #[test]
+    fn another_entry_of_a_selector_counts() {
+        let wanted = json!({"selector": {"a": "b"}, "labels": {"a": "b"}});
+        let observed = json!({"selector": {"a": "b", "c": "d"}, "labels": {"a": "b", "c": "d"}});
+        assert_eq!(difference(&wanted, &observed).as_deref(), Some("selector.c"));
+        assert_eq!(difference(&wanted, &wanted), None);
     }
 
     #[test]

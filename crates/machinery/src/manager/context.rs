@@ -155,6 +155,16 @@ impl<V: Resource> Context<V> {
         object
     }
 
+    /// The context of the next pass over the object, as its store has it; `None` if it is gone. For tests
+    /// with a context of [`ControllerBuilder::context`](super::ControllerBuilder::context).
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn next_pass(&self) -> Option<Context<V>> {
+        self.pass.begins(self.key());
+        let object = self.pass.objects.get(self.key())?;
+        Some(Context::new(self.pass.clone(), object))
+    }
+
     /// The key that is reconciled.
     pub fn key(&self) -> &ObjectKey {
         self.object.key()
@@ -207,6 +217,12 @@ impl<V: Resource> Context<V> {
         if self.pass.is_news(self.key(), reason, Instant::now()) {
             self.event(Type::Warning, reason, note);
         }
+    }
+
+    /// Notes a problem that is known already, such as one that the status has reported since before this
+    /// process began: [`Context::warn`] does not publish it.
+    pub fn note(&self, reason: &'static str) {
+        self.pass.is_news(self.key(), reason, Instant::now());
     }
 
     /// Publishes an Event about the object. `reason` is one CamelCase word, `note` a sentence.

@@ -11,6 +11,7 @@ use super::children::failed;
 use super::context::{Declared, Pass};
 use super::kinds::Parts;
 use super::wiring::WiringError;
+use crate::client;
 use crate::controller::{Action, Problem, Reconciler};
 use crate::object::{ObjectKey, Resource, Text};
 
@@ -93,7 +94,12 @@ where
             return Ok(Action::Done);
         };
         self.pass.begins(key);
-        let outcome = self.pass(object.clone()).await;
+        let mut outcome = self.pass(object.clone()).await;
+        let error = outcome.as_ref().err().and_then(Problem::api_error);
+        if error.is_some_and(client::Error::is_namespace_terminating) {
+            // Nothing can be created in it, and nothing needs to be.
+            outcome = Ok(Action::Done);
+        }
         match &outcome {
             Ok(_) => self.pass.succeeded(key),
             Err(problem) => {

@@ -107,7 +107,7 @@ fn may_be_hindered(error: &client::Error) -> bool {
 }
 
 /// Applying with the UID of another object is answered with 422, as a UID cannot be changed.
-fn conflict_if_another(error: client::Error) -> client::Error {
+pub(super) fn conflict_if_another(error: client::Error) -> client::Error {
     let is_another =
         error.is_invalid() && error.to_string().contains("metadata.uid: Invalid value");
     if is_another { as_conflict(error) } else { error }

@@ -390,27 +390,10 @@ async fn a_problem_that_stays_is_told_once_and_again_after_a_success() {
 /// A context of the site `ns/a`, which owns its children.
 fn context(server: &Server) -> Context<Site> {
     let (recorder, _) = events::new("test", "here", Arc::new(events::Unobserved));
-    let shared = Shared {
-        client: server.client(client::Options::new("test".into())),
-        recorder,
-        namespaces: Vec::new(),
-        lead: Lead::default(),
-        #[cfg(feature = "metrics")]
-        observed: observed::Observed::default(),
-    };
-    let mut declarations = Declarations::default();
-    let declared = [declarations.read::<Site>(), declarations.own::<Site, Child>()];
-    let informers = Arc::new(declarations.build(&shared));
-    let parts = shared.parts("site", informers, declared.into());
-    let declared = context::Declared {
-        owned: vec![TypeId::of::<Child>()],
-        tells_writes: true,
-        ..context::Declared::default()
-    };
-    let pass = context::Pass::new(&parts, declared).unwrap();
     let site = server.find(SITE).unwrap_or_else(|| server.put(SITE, json!({})));
-    let object = pass.objects.wrote(serde_json::from_value(site).unwrap());
-    Context::new(Arc::new(pass), object)
+    let controller = Manager::new("test").controller::<Site>().owns::<Child>().tell_writes();
+    let client = server.client(client::Options::new("test".into()));
+    controller.context(client, recorder, serde_json::from_value(site).unwrap()).unwrap()
 }
 
 const SITE: &str = "/apis/example.com/v1/namespaces/ns/sites/a";
@@ -572,7 +555,9 @@ async fn what_others_set_and_the_api_server_refuses_beside_the_desired_state_is_
     // What is desired is invalid by itself.
     server.refuse(|child| child["spec"]["size"] == 4);
     let before = server.get(CHILD);
-    assert_eq!(ensure(4).await.unwrap_err().class(), Class::Forbidden);
+    for _ in 0..10 {
+        assert_eq!(ensure(4).await.unwrap_err().class(), Class::Forbidden, "no fight");
+    }
     assert_eq!(server.get(CHILD), before);
     // A zone is not refused, and goes all the same.
     let mut zoned = before;
@@ -642,8 +627,7 @@ async fn nothing_is_created_again_for_an_owner_that_is_gone() {
     cx.pass.parts.bereaved.lock().insert(cx.key().clone());
     let owner = server.get(SITE);
     server.remove(SITE);
-    let gone = create().await.unwrap_err();
-    assert_eq!((gone.class(), gone.reason()), (Class::Conflict, None), "{gone}");
+    assert!(matches!(create().await.unwrap_err(), Problem::Awaiting(_)));
     let mut namesake = owner.clone();
     namesake["metadata"]["uid"] = json!(null);
     server.put(SITE, namesake);

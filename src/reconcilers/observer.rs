@@ -1,17 +1,20 @@
 //! Observes a workload: its health, and when to look again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Hands, sooner};
-use crate::controller::Action;
-use crate::reconcilers::child::Child;
-use crate::reconcilers::custom::Custom;
-use crate::reconcilers::health::{
+use super::child::Child;
+use super::custom::Custom;
+use super::diagnostics::Diagnostics;
+use super::health::{
     Context, Health, Level, Progress, Rollout, STALLED_AFTER, Workload, completed, reported,
 };
-use crate::reconcilers::reason::Reason;
+use super::reason::Reason;
+use super::report::sooner;
+use crate::client::Client;
+use crate::controller::Action;
 
 /// How often the nodes of a daemon are listed that is well, but belongs on fewer nodes than have its
 /// label, or on none: nodes are not watched.
@@ -22,26 +25,41 @@ const EARLY: Duration = Duration::from_secs(60);
 
 /// What a kind knows about its workload.
 #[derive(Debug, Default)]
-pub(in crate::reconcilers) struct Looking<'a> {
+pub(super) struct Looking<'a> {
     /// The number of its pods that the status lists, if it lists any.
-    pub(in crate::reconcilers) listed: Option<usize>,
+    pub(super) listed: Option<usize>,
     /// The label of the nodes where a daemon belongs.
-    pub(in crate::reconcilers) label: Option<&'a str>,
+    pub(super) label: Option<&'a str>,
     /// The number of nodes where the daemon belonged, according to the status.
-    pub(in crate::reconcilers) desired_before: i32,
+    pub(super) desired_before: i32,
     /// True if it belongs on more nodes now, so that a rollout begins.
-    pub(in crate::reconcilers) grown: bool,
+    pub(super) grown: bool,
 }
 
-impl Hands {
+/// Observes the workloads of one kind of custom resource. Clones share everything.
+#[derive(Debug, Clone)]
+pub struct Observer {
+    progress: Arc<Progress>,
+    diagnostics: Diagnostics,
+}
+
+// === impl Observer ===
+
+impl Observer {
+    /// Lists with `diagnostics` what the workloads' own statuses do not show.
+    pub fn new(diagnostics: Diagnostics) -> Observer {
+        Observer { progress: Arc::default(), diagnostics }
+    }
+
     /// The health of `object`'s workload `child`, which is as desired, and when to look again.
     ///
     /// Pods, Events and nodes are listed only if the workload is not ready although its rollout had
     /// completed, has made no progress for a while, or is reported as failing, and if a daemon runs
     /// on nodes where it does not belong. One that is ready costs no request, and needs no other
     /// look.
-    pub(in crate::reconcilers) async fn observe<V: Custom, S: Workload>(
+    pub(super) async fn observe<V: Custom, S: Workload>(
         &self,
+        client: &Client,
         object: &V,
         child: &Child<S>,
         looking: Looking<'_>,
@@ -77,7 +95,7 @@ impl Hands {
             // A deployment that is paused is known to be so only after a while.
             return (S::health(child, &context), again);
         }
-        let (evidence, until) = self.diagnostics.explain(&self.client, child, S::ask(child)).await;
+        let (evidence, until) = self.diagnostics.explain(client, child, S::ask(child)).await;
         context.evidence = evidence;
         let health = S::health(child, &context);
         self.progress.note(uid, health.trouble().map(|(reason, _)| reason), now);
