@@ -276,3 +276,41 @@ fn sources(path: &Path) -> Vec<PathBuf> {
     }
     files
 }
+
+/// Each link of docs/ARCHITECTURE.md to a line leads to the function that it names.
+/// `UPDATE_LINKS=1 cargo test --test architecture` corrects the numbers.
+#[test]
+fn links_to_lines_lead_to_the_functions_that_they_name() {
+    const DOCUMENT: &str = "docs/ARCHITECTURE.md";
+    let text = fs::read_to_string(DOCUMENT).unwrap();
+    let (mut current, mut links) = (String::new(), 0);
+    for line in text.lines() {
+        let link = line.split_once("[`").and_then(|(_, rest)| rest.split_once("`](../"));
+        let link = link.and_then(|(name, rest)| Some((name, rest.split_once("#L")?)));
+        let Some((name, (path, rest))) = link else {
+            current.push_str(&format!("{line}\n"));
+            continue;
+        };
+        let function = format!("fn {}", name.rsplit("::").next().unwrap());
+        let is_it = |line: &str| {
+            let rest = line.split_once(&function).map(|(_, rest)| rest);
+            rest.is_some_and(|rest| rest.starts_with(['(', '<']))
+        };
+        let source = fs::read_to_string(path).unwrap();
+        let at = source.lines().position(is_it);
+        let at = at.unwrap_or_else(|| panic!("{path} has no {function}")) + 1;
+        let linked = rest.split_once(')').unwrap().0;
+        current.push_str(&line.replace(&format!("#L{linked})"), &format!("#L{at})")));
+        current.push('\n');
+        links += 1;
+    }
+    assert!((1..=15).contains(&links), "{links} stops; a reader follows a key in at most 15");
+    if std::env::var_os("UPDATE_LINKS").is_some() {
+        fs::write(DOCUMENT, &current).unwrap();
+        return;
+    }
+    assert!(
+        text == current,
+        "{DOCUMENT}: correct the lines with UPDATE_LINKS=1 cargo test --test architecture"
+    );
+}

@@ -68,18 +68,6 @@ pub fn for_mapped<V: Object>(
     }
 }
 
-/// Enqueues the key of an object that is gone, whoever removed it. For children named after their
-/// owner: the owner may have been waiting for the name.
-pub fn for_freed_name<V: Object>(
-    handle: Handle,
-) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
-    move |delta, initial| {
-        if let Delta::Deleted(gone, _) = delta {
-            handle.changed(gone.key(), None, band(initial));
-        }
-    }
-}
-
 /// Wakes every key whose last pass waited for the name of an object
 /// ([`Class::Waiting`](super::Class::Waiting)) when that object goes or changes hands.
 pub fn waiting_when_freed<V: Resource>(
@@ -265,16 +253,6 @@ mod tests {
             let delta = Delta::Deleted(child(owner), None);
             assert_eq!(enqueued(owned, delta, false).await, expected, "{owner:?}");
         }
-    }
-
-    #[tokio::test]
-    async fn a_name_that_is_freed_is_enqueued_whoever_freed_it() {
-        let handle = Handle::new(WorkQueue::new());
-        let author = Author { controller: handle.id(), key: child(None).meta.key.clone() };
-        for_freed_name(handle.clone())(&Delta::Added(child(None), None), false);
-        assert!(handle.queue().is_empty());
-        for_freed_name(handle.clone())(&Delta::Deleted(child(None), Some(author)), false);
-        assert_eq!(handle.queue().get().await.unwrap().key().to_string(), "ns/child");
     }
 
     #[tokio::test]

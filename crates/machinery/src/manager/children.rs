@@ -381,6 +381,8 @@ where {
             let what = format!("a {} to be ensured has no usable metadata", C::KIND.kind);
             return Err(Problem::terminal("ErrUnnamed", what));
         }
+        // Of what the controller desires, whichever object it is for.
+        let hash = hash(&canonical(&desired));
         desired["apiVersion"] = C::KIND.api_version().into();
         desired["kind"] = C::KIND.kind.into();
         let metadata = &mut desired["metadata"];
@@ -390,7 +392,6 @@ where {
         metadata["ownerReferences"] = json!([self.object.as_owner()]);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let key = ObjectKey::new(text(&metadata["namespace"]), text(&metadata["name"]));
-        let hash = hash(&canonical(&desired));
         desired["metadata"]["annotations"][applied] = hex(hash).into();
         Ok(Desired { key, wanted: wanted::<C>(&desired)?, body: desired, hash })
     }
