@@ -1,26 +1,22 @@
-//! 7. Decide what a custom resource needs, and write that.
+//! Decides what a custom resource needs, and writes that.
 //!
 //! Guarantees
 //! - A pass that finds nothing to change writes nothing: no API write, no Event.
-//! - All decisions are pure: `desired` builds the children of a custom resource, [`decide`] says
-//!   what to do about each, `status` builds the status. They use no clock and no I/O; the shell in
-//!   each kind's file reads the stores, and [`Hands`] carry the decisions out.
-//! - A child that this very custom resource (by UID) does not control is never touched. Nothing is
-//!   created for a custom resource that is being deleted.
-//! - Every write is safe to repeat and harmless when late: a create never overwrites an existing
-//!   object, and a change or delete applies only to the object (UID) it was decided for.
-//! - Only fields that the operator sets are compared, sent and restored. Fields it no longer sets
-//!   are removed: a hash of what was applied is kept on the child.
-//! - Health is computed in one place, [`Health`], from the children and, while they do not serve,
-//!   from evidence that is listed on demand. Ready is True only when the children have finished
-//!   rolling out this generation, by the rules that tools apply to them. The status root and the conditions always refer to the same
-//!   generation.
+//! - All decisions are pure: `desired` builds the children of a custom resource, `status` its status. They
+//!   use no clock and no I/O. Children are written by [`Context::ensure_with`](crate::manager::Context),
+//!   the status by [`Context::patch_status`](crate::manager::Context): these compare, and have the
+//!   guarantees about other owners' objects and other managers' fields.
+//! - Nothing is created for a custom resource that is being deleted.
+//! - Health is computed in one place, [`Health`], from the children and, while they are not ready, from
+//!   evidence that is listed on demand. Ready is True only when the children have finished rolling out this
+//!   generation, by the rules that tools apply to them. The status root and the conditions always refer
+//!   to the same generation.
 //! - A custom resource's view lives where it is used, since nothing else reads it. The types of the
 //!   module `api` describe all that a person may write; a view has only what is read, in a tenth of the
 //!   memory.
 //!
 //! Each kind is one file, read from top to bottom: the view, the children and the status (pure), then
-//! the reconciler and what it has to be wired to.
+//! reconcile. `operator::wiring` declares what each owns and watches.
 
 mod reason;
 mod condition;

@@ -333,7 +333,7 @@ impl<V: Resource> ControllerBuilder<V> {
             client,
             recorder,
             namespaces: manager.namespaces,
-            lead: super::Lead::default(),
+            lead: Default::default(),
             #[cfg(feature = "metrics")]
             observed: manager.observed,
         };
