@@ -115,24 +115,29 @@ impl<V: Object> Relist<V> {
     }
 
     /// The list meets an answer that the watch has not confirmed: whichever is newer stays. Then
-    /// forgets the answers that the list includes.
+    /// forgets the answers that the list includes. Returns an object of the list that has gone since, if
+    /// no handler has heard of it.
     fn resolve(
         &mut self,
         shared: &Shared<V>,
         key: &ObjectKey,
         memory: &mut Unconfirmed,
         version: ResourceVersion,
-    ) {
+    ) -> Option<Arc<V>> {
         let hash = shared.hashing.hash(key);
+        let mut missed = None;
         let state = |object: &Arc<V>| (object.uid(), object.meta().version);
         let unchanged = self
             .is_unchanged(hash, key)
             .then(|| memory.held_at(shared.objects.read().find(hash, key).map(state), version));
         let staged = self.staged.find(hash, key).map(state);
         if let Some((uid, at)) = staged.filter(|(uid, at)| memory.is_past(*uid, *at)) {
-            self.staged.remove(hash, key);
+            let past = self.staged.remove(hash, key);
             if !memory.has_buried(uid) && at.is_known() {
                 self.insert_unchanged(hash, key, &shared.hashing);
+                let is_new = !memory.has_written(at);
+                let is_held = || shared.objects.read().find(hash, key).is_some();
+                missed = past.filter(|_| is_new && !is_held());
             }
         }
         memory.confirm(version);
@@ -145,6 +150,7 @@ impl<V: Object> Relist<V> {
         if unchanged.is_some() || staged.is_some() || self.kept.contains_key(key) {
             memory.unseen = Uid::NONE;
         }
+        missed
     }
 
     /// The held objects that the list does not have, except those created after it.
@@ -222,7 +228,9 @@ impl<V: Object> Shared<V> {
             if memory.has_writes() {
                 doubtful.insert(key.clone());
             }
-            relist.resolve(self, key, memory, version);
+            if let Some(missed) = relist.resolve(self, key, memory, version) {
+                deltas.extend([Delta::Added(missed.clone(), None), Delta::Deleted(missed, None)]);
+            }
         }
         let kept: Vec<ObjectKey> = relist.kept.keys().cloned().collect();
         let next = {
