@@ -2,8 +2,7 @@
 
 use super::args::{ControllerName, RunArgs};
 use super::run::own_namespace;
-use crate::controller::Problem;
-use crate::manager::{Context, ControllerBuilder, Manager};
+use crate::manager::{ControllerBuilder, Manager};
 use crate::reconcilers::app::{self, App};
 use crate::reconcilers::generic_daemon::{self, GenericDaemon};
 use crate::reconcilers::memcached::{self, Memcached};
@@ -39,9 +38,7 @@ fn memcached(manager: Manager, args: &RunArgs, observer: Observer) -> Manager {
                 .index(Pod::index())
         })
         .watches::<Pod>(|pod| pod.memcached().into_iter().collect())
-        .cleanup(memcached::FINALIZER, |memcached, cx| {
-            warned(cx.clone(), memcached::finalize(memcached, cx))
-        })
+        .cleanup(memcached::FINALIZER, memcached::finalize)
         // If the operator's own namespace is going, it removes finalizers as it ends.
         .at_end("the release of Memcacheds", move |parts| {
             let (memcacheds, client) = (parts.store()?, parts.client());
@@ -53,7 +50,7 @@ fn memcached(manager: Manager, args: &RunArgs, observer: Observer) -> Manager {
         })
         .reconcile(move |memcached, cx| {
             let (settings, observer) = (settings.clone(), observer.clone());
-            warned(cx.clone(), memcached::reconcile(memcached, cx, settings, observer))
+            memcached::reconcile(memcached, cx, settings, observer)
         })
 }
 
@@ -61,24 +58,16 @@ fn app(manager: Manager, _: &RunArgs, observer: Observer) -> Manager {
     custom::<App>(manager)
         .owns::<Deployment>()
         .owns::<Service>()
-        .reconcile(move |app, cx| warned(cx.clone(), app::reconcile(app, cx, observer.clone())))
+        .reconcile(move |app, cx| app::reconcile(app, cx, observer.clone()))
 }
 
 fn generic_daemon(manager: Manager, _: &RunArgs, observer: Observer) -> Manager {
-    custom::<GenericDaemon>(manager).owns::<DaemonSet>().reconcile(move |daemon, cx| {
-        warned(cx.clone(), generic_daemon::reconcile(daemon, cx, observer.clone()))
-    })
+    custom::<GenericDaemon>(manager)
+        .owns::<DaemonSet>()
+        .reconcile(move |daemon, cx| generic_daemon::reconcile(daemon, cx, observer.clone()))
 }
 
 /// A controller of a custom resource.
 fn custom<V: Custom>(manager: Manager) -> ControllerBuilder<V> {
-    manager.controller().conditions(&Type::NAMES).tell_writes()
-}
-
-/// Publishes a Warning if a pass failed for a reason that the status does not report.
-async fn warned<V: Custom, T>(
-    cx: Context<V>,
-    pass: impl Future<Output = Result<T, Problem>>,
-) -> Result<T, Problem> {
-    pass.await.map_err(|problem| refused(&cx, problem))
+    manager.controller().conditions(&Type::NAMES).tell_writes().on_problem(refused)
 }

@@ -326,7 +326,7 @@ pub async fn reconcile(
         deployment.as_ref().ok().cloned().map_or_else(|| own(&cx), |child| Ok(Some(child)))?;
     let found = Found { deployment: child.as_deref(), as_desired: deployment.is_ok(), health };
     let reported = report(&cx, &status(&app, &found, Time::now()), &found.health).await?;
-    let outcome = sooner(outcome(deployment)?, outcome(service)?);
+    let outcome = outcome([deployment.map(drop), service.map(drop)])?;
     Ok(sooner(sooner(reported, again), outcome))
 }
 

@@ -29,7 +29,7 @@ pub fn diagnose(error: &client::Error) -> Diagnosis {
         Some(403) if error.is_namespace_terminating() => Diagnosis::NamespaceGoing,
         Some(403) if error.is_quota_exceeded() => Diagnosis::Refused(Reason::QuotaExceeded),
         Some(403) => Diagnosis::Refused(Reason::Forbidden),
-        Some(400 | 422) if is_denied(error) => Diagnosis::Refused(Reason::Forbidden),
+        Some(400 | 422) if error.is_denied() => Diagnosis::Refused(Reason::Forbidden),
         Some(400 | 422) => Diagnosis::Refused(Reason::Invalid),
         // This includes 401: the token was not renewed in time, which resolves itself.
         Some(_) => Diagnosis::Failed,
@@ -39,14 +39,6 @@ pub fn diagnose(error: &client::Error) -> Diagnosis {
 /// Returns whether to report the error to a person, not only in the log.
 pub(super) fn is_to_be_told(error: &client::Error) -> bool {
     matches!(diagnose(error), Diagnosis::Refused(_) | Diagnosis::Failed)
-}
-
-/// Returns whether an admission policy or webhook denied the request. Both may use the code of an
-/// invalid object; only the message shows it (k8s.io/apiserver,
-/// pkg/admission/plugin/policy/validating and pkg/admission/plugin/webhook/errors).
-fn is_denied(error: &client::Error) -> bool {
-    matches!(error, client::Error::Api { message, .. }
-        if message.contains("denied request: ") || message.contains("denied the request"))
 }
 
 #[cfg(test)]

@@ -244,7 +244,7 @@ pub async fn reconcile(
         daemon_set.as_ref().ok().cloned().map_or_else(|| own(&cx), |child| Ok(Some(child)))?;
     let found = Found { daemon_set: child.as_deref(), as_desired: daemon_set.is_ok(), health };
     let reported = report(&cx, &status(&daemon, &found, Time::now()), &found.health).await?;
-    Ok(sooner(sooner(reported, again), outcome(daemon_set)?))
+    Ok(sooner(sooner(reported, again), outcome([daemon_set.map(drop)])?))
 }
 
 /// What its status and spec say about its DaemonSet.

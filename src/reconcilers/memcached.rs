@@ -377,7 +377,7 @@ pub async fn reconcile(
         deployment.as_ref().ok().cloned().map_or_else(|| own(&cx), |child| Ok(Some(child)))?;
     let found = Found { deployment: child.as_deref(), nodes, health: health.clone(), failure };
     let reported = report(&cx, &status(&memcached, found, Time::now()), &health).await?;
-    let outcome = sooner(outcome(deployment)?, outcome(service)?);
+    let outcome = outcome([deployment.map(drop), service.map(drop)])?;
     Ok(sooner(sooner(reported, again), outcome))
 }
 

@@ -9,7 +9,8 @@ use super::condition::{Status, Type};
 use super::custom::Custom;
 use super::error::{Diagnosis, diagnose, is_to_be_told};
 use super::health::Health;
-use crate::controller::{Action, Problem};
+use super::reason::Reason;
+use crate::controller::{Action, Class, Failure, Problem};
 use crate::manager::Context;
 
 /// A child, or why it is not as desired.
@@ -31,16 +32,29 @@ fn is_reported(problem: &Problem) -> bool {
     problem.api_error().is_none_or(is_to_be_told)
 }
 
-/// What follows from a child that is not as desired, once that is reported.
+/// What follows from children that are not as desired, once that is reported.
 ///
 /// # Errors
-/// The problem, which is retried according to its class.
-pub(super) fn outcome<T>(result: Result<T, Problem>) -> Result<Action, Problem> {
-    match result {
-        Ok(_) => Ok(Action::Done),
-        Err(Problem::Contested { wait, .. }) => Ok(Action::RequeueAfter(wait)),
-        Err(problem) => Err(problem.reported()),
+/// The most urgent problem: what may heal by itself, then what waits for a name to become free.
+pub(super) fn outcome<const N: usize>(
+    children: [Result<(), Problem>; N],
+) -> Result<Action, Problem> {
+    let (mut action, mut urgent) = (Action::Done, None);
+    let rank = |problem: &Problem| match problem.class() {
+        Class::Transient | Class::Conflict => 0,
+        Class::Waiting => 1,
+        Class::Forbidden | Class::NotServed | Class::Terminal => 2,
+    };
+    for problem in children.into_iter().filter_map(Result::err) {
+        match problem {
+            Problem::Contested { wait, .. } => action = sooner(action, Action::RequeueAfter(wait)),
+            problem => match &urgent {
+                Some(other) if rank(other) <= rank(&problem) => {}
+                _ => urgent = Some(problem),
+            },
+        }
     }
+    urgent.map_or(Ok(action), |problem| Err(problem.reported()))
 }
 
 /// The child that `cx` reconciles the owner of, if the owner controls it.
@@ -65,7 +79,14 @@ pub(super) async fn report<V: Custom>(
     health: &Health,
 ) -> Result<Action, Problem> {
     match cx.patch_status(status).await {
-        Err(Problem::Contested { wait, .. }) => return Ok(Action::RequeueAfter(wait)),
+        Err(Problem::Contested { wait, .. }) => {
+            if let Some((reason, _)) = health.trouble() {
+                cx.note(reason.as_str());
+            }
+            return Ok(Action::RequeueAfter(wait));
+        }
+        // The object is gone, and its watch behind.
+        Err(Problem::Call(call)) if call.source.is_not_found() => return Ok(Action::Done),
         written => written?,
     }
     let Some((reason, message)) = health.trouble() else { return Ok(Action::Done) };
@@ -83,16 +104,19 @@ pub(super) async fn report<V: Custom>(
 }
 
 /// Publishes a Warning if the API server refused what the status does not report: the status itself, or
-/// the removal of a finalizer. Returns the problem.
+/// the removal of the finalizer, after which the status says that all is done. Returns the problem.
 pub fn refused<V: Custom>(cx: &Context<V>, problem: Problem) -> Problem {
-    let refusal = problem.api_error().map(diagnose);
-    if let (Some(Diagnosis::Refused(reason)), false) =
-        (refusal, matches!(problem, Problem::Reported(_)))
-    {
-        cx.warn(reason.as_str(), &problem.to_string());
-        return problem.reported();
+    let Some(diagnosis) = problem.api_error().map(diagnose) else { return problem };
+    let reason = match diagnosis {
+        Diagnosis::Refused(reason) => reason,
+        Diagnosis::Failed if cx.object().meta().deleting => Reason::ApiError,
+        _ => return problem,
+    };
+    if matches!(problem, Problem::Reported(_)) {
+        return problem;
     }
-    problem
+    cx.warn(reason.as_str(), &Health::of_problem(&problem).message);
+    problem.reported()
 }
 
 /// Whichever of the two comes first.
@@ -100,5 +124,39 @@ pub(super) fn sooner(one: Action, other: Action) -> Action {
     match (one, other) {
         (Action::RequeueAfter(a), Action::RequeueAfter(b)) => Action::RequeueAfter(a.min(b)),
         (Action::Done, action) | (action, Action::Done) => action,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::client;
+    use crate::controller::Name;
+    use crate::object::{ObjectKey, Resource};
+    use crate::reconcilers::service::Service;
+
+    fn name() -> Name {
+        Name { kind: Service::KIND, key: ObjectKey::new("ns", "a") }
+    }
+
+    #[test]
+    fn of_two_problems_the_more_urgent_one_decides() {
+        let api = |code| Err(client::Error::api(code, "", "no").into());
+        let taken = || Err(Problem::Taken { owner: "App".to_owned(), name: name() });
+        let wait = Duration::from_secs(7);
+        let contested = || Err(Problem::Contested { name: name(), field: None, wait });
+        for (children, expected) in [
+            ([api(403), taken()], Class::Waiting),
+            ([taken(), api(403)], Class::Waiting),
+            ([taken(), api(500)], Class::Transient),
+            ([contested(), taken()], Class::Waiting),
+            ([Ok(()), api(403)], Class::Forbidden),
+        ] {
+            assert_eq!(outcome(children).unwrap_err().class(), expected);
+        }
+        let both = outcome([contested(), Ok(())]).unwrap();
+        assert!(matches!(both, Action::RequeueAfter(after) if after == wait), "{both:?}");
     }
 }

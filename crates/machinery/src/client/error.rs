@@ -200,6 +200,14 @@ impl Error {
         matches!(self, Error::Api { code: 403, message, .. } if message.contains("exceeded quota"))
     }
 
+    /// An admission policy or webhook denied the request. Both may use the code of an invalid object; only
+    /// the message shows it (k8s.io/apiserver, pkg/admission/plugin/policy/validating and
+    /// pkg/admission/plugin/webhook/errors).
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Error::Api { code: 400 | 403 | 422, message, .. }
+            if message.contains("denied request: ") || message.contains("denied the request"))
+    }
+
     /// Nothing can be created, because the namespace is being deleted.
     pub fn is_namespace_terminating(&self) -> bool {
         matches!(self, Error::Api { code: 403, causes, .. }

@@ -36,10 +36,13 @@ pub struct ControllerBuilder<V> {
     finalizer: Option<Finalizer<V>>,
     conditions: &'static [&'static str],
     tells_writes: bool,
+    on_problem: OnProblem<V>,
     endings: Vec<(&'static str, Ending)>,
     faults: Vec<WiringError>,
 }
 
+/// Sees each problem that ends a pass.
+pub(super) type OnProblem<V> = fn(&Context<V>, Problem) -> Problem;
 /// Makes what runs once the controller has ended.
 type Ending = Box<dyn FnOnce(&Parts) -> Result<BoxFuture<'static, ()>, WiringError> + Send>;
 /// Makes a handler, once there is a queue.
@@ -76,6 +79,7 @@ impl<V: Resource> ControllerBuilder<V> {
             finalizer: None,
             conditions: &[],
             tells_writes: false,
+            on_problem: |_, problem| problem,
             endings: Vec::new(),
             faults: Vec::new(),
         }
@@ -99,6 +103,13 @@ impl<V: Resource> ControllerBuilder<V> {
     /// field that somebody had changed, `DeploymentDeleted`. That is one more request for each write.
     pub fn tell_writes(mut self) -> Self {
         self.tells_writes = true;
+        self
+    }
+
+    /// Has this function see each problem that ends a pass, also one of a finalizer: to report it in its own
+    /// way, and to return it as [`Problem::reported`].
+    pub fn on_problem(mut self, on_problem: OnProblem<V>) -> Self {
+        self.on_problem = on_problem;
         self
     }
 
@@ -265,7 +276,10 @@ impl<V: Resource> ControllerBuilder<V> {
         let (finalizer, owned) = (self.finalizer.take(), std::mem::take(&mut self.owned));
         let (conditions, tells_writes) = (self.conditions, self.tells_writes);
         let declared = Declared { owned, conditions, tells_writes };
-        self.reconciler(move |parts| Function::new(parts, reconcile, finalizer, declared))
+        let on_problem = self.on_problem;
+        self.reconciler(move |parts| {
+            Function::new(parts, reconcile, (finalizer, on_problem), declared)
+        })
     }
 
     /// Adds the controller with a [`Reconciler`] that is made of its parts; it is also called for

@@ -97,12 +97,13 @@ impl<'a, C> EnsureOptions<'a, C> {
     where
         C: Resource + Serialize,
     {
-        let mut different = deviations(&desired.wanted, &json_of(child)?);
-        let place = |operation: &Value| {
+        let observed = json_of(child)?;
+        let mut different = deviations(&desired.wanted, &observed);
+        for operation in self.beside(child) {
             let path = operation["path"].as_str().unwrap_or_default();
-            path.trim_start_matches('/').replace('/', ".")
-        };
-        different.extend(self.beside(child).into_iter().map(|it| (place(&it), it)));
+            let value = observed.pointer(path).cloned().unwrap_or_default();
+            different.push((path.trim_start_matches('/').replace('/', "."), value));
+        }
         Ok(different)
     }
 }
@@ -261,11 +262,13 @@ impl<V: Resource> Context<V> {
         }
         let (fights, now) = (&self.pass.fights, Instant::now());
         if let Some(wait) = fights.wait((child.uid(), 0), desired.hash, now) {
-            return Err(Problem::contested::<C>(key, first(&different), wait));
+            let field = blamed(&different, &*child);
+            return Err(Problem::contested::<C>(key, field, wait));
         }
         let applied = self.apply_over(desired, options, &*child, is_applied).await?;
         fights.wrote((child.uid(), 0), desired.hash, now);
-        self.tell_change::<C>(desired, is_applied, &different);
+        let is_changed = applied.meta().generation != meta.generation;
+        self.tell_change(desired, &*child, is_applied, &different, is_changed);
         let applied = self.applied(children, desired, options, applied).await?;
         if is_unseen && children.get(key).is_none() {
             let kind = C::KIND.kind;
@@ -279,17 +282,22 @@ impl<V: Resource> Context<V> {
         Ok(applied)
     }
 
-    /// Tells that a child was changed, or restored if it was applied like this before. A change that the
-    /// view does not show, such as that of the record itself, is not worth an Event.
-    fn tell_change<C: Resource>(&self, desired: &Desired, is_restored: bool, was: &Different) {
+    /// Tells that a child was changed, or restored if it was applied like this before. A change of the record
+    /// alone is not worth an Event.
+    fn tell_change<C: Resource>(
+        &self,
+        desired: &Desired,
+        child: &C,
+        is_restored: bool,
+        was: &Different,
+        is_changed: bool,
+    ) {
         let (kind, name) = (C::KIND.kind, desired.key.name());
-        match was.iter().find(|(place, _)| *place != record_at::<C>()) {
-            None => {}
-            Some((place, _)) if is_restored => {
-                let note = format!("Restored {place} of {kind} {name}, which was changed");
-                self.tell_write::<C>("Restored", &note);
-            }
-            Some(_) => self.tell_write::<C>("Updated", &format!("Updated {kind} {name}")),
+        if is_restored && let Some(place) = blamed(was, child) {
+            let note = format!("Restored {place} of {kind} {name}, which was changed");
+            self.tell_write::<C>("Restored", &note);
+        } else if is_changed || was.iter().any(|(place, _)| *place != record_at::<C>()) {
+            self.tell_write::<C>("Updated", &format!("Updated {kind} {name}"));
         }
     }
 
@@ -431,7 +439,7 @@ where {
             return Ok(child);
         }
         // Admission makes something else of it each time.
-        Err(Problem::contested::<C>(&desired.key, first(&different), WINDOW))
+        Err(Problem::contested::<C>(&desired.key, blamed(&different, &*child), WINDOW))
     }
 }
 
@@ -469,9 +477,15 @@ fn admitted(different: &Different) -> Option<String> {
     (!different.is_empty()).then(|| hex(hash(&json!(different))))
 }
 
-/// The first place that is not as wanted.
-fn first(different: &Different) -> Option<String> {
-    Some(different.first().map_or_else(|| "metadata".to_owned(), |(place, _)| place.clone()))
+/// The place that somebody changed; all of the spec, if it may be one of several because admission has changed
+/// others.
+fn blamed<C: Resource>(different: &Different, child: &C) -> Option<String> {
+    let is_admitted = record(child, C::Keep::ADMITTED).is_some();
+    Some(match different.as_slice() {
+        [] => "metadata".to_owned(),
+        [_, _, ..] if is_admitted => "spec".to_owned(),
+        [(place, _), ..] => place.clone(),
+    })
 }
 
 pub(super) fn failed<C: Resource>(

@@ -23,8 +23,8 @@ fn normalise(value: &mut Value, at: &mut Place) {
         }
         Value::Array(list) => {
             list.iter_mut().for_each(|item| normalise(item, at));
-            if let Some(keys) = at.last().and_then(|field| keys(field, list))
-                && !list.iter().any(refers)
+            if let Some(keys) = keys(at, list)
+                && !is_ordered(at, list)
             {
                 list.sort_by_key(|item| {
                     keys.iter().map(|key| item[*key].to_string()).collect::<Vec<_>>()
@@ -38,9 +38,11 @@ fn normalise(value: &mut Value, at: &mut Place) {
     }
 }
 
-/// Returns whether a variable refers to another one, which has to be an earlier one.
-fn refers(item: &Value) -> bool {
-    item["value"].as_str().is_some_and(|value| value.contains("$("))
+/// Returns whether the order of a keyed list counts: init containers run one after another, and a variable
+/// refers to an earlier one.
+fn is_ordered(at: &[String], items: &[Value]) -> bool {
+    let refers = |item: &Value| item["value"].as_str().is_some_and(|value| value.contains("$("));
+    at.last().is_some_and(|field| field == "initContainers") || items.iter().any(refers)
 }
 
 /// The hash of what is to be applied; the same in every process that applies the same.
@@ -140,7 +142,7 @@ fn compare_lists(
     wanted: &[Value],
     observed: &[Value],
 ) {
-    let Some(keys) = at.last().and_then(|field| keys(field, wanted)) else {
+    let Some(keys) = keys(at, wanted) else {
         if wanted.len() != observed.len() {
             found.push((at.join("."), json!(observed)));
             return;
@@ -170,31 +172,36 @@ fn compare_lists(
         }
         at.pop();
     }
-    if wanted.iter().any(refers) && !places.is_sorted() {
+    if is_ordered(at, wanted) && !places.is_sorted() {
         found.push((at.join("."), json!(places)));
     }
 }
 
 /// The keys by which server-side apply merges the items of a list of the built-in kinds
 /// (`x-kubernetes-list-map-keys`); `None` if it is compared as a whole.
-fn keys(list: &str, items: &[Value]) -> Option<&'static [&'static str]> {
-    let keys: &[&str] = match list {
+fn keys(at: &[String], items: &[Value]) -> Option<&'static [&'static str]> {
+    let keys: &[&str] = match at.last()?.as_str() {
         "containers" | "initContainers" | "env" | "volumes" | "imagePullSecrets" => &["name"],
         "volumeMounts" => &["mountPath"],
         "ports" if items.iter().all(|port| port["port"].is_null()) => {
             &["containerPort", "protocol"]
         }
-        "ports" => &["port", "protocol"],
+        // Of a Service. Those of a NetworkPolicy's rule are one list.
+        "ports" if at.len() == 2 && at[0] == "spec" => &["port", "protocol"],
         _ => return None,
     };
     items.iter().all(|item| !item[keys[0]].is_null()).then_some(keys)
 }
 
-/// Returns whether the value is an amount of a resource.
+/// Returns whether the value is an amount of a resource: of a container or a volume.
 fn is_amount(at: &[String]) -> bool {
-    let of =
-        |field: &String| ["limits", "requests", "sizeLimit", "divisor"].contains(&field.as_str());
-    at.iter().rev().take(2).any(of)
+    let at: Vec<&str> = at.iter().map(String::as_str).collect();
+    matches!(
+        at.as_slice(),
+        [.., "resources", "limits" | "requests", _]
+            | [.., "emptyDir", "sizeLimit"]
+            | [.., "resourceFieldRef", "divisor"]
+    )
 }
 
 fn is_same_amount(wanted: &Value, observed: &Value) -> bool {
@@ -229,9 +236,20 @@ mod tests {
         assert_eq!(canonical(&with(json!([a, b]))), canonical(&with(json!([b, a]))));
         let refers = json!({"name": "C", "value": "$(A)"});
         assert_ne!(canonical(&with(json!([a, refers]))), canonical(&with(json!([refers, a]))));
-        let cpu = |amount: &str| json!({"limits": {"cpu": amount}});
+        let init = |first, second| json!({"initContainers": [{"name": first}, {"name": second}]});
+        assert_ne!(canonical(&init("a", "b")), canonical(&init("b", "a")));
+        let cpu = |amount: &str| json!({"resources": {"limits": {"cpu": amount}}});
         assert_eq!(canonical(&cpu("0.5")), canonical(&cpu("500m")));
         assert_eq!(canonical(&with(json!([])))["args"], json!(["x", "a"]));
+    }
+
+    #[test]
+    fn a_port_more_in_a_rule_of_a_network_policy_counts() {
+        let rule = |ports: Value| json!({"spec": {"ingress": [{"ports": ports}]}});
+        let (wanted, more) = (json!([{"port": 80}]), json!([{"port": 80}, {"port": 22}]));
+        assert!(difference(&rule(wanted), &rule(more)).is_some());
+        let limit = |limit: &str| json!({"data": {"limits": limit}});
+        assert!(difference(&limit("1"), &limit("1000m")).is_some(), "no amount of a resource");
     }
 
     #[test]
@@ -256,15 +274,15 @@ mod tests {
 
     #[test]
     fn what_is_wanted_has_to_be_there_and_nothing_else_has_to_be_absent() {
-        let wanted = json!({"replicas": 2, "data": {"a": "x"}, "ports": [{"port": 1}], "none": []});
+        let wanted = json!({"replicas": 2, "data": {"a": "x"}, "spec": {"ports": [{"port": 1}]}, "none": []});
         let observed = json!({"replicas": 2.0, "data": {"a": "x", "b": "of others"},
-            "ports": [{"port": 1, "protocol": "TCP"}], "strategy": "a default"});
+            "spec": {"ports": [{"port": 1, "protocol": "TCP"}]}, "strategy": "a default"});
         assert_eq!(difference(&wanted, &observed), None);
         for (field, other, place) in [
             ("replicas", json!(3), "replicas"),
             ("replicas", json!(null), "replicas"),
             ("data", json!({"b": "of others"}), "data.a"),
-            ("ports", json!([{"port": 2}]), "ports.1"),
+            ("spec", json!({"ports": [{"port": 2}]}), "spec.ports.1"),
             ("none", json!("some"), "none"),
         ] {
             let mut observed = observed.clone();

@@ -15,7 +15,7 @@ use super::wiring::WiringError;
 use crate::client::Client;
 use crate::controller::Problem;
 use crate::events::{Regarding, Type};
-use crate::object::{Object, ObjectKey, Resource};
+use crate::object::{Object, ObjectKey, Resource, Uid};
 use crate::store::Store;
 
 /// What one pass works with: the object, the stores of the declared views, the client, and what
@@ -47,6 +47,7 @@ pub(super) struct Pass<V> {
 
 /// A problem that was reported.
 struct Reported {
+    uid: Uid,
     reason: &'static str,
     at: Instant,
     /// True if the pass that runs has found it.
@@ -97,16 +98,17 @@ impl<V: Resource> Pass<V> {
         }
     }
 
-    /// Returns whether a problem of the object under `key` is to be reported: once, as long as the reason
+    /// Returns whether a problem of an object is to be reported: once, as long as the reason
     /// stays the same.
-    pub(super) fn is_news(&self, key: &ObjectKey, reason: &'static str, now: Instant) -> bool {
+    pub(super) fn is_news(&self, object: &V, reason: &'static str, now: Instant) -> bool {
+        let (key, uid) = (object.key(), object.uid());
         let mut reported = self.reported.lock();
-        let known = reported.get_mut(key).filter(|known| known.reason == reason);
+        let known = reported.get_mut(key).filter(|it| (it.uid, it.reason) == (uid, reason));
         if let Some(known) = known.filter(|known| now.duration_since(known.at) < AGAIN) {
             known.is_found = true;
             return false;
         }
-        reported.insert(key.clone(), Reported { reason, at: now, is_found: true });
+        reported.insert(key.clone(), Reported { uid, reason, at: now, is_found: true });
         true
     }
 
@@ -150,8 +152,12 @@ impl<V: Resource> Context<V> {
 
     /// Takes in the answer to a write of the object.
     pub(super) fn wrote(&self, answer: V) -> Arc<V> {
+        let version = answer.meta().version;
         let object = self.pass.objects.wrote(answer);
-        *self.written.lock() = object.clone();
+        // If the store has a newer one, this pass has not seen it: its next write conflicts.
+        if object.meta().version.is_same_as(version) {
+            *self.written.lock() = object.clone();
+        }
         object
     }
 
@@ -214,7 +220,7 @@ impl<V: Resource> Context<V> {
     /// stays the same, and again after half an hour. A problem that `reconcile` returns as an error is
     /// published like this, too.
     pub fn warn(&self, reason: &'static str, note: &str) {
-        if self.pass.is_news(self.key(), reason, Instant::now()) {
+        if self.pass.is_news(&self.object, reason, Instant::now()) {
             self.event(Type::Warning, reason, note);
         }
     }
@@ -222,7 +228,7 @@ impl<V: Resource> Context<V> {
     /// Notes a problem that is known already, such as one that the status has reported since before this
     /// process began: [`Context::warn`] does not publish it.
     pub fn note(&self, reason: &'static str) {
-        self.pass.is_news(self.key(), reason, Instant::now());
+        self.pass.is_news(&self.object, reason, Instant::now());
     }
 
     /// Publishes an Event about the object. `reason` is one CamelCase word, `note` a sentence.

@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use serde_json::json;
 
 use super::Context;
+use super::builder::OnProblem;
 use super::children::failed;
 use super::context::{Declared, Pass};
 use super::kinds::Parts;
@@ -20,6 +21,7 @@ pub(super) struct Function<V, F> {
     pass: Arc<Pass<V>>,
     reconcile: F,
     finalizer: Option<Finalizer<V>>,
+    on_problem: OnProblem<V>,
 }
 
 /// Runs `cleanup` before an object goes.
@@ -39,11 +41,11 @@ impl<V: Resource, F> Function<V, F> {
     pub(super) fn new(
         parts: &Parts,
         reconcile: F,
-        finalizer: Option<Finalizer<V>>,
+        (finalizer, on_problem): (Option<Finalizer<V>>, OnProblem<V>),
         declared: Declared,
     ) -> Result<Function<V, F>, WiringError> {
         let pass = Arc::new(Pass::new(parts, declared)?);
-        Ok(Function { pass, reconcile, finalizer })
+        Ok(Function { pass, reconcile, finalizer, on_problem })
     }
 
     fn context(&self, object: &Arc<V>) -> Context<V> {
@@ -100,6 +102,7 @@ where
             // Nothing can be created in it, and nothing needs to be.
             outcome = Ok(Action::Done);
         }
+        let outcome = outcome.map_err(|problem| (self.on_problem)(&self.context(&object), problem));
         match &outcome {
             Ok(_) => self.pass.succeeded(key),
             Err(problem) => {

@@ -100,10 +100,11 @@ pub(super) type Conflicts<'a, C> = &'a (dyn Fn(&C, Foreign<'_>) -> Vec<Value> + 
 /// Returns whether another manager set what is at a JSON pointer into a child.
 pub type Foreign<'a> = &'a dyn Fn(&str) -> bool;
 
-/// Returns whether the API server may have refused the write because of what others set. Two ports with one
-/// node port are answered with 500 (k8s.io/kubernetes, pkg/registry/core/service/storage).
+/// Returns whether the API server may have refused the write because of what others set; admission has not.
+/// Two ports with one node port are answered with 500 (k8s.io/kubernetes,
+/// pkg/registry/core/service/storage).
 fn may_be_hindered(error: &client::Error) -> bool {
-    matches!(error.code(), Some(400 | 422 | 500))
+    matches!(error.code(), Some(400 | 422 | 500)) && !error.is_denied()
 }
 
 /// Applying with the UID of another object is answered with 422, as a UID cannot be changed.
@@ -118,7 +119,11 @@ pub(super) fn conflict_if_another(error: client::Error) -> client::Error {
 fn conflict_if_test_failed(error: client::Error) -> client::Error {
     let names_a_field = matches!(&error, client::Error::Api { causes, .. }
         if causes.iter().any(|cause| cause.starts_with("FieldValue")));
-    if error.is_invalid() && !names_a_field { as_conflict(error) } else { error }
+    if error.is_invalid() && !names_a_field && !error.is_denied() {
+        as_conflict(error)
+    } else {
+        error
+    }
 }
 
 fn as_conflict(error: client::Error) -> client::Error {
@@ -281,6 +286,11 @@ mod tests {
         };
         assert!(conflict_if_test_failed(invalid(&[])).is_conflict());
         assert!(conflict_if_test_failed(invalid(&["FieldValueRequired"])).is_invalid());
+        let mut denied = invalid(&[]);
+        if let client::Error::Api { message, .. } = &mut denied {
+            *message = "ValidatingAdmissionPolicy 'p' denied request: not today".to_owned();
+        }
+        assert!(!may_be_hindered(&denied) && conflict_if_test_failed(denied).is_invalid());
     }
 
     #[test]

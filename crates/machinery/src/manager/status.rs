@@ -45,8 +45,9 @@ impl<V: Resource> Context<V> {
         }
         let (key, subject, generation) =
             (self.key(), (object.uid(), STATUS), object.meta().generation);
-        let is_undone =
-            pass.statuses.is_overwritten(object.uid(), (hash(&observed), generation), now);
+        let digest =
+            |observed: &Value| (hash(&own(observed, &status, pass.conditions)), generation);
+        let is_undone = pass.statuses.is_overwritten(object.uid(), digest(&observed), now);
         if is_undone && let Some(wait) = pass.fights.wait(subject, 0, now) {
             return Err(Problem::contested::<V>(key, Some("status".to_owned()), wait));
         }
@@ -63,7 +64,7 @@ impl<V: Resource> Context<V> {
         if is_undone {
             pass.fights.wrote(subject, 0, now);
         }
-        pass.statuses.wrote(object.uid(), (hash(&observed), generation), now);
+        pass.statuses.wrote(object.uid(), digest(&observed), now);
         self.wrote(written);
         Ok(())
     }
@@ -125,6 +126,18 @@ fn is_same(desired: &Value, observed: &Value, own: &[&str]) -> bool {
     }
 }
 
+/// `observed` without the conditions of other controllers.
+fn own(observed: &Value, desired: &Value, own: &[&str]) -> Value {
+    let mut status = observed.clone();
+    for (field, list) in status.as_object_mut().into_iter().flatten() {
+        let desired = desired[field].as_array().map_or(&[][..], Vec::as_slice);
+        if let Some(list) = list.as_array_mut().filter(|list| is_by_type(desired, list)) {
+            list.retain(|it| is_own(it, own) || desired.iter().any(|d| d["type"] == it["type"]));
+        }
+    }
+    status
+}
+
 /// Returns whether an entry is a condition of one of these types.
 fn is_own(entry: &Value, own: &[&str]) -> bool {
     entry["type"].as_str().is_some_and(|kind| own.contains(&kind))
@@ -166,6 +179,16 @@ mod tests {
         let expected = json!({"pods": 1, "old": null, "at": {"a": 1, "b": null},
             "conditions": [theirs, condition("Ready", "True")]});
         assert_eq!(patch(&desired, &observed, &[]), expected);
+    }
+
+    #[test]
+    fn a_condition_of_another_controller_undoes_nothing() {
+        let condition = |kind: &str, status: &str| json!({"type": kind, "status": status});
+        let desired = json!({"conditions": [condition("Ready", "True")]});
+        let with = |ready: &str, theirs: &str| json!({"conditions": [condition("Ready", ready), condition("Audited", theirs)]});
+        let digest = |observed: &Value| own(observed, &desired, &["Ready", "Stalled"]);
+        assert_eq!(digest(&with("True", "True")), digest(&with("True", "False")));
+        assert_ne!(digest(&with("True", "True")), digest(&with("False", "True")));
     }
 
     #[test]

@@ -348,7 +348,7 @@ async fn a_warning_that_a_pass_finds_again_is_not_published_again() {
     let cx = context(&server);
     let news = |reason: Option<&'static str>| {
         cx.pass.begins(cx.key());
-        let is_news = reason.is_some_and(|it| cx.pass.is_news(cx.key(), it, Instant::now()));
+        let is_news = reason.is_some_and(|it| cx.pass.is_news(&cx.object, it, Instant::now()));
         cx.pass.succeeded(cx.key());
         is_news
     };
