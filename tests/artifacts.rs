@@ -20,6 +20,8 @@ mod argocd;
 mod operator_verify;
 #[path = "artifacts/scorecard.rs"]
 mod scorecard;
+#[path = "artifacts/makefile.rs"]
+mod makefile;
 
 /// With `UPDATE_ARTIFACTS=1` the files are written first.
 #[test]

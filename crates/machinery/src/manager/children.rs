@@ -267,7 +267,7 @@ impl<V: Resource> Context<V> {
         }
         let applied = self.apply_over(desired, options, &*child, is_applied).await?;
         fights.wrote((child.uid(), 0), desired.hash, now);
-        let is_changed = applied.meta().generation != meta.generation;
+        let is_changed = is_unseen || applied.meta().generation != meta.generation;
         self.tell_change(desired, &*child, is_applied, &different, is_changed);
         let applied = self.applied(children, desired, options, applied).await?;
         if is_unseen && children.get(key).is_none() {
@@ -293,7 +293,10 @@ impl<V: Resource> Context<V> {
         is_changed: bool,
     ) {
         let (kind, name) = (C::KIND.kind, desired.key.name());
-        if is_restored && let Some(place) = blamed(was, child) {
+        if is_restored
+            && !was.is_empty()
+            && let Some(place) = blamed(was, child)
+        {
             let note = format!("Restored {place} of {kind} {name}, which was changed");
             self.tell_write::<C>("Restored", &note);
         } else if is_changed || was.iter().any(|(place, _)| *place != record_at::<C>()) {

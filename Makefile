@@ -1,0 +1,74 @@
+# The commands of this project under the names that kubebuilder and operator-sdk projects have for them.
+# Each is one line that also works without make. `make help` lists them.
+
+# The operator's image, and that of its bundle for the Operator Lifecycle Manager.
+IMG ?= workload-operator:latest
+BUNDLE_IMG ?= workload-operator-bundle:latest
+# docker, podman or `buildah` with the same arguments.
+CONTAINER_TOOL ?= docker
+KUBECTL ?= kubectl
+CARGO ?= cargo
+
+# Every kind of custom resource: deleted before the operator, which removes the finalizers.
+KINDS = memcacheds.cache.example.com,genericdaemons.mydomain.com,apps.app.example.com
+REVISION = $$(git rev-parse --short=12 HEAD)
+
+.DEFAULT_GOAL := build
+.PHONY: help build run test test-quick test-e2e lint fmt generate manifests docs install uninstall \
+	deploy undeploy docker-build docker-push bundle bundle-build build-installer
+
+##@ General
+
+help: ## Show this list.
+	@awk 'BEGIN {FS = ":.*##"; print "Usage: make TARGET [IMG=REGISTRY/IMAGE:TAG]"} \
+		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z0-9-]+:.*##/ {printf "  %-16s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Development
+
+build: ## Build the operator.
+	$(CARGO) build --release --locked
+run: ## Run the operator against the cluster of the current kubeconfig.
+	$(CARGO) run --locked
+test: ## Run all tests; builds a control plane of Kubernetes once, with Go.
+	$(CARGO) test --locked
+test-quick: ## Run the check before a commit: everything that needs no control plane.
+	.ci/quick
+test-e2e: ## Run the tests with real nodes and pods; needs root.
+	hack/e2e.sh
+lint: ## Check the code with clippy.
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+fmt: ## Format the code.
+	$(CARGO) fmt --all
+generate: ## Generate CRDs, manifests, the Helm chart, the bundle and documents from the code.
+	hack/update-codegen.sh
+manifests: generate ## The same as generate.
+docs: ## Build the documentation of the library and the operator.
+	$(CARGO) doc --locked --no-deps --workspace --all-features
+
+##@ Cluster
+
+install: ## Install the CRDs.
+	$(KUBECTL) apply --server-side -f artifacts/crds/
+uninstall: ## Delete the CRDs, and with them every object of their kinds.
+	$(KUBECTL) delete --ignore-not-found -f artifacts/crds/
+deploy: ## Install the operator, its CRDs and its rights, with the image IMG.
+	$(CARGO) run --quiet --locked -- manifests --image $(IMG) | $(KUBECTL) apply --server-side -f -
+undeploy: ## Delete every custom resource, then the operator, its CRDs and its rights.
+	-$(KUBECTL) delete --all --all-namespaces $(KINDS)
+	$(CARGO) run --quiet --locked -- manifests --image $(IMG) | $(KUBECTL) delete --ignore-not-found -f -
+
+##@ Packages
+
+docker-build: ## Build the image IMG.
+	$(CONTAINER_TOOL) build --build-arg REVISION="$(REVISION)" -t $(IMG) .
+docker-push: ## Push the image IMG.
+	$(CONTAINER_TOOL) push $(IMG)
+bundle: generate ## Generate the OLM bundle, and validate it.
+	hack/operator-verify.sh build
+	$(CARGO) test --locked --test artifacts operator_verify
+bundle-build: ## Build the image BUNDLE_IMG of the bundle.
+	$(CONTAINER_TOOL) build -f artifacts/olm/bundle.Dockerfile -t $(BUNDLE_IMG) artifacts/olm
+build-installer: ## Write dist/install.yaml: everything that `deploy` applies, in one file.
+	mkdir -p dist
+	$(CARGO) run --quiet --locked -- manifests --image $(IMG) >dist/install.yaml
