@@ -209,10 +209,14 @@ impl<V: Resource> Context<V> {
         if let Some(wait) = fights.wait(creation, 0, now) {
             return Err(Problem::contested::<C>(&desired.key, None, wait));
         }
+        // The first creation undoes nobody's work, and takes no memory.
+        let is_again = self.is_bereaved() || fights.knows(creation);
         self.confirm_owner().await?;
         match self.client().apply_new::<C>(&desired.key, &desired.body).await {
             Ok(created) => {
-                fights.wrote(creation, 0, now);
+                if is_again {
+                    fights.wrote(creation, 0, now);
+                }
                 let note = format!("Created {} {}", C::KIND.kind, desired.key.name());
                 self.tell_write::<C>("Created", &note);
                 self.applied(children, desired, options, created).await
@@ -310,7 +314,7 @@ impl<V: Resource> Context<V> {
     /// the watch, the right to get may not be.
     async fn confirm_owner(&self) -> Result<(), Problem> {
         let (bereaved, key) = (&self.pass.parts.bereaved, self.key());
-        if !bereaved.lock().contains(key) {
+        if !self.is_bereaved() {
             return Ok(());
         }
         let namespace = V::KIND.namespaced.then(|| key.namespace().clone());
@@ -328,6 +332,11 @@ impl<V: Resource> Context<V> {
         }
         bereaved.lock().remove(key);
         Ok(())
+    }
+
+    /// Returns whether a child of the object has gone since the API server was last asked for the object.
+    fn is_bereaved(&self) -> bool {
+        self.pass.parts.bereaved.lock().contains(self.key())
     }
 
     /// Returns whether this owner was an object of the same kind and name as this one.

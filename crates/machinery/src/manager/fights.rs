@@ -50,6 +50,11 @@ impl Fights {
         Some(WINDOW.saturating_sub(now.duration_since(*first)))
     }
 
+    /// Returns whether something was written to the subject within [`WINDOW`].
+    pub(super) fn knows(&self, subject: Subject) -> bool {
+        self.0.lock().applied.contains_key(&subject)
+    }
+
     /// Counts a write that the API server has accepted. One that is refused undoes nobody's work.
     pub(super) fn wrote(&self, subject: Subject, hash: u64, now: Instant) {
         let mut state = self.0.lock();
@@ -96,14 +101,17 @@ struct Statuses {
 
 impl LastStatuses {
     /// Returns whether another status than this was written to the object for the same generation.
-    pub(super) fn is_overwritten(&self, object: Uid, status: (u64, i64), now: Instant) -> bool {
-        let (hash, generation) = status;
-        let statuses = self.0.lock();
-        statuses.last.get(&object).is_some_and(|(last, at_generation, at)| {
-            *at_generation == generation
-                && *last != hash
-                && now.saturating_duration_since(*at) < WINDOW
-        })
+    pub(super) fn is_overwritten(
+        &self,
+        object: Uid,
+        status: impl FnOnce() -> (u64, i64),
+        now: Instant,
+    ) -> bool {
+        let Some((last, at_generation, at)) = self.0.lock().last.get(&object).copied() else {
+            return false;
+        };
+        let (hash, generation) = status();
+        at_generation == generation && last != hash && now.saturating_duration_since(at) < WINDOW
     }
 
     /// Notes the hash of a status as it was stored, and the generation of its object.
@@ -158,11 +166,11 @@ mod tests {
     fn a_status_of_another_generation_overwrites_none() {
         let (statuses, start) = (LastStatuses::default(), Instant::now());
         statuses.wrote(uid(1), (7, 1), start);
-        assert!(!statuses.is_overwritten(uid(1), (7, 1), start));
-        assert!(statuses.is_overwritten(uid(1), (8, 1), start));
-        assert!(!statuses.is_overwritten(uid(1), (8, 2), start), "the spec is another");
-        assert!(!statuses.is_overwritten(uid(2), (8, 1), start), "another object");
-        assert!(!statuses.is_overwritten(uid(1), (8, 1), start + WINDOW), "long ago");
+        assert!(!statuses.is_overwritten(uid(1), || (7, 1), start));
+        assert!(statuses.is_overwritten(uid(1), || (8, 1), start));
+        assert!(!statuses.is_overwritten(uid(1), || (8, 2), start), "the spec is another");
+        assert!(!statuses.is_overwritten(uid(2), || (8, 1), start), "another object");
+        assert!(!statuses.is_overwritten(uid(1), || (8, 1), start + WINDOW), "long ago");
         statuses.wrote(uid(2), (7, 1), start + WINDOW);
         let state = statuses.0.lock();
         assert_eq!((state.last.len(), state.expire.len()), (1, 1));

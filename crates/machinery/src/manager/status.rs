@@ -47,7 +47,7 @@ impl<V: Resource> Context<V> {
             (self.key(), (object.uid(), STATUS), object.meta().generation);
         let digest =
             |observed: &Value| (hash(&own(observed, &status, pass.conditions)), generation);
-        let is_undone = pass.statuses.is_overwritten(object.uid(), digest(&observed), now);
+        let is_undone = pass.statuses.is_overwritten(object.uid(), || digest(&observed), now);
         if is_undone && let Some(wait) = pass.fights.wait(subject, 0, now) {
             return Err(Problem::contested::<V>(key, Some("status".to_owned()), wait));
         }

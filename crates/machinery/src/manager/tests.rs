@@ -512,9 +512,10 @@ async fn a_child_that_is_deleted_each_time_is_created_a_few_times_a_minute() {
     let server = Server::default();
     let cx = context(&server);
     let ensure = async || cx.ensure::<Child>(desired(&json!({"size": 1}))).await;
-    for _ in 0..5 {
+    for _ in 0..6 {
         let child = ensure().await.unwrap();
         server.remove(CHILD);
+        cx.pass.parts.bereaved.lock().insert(cx.key().clone());
         cx.store::<Child>().unwrap().removed(&child.metadata.key, child.metadata.uid);
     }
     let contested = ensure().await.unwrap_err();
