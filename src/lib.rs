@@ -3,7 +3,7 @@
 //! ```text
 //! API server ─▶ client ─▶ reflector ─▶ store ─▶ informer ─▶ controller::enqueue ─▶ workqueue
 //!     ▲                                                                               │
-//!     └────────────────────── client ◀─ reconcilers ◀─ controller ◀───────────────────┘
+//!     └────────────────── client ◀─ memcached, app, … ◀─ controller ◀─────────────────┘
 //! ```
 //!
 //! What is tied to no kind is the library `controller-machinery` (crates/machinery). Its modules
@@ -18,5 +18,9 @@ pub use controller_machinery::{
 
 // This operator itself.
 pub mod api;
-pub mod reconcilers;
+pub mod workload;
+pub mod memcached;
+pub mod generic_daemon;
+pub mod app;
+pub mod cli;
 pub mod operator;

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use workload_operator::operator::{self, Cli};
+use workload_operator::cli::Cli;
+use workload_operator::operator;
 
 /// Faster than glibc's, which now and then pauses to tidy up, even while a store's lock is held.
 #[global_allocator]

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use workload_operator::api;
-use workload_operator::reconcilers::{Action, Reason};
+use workload_operator::workload::{Action, Reason};
 
 mod lua;
 mod unchecked;
@@ -106,7 +106,7 @@ fn the_table_has_the_reasons_that_schemas_default_to() {
 fn reasons() -> String {
     let mut text = String::from(
         "# Reasons\n\n\
-         Written by hack/update-codegen.sh from src/reconcilers/reason.rs.\n\n\
+         Written by hack/update-codegen.sh from src/workload/reason.rs.\n\n\
          Every word that the operator uses as the `reason` of a condition or an Event. Words and \
          meanings are part of the interface; messages are for people and may change. An App also has \
          the conditions of its Deployment, with Kubernetes' own reasons.\n\n\
@@ -137,7 +137,7 @@ fn reasons() -> String {
          paused rollout, a refused write, a deadline; an image that cannot be pulled and a taint after \
          five minutes. A crash loop, a quota and a lost node may heal by themselves. An App's Available and Progressing are its Deployment's own.\n\n",
     );
-    text.push_str(include_str!("../src/reconcilers/health/table.md"));
+    text.push_str(include_str!("../src/workload/health/table.md"));
     text.push_str(
         "\n# Actions\n\n\
          Every word that the operator uses as the `action` of an Event: what it tried.\n\n\
@@ -201,7 +201,7 @@ fn place(reason: Reason) -> &'static str {
 #[test]
 fn the_rights_that_are_checked_are_those_of_the_rbac_artifacts() {
     use std::collections::BTreeSet;
-    use workload_operator::operator::check::{CLUSTER_RIGHTS, LEASE_RIGHTS, RIGHTS, Right};
+    use workload_operator::cli::check::{CLUSTER_RIGHTS, LEASE_RIGHTS, RIGHTS, Right};
 
     let flat = |rights: &[Right]| -> BTreeSet<[String; 3]> {
         let verbs = |right: &Right| right.verbs.iter().map(|verb| (*verb).to_owned());

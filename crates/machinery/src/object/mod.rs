@@ -27,6 +27,7 @@ mod resource;
 #[cfg(test)]
 pub(crate) mod fixtures;
 
+pub use interner::{Interner, Shared};
 pub use key::ObjectKey;
 pub use labels::Labels;
 pub use meta::{Everything, Keep, Meta, Nothing, Owner};

@@ -1,7 +1,7 @@
 //! The laws of Events (E1, E2): known words, sentences that fit, and who publishes them.
 
 use serde_json::Value;
-use workload_operator::reconcilers::{Action, Reason};
+use workload_operator::workload::{Action, Reason};
 
 /// The reasons that examples/foo.rs uses.
 const OF_FOO: [&str; 3] = ["ErrUnnamed", "ErrResourceExists", "ErrRefused"];

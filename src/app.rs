@@ -1,0 +1,335 @@
+//! App: a Deployment and, while there are ports, a Service, both with its name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::controller::{Action, Problem};
+use crate::manager::Context;
+use crate::object::{Labels, Meta, Text};
+use crate::workload::child::Made;
+use crate::workload::condition::{self, Condition, Time, Type, Wanted, settle};
+use crate::workload::custom_resource::{Switches, custom, is_paused};
+use crate::workload::health::Health;
+use crate::workload::labels::{APP_V1, Identity, selector_text};
+use crate::workload::observer::{Looking, Observer};
+use crate::workload::progress::completed;
+use crate::workload::reason::Reason;
+use crate::workload::report::{Ensured, outcome, own, report, sooner, to_report};
+use crate::workload::service::{Service, ServicePort, ServiceSpec, TargetPort};
+use crate::workload::{
+    ChildCondition, Container, ContainerPort, ContainerSecurity, Deployment, DeploymentSpec,
+    EnvVar, PodMeta, PodSpec, PodTemplate, Resources, Seccomp, Selector,
+};
+
+// === View ===
+
+/// An App.
+#[derive(Debug, Clone, Deserialize)]
+pub struct App {
+    /// Metadata.
+    #[serde(rename = "metadata")]
+    pub meta: Meta<Switches>,
+    /// The desired state.
+    pub spec: Spec,
+    /// The status last written.
+    #[serde(default)]
+    pub status: Status,
+}
+
+/// The desired state.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Spec {
+    /// The number of pods.
+    #[serde(default = "one")]
+    pub replicas: i32,
+    /// The image that runs.
+    pub image: Text,
+    /// The resources it may use.
+    #[serde(default)]
+    pub resources: Resources,
+    /// Its environment.
+    #[serde(default)]
+    pub envs: Box<[EnvVar]>,
+    /// The ports by which it is reached.
+    #[serde(default)]
+    pub ports: Box<[ServicePort]>,
+}
+
+/// The observed state. It is written as a whole, so every field is always present.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Status {
+    /// The generation of the App that the status refers to.
+    pub observed_generation: i64,
+    /// The number of pods.
+    pub replicas: i32,
+    /// Pods of the newest template.
+    pub updated_replicas: i32,
+    /// Ready pods.
+    pub ready_replicas: i32,
+    /// Pods that have been ready for long enough.
+    pub available_replicas: i32,
+    /// Missing pods.
+    pub unavailable_replicas: i32,
+    /// Selects the pods.
+    pub selector: Text,
+    /// The conditions: our own summary, then the Deployment's, then Degraded.
+    pub conditions: Box<[Condition]>,
+}
+
+/// The default of the schema.
+fn one() -> i32 {
+    1
+}
+
+crate::view!(App { meta: Meta<Switches> }: crate::workload::APP);
+custom!(App);
+
+// === Children ===
+
+/// The children of an App.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Children {
+    /// Runs its pods.
+    pub deployment: Made<DeploymentSpec>,
+    /// How they are reached; `None` without ports.
+    pub service: Option<Made<ServiceSpec>>,
+}
+
+/// The children of `app`.
+pub fn desired(app: &App) -> Children {
+    let identity = identity(app);
+    let (labels, selector) = (identity.labels(), identity.selector());
+    let container = Container {
+        name: app.meta.key.name().clone(),
+        image: app.spec.image.clone(),
+        image_pull_policy: Text::new("IfNotPresent"),
+        ports: container_ports(&app.spec.ports),
+        env: app.spec.envs.clone(),
+        resources: app.spec.resources.clone(),
+        security_context: Some(Box::new(security())),
+        ..Container::default()
+    };
+    let deployment = DeploymentSpec {
+        replicas: app.spec.replicas,
+        selector: Selector { match_labels: selector.clone() },
+        strategy: None,
+        template: PodTemplate {
+            metadata: PodMeta { labels: identity.pod_labels() },
+            spec: PodSpec { containers: [container].into(), ..PodSpec::default() },
+        },
+        paused: false,
+    };
+    let service = (!app.spec.ports.is_empty()).then(|| Made {
+        labels: labels.clone(),
+        spec: ServiceSpec {
+            // Somebody may set another type by hand, and that is kept; but a node port that the App
+            // requests needs this type.
+            kind: Text::new(if app.spec.ports.iter().any(|p| p.node_port != 0) {
+                "NodePort"
+            } else {
+                ""
+            }),
+            selector,
+            ports: service_ports(&app.spec.ports),
+            ..ServiceSpec::default()
+        },
+    });
+    Children { deployment: Made { labels, spec: deployment }, service }
+}
+
+/// The label that selects the pods.
+fn selector(app: &App) -> Labels {
+    identity(app).selector()
+}
+
+fn identity(app: &App) -> Identity<'_> {
+    let (name, image) = (app.meta.key.name(), Some(app.spec.image.as_str()));
+    Identity { kind: "app", label: APP_V1, name, image, more: Vec::new() }
+}
+
+/// What every image runs with. Pod Security `restricted` also asks for `runAsNonRoot` and for all
+/// capabilities to be dropped. An image that begins as root, as nginx does, then does not start
+/// (`chown("/var/cache/nginx/client_temp", 101) failed (1: Operation not permitted)`), and only
+/// the image knows which it is.
+fn security() -> ContainerSecurity {
+    ContainerSecurity {
+        allow_privilege_escalation: Some(false),
+        seccomp_profile: Some(Seccomp { kind: Text::new("RuntimeDefault") }),
+        ..ContainerSecurity::default()
+    }
+}
+
+/// The ports as the API wants them: with their protocol and, if there are several, a name.
+fn service_ports(ports: &[ServicePort]) -> Box<[ServicePort]> {
+    let taken: BTreeSet<&str> = ports.iter().map(|port| port.name.as_str()).collect();
+    let named = ports.iter().map(|port| {
+        let mut port = ServicePort { protocol: protocol(port), ..port.clone() };
+        if ports.len() > 1 && port.name.is_empty() {
+            port.name = free_name(&port, &taken);
+        }
+        port
+    });
+    named.collect()
+}
+
+/// `tcp-8080` or, if another port was given that name, `tcp-8080-2`, and so on. No two ports have
+/// the same number and protocol, so no two get the same name, whatever the order of the ports.
+fn free_name(port: &ServicePort, taken: &BTreeSet<&str>) -> Text {
+    let name = format!("{}-{}", port.protocol.to_lowercase(), port.port);
+    let candidates = std::iter::once(name.clone()).chain((2..).map(|n| format!("{name}-{n}")));
+    let free = candidates.into_iter().find(|name| !taken.contains(name.as_str())).map(Text::from);
+    free.expect("of infinitely many names one is not taken")
+}
+
+/// Where the container listens, by number and protocol. A target that is a name becomes the name
+/// of a container port with the number of the Service's port; if several ports have that target,
+/// with the lowest number.
+fn container_ports(ports: &[ServicePort]) -> Box<[ContainerPort]> {
+    let mut by_number: BTreeMap<(i32, Text), Text> = BTreeMap::new();
+    let mut named = BTreeSet::new();
+    let mut sorted: Vec<_> = ports.iter().collect();
+    sorted.sort_by_key(|port| (port.port, protocol(port)));
+    for port in sorted {
+        let (number, name) = match &port.target_port {
+            Some(TargetPort::Number(number)) => (*number, Text::default()),
+            Some(TargetPort::Name(name)) if !named.insert(name.clone()) => continue,
+            Some(TargetPort::Name(name)) => (port.port, name.clone()),
+            None => (port.port, Text::default()),
+        };
+        let known = by_number.entry((number, protocol(port))).or_default();
+        if !name.is_empty() {
+            *known = name;
+        }
+    }
+    let ports = by_number.into_iter();
+    ports
+        .map(|((container_port, protocol), name)| ContainerPort { container_port, protocol, name })
+        .collect()
+}
+
+/// The port's protocol, or the default of the schema if it has none.
+fn protocol(port: &ServicePort) -> Text {
+    if port.protocol.is_empty() { Text::new("TCP") } else { port.protocol.clone() }
+}
+
+// === Status ===
+
+/// What a pass found.
+#[derive(Debug)]
+pub struct Found<'a> {
+    /// The Deployment, if the App controls it.
+    pub deployment: Option<&'a Deployment>,
+    /// True if it is as desired.
+    pub as_desired: bool,
+    /// The health of the whole.
+    pub health: Health,
+}
+
+/// The status to store: that of the Deployment, if the App controls it, and the health. The
+/// generation that it refers to is the App's, as for every custom resource; so nothing in it may
+/// come from a Deployment that is of an older one.
+pub fn status(app: &App, found: &Found<'_>, now: Time) -> Status {
+    let generation = app.meta.generation;
+    let health = &found.health;
+    let observed = found.deployment.is_some_and(Deployment::is_observed);
+    let current = observed && found.as_desired;
+    let counts = found.deployment.map(|deployment| deployment.status.clone()).unwrap_or_default();
+    let inlined = |kind| counts.conditions.iter().find_map(|condition| inlined(condition, kind));
+    let waiting = |kind: Type| {
+        let message = "Waiting for the Deployment controller";
+        kind.is(condition::Status::Unknown, Reason::RollingOut, message)
+    };
+    let mut wanted = health.summary();
+    // In a fixed order: the Deployment's own order depends on what happened to it.
+    if current {
+        let kinds = [Type::Available, Type::Progressing, Type::ReplicaFailure];
+        wanted.extend(kinds.into_iter().filter_map(inlined));
+    } else if observed {
+        wanted.extend(inlined(Type::Available));
+        wanted.push(health.progressing());
+    } else if found.deployment.is_some() {
+        wanted.extend([Type::Available, Type::Progressing].map(waiting));
+    }
+    wanted.push(health.degraded());
+    Status {
+        observed_generation: generation,
+        replicas: counts.replicas,
+        updated_replicas: if current { counts.updated_replicas } else { 0 },
+        ready_replicas: counts.ready_replicas,
+        available_replicas: counts.available_replicas,
+        unavailable_replicas: if current {
+            counts.unavailable_replicas
+        } else {
+            app.spec.replicas.saturating_sub(counts.available_replicas).max(0)
+        },
+        selector: Text::from(selector_text(&selector(app))),
+        conditions: settle(&app.status.conditions, wanted, generation, now),
+    }
+}
+
+/// A condition of the Deployment as a condition of the App, if it is of this type.
+fn inlined(condition: &ChildCondition, kind: Type) -> Option<Wanted> {
+    if condition.kind != kind.as_str() {
+        return None;
+    }
+    // Our schema requires a reason, the Deployment's does not.
+    let reason = if condition.reason.is_empty() {
+        Text::new(Reason::Reconciling.as_str())
+    } else {
+        condition.reason.clone()
+    };
+    Some(Wanted {
+        kind,
+        status: condition.status,
+        reason,
+        message: condition.message.to_string(),
+        since: condition.last_transition_time,
+    })
+}
+
+// === Reconcile ===
+
+/// Has an App's children be as desired, and reports how it is. Of one that is being deleted, the garbage
+/// collector does the rest.
+///
+/// # Errors
+/// What keeps a child or the status from being written.
+pub async fn reconcile(
+    app: Arc<App>,
+    cx: Context<App>,
+    observer: Observer,
+) -> Result<Action, Problem> {
+    let children = desired(&app);
+    if is_paused(&app.meta) {
+        let deployment = own::<_, DeploymentSpec>(&cx)?;
+        let as_desired = match &deployment {
+            Some(child) => children.deployment.is_ensured(&cx, child)?,
+            None => false,
+        };
+        let health = Health::paused(completed(&*app));
+        let found = Found { deployment: deployment.as_deref(), as_desired, health };
+        return report(&cx, &status(&app, &found, Time::now()), &found.health).await;
+    }
+    let deployment: Ensured<DeploymentSpec> = to_report(children.deployment.ensure(&cx).await)?;
+    let service = to_report(match &children.service {
+        Some(service) => service.ensure(&cx).await.map(drop),
+        None => cx.prune::<Service>(|_| false).await,
+    })?;
+    let (settled, again) = match &deployment {
+        Ok(child) => observer.observe(&cx.client(), &*app, child, Looking::default()).await,
+        Err(problem) => (Health::of_problem(problem), Action::Done),
+    };
+    let health = settled.and(Health::of_result(&service));
+    let child =
+        deployment.as_ref().ok().cloned().map_or_else(|| own(&cx), |child| Ok(Some(child)))?;
+    let found = Found { deployment: child.as_deref(), as_desired: deployment.is_ok(), health };
+    let reported = report(&cx, &status(&app, &found, Time::now()), &found.health).await?;
+    let outcome = outcome([deployment.map(drop), service.map(drop)])?;
+    Ok(sooner(sooner(reported, again), outcome))
+}
+
+#[cfg(test)]
+mod tests;

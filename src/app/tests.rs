@@ -1,0 +1,266 @@
+//! An App's children and its status, sentence by sentence.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::object::Resource;
+use crate::workload::condition::{Status as Truth, Type};
+use crate::workload::fixtures::{assert_golden, child, condition, custom, rolled_out, wire};
+use crate::workload::health::Context;
+
+const SAMPLE: &str = include_str!("../../artifacts/examples/nginx-app.yaml");
+
+fn sample() -> App {
+    custom(SAMPLE)
+}
+
+/// An App with these ports.
+fn with_ports(ports: &Value) -> App {
+    let mut app = sample();
+    app.spec.ports = serde_json::from_value(ports.clone()).unwrap();
+    app
+}
+
+/// The ports of the Service and of the container, as they are sent.
+fn ports(app: &App) -> (Value, Value) {
+    let Children { deployment, service } = desired(app);
+    let container = serde_json::to_value(&deployment.spec.template.spec.containers[0]).unwrap();
+    let service = service.map(|service| serde_json::to_value(service.spec).unwrap());
+    (service.unwrap_or_default()["ports"].clone(), container["ports"].clone())
+}
+
+fn said(app: &App, deployment_status: Value) -> Status {
+    let mut object = wire(app, &desired(app).deployment);
+    object["status"] = deployment_status;
+    let deployment: Deployment = child(&object);
+    let health = Health::of_deployment(&deployment, &Context::default());
+    let found = Found { deployment: Some(&deployment), as_desired: true, health };
+    status(app, &found, Time::new(0))
+}
+
+#[test]
+fn the_samples_pod_template_is_the_one_that_runs_already() {
+    let template = desired(&sample()).deployment.spec.template;
+    assert_golden("nginx-app.json", &serde_json::to_value(template).unwrap());
+}
+
+#[test]
+fn the_container_is_named_as_the_app_and_has_what_the_spec_says() {
+    let container = desired(&sample()).deployment.spec.template.spec.containers[0].clone();
+    assert_eq!(container.name, "nginx-app");
+    let container = serde_json::to_value(container).unwrap();
+    assert_eq!(container["env"][1], json!({ "name": "GOPATH", "value": "gopath" }));
+    assert_eq!(container["resources"]["limits"], json!({ "cpu": "500m", "memory": "500Mi" }));
+}
+
+#[test]
+fn without_ports_there_is_no_service() {
+    let app = with_ports(&json!([]));
+    assert!(desired(&app).service.is_none());
+    assert_eq!(ports(&app), (Value::Null, Value::Null));
+}
+
+#[test]
+fn the_container_listens_on_the_target_a_number_a_name_or_the_port_itself() {
+    let app = with_ports(&json!([
+        { "port": 8080, "targetPort": 80 },
+        { "port": 443, "targetPort": "https" },
+        { "port": 53, "protocol": "UDP" },
+    ]));
+    let (_, container) = ports(&app);
+    assert_eq!(
+        container,
+        json!([
+            { "containerPort": 53, "protocol": "UDP" },
+            { "containerPort": 80, "protocol": "TCP" },
+            { "containerPort": 443, "protocol": "TCP", "name": "https" },
+        ])
+    );
+}
+
+#[test]
+fn two_ports_with_one_target_make_one_port_of_the_container() {
+    let (_, container) = ports(&with_ports(&json!([
+        { "name": "a", "port": 81, "targetPort": 80 },
+        { "name": "b", "port": 82, "targetPort": 80 },
+        { "name": "c", "port": 80, "targetPort": "web" },
+        { "name": "d", "port": 90, "targetPort": "web" },
+    ])));
+    assert_eq!(container, json!([{ "containerPort": 80, "protocol": "TCP", "name": "web" }]));
+}
+
+#[test]
+fn a_single_port_needs_no_name_and_several_get_one_each() {
+    let (service, _) = ports(&with_ports(&json!([{ "port": 80 }])));
+    assert_eq!(service[0].get("name"), None);
+    let (service, _) = ports(&with_ports(&json!([
+        { "port": 80 }, { "port": 80, "protocol": "UDP" }, { "port": 81, "name": "tcp-80" },
+    ])));
+    let names: Vec<_> = service.as_array().unwrap().iter().map(|port| &port["name"]).collect();
+    assert_eq!(names, ["tcp-80-2", "udp-80", "tcp-80"]);
+}
+
+#[test]
+fn a_node_port_makes_the_service_one_of_that_type() {
+    let kind = |app: &App| desired(app).service.unwrap().spec.kind;
+    assert_eq!(kind(&sample()), "");
+    assert_eq!(kind(&with_ports(&json!([{ "port": 80, "nodePort": 30080 }]))), "NodePort");
+}
+
+#[test]
+fn the_status_is_the_deployments_and_the_summary() {
+    let mut app = sample();
+    app.meta.generation = 4;
+    let mut there = rolled_out(2);
+    there["unavailableReplicas"] = json!(0);
+    let status = said(&app, there);
+    assert_eq!(status.observed_generation, 4, "the App's own generation, as everywhere");
+    assert_eq!((status.replicas, status.updated_replicas, status.ready_replicas), (2, 2, 2));
+    assert_eq!((status.available_replicas, status.unavailable_replicas), (2, 0));
+    let available = condition(&status.conditions, Type::Available).unwrap();
+    assert_eq!(available, (Truth::True, "MinimumReplicasAvailable", "m"));
+    let ready = condition(&status.conditions, Type::Ready).unwrap();
+    assert_eq!((ready.0, ready.1), (Truth::True, "AllReplicasReady"));
+    assert!(status.conditions.iter().all(|condition| condition.observed_generation == 4));
+    let json = serde_json::to_value(&status).unwrap();
+    let since = json["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "Available");
+    assert_eq!(
+        since.unwrap()["lastTransitionTime"],
+        "2026-01-01T00:00:00Z",
+        "as the Deployment says"
+    );
+}
+
+/// `unavailableReplicas` of the Deployment's older spec would say that none are missing.
+#[test]
+fn missing_replicas_are_those_of_this_spec() {
+    let app = sample();
+    let health = Health::paused(false);
+    let found = Found { deployment: None, as_desired: false, health };
+    assert_eq!(status(&app, &found, Time::new(0)).unavailable_replicas, 2);
+    let mut object = wire(&app, &desired(&app).deployment);
+    object["status"] = rolled_out(1);
+    let deployment: Deployment = child(&object);
+    let found = Found { deployment: Some(&deployment), ..found };
+    let status = status(&app, &found, Time::new(0));
+    assert_eq!((status.updated_replicas, status.unavailable_replicas), (0, 1));
+}
+
+#[test]
+fn the_order_of_the_deployments_conditions_is_of_no_account() {
+    let mut reversed = rolled_out(2);
+    reversed["conditions"].as_array_mut().unwrap().reverse();
+    let kinds =
+        |status: Status| status.conditions.iter().map(|c| c.kind.clone()).collect::<Vec<_>>();
+    let order = kinds(said(&sample(), rolled_out(2)));
+    assert_eq!(order, ["Ready", "Available", "Progressing", "Degraded"]);
+    assert_eq!(kinds(said(&sample(), reversed)), order);
+}
+
+#[test]
+fn every_status_fits_the_schema() {
+    let crd = crate::api::crds().into_iter().find(|crd| crd.spec.names.kind == "App").unwrap();
+    let crd = serde_json::to_value(crd).unwrap();
+    let known = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"];
+    for field in
+        serde_json::to_value(said(&sample(), rolled_out(1))).unwrap().as_object().unwrap().keys()
+    {
+        assert!(known.get(field).is_some(), "{field} would be dropped");
+    }
+}
+
+#[test]
+fn the_schema_and_the_view_have_the_same_names() {
+    use kube::Resource as _;
+    assert_eq!(App::KIND.api_version(), crate::api::App::api_version(&()));
+    assert_eq!(App::KIND.kind, crate::api::App::kind(&()));
+    assert_eq!(App::KIND.plural, crate::api::App::plural(&()));
+}
+
+/// Ports that the schema allows.
+fn any_ports() -> impl Strategy<Value = Vec<Value>> {
+    let target = prop_oneof![
+        Just(Value::Null),
+        (1..10i32).prop_map(|n| json!(n)),
+        "[a-c]".prop_map(|name| json!(name)),
+    ];
+    let port = (
+        1..10i32,
+        prop_oneof![Just("TCP"), Just("UDP")],
+        target,
+        prop::option::of("tcp-[1-9](-2)?"),
+    );
+    prop::collection::vec(port, 0..8).prop_map(|ports| {
+        let (mut keys, mut names, mut protocols) =
+            (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
+        let mut made = Vec::new();
+        for (port, protocol, target, name) in ports {
+            let one_protocol = !target.is_string()
+                || *protocols.entry(target.to_string()).or_insert(protocol) == protocol;
+            if !one_protocol || !keys.insert((port, protocol)) {
+                continue;
+            }
+            let mut port = json!({ "port": port, "protocol": protocol });
+            if !target.is_null() {
+                port["targetPort"] = target;
+            }
+            if let Some(name) = name.filter(|name| names.insert(name.clone())) {
+                port["name"] = json!(name);
+            }
+            made.push(port);
+        }
+        made
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_ports_make_a_service_and_a_container_that_the_api_takes(spec in any_ports()) {
+        let (service, container) = ports(&with_ports(&json!(spec)));
+        let service = service.as_array().cloned().unwrap_or_default();
+        prop_assert_eq!(service.len(), spec.len());
+        let names: BTreeSet<_> = service.iter().map(|port| port["name"].to_string()).collect();
+        prop_assert!(names.len() == service.len(), "each name once: {:?}", service);
+        if service.len() > 1 {
+            prop_assert!(service.iter().all(|port| port["name"].is_string()), "each has a name");
+        }
+        let container = container.as_array().cloned().unwrap_or_default();
+        let keys: BTreeSet<_> = container
+            .iter()
+            .map(|port| (port["containerPort"].to_string(), port["protocol"].to_string()))
+            .collect();
+        prop_assert!(keys.len() == container.len(), "each key once: {:?}", container);
+        let named: Vec<_> = container.iter().filter_map(|port| port["name"].as_str()).collect();
+        let distinct: BTreeSet<_> = named.iter().collect();
+        prop_assert!(distinct.len() == named.len(), "each name once: {:?}", container);
+        for port in &service {
+            let found = container.iter().any(|c| match &port["targetPort"] {
+                Value::Null => c["containerPort"] == port["port"] && c["protocol"] == port["protocol"],
+                Value::String(name) => c["name"] == **name && c["protocol"] == port["protocol"],
+                number => c["containerPort"] == *number && c["protocol"] == port["protocol"],
+            });
+            prop_assert!(found, "{} leads nowhere: {:?}", port, container);
+        }
+    }
+
+    #[test]
+    fn the_order_of_ports_is_of_no_account(spec in any_ports().prop_shuffle()) {
+        let (_, container) = ports(&with_ports(&json!(spec)));
+        let reversed: Vec<_> = spec.iter().rev().cloned().collect();
+        prop_assert_eq!(ports(&with_ports(&json!(reversed))).1, container);
+    }
+}
+
+#[test]
+fn a_name_that_is_not_taken_is_the_same_in_any_order() {
+    let spec = [json!({ "port": 2 }), json!({ "port": 1 }), json!({ "port": 3, "name": "x" })];
+    let names = |spec: Vec<Value>| {
+        let (service, _) = ports(&with_ports(&json!(spec)));
+        let of = |port: &Value| (port["port"].to_string(), port["name"].to_string());
+        service.as_array().unwrap().iter().map(of).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(names(spec.to_vec()), names(spec.iter().rev().cloned().collect()));
+}

@@ -1,0 +1,320 @@
+//! The command line. Every flag can also be set through an environment variable.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use super::IDENTITY;
+use super::check::CheckArgs;
+use super::status::StatusArgs;
+use crate::client::{self, Client, Error, Options};
+
+/// Runs Memcached, GenericDaemon and App workloads from custom resources.
+#[derive(Debug, Parser)]
+#[command(name = "workload-operator", version, args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    /// What to do; without it, `run`.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Flags of `run`.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// What the binary can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the operator (the default).
+    Run(Box<RunArgs>),
+    /// Print the CustomResourceDefinitions, to be piped into `kubectl apply --server-side -f -`.
+    Crds,
+    /// Check whether the cluster is compatible with this binary. Changes nothing.
+    Check(Box<CheckArgs>),
+    /// Say what keeps a custom resource from being ready. Changes nothing.
+    Status(Box<StatusArgs>),
+    /// Print all that a cluster needs, to be piped into `kubectl apply --server-side -f -`.
+    Manifests {
+        /// The operator's image.
+        #[arg(long, env = "OPERATOR_IMAGE", value_name = "IMAGE")]
+        image: Option<String>,
+    },
+    /// Print a shell's completions: source <(workload-operator completions bash)
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Where the API server is, and who we are there.
+#[derive(Debug, Clone, Args)]
+pub struct ConnectionArgs {
+    /// The file that says where the API server is and who we are there. Without it: the KUBECONFIG environment
+    /// variable, ~/.kube/config, or in a cluster the pod's ServiceAccount.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// The kubeconfig's context to use instead of its current one.
+    #[arg(long, env = "KUBE_CONTEXT", value_name = "NAME")]
+    pub context: Option<String>,
+}
+
+/// How the operator runs.
+#[derive(Debug, Clone, Args)]
+pub struct RunArgs {
+    /// Which API server, as whom.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+
+    /// Work in this namespace only (repeat it, or separate with commas, for several). A Role in
+    /// each is then enough; without it, all namespaces.
+    #[arg(long = "namespace", env = "WATCH_NAMESPACE", value_name = "NAME", value_delimiter = ',')]
+    pub namespaces: Vec<String>,
+
+    /// The controllers to run.
+    #[arg(
+        long,
+        env = "CONTROLLERS",
+        value_name = "KIND",
+        value_delimiter = ',',
+        default_value = "memcached,genericdaemon,app"
+    )]
+    pub controllers: Vec<ControllerName>,
+
+    /// Objects of one kind that are reconciled at a time.
+    #[arg(long, env = "WORKERS", value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub workers: u16,
+
+    /// The image that memcached pods run. Without it no Memcached gets a Deployment, and its
+    /// conditions say so.
+    #[arg(long, env = "MEMCACHED_IMAGE", value_name = "IMAGE")]
+    pub memcached_image: Option<String>,
+
+    /// Only write while holding a Lease, so that several replicas can run and one works.
+    #[arg(long, env = "LEADER_ELECT", num_args = 0..=1, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub leader_elect: bool,
+
+    /// The namespace of the Lease. Without it: the pod's own, else the first --namespace, else
+    /// workload-operator-system.
+    #[arg(long, env = "LEADER_ELECT_NAMESPACE", value_name = "NAME")]
+    pub leader_elect_namespace: Option<String>,
+
+    /// How long a Lease that is not renewed keeps others out.
+    #[arg(long, env = "LEADER_ELECT_LEASE_DURATION", value_name = "TIME", default_value = "15s", value_parser = duration)]
+    pub leader_elect_lease_duration: Duration,
+
+    /// How long a leader tries to renew before it stops working. Shorter than the Lease; and never
+    /// longer than half of it less 2s (of a Lease of less than 12s: than a third of it), 5.5s by
+    /// default, in case its clock is slow.
+    #[arg(long, env = "LEADER_ELECT_RENEW_DEADLINE", value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub leader_elect_renew_deadline: Duration,
+
+    /// The pause between two tries to take or renew the Lease.
+    #[arg(long, env = "LEADER_ELECT_RETRY_PERIOD", value_name = "TIME", default_value = "2s", value_parser = duration)]
+    pub leader_elect_retry_period: Duration,
+
+    /// Where /metrics is served: IP:PORT, or :PORT for every address (IPv4 and IPv6), port 0 for any
+    /// free one; 0 alone switches it off.
+    #[arg(
+        long,
+        env = "METRICS_BIND_ADDRESS",
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:8080"
+    )]
+    pub metrics_bind_address: BindAddress,
+
+    /// Serve /metrics over TLS with this certificate (PEM; renewed files are picked up), and only
+    /// to those whom the API server lets read the non-resource URL /metrics.
+    #[arg(long, env = "METRICS_CERTIFICATE", value_name = "FILE", requires = "metrics_key")]
+    pub metrics_certificate: Option<PathBuf>,
+
+    /// The certificate's key (PEM).
+    #[arg(long, env = "METRICS_KEY", value_name = "FILE", requires = "metrics_certificate")]
+    pub metrics_key: Option<PathBuf>,
+
+    /// Where /healthz and /readyz are served: IP:PORT, or :PORT for every address (IPv4 and IPv6),
+    /// port 0 for any free one; 0 alone switches it off.
+    #[arg(
+        long,
+        env = "HEALTH_PROBE_BIND_ADDRESS",
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:8081"
+    )]
+    pub health_probe_bind_address: BindAddress,
+
+    /// How long an API call may take; one without an answer by then has failed and is tried again.
+    /// The API server queues a call for up to 15 s when it has too many. A list may take 65 s to
+    /// begin.
+    #[arg(long, env = "API_DEADLINE", value_name = "TIME", default_value = "20s", value_parser = duration)]
+    pub api_deadline: Duration,
+
+    /// How long SIGTERM waits for what is under way. Keep it 15 s below the pod's
+    /// terminationGracePeriodSeconds: Events are sent and the lease is released after it.
+    #[arg(long, env = "SHUTDOWN_GRACE", value_name = "TIME", default_value = "25s", value_parser = duration)]
+    pub shutdown_grace: Duration,
+
+    /// What is logged: error, warn, info, debug, trace, or RUST_LOG's finer syntax.
+    #[arg(long, env = "RUST_LOG", value_name = "LEVEL", default_value = "info")]
+    pub log_level: String,
+
+    /// text for people, json for machines, auto: text on a terminal.
+    #[arg(long, env = "LOG_FORMAT", value_name = "FORMAT", default_value = "auto")]
+    pub log_format: LogFormat,
+}
+
+/// A controller, by its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lower")]
+pub enum ControllerName {
+    /// Memcached.
+    Memcached,
+    /// GenericDaemon.
+    GenericDaemon,
+    /// App.
+    App,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lower")]
+pub enum LogFormat {
+    /// Text on a terminal, JSON elsewhere.
+    Auto,
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Where a server listens, if at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BindAddress(pub Option<std::net::SocketAddr>);
+
+impl ConnectionArgs {
+    /// The configuration that the flags select.
+    pub(crate) async fn config(&self) -> Result<kube::Config, Error> {
+        client::config(self.kubeconfig.as_deref(), self.context.as_deref()).await
+    }
+
+    /// A client for a one-off question from a person.
+    pub(crate) async fn client(&self) -> Result<Client, Error> {
+        let client = Client::new(self.config().await?, Options::new(IDENTITY))?;
+        client.log_in().await?;
+        Ok(client)
+    }
+}
+
+impl std::str::FromStr for BindAddress {
+    type Err = String;
+
+    /// Also accepts controller-runtime's forms: `0` is off, and `:8080` is every address of both
+    /// families, since a cluster may have either.
+    fn from_str(text: &str) -> Result<BindAddress, String> {
+        if text == "0" {
+            return Ok(BindAddress(None));
+        }
+        let full = if text.starts_with(':') { format!("[::]{text}") } else { text.to_owned() };
+        full.parse().map(|address| BindAddress(Some(address))).map_err(|_| {
+            format!(
+                "'{text}' has to be IP:PORT such as 127.0.0.1:8080, :PORT, or 0 to switch it off"
+            )
+        })
+    }
+}
+
+/// An empty name is how the Operator Lifecycle Manager says "all namespaces".
+pub(crate) fn all_if_empty(namespaces: &mut Vec<String>) {
+    namespaces.retain(|name| !name.is_empty());
+}
+
+/// `15s`, `500ms`, `2m`, as Go and Kubernetes write durations.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("'{text}' has to be a time such as 500ms, 15s or 2m");
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(split);
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let millis = match unit {
+        "ms" => Some(number),
+        "s" => number.checked_mul(1_000),
+        "m" => number.checked_mul(60_000),
+        _ => return Err(wrong()),
+    };
+    millis.filter(|millis| *millis > 0).map(Duration::from_millis).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(arguments: &[&str]) -> RunArgs {
+        let all = ["workload-operator"].iter().chain(arguments);
+        Cli::try_parse_from(all).unwrap().run
+    }
+
+    fn refused(arguments: &[&str]) -> String {
+        let all = ["workload-operator"].iter().chain(arguments);
+        Cli::try_parse_from(all).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn no_flag_is_needed() {
+        let args = parsed(&[]);
+        assert!(
+            args.namespaces.is_empty()
+                && args.connection.kubeconfig.is_none()
+                && !args.leader_elect
+        );
+        assert_eq!(args.controllers.len(), 3);
+    }
+
+    #[test]
+    fn a_namespace_can_be_repeated_or_listed() {
+        assert_eq!(parsed(&["--namespace", "a", "--namespace=b,c"]).namespaces, ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn an_address_is_off_or_a_socket() {
+        assert_eq!(
+            parsed(&["--metrics-bind-address", "0"]).metrics_bind_address,
+            BindAddress(None)
+        );
+        let all = parsed(&["--metrics-bind-address=:8443"]).metrics_bind_address;
+        assert_eq!(all, BindAddress(Some("[::]:8443".parse().unwrap())), "of both families");
+        assert!(refused(&["--metrics-bind-address=here"]).contains("has to be IP:PORT"));
+    }
+
+    #[test]
+    fn a_time_without_a_unit_is_refused_with_what_is_allowed() {
+        assert_eq!(parsed(&["--api-deadline=1500ms"]).api_deadline, Duration::from_millis(1500));
+        for bad in ["15", "s", "0s", "-1s", "1h", "99999999999999999999s"] {
+            let argument = format!("--api-deadline={bad}");
+            assert!(refused(&[&argument]).contains("such as 500ms, 15s or 2m"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_flag_of_every_command_is_an_environment_variable_too() {
+        use clap::CommandFactory;
+        let mut cli = Cli::command();
+        cli.build();
+        let mut seen = 0;
+        for command in std::iter::once(&cli).chain(cli.get_subcommands()) {
+            let flags = command.get_arguments().filter(|argument| !argument.is_positional());
+            for flag in flags.filter(|flag| !["help", "version"].contains(&flag.get_id().as_str()))
+            {
+                // KUBECONFIG is its variable; it is a list of files, which the client reads.
+                let elsewhere = flag.get_id() == "kubeconfig";
+                let said = format!("{} {flag}", command.get_name());
+                assert_eq!(flag.get_env().is_some(), !elsewhere, "{said}");
+                seen += 1;
+            }
+        }
+        assert!(seen > 40, "{seen} flags");
+    }
+
+    #[test]
+    fn the_definition_of_the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,300 @@
+//! What the API server is and how it judges: K, its version; C, the CustomResourceDefinitions; D, objects.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::CheckArgs;
+use super::rights::{Right, may};
+use super::{C001, C002, C003, D001, D002, Finding, K001, K002};
+use crate::api;
+use crate::app::App;
+use crate::client::{Client, Error};
+use crate::generic_daemon::GenericDaemon;
+use crate::memcached::Memcached;
+use crate::object::{Kind, ObjectKey, Resource};
+
+/// The oldest supported minor version of Kubernetes 1.
+const OLDEST: u32 = 30;
+/// The newest that the tests run on.
+const NEWEST: u32 = 36;
+
+/// The API server's version, as it reports it.
+pub(super) struct Version {
+    /// For example `v1.36.3`.
+    name: String,
+    took: Duration,
+}
+
+pub(super) async fn version(client: &Client) -> Result<Version, Error> {
+    let asked = Instant::now();
+    let answer = client.read_path("/version").await?;
+    let name = answer["gitVersion"].as_str().unwrap_or_default().to_owned();
+    Ok(Version { name, took: asked.elapsed() })
+}
+
+pub(super) fn version_findings(version: &Version) -> Vec<Finding> {
+    let reached = K001.ok(format!("{}, {} ms", version.name, version.took.as_millis()));
+    let supported = match minor(&version.name) {
+        Some(minor) if minor > NEWEST => {
+            K002.ok(format!("{} is newer than what was tested, 1.{NEWEST}", version.name))
+        }
+        Some(minor) if minor >= OLDEST => K002.ok(""),
+        Some(_) => K002.fail(format!("{} is older", version.name)),
+        None => K002.warn(format!("{:?} is not understood", version.name)),
+    };
+    vec![reached, supported]
+}
+
+pub(super) fn unreachable(error: &Error) -> Finding {
+    K001.fail(error.to_string())
+}
+
+/// The minor version in `v1.36.3-eks-1`; a later major version counts as newer than any.
+fn minor(name: &str) -> Option<u32> {
+    let mut numbers = name.strip_prefix('v')?.split('.');
+    let major: u32 = numbers.next()?.parse().ok()?;
+    let digits = numbers.next()?;
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let minor: u32 = digits.get(..end)?.parse().ok()?;
+    Some(if major > 1 { u32::MAX } else { minor })
+}
+
+const CRD: Kind = Kind::cluster_scoped(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+);
+
+pub(super) async fn crd_findings(client: &Client) -> Vec<Finding> {
+    let ours: Vec<Value> =
+        api::crds().iter().map(|crd| serde_json::to_value(crd).expect("a CRD is JSON")).collect();
+    let mut there = Vec::new();
+    for crd in &ours {
+        let name = crd["metadata"]["name"].as_str().unwrap_or_default();
+        match client.read(&CRD, &ObjectKey::new("", name)).await {
+            Ok(found) => there.push(Some(found)),
+            Err(error) if error.is_not_found() => there.push(None),
+            Err(error) => {
+                return vec![C001.unasked(&error), C002.unasked(&error), names(client).await];
+            }
+        }
+    }
+    let pairs: Vec<(&Value, Option<&Value>)> =
+        ours.iter().zip(there.iter().map(Option::as_ref)).collect();
+    vec![installed(&pairs), equal(&pairs), names(client).await]
+}
+
+fn installed(pairs: &[(&Value, Option<&Value>)]) -> Finding {
+    let mut wrong = Vec::new();
+    for (ours, there) in pairs {
+        match there {
+            None => wrong.push(format!("{} is missing", plural(ours))),
+            Some(crd) if !established(crd) => {
+                wrong.push(format!("{} is not established", plural(ours)));
+            }
+            Some(_) => {}
+        }
+    }
+    let all: Vec<&str> = pairs.iter().map(|(ours, _)| plural(ours)).collect();
+    if wrong.is_empty() { C001.ok(all.join(", ")) } else { C001.fail(wrong.join(", ")) }
+}
+
+fn established(crd: &Value) -> bool {
+    let conditions = crd["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|c| c["type"] == "Established" && c["status"] == "True")
+}
+
+/// Missing CRDs are reported by C001.
+fn equal(pairs: &[(&Value, Option<&Value>)]) -> Finding {
+    let mut wrong = Vec::new();
+    for (ours, there) in pairs.iter().filter_map(|(ours, there)| Some((ours, (*there)?))) {
+        if let Some(path) = difference(&ours["spec"], &there["spec"], "spec") {
+            wrong.push(format!("{}: {path} differs", plural(ours)));
+        }
+    }
+    if wrong.is_empty() { C002.ok("") } else { C002.fail(wrong.join("; ")) }
+}
+
+/// The path at which `there` differs from `ours`. Inside a schema additions count as well; around
+/// it the API server adds defaults.
+fn difference(ours: &Value, there: &Value, path: &str) -> Option<String> {
+    match (ours, there) {
+        (Value::Object(a), Value::Object(b)) => {
+            let exact = path.contains(".openAPIV3Schema");
+            let added = b.keys().find(|key| exact && !a.contains_key(*key));
+            if let Some(key) = added {
+                return Some(format!("{path}.{key}"));
+            }
+            a.iter().find_map(|(key, value)| {
+                let other = b.get(key).unwrap_or(&Value::Null);
+                difference(value, other, &format!("{path}.{key}"))
+            })
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => a
+            .iter()
+            .zip(b)
+            .enumerate()
+            .find_map(|(at, (a, b))| difference(a, b, &format!("{path}[{at}]"))),
+        // 1 and 1.0 are the same bound.
+        (Value::Number(a), Value::Number(b)) if a.as_f64() == b.as_f64() => None,
+        (a, b) => (a != b).then(|| path.to_owned()),
+    }
+}
+
+fn plural(crd: &Value) -> &str {
+    crd["spec"]["names"]["plural"].as_str().unwrap_or_default()
+}
+
+/// Our names that kinds of another group have too.
+async fn names(client: &Client) -> Finding {
+    let ours: Vec<(String, Vec<String>)> = api::crds()
+        .into_iter()
+        .map(|crd| {
+            let names = crd.spec.names;
+            let all = [Some(names.plural), names.singular].into_iter().flatten();
+            (crd.spec.group, all.chain(names.short_names.unwrap_or_default()).collect())
+        })
+        .collect();
+    match others(client).await {
+        Err(error) => C003.unasked(&error),
+        Ok(others) => {
+            let mut taken = Vec::new();
+            for (group, names) in &ours {
+                for (resource, other, theirs) in
+                    others.iter().filter(|(_, other, _)| other != group)
+                {
+                    let mut both = theirs.iter().filter(|name| names.contains(name));
+                    if let Some(name) = both.next() {
+                        taken.push(format!("'{name}' is also {resource}.{other}"));
+                    }
+                }
+            }
+            if taken.is_empty() { C003.ok("") } else { C003.warn(taken.join("; ")) }
+        }
+    }
+}
+
+/// Every resource of every group except the core group, with all its names.
+async fn others(client: &Client) -> Result<Vec<(String, String, Vec<String>)>, Error> {
+    let groups = client.read_path("/apis").await?;
+    let mut all = Vec::new();
+    for group in groups["groups"].as_array().into_iter().flatten() {
+        let name = group["name"].as_str().unwrap_or_default();
+        let version = group["preferredVersion"]["groupVersion"].as_str().unwrap_or_default();
+        // kubectl would find no names in a group whose server is down either.
+        let Ok(list) = client.read_path(&format!("/apis/{version}")).await else { continue };
+        for resource in list["resources"].as_array().into_iter().flatten() {
+            let plural = resource["name"].as_str().unwrap_or_default();
+            if plural.contains('/') {
+                continue;
+            }
+            let short = resource["shortNames"].as_array().into_iter().flatten();
+            let names = [&resource["name"], &resource["singularName"]].into_iter().chain(short);
+            let names = names.filter_map(Value::as_str).map(str::to_owned).collect();
+            all.push((plural.to_owned(), name.to_owned(), names));
+        }
+    }
+    Ok(all)
+}
+
+/// The name of the objects, which are never created.
+const NAME: &str = "workload-operator-check";
+
+/// A kind, a valid spec and an invalid one.
+fn specs() -> [(Kind, Value, Value); 3] {
+    [
+        (Memcached::KIND, json!({"size": 1}), json!({"size": -1})),
+        (
+            GenericDaemon::KIND,
+            json!({"image": "example.com/agent:1", "label": "logs"}),
+            json!({"image": "example.com/agent:1", "label": "not a label"}),
+        ),
+        (
+            App::KIND,
+            json!({"replicas": 1, "image": "example.com/app:1"}),
+            json!({"replicas": -1, "image": "example.com/app:1"}),
+        ),
+    ]
+}
+
+pub(super) async fn dry_run_findings(client: &Client, args: &CheckArgs) -> Vec<Finding> {
+    let namespace = args.namespaces.first().map_or("default", String::as_str);
+    let (mut refused, mut accepted, mut tried) = (Vec::new(), Vec::new(), Vec::new());
+    for (kind, valid, invalid) in specs() {
+        let right = Right { group: kind.group, resource: kind.plural, verbs: &["create"] };
+        // What the account may not create says nothing about what is valid. Neither does a missing
+        // kind, which C001 reports.
+        if !matches!(may(client, namespace, &right, "create").await, Ok(true)) {
+            continue;
+        }
+        let object = |spec: Value| {
+            json!({"apiVersion": kind.api_version(), "kind": kind.kind,
+                "metadata": {"name": NAME}, "spec": spec})
+        };
+        match client.try_create(&kind, namespace, &object(valid)).await {
+            Ok(_) => {}
+            Err(error) if error.is_not_found() => continue,
+            Err(error) => refused.push(format!("{}: {error}", kind.plural)),
+        }
+        tried.push(kind.plural);
+        if client.try_create(&kind, namespace, &object(invalid)).await.is_ok() {
+            accepted.push(kind.plural);
+        }
+    }
+    if tried.is_empty() {
+        let why = format!("this account may create none of them in {namespace}");
+        return vec![D001.skip(why.clone()), D002.skip(why)];
+    }
+    vec![
+        if refused.is_empty() { D001.ok(tried.join(", ")) } else { D001.fail(refused.join("; ")) },
+        if accepted.is_empty() {
+            D002.ok("")
+        } else {
+            D002.fail(format!("accepted: {}", accepted.join(", ")))
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cli::check::Outcome;
+
+    fn judged(name: &str) -> Outcome {
+        version_findings(&Version { name: name.to_owned(), took: Duration::ZERO })[1].outcome
+    }
+
+    #[test]
+    fn a_version_is_judged_by_its_minor_number_however_it_is_dressed() {
+        for fine in ["v1.30.0", "v1.36.3", "v1.31.2-eks-abc", "v1.33+", "v2.0.0"] {
+            assert_eq!(judged(fine), Outcome::Ok, "{fine}");
+        }
+        assert_eq!(judged("v1.29.15"), Outcome::Fail);
+        assert_eq!(judged("v1.9.0"), Outcome::Fail);
+        assert_eq!(judged("strange"), Outcome::Warn);
+    }
+
+    #[test]
+    fn the_title_names_the_oldest_and_the_newest_version() {
+        let range = format!("(1.{OLDEST} or newer, tested up to 1.{NEWEST})");
+        assert!(K002.title.ends_with(&range), "{} {range}", K002.title);
+    }
+
+    #[test]
+    fn defaults_around_a_schema_are_no_difference_and_any_change_in_it_is() {
+        let ours = json!({"names": {"plural": "xs"}, "openAPIV3Schema": {"minimum": 1.0}});
+        let same = json!({"names": {"plural": "xs", "listKind": "XList"}, "scope": "Namespaced",
+            "openAPIV3Schema": {"minimum": 1}});
+        assert_eq!(difference(&ours, &same, "spec"), None);
+        let added =
+            json!({"names": {"plural": "xs"}, "openAPIV3Schema": {"minimum": 1, "maximum": 2}});
+        let path = difference(&ours, &added, "spec").unwrap();
+        assert_eq!(path, "spec.openAPIV3Schema.maximum");
+        assert!(difference(&ours, &json!({"names": {"plural": "xs"}}), "spec").is_some());
+    }
+}

@@ -1,0 +1,357 @@
+//! `workload-operator check`: whether the cluster is compatible with this binary.
+//!
+//! Guarantees
+//! - Nothing is changed: it reads, asks what it may do, and does dry runs.
+//! - Every check has a stable ID and a hint that says what to do. What the account may not read is
+//!   skipped, and reported as such; it never counts as passed.
+//! - Exit codes: 0 nothing failed (warnings are not failures); 1 a check failed; 2 the API server
+//!   could not be asked.
+//! - With --wait it asks again until nothing fails or the time is up, and prints the last answer.
+//!
+//! Run as an administrator it sees everything but the operator's own rights (R…); under the
+//! operator's ServiceAccount it sees those.
+
+mod api_server;
+mod rights;
+mod installation;
+
+/// The rights of the operator and those for its Lease. A test compares them with the ClusterRole
+/// and the Role in artifacts/rbac/operator.yaml.
+pub use rights::{CLUSTER_RIGHTS, LEASE_RIGHTS, RIGHTS, Right};
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::args::all_if_empty;
+use super::error::Error;
+use crate::cli::args::ConnectionArgs;
+use crate::client::Client;
+
+/// The pause between two rounds of --wait.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Checks, prints, and returns the exit code.
+pub(crate) async fn run(mut args: CheckArgs) -> Result<ExitCode, Error> {
+    all_if_empty(&mut args.namespaces);
+    let args = &args;
+    let asked = Instant::now();
+    let mut told = String::new();
+    let (findings, code) = loop {
+        let (findings, code) = once(args).await;
+        let failed: Vec<&str> = failed(&findings).map(|finding| finding.check.id).collect();
+        let over = args.wait.is_none_or(|wait| asked.elapsed() >= wait);
+        if failed.is_empty() || over {
+            break (findings, code);
+        }
+        // On stderr, and only if it has changed: stdout is for the answer.
+        let waiting = failed.join(", ");
+        if waiting != told {
+            eprintln!("workload-operator: waiting for {waiting}");
+            told = waiting;
+        }
+        sleep(AGAIN).await;
+    };
+    print(&findings, args.output).map_err(Error::Print)?;
+    Ok(code)
+}
+
+async fn once(args: &CheckArgs) -> (Vec<Finding>, ExitCode) {
+    match args.connection.client().await {
+        Ok(client) => all(&client, args).await,
+        Err(error) => (vec![api_server::unreachable(&error)], ExitCode::from(2)),
+    }
+}
+
+fn failed(findings: &[Finding]) -> impl Iterator<Item = &Finding> {
+    findings.iter().filter(|finding| finding.outcome == Outcome::Fail)
+}
+
+async fn all(client: &Client, args: &CheckArgs) -> (Vec<Finding>, ExitCode) {
+    let version = match api_server::version(client).await {
+        Ok(version) => version,
+        Err(error) => return (vec![api_server::unreachable(&error)], ExitCode::from(2)),
+    };
+    let mut findings = api_server::version_findings(&version);
+    findings.extend(api_server::crd_findings(client).await);
+    findings.extend(rights::findings(client, args).await);
+    findings.extend(api_server::dry_run_findings(client, args).await);
+    findings.extend(installation::operator_findings(client, &args.operator_namespace).await);
+    findings.push(installation::metrics_finding(client, &args.operator_namespace).await);
+    findings.extend(installation::daemon_findings(client, args).await);
+    let code = ExitCode::from(u8::from(failed(&findings).next().is_some()));
+    (findings, code)
+}
+
+/// What is checked, and how it is printed.
+#[derive(Debug, Clone, Args)]
+pub struct CheckArgs {
+    /// Which API server, as whom.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+
+    /// The namespaces in which the operator is to work; without it, all.
+    #[arg(long = "namespace", env = "WATCH_NAMESPACE", value_name = "NAME", value_delimiter = ',')]
+    pub namespaces: Vec<String>,
+
+    /// The namespace in which the operator runs.
+    #[arg(
+        long,
+        env = "POD_NAMESPACE",
+        value_name = "NAME",
+        default_value = "workload-operator-system"
+    )]
+    pub operator_namespace: String,
+
+    /// Ask again until nothing fails, for at most this long: for example 2m after an installation.
+    #[arg(long, env = "CHECK_WAIT", value_name = "TIME", value_parser = super::args::duration)]
+    pub wait: Option<Duration>,
+
+    /// table; wide, with the reason of each check; json, for machines.
+    #[arg(short, long, env = "CHECK_OUTPUT", value_name = "FORMAT", default_value = "table")]
+    pub output: Output,
+}
+
+/// How findings are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lower")]
+pub enum Output {
+    /// A line each, and what to do.
+    Table,
+    /// Also why it matters, for each.
+    Wide,
+    /// One JSON object.
+    Json,
+}
+
+/// The result of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Outcome {
+    Ok,
+    /// Works, but deserves attention.
+    Warn,
+    Fail,
+    /// Could not be checked; the detail says why.
+    Skip,
+}
+
+/// A check with its result.
+#[derive(Debug)]
+pub(super) struct Finding {
+    pub(super) check: &'static Check,
+    pub(super) outcome: Outcome,
+    pub(super) detail: String,
+}
+
+/// A check. The meaning of an ID never changes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Check {
+    pub(super) id: &'static str,
+    pub(super) title: &'static str,
+    /// What to do if it does not pass.
+    pub(super) hint: &'static str,
+    /// What happens if nothing is done.
+    pub(super) why: &'static str,
+}
+
+macro_rules! checks {
+    ($($id:ident: $title:literal, $hint:literal, $why:literal;)*) => {
+        $(pub(super) static $id: Check =
+            Check { id: stringify!($id), title: $title, hint: $hint, why: $why };)*
+        #[cfg(test)]
+        static ALL: &[&Check] = &[$(&$id),*];
+    };
+}
+
+checks! {
+    K001: "API server reachable",
+        "pass a kubeconfig (--kubeconfig), and try whether kubectl version reaches the server",
+        "no other check can run";
+    K002: "Kubernetes version supported (1.30 or newer, tested up to 1.36)",
+        "upgrade the cluster",
+        "validation and watches need features that older API servers lack";
+    C001: "CRDs installed",
+        "workload-operator crds | kubectl apply --server-side -f -",
+        "the kind does not exist";
+    C002: "CRDs are those of this binary",
+        "workload-operator crds | kubectl apply --server-side -f -",
+        "new fields are dropped silently, and bounds are not enforced";
+    C003: "no other resource has the same plural or short names",
+        "write the name in full, for example kubectl get apps.app.example.com",
+        "kubectl picks one of the kinds that share a name, and not always the same one";
+    R001: "account has every right it needs",
+        "kubectl apply -k artifacts/rbac, and bind the role to the account in its namespaces",
+        "forbidden writes fail, and the objects stay as they are";
+    R002: "account has no further dangerous rights",
+        "remove the right from the role that grants it",
+        "an attacker who takes over the operator can use them";
+    D001: "a valid object of each kind is accepted",
+        "look at the admission policies and webhooks that the message names",
+        "objects of that kind cannot be created";
+    D002: "an invalid object of each kind is refused",
+        "apply the CRDs of this binary, and look for admission policies that change objects",
+        "invalid objects fail later instead of when they are applied";
+    D003: "creating a GenericDaemon requires the right to create DaemonSets",
+        "kubectl apply -k artifacts/policy",
+        "anyone who may create a GenericDaemon can run any image on the nodes";
+    P001: "operator pods ready",
+        "kubectl describe pods -l app.kubernetes.io/name=workload-operator in its namespace",
+        "no object is reconciled";
+    P002: "leader lease fresh",
+        "look at the operator's log: either it cannot reach the API server, or no replica runs",
+        "without a leader nothing is written";
+    P003: "operator's namespace enforces Pod Security restricted",
+        "kubectl label namespace NAME pod-security.kubernetes.io/enforce=restricted",
+        "pods with more privileges than the operator needs can be created there";
+    M001: "metrics Service selects the operator's pods",
+        "kubectl apply -k artifacts/default; its selector and port have to match the pods",
+        "the operator's metrics are not scraped, and no alert about it fires";
+    G001: "every GenericDaemon's label is on some node",
+        "kubectl label node NODE KEY=VALUE, or correct spec.label",
+        "it runs on no node, which may not be intended";
+}
+
+impl Check {
+    pub(super) fn ok(&'static self, detail: impl Into<String>) -> Finding {
+        self.finding(Outcome::Ok, detail)
+    }
+
+    pub(super) fn warn(&'static self, detail: impl Into<String>) -> Finding {
+        self.finding(Outcome::Warn, detail)
+    }
+
+    pub(super) fn fail(&'static self, detail: impl Into<String>) -> Finding {
+        self.finding(Outcome::Fail, detail)
+    }
+
+    pub(super) fn skip(&'static self, detail: impl Into<String>) -> Finding {
+        self.finding(Outcome::Skip, detail)
+    }
+
+    /// For a question that got no answer: skipped if the account may not ask, otherwise failed.
+    pub(super) fn unasked(&'static self, error: &crate::client::Error) -> Finding {
+        if error.is_forbidden() {
+            self.skip(format!("this account may not look: {error}"))
+        } else {
+            self.fail(error.to_string())
+        }
+    }
+
+    fn finding(&'static self, outcome: Outcome, detail: impl Into<String>) -> Finding {
+        Finding { check: self, outcome, detail: detail.into() }
+    }
+}
+
+pub(super) fn print(findings: &[Finding], output: Output) -> std::io::Result<()> {
+    let text = match output {
+        Output::Json => as_json(findings),
+        Output::Table => as_table(findings, false),
+        Output::Wide => as_table(findings, true),
+    };
+    std::io::stdout().write_all(text.as_bytes())
+}
+
+fn as_table(findings: &[Finding], wide: bool) -> String {
+    let width = findings.iter().map(|f| f.check.title.chars().count()).max().unwrap_or_default();
+    let mut text = format!("{:<6} {:<width$}  {:<6}  DETAIL\n", "ID", "CHECK", "RESULT");
+    for Finding { check, outcome, detail } in findings {
+        let detail = one_line(detail);
+        let line =
+            format!("{:<6} {:<width$}  {:<6}  {detail}", check.id, check.title, word(*outcome));
+        text.push_str(line.trim_end());
+        text.push('\n');
+        let wrong = matches!(outcome, Outcome::Warn | Outcome::Fail);
+        if wrong {
+            text.push_str(&format!("         fix: {}\n", check.hint));
+        }
+        if wide {
+            text.push_str(&format!("         why: otherwise {}\n", check.why));
+        }
+    }
+    let [ok, warn, fail, skip] = counts(findings);
+    text.push_str(&format!("       {ok} ok  {warn} warn  {fail} fail  {skip} skipped\n"));
+    text
+}
+
+fn as_json(findings: &[Finding]) -> String {
+    let checks: Vec<_> = findings
+        .iter()
+        .map(|Finding { check, outcome, detail }| {
+            json!({"id": check.id, "check": check.title, "result": outcome, "detail": detail,
+                "hint": check.hint, "why": check.why})
+        })
+        .collect();
+    let [ok, warn, fail, skip] = counts(findings);
+    let summary = json!({"ok": ok, "warn": warn, "fail": fail, "skip": skip});
+    format!("{:#}\n", json!({"checks": checks, "summary": summary}))
+}
+
+fn word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Ok => "ok",
+        Outcome::Warn => "warn",
+        Outcome::Fail => "FAIL",
+        Outcome::Skip => "skip",
+    }
+}
+
+fn counts(findings: &[Finding]) -> [usize; 4] {
+    [Outcome::Ok, Outcome::Warn, Outcome::Fail, Outcome::Skip]
+        .map(|outcome| findings.iter().filter(|finding| finding.outcome == outcome).count())
+}
+
+/// Messages of the API server may have several lines and contain anything.
+pub(crate) fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With `UPDATE_ARTIFACTS=1`, writes the file instead.
+    #[test]
+    fn the_documentation_has_a_section_for_each() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/CHECKS.md");
+        let mut text = String::from(
+            "# What `workload-operator check` checks\n\n\
+             The command changes nothing. Exit code 0: no check failed; 1: a check failed; 2: the API server \
+             was\nunreachable. A check for which the account lacks a right is skipped. An administrator's account \
+             checks everything\nexcept the operator's own rights; the operator's ServiceAccount checks \
+             those.\n\n\
+             `--wait 2m` repeats the checks until none fails, for at most that long; `-o wide` adds \
+             the consequence of each\nfailure, `-o json` is for machines.\n",
+        );
+        for Check { id, title, hint, why } in ALL {
+            text.push_str(&format!("\n## {id}\n\n{title}. Otherwise {why}.\n\nTo fix: {hint}.\n"));
+        }
+        if std::env::var_os("UPDATE_ARTIFACTS").is_some() {
+            std::fs::write(file, &text).unwrap();
+        }
+        let there = std::fs::read_to_string(file).unwrap_or_default();
+        assert!(there == text, "docs/CHECKS.md is out of date: run hack/update-codegen.sh");
+    }
+
+    #[test]
+    fn every_check_has_an_id_of_its_own_and_says_what_to_do_and_why() {
+        let ids: std::collections::BTreeSet<_> = ALL.iter().map(|check| check.id).collect();
+        assert_eq!(ids.len(), ALL.len());
+        for check in ALL {
+            assert!(!check.hint.is_empty() && !check.why.is_empty(), "{}", check.id);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_says_what_to_do_and_nothing_breaks_the_table() {
+        let findings = [K001.ok("v1"), C003.warn("two\nlines\u{1b}[2J")];
+        let text = as_table(&findings, false);
+        assert_eq!(text.matches("fix:").count(), 1);
+        assert!(text.contains("two lines [2J"), "{text}");
+        assert!(text.ends_with("1 ok  1 warn  0 fail  0 skipped\n"), "{text}");
+    }
+}

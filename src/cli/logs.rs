@@ -1,0 +1,135 @@
+//! Log lines: text for people, JSON for machines.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, fmt, registry};
+
+use super::args::LogFormat;
+use super::spans::Lines;
+
+/// Sends log lines to stderr from now on, and spans to `spans`. `level` is `info` or RUST_LOG's
+/// syntax; anything else is an error that quotes it.
+///
+/// Text from outside (names, messages of the API server) is safe in both formats: JSON escapes it,
+/// and so does the text format, so that no line can be injected and no terminal be controlled.
+pub(crate) fn init(level: &str, format: LogFormat, spans: Option<Lines>) -> Result<(), String> {
+    let filter = EnvFilter::try_new(level)
+        .map_err(|error| format!("--log-level '{level}' is not understood: {error}"))?;
+    let terminal = std::io::stderr().is_terminal();
+    let json = match format {
+        LogFormat::Json => true,
+        LogFormat::Text => false,
+        LogFormat::Auto => !terminal,
+    };
+    // Each has its own filter: a quiet log is no reason for fewer spans.
+    let mut all = vec![lines(filter, json, terminal, std::io::stderr)];
+    all.extend(spans);
+    registry()
+        .with(all)
+        .try_init()
+        .map_err(|error| format!("log lines are already sent somewhere: {error}"))
+}
+
+fn lines<W>(filter: EnvFilter, json: bool, colours: bool, writer: W) -> Lines
+where
+    W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
+{
+    let lines = fmt::layer().with_writer(writer).with_ansi(colours).with_target(false);
+    if json {
+        let lines = lines.json().flatten_event(true);
+        lines.with_current_span(true).with_span_list(false).with_filter(filter).boxed()
+    } else {
+        let fields = fmt::format::debug_fn(|writer, field, value| {
+            match field.name() {
+                "message" => {}
+                name => write!(writer, "{name}=")?,
+            }
+            write!(Escaped(writer), "{value:?}")
+        });
+        lines.fmt_fields(fields.delimited(" ")).with_filter(filter).boxed()
+    }
+}
+
+/// Writes control characters as escape sequences.
+struct Escaped<'a, W>(&'a mut W);
+
+impl<W: Write> Write for Escaped<'_, W> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        for part in text.split_inclusive(char::is_control) {
+            let end = part.char_indices().next_back().filter(|(_, last)| last.is_control());
+            let Some((end, control)) = end else { return self.0.write_str(part) };
+            self.0.write_str(part.get(..end).unwrap_or_default())?;
+            write!(self.0, "{}", control.escape_default())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What a failing pass writes at level info, with a field from outside.
+    fn logged(json: bool) -> String {
+        let written = Written::default();
+        let writer = written.clone();
+        let all = vec![lines(EnvFilter::new("info"), json, false, move || writer.clone())];
+        tracing::subscriber::with_default(registry().with(all), || {
+            let pass = tracing::info_span!("reconcile", controller = "app", object = "shop");
+            pass.in_scope(|| {
+                tracing::debug!("not asked for");
+                let error = "one\nINFO two\u{1b}[31m\u{9b}0m".to_owned();
+                tracing::warn!(%error, "pass failed");
+            });
+        });
+        let bytes = written.0.lock().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_line_of_json_names_the_pass() {
+        let text = logged(true);
+        let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&line["level"], &line["message"]), (&"WARN".into(), &"pass failed".into()));
+        assert_eq!(line["span"]["controller"], "app", "{text}");
+        assert_eq!(line["span"]["object"], "shop", "{text}");
+        assert_eq!(text.matches('\n').count(), 1, "{text}");
+    }
+
+    #[test]
+    fn a_line_of_text_names_the_pass_and_what_comes_from_outside_begins_no_line() {
+        let text = logged(false);
+        assert!(
+            text.contains(
+                r#"reconcile{controller="app" object="shop"}: pass failed error=one\nINFO"#
+            ),
+            "{text}"
+        );
+        assert!(text.contains(r"two\u{1b}[31m\u{9b}0m"), "{text}");
+        assert_eq!(text.matches('\n').count(), 1, "{text}");
+    }
+}

@@ -1,0 +1,238 @@
+//! `workload-operator status KIND NAME`: what keeps a custom resource from being ready.
+//!
+//! Guarantees
+//! - The first line names the one cause that blocks, as close to the origin as possible: a pod's
+//!   image before the rollout that waits for it.
+//! - Nothing is changed, and no rights beyond a viewer's are needed: what may not be read is left
+//!   out of the diagnosis.
+//! - Exit codes: 0 ready; 1 not ready; 2 it could not be read, or does not exist.
+
+mod cause;
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::error::Error;
+use crate::app::App;
+use crate::cli::args::ConnectionArgs;
+use crate::cli::check::one_line;
+use crate::client::{self, Client};
+use crate::generic_daemon::GenericDaemon;
+use crate::memcached::Memcached;
+use crate::object::{Kind, ObjectKey, Resource};
+use crate::workload::{Child, Context, Evidence, Health, PodState, Workload, diagnostics};
+use crate::workload::{DaemonSet, Deployment};
+use cause::{Diagnosis, diagnose};
+
+/// Looks, prints, and returns the exit code.
+pub(crate) async fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
+    let key = ObjectKey::new(args.namespace.as_str(), args.name.as_str());
+    let facts = match look(args, &key).await {
+        Ok(facts) => facts,
+        Err(error) => {
+            let why = one_line(&error.to_string());
+            eprintln!("workload-operator: {} {key}: {why}", args.kind.kind().kind);
+            return Ok(ExitCode::from(2));
+        }
+    };
+    let diagnosis = diagnose(&facts);
+    let text = match args.output {
+        Output::Text => as_text(args.kind, &key, &facts, &diagnosis),
+        Output::Json => as_json(args.kind, &key, &facts, &diagnosis),
+    };
+    std::io::stdout().write_all(text.as_bytes()).map_err(Error::Print)?;
+    Ok(ExitCode::from(u8::from(!diagnosis.is_fine)))
+}
+
+async fn look(args: &StatusArgs, key: &ObjectKey) -> Result<Facts, client::Error> {
+    gather(&args.connection.client().await?, args.kind, key).await
+}
+
+/// Whose status.
+#[derive(Debug, Clone, Args)]
+pub struct StatusArgs {
+    /// The kind.
+    pub kind: KindName,
+
+    /// The name.
+    pub name: String,
+
+    /// Its namespace.
+    #[arg(short, long, env = "NAMESPACE", value_name = "NAME", default_value = "default")]
+    pub namespace: String,
+
+    /// text; json, for machines.
+    #[arg(short, long, env = "STATUS_OUTPUT", value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+
+    /// Which API server, as whom.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+}
+
+/// How it is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lower")]
+pub enum Output {
+    /// For people.
+    Text,
+    /// One JSON object.
+    Json,
+}
+
+/// A kind, as kubectl's users name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lower")]
+pub enum KindName {
+    /// Memcached.
+    #[value(alias = "memcacheds", alias = "mc")]
+    Memcached,
+    /// GenericDaemon.
+    #[value(alias = "genericdaemons", alias = "gd")]
+    GenericDaemon,
+    /// App.
+    #[value(alias = "apps")]
+    App,
+}
+
+impl KindName {
+    pub(super) fn kind(self) -> Kind {
+        match self {
+            KindName::Memcached => Memcached::KIND,
+            KindName::GenericDaemon => GenericDaemon::KIND,
+            KindName::App => App::KIND,
+        }
+    }
+}
+
+/// A custom resource and what belongs to it.
+#[derive(Debug, Default)]
+struct Facts {
+    /// The custom resource, as JSON.
+    pub(super) object: Value,
+    /// The Deployment or DaemonSet, if the object owns it.
+    pub(super) child: Option<Workloads>,
+    /// Why the child may not be read, if so.
+    pub(super) unreadable: Option<String>,
+    /// All of its pods that have not ended.
+    pub(super) pods: Vec<PodState>,
+    /// What the child's pods, Events and nodes show.
+    pub(super) evidence: Evidence,
+}
+
+/// A workload of either type.
+#[derive(Debug)]
+enum Workloads {
+    Deployment(Deployment),
+    DaemonSet(DaemonSet),
+}
+
+impl Workloads {
+    /// Its health, as the operator computes it.
+    pub(super) fn health(&self, context: &Context<'_>) -> Health {
+        match self {
+            Workloads::Deployment(child) => Health::of_deployment(child, context),
+            Workloads::DaemonSet(child) => Health::of_daemon_set(child, context),
+        }
+    }
+}
+
+async fn gather(client: &Client, name: KindName, key: &ObjectKey) -> Result<Facts, client::Error> {
+    let object = client.read(&name.kind(), key).await?;
+    let mut facts = Facts { object, ..Facts::default() };
+    if name == KindName::GenericDaemon {
+        if let Some(child) = child::<DaemonSet>(client, key, &mut facts).await? {
+            facts.look_at(client, &child).await;
+            facts.child = Some(Workloads::DaemonSet(child));
+        }
+    } else if let Some(child) = child::<Deployment>(client, key, &mut facts).await? {
+        facts.look_at(client, &child).await;
+        facts.child = Some(Workloads::Deployment(child));
+    }
+    Ok(facts)
+}
+
+impl Facts {
+    /// Lists what may show why the child is not ready. What may not be read is left out.
+    async fn look_at<S: Workload>(&mut self, client: &Client, child: &Child<S>) {
+        self.pods = diagnostics::all_pods(client, child).await;
+        self.evidence = diagnostics::evidence(client, child).await;
+    }
+}
+
+/// The child of this name, if it may be read and `object` owns it.
+async fn child<V: Resource + for<'de> Deserialize<'de>>(
+    client: &Client,
+    key: &ObjectKey,
+    facts: &mut Facts,
+) -> Result<Option<V>, client::Error> {
+    let child = match client.read(&V::KIND, key).await {
+        Ok(child) => child,
+        Err(error) if error.is_not_found() => return Ok(None),
+        Err(error) if error.is_forbidden() => {
+            facts.unreadable = Some(error.to_string());
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    let owners = child["metadata"]["ownerReferences"].as_array();
+    let mut owners = owners.into_iter().flatten();
+    let is_owned = owners.any(|owner| owner["uid"] == facts.object["metadata"]["uid"]);
+    Ok(serde_json::from_value(child).ok().filter(|_| is_owned))
+}
+
+fn as_text(kind: KindName, key: &ObjectKey, facts: &Facts, diagnosis: &Diagnosis) -> String {
+    let Diagnosis { cause, detail, is_fine } = diagnosis;
+    let kind = kind.kind().kind;
+    let mut text = format!("{kind} {key}: {}: {}\n", one_line(cause), one_line(detail));
+    if !is_fine {
+        writeln!(text, "  next: {}", diagnosis.next()).expect("a String takes all that is written");
+    }
+    for condition in cause::conditions(&facts.object) {
+        let word = |field: &str| one_line(condition[field].as_str().unwrap_or_default());
+        let line = format!(
+            "  {:<12} {:<8} {:<18} {}",
+            word("type"),
+            word("status"),
+            word("reason"),
+            word("message")
+        );
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    if !["Paused", "Deleting"].contains(&&**cause) && facts.child.is_none() {
+        match &facts.unreadable {
+            Some(why) => writeln!(text, "  Its children may not be read: {}", one_line(why))
+                .expect("a String takes all that is written"),
+            None => text.push_str("  It has no children yet.\n"),
+        }
+    }
+    for pod in &facts.pods {
+        let (name, node) = (one_line(pod.name()), one_line(pod.node().unwrap_or("no node")));
+        let line = format!("  pod {name}  {node}  {}\n", one_line(&pod.state()));
+        text.push_str(&line);
+    }
+    text
+}
+
+fn as_json(kind: KindName, key: &ObjectKey, facts: &Facts, diagnosis: &Diagnosis) -> String {
+    let Diagnosis { cause, detail, is_fine } = diagnosis;
+    let next = (!is_fine).then(|| diagnosis.next());
+    let conditions: Vec<&Value> = cause::conditions(&facts.object).collect();
+    let pods = facts.pods.iter();
+    let pods: Vec<Value> = pods
+        .map(|pod| json!({"name": pod.name(), "node": pod.node(), "state": pod.state()}))
+        .collect();
+    let answer = json!({
+        "kind": kind.kind().kind, "namespace": &**key.namespace(), "name": &**key.name(),
+        "fine": is_fine, "cause": cause, "detail": detail, "next": next,
+        "conditions": conditions, "children": facts.child.is_some(),
+        "unreadable": facts.unreadable, "pods": pods,
+    });
+    format!("{answer:#}\n")
+}

@@ -1,0 +1,263 @@
+//! GenericDaemon: a DaemonSet with its name.
+//!
+//! Nodes are not watched: the DaemonSet controller follows their labels, and its status shows the
+//! result. While it shows none, nodes are listed once a minute, to tell a missing label from a taint.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::controller::{Action, Problem};
+use crate::manager::Context;
+use crate::object::{Labels, Meta, Text};
+use crate::workload::child::Made;
+use crate::workload::condition::{self, Condition, Time, Type, Wanted, settle};
+use crate::workload::custom_resource::{Switches, custom, is_paused};
+use crate::workload::health::{Health, Level};
+use crate::workload::labels::{GENERIC_DAEMON, Identity};
+use crate::workload::observer::{Looking, Observer};
+use crate::workload::progress::completed;
+use crate::workload::reason::Reason;
+use crate::workload::report::{Ensured, outcome, own, report, sooner, to_report};
+use crate::workload::{
+    Affinity, Container, ContainerSecurity, DaemonSet, DaemonSetSpec, MatchExpression,
+    NodeAffinity, NodeSelector, NodeSelectorTerm, PodMeta, PodSecurity, PodSpec, PodTemplate,
+    Seccomp, Selector,
+};
+
+// === View ===
+
+/// A GenericDaemon.
+#[derive(Debug, Clone, Deserialize)]
+pub struct GenericDaemon {
+    /// Metadata.
+    #[serde(rename = "metadata")]
+    pub meta: Meta<Switches>,
+    /// The desired state.
+    pub spec: Spec,
+    /// The status last written.
+    #[serde(default)]
+    pub status: Status,
+}
+
+/// The desired state.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Spec {
+    /// The image that runs.
+    pub image: Text,
+    /// The label of the nodes where it runs, `key` or `key=value`; every node if absent.
+    #[serde(default)]
+    pub label: Option<Text>,
+}
+
+/// The observed state. It is written as a whole, so every field is always present.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Status {
+    /// The generation that the status refers to.
+    pub observed_generation: i64,
+    /// Nodes where the daemon belongs.
+    pub desired: i32,
+    /// Nodes where it is up to date and ready.
+    pub installed: i32,
+    /// The conditions.
+    pub conditions: Box<[Condition]>,
+}
+
+crate::view!(GenericDaemon { meta: Meta<Switches> }: crate::workload::GENERIC_DAEMON);
+custom!(GenericDaemon);
+
+// === Children ===
+
+/// The container's name.
+const DAEMON: &str = "daemon";
+
+/// The DaemonSet of `daemon`.
+pub fn desired(daemon: &GenericDaemon) -> Made<DaemonSetSpec> {
+    let identity = Identity {
+        kind: "generic-daemon",
+        label: GENERIC_DAEMON,
+        name: daemon.meta.key.name(),
+        image: Some(&daemon.spec.image),
+        more: Vec::new(),
+    };
+    let labels = identity.labels();
+    let spec = DaemonSetSpec {
+        selector: Selector { match_labels: identity.selector() },
+        template: PodTemplate {
+            metadata: PodMeta { labels: identity.pod_labels() },
+            spec: pod(daemon),
+        },
+    };
+    Made { labels, spec }
+}
+
+/// A pod without token, host access or privilege escalation. Which user the image runs as is its
+/// own business: many daemons have to be root.
+fn pod(daemon: &GenericDaemon) -> PodSpec {
+    let image = &daemon.spec.image;
+    let container = Container {
+        name: Text::new(DAEMON),
+        image: image.clone(),
+        image_pull_policy: Text::new(pull_policy(image)),
+        security_context: Some(Box::new(ContainerSecurity {
+            allow_privilege_escalation: Some(false),
+            ..ContainerSecurity::default()
+        })),
+        ..Container::default()
+    };
+    let (node_selector, affinity) = nodes(daemon.spec.label.as_deref());
+    PodSpec {
+        containers: [container].into(),
+        security_context: Some(PodSecurity {
+            run_as_non_root: None,
+            seccomp_profile: Some(Seccomp { kind: Text::new("RuntimeDefault") }),
+        }),
+        automount_service_account_token: Some(false),
+        node_selector,
+        affinity,
+    }
+}
+
+/// The nodes that have the label. `kubectl get daemonset` shows a node selector, so one is used
+/// where it can express the label.
+fn nodes(label: Option<&str>) -> (Labels, Option<Affinity>) {
+    match label.map(|label| label.split_once('=').ok_or(label)) {
+        None => (Labels::default(), None),
+        Some(Ok(pair)) => ([pair].into_iter().collect(), None),
+        Some(Err(key)) => {
+            let exists = MatchExpression {
+                key: Text::new(key),
+                operator: Text::new("Exists"),
+                values: Box::default(),
+            };
+            let term = NodeSelectorTerm { match_expressions: [exists].into() };
+            let required = Some(NodeSelector { node_selector_terms: [term].into() });
+            (Labels::default(), Some(Affinity { node_affinity: Some(NodeAffinity { required }) }))
+        }
+    }
+}
+
+/// The policy that Kubernetes itself would fill in for this image. It does so only at creation, so
+/// if left out the policy would forever be that of the first image.
+fn pull_policy(image: &str) -> &'static str {
+    let (name, digest) = image.split_once('@').map_or((image, false), |(name, _)| (name, true));
+    let tag = name.rsplit('/').next().and_then(|last| last.split_once(':')).map(|(_, tag)| tag);
+    if digest || tag.is_some_and(|tag| tag != "latest") { "IfNotPresent" } else { "Always" }
+}
+
+// === Status ===
+
+/// What a pass found.
+#[derive(Debug)]
+pub struct Found<'a> {
+    /// The DaemonSet, if the GenericDaemon controls it.
+    pub daemon_set: Option<&'a DaemonSet>,
+    /// True if it is as desired: while it is paused, or an update was refused, its pods are those
+    /// of an older spec.
+    pub as_desired: bool,
+    /// The health of the whole.
+    pub health: Health,
+}
+
+/// The status to store.
+pub fn status(daemon: &GenericDaemon, found: &Found<'_>, now: Time) -> Status {
+    let generation = daemon.meta.generation;
+    let health = &found.health;
+    let (desired, installed) = found.daemon_set.map_or((0, 0), counts);
+    let installed = if found.as_desired { installed } else { 0 };
+    let mut wanted = health.summary();
+    wanted.push(available(found.daemon_set, health));
+    wanted.push(health.progressing());
+    wanted.push(health.degraded());
+    Status {
+        observed_generation: generation,
+        desired,
+        installed,
+        conditions: settle(&daemon.status.conditions, wanted, generation, now),
+    }
+}
+
+/// The number of nodes where the daemon belongs, and of those where it is up to date and ready.
+///
+/// Kubernetes counts nodes that are up to date and nodes that are ready, but not those that are
+/// both. Of `n` nodes that have the daemon, at least `updated + ready - n` are both, and exactly
+/// that many as long as an update replaces ready pods one by one. So this never overstates.
+fn counts(daemon_set: &DaemonSet) -> (i32, i32) {
+    let status = &daemon_set.status;
+    let desired = status.desired_number_scheduled.unwrap_or(0);
+    if !daemon_set.is_observed() {
+        return (desired, 0);
+    }
+    let both = status.updated_number_scheduled.saturating_add(status.number_ready);
+    (desired, both.saturating_sub(status.current_number_scheduled).clamp(0, desired.max(0)))
+}
+
+/// The condition Available: whether the daemon serves on every node where it belongs, be it of the
+/// newest template or not.
+fn available(daemon_set: Option<&DaemonSet>, health: &Health) -> Wanted {
+    let is = |status, message| Type::Available.is(status, Reason::Reconciling, message);
+    let Some(daemon_set) = daemon_set else {
+        return is(condition::Status::False, health.message.clone());
+    };
+    let desired = match daemon_set.status.desired_number_scheduled {
+        Some(desired) if daemon_set.is_observed() => desired,
+        _ => {
+            let message = "Waiting for the DaemonSet controller".to_owned();
+            return is(condition::Status::Unknown, message);
+        }
+    };
+    let serving = daemon_set.status.number_available;
+    let all = serving >= desired && (desired > 0 || health.level == Level::Ready);
+    let status = if all { condition::Status::True } else { condition::Status::False };
+    is(status, format!("The daemon is available on {serving} of {desired} nodes"))
+}
+
+// === Reconcile ===
+
+/// Has a GenericDaemon's DaemonSet be as desired, and reports how it is. Of one that is being deleted, the
+/// garbage collector does the rest.
+///
+/// # Errors
+/// What keeps the DaemonSet or the status from being written.
+pub async fn reconcile(
+    daemon: Arc<GenericDaemon>,
+    cx: Context<GenericDaemon>,
+    observer: Observer,
+) -> Result<Action, Problem> {
+    let desired = desired(&daemon);
+    if is_paused(&daemon.meta) {
+        let daemon_set = own::<_, DaemonSetSpec>(&cx)?;
+        let as_desired = match &daemon_set {
+            Some(child) => desired.is_ensured(&cx, child)?,
+            None => false,
+        };
+        let health = Health::paused(completed(&*daemon));
+        let found = Found { daemon_set: daemon_set.as_deref(), as_desired, health };
+        return report(&cx, &status(&daemon, &found, Time::now()), &found.health).await;
+    }
+    let daemon_set: Ensured<DaemonSetSpec> = to_report(desired.ensure(&cx).await)?;
+    let (health, again) = match &daemon_set {
+        Ok(child) => observer.observe(&cx.client(), &*daemon, child, looking(&daemon, child)).await,
+        Err(problem) => (Health::of_problem(problem), Action::Done),
+    };
+    let child =
+        daemon_set.as_ref().ok().cloned().map_or_else(|| own(&cx), |child| Ok(Some(child)))?;
+    let found = Found { daemon_set: child.as_deref(), as_desired: daemon_set.is_ok(), health };
+    let reported = report(&cx, &status(&daemon, &found, Time::now()), &found.health).await?;
+    Ok(sooner(sooner(reported, again), outcome([daemon_set.map(drop)])?))
+}
+
+/// What its status and spec say about its DaemonSet.
+fn looking<'a>(daemon: &'a GenericDaemon, daemon_set: &DaemonSet) -> Looking<'a> {
+    let desired = daemon_set.status.desired_number_scheduled;
+    Looking {
+        label: daemon.spec.label.as_deref(),
+        desired_before: daemon.status.desired,
+        grown: desired.is_some_and(|desired| desired > daemon.status.desired),
+        ..Looking::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

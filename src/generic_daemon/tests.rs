@@ -1,0 +1,193 @@
+//! A GenericDaemon's DaemonSet and its status, sentence by sentence.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::object::{Resource, Text};
+use crate::workload::condition::{Status as Truth, Type};
+use crate::workload::evidence::{Answer, Evidence};
+use crate::workload::fixtures::{assert_golden, child, condition, custom, wire};
+use crate::workload::health::Context;
+
+const SAMPLE: &str = include_str!("../../artifacts/examples/syslog.yaml");
+
+fn sample() -> GenericDaemon {
+    custom(SAMPLE)
+}
+
+fn with_label(label: Option<&str>) -> GenericDaemon {
+    let mut daemon = sample();
+    daemon.spec.label = label.map(Text::new);
+    daemon
+}
+
+/// The pod spec of `daemon`'s DaemonSet, as it is sent.
+fn pod(daemon: &GenericDaemon) -> Value {
+    serde_json::to_value(desired(daemon).spec.template.spec).unwrap()
+}
+
+/// A DaemonSet with these numbers of nodes: where it belongs, exists, is up to date, and is ready.
+fn there(daemon: &GenericDaemon, [desired_, current, updated, ready]: [i32; 4]) -> DaemonSet {
+    let mut object = wire(daemon, &desired(daemon));
+    object["status"] = json!({
+        "observedGeneration": 1, "desiredNumberScheduled": desired_,
+        "currentNumberScheduled": current, "updatedNumberScheduled": updated,
+        "numberReady": ready, "numberAvailable": ready,
+    });
+    child(&object)
+}
+
+fn said(daemon: &GenericDaemon, daemon_set: &DaemonSet) -> Status {
+    let nodes = Answer::Found([].into());
+    let evidence = Evidence { nodes, ..Evidence::default() };
+    let label = daemon.spec.label.as_deref();
+    let health =
+        Health::of_daemon_set(daemon_set, &Context { label, evidence, ..Context::default() });
+    let found = Found { daemon_set: Some(daemon_set), as_desired: true, health };
+    status(daemon, &found, Time::new(0))
+}
+
+#[test]
+fn installed_is_zero_while_the_daemon_set_is_of_an_older_spec() {
+    let daemon = sample();
+    let daemon_set = there(&daemon, [2, 2, 2, 2]);
+    let health = Health::paused(true);
+    let found = Found { daemon_set: Some(&daemon_set), as_desired: false, health };
+    assert_eq!(status(&daemon, &found, Time::new(0)).installed, 0);
+}
+
+#[test]
+fn the_samples_pod_template_is_the_one_that_runs_already() {
+    assert_golden("syslog.json", &serde_json::to_value(desired(&sample()).spec.template).unwrap());
+}
+
+#[test]
+fn without_a_label_every_node_is_meant() {
+    let pod = pod(&with_label(None));
+    assert_eq!((pod.get("nodeSelector"), pod.get("affinity")), (None, None));
+}
+
+#[test]
+fn a_key_and_value_select_the_nodes_with_that_value() {
+    assert_eq!(pod(&with_label(Some("disk=ssd")))["nodeSelector"], json!({ "disk": "ssd" }));
+    assert_eq!(pod(&with_label(Some("disk=")))["nodeSelector"], json!({ "disk": "" }));
+}
+
+#[test]
+fn a_key_alone_selects_the_nodes_that_have_it_with_any_value() {
+    let pod = pod(&with_label(Some("example.com/logs")));
+    assert_eq!(pod.get("nodeSelector"), None);
+    let terms = &pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        ["nodeSelectorTerms"];
+    let expected =
+        json!([{ "matchExpressions": [{ "key": "example.com/logs", "operator": "Exists" }] }]);
+    assert_eq!(*terms, expected);
+}
+
+#[test]
+fn the_pull_policy_is_what_kubernetes_would_fill_in_for_the_image() {
+    for (image, policy) in [
+        ("a", "Always"),
+        ("a:latest", "Always"),
+        ("r:5000/a", "Always"),
+        ("a:1", "IfNotPresent"),
+        ("r:5000/a:1", "IfNotPresent"),
+        ("a@sha256:0", "IfNotPresent"),
+    ] {
+        let mut daemon = sample();
+        daemon.spec.image = Text::new(image);
+        assert_eq!(pod(&daemon)["containers"][0]["imagePullPolicy"], policy, "{image}");
+    }
+}
+
+#[test]
+fn ready_once_the_daemon_is_on_every_node_where_it_belongs() {
+    let daemon = sample();
+    let status = said(&daemon, &there(&daemon, [2, 2, 2, 2]));
+    assert_eq!((status.desired, status.installed), (2, 2));
+    let ready = condition(&status.conditions, Type::Ready).unwrap();
+    assert_eq!((ready.0, ready.1), (Truth::True, "AllNodesReady"));
+    assert_eq!(condition(&status.conditions, Type::Available).unwrap().0, Truth::True);
+}
+
+#[test]
+fn ready_with_a_hint_if_no_node_has_the_label() {
+    let daemon = sample();
+    let status = said(&daemon, &there(&daemon, [0, 0, 0, 0]));
+    let ready = condition(&status.conditions, Type::Ready).unwrap();
+    assert_eq!((ready.0, ready.1), (Truth::True, "NoMatchingNodes"));
+    assert!(ready.2.ends_with("kubectl label node NODE logs=true"), "{}", ready.2);
+}
+
+#[test]
+fn not_ready_before_the_controller_has_counted() {
+    let daemon = sample();
+    let mut object = wire(&daemon, &desired(&daemon));
+    let status = said(&daemon, &child(&object));
+    assert_eq!(condition(&status.conditions, Type::Ready).unwrap().0, Truth::False);
+    object["status"] = json!({ "observedGeneration": 1, "desiredNumberScheduled": 0 });
+    object["metadata"]["generation"] = json!(2);
+    let status = said(&daemon, &child(&object));
+    assert_eq!(condition(&status.conditions, Type::Ready).unwrap().0, Truth::False);
+}
+
+#[test]
+fn installed_counts_nodes_that_are_both_up_to_date_and_ready() {
+    let daemon = sample();
+    for (counts, installed) in [
+        ([3, 3, 3, 3], 3),
+        ([3, 3, 1, 2], 0), // the updated one is the one that is not ready
+        ([3, 3, 2, 2], 1),
+        ([3, 3, 0, 3], 0),
+        ([3, 1, 1, 1], 1),
+        ([0, 0, 0, 0], 0),
+    ] {
+        assert_eq!(said(&daemon, &there(&daemon, counts)).installed, installed, "{counts:?}");
+    }
+}
+
+proptest! {
+    /// The actual state: each node has the daemon or not, up to date or not, ready or not.
+    #[test]
+    fn installed_is_never_more_than_there_are(nodes in prop::collection::vec(any::<[bool; 3]>(), 0..20)) {
+        let daemon = sample();
+        let count = |what: &dyn Fn(&[bool; 3]) -> bool| nodes.iter().filter(|n| what(n)).count() as i32;
+        let truth = count(&|n| n[0] && n[1] && n[2]);
+        let counts = [
+            nodes.len() as i32,
+            count(&|n| n[0]),
+            count(&|n| n[0] && n[1]),
+            count(&|n| n[0] && n[2]),
+        ];
+        let installed = said(&daemon, &there(&daemon, counts)).installed;
+        prop_assert!(installed <= truth);
+        let done = truth == nodes.len() as i32;
+        prop_assert_eq!(done, installed == nodes.len() as i32);
+    }
+}
+
+#[test]
+fn another_image_or_label_changes_no_selector() {
+    let selector = |daemon: &GenericDaemon| desired(daemon).spec.selector;
+    let mut other = with_label(Some("disk=ssd"));
+    other.spec.image = Text::new("r:5000/other@sha256:0123");
+    assert_eq!(selector(&sample()), selector(&other));
+}
+
+#[test]
+fn a_long_name_makes_valid_labels() {
+    let daemon: GenericDaemon =
+        custom(&SAMPLE.replace("name: syslog", &format!("name: {}", "a.".repeat(120) + "b")));
+    let made = desired(&daemon);
+    assert!(made.labels.iter().all(|(_, value)| value.len() <= 63));
+    assert!(made.spec.selector.match_labels.is_subset_of(&made.spec.template.metadata.labels));
+}
+
+#[test]
+fn the_schema_and_the_view_have_the_same_names() {
+    use kube::Resource as _;
+    assert_eq!(GenericDaemon::KIND.api_version(), crate::api::GenericDaemon::api_version(&()));
+    assert_eq!(GenericDaemon::KIND.kind, crate::api::GenericDaemon::kind(&()));
+    assert_eq!(GenericDaemon::KIND.plural, crate::api::GenericDaemon::plural(&()));
+}

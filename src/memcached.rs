@@ -1,0 +1,486 @@
+//! Memcached: a Deployment and a headless Service, both with its name.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::client::Client;
+use crate::controller::{Action, Problem};
+use crate::events;
+use crate::manager::Context;
+use crate::object::{Labels, Meta, Object, Quantity, Text};
+use crate::store::Store;
+use crate::workload::child::{ChildSpec, Made};
+use crate::workload::condition::{self, Condition, Time, Type, Wanted, settle};
+use crate::workload::custom_resource::{Switches, custom, is_paused};
+use crate::workload::health::{Health, Level};
+use crate::workload::labels::{self, APP, Identity, MEMCACHED_CR, selector_text};
+use crate::workload::observer::{Looking, Observer};
+use crate::workload::pod::{BY_MEMCACHED, Pod};
+use crate::workload::progress::completed;
+use crate::workload::reason::Reason;
+use crate::workload::report::{Ensured, outcome, own, report, sooner, to_report};
+use crate::workload::service::{ServicePort, ServiceSpec, TargetPort};
+use crate::workload::{
+    Amount, Capabilities, Container, ContainerPort, ContainerSecurity, Deployment, DeploymentSpec,
+    PodMeta, PodSecurity, PodSpec, PodTemplate, Probe, Quantities, Resources, RollingUpdate,
+    Seccomp, Selector, Strategy, TcpSocket,
+};
+
+/// What an administrator sets for all Memcacheds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// The image (environment variable `MEMCACHED_IMAGE`). If it is missing or empty, nothing is created
+    /// for a Memcached.
+    pub memcached_image: Option<Text>,
+}
+
+// === View ===
+
+/// A Memcached.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Memcached {
+    /// Metadata.
+    #[serde(rename = "metadata")]
+    pub meta: Meta<Switches>,
+    /// The desired state.
+    #[serde(default)]
+    pub spec: Spec,
+    /// The status last written.
+    #[serde(default)]
+    pub status: Status,
+}
+
+/// The desired state.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Spec {
+    /// The number of instances.
+    pub size: i32,
+    /// Their port.
+    pub container_port: i32,
+}
+
+/// The observed state. It is written as a whole, so every field is always present.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Status {
+    /// The generation that the status refers to.
+    pub observed_generation: i64,
+    /// The number of pods.
+    pub size: i32,
+    /// The number of ready pods.
+    pub ready_replicas: i32,
+    /// Selects the pods.
+    pub selector: Text,
+    /// The names of the pods, sorted.
+    pub nodes: Box<[Text]>,
+    /// The conditions.
+    pub conditions: Box<[Condition]>,
+}
+
+/// The default port, of memcached itself and of the schema.
+const DEFAULT_PORT: i32 = 11211;
+
+impl Default for Spec {
+    fn default() -> Spec {
+        Spec { size: 1, container_port: DEFAULT_PORT }
+    }
+}
+
+crate::view!(Memcached { meta: Meta<Switches> }: crate::workload::MEMCACHED);
+custom!(Memcached);
+
+// === Children ===
+
+/// The values of `app.kubernetes.io/name` and `app`, and the names of the container and its port.
+const MEMCACHED: &str = "memcached";
+/// Any non-root user will do; this is the one that people are used to.
+const USER: i64 = 1001;
+
+/// The children of a Memcached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Children {
+    /// The instances.
+    pub deployment: Made<DeploymentSpec>,
+    /// How clients find them.
+    pub service: Made<ServiceSpec>,
+}
+
+/// The children of `memcached` with this image.
+pub fn desired(memcached: &Memcached, image: &Text) -> Children {
+    let identity = identity(memcached, Some(image));
+    let labels = identity.labels();
+    let deployment = DeploymentSpec {
+        replicas: memcached.spec.size,
+        selector: Selector { match_labels: identity.selector() },
+        // Never more pods than requested, not even during an update of the template.
+        strategy: Some(Strategy {
+            kind: Text::new("RollingUpdate"),
+            rolling_update: Some(RollingUpdate {
+                max_surge: Amount::Number(0),
+                max_unavailable: Amount::Number(1),
+            }),
+        }),
+        template: PodTemplate {
+            metadata: PodMeta { labels: identity.pod_labels() },
+            spec: pod(memcached.spec.container_port, image),
+        },
+        paused: false,
+    };
+    Children {
+        deployment: Made { labels: labels.clone(), spec: deployment },
+        service: Made { labels, spec: service(memcached) },
+    }
+}
+
+/// The label that selects the pods.
+fn selector(memcached: &Memcached) -> Labels {
+    identity(memcached, None).selector()
+}
+
+fn identity<'a>(memcached: &'a Memcached, image: Option<&'a Text>) -> Identity<'a> {
+    let name = memcached.meta.key.name();
+    // Memcached's users identify the pods by these two labels.
+    let more = vec![(APP, MEMCACHED), (MEMCACHED_CR, name.as_str())];
+    let image = image.map(Text::as_str);
+    Identity { kind: MEMCACHED, label: labels::MEMCACHED, name, image, more }
+}
+
+/// A pod that Pod Security `restricted` admits.
+fn pod(port: i32, image: &Text) -> PodSpec {
+    let texts = |words: &[&str]| words.iter().map(|word| Text::new(word)).collect::<Vec<_>>();
+    let mut command = texts(&["memcached", "-m=64", "-o", "modern", "-v"]);
+    if port != DEFAULT_PORT {
+        command.extend([Text::new("-p"), Text::from(port.to_string())]);
+    }
+    let container = Container {
+        name: Text::new(MEMCACHED),
+        image: image.clone(),
+        image_pull_policy: Text::new("IfNotPresent"),
+        command: command.into(),
+        // memcached reads `-m=64` as `-m 0`, and 1.6 does not start with so little memory
+        // ("Cannot set item size limit higher than 1/2 of memory max"). The last limit given
+        // counts, which is this one; it is in the short form because 1.4 knows no other.
+        args: texts(&["-m", "64"]).into(),
+        ports: [ContainerPort {
+            container_port: port,
+            protocol: Text::new("TCP"),
+            name: Text::new(MEMCACHED),
+        }]
+        .into(),
+        resources: resources(),
+        readiness_probe: Some(Box::new(Probe {
+            tcp_socket: Some(TcpSocket { port: TargetPort::Name(Text::new(MEMCACHED)) }),
+            ..Probe::default()
+        })),
+        security_context: Some(Box::new(ContainerSecurity {
+            run_as_non_root: Some(true),
+            run_as_user: Some(USER),
+            allow_privilege_escalation: Some(false),
+            capabilities: Some(Capabilities {
+                drop: texts(&["ALL"]).into(),
+                ..Capabilities::default()
+            }),
+            ..ContainerSecurity::default()
+        })),
+        ..Container::default()
+    };
+    PodSpec {
+        containers: [container].into(),
+        security_context: Some(PodSecurity {
+            run_as_non_root: Some(true),
+            seccomp_profile: Some(Seccomp { kind: Text::new("RuntimeDefault") }),
+        }),
+        // memcached does not talk to the API server.
+        automount_service_account_token: Some(false),
+        ..PodSpec::default()
+    }
+}
+
+/// What an instance needs, measured with memcached 1.6.18 and `-m 64` on 64-bit Linux. Filled with
+/// items of 10 bytes to 500 kB it takes 73 to 77 MiB: beside the items 4 MiB of hash table, a page
+/// of 1 MiB per size class, and the program. A thousand connections take 2 MiB more. The request
+/// covers both; the limit leaves room for answers that clients are slow to read. A request of a
+/// client takes about 24 µs of processor time, so 100m are 4,000 a second. There is no limit for
+/// the processor, which would only make clients wait.
+fn resources() -> Resources {
+    let amounts = |amounts: &[(&str, &str)]| {
+        let amount = |(name, amount): &(&str, &str)| (Text::new(name), Quantity::new(amount));
+        Quantities(amounts.iter().map(amount).collect())
+    };
+    Resources {
+        limits: amounts(&[("memory", "128Mi")]),
+        requests: amounts(&[("cpu", "100m"), ("memory", "96Mi")]),
+    }
+}
+
+fn service(memcached: &Memcached) -> ServiceSpec {
+    ServiceSpec {
+        cluster_ip: Text::new("None"),
+        selector: selector(memcached),
+        ports: [ServicePort {
+            port: memcached.spec.container_port,
+            protocol: Text::new("TCP"),
+            name: Text::new(MEMCACHED),
+            target_port: Some(TargetPort::Name(Text::new(MEMCACHED))),
+            ..ServicePort::default()
+        }]
+        .into(),
+        ..ServiceSpec::default()
+    }
+}
+
+// === Status ===
+
+/// The most pods that are named: as many as the schema allows, more than five times what a
+/// Memcached may have.
+const MAX_NODES: usize = 16;
+
+/// What a pass found.
+#[derive(Debug)]
+pub struct Found<'a> {
+    /// The Deployment, if the Memcached controls it.
+    pub deployment: Option<&'a Deployment>,
+    /// The names of its pods.
+    pub nodes: Vec<Text>,
+    /// The health of the whole.
+    pub health: Health,
+    /// Why the Deployment is not as desired, if it is not.
+    pub failure: Option<String>,
+}
+
+/// The status to store.
+pub fn status(memcached: &Memcached, found: Found<'_>, now: Time) -> Status {
+    let generation = memcached.meta.generation;
+    let mut wanted = found.health.summary();
+    wanted.push(available(memcached, &found));
+    wanted.push(found.health.progressing());
+    wanted.push(found.health.degraded());
+    let counts = found.deployment.map(|deployment| &deployment.status);
+    let mut nodes = found.nodes;
+    nodes.sort();
+    nodes.truncate(MAX_NODES);
+    Status {
+        observed_generation: generation,
+        size: counts.map_or(0, |counts| counts.replicas),
+        ready_replicas: counts.map_or(0, |counts| counts.ready_replicas),
+        selector: Text::from(selector_text(&selector(memcached))),
+        nodes: nodes.into(),
+        conditions: settle(&memcached.status.conditions, wanted, generation, now),
+    }
+}
+
+/// The status while the finalizer is at work or, if `done`, has finished. Nothing else is looked
+/// at any more.
+pub fn finalizing(memcached: &Memcached, done: bool, now: Time) -> Status {
+    let generation = memcached.meta.generation;
+    let name = memcached.meta.key.name();
+    let (degraded, message) = if done {
+        let message = format!(
+            "Finalizer operations for custom resource {name} name were successfully accomplished"
+        );
+        (condition::Status::True, message)
+    } else {
+        let message = format!("Performing finalizer operations for the custom resource: {name}");
+        (condition::Status::Unknown, message)
+    };
+    let no = condition::Status::False;
+    let mut wanted = vec![Type::Ready.is(no, Reason::Finalizing, Reason::Finalizing.meaning())];
+    for kind in [Type::Available, Type::Progressing] {
+        wanted.push(kind.is(no, Reason::Finalizing, Reason::Finalizing.meaning()));
+    }
+    wanted.push(Type::Degraded.is(degraded, Reason::Finalizing, message));
+    Status {
+        observed_generation: generation,
+        conditions: settle(&memcached.status.conditions, wanted, generation, now),
+        ..memcached.status.clone()
+    }
+}
+
+/// The condition Available: whether as many replicas as wanted can be used.
+fn available(memcached: &Memcached, found: &Found<'_>) -> Wanted {
+    let name = memcached.meta.key.name();
+    let size = memcached.spec.size;
+    let no = condition::Status::False;
+    let Some(deployment) = found.deployment else {
+        let Some(why) = &found.failure else {
+            return Type::Available.is(no, Reason::Reconciling, &*found.health.message);
+        };
+        let message =
+            format!("Failed to create Deployment for the custom resource ({name}): ({why})");
+        return Type::Available.is(no, Reason::Reconciling, message);
+    };
+    if !deployment.is_observed() {
+        let message = "Waiting for the Deployment controller";
+        return Type::Available.is(condition::Status::Unknown, Reason::Reconciling, message);
+    }
+    // What serves counts, not the last write.
+    let count = deployment.status.available_replicas;
+    if count >= size {
+        let message = format!(
+            "Deployment for custom resource ({name}) with {size} replicas created successfully"
+        );
+        return Type::Available.is(condition::Status::True, Reason::Reconciling, message);
+    }
+    if let Some(why) = &found.failure {
+        let message =
+            format!("Failed to update the size for the custom resource ({name}): ({why})");
+        return Type::Available.is(no, Reason::Resizing, message);
+    }
+    let message = format!("{count} of {size} replicas are available");
+    Type::Available.is(no, Reason::Reconciling, message)
+}
+
+// === Reconcile ===
+
+/// The operator removes it once it has reported that a Memcached is being deleted.
+pub const FINALIZER: &str = "cache.example.com/finalizer";
+
+/// The message if `MEMCACHED_IMAGE` is not set or empty.
+const NO_IMAGE: &str = "Unable to find MEMCACHED_IMAGE environment variable with the image";
+
+/// How many finalizers are removed at once when the operator ends.
+const RELEASED_AT_ONCE: usize = 16;
+
+/// Has a Memcached's children be as desired, and reports how it is.
+///
+/// # Errors
+/// What keeps the finalizer, a child or the status from being written.
+pub async fn reconcile(
+    memcached: Arc<Memcached>,
+    cx: Context<Memcached>,
+    settings: Settings,
+    observer: Observer,
+) -> Result<Action, Problem> {
+    if is_paused(&memcached.meta) {
+        return report_only(&cx, Health::paused(completed(&*memcached)), None).await;
+    }
+    let Some(image) = settings.memcached_image.as_ref().filter(|image| !image.is_empty()) else {
+        let health = Health::new(Level::Stalled, Reason::ImageMissing, NO_IMAGE);
+        return report_only(&cx, health, Some(NO_IMAGE.to_owned())).await;
+    };
+    if let Err(problem) = to_report(cx.add_finalizer(FINALIZER).await)? {
+        // Nothing is created without it.
+        let failure = own::<_, DeploymentSpec>(&cx)?.is_none().then(|| problem.to_string());
+        report_only(&cx, Health::of_problem(&problem), failure).await?;
+        return Err(problem.reported());
+    }
+    let children = desired(&memcached, image);
+    let deployment: Ensured<DeploymentSpec> = to_report(children.deployment.ensure(&cx).await)?;
+    let service = to_report(children.service.ensure(&cx).await)?;
+    let nodes = nodes(&cx)?;
+    let (settled, again) = match &deployment {
+        Ok(child) => {
+            let looking = Looking { listed: Some(nodes.len()), ..Looking::default() };
+            observer.observe(&cx.client(), &*memcached, child, looking).await
+        }
+        Err(problem) => (Health::of_problem(problem), Action::Done),
+    };
+    let health = settled.and(Health::of_result(&service));
+    let failure = deployment.as_ref().err().and_then(failure);
+    let child =
+        deployment.as_ref().ok().cloned().map_or_else(|| own(&cx), |child| Ok(Some(child)))?;
+    let found = Found { deployment: child.as_deref(), nodes, health: health.clone(), failure };
+    let reported = report(&cx, &status(&memcached, found, Time::now()), &health).await?;
+    let outcome = outcome([deployment.map(drop), service.map(drop)])?;
+    Ok(sooner(sooner(reported, again), outcome))
+}
+
+/// Why the Deployment is not as desired, if a write failed, the name is taken, or a field cannot be
+/// changed. One that is contested or awaited exists, and may well serve.
+pub(super) fn failure(problem: &Problem) -> Option<String> {
+    let exists = matches!(problem, Problem::Awaiting(_) | Problem::Contested { .. });
+    (!exists).then(|| Health::of_problem(problem).message)
+}
+
+/// Reports the health of a Memcached for which nothing else is written.
+async fn report_only(
+    cx: &Context<Memcached>,
+    health: Health,
+    failure: Option<String>,
+) -> Result<Action, Problem> {
+    let (deployment, nodes) = (own(cx)?, nodes(cx)?);
+    let found = Found { deployment: deployment.as_deref(), nodes, health: health.clone(), failure };
+    report(cx, &status(cx.object(), found, Time::now()), &health).await
+}
+
+/// The names of the pods that serve.
+fn nodes(cx: &Context<Memcached>) -> Result<Vec<Text>, Problem> {
+    let key = cx.key();
+    let pods = cx.store::<Pod>()?.by_index(BY_MEMCACHED, &key.to_string())?;
+    let serving = pods.iter().filter(|pod| pod.serves(key.name()));
+    Ok(serving.map(|pod| pod.key().name().clone()).collect())
+}
+
+/// Reports that a Memcached is being deleted, before its finalizer is removed. Its children are left to
+/// the garbage collector. This happens even if it is paused: a deletion is never held up.
+///
+/// # Errors
+/// When it could not be reported.
+pub async fn finalize(memcached: Arc<Memcached>, cx: Context<Memcached>) -> Result<(), Problem> {
+    if finalizing(&memcached, true, Time::now()) == memcached.status {
+        return Ok(());
+    }
+    let begun = finalizing(&memcached, false, Time::now());
+    cx.patch_status(&begun).await?;
+    let key = memcached.key();
+    let note = format!(
+        "Custom Resource {} is being deleted from the namespace {}",
+        key.name(),
+        key.namespace()
+    );
+    cx.event(events::Type::Warning, Reason::Deleting.as_str(), &note);
+    let begun = Memcached { status: begun, ..Memcached::clone(&memcached) };
+    cx.patch_status(&finalizing(&begun, true, Time::now())).await
+}
+
+/// Removes the finalizers of all Memcacheds in `namespace` if it is being deleted. Called when the
+/// operator that runs in it ends: nobody would remove them afterwards, and all that they stand for is a
+/// report.
+pub async fn release(memcacheds: Store<Memcached>, client: Client, namespace: &str) {
+    let finalized = |memcached: &Arc<Memcached>| {
+        let at = memcached.meta.finalizers.iter().position(|name| name == FINALIZER)?;
+        (memcached.key().namespace() == namespace).then(|| (memcached.clone(), at))
+    };
+    let all: Vec<_> = memcacheds.list().iter().filter_map(finalized).collect();
+    if all.is_empty() || !is_terminating(&client, namespace).await {
+        return;
+    }
+    tracing::info!(namespace, memcacheds = all.len(), "Removing finalizers: it is being deleted");
+    let remove = |(memcached, at): (Arc<Memcached>, usize)| {
+        let client = &client;
+        async move {
+            let path = format!("/metadata/finalizers/{at}");
+            let operations = json!([
+                { "op": "test", "path": "/metadata/uid", "value": memcached.uid() },
+                { "op": "test", "path": path, "value": FINALIZER },
+                { "op": "remove", "path": path },
+            ]);
+            if let Err(error) = client.json_patch::<Memcached>(memcached.key(), &operations).await {
+                tracing::warn!(object = %memcached.key(), %error, "The finalizer stays");
+            }
+        }
+    };
+    futures::stream::iter(all).for_each_concurrent(RELEASED_AT_ONCE, remove).await;
+}
+
+/// Returns whether the API server says that the namespace is being deleted. It is asked by a dry run of
+/// a create, which takes no right that the operator does not have.
+async fn is_terminating(client: &Client, namespace: &str) -> bool {
+    let kind = ServiceSpec::KIND;
+    let body = json!({
+        "apiVersion": kind.api_version(), "kind": kind.kind,
+        "metadata": { "generateName": "workload-operator-" },
+        "spec": { "clusterIP": "None", "ports": [{ "port": 80 }] },
+    });
+    let answer = client.try_create(&kind, namespace, &body).await;
+    answer.is_err_and(|error| error.is_namespace_terminating())
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod passes;

@@ -1,0 +1,393 @@
+//! A Memcached's children and its status, sentence by sentence.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::controller::Name;
+use crate::object::Resource;
+use crate::workload::Amount;
+use crate::workload::condition::{Status as Truth, Type};
+use crate::workload::fixtures::{assert_golden, child, condition, custom, rolled_out, uid, wire};
+use crate::workload::health::Context;
+
+const SAMPLE: &str = include_str!("../../artifacts/examples/memcached.yaml");
+const IMAGE: &str = "memcached:1.6.38-alpine";
+const NOW: i64 = 1_795_248_000;
+
+fn sample() -> Memcached {
+    custom(SAMPLE)
+}
+
+fn children(memcached: &Memcached) -> Children {
+    desired(memcached, &Text::new(IMAGE))
+}
+
+/// The Deployment of `memcached` with this status.
+fn deployment(memcached: &Memcached, status: Value) -> Deployment {
+    let mut object = wire(memcached, &children(memcached).deployment);
+    object["status"] = status;
+    child(&object)
+}
+
+/// The status of `memcached` if its Deployment has this status and its pods have these names.
+fn said(memcached: &Memcached, deployment_status: Value, nodes: &[&str]) -> Status {
+    let deployment = deployment(memcached, deployment_status);
+    let nodes: Vec<_> = nodes.iter().map(|node| Text::new(node)).collect();
+    let context = Context { listed: Some(nodes.len()), ..Context::default() };
+    let health = Health::of_deployment(&deployment, &context);
+    let found = Found { deployment: Some(&deployment), nodes, health, failure: None };
+    status(memcached, found, Time::new(NOW))
+}
+
+fn failed(memcached: &Memcached, health: Health, why: &str) -> Status {
+    let found =
+        Found { deployment: None, nodes: Vec::new(), health, failure: Some(why.to_owned()) };
+    status(memcached, found, Time::new(NOW))
+}
+
+#[test]
+fn the_samples_pod_template_is_the_one_that_runs_already() {
+    let template = children(&sample()).deployment.spec.template;
+    assert_golden("memcached-sample.json", &serde_json::to_value(template).unwrap());
+}
+
+#[test]
+fn the_port_is_given_only_when_it_is_not_the_default() {
+    let mut memcached = sample();
+    let command = |memcached: &Memcached| {
+        let container = children(memcached).deployment.spec.template.spec.containers[0].clone();
+        assert_eq!(container.ports[0].container_port, memcached.spec.container_port);
+        container.command.iter().map(Text::to_string).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(command(&memcached), "memcached -m=64 -o modern -v");
+    memcached.spec.container_port = 11311;
+    assert_eq!(command(&memcached), "memcached -m=64 -o modern -v -p 11311");
+}
+
+#[test]
+fn the_limit_is_given_in_a_way_that_memcached_understands() {
+    // `hack/e2e.sh` checks this with a real memcached.
+    let container = children(&sample()).deployment.spec.template.spec.containers[0].clone();
+    assert_eq!(*container.args, ["-m", "64"].map(Text::new));
+}
+
+#[test]
+fn never_more_run_than_asked_for_not_even_between_two_templates() {
+    let strategy = children(&sample()).deployment.spec.strategy.unwrap();
+    assert_eq!(strategy.rolling_update.unwrap().max_surge, Amount::Number(0));
+}
+
+#[test]
+fn another_image_changes_no_selector() {
+    let memcached = sample();
+    let (a, b) = (desired(&memcached, &Text::new("a:1")), desired(&memcached, &Text::new("b:2")));
+    assert_eq!(a.deployment.spec.selector, b.deployment.spec.selector);
+    assert_eq!(a.service.spec, b.service.spec);
+    assert_ne!(a.deployment.labels, b.deployment.labels, "the version label follows the image");
+}
+
+#[test]
+fn the_service_is_headless_and_selects_the_pods() {
+    let Children { deployment, service } = children(&sample());
+    assert_eq!(service.spec.cluster_ip, "None");
+    assert!(service.spec.selector.is_subset_of(&deployment.spec.template.metadata.labels));
+    assert_eq!(service.spec.selector, deployment.spec.selector.match_labels);
+}
+
+#[test]
+fn children_have_the_labels_that_people_look_for() {
+    let labels = children(&sample()).deployment.labels;
+    for (key, value) in [
+        ("app", "memcached"),
+        ("memcached_cr", "memcached-sample"),
+        ("cache.example.com/memcached", "memcached-sample"),
+        ("app.kubernetes.io/name", "memcached"),
+        ("app.kubernetes.io/instance", "memcached-sample"),
+        ("app.kubernetes.io/version", "1.6.38-alpine"),
+        ("app.kubernetes.io/part-of", "workload-operator"),
+        ("app.kubernetes.io/managed-by", "workload-operator"),
+        ("app.kubernetes.io/created-by", "memcached-controller"),
+    ] {
+        assert_eq!(labels.get(key).map(Text::as_str), Some(value), "{key}");
+    }
+}
+
+#[test]
+fn ready_and_available_once_all_replicas_serve() {
+    let status = said(&sample(), rolled_out(2), &["b", "a"]);
+    let is = |kind| condition(&status.conditions, kind);
+    assert_eq!(is(Type::Ready).unwrap().0, Truth::True);
+    assert_eq!(
+        is(Type::Available),
+        Some((
+            Truth::True,
+            "Reconciling",
+            "Deployment for custom resource (memcached-sample) with 2 replicas created successfully"
+        ))
+    );
+    assert_eq!(is(Type::Progressing).unwrap().0, Truth::False);
+    assert_eq!(is(Type::Degraded).unwrap().0, Truth::False);
+    assert_eq!((is(Type::Reconciling), is(Type::Stalled)), (None, None));
+    assert_eq!(&*status.nodes, ["a", "b"].map(Text::new));
+    assert_eq!((status.size, status.ready_replicas, status.observed_generation), (2, 2, 1));
+    assert_eq!(status.selector, "cache.example.com/memcached=memcached-sample");
+}
+
+#[test]
+fn every_condition_speaks_of_the_generation_that_the_status_speaks_of() {
+    let mut memcached = sample();
+    memcached.meta.generation = 7;
+    for status in [
+        said(&memcached, rolled_out(2), &[]),
+        failed(&memcached, Health::new(Level::Stalled, Reason::Invalid, "x"), "x"),
+        finalizing(&memcached, true, Time::new(NOW)),
+    ] {
+        assert_eq!(status.observed_generation, 7);
+        assert!(status.conditions.iter().all(|condition| condition.observed_generation == 7));
+    }
+}
+
+#[test]
+fn not_ready_while_anything_of_the_rollout_is_missing() {
+    for (field, value) in [
+        ("observedGeneration", json!(0)),
+        ("updatedReplicas", json!(1)),
+        ("readyReplicas", json!(1)),
+        ("availableReplicas", json!(1)),
+        ("replicas", json!(3)),
+        ("conditions", json!([])),
+    ] {
+        let mut there = rolled_out(2);
+        there[field] = value;
+        let status = said(&sample(), there, &["a", "b"]);
+        let ready = condition(&status.conditions, Type::Ready).unwrap();
+        assert_eq!(ready.0, Truth::False, "{field}");
+        let reconciling = condition(&status.conditions, Type::Reconciling).map(|c| c.0);
+        assert_eq!(reconciling, Some(Truth::True), "{field}");
+        assert_eq!(condition(&status.conditions, Type::Progressing).unwrap().0, Truth::True);
+    }
+}
+
+#[test]
+fn not_ready_until_every_pod_is_named() {
+    let status = said(&sample(), rolled_out(2), &["a"]);
+    let ready = condition(&status.conditions, Type::Ready);
+    assert_eq!(ready, Some((Truth::False, "RollingOut", "1 of 2 pods are listed in nodes")));
+    assert_eq!(condition(&status.conditions, Type::Available).unwrap().0, Truth::True);
+}
+
+#[test]
+fn a_size_of_zero_is_ready() {
+    let mut memcached = sample();
+    memcached.spec.size = 0;
+    let status = said(&memcached, rolled_out(0), &[]);
+    let ready = condition(&status.conditions, Type::Ready).unwrap();
+    assert_eq!((ready.0, ready.1), (Truth::True, "ScaledToZero"));
+    assert_eq!(condition(&status.conditions, Type::Available).unwrap().0, Truth::True);
+}
+
+#[test]
+fn a_rollout_that_kubernetes_has_given_up_is_stalled_and_degraded() {
+    let mut there = rolled_out(2);
+    there["conditions"][1] = json!({
+        "type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded",
+        "message": "ReplicaSet has timed out progressing.",
+    });
+    let status = said(&sample(), there, &[]);
+    for kind in [Type::Stalled, Type::Degraded] {
+        let stalled = condition(&status.conditions, kind).unwrap();
+        assert_eq!((stalled.0, stalled.1), (Truth::True, "ProgressDeadlineExceeded"));
+    }
+    assert_eq!(condition(&status.conditions, Type::Reconciling), None);
+}
+
+#[test]
+fn pods_that_cannot_be_made_are_degraded_but_not_stalled() {
+    let mut there = rolled_out(0);
+    there["conditions"] = json!([{
+        "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
+        "message": "pods \"x\" is forbidden: exceeded quota: q",
+    }]);
+    let status = said(&sample(), there, &[]);
+    let degraded = condition(&status.conditions, Type::Degraded).unwrap();
+    assert_eq!((degraded.0, degraded.1), (Truth::True, "ReplicaFailure"));
+    assert!(degraded.2.contains("exceeded quota"));
+    assert!(condition(&status.conditions, Type::Stalled).is_none());
+}
+
+#[test]
+fn without_an_image_the_condition_says_which_variable_is_missing() {
+    let health = Health::new(Level::Stalled, Reason::ImageMissing, NO_IMAGE);
+    let status = failed(&sample(), health, NO_IMAGE);
+    let (truth, reason, message) = condition(&status.conditions, Type::Available).unwrap();
+    assert_eq!((truth, reason), (Truth::False, "Reconciling"));
+    assert!(message.contains("Unable to find MEMCACHED_IMAGE environment variable with the image"));
+    assert_eq!(condition(&status.conditions, Type::Stalled).unwrap().0, Truth::True);
+}
+
+#[test]
+fn a_refused_write_is_told_with_the_servers_words() {
+    let why = "cannot create Deployment default/memcached-sample: exceeded quota: q";
+    let health = Health::new(Level::Stalled, Reason::QuotaExceeded, why);
+    let status = failed(&sample(), health, why);
+    assert_eq!(
+        condition(&status.conditions, Type::Available),
+        Some((
+            Truth::False,
+            "Reconciling",
+            &*format!(
+                "Failed to create Deployment for the custom resource (memcached-sample): ({why})"
+            )
+        ))
+    );
+    assert_eq!(condition(&status.conditions, Type::Degraded).unwrap().1, "QuotaExceeded");
+    let memcached = sample();
+    let update_refused = |available: i32| {
+        let mut there = rolled_out(2);
+        there["availableReplicas"] = json!(available);
+        let there = deployment(&memcached, there);
+        let found = Found {
+            deployment: Some(&there),
+            nodes: Vec::new(),
+            health: Health::new(Level::Stalled, Reason::QuotaExceeded, why),
+            failure: Some(why.to_owned()),
+        };
+        super::status(&memcached, found, Time::new(NOW))
+    };
+    let status = update_refused(2);
+    let available = condition(&status.conditions, Type::Available).unwrap();
+    assert_eq!(available.0, Truth::True, "two serve, whatever was refused");
+    assert_eq!(condition(&status.conditions, Type::Degraded).unwrap().1, "QuotaExceeded");
+    let status = update_refused(1);
+    let available = condition(&status.conditions, Type::Available).unwrap();
+    assert_eq!(available.1, "Resizing");
+    assert!(
+        available
+            .2
+            .starts_with("Failed to update the size for the custom resource (memcached-sample): (")
+    );
+}
+
+#[test]
+fn the_finalizer_tells_before_and_after() {
+    let memcached = sample();
+    let of = |done| {
+        let status = finalizing(&memcached, done, Time::new(NOW));
+        let degraded = condition(&status.conditions, Type::Degraded).unwrap();
+        (degraded.0, degraded.1.to_owned(), degraded.2.to_owned())
+    };
+    assert_eq!(
+        of(false),
+        (
+            Truth::Unknown,
+            "Finalizing".into(),
+            "Performing finalizer operations for the custom resource: memcached-sample".into()
+        )
+    );
+    assert_eq!(
+        of(true),
+        (
+            Truth::True,
+            "Finalizing".into(),
+            "Finalizer operations for custom resource memcached-sample name were successfully accomplished"
+                .into()
+        )
+    );
+}
+
+#[test]
+fn the_status_survives_the_wire_and_then_is_no_change() {
+    let mut memcached = sample();
+    let status = said(&memcached, rolled_out(2), &["a", "b"]);
+    memcached.status = serde_json::from_value(serde_json::to_value(&status).unwrap()).unwrap();
+    let deployment = deployment(&memcached, rolled_out(2));
+    let found = Found {
+        deployment: Some(&deployment),
+        nodes: vec![Text::new("b"), Text::new("a")],
+        health: Health::of_deployment(&deployment, &Context::default()),
+        failure: None,
+    };
+    assert_eq!(super::status(&memcached, found, Time::new(NOW + 1000)), memcached.status);
+}
+
+#[test]
+fn with_more_pods_than_asked_for_it_is_not_ready() {
+    let surplus = said(&sample(), rolled_out(2), &["a", "b", "c"]);
+    let ready = condition(&surplus.conditions, Type::Ready);
+    assert_eq!(ready, Some((Truth::False, "RollingOut", "3 of 2 pods are listed in nodes")));
+}
+
+#[test]
+fn a_contested_field_is_no_failure_to_create_the_deployment() {
+    let memcached = sample();
+    let deployment = deployment(&memcached, rolled_out(2));
+    let name = Name { kind: Deployment::KIND, key: memcached.key().clone() };
+    let field = Some("metadata.labels".to_owned());
+    let contested =
+        Problem::Contested { name: name.clone(), field, wait: std::time::Duration::ZERO };
+    let found = Found {
+        deployment: Some(&deployment),
+        nodes: vec![Text::new("a"), Text::new("b")],
+        health: Health::of_problem(&contested),
+        failure: failure(&contested),
+    };
+    let status = status(&memcached, found, Time::new(NOW));
+    let (available, _, message) = condition(&status.conditions, Type::Available).unwrap();
+    assert_eq!(available, Truth::True, "both serve: {message}");
+    let (degraded, reason, _) = condition(&status.conditions, Type::Degraded).unwrap();
+    assert_eq!((degraded, reason), (Truth::True, "Contested"));
+    let taken = Problem::taken::<Memcached, Deployment>(memcached.key());
+    for problem in [taken, Problem::Immutable { name, field: "spec.selector" }] {
+        assert!(failure(&problem).is_some(), "{problem:?}");
+    }
+}
+
+#[test]
+fn nodes_are_bounded() {
+    let names: Vec<String> = (0..100).map(|n| format!("pod-{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    assert_eq!(said(&sample(), rolled_out(2), &names).nodes.len(), 16);
+}
+
+#[test]
+fn only_pods_of_the_own_deployment_that_are_to_stay_are_nodes() {
+    let pod = |change: &dyn Fn(&mut Value)| {
+        let mut object = json!({ "metadata": {
+            "name": "p", "namespace": "default", "uid": uid(3), "resourceVersion": "1",
+            "labels": { "cache.example.com/memcached": "a", "pod-template-hash": "5f" },
+            "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "a-5f",
+                "uid": uid(4), "controller": true }],
+        }});
+        change(&mut object["metadata"]);
+        serde_json::from_value::<Pod>(object).unwrap().serves("a")
+    };
+    assert!(pod(&|_| {}));
+    assert!(!pod(&|meta| meta["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")));
+    assert!(!pod(&|meta| meta["ownerReferences"] = json!([])), "a pod made by hand");
+    assert!(
+        !pod(&|meta| meta["ownerReferences"][0]["name"] = json!("a-b-5f")),
+        "of Deployment a-b"
+    );
+    assert!(!pod(&|meta| meta["ownerReferences"][0]["kind"] = json!("Job")));
+    assert!(!pod(&|meta| meta["labels"]["cache.example.com/memcached"] = json!("b")));
+}
+
+#[test]
+fn pods_that_will_not_run_again_are_not_looked_at() {
+    let fields = Pod::scope(None).fields;
+    assert_eq!(fields.as_deref(), Some("status.phase!=Failed,status.phase!=Succeeded"));
+}
+
+#[test]
+fn the_schema_and_the_view_have_the_same_defaults_and_names() {
+    let memcached: Memcached = custom("{metadata: {name: a}, spec: {}}");
+    let spec: crate::api::MemcachedSpec = serde_json::from_value(json!({})).unwrap();
+    assert_eq!(
+        (memcached.spec.size, memcached.spec.container_port),
+        (spec.size, spec.container_port)
+    );
+    use kube::Resource as _;
+    assert_eq!(Memcached::KIND.api_version(), crate::api::Memcached::api_version(&()));
+    assert_eq!(Memcached::KIND.kind, crate::api::Memcached::kind(&()));
+    assert_eq!(Memcached::KIND.plural, crate::api::Memcached::plural(&()));
+}

@@ -1,0 +1,301 @@
+//! The process: its commands, what runs in which order, and which controller owns and watches what.
+//!
+//! Guarantees
+//! - Without a flag it finds its API server: a kubeconfig on a workstation, the ServiceAccount in
+//!   a pod.
+//! - Each kind waits only for its own informers: one that may not be listed, or whose CRD is
+//!   missing, does not stop the others from working, and it recovers.
+//! - Nothing is reconciled before the initial lists are known, and nothing is written while another
+//!   process leads.
+//! - SIGTERM and SIGINT shut it down in order: no new pass begins, those under way finish (within a
+//!   time limit), Events are sent, the lease is released, informers stop. A second signal ends it
+//!   at once.
+//! - If a task that everything depends on dies, the process exits: better restarted than deaf.
+//!
+//! Exit codes of `run`: 0 after an orderly shutdown; 1 could not start, or a task died (the last
+//! line says what); 2 wrong arguments; 130 and 143 after a second SIGINT or SIGTERM.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+
+use crate::app::{self, App};
+use crate::cli::args::{Cli, Command, ControllerName, RunArgs, all_if_empty};
+use crate::cli::spans::Spans;
+use crate::cli::{Error, IDENTITY, check, logs, manifests, servers, status};
+use crate::client::{self, Client};
+use crate::controller::Program;
+use crate::generic_daemon::{self, GenericDaemon};
+use crate::leader_election::{self, ConfigError};
+use crate::manager::{ControllerBuilder, Lease, Manager};
+use crate::memcached::{self, Memcached, Settings};
+use crate::metrics::{Build, Checks, Metrics};
+use crate::shutdown::Shutdown;
+use crate::workload::{
+    Custom, DaemonSet, Deployment, Diagnostics, Observer, Pod, Service, Type, refused,
+};
+
+/// The name of the Lease.
+const LEASE: &str = "workload-operator";
+/// The namespace of the Lease if nothing says otherwise.
+const NAMESPACE: &str = "workload-operator-system";
+/// A pod's own namespace, from its ServiceAccount volume.
+const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+/// How long the process waits, at its end, for threads that something still blocks.
+const LET_GO: Duration = Duration::from_secs(1);
+
+/// Runs the given command.
+pub fn main(cli: Cli) -> ExitCode {
+    let outcome = match cli.command {
+        Some(Command::Crds) => manifests::print_crds().map(|()| ExitCode::SUCCESS),
+        Some(Command::Manifests { image }) => {
+            manifests::print(image.as_deref()).map(|()| ExitCode::SUCCESS)
+        }
+        Some(Command::Completions { shell }) => {
+            manifests::print_completions(shell).map(|()| ExitCode::SUCCESS)
+        }
+        Some(Command::Status(args)) => asked(status::run(&args)),
+        Some(Command::Check(args)) => asked(check::run(*args)),
+        Some(Command::Run(args)) => start(*args).map(|()| ExitCode::SUCCESS),
+        None => start(cli.run).map(|()| ExitCode::SUCCESS),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("workload-operator: {}", check::one_line(&error.to_string()));
+        ExitCode::FAILURE
+    })
+}
+
+/// Answers a one-off question from a person: no log lines next to the answer.
+fn asked(answer: impl Future<Output = Result<ExitCode, Error>>) -> Result<ExitCode, Error> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    to_its_end(runtime.map_err(Error::Runtime)?, answer)
+}
+
+fn start(args: RunArgs) -> Result<(), Error> {
+    let mut runtime = Builder::new_multi_thread();
+    if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
+        runtime
+            .worker_threads(threads(std::thread::available_parallelism().map_or(1, usize::from)));
+    }
+    let runtime = runtime.enable_all().build().map_err(Error::Runtime)?;
+    let spans = Spans::from_environment(runtime.handle());
+    logs::init(&args.log_level, args.log_format, spans.layer()).map_err(Error::Logs)?;
+    spans.tell();
+    to_its_end(runtime, run(args, spans))
+}
+
+/// How many threads work with this many cores. On a single one, a reconcile that blocks it would stop
+/// the renewals of the Lease and the answers to probes; more than four are idle: the API server is the
+/// limit.
+fn threads(cores: usize) -> usize {
+    cores.clamp(2, 4)
+}
+
+/// Does all of `work`. A thread that it leaves blocked (by a name lookup, say) is left behind:
+/// dropping a runtime would wait for it, however long that takes.
+fn to_its_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
+    let outcome = runtime.block_on(work);
+    runtime.shutdown_timeout(LET_GO);
+    outcome
+}
+
+// === Run ===
+
+/// Runs the operator until a signal.
+///
+/// # Errors
+/// If it cannot start, or if a task that everything depends on dies.
+async fn run(mut args: RunArgs, spans: Spans) -> Result<(), Error> {
+    all_if_empty(&mut args.namespaces);
+    let shutdown = Shutdown::from_signals().map_err(Error::Signals)?;
+    // A credential plugin, for one, may take long.
+    tokio::select! {
+        program = program(args, spans) => Ok(program?.run(shutdown).await?),
+        () = shutdown.requested() => Ok(()),
+    }
+}
+
+/// Everything that runs, in the order in which it ends.
+async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
+    let config = args.connection.config().await?;
+    let lease = args.leader_elect.then(|| lease(&args)).transpose()?;
+    let (host, metrics, ready) = (host_name(), metrics(&config), Checks::default());
+    let (observer, passes) = (spans.of_requests(&metrics), spans.of_passes(&metrics));
+    let options =
+        client::Options { deadline: args.api_deadline, observer, ..client::Options::new(IDENTITY) };
+    // Of no leader: reviews are answered whoever leads. The others are made of it: a credential
+    // plugin runs once for all.
+    let ungated = Client::new(config, options.clone())?;
+    ungated.log_in().await?;
+    let namespaces =
+        if args.namespaces.is_empty() { "all".to_owned() } else { args.namespaces.join(",") };
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        controllers = ?args.controllers,
+        namespaces = %namespaces,
+        leader_election = args.leader_elect,
+        "Starting"
+    );
+    let image = args.memcached_image.as_deref().unwrap_or_default();
+    if image.is_empty() && args.controllers.contains(&ControllerName::Memcached) {
+        tracing::warn!(
+            "MEMCACHED_IMAGE is not set, so no Memcached gets a Deployment: set it to an image, such \
+             as memcached:1.6.38-alpine"
+        );
+    }
+    let servers = servers::bind(&args, &ungated, &metrics, &ready).await?;
+    let mut manager = Manager::new(IDENTITY)
+        .namespaces(&args.namespaces)
+        .instance(host)
+        .metrics(metrics)
+        .readiness(ready)
+        .client(|client| *client = options)
+        .options(|options| {
+            options.workers = args.workers.into();
+            options.drain = args.shutdown_grace;
+            options.observer = passes;
+        });
+    if let Some(lease) = lease {
+        manager = manager.leader_election(lease);
+    }
+    let connect = |options| ungated.sibling(options);
+    let mut program = controllers(manager, &args).program(connect).await?;
+    for (name, server) in servers {
+        program = program.around(name, |stop| async move { server.run(stop.requested()).await });
+    }
+    Ok(program.around("the export of spans", |stop| async move {
+        stop.requested().await;
+        spans.end().await;
+    }))
+}
+
+fn metrics(config: &kube::Config) -> Arc<Metrics> {
+    let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
+    let revision = option_env!("REVISION").unwrap_or("unknown");
+    Metrics::new(&IDENTITY, &host, &Build { version: env!("CARGO_PKG_VERSION"), revision })
+}
+
+fn lease(args: &RunArgs) -> Result<Lease, ConfigError> {
+    let namespace = args.leader_elect_namespace.clone().or_else(|| own_namespace(args));
+    let default = leader_election::Config::default();
+    let config = leader_election::Config {
+        lease: args.leader_elect_lease_duration,
+        renew: args.leader_elect_renew_deadline,
+        retry: args.leader_elect_retry_period,
+        // Of a short Lease, the 2 s of the default would leave nothing.
+        in_flight: default.in_flight.min(args.leader_elect_lease_duration / 6),
+        ..default
+    };
+    config.validate()?;
+    Ok(Lease::named(LEASE).namespace(namespace.as_deref().unwrap_or(NAMESPACE)).config(config))
+}
+
+/// The pod's namespace in a cluster, otherwise the first that is watched.
+fn own_namespace(args: &RunArgs) -> Option<String> {
+    let own = std::fs::read_to_string(POD_NAMESPACE).ok();
+    own.map(|text| text.trim().to_owned()).or_else(|| args.namespaces.first().cloned())
+}
+
+/// The pod's name in a cluster, otherwise the machine's host name.
+fn host_name() -> String {
+    std::env::var("POD_NAME")
+        .unwrap_or_else(|_| rustix::system::uname().nodename().to_string_lossy().into_owned())
+}
+
+// === Controllers ===
+
+/// Adds the requested controllers.
+fn controllers(mut manager: Manager, args: &RunArgs) -> Manager {
+    let diagnostics = Diagnostics::default();
+    for (name, add) in [
+        (ControllerName::Memcached, memcached as fn(Manager, &RunArgs, Observer) -> Manager),
+        (ControllerName::App, app),
+        (ControllerName::GenericDaemon, generic_daemon),
+    ] {
+        if args.controllers.contains(&name) {
+            manager = add(manager, args, Observer::new(diagnostics.clone()));
+        }
+    }
+    manager
+}
+
+fn memcached(manager: Manager, args: &RunArgs, observer: Observer) -> Manager {
+    let settings = Settings { memcached_image: args.memcached_image.as_deref().map(Into::into) };
+    let own_namespace = own_namespace(args);
+    custom::<Memcached>(manager)
+        .owns::<Deployment>()
+        .owns::<Service>()
+        .informer::<Pod>(|pods| {
+            let scope = Pod::scope(None);
+            pods.labels(scope.labels.unwrap_or_default())
+                .fields(scope.fields.unwrap_or_default())
+                .metadata_only()
+                .index(Pod::index())
+        })
+        .watches::<Pod>(|pod| pod.memcached().into_iter().collect())
+        .cleanup(memcached::FINALIZER, memcached::finalize)
+        // If the operator's own namespace is going, it removes finalizers as it ends.
+        .at_end("the release of Memcacheds", move |parts| {
+            let (memcacheds, client) = (parts.store()?, parts.client());
+            Ok(async move {
+                if let Some(namespace) = own_namespace {
+                    memcached::release(memcacheds, client, &namespace).await;
+                }
+            })
+        })
+        .reconcile(move |memcached, cx| {
+            let (settings, observer) = (settings.clone(), observer.clone());
+            memcached::reconcile(memcached, cx, settings, observer)
+        })
+}
+
+fn app(manager: Manager, _: &RunArgs, observer: Observer) -> Manager {
+    custom::<App>(manager)
+        .owns::<Deployment>()
+        .owns::<Service>()
+        .reconcile(move |app, cx| app::reconcile(app, cx, observer.clone()))
+}
+
+fn generic_daemon(manager: Manager, _: &RunArgs, observer: Observer) -> Manager {
+    custom::<GenericDaemon>(manager)
+        .owns::<DaemonSet>()
+        .reconcile(move |daemon, cx| generic_daemon::reconcile(daemon, cx, observer.clone()))
+}
+
+/// A controller of a custom resource.
+fn custom<V: Custom>(manager: Manager) -> ControllerBuilder<V> {
+    manager.controller().conditions(&Type::NAMES).tell_writes().on_problem(refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn there_are_two_to_four_threads() {
+        assert_eq!([1, 2, 3, 4, 64].map(threads), [2, 2, 3, 4, 4]);
+    }
+
+    #[test]
+    fn a_thread_that_something_blocks_does_not_keep_the_process() {
+        let (ended, end) = mpsc::channel();
+        let (_blocked, forever) = mpsc::channel::<()>();
+        std::thread::spawn(move || {
+            let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
+            let outcome = to_its_end(runtime, async {
+                let (begun, begins) = tokio::sync::oneshot::channel();
+                tokio::task::spawn_blocking(move || {
+                    begun.send(()).unwrap();
+                    forever.recv()
+                });
+                begins.await
+            });
+            ended.send(outcome).unwrap();
+        });
+        assert_eq!(end.recv_timeout(60 * LET_GO), Ok(Ok(())));
+    }
+}

@@ -1,0 +1,220 @@
+//! What somebody else set and may not stay beside what is desired.
+
+use super::*;
+
+#[test]
+fn a_port_that_is_not_wanted_is_in_the_way() {
+    let (_, desired, mut there) = nginx_service();
+    let ports = there["spec"]["ports"].as_array_mut().unwrap();
+    ports.insert(0, json!({ "port": 1, "protocol": "TCP", "nodePort": 30001 }));
+    ports.push(json!({ "port": 8080, "protocol": "UDP" }));
+    let there = child(&there);
+    assert_eq!(
+        desired.in_the_way(&there, &|_| true),
+        ["/spec/ports/2", "/spec/ports/0"].map(removal)
+    );
+}
+
+/// A Service that is not headless must have a port.
+#[test]
+fn where_no_wanted_port_is_left_one_is_made_into_it() {
+    let (_, desired, mut there) = nginx_service();
+    there["spec"]["ports"] = json!([
+        { "name": "x", "port": 9090, "protocol": "TCP", "nodePort": 30001 },
+        { "name": "y", "port": 9091, "protocol": "TCP" },
+    ]);
+    let wanted = json!({ "port": 8080, "protocol": "TCP", "name": "x" });
+    assert_eq!(
+        desired.in_the_way(&child(&there), &|_| true),
+        [
+            removal("/spec/ports/1"),
+            json!({ "op": "replace", "path": "/spec/ports/0", "value": wanted }),
+        ]
+    );
+}
+
+#[test]
+fn a_port_that_we_set_ourselves_is_not_in_the_way() {
+    let (_, desired, mut there) = nginx_service();
+    there["spec"]["ports"] = json!([
+        { "port": 9090, "protocol": "TCP", "targetPort": 80 },
+        { "port": 9091, "protocol": "TCP" },
+    ]);
+    let theirs = |pointer: &str| pointer == "/spec/ports/0";
+    assert_eq!(desired.in_the_way(&child(&there), &theirs), [removal("/spec/ports/0")]);
+    assert_eq!(desired.in_the_way(&child(&there), &|_| false), [Value::Null; 0]);
+}
+
+#[test]
+fn what_only_a_load_balancer_may_have_is_in_the_way_of_another_type() {
+    let (_, mut desired, mut there) = nginx_service();
+    there["spec"]["type"] = json!("LoadBalancer");
+    there["spec"]["loadBalancerSourceRanges"] = json!(["10.0.0.0/8"]);
+    there["metadata"]["annotations"][SOURCE_RANGES] = json!("10.0.0.0/8");
+    let there = child(&there);
+    assert_eq!(desired.in_the_way(&there, &|_| true), [Value::Null; 0], "the type may stay");
+    desired.spec.kind = Text::new("NodePort");
+    let annotation =
+        "/metadata/annotations/service.beta.kubernetes.io~1load-balancer-source-ranges";
+    assert_eq!(
+        desired.in_the_way(&there, &|_| true),
+        ["/spec/loadBalancerSourceRanges", annotation].map(removal)
+    );
+}
+
+#[test]
+fn a_source_beside_a_value_is_in_the_way() {
+    let (_, desired, mut there) = nginx();
+    let env = &mut there["spec"]["template"]["spec"]["containers"][0]["env"];
+    env[0] = json!({ "name": "LOG_LEVEL", "valueFrom": { "fieldRef": { "fieldPath": "x" } } });
+    env[1] = json!({ "name": "POD_NAME", "value": "x" });
+    let there = child(&there);
+    let root = "/spec/template/spec/containers/0/env";
+    assert_eq!(
+        desired.in_the_way(&there, &|_| true),
+        [removal(&format!("{root}/1/value")), removal(&format!("{root}/0/valueFrom"))]
+    );
+}
+
+/// The paths that are in the way in a pod template changed like this.
+fn cleared<S: ChildSpec>(
+    (made, mut there): (Made<S>, Value),
+    changes: &[(&str, Value)],
+) -> Vec<String> {
+    for (place, value) in changes {
+        let (parent, field) = place.rsplit_once('/').unwrap();
+        let parent = format!("/spec/template/spec{parent}");
+        there.pointer_mut(&parent).unwrap()[field] = value.clone();
+    }
+    let operations = made.in_the_way(&child(&there), &|_| true);
+    assert!(operations.iter().all(|operation| operation["op"] == "remove"), "{operations:?}");
+    let path = |operation: &Value| operation["path"].as_str().unwrap().to_owned();
+    operations.iter().map(|o| path(o).replace("/spec/template/spec", "")).collect()
+}
+
+fn memcached_deployment() -> (Made<DeploymentSpec>, Value) {
+    let memcached: Memcached = custom(MEMCACHED);
+    let desired = memcached::desired(&memcached, &Text::new("m")).deployment;
+    let there = wire(&memcached, &desired);
+    (desired, there)
+}
+
+#[test]
+fn a_port_that_has_the_name_of_a_wanted_one_is_in_the_way() {
+    let changed = [(
+        "/containers/0/ports",
+        json!([
+            { "containerPort": 11212, "protocol": "TCP", "name": "memcached" },
+            { "containerPort": 9150, "protocol": "TCP", "name": "metrics" },
+        ]),
+    )];
+    assert_eq!(cleared(memcached_deployment(), &changed), ["/containers/0/ports/0"]);
+    // If the port itself is wanted, but without a name, only the name is removed.
+    let mut app: App = custom(NGINX);
+    app.spec.ports = [(80, None), (81, Some("admin"))]
+        .map(|(port, name)| crate::workload::service::ServicePort {
+            port,
+            target_port: name.map(|n| crate::workload::service::TargetPort::Name(Text::new(n))),
+            ..Default::default()
+        })
+        .into();
+    let desired = app::desired(&app).deployment;
+    let there = wire(&app, &desired);
+    let changed = [
+        ("/containers/0/ports/0/name", json!("admin")),
+        ("/containers/0/ports/1/name", json!("other")),
+    ];
+    assert_eq!(cleared((desired, there), &changed), ["/containers/0/ports/0/name"]);
+}
+
+/// A probe has one handler, and none is no probe: the API server refuses both.
+#[test]
+fn another_handler_in_the_probe_takes_the_probe_with_it() {
+    for (field, handler) in [
+        ("exec", json!({ "command": ["true"] })),
+        ("httpGet", json!({ "path": "/", "port": 80, "scheme": "HTTP" })),
+        ("grpc", json!({ "port": 80, "service": "" })),
+    ] {
+        let probe = json!({ field: handler, "periodSeconds": 10, "timeoutSeconds": 1 });
+        let changed = [("/containers/0/readinessProbe", probe)];
+        let cleared = cleared(memcached_deployment(), &changed);
+        assert_eq!(cleared, ["/containers/0/readinessProbe"], "{field}");
+    }
+}
+
+#[test]
+fn what_the_server_or_somebody_adds_to_the_probe_is_left_alone() {
+    let (desired, mut there) = memcached_deployment();
+    let probe = there.pointer_mut("/spec/template/spec/containers/0/readinessProbe").unwrap();
+    for (field, value) in [
+        ("timeoutSeconds", 1),
+        ("periodSeconds", 3),
+        ("successThreshold", 1),
+        ("failureThreshold", 9),
+    ] {
+        probe[field] = json!(value);
+    }
+    assert_eq!(desired.in_the_way(&child(&there), &|_| true), [Value::Null; 0]);
+}
+
+#[test]
+fn rights_that_are_refused_beside_the_wanted_ones_are_in_the_way() {
+    let changed = [
+        ("/containers/0/securityContext/allowPrivilegeEscalation", json!(true)),
+        ("/containers/0/securityContext/privileged", json!(true)),
+        (
+            "/containers/0/securityContext/capabilities",
+            json!({ "add": ["CHOWN", "CAP_SYS_ADMIN"] }),
+        ),
+        (
+            "/securityContext/seccompProfile",
+            json!({ "type": "Localhost", "localhostProfile": "x" }),
+        ),
+    ];
+    assert_eq!(
+        cleared(memcached_deployment(), &changed),
+        [
+            "/containers/0/securityContext/privileged",
+            "/containers/0/securityContext/capabilities/add/1",
+            "/securityContext/seccompProfile",
+        ]
+    );
+    let (made, there) = memcached_deployment();
+    assert_eq!(cleared((made, there), &[]), [""; 0]);
+}
+
+#[test]
+fn requests_above_a_wanted_limit_and_limits_below_a_wanted_request_are_in_the_way() {
+    let with = |resources: Value| {
+        let mut app: App = custom(NGINX);
+        app.spec.resources = serde_json::from_value(resources).unwrap();
+        let desired = app::desired(&app).deployment;
+        let there = wire(&app, &desired);
+        (desired, there)
+    };
+    let place = "/containers/0/resources";
+    let limited = || with(json!({ "limits": { "cpu": "500m", "memory": "1Gi", "a.b/c": "2" } }));
+    let by_hand = json!({
+        "limits": { "cpu": "2", "memory": "1Gi", "a.b/c": "1" },
+        "requests": { "cpu": "1", "memory": "1Gi", "a.b/c": "1", "ephemeral-storage": "1Ti" },
+    });
+    assert_eq!(
+        cleared(limited(), &[(place, by_hand)]),
+        [format!("{place}/requests/a.b~1c"), format!("{place}/requests/cpu")]
+    );
+    // Without the limit the request may not stay, unless somebody else has set a limit, too.
+    let (before, now) = (limited().1, with(json!({})).0);
+    let mut there = before;
+    let of_there = &mut there["spec"]["template"]["spec"]["containers"][0]["resources"];
+    of_there["requests"] = json!({ "a.b/c": "2", "cpu": "1m" });
+    let in_the_way = |ours: &str| {
+        let ours = format!("/spec/template/spec{place}/limits/{ours}");
+        now.in_the_way(&child(&there), &|pointer| pointer != ours)
+    };
+    let request = format!("/spec/template/spec{place}/requests/a.b~1c");
+    assert_eq!(in_the_way("a.b~1c"), [removal(&request)]);
+    assert_eq!(in_the_way("cpu"), [Value::Null; 0]);
+    let requested = with(json!({ "requests": { "cpu": "1" } }));
+    let by_hand = json!({ "limits": { "cpu": "500m" }, "requests": { "cpu": "100m" } });
+    assert_eq!(cleared(requested, &[(place, by_hand)]), [format!("{place}/limits/cpu")]);
+}

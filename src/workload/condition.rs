@@ -1,0 +1,274 @@
+//! Conditions of custom resources.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::reason::Reason;
+use crate::object::Text;
+
+/// The longest message that the schema allows (metav1.Condition).
+const MAX_MESSAGE: usize = 32768;
+
+/// A condition as it is stored (metav1.Condition).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// Its type, which is its key.
+    #[serde(rename = "type")]
+    pub kind: Text,
+    /// True if it holds.
+    pub status: Status,
+    /// The generation that it refers to.
+    #[serde(default)]
+    pub observed_generation: i64,
+    /// When `status` last changed.
+    pub last_transition_time: Time,
+    /// Why, in one word.
+    pub reason: Text,
+    /// Why, in a sentence.
+    pub message: Text,
+}
+
+/// Whether a condition holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Status {
+    /// It holds.
+    True,
+    /// It does not hold.
+    False,
+    /// It is not known.
+    Unknown,
+}
+
+/// The types of conditions that the operator sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Type {
+    /// The summary: everything is as the spec says.
+    Ready,
+    /// Work is under way. Absent otherwise.
+    Reconciling,
+    /// Only a person can help. Absent otherwise.
+    Stalled,
+    /// It can be used.
+    Available,
+    /// A rollout is running.
+    Progressing,
+    /// Something is wrong.
+    Degraded,
+    /// Kubernetes cannot create the pods (an App has its Deployment's conditions too).
+    ReplicaFailure,
+}
+
+/// A time in whole seconds since 1970, as Kubernetes stores it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Time(i64);
+
+/// A condition as it should be; its time is decided later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// Its type.
+    pub kind: Type,
+    /// True if it holds.
+    pub status: Status,
+    /// Why, in one word.
+    pub reason: Text,
+    /// Why, in a sentence.
+    pub message: String,
+    /// Since when, if somebody else says so; otherwise since its status changed.
+    pub since: Option<Time>,
+}
+
+/// The conditions to store: `wanted`, in this order, for `generation`. A time changes only with its
+/// status. Conditions of types that the operator does not set are kept unchanged.
+pub(crate) fn settle(
+    there: &[Condition],
+    wanted: Vec<Wanted>,
+    generation: i64,
+    now: Time,
+) -> Box<[Condition]> {
+    let foreign = there.iter().filter(|condition| !Type::ALL.iter().any(|t| condition.is(*t)));
+    let settled = wanted.into_iter().map(|wanted| {
+        let before = there.iter().find(|condition| condition.is(wanted.kind));
+        let unchanged = before.filter(|before| before.status == wanted.status);
+        Condition {
+            kind: Text::new(wanted.kind.as_str()),
+            status: wanted.status,
+            observed_generation: generation,
+            last_transition_time: wanted
+                .since
+                .unwrap_or_else(|| unchanged.map_or(now, |before| before.last_transition_time)),
+            reason: wanted.reason,
+            message: bounded(&wanted.message),
+        }
+    });
+    settled.chain(foreign.cloned()).collect()
+}
+
+/// As much of a message as the schema allows.
+fn bounded(message: &str) -> Text {
+    let mut end = message.len().min(MAX_MESSAGE);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    Text::new(&message[..end])
+}
+
+// === impl Condition ===
+
+impl Condition {
+    /// Returns whether it is of this type.
+    pub fn is(&self, kind: Type) -> bool {
+        self.kind == kind.as_str()
+    }
+}
+
+// === impl Type ===
+
+impl Type {
+    /// All types, the summary first.
+    pub const ALL: [Type; 7] = [
+        Type::Ready,
+        Type::Reconciling,
+        Type::Stalled,
+        Type::Available,
+        Type::Progressing,
+        Type::Degraded,
+        Type::ReplicaFailure,
+    ];
+
+    /// The names of [`Type::ALL`].
+    pub const NAMES: [&str; Type::ALL.len()] = {
+        let mut names = [""; Type::ALL.len()];
+        let mut at = 0;
+        while at < names.len() {
+            names[at] = Type::ALL[at].as_str();
+            at += 1;
+        }
+        names
+    };
+
+    /// Its name in the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Type::Ready => "Ready",
+            Type::Reconciling => "Reconciling",
+            Type::Stalled => "Stalled",
+            Type::Available => "Available",
+            Type::Progressing => "Progressing",
+            Type::Degraded => "Degraded",
+            Type::ReplicaFailure => "ReplicaFailure",
+        }
+    }
+
+    /// A condition of this type.
+    pub fn is(self, status: Status, reason: Reason, message: impl Into<String>) -> Wanted {
+        let reason = Text::new(reason.as_str());
+        Wanted { kind: self, status, reason, message: message.into(), since: None }
+    }
+}
+
+// === impl Time ===
+
+impl Time {
+    /// The time `seconds` after the beginning of 1970.
+    pub fn new(seconds: i64) -> Time {
+        Time(seconds)
+    }
+
+    /// The time this many seconds later.
+    pub fn plus(self, seconds: i64) -> Time {
+        Time(self.0.saturating_add(seconds))
+    }
+
+    /// The seconds from `earlier` to this time; 0 if it is not earlier.
+    pub fn seconds_since(self, earlier: Time) -> i64 {
+        self.0.saturating_sub(earlier.0).max(0)
+    }
+
+    /// Now, by the system's clock.
+    pub fn now() -> Time {
+        Time(jiff::Timestamp::now().as_second())
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Every parsed time fits a Timestamp.
+        jiff::Timestamp::from_second(self.0).unwrap_or_default().fmt(f)
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    /// Parses RFC 3339. Anything else becomes 1970: a bad time is no reason to fail.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
+        struct Parsing;
+
+        impl serde::de::Visitor<'_> for Parsing {
+            type Value = Time;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a time")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Time, E> {
+                Ok(Time(text.parse::<jiff::Timestamp>().map_or(0, jiff::Timestamp::as_second)))
+            }
+        }
+        deserializer.deserialize_str(Parsing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(status: Status, message: &str) -> Vec<Wanted> {
+        vec![Type::Ready.is(status, Reason::RollingOut, message)]
+    }
+
+    #[test]
+    fn a_time_changes_only_with_its_status() {
+        let first = settle(&[], wanted(Status::False, "a"), 1, Time::new(10));
+        let second = settle(&first, wanted(Status::False, "b"), 2, Time::new(20));
+        assert_eq!(second[0].last_transition_time, Time::new(10));
+        assert_eq!((second[0].observed_generation, second[0].message.as_str()), (2, "b"));
+        let third = settle(&second, wanted(Status::True, "b"), 2, Time::new(30));
+        assert_eq!(third[0].last_transition_time, Time::new(30));
+    }
+
+    #[test]
+    fn nothing_depends_on_the_clock_unless_something_changed() {
+        let first = settle(&[], wanted(Status::False, "a"), 1, Time::new(10));
+        assert_eq!(settle(&first, wanted(Status::False, "a"), 1, Time::new(99)), first);
+    }
+
+    #[test]
+    fn a_condition_of_another_type_is_left_alone_and_one_of_ours_goes() {
+        let mut there = settle(&[], wanted(Status::False, "a"), 1, Time::new(10)).into_vec();
+        there.push(Condition { kind: Text::new("example.com/Backup"), ..there[0].clone() });
+        there.push(Condition { kind: Text::new("Stalled"), ..there[0].clone() });
+        let after = settle(&there, wanted(Status::True, "a"), 1, Time::new(20));
+        let kinds: Vec<_> = after.iter().map(|condition| condition.kind.as_str()).collect();
+        assert_eq!(kinds, ["Ready", "example.com/Backup"]);
+    }
+
+    #[test]
+    fn times_are_written_as_kubernetes_writes_them() {
+        let json = serde_json::to_string(&Time::new(1_795_248_000)).unwrap();
+        assert_eq!(json, "\"2026-11-21T08:00:00Z\"");
+        assert_eq!(serde_json::from_str::<Time>(&json).unwrap(), Time::new(1_795_248_000));
+        assert_eq!(serde_json::from_str::<Time>("\"yesterday\"").unwrap(), Time::default());
+    }
+
+    #[test]
+    fn a_message_is_cut_where_a_character_begins() {
+        let long = "é".repeat(MAX_MESSAGE);
+        assert_eq!(bounded(&long).len(), MAX_MESSAGE);
+        assert!(bounded(&format!("a{long}")).len() < MAX_MESSAGE);
+    }
+}

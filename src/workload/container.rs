@@ -1,0 +1,432 @@
+//! Containers, their variables and resources.
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::service::TargetPort;
+use crate::manager::Foreign;
+use crate::object::{Quantity, Text};
+
+/// The one capability that amounts to all of them.
+const ALL_RIGHTS: &str = "CAP_SYS_ADMIN";
+
+/// A container.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Container {
+    /// Its key.
+    pub name: Text,
+    /// The image that runs.
+    pub image: Text,
+    /// When the image is pulled.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub image_pull_policy: Text,
+    /// The program and its arguments, in place of the image's. Compared as a whole, as in the API.
+    #[serde(skip_serializing_if = "<[Text]>::is_empty")]
+    pub command: Box<[Text]>,
+    /// The arguments after the command. Compared as a whole, as in the API.
+    #[serde(skip_serializing_if = "<[Text]>::is_empty")]
+    pub args: Box<[Text]>,
+    /// Ports, by number and protocol.
+    #[serde(skip_serializing_if = "<[ContainerPort]>::is_empty")]
+    pub ports: Box<[ContainerPort]>,
+    /// Environment variables, by name.
+    #[serde(skip_serializing_if = "<[EnvVar]>::is_empty")]
+    pub env: Box<[EnvVar]>,
+    /// The resources it may use.
+    #[serde(skip_serializing_if = "Resources::is_empty")]
+    pub resources: Resources,
+    /// When it counts as ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub readiness_probe: Option<Box<Probe>>,
+    /// Its security context.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub security_context: Option<Box<ContainerSecurity>>,
+}
+
+/// A port on which a container listens.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ContainerPort {
+    /// The number.
+    pub container_port: i32,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: Text,
+    /// A name that a Service may use.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub name: Text,
+}
+
+/// A check of a container by the kubelet. How often, and how long an answer may take, is left to
+/// Kubernetes. It has one handler; all but `tcp_socket` are never set, see `in_the_way`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Probe {
+    /// True if a port accepts connections.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp_socket: Option<TcpSocket>,
+    /// True if there is a command instead.
+    #[serde(skip_serializing, deserialize_with = "is_present")]
+    pub exec: bool,
+    /// True if there is an HTTP request instead.
+    #[serde(skip_serializing, deserialize_with = "is_present")]
+    pub http_get: bool,
+    /// True if there is a gRPC health check instead.
+    #[serde(skip_serializing, deserialize_with = "is_present")]
+    pub grpc: bool,
+}
+
+/// A port that a probe connects to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TcpSocket {
+    /// Its number or name.
+    pub port: TargetPort,
+}
+
+/// The security context of a container.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ContainerSecurity {
+    /// True if the kubelet refuses to run it as root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_as_non_root: Option<bool>,
+    /// The user it runs as.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_as_user: Option<i64>,
+    /// True if it may gain more rights than it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_privilege_escalation: Option<bool>,
+    /// True if it has all rights of its node. Never set; see `in_the_way`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub privileged: Option<bool>,
+    /// Linux capabilities.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capabilities: Option<Capabilities>,
+    /// Which system calls are allowed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seccomp_profile: Option<Seccomp>,
+}
+
+/// A seccomp profile.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Seccomp {
+    /// `RuntimeDefault`, or another that somebody set.
+    #[serde(rename = "type", default)]
+    pub kind: Text,
+}
+
+/// Linux capabilities.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Capabilities {
+    /// Dropped capabilities.
+    #[serde(skip_serializing_if = "<[Text]>::is_empty")]
+    pub drop: Box<[Text]>,
+    /// Added capabilities. Never set; see `in_the_way`.
+    #[serde(skip_serializing_if = "<[Text]>::is_empty")]
+    pub add: Box<[Text]>,
+}
+
+/// An environment variable.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct EnvVar {
+    /// Its key.
+    pub name: Text,
+    /// Its value, empty if it comes from elsewhere.
+    pub value: Text,
+    /// Where its value comes from.
+    pub value_from: Option<Box<ValueSource>>,
+}
+
+/// Where the value of a variable comes from; one of these is set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ValueSource {
+    /// A ConfigMap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_map_key_ref: Option<KeyRef>,
+    /// A Secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret_key_ref: Option<KeyRef>,
+    /// The pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field_ref: Option<FieldRef>,
+    /// The container's resources.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_field_ref: Option<ResourceRef>,
+}
+
+/// A key of a ConfigMap or Secret.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KeyRef {
+    /// The object's name.
+    pub name: Text,
+    /// The key.
+    pub key: Text,
+    /// True if a pod may start without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub optional: Option<bool>,
+}
+
+/// A field of the pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct FieldRef {
+    /// The version of the API; the API server fills in `v1`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<Text>,
+    /// The field's path.
+    pub field_path: Text,
+}
+
+/// A resource of a container.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ResourceRef {
+    /// The container; this one if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container_name: Option<Text>,
+    /// The unit; the API server fills in `0`, which means 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub divisor: Option<Quantity>,
+    /// The resource.
+    pub resource: Text,
+}
+
+/// Amounts by resource name, sorted by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Quantities(pub Box<[(Text, Quantity)]>);
+
+/// What a container may use, and what is reserved for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Resources {
+    /// The most that it may use.
+    #[serde(skip_serializing_if = "Quantities::is_empty")]
+    pub limits: Quantities,
+    /// What is reserved for it.
+    #[serde(skip_serializing_if = "Quantities::is_empty")]
+    pub requests: Quantities,
+}
+
+// === impl Container ===
+
+impl Container {
+    /// JSON pointers, relative to the container, to what somebody else set and the API server
+    /// refuses beside what `self` sets. Last first in each list.
+    pub(crate) fn in_the_way(&self, there: &Container, foreign: Foreign<'_>) -> Vec<String> {
+        let mut pointers = self.env_in_the_way(there);
+        pointers.extend(self.ports_in_the_way(there));
+        let below = |path: &str| format!("/resources{path}");
+        let resources = self.resources.in_the_way(&there.resources, &|path| foreign(&below(path)));
+        pointers.extend(resources.iter().map(|path| below(path)));
+        // Without its handler a probe would be invalid, so all of it goes and is applied anew.
+        if self.readiness_probe.is_some()
+            && there.readiness_probe.as_ref().is_some_and(|probe| probe.has_another_handler())
+        {
+            pointers.push("/readinessProbe".to_owned());
+        }
+        if let (Some(wanted), Some(there)) = (&self.security_context, &there.security_context) {
+            let below = |path: String| format!("/securityContext{path}");
+            pointers.extend(wanted.in_the_way(there).into_iter().map(below));
+        }
+        pointers
+    }
+
+    /// A variable has a value or a source, never both.
+    fn env_in_the_way(&self, there: &Container) -> Vec<String> {
+        let mut pointers = Vec::new();
+        for (at, other) in there.env.iter().enumerate().rev() {
+            let Some(wanted) = self.env.iter().find(|var| var.name == other.name) else { continue };
+            match (&wanted.value_from, &other.value_from) {
+                (None, Some(_)) => pointers.push(format!("/env/{at}/valueFrom")),
+                (Some(_), None) if !other.value.is_empty() => {
+                    pointers.push(format!("/env/{at}/value"));
+                }
+                (Some(wanted), Some(other)) if wanted.kinds() != other.kinds() => {
+                    pointers.push(format!("/env/{at}/valueFrom"));
+                }
+                _ => {}
+            }
+        }
+        pointers
+    }
+
+    /// No two ports may have the same name.
+    fn ports_in_the_way(&self, there: &Container) -> Vec<String> {
+        let mut pointers = Vec::new();
+        for (at, other) in there.ports.iter().enumerate().rev() {
+            let takes_name =
+                |port: &ContainerPort| !port.name.is_empty() && port.name == other.name;
+            if !self.ports.iter().any(|port| takes_name(port) && !port.is_same_port_as(other)) {
+                continue;
+            }
+            match self.ports.iter().find(|port| port.is_same_port_as(other)) {
+                None => pointers.push(format!("/ports/{at}")),
+                Some(wanted) if wanted.name.is_empty() => {
+                    pointers.push(format!("/ports/{at}/name"));
+                }
+                // It is given its own name.
+                Some(_) => {}
+            }
+        }
+        pointers
+    }
+}
+
+// === impl ContainerPort ===
+
+impl ContainerPort {
+    fn is_same_port_as(&self, other: &ContainerPort) -> bool {
+        (self.container_port, &self.protocol) == (other.container_port, &other.protocol)
+    }
+}
+
+// === impl Probe ===
+
+impl Probe {
+    /// Returns whether it has a handler that the operator never sets.
+    fn has_another_handler(&self) -> bool {
+        self.exec || self.http_get || self.grpc
+    }
+}
+
+/// Returns whether the field has any value.
+fn is_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    Option::<IgnoredAny>::deserialize(deserializer).map(|value| value.is_some())
+}
+
+// === impl ContainerSecurity ===
+
+impl ContainerSecurity {
+    /// A container that may not gain rights may not have all of them either
+    /// (k8s.io/kubernetes/pkg/apis/core/validation, ValidateSecurityContext).
+    fn in_the_way(&self, there: &ContainerSecurity) -> Vec<String> {
+        let mut pointers = Vec::new();
+        if self.allow_privilege_escalation == Some(false) {
+            if there.privileged == Some(true) {
+                pointers.push("/privileged".to_owned());
+            }
+            let added = there.capabilities.as_ref().map(|there| there.add.iter().enumerate().rev());
+            let all = added.into_iter().flatten().filter(|(_, added)| *added == ALL_RIGHTS);
+            pointers.extend(all.map(|(at, _)| format!("/capabilities/add/{at}")));
+        }
+        if Seccomp::is_in_the_way(self.seccomp_profile.clone(), there.seccomp_profile.clone()) {
+            pointers.push("/seccompProfile".to_owned());
+        }
+        pointers
+    }
+}
+
+// === impl Seccomp ===
+
+impl Seccomp {
+    /// Only `Localhost` has a path beside the type; applying another type would leave the path.
+    pub(crate) fn is_in_the_way(wanted: Option<Seccomp>, there: Option<Seccomp>) -> bool {
+        let is_local = |profile: Seccomp| profile.kind == "Localhost";
+        wanted.is_some_and(|wanted| !is_local(wanted)) && there.is_some_and(is_local)
+    }
+}
+
+// === impl EnvVar ===
+
+impl Serialize for EnvVar {
+    /// A value is sent even if it is empty, to overwrite what somebody else may have put there.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeMap;
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("name", &self.name)?;
+        match &self.value_from {
+            Some(source) => map.serialize_entry("valueFrom", source)?,
+            None => map.serialize_entry("value", &self.value)?,
+        }
+        map.end()
+    }
+}
+
+// === impl ValueSource ===
+
+impl ValueSource {
+    /// Which kinds of sources are set: the API server refuses two, and an apply replaces one of the same
+    /// kind.
+    pub(crate) fn kinds(&self) -> [bool; 4] {
+        [
+            self.config_map_key_ref.is_some(),
+            self.secret_key_ref.is_some(),
+            self.field_ref.is_some(),
+            self.resource_field_ref.is_some(),
+        ]
+    }
+}
+
+// === impl Resources ===
+
+impl Resources {
+    /// Returns whether neither limits nor requests are set.
+    pub fn is_empty(&self) -> bool {
+        self.limits.is_empty() && self.requests.is_empty()
+    }
+
+    /// JSON pointers, relative to the resources, to what somebody else set and what conflicts with
+    /// what `self` sets: a request above its limit, or for an extended resource without one.
+    pub(crate) fn in_the_way(&self, there: &Resources, foreign: Foreign<'_>) -> Vec<String> {
+        let pointer = |list: &str, name: &str| format!("/{list}/{}", name.replace('/', "~1"));
+        let mut pointers = Vec::new();
+        for (name, request) in &there.requests.0 {
+            // Without a wanted limit, one that somebody else set stays.
+            let theirs = || there.limits.get(name).filter(|_| foreign(&pointer("limits", name)));
+            let conflicts = match self.limits.get(name) {
+                Some(limit) => !fits(name, request, limit),
+                None => is_extended(name) && theirs().is_none(),
+            };
+            if self.requests.get(name).is_none() && conflicts {
+                pointers.push(pointer("requests", name));
+            }
+        }
+        for (name, limit) in &there.limits.0 {
+            let request = self.requests.get(name);
+            let conflicts = request.is_some_and(|request| !fits(name, request, limit));
+            if self.limits.get(name).is_none() && conflicts {
+                pointers.push(pointer("limits", name));
+            }
+        }
+        pointers
+    }
+}
+
+impl Quantities {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn get(&self, name: &str) -> Option<&Quantity> {
+        self.0.iter().find(|(other, _)| other == name).map(|(_, amount)| amount)
+    }
+}
+
+/// Returns whether the API server accepts the two together. For an extended resource they must be
+/// equal (k8s.io/kubernetes/pkg/apis/core/validation, ValidateContainerResourceRequirements).
+fn fits(name: &str, request: &Quantity, limit: &Quantity) -> bool {
+    request.is_same_as(limit) || !is_extended(name) && request.millis() < limit.millis()
+}
+
+/// Returns whether a resource cannot be overcommitted: a container that requests it has a limit,
+/// too.
+fn is_extended(name: &str) -> bool {
+    name.contains('/')
+}
+
+impl Serialize for Quantities {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, amount)| (name, amount)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Quantities {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Quantities, D::Error> {
+        let map = Option::<std::collections::BTreeMap<Text, Quantity>>::deserialize(deserializer)?;
+        Ok(Quantities(map.unwrap_or_default().into_iter().collect()))
+    }
+}

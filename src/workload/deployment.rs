@@ -1,0 +1,150 @@
+//! Deployments.
+
+use std::sync::{Arc, LazyLock};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::pod_template::{PodTemplate, Selector};
+use crate::manager::Foreign;
+use crate::object::{Interner, Kind, Text};
+use crate::workload::child::{Child, ChildSpec, Made, removal, renamed};
+use crate::workload::condition::{Status, Time};
+
+/// An existing Deployment.
+pub type Deployment = Child<DeploymentSpec>;
+
+/// What the operator sets in a Deployment.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeploymentSpec {
+    /// The number of pods.
+    pub replicas: i32,
+    /// Selects its pods. Immutable.
+    pub selector: Selector,
+    /// How it moves from one template to the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<Strategy>,
+    /// The template of each pod.
+    pub template: PodTemplate,
+    /// True if a person has paused its rollouts. Read, and never set.
+    #[serde(skip_serializing)]
+    pub paused: bool,
+}
+
+/// How a Deployment moves from one template to the next.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Strategy {
+    /// `RollingUpdate` or `Recreate`.
+    #[serde(rename = "type")]
+    pub kind: Text,
+    /// The pace of a rolling update.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rolling_update: Option<RollingUpdate>,
+}
+
+/// The pace of a rolling update. Numbers or percentages.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct RollingUpdate {
+    /// How many pods there may be above the number wanted.
+    pub max_surge: Amount,
+    /// How many pods may be missing.
+    pub max_unavailable: Amount,
+}
+
+/// A number or a percentage.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Amount {
+    /// A number of pods.
+    Number(i32),
+    /// A percentage of the pods.
+    Percentage(Text),
+}
+
+impl Default for Amount {
+    fn default() -> Amount {
+        Amount::Number(0)
+    }
+}
+
+/// The status that the Deployment controller reports.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct DeploymentStatus {
+    /// The generation that the status refers to.
+    pub observed_generation: i64,
+    /// The number of pods.
+    pub replicas: i32,
+    /// Pods of the newest template.
+    pub updated_replicas: i32,
+    /// Ready pods.
+    pub ready_replicas: i32,
+    /// Pods that have been ready for long enough.
+    pub available_replicas: i32,
+    /// Missing pods.
+    pub unavailable_replicas: i32,
+    /// `Available`, `Progressing`, `ReplicaFailure`.
+    pub conditions: Box<[ChildCondition]>,
+}
+
+/// A condition of a child.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChildCondition {
+    /// Its type.
+    #[serde(rename = "type")]
+    pub kind: Text,
+    /// True if it holds.
+    pub status: Status,
+    /// Why, in one word.
+    #[serde(default)]
+    pub reason: Text,
+    /// Why, in a sentence.
+    #[serde(default)]
+    pub message: Text,
+    /// Since when.
+    #[serde(default)]
+    pub last_transition_time: Option<Time>,
+}
+
+// === impl DeploymentSpec ===
+
+impl ChildSpec for DeploymentSpec {
+    const KIND: Kind = Kind::namespaced("apps", "v1", "Deployment", "deployments");
+    const IMMUTABLE: &'static [&'static str] = &["spec.selector"];
+    type Status = DeploymentStatus;
+
+    fn interner() -> &'static Interner<Arc<Made<DeploymentSpec>>> {
+        static INTERNER: LazyLock<Interner<Arc<Made<DeploymentSpec>>>> =
+            LazyLock::new(Interner::new);
+        &INTERNER
+    }
+
+    fn in_the_way(&self, there: &Deployment, foreign: Foreign<'_>) -> Vec<Value> {
+        let pointers = self.template.in_the_way(&there.spec().template, foreign);
+        pointers.iter().map(|path| removal(path)).collect()
+    }
+
+    fn renamed(mut self, from: &str, to: &str) -> DeploymentSpec {
+        self.selector.match_labels = renamed(&self.selector.match_labels, from, to);
+        self.template = self.template.renamed(from, to);
+        self
+    }
+}
+
+impl Deployment {
+    /// Returns whether its status refers to its newest generation.
+    pub fn is_observed(&self) -> bool {
+        self.status.observed_generation >= self.meta.generation
+    }
+}
+
+impl DeploymentStatus {
+    /// The condition of this type.
+    pub fn condition(&self, kind: &str) -> Option<&ChildCondition> {
+        self.conditions.iter().find(|condition| condition.kind == kind)
+    }
+}

@@ -1,0 +1,624 @@
+//! Diagnostic lists: pods, Events and nodes, listed on demand to explain why a workload is not ready.
+//! Nothing of it is watched.
+//!
+//! Guarantees
+//! - A list takes at most [`DEADLINE`], and at most [`AT_ONCE`] run at the same time. A list that
+//!   could not run is answered with [`Answer::Failed`] within half a second, with the time to ask
+//!   again: no worker waits for its turn.
+//! - The process sends at most [`RATE`] lists a second, after a burst of [`BURST`], whatever the
+//!   number of workloads that are not ready and of their events. A workload that has to wait has its
+//!   turn reserved.
+//! - An answer is used again for [`FRESH`], and as long as the child has the same generation. One
+//!   that explains nothing is used for [`UNEXPLAINED`] only, since the cause may be about to show.
+//! - All GenericDaemons share one list of nodes.
+//! - Pods and nodes come from the API server's watch cache (`resourceVersion=0`). Events have none.
+//! - After a failed list, no list runs for [`PAUSE`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::Deserialize;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+
+use super::child::Child;
+use super::condition::Time;
+use super::evidence::{Answer, Evidence};
+use super::health::Workload;
+use super::labels::selector_text;
+use super::pod_state::{NodeState, PodState};
+use crate::client::{Client, Error, Page, Scope};
+use crate::object::{Kind, Meta, Nothing, Object, Resource, Text, Uid};
+
+/// The longest time that a list may take.
+pub const DEADLINE: Duration = Duration::from_secs(5);
+/// Lists that run at the same time. Fewer than workers of any controller, so that lists which hang
+/// leave workers for objects that need none.
+pub const AT_ONCE: usize = 2;
+/// Lists a second.
+pub const RATE: u32 = 10;
+/// Lists that may follow each other at once after a quiet time.
+pub const BURST: u32 = 20;
+/// How long an answer that explains something is used.
+pub const FRESH: Duration = Duration::from_secs(30);
+/// How long an answer that explains nothing is used.
+pub const UNEXPLAINED: Duration = Duration::from_secs(5);
+/// How long no list is sent after one that failed.
+pub const PAUSE: Duration = Duration::from_secs(5);
+
+/// How long a worker waits for a list that another worker has begun.
+const SOON: Duration = Duration::from_millis(500);
+
+/// The most pods that are kept of a list.
+const PODS: usize = 500;
+
+/// An Event that is older than this is of an earlier problem: the DaemonSet controller repeats a
+/// failed creation after at most 1000 s (`DefaultControllerRateLimiter` in client-go,
+/// util/workqueue/default_rate_limiters.go).
+const OLD_EVENT: i64 = 1_200;
+
+/// The selector of pods that have not ended.
+const LIVE: &str = "status.phase!=Failed,status.phase!=Succeeded";
+
+/// Diagnostic lists of the whole process. Clones share everything.
+#[derive(Debug, Clone)]
+pub struct Diagnostics {
+    running: Arc<Semaphore>,
+    nodes: Arc<tokio::sync::Mutex<()>>,
+    state: Arc<Mutex<State>>,
+}
+
+/// The lists that explain a workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    /// Its pods.
+    Pods,
+    /// Its pods, and the Events that say why some cannot be created.
+    PodsAndEvents,
+    /// The nodes; its pods, if nodes may not be listed.
+    Nodes,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    bucket: Bucket,
+    nodes: Entry,
+    /// By the child's UID.
+    children: HashMap<Uid, Entry>,
+    swept: Option<Instant>,
+}
+
+/// The last answer about one subject.
+#[derive(Debug, Clone, Default)]
+struct Entry {
+    generation: i64,
+    evidence: Evidence,
+    /// Until when it is used.
+    until: Option<Instant>,
+    /// When its turn is, if it had to wait.
+    turn: Option<Instant>,
+}
+
+/// A token bucket with reservations.
+#[derive(Debug, Default)]
+struct Bucket {
+    /// The virtual time of the next token; with it in the future, tokens have been reserved.
+    next: Option<Instant>,
+    paused_until: Option<Instant>,
+}
+
+/// An Event of the core group: only there can Events be selected, in every supported version, by
+/// the fields that identify their object.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EventState {
+    #[serde(rename = "metadata")]
+    meta: Meta<Nothing>,
+    #[serde(default)]
+    message: Text,
+    #[serde(default)]
+    last_timestamp: Option<Time>,
+    #[serde(default)]
+    event_time: Option<Time>,
+}
+
+crate::view!(EventState { meta: Meta<Nothing> }: Kind::namespaced("", "v1", "Event", "events"));
+
+// === impl Bucket ===
+
+impl Bucket {
+    /// Takes a token. If there is none, the next one is reserved: `turn` is when it may be taken, and
+    /// that of an earlier reservation is kept.
+    fn take(&mut self, turn: &mut Option<Instant>, now: Instant) -> Result<(), Instant> {
+        if let Some(until) = self.paused_until.filter(|until| now < *until) {
+            return Err(turn.map_or(until, |turn| turn.max(until)));
+        }
+        let interval = Duration::from_secs(1) / RATE;
+        let token = turn.take().unwrap_or_else(|| {
+            // An idle bucket is full.
+            let full = now.checked_sub(interval * (BURST - 1)).unwrap_or(now);
+            let token = self.next.map_or(full, |next| next.max(full));
+            self.next = Some(token + interval);
+            token
+        });
+        if token <= now {
+            return Ok(());
+        }
+        *turn = Some(token);
+        Err(token)
+    }
+}
+
+// === impl State ===
+
+/// What is known of a subject without a list.
+enum Known {
+    /// A fresh answer, and until when it is.
+    Fresh(Evidence, Instant),
+    /// None; a list may be sent now.
+    ListNow,
+    /// None, and none may be sent before then.
+    Wait(Instant),
+}
+
+impl State {
+    fn entry(&mut self, subject: Option<(Uid, i64)>) -> &mut Entry {
+        let Some((uid, generation)) = subject else { return &mut self.nodes };
+        let entry = self.children.entry(uid).or_default();
+        if entry.generation != generation {
+            *entry = Entry { generation, ..Entry::default() };
+        }
+        entry
+    }
+
+    /// Looks up a child (its UID and generation) or, without one, the nodes.
+    fn look_up(&mut self, subject: Option<(Uid, i64)>, now: Instant) -> Known {
+        self.sweep(now);
+        let entry = self.entry(subject);
+        if let Some(until) = entry.until.filter(|until| now < *until) {
+            return Known::Fresh(entry.evidence.clone(), until);
+        }
+        let mut turn = entry.turn;
+        let taken = self.bucket.take(&mut turn, now);
+        self.entry(subject).turn = turn;
+        match taken {
+            Ok(()) => Known::ListNow,
+            Err(at) => Known::Wait(at),
+        }
+    }
+
+    /// Keeps an answer. One that failed is not kept, and pauses all lists.
+    fn answered(
+        &mut self,
+        subject: Option<(Uid, i64)>,
+        evidence: &Evidence,
+        now: Instant,
+    ) -> Instant {
+        if evidence.has_failed() {
+            let until = now + PAUSE;
+            self.bucket.paused_until = Some(until);
+            return until;
+        }
+        let explains = subject.is_none()
+            || evidence.of_pods(None).is_some()
+            || matches!(evidence.refusal, Answer::Found(Some(_)))
+            || matches!(evidence.pods, Answer::NotPermitted);
+        let until = now + if explains { FRESH } else { UNEXPLAINED };
+        let entry = self.entry(subject);
+        (entry.evidence, entry.until) = (evidence.clone(), Some(until));
+        until
+    }
+
+    /// Removes what has not been asked for lately.
+    fn sweep(&mut self, now: Instant) {
+        let swept = *self.swept.get_or_insert(now);
+        if now.duration_since(swept) < FRESH {
+            return;
+        }
+        let is_of_use = |at: Option<Instant>| at.is_some_and(|at| now < at + FRESH);
+        self.children.retain(|_, entry| is_of_use(entry.until) || is_of_use(entry.turn));
+        self.children.shrink_to_fit();
+        if !is_of_use(self.nodes.until) {
+            self.nodes = Entry::default();
+        }
+        self.swept = Some(now);
+    }
+}
+
+// === impl Diagnostics ===
+
+impl Default for Diagnostics {
+    fn default() -> Diagnostics {
+        let running = Arc::new(Semaphore::new(AT_ONCE));
+        Diagnostics { running, nodes: Arc::default(), state: Arc::default() }
+    }
+}
+
+impl Diagnostics {
+    /// Returns what explains why `child` is not ready, listed with `client` or before, and when to
+    /// ask again: sooner than [`FRESH`] if the answer explains nothing, or there is none.
+    pub async fn explain<S: Workload>(
+        &self,
+        client: &Client,
+        child: &Child<S>,
+        ask: Ask,
+    ) -> (Evidence, Instant) {
+        if ask == Ask::Nodes {
+            // Those that come meanwhile share the answer.
+            let Ok(turn) = timeout(SOON, self.nodes.lock()).await else {
+                return (Evidence::failed(), Instant::now() + PAUSE);
+            };
+            let nodes = self.answer(None, Evidence::of_nodes(client)).await;
+            drop(turn);
+            if !matches!(nodes.0.nodes, Answer::NotPermitted) {
+                return nodes;
+            }
+            let (mut pods, until) = self.of_child(client, child, false).await;
+            pods.nodes = Answer::NotPermitted;
+            return (pods, until);
+        }
+        self.of_child(client, child, ask == Ask::PodsAndEvents).await
+    }
+
+    async fn of_child<S: Workload>(
+        &self,
+        client: &Client,
+        child: &Child<S>,
+        events: bool,
+    ) -> (Evidence, Instant) {
+        let subject = Some((child.meta.uid, child.meta.generation));
+        self.answer(subject, Evidence::of_child(client, child, events, Time::now())).await
+    }
+
+    /// Forgets a child that is ready, or gone: its next problem is another one.
+    pub fn forget(&self, child: Uid) {
+        self.state.lock().children.remove(&child);
+    }
+
+    async fn answer(
+        &self,
+        subject: Option<(Uid, i64)>,
+        list: impl Future<Output = Evidence>,
+    ) -> (Evidence, Instant) {
+        let now = Instant::now();
+        match self.state.lock().look_up(subject, now) {
+            Known::Fresh(evidence, until) => return (evidence, until),
+            Known::Wait(until) => return (Evidence::failed(), until),
+            Known::ListNow => {}
+        }
+        let Ok(Ok(_running)) = timeout(SOON, self.running.acquire()).await else {
+            return (Evidence::failed(), Instant::now() + PAUSE);
+        };
+        let evidence = timeout(DEADLINE, list).await.unwrap_or_else(|_| {
+            tracing::debug!("A diagnostic list took too long");
+            Evidence::failed()
+        });
+        let until = self.state.lock().answered(subject, &evidence, Instant::now());
+        (evidence, until)
+    }
+}
+
+// === Lists ===
+
+/// Lists what explains why `child` is not ready, at once.
+pub async fn evidence<S: Workload>(client: &Client, child: &Child<S>) -> Evidence {
+    let ask = S::ask(child);
+    let nodes = match ask {
+        Ask::Nodes => Evidence::of_nodes(client).await.nodes,
+        _ => Answer::NotAsked,
+    };
+    let events = ask == Ask::PodsAndEvents;
+    Evidence { nodes, ..Evidence::of_child(client, child, events, Time::now()).await }
+}
+
+/// Lists all pods of `child` that have not ended; none, if they may not be listed.
+pub async fn all_pods<S: Workload>(client: &Client, child: &Child<S>) -> Vec<PodState> {
+    let selector = selector_text(child.made().spec.selector());
+    let all = pods(client, child.key().namespace(), &selector, LIVE, |_| true).await;
+    all.map(|pods| pods.to_vec()).unwrap_or_default()
+}
+
+impl Evidence {
+    /// Lists that failed.
+    pub(crate) fn failed() -> Evidence {
+        Evidence { pods: Answer::Failed, refusal: Answer::Failed, nodes: Answer::Failed }
+    }
+
+    /// Lists what may show why `child` is not ready, `now`. With `events`, also the newest reason
+    /// why its pods could not be created.
+    pub(crate) async fn of_child<S: Workload>(
+        client: &Client,
+        child: &Child<S>,
+        events: bool,
+        now: Time,
+    ) -> Evidence {
+        let namespace = child.key().namespace();
+        let selector = selector_text(child.made().spec.selector());
+        let unready = |pod: &PodState| !pod.is_ready();
+        let pods = pods(client, namespace, &selector, LIVE, unready).await;
+        let mut evidence = Evidence { pods: of(pods), ..Evidence::default() };
+        let starting = evidence.pods.found().is_some_and(|pods| !pods.is_empty());
+        if starting && evidence.of_pods(None).is_none() {
+            let evicted = |pod: &PodState| pod.evicted().is_some();
+            match self::pods(client, namespace, &selector, "status.phase=Failed", evicted).await {
+                Ok(ended) => {
+                    let live = evidence.pods.found().map(|pods| pods.to_vec());
+                    let mut all = live.unwrap_or_default();
+                    all.extend_from_slice(&ended);
+                    evidence.pods = Answer::Found(all.into());
+                }
+                Err(error) => evidence.pods = of(Err(error)),
+            }
+        }
+        if events {
+            evidence.refusal = of(refusal(client, child, now).await);
+        }
+        evidence
+    }
+
+    /// Lists all nodes.
+    pub(crate) async fn of_nodes(client: &Client) -> Evidence {
+        let mut found = Vec::new();
+        let each = |node: NodeState| found.push(node);
+        let nodes = list(client, &Scope::default(), true, each).await.map(|()| found.into());
+        Evidence { nodes: of(nodes), ..Evidence::default() }
+    }
+}
+
+fn of<T>(answer: Result<T, Error>) -> Answer<T> {
+    match answer {
+        Ok(found) => Answer::Found(found),
+        Err(error) if error.is_forbidden() || error.is_not_found() => {
+            tracing::debug!(%error, "A diagnostic list is not permitted");
+            Answer::NotPermitted
+        }
+        Err(error) => {
+            tracing::debug!(%error, "A diagnostic list failed");
+            Answer::Failed
+        }
+    }
+}
+
+/// Lists the pods of this selector and these fields, by name; only those to `keep` are kept.
+pub(crate) async fn pods(
+    client: &Client,
+    namespace: &Text,
+    selector: &str,
+    fields: &str,
+    keep: impl Fn(&PodState) -> bool + Send + Sync,
+) -> Result<Arc<[PodState]>, Error> {
+    let (labels, fields) = (Some(selector.to_owned()), Some(fields.to_owned()));
+    let scope = Scope { namespace: Some(namespace.clone()), labels, fields };
+    let mut pods: Vec<PodState> = Vec::new();
+    let each = |pod: PodState| {
+        if pods.len() < PODS && keep(&pod) {
+            pods.push(pod);
+        }
+    };
+    list(client, &scope, true, each).await?;
+    pods.sort_by(|a, b| a.name().cmp(b.name()));
+    Ok(pods.into())
+}
+
+/// The newest reason why a pod of the child could not be created, if its Events have one.
+async fn refusal<S: Workload>(
+    client: &Client,
+    child: &Child<S>,
+    now: Time,
+) -> Result<Option<String>, Error> {
+    let uid = child.meta.uid;
+    let fields = format!("involvedObject.uid={uid},type=Warning,reason=FailedCreate");
+    let namespace = Some(child.key().namespace().clone());
+    let scope = Scope { namespace, labels: None, fields: Some(fields) };
+    let mut newest: Option<(Option<Time>, EventState)> = None;
+    let each = |event: EventState| {
+        let at = event.last_timestamp.max(event.event_time);
+        if newest.as_ref().is_none_or(|(newest, _)| *newest <= at) {
+            newest = Some((at, event));
+        }
+    };
+    list(client, &scope, false, each).await?;
+    let recent = newest.filter(|(at, _)| at.is_some_and(|at| at.plus(OLD_EVENT) >= now));
+    Ok(recent.map(|(_, event)| without_generated_names(&event.message, child.key().name())))
+}
+
+/// Lists the objects, page by page, or all at once from the watch cache. One that cannot be decoded
+/// is left out.
+async fn list<V: Resource>(
+    client: &Client,
+    scope: &Scope,
+    cached: bool,
+    mut each: impl FnMut(V) + Send,
+) -> Result<(), Error> {
+    let not_older_than = cached.then(|| "0".to_owned());
+    let mut page = Page { limit: Some(500), not_older_than, ..Page::default() };
+    loop {
+        let item = |object: Result<V, _>| {
+            if let Ok(object) = object {
+                each(object);
+            }
+        };
+        let end = client.list(scope, &page, item).await?;
+        match end.continue_token {
+            Some(token) => page.continue_token = Some(token),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// The message without the endings of pods' names, which differ each time: of `"agent-x7k2p"` it
+/// leaves `"agent-"`.
+fn without_generated_names(message: &str, name: &str) -> String {
+    let start = format!("\"{name}-");
+    let mut parts = message.split(start.as_str());
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        text.push_str(&start);
+        text.push_str(part.find('"').map_or(part, |end| &part[end..]));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tower::service_fn;
+
+    use super::*;
+    use crate::client::Options;
+    use crate::generic_daemon::{self, GenericDaemon};
+    use crate::workload::DaemonSetSpec;
+    use crate::workload::fixtures::{child, custom, uid, wire};
+
+    fn found(pods: Vec<PodState>) -> Evidence {
+        Evidence { pods: Answer::Found(pods.into()), ..Evidence::default() }
+    }
+
+    fn crashing() -> Evidence {
+        found(vec![
+            serde_json::from_value(serde_json::json!({
+                "metadata": {"name": "a", "namespace": "n"},
+                "status": {"phase": "Running", "containerStatuses": [{"name": "c", "image": "i",
+                    "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}}))
+            .unwrap(),
+        ])
+    }
+
+    fn lists(state: &mut State, subject: (Uid, i64), now: Instant) -> bool {
+        matches!(state.look_up(Some(subject), now), Known::ListNow)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_rate_of_lists_does_not_grow_with_the_number_of_objects() {
+        let (mut state, start) = (State::default(), Instant::now());
+        let mut turns: Vec<Instant> = vec![start; 200];
+        let mut sent = Vec::new();
+        // Each object asks when it was told to.
+        while let Some(now) = turns.iter().min().copied().filter(|now| *now < start + FRESH) {
+            let n = turns.iter().position(|turn| *turn == now).unwrap();
+            let subject = (uid(n as u8), 1);
+            match state.look_up(Some(subject), now) {
+                Known::ListNow => {
+                    sent.push(now);
+                    turns[n] = state.answered(Some(subject), &crashing(), now);
+                }
+                Known::Wait(turn) => turns[n] = turn,
+                Known::Fresh(_, until) => turns[n] = until,
+            }
+        }
+        let within = |seconds: f64| {
+            let end = start + Duration::from_secs_f64(seconds);
+            sent.iter().filter(|at| **at < end).count()
+        };
+        assert_eq!(within(0.05), BURST as usize, "a burst");
+        assert!(within(10.0) <= (BURST + 10 * RATE) as usize, "{}", within(10.0));
+        assert_eq!(within(18.5), 200, "each has its turn");
+    }
+
+    #[test]
+    fn an_answer_is_used_again_until_it_is_old_or_the_child_changes() {
+        let (mut state, start) = (State::default(), Instant::now());
+        let (first, later) = ((uid(1), 1), |seconds| start + Duration::from_secs(seconds));
+        assert!(lists(&mut state, first, start));
+        state.answered(Some(first), &crashing(), start);
+        assert!(!lists(&mut state, first, later(29)));
+        assert!(lists(&mut state, (uid(1), 2), later(29)), "another generation");
+        assert!(lists(&mut state, (uid(1), 1), later(29)), "the former is forgotten");
+        state.answered(Some(first), &crashing(), later(29));
+        assert!(lists(&mut state, first, later(60)));
+        state.answered(Some(first), &found(Vec::new()), later(60));
+        assert!(lists(&mut state, first, later(66)), "it explained nothing");
+    }
+
+    #[test]
+    fn a_failed_list_pauses_all_lists_and_is_not_used_again() {
+        let (mut state, start) = (State::default(), Instant::now());
+        assert!(lists(&mut state, (uid(1), 1), start));
+        let until = state.answered(Some((uid(1), 1)), &Evidence::failed(), start);
+        assert_eq!(until, start + PAUSE);
+        let soon = start + Duration::from_secs(1);
+        assert!(matches!(state.look_up(Some((uid(2), 1)), soon), Known::Wait(at) if at == until));
+        assert!(lists(&mut state, (uid(2), 1), until));
+        assert!(lists(&mut state, (uid(1), 1), until));
+    }
+
+    #[test]
+    fn all_daemons_share_one_list_of_nodes() {
+        let (mut state, start) = (State::default(), Instant::now());
+        assert!(matches!(state.look_up(None, start), Known::ListNow));
+        let nodes = Evidence { nodes: Answer::Found([].into()), ..Evidence::default() };
+        state.answered(None, &nodes, start);
+        for second in 0..30 {
+            let at = start + Duration::from_secs(second);
+            assert!(matches!(state.look_up(None, at), Known::Fresh(..)), "{second} s");
+        }
+        assert!(matches!(state.look_up(None, start + FRESH), Known::ListNow));
+    }
+
+    /// The queries of the lists that explain a DaemonSet, and the answer, if its Events are these.
+    async fn explained(events: Vec<Value>) -> (Vec<String>, Evidence) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let seen = asked.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            let (path, query) = (request.uri().path().to_owned(), request.uri().query());
+            seen.lock().push(query.unwrap_or_default().to_owned());
+            let items = if path.ends_with("/events") { events.clone() } else { Vec::new() };
+            let list = json!({"kind": "List", "apiVersion": "v1",
+                "metadata": {"resourceVersion": "1"}, "items": items});
+            async move { Ok::<_, Infallible>(Response::new(Body::from(list.to_string().into_bytes()))) }
+        });
+        let client = Client::from_service(service, Options::default());
+        let daemon: GenericDaemon = custom(include_str!("../../artifacts/examples/syslog.yaml"));
+        let child = child::<DaemonSetSpec>(&wire(&daemon, &generic_daemon::desired(&daemon)));
+        let now: Time = serde_json::from_value(json!("2026-01-01T12:00:00Z")).unwrap();
+        let evidence = Evidence::of_child(&client, &child, true, now).await;
+        (asked.lock().clone(), evidence)
+    }
+
+    fn event(at: &str, message: &str) -> Value {
+        json!({"metadata": {"name": message, "namespace": "default"}, "message": message,
+            "lastTimestamp": format!("2026-01-01T{at}:00Z")})
+    }
+
+    #[tokio::test]
+    async fn lists_are_of_live_pods_from_the_cache_and_of_events_by_uid() {
+        let (queries, _) = explained(Vec::new()).await;
+        let [pods, events] = &queries[..] else { panic!("{queries:?}") };
+        assert!(pods.contains("resourceVersion=0&"), "{pods}");
+        assert!(pods.contains("status.phase%21%3DFailed%2Cstatus.phase%21%3DSucceeded"), "{pods}");
+        assert!(events.contains(&format!("involvedObject.uid%3D{}", uid(99))), "{events}");
+    }
+
+    #[tokio::test]
+    async fn the_newest_event_counts_unless_it_is_old() {
+        let recent = vec![event("11:45", "new"), event("11:41", "older"), event("08:00", "old")];
+        let (_, evidence) = explained(recent).await;
+        assert_eq!(evidence.refusal, Answer::Found(Some("new".to_owned())));
+        let (_, evidence) = explained(vec![event("11:30", "old")]).await;
+        assert_eq!(evidence.refusal, Answer::Found(None));
+    }
+
+    #[test]
+    fn what_is_not_asked_for_any_more_takes_no_memory() {
+        let (mut state, start) = (State::default(), Instant::now());
+        for n in 0..100 {
+            state.look_up(Some((uid(n), 1)), start);
+            state.answered(Some((uid(n), 1)), &crashing(), start);
+        }
+        state.look_up(Some((uid(0), 1)), start + 3 * FRESH);
+        assert_eq!(state.children.len(), 1);
+    }
+
+    #[test]
+    fn generated_names_are_left_out_of_messages() {
+        let message = "Error creating: pods \"agent-x7k2p\" is forbidden: exceeded quota";
+        let expected = "Error creating: pods \"agent-\" is forbidden: exceeded quota";
+        assert_eq!(without_generated_names(message, "agent"), expected);
+    }
+}

@@ -1,0 +1,358 @@
+//! Health of a custom resource, computed from its children, and the conditions that report it.
+//!
+//! One function per type of workload decides: [`Health::of_deployment`] and
+//! [`Health::of_daemon_set`]. The status and the command `status` use the same ones. docs/REASONS.md
+//! has the table of their results, which `health/tests.rs` holds as code.
+//!
+//! kstatus, Flux and `kubectl wait` read three conditions: Ready (always present), Reconciling and
+//! Stalled (present only while true, never both). Degraded is True while something is wrong. A
+//! rollout is under way from a change until it has completed once; what happens to the pods after
+//! that is not a rollout.
+
+mod deployment;
+mod daemon_set;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use super::child::{Child, ChildSpec};
+use super::condition::{Status, Type, Wanted};
+use super::diagnostics::Ask;
+use super::evidence::{Answer, Evidence};
+use super::pod_state::Trouble;
+use super::progress::Progress;
+use super::reason::Reason;
+use crate::controller::{Name, Problem};
+use crate::object::Labels;
+
+/// Health of a custom resource or a child.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Health {
+    /// How good it is.
+    pub level: Level,
+    /// The rollout of the workload.
+    pub rollout: Rollout,
+    /// Why, in one word.
+    pub reason: Reason,
+    /// Why, in a sentence.
+    pub message: String,
+}
+
+/// Levels of health. Later ones are worse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Everything is as the spec says.
+    Ready,
+    /// In progress, and nothing is wrong.
+    Progressing,
+    /// Something is wrong, but it may heal by itself.
+    Degraded,
+    /// Only a person can help.
+    Stalled,
+    /// A person has stopped all writes.
+    Paused,
+}
+
+/// State of the rollout of a generation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rollout {
+    /// It has completed, whatever became of the pods since.
+    Complete,
+    /// It goes on.
+    UnderWay,
+    /// It does not go on.
+    Halted,
+}
+
+/// How long a problem that often resolves itself may last before it is Stalled: the longest pause
+/// between two pulls of an image (`MaxContainerBackOff` in k8s.io/kubernetes, pkg/kubelet).
+pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(300);
+
+/// What is known about a workload beside its own status.
+#[derive(Debug, Default)]
+pub struct Context<'a> {
+    /// True if the rollout of this generation has completed before.
+    pub completed: bool,
+    /// How long it has made no progress.
+    pub idle: Duration,
+    /// The number of its pods that the status lists, if it lists any.
+    pub listed: Option<usize>,
+    /// The label of the nodes where a daemon belongs; all nodes if there is none.
+    pub label: Option<&'a str>,
+    /// The number of nodes where the daemon belonged, according to the status.
+    pub desired_before: i32,
+    /// What its pods, Events and nodes show.
+    pub evidence: Evidence,
+    /// What the status says about this generation. It stays while a diagnostic list fails, and the
+    /// pod that it names is named again.
+    pub previous: Option<Health>,
+    /// How long the reason of `previous` has been the same.
+    pub lasting: Duration,
+}
+
+/// A type of workload whose health is computed.
+pub trait Workload: ChildSpec {
+    /// Its health, if it is as desired.
+    fn health(child: &Child<Self>, context: &Context<'_>) -> Health;
+
+    /// Returns whether its status refers to its newest generation.
+    fn is_observed(child: &Child<Self>) -> bool;
+
+    /// Counts that grow while a rollout makes progress.
+    fn progress(child: &Child<Self>) -> [i32; 4];
+
+    /// Selects its pods.
+    fn selector(&self) -> &Labels;
+
+    /// The lists that explain why it is not ready.
+    fn ask(_: &Child<Self>) -> Ask {
+        Ask::Pods
+    }
+
+    /// Returns whether its counts alone do not tell whether it is ready.
+    fn is_to_be_explained(_: &Child<Self>) -> bool {
+        false
+    }
+}
+
+// === impl Context ===
+
+impl Context<'_> {
+    /// Returns whether it has made no progress for [`Progress::PATIENCE`].
+    fn is_stuck(&self) -> bool {
+        self.idle >= Progress::PATIENCE
+    }
+
+    /// The problem that the status reports, if diagnostic lists show such.
+    fn known(&self) -> Option<Trouble> {
+        let previous = self.previous.as_ref().filter(|previous| previous.reason.is_of_pods())?;
+        let (reason, message) = previous.trouble()?;
+        let stalls_at_once = previous.level == Level::Stalled;
+        Some(Trouble { reason, message: message.to_owned(), stalls_at_once })
+    }
+
+    /// Why pods are not ready. While their list fails, what the status says about that.
+    fn of_pods(&self) -> Option<Trouble> {
+        let known = self.known();
+        match self.evidence.pods {
+            Answer::Failed => known.filter(|known| known.reason.is_shown_by_pods()),
+            _ => self.evidence.of_pods(known.as_ref().map(|known| known.message.as_str())),
+        }
+    }
+
+    /// Why a DaemonSet's pods cannot be created.
+    fn of_events(&self) -> Option<Trouble> {
+        let reason = Reason::ReplicaFailure;
+        match &self.evidence.refusal {
+            Answer::Failed => self.known().filter(|known| known.reason == reason),
+            answer => answer.found().cloned().flatten().map(|message| Trouble {
+                reason,
+                message,
+                stalls_at_once: false,
+            }),
+        }
+    }
+
+    /// `first`, and what is known of a pod.
+    fn with_pod(&self, first: &str) -> String {
+        if matches!(self.evidence.pods, Answer::Failed)
+            && let Some(known) = self.known().filter(|known| known.message.starts_with(first))
+        {
+            return known.message;
+        }
+        match self.of_pods() {
+            Some(trouble) => format!("{first}; {}", trouble.message),
+            None => first.to_owned(),
+        }
+    }
+
+    /// The health of a workload with this problem.
+    fn health_of(&self, trouble: Trouble, completed: bool) -> Health {
+        let lasts = self.previous.as_ref().is_some_and(|previous| {
+            previous.reason == trouble.reason
+                && (previous.level == Level::Stalled || self.lasting >= STALLED_AFTER)
+        });
+        let stalled = trouble.stalls_at_once || trouble.reason.stalls() && lasts;
+        let level = if stalled { Level::Stalled } else { Level::Degraded };
+        let rollout = match (completed, level) {
+            (true, _) => Rollout::Complete,
+            (false, Level::Stalled) => Rollout::Halted,
+            (false, _) => Rollout::UnderWay,
+        };
+        Health { level, rollout, reason: trouble.reason, message: trouble.message }
+    }
+}
+
+// === impl Health ===
+
+impl Health {
+    /// A health of this level, without a rollout that goes on.
+    pub fn new(level: Level, reason: Reason, message: impl Into<String>) -> Health {
+        let rollout = match level {
+            Level::Ready => Rollout::Complete,
+            Level::Progressing => Rollout::UnderWay,
+            Level::Degraded | Level::Stalled | Level::Paused => Rollout::Halted,
+        };
+        Health { level, rollout, reason, message: message.into() }
+    }
+
+    /// Everything is as the spec says.
+    pub fn ready(reason: Reason, message: impl Into<String>) -> Health {
+        Health::new(Level::Ready, reason, message)
+    }
+
+    /// A rollout that goes on.
+    pub fn rolling_out(message: impl Into<String>) -> Health {
+        Health::new(Level::Progressing, Reason::RollingOut, message)
+    }
+
+    /// A person has stopped all writes. Whether the rollout had `completed` is not forgotten.
+    pub fn paused(completed: bool) -> Health {
+        let rollout = if completed { Rollout::Complete } else { Rollout::Halted };
+        Health { rollout, ..Health::new(Level::Paused, Reason::Paused, Reason::Paused.meaning()) }
+    }
+
+    /// The health of an object with a child that is not as desired.
+    pub fn of_problem(problem: &Problem) -> Health {
+        let of = |level, reason, message| Health::new(level, reason, message);
+        match problem {
+            Problem::Awaiting(Name { kind, key }) => of(
+                Level::Progressing,
+                Reason::AwaitingDeletion,
+                format!("Waiting until the former {} {} is deleted", kind.kind, key.name()),
+            ),
+            Problem::Taken { owner, name: Name { kind, key } } => of(
+                Level::Stalled,
+                Reason::ErrResourceExists,
+                format!(
+                    "{} {name} already exists and is not controlled by {owner} {name}; delete or rename \
+                     one of them",
+                    kind.kind,
+                    name = key.name()
+                ),
+            ),
+            Problem::Immutable { name: Name { kind, key }, field } => of(
+                Level::Stalled,
+                Reason::FieldImmutable,
+                format!(
+                    "{field} of {} {} cannot be changed; delete the {}, and the operator recreates it",
+                    kind.kind,
+                    key.name(),
+                    kind.kind
+                ),
+            ),
+            Problem::Contested { name, field, .. } => {
+                of(Level::Degraded, Reason::Contested, contested(name, field.as_deref()))
+            }
+            Problem::Reported(problem) => Health::of_problem(problem),
+            Problem::Told { .. } => of(Level::Degraded, Reason::ApiError, problem.to_string()),
+            Problem::Call(_) | Problem::Api(_) => {
+                match problem.api_error().and_then(Reason::of_refusal) {
+                    Some(reason) => of(Level::Stalled, reason, stable(problem)),
+                    None => of(Level::Degraded, Reason::ApiError, stable(problem)),
+                }
+            }
+        }
+    }
+
+    /// The health of a child without a health of its own.
+    pub fn of_result<T>(child: &Result<T, Problem>) -> Health {
+        child
+            .as_ref()
+            .err()
+            .map_or_else(|| Health::ready(Reason::AsExpected, ""), Health::of_problem)
+    }
+
+    /// The health of a workload together with that of its other child: the worse of the two, and
+    /// the rollout of the workload.
+    pub fn and(self, other: Health) -> Health {
+        if other.level > self.level {
+            let complete = self.rollout == Rollout::Complete;
+            let rollout = if complete { self.rollout } else { other.rollout };
+            Health { rollout, ..other }
+        } else {
+            self
+        }
+    }
+
+    /// What is wrong, if anything.
+    pub fn trouble(&self) -> Option<(Reason, &str)> {
+        matches!(self.level, Level::Degraded | Level::Stalled)
+            .then_some((self.reason, &*self.message))
+    }
+
+    /// The condition Ready, with Reconciling or Stalled where it applies.
+    pub fn summary(&self) -> Vec<Wanted> {
+        let is = |kind: Type, status| kind.is(status, self.reason, &*self.message);
+        let under_way = self.rollout != Rollout::Complete || self.level == Level::Progressing;
+        let ready = if self.level == Level::Ready { Status::True } else { Status::False };
+        let mut conditions = vec![is(Type::Ready, ready)];
+        match self.level {
+            Level::Progressing | Level::Degraded if under_way => {
+                conditions.push(is(Type::Reconciling, Status::True));
+            }
+            Level::Stalled => conditions.push(is(Type::Stalled, Status::True)),
+            _ => {}
+        }
+        conditions
+    }
+
+    /// The condition Degraded.
+    pub fn degraded(&self) -> Wanted {
+        match self.trouble() {
+            Some((reason, message)) => Type::Degraded.is(Status::True, reason, message),
+            None => {
+                Type::Degraded.is(Status::False, Reason::AsExpected, Reason::AsExpected.meaning())
+            }
+        }
+    }
+
+    /// The condition Progressing.
+    pub fn progressing(&self) -> Wanted {
+        let is = |status| Type::Progressing.is(status, self.reason, &*self.message);
+        match self.rollout {
+            Rollout::Complete => {
+                let reason = Reason::RolloutComplete;
+                Type::Progressing.is(Status::False, reason, reason.meaning())
+            }
+            Rollout::UnderWay => is(Status::True),
+            Rollout::Halted => is(Status::False),
+        }
+    }
+}
+
+/// The message about a child that somebody keeps changing or, without a field, deleting.
+fn contested(Name { kind, key }: &Name, field: Option<&str>) -> String {
+    let (plural, kind, name) = (kind.plural, kind.kind, key.name());
+    match field {
+        Some(field) => format!(
+            "Somebody keeps changing {field} of {kind} {name}; it is restored a few times a minute only. \
+             kubectl get {plural} {name} -o yaml --show-managed-fields tells who it is; if it does not, it \
+             is an admission policy or webhook"
+        ),
+        None => format!(
+            "Somebody keeps deleting {kind} {name}; it is created a few times a minute only. The API \
+             server's audit log tells who it is"
+        ),
+    }
+}
+
+/// The text of an error, the same at each retry: without the local address of a connection, whose
+/// port changes (`read tcp 10.0.0.1:51234->10.0.0.2:443: …`, as Go writes it).
+fn stable(error: &Problem) -> String {
+    let text = error.to_string();
+    let mut parts = text.split("->");
+    let mut stable = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let start = stable.rfind(' ').map_or(0, |at| at + 1);
+        let port = stable[start..].rsplit(':').next().unwrap_or_default();
+        if stable[start..].contains(':') && port.parse::<u16>().is_ok() {
+            stable.truncate(start);
+        } else {
+            stable.push_str("->");
+        }
+        stable.push_str(part);
+    }
+    stable
+}

@@ -1,0 +1,861 @@
+//! The table of docs/REASONS.md: states of children, and the conditions that follow.
+//!
+//! Each row makes the children of a custom resource as the API server would send them, and holds
+//! what the status says about them. `table.md` is written from the rows.
+
+// A table is as long as it has rows, and reads better with values in place.
+#![allow(clippy::too_many_lines, clippy::needless_pass_by_value)]
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::super::*;
+use crate::app::{self, App};
+use crate::controller::CallError;
+use crate::generic_daemon::{self, GenericDaemon};
+use crate::memcached::{self, Memcached};
+use crate::object::Text;
+use crate::object::{ObjectKey, Resource};
+use crate::workload::condition::{Condition, Time};
+use crate::workload::fixtures::{child, custom, rolled_out, wire};
+use crate::workload::pod_state::{NodeState, PodState};
+use crate::workload::{DaemonSet, DaemonSetSpec, Deployment};
+
+/// A state of children, and what the status says about it.
+struct Row {
+    /// The kind, and the state in words.
+    state: (&'static str, &'static str),
+    conditions: Vec<Condition>,
+    /// Ready, Available, Progressing, Degraded, Reconciling, Stalled: True, False, Unknown, absent.
+    is: &'static str,
+    reason: &'static str,
+    message: &'static str,
+}
+
+const MEMCACHED: &str = include_str!("../../../../artifacts/examples/memcached.yaml");
+const APP: &str = include_str!("../../../../artifacts/examples/nginx-app.yaml");
+const DAEMON: &str = include_str!("../../../../artifacts/examples/syslog.yaml");
+
+/// Completed before, or without progress for this many seconds, or neither.
+const COMPLETED: (bool, u64) = (true, 0);
+const STUCK: (bool, u64) = (false, 30);
+const UNDER_WAY: (bool, u64) = (false, 0);
+
+// === Children ===
+
+/// The status of a Deployment of two after these changes.
+fn changed(changes: Value) -> Value {
+    let mut status = rolled_out(2);
+    for (field, value) in changes.as_object().unwrap() {
+        status[field] = value.clone();
+    }
+    status
+}
+
+/// None of two pods serves, and the Deployment says so.
+fn down() -> Value {
+    let mut status = changed(json!({"readyReplicas": 0, "availableReplicas": 0,
+        "unavailableReplicas": 2}));
+    status["conditions"][0]["status"] = json!("False");
+    status
+}
+
+/// The same in a rollout that has not completed.
+fn starting() -> Value {
+    with_condition(down(), 1, "True", "ReplicaSetUpdated", "ReplicaSet is progressing.")
+}
+
+fn with_condition(mut status: Value, at: usize, is: &str, reason: &str, message: &str) -> Value {
+    for (field, value) in [("status", is), ("reason", reason), ("message", message)] {
+        status["conditions"][at][field] = json!(value);
+    }
+    status
+}
+
+fn refused(mut status: Value, message: &str) -> Value {
+    let refused = json!({"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
+        "message": message});
+    status["conditions"].as_array_mut().unwrap().push(refused);
+    status
+}
+
+/// Kubernetes' counts of a DaemonSet: where it belongs, exists, is up to date, and is ready.
+fn nodes([desired, current, updated, ready]: [i32; 4]) -> Value {
+    json!({"observedGeneration": 1, "desiredNumberScheduled": desired,
+        "currentNumberScheduled": current, "updatedNumberScheduled": updated,
+        "numberReady": ready, "numberAvailable": ready})
+}
+
+// === Evidence ===
+
+fn pod(status: Value) -> Vec<PodState> {
+    named("cart-1", status)
+}
+
+fn named(name: &str, status: Value) -> Vec<PodState> {
+    let pod = json!({"metadata": {"name": name, "namespace": "default"},
+        "spec": {"nodeName": "node-1"}, "status": status});
+    vec![serde_json::from_value(pod).unwrap()]
+}
+
+fn waiting(reason: &str) -> Value {
+    of("memcached", "memcached:typo", reason)
+}
+
+/// The status of a pod whose container waits.
+fn of(container: &str, image: &str, reason: &str) -> Value {
+    json!({"phase": "Running", "containerStatuses": [{
+        "name": container, "image": image, "ready": false, "restartCount": 7,
+        "state": {"waiting": {"reason": reason, "message": "it runs as root"}},
+        "lastState": {"terminated": {"exitCode": 3, "reason": "Error"}}}]})
+}
+
+fn unschedulable() -> Value {
+    json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False",
+        "reason": "Unschedulable", "message": "0/4 nodes are available: 4 Insufficient cpu."}]})
+}
+
+fn on_a_lost_node() -> Value {
+    json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}],
+        "containerStatuses": [{"name": "memcached", "image": "m", "ready": true}]})
+}
+
+fn evicted() -> Vec<PodState> {
+    let at = |kind: &str, status: &str, minute: u8| {
+        json!({"type": kind, "status": status,
+            "lastTransitionTime": format!("2026-01-01T00:{minute:02}:00Z")})
+    };
+    let ended = |minute| json!({"phase": "Failed", "reason": "Evicted", "conditions": [at("Ready", "False", minute)]});
+    let new = json!({"phase": "Pending", "conditions": [at("PodScheduled", "True", 31)]});
+    [named("cart-0", ended(1)), named("cart-1", ended(30)), named("cart-2", new)].concat()
+}
+
+/// A native sidecar that is not ready, beside a container that is.
+fn with_a_sidecar() -> Value {
+    let running = json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}});
+    json!({"phase": "Running",
+        "conditions": [{"type": "Ready", "status": "False", "reason": "ContainersNotReady"}],
+        "initContainerStatuses": [{"name": "istio-proxy", "image": "i", "ready": false,
+            "state": running}],
+        "containerStatuses": [{"name": "memcached", "image": "m", "ready": true,
+            "state": running}]})
+}
+
+/// A daemon's pod of the former template, which may take 60 s to end.
+fn terminating() -> Vec<PodState> {
+    let pod = json!({"metadata": {"name": "syslog-1", "namespace": "default",
+            "deletionTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"nodeName": "node-1", "terminationGracePeriodSeconds": 60},
+        "status": {"phase": "Running"}});
+    vec![serde_json::from_value(pod).unwrap()]
+}
+
+/// The node, with this taint if it has a key.
+fn node(name: &str, key: &str, effect: &str) -> NodeState {
+    let taints = if key.is_empty() { json!([]) } else { json!([{"key": key, "effect": effect}]) };
+    let node = json!({"metadata": {"name": name, "labels": {"logs": "true"}},
+        "spec": {"taints": taints}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    serde_json::from_value(node).unwrap()
+}
+
+fn taint(name: &str) -> NodeState {
+    node(name, "dedicated", "NoSchedule")
+}
+
+fn lost(name: &str) -> NodeState {
+    node(name, "node.kubernetes.io/unreachable", "NoSchedule")
+}
+
+fn context<'a>((completed, idle): (bool, u64), pods: Vec<PodState>) -> Context<'a> {
+    let evidence = Evidence { pods: Answer::Found(pods.into()), ..Evidence::default() };
+    Context { completed, idle: Duration::from_secs(idle), evidence, ..Context::default() }
+}
+
+/// The same, with a status that says this about the same generation.
+fn known<'a>(context: Context<'a>, level: Level, reason: Reason, message: &str) -> Context<'a> {
+    Context { previous: Some(Health::new(level, reason, message)), ..context }
+}
+
+/// The same, while no list can be sent.
+fn without_lists(context: Context<'_>) -> Context<'_> {
+    Context { evidence: Evidence::failed(), ..context }
+}
+
+/// The same, five minutes after the status said so first.
+fn lasting(context: Context<'_>) -> Context<'_> {
+    Context { lasting: STALLED_AFTER, ..context }
+}
+
+// === Custom resources ===
+
+fn deployment(paused: bool, status: Value) -> Deployment {
+    let memcached: Memcached = custom(MEMCACHED);
+    let children = memcached::desired(&memcached, &Text::new("memcached:1"));
+    let mut object = wire(&memcached, &children.deployment);
+    object["spec"]["paused"] = json!(paused);
+    object["status"] = status;
+    child(&object)
+}
+
+fn reported(child: Option<&Deployment>, health: Health, failure: Option<&str>) -> Vec<Condition> {
+    let failure = failure.map(str::to_owned);
+    let found = memcached::Found { deployment: child, nodes: Vec::new(), health, failure };
+    memcached::status(&custom(MEMCACHED), found, Time::new(0)).conditions.into_vec()
+}
+
+/// A Memcached of two whose Deployment has this status.
+fn of_memcached(status: Value, context: Context<'_>) -> Vec<Condition> {
+    let child = deployment(false, status);
+    let health = Health::of_deployment(&child, &context);
+    reported(Some(&child), health, None)
+}
+
+/// The same with a Deployment that a person has paused.
+fn held(status: Value, state: (bool, u64)) -> Vec<Condition> {
+    let child = deployment(true, status);
+    let health = Health::of_deployment(&child, &context(state, Vec::new()));
+    reported(Some(&child), health, None)
+}
+
+/// A Memcached whose Deployment could not be written, and has this status if there is one.
+fn unwritten(problem: &Problem, status: Option<Value>) -> Vec<Condition> {
+    let child = status.map(|status| deployment(false, status));
+    let failure = memcached::failure(problem);
+    reported(child.as_ref(), Health::of_problem(problem), failure.as_deref())
+}
+
+fn by_quota() -> Problem {
+    let source = crate::client::Error::api(403, "Forbidden", "exceeded quota: q");
+    let key = ObjectKey::new("default", "cart");
+    CallError { verb: "update", kind: "Deployment", key, source: Box::new(source) }.into()
+}
+
+fn of_app(status: Value, as_desired: bool) -> Vec<Condition> {
+    let app: App = custom(APP);
+    let mut object = wire(&app, &app::desired(&app).deployment);
+    object["metadata"]["generation"] = json!(2);
+    object["status"] = status;
+    let child: Deployment = child(&object);
+    let health = match as_desired {
+        true => Health::of_deployment(&child, &Context::default()),
+        false => Health::new(Level::Stalled, Reason::Invalid, "cannot update Deployment"),
+    };
+    let found = app::Found { deployment: Some(&child), as_desired, health };
+    app::status(&app, &found, Time::new(0)).conditions.into_vec()
+}
+
+/// The GenericDaemon `syslog` whose DaemonSet has this status.
+fn of_daemon(status: Value, context: Context<'_>) -> Vec<Condition> {
+    let daemon: GenericDaemon = custom(DAEMON);
+    let mut object = wire(&daemon, &generic_daemon::desired(&daemon));
+    object["status"] = status;
+    let child: DaemonSet = child(&object);
+    let context = Context { label: daemon.spec.label.as_deref(), ..context };
+    let health = <DaemonSetSpec as Workload>::health(&child, &context);
+    let found = generic_daemon::Found { daemon_set: Some(&child), as_desired: true, health };
+    generic_daemon::status(&daemon, &found, Time::new(0)).conditions.into_vec()
+}
+
+// === Rows ===
+
+fn row(
+    state: (&'static str, &'static str),
+    conditions: Vec<Condition>,
+    is: &'static str,
+    reason: &'static str,
+    message: &'static str,
+) -> Row {
+    Row { state, conditions, is, reason, message }
+}
+
+const M: &str = "Memcached";
+const A: &str = "App";
+const G: &str = "GenericDaemon";
+
+fn rollouts() -> Vec<Row> {
+    let none = Vec::new;
+    let fine = |completed| context(completed, none());
+    vec![
+        row(
+            (M, "the Deployment's status is of an older generation"),
+            of_memcached(changed(json!({"observedGeneration": 0})), fine(COMPLETED)),
+            "F U T F T -",
+            "RollingOut",
+            "Waiting for the Deployment controller",
+        ),
+        row(
+            (A, "the Deployment's status is of an older generation"),
+            of_app(rolled_out(2), true),
+            "F U U F T -",
+            "RollingOut",
+            "Waiting for the Deployment controller",
+        ),
+        row(
+            (A, "an update was refused; the Deployment serves as it was"),
+            of_app(changed(json!({"observedGeneration": 2})), false),
+            "F T F T - T",
+            "Invalid",
+            "cannot update Deployment",
+        ),
+        row(
+            (M, "rollout under way"),
+            of_memcached(starting(), fine(UNDER_WAY)),
+            "F F T F T -",
+            "RollingOut",
+            "0 of 2 replicas are ready",
+        ),
+        row(
+            (M, "rollout completed; also if an admission policy has changed what was written"),
+            of_memcached(rolled_out(2), fine(UNDER_WAY)),
+            "T T F F - -",
+            "AllReplicasReady",
+            "All 2 replicas are ready",
+        ),
+        row(
+            (M, "rollout under way for 30 s without progress, and a container crashes"),
+            of_memcached(starting(), context(STUCK, pod(waiting("CrashLoopBackOff")))),
+            "F F T T T -",
+            "CrashLoopBackOff",
+            "Pod cart-1 crashes: container memcached (exit code 3)",
+        ),
+        row(
+            (M, "rollout under way for 30 s without progress, and an image cannot be pulled"),
+            of_memcached(starting(), context(STUCK, pod(waiting("ImagePullBackOff")))),
+            "F F T T T -",
+            "ImagePullFailed",
+            "Pod cart-1 cannot pull image memcached:typo",
+        ),
+        row(
+            (M, "rollout under way for 30 s without progress, and a container cannot be started"),
+            of_memcached(starting(), context(STUCK, pod(waiting("CreateContainerConfigError")))),
+            "F F F T - T",
+            "ContainerFailed",
+            "Pod cart-1 cannot start container memcached: it runs as root",
+        ),
+        row(
+            (M, "rollout under way for 30 s without progress, and no pod shows why"),
+            of_memcached(starting(), fine(STUCK)),
+            "F F T F T -",
+            "RollingOut",
+            "0 of 2 replicas are ready",
+        ),
+        row(
+            (M, "the Deployment's deadline has passed"),
+            of_memcached(
+                with_condition(down(), 1, "False", "ProgressDeadlineExceeded", "It timed out."),
+                context(UNDER_WAY, pod(waiting("CrashLoopBackOff"))),
+            ),
+            "F F F T - T",
+            "ProgressDeadlineExceeded",
+            "It timed out.; Pod cart-1 crashes: container memcached (exit code 3)",
+        ),
+        row(
+            (M, "a quota or Pod Security refuses pods (ReplicaFailure)"),
+            of_memcached(refused(starting(), "exceeded quota: q"), fine(UNDER_WAY)),
+            "F F T T T -",
+            "ReplicaFailure",
+            "exceeded quota: q",
+        ),
+        row(
+            (M, "kubectl rollout pause, and a change waits"),
+            held(
+                with_condition(
+                    changed(json!({"updatedReplicas": 0})),
+                    1,
+                    "Unknown",
+                    "DeploymentPaused",
+                    "Deployment is paused",
+                ),
+                COMPLETED,
+            ),
+            "F T F T - T",
+            "RolloutPaused",
+            "Deployment memcached-sample is paused by kubectl rollout pause; kubectl rollout resume \
+             deployment/memcached-sample",
+        ),
+        row(
+            (M, "kubectl rollout pause, and only the size has grown"),
+            held(
+                with_condition(
+                    changed(json!({"replicas": 1, "updatedReplicas": 1, "readyReplicas": 1,
+                    "availableReplicas": 1, "unavailableReplicas": 1})),
+                    1,
+                    "Unknown",
+                    "DeploymentPaused",
+                    "It is paused",
+                ),
+                UNDER_WAY,
+            ),
+            "F F T F T -",
+            "RollingOut",
+            "1 of 2 replicas are up to date",
+        ),
+        row(
+            (M, "kubectl rollout pause, and nothing waits"),
+            held(
+                with_condition(rolled_out(2), 1, "Unknown", "DeploymentPaused", "It is paused"),
+                COMPLETED,
+            ),
+            "T T F F - -",
+            "AllReplicasReady",
+            "All 2 replicas are ready",
+        ),
+    ]
+}
+
+fn afterwards() -> Vec<Row> {
+    let after = |pods| of_memcached(down(), context(COMPLETED, pods));
+    vec![
+        row(
+            (M, "completed, then a container crashes"),
+            after(pod(waiting("CrashLoopBackOff"))),
+            "F F F T - -",
+            "CrashLoopBackOff",
+            "Pod cart-1 crashes: container memcached (exit code 3)",
+        ),
+        row(
+            (M, "completed, then an image cannot be pulled"),
+            after(pod(waiting("ErrImagePull"))),
+            "F F F T - -",
+            "ImagePullFailed",
+            "Pod cart-1 cannot pull image memcached:typo",
+        ),
+        row(
+            (M, "completed, then an image has not been pulled for five minutes"),
+            of_memcached(
+                down(),
+                lasting(known(
+                    context(COMPLETED, pod(waiting("ErrImagePull"))),
+                    Level::Degraded,
+                    Reason::ImagePullFailed,
+                    "Pod cart-1 cannot pull image memcached:typo",
+                )),
+            ),
+            "F F F T - T",
+            "ImagePullFailed",
+            "Pod cart-1 cannot pull image memcached:typo",
+        ),
+        row(
+            (M, "completed, then an image's name is invalid"),
+            after(pod(waiting("InvalidImageName"))),
+            "F F F T - T",
+            "ImagePullFailed",
+            "Pod cart-1 cannot pull image memcached:typo: that is no image's name",
+        ),
+        row(
+            (M, "completed, then a sidecar is not ready"),
+            after(pod(with_a_sidecar())),
+            "F F F T - -",
+            "ContainersNotReady",
+            "Pod cart-1 runs, but its container istio-proxy is not ready",
+        ),
+        row(
+            (M, "completed, then a container crashes, and the list of pods fails"),
+            of_memcached(
+                down(),
+                without_lists(known(
+                    context(COMPLETED, Vec::new()),
+                    Level::Degraded,
+                    Reason::CrashLoopBackOff,
+                    "Pod cart-1 crashes: container memcached (exit code 3)",
+                )),
+            ),
+            "F F F T - -",
+            "CrashLoopBackOff",
+            "Pod cart-1 crashes: container memcached (exit code 3)",
+        ),
+        row(
+            (M, "completed, then pods are not ready, and the list of pods fails"),
+            of_memcached(down(), without_lists(context(COMPLETED, Vec::new()))),
+            "F F F T - -",
+            "ReplicasUnavailable",
+            "0 of 2 replicas are ready",
+        ),
+        row(
+            (M, "completed, then no node takes a pod"),
+            after(pod(unschedulable())),
+            "F F F T - -",
+            "PodsUnschedulable",
+            "Pod cart-1 cannot be scheduled: 0/4 nodes are available: 4 Insufficient cpu.",
+        ),
+        row(
+            (M, "completed, then a node is lost"),
+            after(pod(on_a_lost_node())),
+            "F F F T - -",
+            "NodeNotReady",
+            "Pod cart-1 is on node node-1, which does not report",
+        ),
+        row(
+            (M, "completed, then a pod is evicted"),
+            after(evicted()),
+            "F F F T - -",
+            "PodsEvicted",
+            "Pod cart-1 was evicted; another one is to replace it",
+        ),
+        row(
+            (M, "completed, then a quota refuses to replace a pod"),
+            of_memcached(refused(down(), "exceeded quota: q"), context(COMPLETED, Vec::new())),
+            "F F F T - -",
+            "ReplicaFailure",
+            "exceeded quota: q",
+        ),
+        row(
+            (M, "completed, then pods do not serve, and no pod shows why"),
+            after(Vec::new()),
+            "F F F T - -",
+            "ReplicasUnavailable",
+            "0 of 2 replicas are ready",
+        ),
+    ]
+}
+
+fn writes() -> Vec<Row> {
+    let image =
+        || Health::new(Level::Stalled, Reason::ImageMissing, "Unable to find MEMCACHED_IMAGE");
+    let serving = deployment(false, rolled_out(2));
+    let lost = deployment(false, down());
+    let key = ObjectKey::new("default", "memcached-sample");
+    let taken = Problem::taken::<Memcached, Deployment>(&key);
+    let name = Name { kind: Deployment::KIND, key };
+    let deleted = Problem::Contested { name, field: None, wait: Duration::ZERO };
+    vec![
+        row(
+            (M, "a foreign Deployment has the name"),
+            unwritten(&taken, None),
+            "F F F T - T",
+            "ErrResourceExists",
+            "Deployment memcached-sample already exists and is not controlled by Memcached \
+             memcached-sample; delete or rename one of them",
+        ),
+        row(
+            (M, "a quota refuses an update; the pods serve"),
+            unwritten(&by_quota(), Some(rolled_out(2))),
+            "F T F T - T",
+            "QuotaExceeded",
+            "cannot update Deployment default/cart: exceeded quota: q",
+        ),
+        row(
+            (M, "MEMCACHED_IMAGE is not set; the pods serve"),
+            reported(Some(&serving), image(), Some("Unable to find MEMCACHED_IMAGE")),
+            "F T F T - T",
+            "ImageMissing",
+            "Unable to find MEMCACHED_IMAGE",
+        ),
+        row(
+            (M, "somebody keeps deleting the Deployment"),
+            unwritten(&deleted, None),
+            "F F F T T -",
+            "Contested",
+            "Somebody keeps deleting Deployment memcached-sample; it is created a few times a minute \
+             only. The API server's audit log tells who it is",
+        ),
+        row(
+            (M, "paused by annotation; the pods serve"),
+            reported(Some(&serving), Health::paused(true), None),
+            "F T F F - -",
+            "Paused",
+            Reason::Paused.meaning(),
+        ),
+        row(
+            (M, "paused by annotation; the pods do not serve"),
+            reported(Some(&lost), Health::paused(false), None),
+            "F F F F - -",
+            "Paused",
+            Reason::Paused.meaning(),
+        ),
+    ]
+}
+
+fn daemons() -> Vec<Row> {
+    let fine = |completed| context(completed, Vec::new());
+    let daemon = |reason| named("syslog-1", of("daemon", "mbessler/typo", reason));
+    let refusal = || {
+        let refusal = Answer::Found(Some(
+            "Error creating: pods \"syslog-\" is forbidden: exceeded quota".to_owned(),
+        ));
+        Context { evidence: Evidence { refusal, ..Evidence::default() }, ..fine(STUCK) }
+    };
+    let answered =
+        |nodes| Context { evidence: Evidence { nodes, ..Evidence::default() }, ..fine(UNDER_WAY) };
+    let seen = |nodes: Vec<NodeState>| answered(Answer::Found(nodes.into()));
+    let tainted =
+        "2 nodes have the label, but their taint dedicated:NoSchedule keeps the daemon out";
+    let is_tainted = |context| known(context, Level::Degraded, Reason::NodesTainted, tainted);
+    let is_lost = "Node node-3 does not report; the daemon is ready on 2 others";
+    // A third node has the daemon, although it does not belong there.
+    let more = || {
+        let mut status = nodes([2, 2, 2, 2]);
+        status["numberMisscheduled"] = json!(1);
+        status
+    };
+    vec![
+        row(
+            (G, "the DaemonSet's status is of an older generation"),
+            of_daemon(json!({}), fine(COMPLETED)),
+            "F U T F T -",
+            "RollingOut",
+            "Waiting for the DaemonSet controller",
+        ),
+        row(
+            (G, "rollout under way"),
+            of_daemon(nodes([2, 2, 1, 1]), fine(COMPLETED)),
+            "F F T F T -",
+            "RollingOut",
+            "1 of 2 nodes have the daemon of this generation",
+        ),
+        row(
+            (G, "rollout completed"),
+            of_daemon(nodes([2, 2, 2, 2]), fine(UNDER_WAY)),
+            "T T F F - -",
+            "AllNodesReady",
+            "The daemon is ready on all 2 nodes where it belongs",
+        ),
+        row(
+            (G, "rollout under way for 30 s without progress, and a container crashes"),
+            of_daemon(nodes([2, 2, 2, 0]), context(STUCK, daemon("CrashLoopBackOff"))),
+            "F F T T T -",
+            "CrashLoopBackOff",
+            "Pod syslog-1 crashes: container daemon (exit code 3)",
+        ),
+        row(
+            (G, "rollout under way for 30 s without progress, and an image cannot be pulled"),
+            of_daemon(nodes([2, 2, 2, 0]), context(STUCK, daemon("ImagePullBackOff"))),
+            "F F T T T -",
+            "ImagePullFailed",
+            "Pod syslog-1 cannot pull image mbessler/typo",
+        ),
+        row(
+            (
+                G,
+                "rollout under way for 30 s without progress: a quota or Pod Security refuses pods",
+            ),
+            of_daemon(nodes([2, 0, 0, 0]), refusal()),
+            "F F F T - T",
+            "ReplicaFailure",
+            "Error creating: pods \"syslog-\" is forbidden: exceeded quota",
+        ),
+        row(
+            (G, "rollout under way for 30 s without progress, and nothing shows why"),
+            of_daemon(nodes([2, 2, 2, 1]), fine(STUCK)),
+            "F F T T T -",
+            "ProgressDeadlineExceeded",
+            "No progress for 30 seconds: 1 of 2 nodes have the daemon available",
+        ),
+        row(
+            (G, "completed, then a container crashes"),
+            of_daemon(nodes([2, 2, 2, 1]), context(COMPLETED, daemon("CrashLoopBackOff"))),
+            "F F F T - -",
+            "CrashLoopBackOff",
+            "Pod syslog-1 crashes: container daemon (exit code 3)",
+        ),
+        row(
+            (G, "completed, then a node is lost"),
+            of_daemon(nodes([2, 2, 2, 1]), context(COMPLETED, named("syslog-1", on_a_lost_node()))),
+            "F F F T - -",
+            "NodeNotReady",
+            "Pod syslog-1 is on node node-1, which does not report",
+        ),
+        row(
+            (G, "completed, then pods do not serve, and no pod shows why"),
+            of_daemon(nodes([2, 1, 1, 1]), fine(COMPLETED)),
+            "F F F T - -",
+            "ReplicasUnavailable",
+            "1 of 2 nodes have the daemon",
+        ),
+        row(
+            (G, "rollout under way for 40 s, while a pod may take 60 s to end"),
+            of_daemon(nodes([2, 2, 1, 1]), context((false, 40), terminating())),
+            "F F T F T -",
+            "RollingOut",
+            "1 of 2 nodes have the daemon of this generation",
+        ),
+        row(
+            (G, "a container crashes, and a node joins"),
+            of_daemon(
+                nodes([3, 3, 3, 2]),
+                known(
+                    context(UNDER_WAY, daemon("CrashLoopBackOff")),
+                    Level::Degraded,
+                    Reason::CrashLoopBackOff,
+                    "Pod syslog-1 crashes: container daemon (exit code 3)",
+                ),
+            ),
+            "F F T T T -",
+            "CrashLoopBackOff",
+            "Pod syslog-1 crashes: container daemon (exit code 3)",
+        ),
+        row(
+            (G, "completed, then one of three nodes does not report"),
+            of_daemon(more(), seen(vec![taint("node-0"), lost("node-3")])),
+            "F T F T - -",
+            "NodeNotReady",
+            is_lost,
+        ),
+        row(
+            (G, "one of three nodes does not report, and the list of nodes fails"),
+            of_daemon(
+                more(),
+                without_lists(known(
+                    fine(UNDER_WAY),
+                    Level::Degraded,
+                    Reason::NodeNotReady,
+                    is_lost,
+                )),
+            ),
+            "F T F T T -",
+            "NodeNotReady",
+            is_lost,
+        ),
+        row(
+            (G, "a taint closes one of three nodes, where the daemon runs"),
+            of_daemon(
+                more(),
+                seen(vec![node("node-1", "", ""), node("node-2", "", ""), taint("node-3")]),
+            ),
+            "T T F F - -",
+            "AllNodesReady",
+            "The daemon is ready on all 2 nodes where it belongs; taint dedicated:NoSchedule of node \
+             node-3 keeps the daemon out",
+        ),
+        row(
+            (G, "it runs on a node where it does not belong, and nodes may not be listed"),
+            of_daemon(more(), answered(Answer::NotPermitted)),
+            "T T F F - -",
+            "AllNodesReady",
+            "The daemon is ready on all 2 nodes where it belongs; 1 more run it, which a taint may \
+             keep it from: the operator may not list nodes",
+        ),
+        row(
+            (G, "no node that has the label reports"),
+            of_daemon(nodes([0; 4]), seen(vec![lost("node-1"), lost("node-2")])),
+            "F F T T T -",
+            "NodeNotReady",
+            "2 nodes do not report: node-1, node-2",
+        ),
+        row(
+            (G, "no node has the label"),
+            of_daemon(nodes([0; 4]), seen(Vec::new())),
+            "T T F F - -",
+            "NoMatchingNodes",
+            "No node has the label logs; kubectl label node NODE logs=true",
+        ),
+        row(
+            (G, "no pod is wanted anywhere, and nodes may not be listed"),
+            of_daemon(nodes([0; 4]), answered(Answer::NotPermitted)),
+            "T T F F - -",
+            "NoMatchingNodes",
+            "No node has the label logs, or taints keep the daemon from all of them: the operator may \
+             not list nodes",
+        ),
+        row(
+            (G, "no pod is wanted anywhere, and the list of nodes fails"),
+            of_daemon(nodes([0; 4]), without_lists(fine(UNDER_WAY))),
+            "F F T F T -",
+            "RollingOut",
+            "The daemon belongs on no node; the nodes cannot be listed at the moment",
+        ),
+        row(
+            (G, "a taint keeps the daemon from every node with the label"),
+            of_daemon(nodes([0; 4]), seen(vec![taint("node-1"), taint("node-2")])),
+            "F F T T T -",
+            "NodesTainted",
+            tainted,
+        ),
+        row(
+            (G, "the same, and the list of nodes fails"),
+            of_daemon(nodes([0; 4]), without_lists(is_tainted(fine(UNDER_WAY)))),
+            "F F F T T -",
+            "NodesTainted",
+            tainted,
+        ),
+        row(
+            (G, "the same for five minutes"),
+            of_daemon(
+                nodes([0; 4]),
+                lasting(is_tainted(seen(vec![taint("node-1"), taint("node-2")]))),
+            ),
+            "F F F T - T",
+            "NodesTainted",
+            tainted,
+        ),
+    ]
+}
+
+fn scaled_to_zero() -> Row {
+    let mut memcached: Memcached = custom(MEMCACHED);
+    memcached.spec.size = 0;
+    let children = memcached::desired(&memcached, &Text::new("memcached:1"));
+    let mut object = wire(&memcached, &children.deployment);
+    object["status"] = rolled_out(0);
+    let child: Deployment = child(&object);
+    let health = Health::of_deployment(&child, &Context::default());
+    let found =
+        memcached::Found { deployment: Some(&child), nodes: Vec::new(), health, failure: None };
+    let conditions = memcached::status(&memcached, found, Time::new(0)).conditions.into_vec();
+    row((M, "size 0"), conditions, "T T F F - -", "ScaledToZero", "No replica is wanted")
+}
+
+fn rows() -> Vec<Row> {
+    let mut rows = rollouts();
+    rows.push(scaled_to_zero());
+    rows.extend(afterwards());
+    rows.extend(writes());
+    rows.extend(daemons());
+    rows
+}
+
+// === The table ===
+
+/// The types of the columns.
+const COLUMNS: [Type; 6] = [
+    Type::Ready,
+    Type::Available,
+    Type::Progressing,
+    Type::Degraded,
+    Type::Reconciling,
+    Type::Stalled,
+];
+
+#[test]
+fn each_state_of_the_children_has_the_conditions_of_its_row() {
+    for Row { state, conditions, is, reason, message } in rows() {
+        let of = |kind: Type| conditions.iter().find(move |condition| condition.is(kind));
+        let letters = COLUMNS.map(|kind| match of(kind).map(|condition| condition.status) {
+            Some(Status::True) => "T",
+            Some(Status::False) => "F",
+            Some(Status::Unknown) => "U",
+            None => "-",
+        });
+        assert_eq!(letters.join(" "), is, "{state:?}: {conditions:#?}");
+        let ready = of(Type::Ready).unwrap();
+        assert_eq!((&*ready.reason, &*ready.message), (reason, message), "{state:?}");
+        if let Some(degraded) = of(Type::Degraded).filter(|c| c.status == Status::True) {
+            assert_eq!(degraded.reason, ready.reason, "{state:?}");
+        }
+    }
+}
+
+#[test]
+fn the_documented_table_is_that_of_the_rows() {
+    let columns = COLUMNS.map(Type::as_str).join(" | ");
+    let mut text = format!("| kind | state of the children | {columns} | reason | message |\n");
+    text.push_str(&format!("|{}\n", "---|".repeat(10)));
+    for Row { state: (kind, state), is, reason, message, .. } in rows() {
+        let cells = is.split(' ').map(|letter| match letter {
+            "T" => "True",
+            "F" => "False",
+            "U" => "Unknown",
+            _ => "–",
+        });
+        let cells = cells.collect::<Vec<_>>().join(" | ");
+        writeln!(text, "| {kind} | {state} | {cells} | `{reason}` | {message} |").unwrap();
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/workload/health/table.md");
+    if std::env::var_os("UPDATE_ARTIFACTS").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    let documented = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(documented == text, "UPDATE_ARTIFACTS=1 cargo test --lib health writes {path}");
+}

@@ -1,0 +1,215 @@
+//! The labels that identify the children of a custom resource.
+
+use crate::object::{Labels, Text};
+
+/// Field manager, and the value of `app.kubernetes.io/managed-by` and `part-of`.
+pub const MANAGER: &str = "workload-operator";
+
+/// Kubernetes' recommended labels.
+const NAME: &str = "app.kubernetes.io/name";
+/// Names the custom resource.
+const INSTANCE: &str = "app.kubernetes.io/instance";
+const VERSION: &str = "app.kubernetes.io/version";
+const PART_OF: &str = "app.kubernetes.io/part-of";
+const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+const CREATED_BY: &str = "app.kubernetes.io/created-by";
+/// Memcached's users identify their pods by this label and the next.
+pub(crate) const APP: &str = "app";
+/// Names the Memcached.
+pub(crate) const MEMCACHED_CR: &str = "memcached_cr";
+
+/// Selects the pods of a Memcached. Like the next two, nobody else sets it: the recommended labels
+/// are also those of a Helm release of the same name.
+pub(crate) const MEMCACHED: &str = "cache.example.com/memcached";
+/// Selects the pods of a GenericDaemon.
+pub(crate) const GENERIC_DAEMON: &str = "mydomain.com/genericdaemon";
+/// Selects the pods of an App.
+pub(crate) const APP_V1: &str = "app.example.com/v1";
+
+/// The longest label value (k8s.io/apimachinery/pkg/util/validation, LabelValueMaxLength).
+const MAX_VALUE: usize = 63;
+
+/// The labels of the children of one custom resource.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity<'a> {
+    /// The kind of workload, such as `memcached`.
+    pub kind: &'static str,
+    /// The label that selects the pods; its value is the custom resource's name.
+    pub label: &'static str,
+    /// The custom resource's name.
+    pub name: &'a str,
+    /// The image that runs; the version is taken from its tag.
+    pub image: Option<&'a str>,
+    /// Further labels, for people.
+    pub more: Vec<(&'static str, &'a str)>,
+}
+
+impl Identity<'_> {
+    /// The labels of a pod: all but [`INSTANCE`]. With it, the Service of a Helm release of the same
+    /// name and workload would select the pod, too.
+    pub(crate) fn pod_labels(&self) -> Labels {
+        let labels = self.labels();
+        labels
+            .iter()
+            .filter(|(key, _)| *key != INSTANCE)
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect()
+    }
+
+    /// The labels of a child.
+    pub(crate) fn labels(&self) -> Labels {
+        let mut labels = vec![
+            (Text::new(self.label), instance(self.name)),
+            (Text::new(NAME), Text::new(self.kind)),
+            (Text::new(INSTANCE), instance(self.name)),
+            (Text::new(PART_OF), Text::new(MANAGER)),
+            (Text::new(MANAGED_BY), Text::new(MANAGER)),
+            (Text::new(CREATED_BY), Text::from(format!("{}-controller", self.kind))),
+        ];
+        labels.extend(self.image.map(|image| (Text::new(VERSION), version(image))));
+        labels.extend(self.more.iter().map(|(key, value)| (Text::new(key), instance(value))));
+        labels.into_iter().collect()
+    }
+
+    /// The label that selects the pods. It never changes for a custom resource, because a selector
+    /// cannot, and no other custom resource in the namespace has the same one.
+    pub(crate) fn selector(&self) -> Labels {
+        [(self.label, instance(self.name))].into_iter().collect()
+    }
+}
+
+/// Returns whether the operator sets the label under `key` on its children.
+pub(crate) fn is_ours(key: &str) -> bool {
+    matches!(
+        key,
+        MEMCACHED
+            | GENERIC_DAEMON
+            | APP_V1
+            | NAME
+            | INSTANCE
+            | VERSION
+            | PART_OF
+            | MANAGED_BY
+            | CREATED_BY
+            | APP
+            | MEMCACHED_CR
+    )
+}
+
+/// `a=b,c=d`, as a HorizontalPodAutoscaler reads it.
+pub(crate) fn selector_text(selector: &Labels) -> String {
+    let pairs: Vec<_> = selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    pairs.join(",")
+}
+
+/// The label value for an object of this name: the name itself or, if that is too long, its
+/// beginning and a hash of the whole.
+pub(crate) fn instance(name: &str) -> Text {
+    if name.len() <= MAX_VALUE {
+        return label_value(name);
+    }
+    let hash = format!("{:016x}", fnv1a(name.as_bytes()));
+    let beginning: String = name.chars().take(MAX_VALUE - 1 - hash.len()).collect();
+    label_value(&format!("{beginning}-{hash}"))
+}
+
+/// The label value for the version of an image: its tag, else the beginning of its digest, else
+/// `latest`, as for the container runtime.
+fn version(image: &str) -> Text {
+    let (name, digest) = match image.split_once('@') {
+        Some((name, digest)) => (name, Some(digest)),
+        None => (image, None),
+    };
+    let tag = name.rsplit('/').next().and_then(|last| last.split_once(':')).map(|(_, tag)| tag);
+    label_value(tag.filter(|tag| !tag.is_empty()).or(digest).unwrap_or("latest"))
+}
+
+/// `text` with characters that no label value may have left out or replaced by `-`.
+fn label_value(text: &str) -> Text {
+    let allowed = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    let value: String = text.chars().map(allowed).take(MAX_VALUE).collect();
+    let value = value.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+    Text::new(if value.is_empty() { "unknown" } else { value })
+}
+
+/// FNV-1a, 64 bit: stable across releases and machines, unlike the standard library's hasher.
+/// Constants from <http://www.isthe.com/chongo/tech/comp/fnv/>.
+pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn is_label_value(value: &str) -> bool {
+        let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+        value.len() <= 63
+            && ends(value.chars().next())
+            && ends(value.chars().last())
+            && value.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    }
+
+    fn identity<'a>(name: &'a str, image: Option<&'a str>) -> Identity<'a> {
+        let more = vec![(MEMCACHED_CR, name)];
+        Identity { kind: "memcached", label: MEMCACHED, name, image, more }
+    }
+
+    #[test]
+    fn the_version_is_the_tag_then_the_digest_then_latest() {
+        for (image, expected) in [
+            ("nginx", "latest"),
+            ("nginx:1.16.1", "1.16.1"),
+            ("registry:5000/team/nginx", "latest"),
+            ("registry:5000/team/nginx:1", "1"),
+            (
+                "nginx@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+                "sha256-0123456789abcdef0123456789abcdef0123456789abcdef01234567",
+            ),
+            ("nginx:1@sha256:0123", "1"),
+            ("nginx:", "latest"),
+            ("nginx:_", "unknown"),
+        ] {
+            assert_eq!(version(image), expected, "{image}");
+        }
+    }
+
+    #[test]
+    fn long_names_with_the_same_beginning_have_different_label_values() {
+        let (a, b) = ("x".repeat(200), "x".repeat(201));
+        assert_ne!(instance(&a), instance(&b));
+        assert_eq!(instance(&a), instance(&a));
+    }
+
+    proptest! {
+        #[test]
+        fn label_values_are_valid_for_any_image(image in "[!-~]{1,300}") {
+            for (key, value) in identity("a", Some(&image)).labels().iter() {
+                prop_assert!(is_label_value(value), "{key}={value}");
+            }
+        }
+
+        #[test]
+        fn label_values_are_valid_for_any_name(
+            name in "[a-z0-9]([a-z0-9]|[-a-z0-9]{0,80}[a-z0-9])([.][a-z0-9]{1,100})?"
+        ) {
+            for (key, value) in identity(&name, None).labels().iter() {
+                prop_assert!(is_label_value(value), "{key}={value}");
+            }
+        }
+
+        #[test]
+        fn the_selector_depends_on_nothing_but_kind_and_name(
+            name in "[a-z]{1,80}", a in "[!-~]{1,60}", b in "[!-~]{1,60}"
+        ) {
+            let (a, b) = (identity(&name, Some(&a)), identity(&name, Some(&b)));
+            prop_assert_eq!(a.selector(), b.selector());
+            prop_assert!(a.selector().is_subset_of(&a.labels()));
+            prop_assert_eq!(a.selector().iter().count(), 1);
+        }
+    }
+}

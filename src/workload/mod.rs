@@ -1,0 +1,80 @@
+//! The parts that the three kinds share: their children, how healthy these are, and how that is reported.
+//!
+//! Guarantees
+//! - The same types are decoded from the wire, compared with the desired state, and sent: what is
+//!   sent is what is compared. Only fields that the operator can set, or that conflict with those, are
+//!   in them. An injected sidecar, a field that the API server fills in, or a foreign annotation is
+//!   neither compared nor sent.
+//! - Children are written by [`Context::ensure_with`](crate::manager::Context::ensure_with), the status by
+//!   [`Context::patch_status`](crate::manager::Context::patch_status): these compare, and have the
+//!   guarantees about other owners' objects and other managers' fields.
+//! - Health is computed in one place, [`Health`], from the children and, while they are not ready, from
+//!   evidence that is listed on demand. Ready is True only when the children have finished rolling out this
+//!   generation, by the rules that tools apply to them. The status root and the conditions always refer
+//!   to the same generation.
+//!
+//! Each kind is one file beside this module, read from top to bottom: the view, the children and the status
+//! (pure), then reconcile.
+
+pub(crate) mod reason;
+pub(crate) mod condition;
+pub(crate) mod custom_resource;
+pub(crate) mod labels;
+// Children.
+pub(crate) mod child;
+pub(crate) mod container;
+pub(crate) mod pod_template;
+pub(crate) mod deployment;
+pub(crate) mod daemon_set;
+pub(crate) mod service;
+// Health.
+pub(crate) mod pod;
+pub(crate) mod pod_state;
+pub(crate) mod evidence;
+pub mod diagnostics;
+pub(crate) mod health;
+pub(crate) mod progress;
+pub(crate) mod observer;
+pub(crate) mod report;
+#[cfg(test)]
+pub(crate) mod fixtures;
+
+pub use child::{Applied, Child, ChildSpec, Made};
+pub use condition::{Condition, Status, Time, Type, Wanted};
+pub use container::{
+    Capabilities, Container, ContainerPort, ContainerSecurity, EnvVar, FieldRef, KeyRef, Probe,
+    Quantities, ResourceRef, Resources, Seccomp, TcpSocket, ValueSource,
+};
+pub use custom_resource::{Custom, PAUSED, Switches};
+pub use daemon_set::{DaemonSet, DaemonSetSpec, DaemonSetStatus};
+pub use deployment::{
+    Amount, ChildCondition, Deployment, DeploymentSpec, DeploymentStatus, RollingUpdate, Strategy,
+};
+pub use diagnostics::{Ask, Diagnostics};
+pub use evidence::{Answer, Evidence, Nodes};
+pub use health::{Context, Health, Level, Rollout, Workload};
+pub use labels::MANAGER;
+pub use observer::Observer;
+pub use pod::{BY_MEMCACHED, Pod, PodLabels};
+pub use pod_state::{NodeLabels, NodeState, PodState, Trouble};
+pub use pod_template::{
+    Affinity, MatchExpression, NodeAffinity, NodeSelector, NodeSelectorTerm, PodMeta, PodSecurity,
+    PodSpec, PodTemplate, Selector,
+};
+pub use progress::{Progress, completed, reported};
+pub use reason::{Action, Reason};
+pub use report::refused;
+pub use service::{Service, ServicePort, ServiceSpec, TargetPort, Unread};
+
+use crate::object::Kind;
+
+/// The kind of [`Memcached`](crate::memcached::Memcached).
+pub const MEMCACHED: Kind =
+    Kind::namespaced("cache.example.com", "v1alpha1", "Memcached", "memcacheds");
+/// The kind of [`GenericDaemon`](crate::generic_daemon::GenericDaemon).
+pub const GENERIC_DAEMON: Kind =
+    Kind::namespaced("mydomain.com", "v1beta1", "GenericDaemon", "genericdaemons");
+/// The kind of [`App`](crate::app::App).
+pub const APP: Kind = Kind::namespaced("app.example.com", "v1", "App", "apps");
+/// The custom resources, each of which may own children.
+pub const KINDS: [Kind; 3] = [MEMCACHED, GENERIC_DAEMON, APP];

@@ -1,0 +1,124 @@
+//! Observes a workload: its health, and when to look again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::child::Child;
+use super::custom_resource::Custom;
+use super::diagnostics::Diagnostics;
+use super::health::{Context, Health, Level, Rollout, STALLED_AFTER, Workload};
+use super::progress::{Progress, completed, reported};
+use super::reason::Reason;
+use super::report::sooner;
+use crate::client::Client;
+use crate::controller::Action;
+
+/// How often the nodes of a daemon are listed that is well, but belongs on fewer nodes than have its
+/// label, or on none: nodes are not watched.
+const NODES: Duration = Duration::from_secs(60);
+
+/// How long a problem without a cause is looked at again and again; then as often as any other.
+const EARLY: Duration = Duration::from_secs(60);
+
+/// What a kind knows about its workload.
+#[derive(Debug, Default)]
+pub(crate) struct Looking<'a> {
+    /// The number of its pods that the status lists, if it lists any.
+    pub(crate) listed: Option<usize>,
+    /// The label of the nodes where a daemon belongs.
+    pub(crate) label: Option<&'a str>,
+    /// The number of nodes where the daemon belonged, according to the status.
+    pub(crate) desired_before: i32,
+    /// True if it belongs on more nodes now, so that a rollout begins.
+    pub(crate) grown: bool,
+}
+
+/// Observes the workloads of one kind of custom resource. Clones share everything.
+#[derive(Debug, Clone)]
+pub struct Observer {
+    progress: Arc<Progress>,
+    diagnostics: Diagnostics,
+}
+
+// === impl Observer ===
+
+impl Observer {
+    /// Lists with `diagnostics` what the workloads' own statuses do not show.
+    pub fn new(diagnostics: Diagnostics) -> Observer {
+        Observer { progress: Arc::default(), diagnostics }
+    }
+
+    /// The health of `object`'s workload `child`, which is as desired, and when to look again.
+    ///
+    /// Pods, Events and nodes are listed only if the workload is not ready although its rollout had
+    /// completed, has made no progress for a while, or is reported as failing, and if a daemon runs
+    /// on nodes where it does not belong. One that is ready costs no request, and needs no other
+    /// look.
+    pub(crate) async fn observe<V: Custom, S: Workload>(
+        &self,
+        client: &Client,
+        object: &V,
+        child: &Child<S>,
+        looking: Looking<'_>,
+    ) -> (Health, Action) {
+        let now = Instant::now();
+        let mut context = Context {
+            completed: completed(object) && !looking.grown,
+            listed: looking.listed,
+            label: looking.label,
+            desired_before: looking.desired_before,
+            previous: reported(object),
+            ..Context::default()
+        };
+        let first = S::health(child, &context);
+        if !S::is_observed(child) || first.reason == Reason::RolloutPaused {
+            return (first, Action::Done);
+        }
+        let unclear = S::is_to_be_explained(child);
+        if first.level == Level::Ready && !unclear {
+            self.progress.forget(object.uid());
+            self.diagnostics.forget(child.meta.uid);
+            return (first, Action::Done);
+        }
+        let (uid, generation) = (object.uid(), child.meta.generation);
+        context.idle = self.progress.idle(object, generation, S::progress(child), now);
+        let known = context.previous.as_ref().filter(|previous| previous.trouble().is_some());
+        context.lasting =
+            known.map_or(Duration::ZERO, |known| self.progress.lasting(uid, known.reason, now));
+        let again = Action::RequeueAfter(Progress::next(context.idle));
+        let goes_on = first.level == Level::Progressing && first.rollout == Rollout::UnderWay;
+        let is_known = known.is_some_and(|known| known.reason.is_of_pods());
+        if goes_on && !unclear && !is_known && context.idle < Progress::PATIENCE {
+            // A deployment that is paused is known to be so only after a while.
+            return (S::health(child, &context), again);
+        }
+        let (evidence, until) = self.diagnostics.explain(client, child, S::ask(child)).await;
+        context.evidence = evidence;
+        let health = S::health(child, &context);
+        self.progress.note(uid, health.trouble().map(|(reason, _)| reason), now);
+        let sooner = sooner(again, next(&health, &context, until.duration_since(now)));
+        (health, sooner)
+    }
+}
+
+/// When to look again because of the evidence, which is to be asked for again after `fresh`.
+fn next(health: &Health, context: &Context<'_>, fresh: Duration) -> Action {
+    if context.evidence.has_failed() {
+        return Action::RequeueAfter(fresh.max(Duration::from_millis(100)));
+    }
+    match health.trouble() {
+        None => Action::RequeueAfter(NODES),
+        Some((Reason::ReplicasUnavailable | Reason::ProgressDeadlineExceeded, _))
+            if context.idle < EARLY =>
+        {
+            Action::RequeueAfter(fresh)
+        }
+        Some((reason, _)) if health.level == Level::Degraded && reason.stalls() => {
+            let left = STALLED_AFTER.saturating_sub(context.lasting);
+            Action::RequeueAfter(left + Duration::from_millis(10))
+        }
+        Some(_) => Action::Done,
+    }
+}

@@ -1,0 +1,402 @@
+//! The state of a pod or a node, as far as it shows why a workload is not ready. Pure.
+//!
+//! Messages hold nothing that changes while the cause stays the same: no counts of restarts, no
+//! times. Otherwise each list would write a status.
+
+use serde::Deserialize;
+
+use super::ChildCondition;
+use super::condition::{Status, Time};
+use super::reason::Reason;
+use crate::object::{Keep, Kind, Labels, Meta, Nothing, Text};
+
+/// The grace period that the API server defaults to (`DefaultTerminationGracePeriodSeconds` in
+/// k8s.io/api/core/v1).
+const GRACE_PERIOD: i64 = 30;
+
+/// The taints that the DaemonSet controller has every daemon tolerate, by key and effect
+/// (`AddOrUpdateDaemonPodTolerations` in k8s.io/kubernetes, pkg/controller/daemon/util). It adds
+/// `network-unavailable` only for pods of the host's network, which a GenericDaemon has none of.
+const TOLERATED: [(&str, &str); 6] = [
+    (NOT_READY, "NoExecute"),
+    (UNREACHABLE, "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+];
+
+/// The taints of a node that the node lifecycle controller considers lost: its condition Ready is
+/// False, or Unknown (k8s.io/api/core/v1, well_known_taints.go).
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+
+/// A cause, in a word and a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// In one word.
+    pub reason: Reason,
+    /// In a sentence.
+    pub message: String,
+    /// True if only a person can remove it, as is clear from the start.
+    pub stalls_at_once: bool,
+}
+
+/// The part of a pod that shows whether it is ready.
+#[derive(Debug, Clone, Deserialize)]
+pub struct PodState {
+    #[serde(rename = "metadata")]
+    meta: Meta<Nothing>,
+    #[serde(default)]
+    spec: PodPlace,
+    #[serde(default)]
+    status: PodStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct PodPlace {
+    node_name: Option<Text>,
+    termination_grace_period_seconds: Option<i64>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct PodStatus {
+    phase: Text,
+    reason: Text,
+    conditions: Vec<ChildCondition>,
+    init_container_statuses: Vec<ContainerStatus>,
+    container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ContainerStatus {
+    name: Text,
+    image: Text,
+    ready: bool,
+    state: ContainerState,
+    last_state: ContainerState,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct ContainerState {
+    waiting: Option<Waiting>,
+    running: Option<Running>,
+    terminated: Option<Terminated>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Waiting {
+    reason: Text,
+    message: Text,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Running {}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Terminated {
+    reason: Text,
+    exit_code: i32,
+}
+
+/// The part of a node that shows whether a daemon can run there. Its images, which are most of a
+/// node, are skipped during parsing.
+#[derive(Debug, Clone, Deserialize)]
+pub struct NodeState {
+    #[serde(rename = "metadata")]
+    meta: Meta<NodeLabels>,
+    #[serde(default)]
+    spec: NodeSpec,
+    #[serde(default)]
+    status: NodeStatus,
+}
+
+/// Keeps all labels: the spec of any GenericDaemon may name one.
+#[derive(Debug, Clone, Copy)]
+pub enum NodeLabels {}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct NodeSpec {
+    taints: Vec<Taint>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct NodeStatus {
+    conditions: Vec<NodeCondition>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct NodeCondition {
+    #[serde(rename = "type")]
+    kind: Text,
+    status: Status,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Taint {
+    key: Text,
+    value: Text,
+    effect: Text,
+}
+
+crate::view!(PodState { meta: Meta<Nothing> }: Kind::namespaced("", "v1", "Pod", "pods"));
+crate::view!(NodeState { meta: Meta<NodeLabels> }: Kind::cluster_scoped("", "v1", "Node", "nodes"));
+
+impl Keep for NodeLabels {
+    fn label(_: &str) -> bool {
+        true
+    }
+
+    fn annotation(_: &str) -> bool {
+        false
+    }
+}
+
+// === impl PodState ===
+
+impl PodState {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.meta.key.name()
+    }
+
+    /// The node that it was scheduled to.
+    pub fn node(&self) -> Option<&str> {
+        self.spec.node_name.as_deref()
+    }
+
+    /// Returns whether it has ended: such a pod stays for users to look at, and counts as no
+    /// replica.
+    pub fn has_ended(&self) -> bool {
+        ["Failed", "Succeeded"].contains(&&*self.status.phase)
+    }
+
+    /// Returns whether it is ready.
+    pub fn is_ready(&self) -> bool {
+        self.condition("Ready").is_some_and(|ready| ready.status == Status::True)
+    }
+
+    /// The time within which it ends, if it is being deleted.
+    pub(crate) fn terminates_within(&self) -> Option<i64> {
+        let grace = self.spec.termination_grace_period_seconds.unwrap_or(GRACE_PERIOD);
+        (self.meta.deleting && self.status.reason != "NodeLost").then_some(grace)
+    }
+
+    /// Its state, much as `kubectl get pods` shows it.
+    pub fn state(&self) -> String {
+        if self.is_ready() {
+            return "Ready".to_owned();
+        }
+        match self.trouble().or_else(|| self.unready()) {
+            Some(trouble) => format!("{}: {}", trouble.reason.as_str(), trouble.message),
+            None if self.status.phase.is_empty() => "Unknown".to_owned(),
+            None => self.status.phase.to_string(),
+        }
+    }
+
+    fn condition(&self, kind: &str) -> Option<&ChildCondition> {
+        self.status.conditions.iter().find(|condition| condition.kind == kind)
+    }
+
+    pub(crate) fn scheduled(&self) -> Option<Time> {
+        self.condition("PodScheduled")?.last_transition_time
+    }
+
+    pub(crate) fn not_ready_since(&self) -> Option<Time> {
+        self.condition("Ready").filter(|ready| ready.status == Status::False)?.last_transition_time
+    }
+
+    /// When it was evicted, if it was.
+    pub(crate) fn evicted(&self) -> Option<Time> {
+        let is = self.status.phase == "Failed" && self.status.reason == "Evicted";
+        if is { self.not_ready_since() } else { None }
+    }
+
+    /// Why it is not ready. `None` if it is ready, has ended, is being deleted, or nothing is wrong.
+    pub fn trouble(&self) -> Option<Trouble> {
+        if self.has_ended() || self.meta.deleting && self.status.reason != "NodeLost" {
+            return None;
+        }
+        let status = &self.status;
+        let mut containers =
+            status.init_container_statuses.iter().chain(&status.container_statuses);
+        containers
+            .find_map(ContainerStatus::trouble)
+            .or_else(|| self.unscheduled())
+            .or_else(|| self.on_a_lost_node())
+            .map(|trouble| self.named(trouble))
+    }
+
+    /// The container that keeps it from being ready although nothing is wrong with it, sidecars
+    /// included: it runs, and its readiness probe fails.
+    pub(crate) fn unready(&self) -> Option<Trouble> {
+        let probed = self.condition("Ready").filter(|ready| ready.status == Status::False)?;
+        if self.has_ended() || self.meta.deleting || probed.reason != "ContainersNotReady" {
+            return None;
+        }
+        let status = &self.status;
+        let mut containers =
+            status.container_statuses.iter().chain(&status.init_container_statuses);
+        let container = containers.find(|c| c.state.running.is_some() && !c.ready)?;
+        let message = format!("runs, but its container {} is not ready", container.name);
+        Some(self.named(trouble(Reason::ContainersNotReady, message)))
+    }
+
+    fn named(&self, what: Trouble) -> Trouble {
+        let Trouble { reason, message, stalls_at_once } = what;
+        Trouble { reason, message: format!("Pod {} {message}", self.name()), stalls_at_once }
+    }
+
+    fn unscheduled(&self) -> Option<Trouble> {
+        let scheduled = self.condition("PodScheduled").filter(|c| c.status == Status::False)?;
+        let message = format!("cannot be scheduled: {}", scheduled.message);
+        Some(trouble(Reason::PodsUnschedulable, message))
+    }
+
+    /// Reports a lost node. The node lifecycle controller sets Ready to False and changes nothing
+    /// else (`MarkPodsNotReady` in k8s.io/kubernetes, pkg/controller/util/node): the containers
+    /// still seem ready, and the condition has none of the kubelet's reasons.
+    fn on_a_lost_node(&self) -> Option<Trouble> {
+        const OF_THE_KUBELET: [&str; 2] = ["ContainersNotReady", "ReadinessGatesNotReady"];
+        let lost = self.status.reason == "NodeLost";
+        let marked = self.condition("Ready").is_some_and(|ready| {
+            ready.status == Status::False && !OF_THE_KUBELET.contains(&&*ready.reason)
+        });
+        let containers = &self.status.container_statuses;
+        let ready = !containers.is_empty() && containers.iter().all(|container| container.ready);
+        (lost || marked && ready).then(|| {
+            let node = self.node().unwrap_or_default();
+            trouble(Reason::NodeNotReady, format!("is on node {node}, which does not report"))
+        })
+    }
+}
+
+fn trouble(reason: Reason, message: String) -> Trouble {
+    Trouble { reason, message, stalls_at_once: false }
+}
+
+// === impl ContainerStatus ===
+
+impl ContainerStatus {
+    fn trouble(&self) -> Option<Trouble> {
+        self.waits().or_else(|| self.crashes())
+    }
+
+    /// Reports a container that cannot be started. Most causes resolve themselves: a registry or a
+    /// resolver that is down, a node without space. These three do not.
+    fn waits(&self) -> Option<Trouble> {
+        let (name, image) = (&self.name, &self.image);
+        let waiting = self.state.waiting.as_ref()?;
+        let pull = |what: &str| {
+            trouble(Reason::ImagePullFailed, format!("cannot pull image {image}{what}"))
+        };
+        let found = match &*waiting.reason {
+            "InvalidImageName" => pull(": that is no image's name"),
+            "ErrImageNeverPull" => {
+                pull(": its pull policy is Never, and the node does not have it")
+            }
+            "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" | "ImageInspectError" => {
+                pull("")
+            }
+            "CreateContainerConfigError"
+            | "CreateContainerError"
+            | "RunContainerError"
+            | "StartError" => {
+                let message = format!("cannot start container {name}: {}", waiting.message);
+                trouble(Reason::ContainerFailed, message)
+            }
+            _ => return None,
+        };
+        let stalls_at_once =
+            ["InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"]
+                .contains(&&*waiting.reason);
+        Some(Trouble { stalls_at_once, ..found })
+    }
+
+    fn crashes(&self) -> Option<Trouble> {
+        let reason = self.state.waiting.as_ref().map_or("", |waiting| &*waiting.reason);
+        let now = self.state.terminated.as_ref();
+        let ended = now.filter(|ended| ended.exit_code != 0 || !self.ready);
+        let ended = match (reason, ended) {
+            ("CrashLoopBackOff", _) => self.last_state.terminated.as_ref().or(ended),
+            (_, Some(ended)) if ended.exit_code != 0 => Some(ended),
+            _ => return None,
+        };
+        let how = ended.map_or_else(String::new, |ended| {
+            let reason = Some(&ended.reason).filter(|r| !r.is_empty() && **r != "Error");
+            let reason = reason.map_or_else(String::new, |reason| format!(", {reason}"));
+            format!(" (exit code {}{reason})", ended.exit_code)
+        });
+        let message = format!("crashes: container {}{how}", self.name);
+        Some(trouble(Reason::CrashLoopBackOff, message))
+    }
+}
+
+// === impl NodeState ===
+
+impl NodeState {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.meta.key.name()
+    }
+
+    /// Returns whether a daemon with this label belongs on it: `key`, `key=value`, or every node.
+    pub fn bears(&self, label: Option<&str>) -> bool {
+        let labels: &Labels = &self.meta.labels;
+        match label.map(|label| label.split_once('=').ok_or(label)) {
+            None => true,
+            Some(Ok((key, value))) => labels.get(key).is_some_and(|found| *found == value),
+            Some(Err(key)) => labels.get(key).is_some(),
+        }
+    }
+
+    /// Returns whether it does not report, or reports that it is not ready.
+    pub fn is_lost(&self) -> bool {
+        let unready = |c: &NodeCondition| c.kind == "Ready" && c.status != Status::True;
+        let is_of_lost = |taint: &Taint| [NOT_READY, UNREACHABLE].contains(&&*taint.key);
+        self.status.conditions.iter().any(unready) || self.spec.taints.iter().any(is_of_lost)
+    }
+
+    /// A taint that keeps daemons out, as kubectl writes it.
+    pub fn taint(&self) -> Option<String> {
+        let keeps_out = |taint: &&Taint| {
+            taint.effect != "PreferNoSchedule"
+                && ![NOT_READY, UNREACHABLE].contains(&&*taint.key)
+                && !TOLERATED.contains(&(&*taint.key, &*taint.effect))
+        };
+        let taint = self.spec.taints.iter().find(keeps_out)?;
+        let equals = if taint.value.is_empty() { "" } else { "=" };
+        Some(format!("{}{equals}{}:{}", taint.key, taint.value, taint.effect))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_container_that_ended_with_an_error_is_named_before_it_is_restarted() {
+        let ended = |code: i32| {
+            let pod = json!({"metadata": {"name": "a", "namespace": "b"}, "status": {
+                "phase": "Running",
+                "containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": code}}}]}});
+            let pod: PodState = serde_json::from_value(pod).unwrap();
+            pod.trouble().map(|trouble| (trouble.reason, trouble.message))
+        };
+        let (reason, message) = ended(3).expect("it failed");
+        assert_eq!(reason, Reason::CrashLoopBackOff);
+        assert!(message.contains("crashes: container c (exit code 3)"), "{message}");
+        assert_eq!(ended(0), None, "it is done");
+    }
+}

@@ -1,0 +1,151 @@
+//! Pod templates.
+
+use serde::{Deserialize, Serialize};
+
+use super::container::{Container, Seccomp};
+use crate::manager::Foreign;
+use crate::object::{Labels, Text};
+use crate::workload::child::renamed;
+
+/// `spec.template`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodTemplate {
+    /// The metadata of each pod.
+    pub metadata: PodMeta,
+    /// The spec of each pod.
+    pub spec: PodSpec,
+}
+
+/// The metadata of a pod template.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodMeta {
+    /// The labels of each pod.
+    pub labels: Labels,
+}
+
+/// The spec of a pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PodSpec {
+    /// Its containers, by name.
+    pub containers: Box<[Container]>,
+    /// The security context of all containers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub security_context: Option<PodSecurity>,
+    /// True if its ServiceAccount's token is mounted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub automount_service_account_token: Option<bool>,
+    /// Labels that its node must have.
+    #[serde(skip_serializing_if = "Labels::is_empty")]
+    pub node_selector: Labels,
+    /// Further requirements on its node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<Affinity>,
+}
+
+/// The security context of a pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PodSecurity {
+    /// True if the kubelet refuses to run anything as root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_as_non_root: Option<bool>,
+    /// Which system calls are allowed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seccomp_profile: Option<Seccomp>,
+}
+
+/// `spec.affinity`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Affinity {
+    /// Affinity to nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_affinity: Option<NodeAffinity>,
+}
+
+/// Requirements on a pod's node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeAffinity {
+    /// What the node must have.
+    #[serde(
+        rename = "requiredDuringSchedulingIgnoredDuringExecution",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub required: Option<NodeSelector>,
+}
+
+/// Terms of which one must hold. One owner sets all of them (the list is atomic in the API).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct NodeSelector {
+    /// The terms.
+    pub node_selector_terms: Box<[NodeSelectorTerm]>,
+}
+
+/// Expressions that must all hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct NodeSelectorTerm {
+    /// Expressions about labels.
+    pub match_expressions: Box<[MatchExpression]>,
+}
+
+/// A requirement on a node's label.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MatchExpression {
+    /// The label.
+    pub key: Text,
+    /// `Exists`, `In`, …
+    pub operator: Text,
+    /// The values, if the operator takes any.
+    #[serde(skip_serializing_if = "<[Text]>::is_empty")]
+    pub values: Box<[Text]>,
+}
+
+/// `spec.selector`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Selector {
+    /// Labels that a pod must have.
+    pub match_labels: Labels,
+}
+
+// === impl PodTemplate ===
+
+impl PodTemplate {
+    /// JSON pointers to what must be removed, last first in each list.
+    pub(crate) fn in_the_way(&self, there: &PodTemplate, foreign: Foreign<'_>) -> Vec<String> {
+        const POD: &str = "/spec/template/spec";
+        let mut pointers = Vec::new();
+        for container in &self.spec.containers {
+            let at = there.spec.containers.iter().position(|c| c.name == container.name);
+            if let Some(at) = at {
+                let pointer = |path: &str| format!("{POD}/containers/{at}{path}");
+                let paths = container
+                    .in_the_way(&there.spec.containers[at], &|path| foreign(&pointer(path)));
+                pointers.extend(paths.iter().map(|path| pointer(path)));
+            }
+        }
+        let profile = |pod: &PodSpec| pod.security_context.clone()?.seccomp_profile;
+        if Seccomp::is_in_the_way(profile(&self.spec), profile(&there.spec)) {
+            pointers.push(format!("{POD}/securityContext/seccompProfile"));
+        }
+        pointers.retain(|pointer| foreign(pointer));
+        pointers
+    }
+
+    pub(crate) fn renamed(mut self, from: &str, to: &str) -> PodTemplate {
+        self.metadata.labels = renamed(&self.metadata.labels, from, to);
+        for container in &mut self.spec.containers {
+            if container.name == from {
+                container.name = Text::new(to);
+            }
+        }
+        self
+    }
+}

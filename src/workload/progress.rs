@@ -1,0 +1,283 @@
+//! What has to be remembered from pass to pass: whether a rollout has completed, and whether it
+//! makes progress.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::health::{Health, Level, Rollout};
+use crate::object::Uid;
+use crate::workload::condition::{Status, Time, Type};
+use crate::workload::custom_resource::Custom;
+use crate::workload::reason::Reason;
+
+/// Returns whether the rollout of the newest generation has completed before, according to the
+/// status. The conditions say so, so that another process knows, too.
+pub fn completed<V: Custom>(object: &V) -> bool {
+    if !object.is_observed() {
+        return false;
+    }
+    let of = |kind: Type| object.conditions().iter().find(move |condition| condition.is(kind));
+    let is_true = |kind| of(kind).is_some_and(|condition| condition.status == Status::True);
+    let reason = of(Type::Progressing).map(|progressing| &*progressing.reason);
+    // An App's Progressing is its Deployment's own, which does not change with the size.
+    let after = || {
+        let paused = of(Type::Ready).is_some_and(|ready| ready.reason == Reason::Paused.as_str());
+        paused || is_true(Type::Degraded) && of(Type::Reconciling).is_none()
+    };
+    is_true(Type::Ready)
+        || reason == Some(Reason::RolloutComplete.as_str())
+        || reason == Some("NewReplicaSetAvailable") && after()
+}
+
+/// The health that the status reports for the newest generation, if it reports one.
+pub fn reported<V: Custom>(object: &V) -> Option<Health> {
+    if !object.is_observed() {
+        return None;
+    }
+    let of = |kind: Type| object.conditions().iter().find(move |condition| condition.is(kind));
+    let is_true = |kind| of(kind).is_some_and(|condition| condition.status == Status::True);
+    let ready = of(Type::Ready)?;
+    let level = if ready.status == Status::True {
+        Level::Ready
+    } else if is_true(Type::Stalled) {
+        Level::Stalled
+    } else if is_true(Type::Degraded) {
+        Level::Degraded
+    } else {
+        Level::Progressing
+    };
+    let rollout = if completed(object) {
+        Rollout::Complete
+    } else if is_true(Type::Reconciling) {
+        Rollout::UnderWay
+    } else {
+        Rollout::Halted
+    };
+    let reason = Reason::named(&ready.reason)?;
+    Some(Health { level, rollout, reason, message: ready.message.to_string() })
+}
+
+/// How long the condition Degraded has been True, by the clock of who wrote it.
+fn degraded_for<V: Custom>(object: &V, now: Time) -> Duration {
+    let degraded = object.conditions().iter().find(|condition| condition.is(Type::Degraded));
+    let since = degraded.filter(|c| c.status == Status::True).map(|c| c.last_transition_time);
+    let seconds = since.map_or(0, |since| now.seconds_since(since));
+    Duration::from_secs(seconds.unsigned_abs())
+}
+
+/// The progress of rollouts that have not completed, by custom resource. An object that is healthy,
+/// or was not looked at for long, takes no memory.
+#[derive(Debug, Default)]
+pub struct Progress(Mutex<Marks>);
+
+#[derive(Debug, Default)]
+struct Marks {
+    of: HashMap<Uid, Mark>,
+    /// When the old ones were last removed.
+    swept: Option<Instant>,
+}
+
+/// How far a rollout came. Pods in a crash loop come and go: only more than ever before is progress.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    generation: i64,
+    best: [i32; 4],
+    since: Instant,
+    seen: Instant,
+    /// What the health was last, if something was wrong, and since when.
+    problem: Option<(Reason, Instant)>,
+}
+
+// === impl Progress ===
+
+impl Progress {
+    /// How long a rollout may make no progress before its pods are looked at.
+    pub const PATIENCE: Duration = Duration::from_secs(30);
+    /// The longest time between two looks at an object that is not healthy.
+    const SELDOM: Duration = Duration::from_secs(300);
+    /// What was not looked at for this long is forgotten.
+    const FORGOTTEN: Duration = Duration::from_secs(3 * 300);
+
+    /// How long the child, of this generation, has made no progress. `counts` grow with progress.
+    pub fn idle<V: Custom>(
+        &self,
+        object: &V,
+        generation: i64,
+        counts: [i32; 4],
+        now: Instant,
+    ) -> Duration {
+        let mut marks = self.0.lock();
+        if now.duration_since(*marks.swept.get_or_insert(now)) >= Self::FORGOTTEN {
+            marks.of.retain(|_, mark| now.duration_since(mark.seen) < Self::FORGOTTEN);
+            marks.swept = Some(now);
+        }
+        let mark = marks.of.entry(object.meta().uid).or_insert_with(|| {
+            // Another process has looked already, if the status names a problem of the pods.
+            let known = reported(object).filter(|health| health.reason.is_of_pods());
+            let ago = |time: Duration| now.checked_sub(time).unwrap_or(now);
+            let idle = known.as_ref().map_or(Duration::ZERO, |_| Self::PATIENCE);
+            let problem =
+                known.map(|health| (health.reason, ago(degraded_for(object, Time::now()))));
+            Mark { generation, best: counts, since: ago(idle), seen: now, problem }
+        });
+        if mark.generation != generation {
+            *mark = Mark { generation, best: counts, since: now, seen: now, problem: None };
+        }
+        for (best, count) in mark.best.iter_mut().zip(counts) {
+            if count > *best {
+                (*best, mark.since) = (count, now);
+            }
+        }
+        mark.seen = now;
+        now.duration_since(mark.since)
+    }
+
+    /// How long `reason` has been what is wrong with an object that was looked at before.
+    pub fn lasting(&self, object: Uid, reason: Reason, now: Instant) -> Duration {
+        let problem = self.0.lock().of.get(&object).and_then(|mark| mark.problem);
+        let same = problem.filter(|(known, _)| *known == reason);
+        same.map_or(Duration::ZERO, |(_, since)| now.duration_since(since))
+    }
+
+    /// Notes what is wrong with an object that was looked at.
+    pub fn note(&self, object: Uid, reason: Option<Reason>, now: Instant) {
+        if let Some(mark) = self.0.lock().of.get_mut(&object)
+            && mark.problem.map(|(known, _)| known) != reason
+        {
+            mark.problem = reason.map(|reason| (reason, now));
+        }
+    }
+
+    /// Forgets an object that is healthy.
+    pub fn forget(&self, object: Uid) {
+        self.0.lock().of.remove(&object);
+    }
+
+    /// When to look again at an object that has been idle for this long.
+    pub fn next(idle: Duration) -> Duration {
+        match Self::PATIENCE.checked_sub(idle).filter(|left| !left.is_zero()) {
+            // Not a moment too soon: then the pass would find it a moment short.
+            Some(left) => left + Duration::from_millis(10),
+            None => (idle / 2).clamp(Self::PATIENCE, Self::SELDOM),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memcached::Memcached;
+    use crate::workload::fixtures::custom;
+
+    const SAMPLE: &str = include_str!("../../artifacts/examples/memcached.yaml");
+
+    #[tokio::test(start_paused = true)]
+    async fn only_more_than_ever_before_is_progress() {
+        let (progress, memcached) = (Progress::default(), custom::<Memcached>(SAMPLE));
+        let start = Instant::now();
+        let idle = |second, generation, counts| {
+            let now = start + Duration::from_secs(second);
+            progress.idle(&memcached, generation, counts, now).as_secs()
+        };
+        assert_eq!(idle(0, 1, [2, 0, 0, 0]), 0);
+        assert_eq!(idle(10, 1, [2, 1, 0, 0]), 0);
+        assert_eq!(idle(20, 1, [2, 0, 0, 0]), 10, "a pod that crashes");
+        assert_eq!(idle(40, 1, [2, 1, 0, 0]), 30, "and comes again");
+        assert_eq!(idle(45, 2, [0, 0, 0, 0]), 0, "another generation");
+        progress.forget(memcached.meta.uid);
+        assert!(progress.0.lock().of.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_process_believes_what_the_status_says_of_the_pods() {
+        let said = |reason: &str| {
+            let mut object: serde_json::Value = serde_yaml_ng::from_str(SAMPLE).unwrap();
+            let is = |kind: &str, status: &str| {
+                serde_json::json!({"type": kind, "status": status, "reason": reason, "message": "m",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1})
+            };
+            let conditions = [is("Ready", "False"), is("Degraded", "True")];
+            object["status"] =
+                serde_json::json!({"observedGeneration": 1, "conditions": conditions});
+            let memcached = custom::<Memcached>(&object.to_string());
+            let now = Instant::now() + Duration::from_secs(3600);
+            Progress::default().idle(&memcached, 1, [0; 4], now)
+        };
+        assert_eq!(said("CrashLoopBackOff"), Progress::PATIENCE);
+        assert_eq!(said("ErrResourceExists"), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_problem_lasts_until_its_reason_changes() {
+        let (progress, memcached) = (Progress::default(), custom::<Memcached>(SAMPLE));
+        let (uid, start) = (memcached.meta.uid, Instant::now());
+        let at = |second| start + Duration::from_secs(second);
+        let (crash, pull) = (Reason::CrashLoopBackOff, Reason::ImagePullFailed);
+        progress.idle(&memcached, 1, [0; 4], start);
+        for (second, reason) in [(0, crash), (60, pull), (90, pull)] {
+            progress.note(uid, Some(reason), at(second));
+        }
+        assert_eq!(progress.lasting(uid, pull, at(100)), Duration::from_secs(40));
+        assert_eq!(progress.lasting(uid, crash, at(100)), Duration::ZERO);
+        progress.note(uid, None, at(100));
+        assert_eq!(progress.lasting(uid, pull, at(110)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_rollout_that_had_completed_is_complete_after_a_pause() {
+        let mut object: serde_json::Value = serde_yaml_ng::from_str(SAMPLE).unwrap();
+        let paused = custom::<Memcached>(SAMPLE);
+        for before in [true, false] {
+            let health = Health::paused(before);
+            let found = crate::memcached::Found {
+                deployment: None,
+                nodes: Vec::new(),
+                health,
+                failure: None,
+            };
+            let status = crate::memcached::status(&paused, found, Time::new(0));
+            object["status"] = serde_json::to_value(status).unwrap();
+            assert_eq!(completed(&custom::<Memcached>(&object.to_string())), before);
+        }
+        assert!(!completed(&paused), "nothing is reported yet");
+    }
+
+    #[test]
+    fn a_paused_app_whose_deployment_was_complete_stays_complete() {
+        let app = |reason: &str| {
+            let is = |kind: &str, reason: &str| {
+                serde_json::json!({"type": kind, "status": "False", "reason": reason, "message": "m",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1})
+            };
+            let conditions = [is("Ready", reason), is("Progressing", "NewReplicaSetAvailable")];
+            let mut object: serde_json::Value = serde_yaml_ng::from_str(SAMPLE).unwrap();
+            object["status"] =
+                serde_json::json!({"observedGeneration": 1, "conditions": conditions});
+            completed(&custom::<Memcached>(&object.to_string()))
+        };
+        assert!(app("Paused"));
+        assert!(!app("RollingOut"));
+    }
+
+    #[test]
+    fn the_time_of_a_problem_counts_from_its_condition() {
+        let mut object: serde_json::Value = serde_yaml_ng::from_str(SAMPLE).unwrap();
+        let degraded = serde_json::json!({"type": "Degraded", "status": "True", "reason": "r",
+            "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        object["status"] = serde_json::json!({"conditions": [degraded]});
+        let memcached = custom::<Memcached>(&object.to_string());
+        let since = memcached.status.conditions[0].last_transition_time;
+        let minute = Duration::from_secs(60);
+        assert_eq!(degraded_for(&memcached, since.plus(60)), minute);
+        assert_eq!(degraded_for(&custom::<Memcached>(SAMPLE), since.plus(60)), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_does_not_heal_is_looked_at_less_and_less_often() {
+        let next = |idle| Progress::next(Duration::from_secs(idle)).as_secs();
+        assert_eq!([next(0), next(20), next(30), next(200), next(9999)], [30, 10, 30, 100, 300]);
+    }
+}
