@@ -15,7 +15,7 @@ REVISION = $$(git rev-parse --short=12 HEAD)
 
 .DEFAULT_GOAL := build
 .PHONY: help build run test test-quick test-e2e lint fmt generate manifests docs install uninstall \
-	deploy undeploy docker-build docker-push bundle bundle-build build-installer
+	deploy undeploy docker-build docker-push bundle bundle-build build-installer release
 
 ##@ General
 
@@ -43,8 +43,9 @@ fmt: ## Format the code.
 generate: ## Generate CRDs, manifests, the Helm chart, the bundle and documents from the code.
 	hack/update-codegen.sh
 manifests: generate ## The same as generate.
-docs: ## Build the documentation of the library and the operator.
+docs: ## Build the documentation: the site in target/book, the library's in target/doc.
 	$(CARGO) doc --locked --no-deps --workspace --all-features
+	hack/book.sh
 
 ##@ Cluster
 
@@ -72,3 +73,5 @@ bundle-build: ## Build the image BUNDLE_IMG of the bundle.
 build-installer: ## Write dist/install.yaml: everything that `deploy` applies, in one file.
 	mkdir -p dist
 	$(CARGO) run --quiet --locked -- manifests --image $(IMG) >dist/install.yaml
+release: ## Make all files of the release VERSION, signed with KEY if that is set, in dist/VERSION/.
+	hack/release.sh $(VERSION)$(if $(KEY), --key $(KEY))

@@ -22,6 +22,10 @@ mod operator_verify;
 mod scorecard;
 #[path = "artifacts/makefile.rs"]
 mod makefile;
+#[path = "artifacts/reference.rs"]
+mod reference;
+#[path = "artifacts/workflows.rs"]
+mod workflows;
 
 /// With `UPDATE_ARTIFACTS=1` the files are written first.
 #[test]

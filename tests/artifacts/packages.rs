@@ -64,6 +64,7 @@ fn the_chart_has_copies_of_the_manifests() {
         ("rbac/operator.yaml", "operator.yaml"),
         ("rbac/people.yaml", "people.yaml"),
         ("policy/generic-daemon.yaml", "generic-daemon.yaml"),
+        ("policy/operator.yaml", "children.yaml"),
         ("components/monitoring/prometheus-rule.yaml", "prometheus-rule.yaml"),
         ("components/monitoring/dashboard.json", "dashboard.json"),
         ("components/metrics-over-tls/rbac.yaml", "metrics-over-tls.yaml"),

@@ -182,6 +182,7 @@ fn what_is_switched_off_is_not_rendered_and_nothing_refers_to_it() {
         "serviceAccount.create=false",
         "serviceAccount.name=other",
         "genericDaemonPolicy.enabled=false",
+        "childrenPolicy.enabled=false",
         "metrics.enabled=false",
         "metrics.serviceMonitor.enabled=true",
         "metrics.tls.enabled=true",

@@ -94,9 +94,35 @@ async fn the_metrics_have_every_name_that_dashboard_and_alerts_use_and_promtool_
         all.iter().flat_map(|expression| names(expression)).collect();
     assert!(wanted.remove("up"));
     let metrics = until_served(&operator, &wanted).await;
+    are_in_the_reference(&metrics);
     if let Some(program) = program("promtool", "the lint of the metrics") {
         promtool(&program, Path::new("."), &["check", "metrics"], &metrics);
     }
+}
+
+/// Each metric that is served has a row in docs/METRICS.md; `UPDATE_ARTIFACTS=1` writes the rows.
+fn are_in_the_reference(metrics: &str) {
+    const FILE: &str = "docs/METRICS.md";
+    let mut rows = BTreeSet::new();
+    let mut help = "";
+    for line in metrics.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            help = rest.split_once(' ').map_or("", |(_, help)| help);
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            rows.insert(format!("| `{name}` | {kind} | {help} |"));
+        }
+    }
+    let known = std::fs::read_to_string(FILE).unwrap();
+    if std::env::var_os("UPDATE_ARTIFACTS").is_some() {
+        let head = known.lines().take_while(|line| !line.starts_with("| `"));
+        let rows = rows.iter().map(String::as_str);
+        let text: String = head.chain(rows).map(|line| format!("{line}\n")).collect();
+        std::fs::write(FILE, text).unwrap();
+        return;
+    }
+    let missing: Vec<_> = rows.iter().filter(|row| !known.contains(*row)).collect();
+    assert!(missing.is_empty(), "{FILE} lacks {missing:#?}: UPDATE_ARTIFACTS=1 writes it");
 }
 
 /// The metrics, once they include all these names: an Event is counted a little after what it

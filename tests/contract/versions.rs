@@ -51,6 +51,7 @@ async fn holds_on(version: String) -> String {
     let lists = lists(&world).await;
     bad_input_is_refused(&world).await;
     only_who_may_create_daemon_sets_may_create_generic_daemons(&world).await;
+    the_operators_account_may_write_only_children(&world).await;
     memcached(&world).await;
     app(&world).await;
     generic_daemon(&world).await;
@@ -147,6 +148,41 @@ async fn only_who_may_create_daemon_sets_may_create_generic_daemons(world: &Worl
     let create = ["create", "--as=eve", "--dry-run=server", "-f", "artifacts/examples/syslog.yaml"];
     let refused = logged(|| world.kubectl(&create).err()).await;
     assert!(refused.contains("eve must be allowed to create daemonsets.apps"), "{refused}");
+}
+
+/// Enforced by the policy of artifacts/policy/operator.yaml for whoever has the account's token.
+async fn the_operators_account_may_write_only_children(world: &World) {
+    const ACCOUNT: &str = "system:serviceaccount:workload-operator-system:workload-operator";
+    let (account, user) = (format!("--as={ACCOUNT}"), format!("--user={ACCOUNT}"));
+    world.kubectl(&["create", "rolebinding", "account", "--clusterrole=edit", &user]).unwrap();
+    let image = "--image=nginx";
+    let create = |name| world.kubectl(&[&account, "create", "deployment", name, image]);
+    let refused = logged(|| create("foreign").err()).await;
+    assert!(refused.contains("may only write objects that a Memcached"), "{refused}");
+
+    // Neither taken over nor given up: owners are compared before and after.
+    let owner = |kind: &str| {
+        let owner = json!({"apiVersion": "cache.example.com/v1alpha1", "kind": kind, "name": "a",
+            "uid": "5f8ee2a1-3c4a-4d52-9d3a-000000000001", "controller": true});
+        json!({"metadata": {"ownerReferences": [owner]}}).to_string()
+    };
+    let nobody = r#"{"metadata":{"ownerReferences":null}}"#.to_owned();
+    let patch = |name: &str, patch: &str, user: Option<&str>| {
+        let all = ["patch", "deployment", name, "--type=merge", "-p", patch, "--dry-run=server"];
+        world.kubectl(&user.into_iter().chain(all).collect::<Vec<_>>())
+    };
+    world.kubectl(&["create", "deployment", "foreign", image]).unwrap();
+    let account = Some(account.as_str());
+    assert!(patch("foreign", &owner("Memcached"), account).is_err(), "taken over");
+    let annotation = r#"{"metadata":{"annotations":{"a":"b"}}}"#;
+    assert!(patch("foreign", annotation, account).is_err(), "changed");
+    assert!(patch("foreign", annotation, None).is_ok(), "of no other account");
+    world
+        .kubectl(&["patch", "deployment", "foreign", "--type=merge", "-p", &owner("Memcached")])
+        .unwrap();
+    assert!(patch("foreign", annotation, account).is_ok(), "a child");
+    assert!(patch("foreign", &nobody, account).is_err(), "given up");
+    assert!(patch("foreign", &owner("Backup"), account).is_err(), "given to another");
 }
 
 async fn memcached(world: &World) {

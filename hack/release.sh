@@ -1,0 +1,211 @@
+#!/usr/bin/env bash
+# All files of a release, from the commit that is checked out: the same commit and toolchain make the same
+# files, bit for bit.
+#
+#   hack/release.sh VERSION [--key FILE] [--output FOLDER]   into FOLDER (default dist/VERSION)
+#   hack/release.sh placeholders                             list the values of release.env to replace
+#
+# VERSION is that of Cargo.toml, and has a section in CHANGELOG.md. Nothing may be changed beside the commit.
+# FILE is a private key (PEM: ECDSA P-256 or RSA), with which each file is signed; `openssl dgst -sha256
+# -verify` and `cosign verify-blob --key` check the signatures.
+#
+#   workload-operator-VERSION-linux-ARCH       the static binary
+#   workload-operator-VERSION-linux-ARCH.oci.tar   the image; `image.digest` is that of its manifest
+#   workload-operator-VERSION.tgz              the Helm chart
+#   workload-operator-bundle-VERSION.tar.gz    the OLM bundle, with its Dockerfile
+#   install.yaml, crds.yaml                    for kubectl apply --server-side
+#   sbom.cdx.json, THIRD-PARTY-NOTICES.txt     the libraries in the binary, and their licences
+#   SHA256SUMS, provenance.intoto.json, *.sig  checksums, SLSA provenance, signatures
+#
+# Needs beside Rust: git, GNU tar, buildah, openssl (with --key). cargo-cyclonedx and cargo-about are built
+# once per user (minutes). DRAFT=1 allows placeholders, and a version without a section in CHANGELOG.md.
+# Environment: DRAFT, FEATURES, XDG_CACHE_HOME.
+# Exit status: 0 done, 1 failed, 2 wrong usage or not in order, 3 install something.
+set -euo pipefail
+
+HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cd "$HACK_DIR/.."
+# shellcheck source=hack/lib/say.sh
+source hack/lib/say.sh
+readonly CYCLONEDX_VERSION=0.5.9 ABOUT_VERSION=0.9.3
+# shellcheck source=release.env
+source release.env
+
+main() {
+  VERSION='' KEY='' OUTPUT=''
+  while (($#)); do
+    case $1 in
+      -h | --help) usage && exit ;;
+      placeholders) list_placeholders && exit ;;
+      --key) KEY=$(realpath "${2:?--key FILE}") && shift ;;
+      --output) OUTPUT=${2:?--output FOLDER} && shift ;;
+      -*) die 2 "unknown option '$1': hack/release.sh --help" ;;
+      *) VERSION=$1 ;;
+    esac
+    shift
+  done
+  [[ -n $VERSION ]] || { usage && exit 2; }
+  is_in_order
+  COMMIT=$(git rev-parse HEAD)
+  export SOURCE_DATE_EPOCH REVISION=${COMMIT:0:12} LC_ALL=C TZ=UTC
+  SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+  ARCH=$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
+  NAME=workload-operator-$VERSION-linux-$ARCH
+  OUTPUT=${OUTPUT:-dist/$VERSION}
+  rm -rf "$OUTPUT" && mkdir -p "$OUTPUT"
+  OUTPUT=$(realpath "$OUTPUT")
+  WORK=$(mktemp -d)
+  trap 'rm -rf "$WORK"' EXIT
+  find_tools
+  git archive HEAD | tar -x -C "$WORK" --one-top-level=source
+  cd "$WORK/source"
+  replace_placeholders
+
+  step "the binary" make_binary
+  step "manifests" make_manifests
+  step "the chart" pack "$OUTPUT/workload-operator-$VERSION.tgz" artifacts/helm workload-operator
+  step "the bundle" pack "$OUTPUT/workload-operator-bundle-$VERSION.tar.gz" artifacts olm
+  step "the bill of materials" make_sbom
+  step "notices" make_notices
+  step "the image" make_image
+  step "checksums and provenance" make_provenance
+  [[ -z $KEY ]] || step "signatures" sign
+  say "$OUTPUT holds the release; RELEASING.md says what to do with it"
+}
+
+step() {
+  local what=$1 started=$SECONDS
+  shift
+  "$@"
+  printf '%4d s  %s\n' $((SECONDS - started)) "$what" >&2
+}
+
+is_in_order() {
+  local cargo
+  cargo=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+  [[ $VERSION == "$cargo" ]] || die 2 "Cargo.toml has the version $cargo, not $VERSION: set it there first (RELEASING.md)"
+  [[ -z $(git status --porcelain) ]] || die 2 "there are changes that are not committed: git status"
+  [[ -z ${DRAFT:-} ]] || return 0
+  grep -q "^## \[$VERSION\]" CHANGELOG.md || die 2 "CHANGELOG.md has no section [$VERSION]"
+  [[ -z $(list_placeholders) ]] || die 2 "release.env still has placeholders: $(list_placeholders | tr '\n' ' ')"
+}
+
+list_placeholders() { grep -E '^[A-Z]+=.*\<example\.com\>' release.env || true; }
+
+# Sets CYCLONEDX and ABOUT, and builds them if they are missing.
+find_tools() {
+  type -P buildah >/dev/null || die 3 "no buildah, which makes the image: apt-get install buildah"
+  [[ -z $KEY ]] || type -P openssl >/dev/null || die 3 "no openssl, which signs"
+  cache_folder "release-tools/$CYCLONEDX_VERSION-$ABOUT_VERSION"
+  local tool version
+  for tool in "cargo-cyclonedx $CYCLONEDX_VERSION" "cargo-about $ABOUT_VERSION --features cli"; do
+    read -r tool version features <<<"$tool"
+    [[ -x $CACHE_FOLDER/bin/$tool ]] || {
+      say "building $tool $version (once; some minutes) ..."
+      # shellcheck disable=SC2086 # words of their own
+      cargo install --quiet --locked --version "$version" --root "$CACHE_FOLDER" $features "$tool"
+    }
+  done
+  CYCLONEDX=$CACHE_FOLDER/bin/cargo-cyclonedx ABOUT=$CACHE_FOLDER/bin/cargo-about
+}
+
+# Puts the values of release.env where the sources have those of example.com.
+replace_placeholders() {
+  local chart=artifacts/helm/workload-operator csv=artifacts/olm/manifests/workload-operator.clusterserviceversion.yaml
+  sed -i "s#https://example.com/workload-operator#$REPOSITORY#; s#maintainers@example.com#$CONTACT#
+    s#\(containerImage: \|image: \)workload-operator:#\1$IMAGE:#" "$csv"
+  sed -i "s#^  repository: workload-operator\$#  repository: $IMAGE#" "$chart/values.yaml"
+  printf 'home: %s\nsources: [%s]\nmaintainers: [{name: workload-operator, email: %s}]\n' \
+    "$REPOSITORY" "$REPOSITORY" "$CONTACT" >>"$chart/Chart.yaml"
+}
+
+make_binary() {
+  CARGO_TARGET_DIR=$WORK/target hack/build-static.sh "$OUTPUT/$NAME" 2>"$WORK/build.log" || {
+    tail -n 20 "$WORK/build.log" >&2
+    die 1 "the binary does not build"
+  }
+}
+
+make_manifests() {
+  "$OUTPUT/$NAME" manifests --image "$IMAGE:$VERSION" >"$OUTPUT/install.yaml"
+  "$OUTPUT/$NAME" crds >"$OUTPUT/crds.yaml"
+}
+
+# pack FILE FOLDER NAME: NAME in FOLDER as an archive with the time of the commit.
+pack() {
+  tar --create --directory "$2" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 \
+    --numeric-owner --mode='u=rwX,go=rX' --format=ustar "$3" | gzip --no-name >"$1"
+}
+
+make_sbom() {
+  "$CYCLONEDX" cyclonedx --quiet --format json --spec-version 1.5 --describe binaries \
+    --features "${FEATURES:-}" 2>"$WORK/sbom.log" || { cat "$WORK/sbom.log" >&2; die 1 "cargo-cyclonedx failed"; }
+  # Each document has a random serial number; a checkout elsewhere has other paths.
+  sed -e '/"serialNumber"/d' -e "s#$WORK/source#/source#g" workload-operator_bin.cdx.json >"$OUTPUT/sbom.cdx.json"
+}
+
+make_notices() {
+  "$ABOUT" generate --fail --offline --locked --config hack/release/about.toml --features "${FEATURES:-}" \
+    hack/release/notices.hbs >"$OUTPUT/THIRD-PARTY-NOTICES.txt" 2>"$WORK/about.log" ||
+    { tail -n 20 "$WORK/about.log" >&2; die 1 "cargo-about failed"; }
+}
+
+# An image of the binary and the notices, without any other layer: there is no base image to pin.
+make_image() {
+  local root=$WORK/root container label labels
+  mkdir -p "$root"
+  install -m 755 "$OUTPUT/$NAME" "$root/workload-operator"
+  install -m 644 "$OUTPUT/THIRD-PARTY-NOTICES.txt" LICENSE "$root/"
+  find "$root" -exec touch --date="@$SOURCE_DATE_EPOCH" {} +
+  container=$(buildah from --arch "$ARCH" scratch)
+  buildah copy --quiet "$container" "$root" / >/dev/null
+  labels=(title=workload-operator "version=$VERSION" "revision=$COMMIT" "source=$REPOSITORY" licenses=Apache-2.0
+    "description=Runs Memcached, GenericDaemon and App workloads from custom resources"
+    "created=$(date --utc --date="@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)")
+  for label in "${labels[@]}"; do buildah config --label "org.opencontainers.image.$label" "$container"; done
+  buildah config --user 65532:65532 --entrypoint '["/workload-operator"]' --cmd '' "$container"
+  # Not buildah's own label with its version.
+  buildah commit --quiet --rm --identity-label=false --timestamp "$SOURCE_DATE_EPOCH" --format oci "$container" \
+    "oci:$WORK/image:$VERSION" >/dev/null
+  sed -n 's/.*"digest":"\(sha256:[0-9a-f]*\)".*/\1/p' "$WORK/image/index.json" >"$OUTPUT/image.digest"
+  tar --create --directory "$WORK/image" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 \
+    --numeric-owner --mode='u=rwX,go=rX' --format=ustar --file "$OUTPUT/$NAME.oci.tar" .
+}
+
+make_provenance() {
+  cd "$OUTPUT"
+  sha256sum -- * >"$WORK/sums"
+  local subjects rust
+  subjects=$(sed 's/^\([0-9a-f]*\)  \(.*\)$/    {"name": "\2", "digest": {"sha256": "\1"}},/; $s/,$//' "$WORK/sums")
+  rust=$(rustc --version)
+  cat >provenance.intoto.json <<END
+{
+  "_type": "https://in-toto.io/Statement/v1",
+  "subject": [
+$subjects
+  ],
+  "predicateType": "https://slsa.dev/provenance/v1",
+  "predicate": {
+    "buildDefinition": {
+      "buildType": "$REPOSITORY/blob/$COMMIT/hack/release.sh",
+      "externalParameters": {"version": "$VERSION", "features": "${FEATURES:-}"},
+      "internalParameters": {"rustc": "$rust", "SOURCE_DATE_EPOCH": "$SOURCE_DATE_EPOCH"},
+      "resolvedDependencies": [
+        {"uri": "git+$REPOSITORY@$COMMIT", "digest": {"gitCommit": "$COMMIT"}},
+        {"name": "Cargo.lock", "digest": {"sha256": "$(sha256sum "$WORK/source/Cargo.lock" | cut -d' ' -f1)"}}
+      ]
+    },
+    "runDetails": {"builder": {"id": "$REPOSITORY/blob/$COMMIT/hack/release.sh"}}
+  }
+}
+END
+  { cat "$WORK/sums" && sha256sum provenance.intoto.json; } >SHA256SUMS
+}
+
+sign() {
+  local file
+  cd "$OUTPUT"
+  for file in *; do openssl dgst -sha256 -sign "$KEY" "$file" | base64 --wrap=0 >"$file.sig"; done
+}
+
+main "$@"

@@ -1,0 +1,46 @@
+//! The workflows in .github: each step is a script of this repository, which runs on any machine.
+
+use serde_json::Value;
+
+use crate::packages::{names_in, read};
+
+/// Commands of a runner's own that a step may begin with.
+const RUNNERS: [&str; 6] = ["sudo", "umask", "printf", "gh", "cargo", "KUBERNETES_VERSIONS=all"];
+
+#[test]
+fn each_step_runs_a_script_that_exists() {
+    let mut scripts = 0;
+    for file in names_in(".github/workflows") {
+        let file = format!(".github/workflows/{file}");
+        let workflow: Value = serde_yaml_ng::from_str(&read(&file)).unwrap();
+        for job in workflow["jobs"].as_object().unwrap().values() {
+            let steps = job["steps"].as_array().unwrap().iter();
+            let campaigns = job["strategy"]["matrix"]["include"].as_array().into_iter().flatten();
+            let commands = steps.chain(campaigns).filter_map(|step| step["run"].as_str());
+            let lines = commands.flat_map(str::lines).filter(|line| *line != "${{ matrix.run }}");
+            for line in lines {
+                let words = || line.split_whitespace();
+                for script in words().filter(|w| w.starts_with("hack/") || w.starts_with(".ci/")) {
+                    assert!(!read(script).is_empty(), "{file}: there is no {script}");
+                    scripts += 1;
+                }
+                let first = words().next().unwrap();
+                let known = RUNNERS.contains(&first) || first.contains('/');
+                assert!(known, "{file}: {line}: put it into a script in hack/");
+            }
+        }
+    }
+    assert!(scripts > 8, "{scripts} scripts");
+}
+
+#[test]
+fn dependabot_follows_every_lock_file() {
+    let settings: Value = serde_yaml_ng::from_str(&read(".github/dependabot.yml")).unwrap();
+    let all = settings["updates"].as_array().unwrap().iter();
+    for folder in all.filter_map(|update| update["directories"].as_array()).flatten() {
+        let folder = folder.as_str().unwrap().trim_start_matches('/');
+        let names = names_in(if folder.is_empty() { "." } else { folder });
+        let locked = ["Cargo.lock", "go.sum"].iter().any(|lock| names.contains(*lock));
+        assert!(locked, "{folder} has no lock file");
+    }
+}
