@@ -33,7 +33,7 @@ const CATCH_UP: Duration = Duration::from_secs(30);
 /// Number of keys of deleted objects that are kept until this process leads again.
 const GONE_MAX: usize = 100_000;
 
-/// Time until restored permission is noticed that came back before its absence was.
+/// Longest delay until permission is noticed that came back before its absence was noticed.
 const NOTICE: Duration = Duration::from_secs(1);
 
 /// The Lease by which the processes of one program elect the one that works.
