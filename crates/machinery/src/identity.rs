@@ -80,7 +80,7 @@ impl Identity {
         self.name.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
     }
 
-    /// What to do about something missing in the cluster.
+    /// Returns the remedies for something missing in the cluster.
     pub const fn remedies(&self) -> Hints {
         self.hints
     }

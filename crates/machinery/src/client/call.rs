@@ -218,7 +218,7 @@ impl fmt::Debug for Client {
 // === impl Told ===
 
 impl Told<'_> {
-    /// What `future` returns, if that is in time.
+    /// Awaits `future` until the deadline of the call, then fails with [`Error::Deadline`].
     async fn by_deadline<T>(&self, future: impl Future<Output = T>) -> Result<T, Error> {
         let deadline = match self.verb {
             "list" => self.options.list_deadline,

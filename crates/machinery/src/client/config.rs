@@ -1,4 +1,4 @@
-//! Where the API server is, and who we are there.
+//! Address of the API server, and the credentials for it.
 
 use std::path::{Path, PathBuf};
 
@@ -6,12 +6,12 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use super::{Error, proxy};
 
-/// Where to look.
+/// Source of the configuration.
 #[derive(Debug, PartialEq, Eq)]
 enum Source {
     /// This file, because it was named.
     File(PathBuf),
-    /// What KUBECONFIG names, or `~/.kube/config`.
+    /// The files that KUBECONFIG names, or `~/.kube/config`.
     Default,
     /// The ServiceAccount of the pod.
     InCluster,
@@ -55,7 +55,8 @@ pub async fn config(
     Ok(config)
 }
 
-/// What a kubeconfig says; `proxy_url` is what it says itself.
+/// Returns the configuration in a kubeconfig; `proxy_url` is set only if the kubeconfig itself
+/// names a proxy.
 async fn selected(
     which: &str,
     file: Result<Kubeconfig, KubeconfigError>,

@@ -48,7 +48,7 @@ pub enum Error {
     /// An answer larger than the bound.
     #[error("{what} is larger than {limit} bytes")]
     TooLarge {
-        /// What was too large.
+        /// The part that is too large, in words.
         what: &'static str,
         /// The bound.
         limit: usize,
@@ -56,9 +56,9 @@ pub enum Error {
     /// The answer is not what the API promises.
     #[error("the answer of the API server is not understood: {why} in: {excerpt}")]
     Decode {
-        /// What did not fit, in about 200 bytes.
+        /// Description of the mismatch, in about 200 bytes.
         why: String,
-        /// Where, at most 200 bytes.
+        /// The text at that place, at most 200 bytes.
         excerpt: String,
     },
     /// There are no credentials for the request, which was not sent: a plugin failed, or has not
@@ -136,7 +136,7 @@ impl Error {
         }
     }
 
-    /// How long the server asks to be left alone.
+    /// Returns the wait that the server asked for (Retry-After).
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Error::Api { retry_after, .. } => *retry_after,
@@ -223,7 +223,7 @@ fn find<'a, E: std::error::Error + 'static>(
     all.find_map(|error| error.downcast_ref())
 }
 
-/// What may be said about a failed credential plugin: not what it printed.
+/// Describes the failure of a credential plugin, without its output.
 fn plugin_failure(error: &kube::client::AuthError) -> Option<String> {
     use kube::client::AuthError;
     match error {

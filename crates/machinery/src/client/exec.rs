@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::Error;
 use super::token::{ClientCertificate, bearer};
 
-/// How long a call waits for a plugin before it fails with the reason. Shorter than any deadline
+/// Longest wait of a call for a plugin before it fails with the reason. Shorter than any deadline
 /// of a call, so that the plugin is blamed and not the API server.
 const WAIT: Duration = Duration::from_millis(1_500);
 /// A plugin that takes longer than this is logged; then after twice as long, and so on.
@@ -59,15 +59,15 @@ struct State {
     ended: Option<Instant>,
 }
 
-/// What a plugin printed.
+/// Credentials that a plugin printed.
 #[derive(Clone)]
 pub(super) struct Credential {
     /// Identifies the run.
     issued: Instant,
     pub(super) header: Option<HeaderValue>,
     pub(super) identity: Option<Arc<ClientCertificate>>,
-    /// When to ask for another, and when this one is of no use any more. Without it, only a 401
-    /// tells.
+    /// Time to ask for another one, and time at which this one expires. Without it, only a 401 shows
+    /// that it has expired.
     life: Option<(Instant, Instant)>,
 }
 
@@ -237,7 +237,7 @@ fn command(exec: &ExecConfig) -> Result<Command, String> {
     Ok(command)
 }
 
-/// What was printed, if it is of any use.
+/// Returns the credentials that were printed, or why they cannot be used.
 fn credential(status: Status, now: Timestamp) -> Result<Credential, String> {
     let issued = Instant::now();
     let life = match &status.expiration_timestamp {

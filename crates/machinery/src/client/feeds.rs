@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-/// What is known of the informers of one client.
+/// State of the informers of one client.
 #[derive(Default)]
 pub(crate) struct Feeds(Mutex<Vec<Arc<Feed>>>);
 
-/// What is known of one informer.
+/// State of one informer.
 pub(crate) struct Feed {
     /// `secrets`.
     resource: String,

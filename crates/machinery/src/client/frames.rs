@@ -69,7 +69,7 @@ impl Frames {
     }
 }
 
-/// How much of the buffer for joined frames is kept for the next one, in bytes.
+/// Capacity of the buffer for joined frames that is kept for the next one, in bytes.
 const KEPT: usize = 16 << 10;
 
 /// A frame.

@@ -31,7 +31,7 @@ struct ListMeta {
     r#continue: Option<String>,
 }
 
-/// What has been read of a list.
+/// State of reading a list.
 struct Reading<E, V> {
     each: E,
     meta: Option<ListMeta>,

@@ -82,7 +82,7 @@ mod tests {
             Client::from_service(service, Options::default())
         }
 
-        /// How many requests several `look_out`s made in `time`.
+        /// Returns the number of requests that several `look_out`s made in `time`.
         async fn asked_in(&self, client: &Client, time: Duration) -> usize {
             let before = self.asked.load(Ordering::Relaxed);
             let all = (0..5).map(|_| client.look_out());

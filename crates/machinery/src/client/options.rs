@@ -1,4 +1,4 @@
-//! How a client behaves, and whom it asks and notifies.
+//! Options of a client, and the gate and the observer that it calls.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::reach::Reach;
 use crate::identity::Identity;
 use crate::object::Kind;
 
-/// How a client behaves.
+/// Options of a client.
 #[derive(Clone)]
 pub struct Options {
     /// An API call that takes longer than this is an error (default 20 s: longer than the 15 s for

@@ -12,7 +12,7 @@ use crate::object::{Kind, ObjectKey};
 
 /// Objects per page: the JSON of a page is held as a whole.
 const PAGE: u32 = 100;
-/// What is reported to the observer for a path that belongs to no kind.
+/// Kind that is reported to the observer for a path that belongs to no kind.
 const NO_KIND: Kind = Kind::cluster_scoped("", "", "", "");
 
 // === impl Client ===
@@ -106,7 +106,7 @@ impl Client {
         Ok(review.status)
     }
 
-    /// What the API server would answer to a create: a dry run, with full validation and admission.
+    /// Returns the API server's answer to a create as a dry run, with full validation and admission.
     /// It does not ask the gate: nothing is stored.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use tower::{BoxError, ServiceExt};
 use super::Error;
 use super::error::config_failure;
 
-/// Where a proxy may be named, in curl's order.
+/// Environment variables that may name a proxy, in curl's order.
 const VARIABLES: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
 const EXCEPTIONS: [&str; 2] = ["no_proxy", "NO_PROXY"];
 
@@ -102,7 +102,7 @@ fn intercept(proxy: &Uri, named: &str) -> Result<Intercept, Error> {
     })
 }
 
-/// Who named this proxy, for messages.
+/// Returns the source of the setting of this proxy, for messages.
 fn origin(proxy: &Uri, variable: impl Fn(&str) -> Option<String>) -> &'static str {
     let named = |name: &&str| {
         let value: Option<Uri> = variable(name).and_then(|value| value.trim().parse().ok());

@@ -1,4 +1,4 @@
-//! Whether the API server answers, judged by all calls together.
+//! Reachability of the API server, judged by all calls together.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,13 +31,13 @@ struct Shared {
 
 /// The outcome of the calls so far.
 struct Calls {
-    /// When the first call since the last answer failed.
+    /// Time of the first failed call since the last answer.
     failing: Option<Instant>,
     /// Nobody has to probe before this: somebody just did.
     ask_at: Instant,
 }
 
-/// When to probe the API server.
+/// Time of the next probe of the API server.
 enum Due {
     Now,
     At(Instant),

@@ -70,7 +70,7 @@ enum State {
 
 /// No key that matters is longer.
 const LONGEST_KEY: usize = "metadata".len() + 1;
-/// How much of the buffer for joined parts is kept for the next one, in bytes.
+/// Capacity of the buffer for joined parts that is kept for the next one, in bytes.
 const KEPT: usize = 64 << 10;
 
 // === impl Splitter ===
@@ -232,7 +232,7 @@ fn not_a_list(rest: &[u8]) -> Error {
 /// The position in a JSON value.
 #[derive(Debug, Clone, Copy, Default)]
 struct Nest {
-    /// How many objects and arrays are open.
+    /// Number of open objects and arrays.
     depth: u64,
     /// In a string.
     string: bool,

@@ -17,7 +17,7 @@ use super::Error;
 /// goes by the wall clock here: if that is set back by an hour, it uses one token for an hour.
 const FRESH: Duration = Duration::from_secs(50);
 
-/// What files contain, and contained last. All clones share one state.
+/// A value that is reread from files, and the last one that was read. All clones share one state.
 #[derive(Clone)]
 pub(super) struct Reread<T>(Arc<Shared<T>>);
 

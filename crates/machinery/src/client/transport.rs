@@ -47,7 +47,7 @@ const USER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The API server closes connections that are idle for 90 s; closing them first avoids sending a
 /// request just as that happens.
 const POOL_IDLE: Duration = Duration::from_secs(60);
-/// How many idle connections are kept.
+/// Number of idle connections that are kept.
 const POOL_SIZE: usize = 16;
 /// Size of a read buffer: HTTP heads must fit, and bodies come in pieces of up to this size.
 /// hyper's own limit of about 400 kB would cost memory on every connection.

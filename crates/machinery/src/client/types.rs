@@ -20,7 +20,7 @@ pub struct Scope {
 pub struct Page {
     /// At most this many items (the API server may ignore it).
     pub limit: Option<u32>,
-    /// Where the previous page ended. A token stands for the version of the first page, so
+    /// Token from the end of the previous page. It stands for the version of the first page, so
     /// `not_older_than` is not sent with it (the API server would refuse both).
     pub continue_token: Option<String>,
     /// `resourceVersion` with `NotOlderThan`; `None` = the newest there is (a quorum read). With
@@ -29,7 +29,7 @@ pub struct Page {
     pub not_older_than: Option<String>,
 }
 
-/// What came after the items of a page.
+/// Metadata after the items of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageEnd {
     /// resourceVersion of the list, as sent: opaque.
@@ -38,7 +38,7 @@ pub struct PageEnd {
     pub continue_token: Option<String>,
 }
 
-/// Where a watch begins.
+/// Start and options of a watch.
 #[derive(Debug, Clone)]
 pub struct WatchFrom {
     /// resourceVersion, as received in a list or bookmark. `None` only with `initial_events`: the
@@ -84,7 +84,7 @@ pub struct Undecodable {
     pub version: ResourceVersion,
     /// It was deleted.
     pub deleted: bool,
-    /// What did not fit, in about 200 bytes.
+    /// Description of the mismatch, in about 200 bytes.
     pub why: String,
 }
 
@@ -97,7 +97,7 @@ pub struct Preconditions {
     pub version: ResourceVersion,
 }
 
-/// What an accepted delete has done.
+/// Effect of an accepted delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deletion {
     /// The object is gone.

@@ -1,4 +1,4 @@
-//! What can be said about an object that does not fit its view.
+//! Readable metadata of an object that does not fit its view.
 
 use serde::Deserialize;
 

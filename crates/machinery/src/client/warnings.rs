@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use http::HeaderMap;
 use parking_lot::Mutex;
 
-/// How many distinct warnings are remembered; then all are forgotten, and may be logged again.
+/// Number of distinct warnings that are remembered; then all are forgotten, and may be logged again.
 const REMEMBERED: usize = 128;
-/// How much of a warning is logged, in bytes.
+/// Longest part of a warning that is logged, in bytes.
 const LONGEST: usize = 300;
 
 /// Logs each warning once.

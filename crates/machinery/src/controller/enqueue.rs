@@ -148,7 +148,7 @@ mod tests {
         Arc::new(Thing { meta })
     }
 
-    /// What this handler enqueues.
+    /// Returns the keys and bands that this handler enqueues.
     async fn enqueued<H: Fn(&Delta<Thing>, bool)>(
         handler: impl Fn(Handle) -> H,
         delta: Delta<Thing>,
@@ -169,7 +169,8 @@ mod tests {
         keys.iter().map(|key| ((*key).to_owned(), Band::People)).collect()
     }
 
-    /// What two controllers' handlers enqueue for a delta whose author is `ns/child` of the first.
+    /// Returns the keys that two controllers' handlers enqueue for a delta whose author is the key
+    /// `ns/author` of the first.
     async fn of_both<H: Fn(&Delta<Thing>, bool)>(
         handler: impl Fn(Handle) -> H,
         delta: impl Fn(Option<Author>) -> Delta<Thing>,

@@ -12,7 +12,7 @@ pub trait Failure: std::error::Error + Send + Sync + 'static {
     /// Its class, which determines how it is retried.
     fn class(&self) -> Class;
 
-    /// How long the server asked to be left alone, if it did.
+    /// Returns the wait that the server asked for (Retry-After), if any.
     fn retry_after(&self) -> Option<Duration> {
         None
     }
@@ -96,7 +96,7 @@ pub enum Problem {
     /// A person has to fix it.
     #[error("{message}")]
     Told {
-        /// How to treat it meanwhile.
+        /// Its class, which determines how it is retried meanwhile.
         class: Class,
         /// One word for an Event.
         reason: &'static str,
@@ -140,7 +140,7 @@ pub enum Problem {
         name: Name,
         /// The field that is changed back; `None` if the child is deleted each time.
         field: Option<String>,
-        /// When it is written again.
+        /// Time until it is written again.
         wait: Duration,
     },
     /// A problem that the reconciler has reported in its own way, such as in the status: no Event is

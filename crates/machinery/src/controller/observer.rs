@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Class;
 
-/// How a pass ended.
+/// Outcome of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// All is well.

@@ -1,4 +1,4 @@
-//! What follows from a failure: how long to wait, and how loudly to log it.
+//! Consequences of a failure: the length of the wait, and the level of the log line.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::{Class, Name};
 use crate::object::ObjectKey;
 use crate::workqueue::{Backoff, Retry};
 
-/// How failures are retried, by class. [`Class::Terminal`] is not.
+/// Backoffs of failures, by class. [`Class::Terminal`] is not retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retries {
     /// Default 5 ms to 30 s. Also for passes that panic or miss their deadline. (client-go goes up
@@ -68,27 +68,26 @@ impl Retries {
         Some(Retry { backoff, at_least: self.asked(retry_after).unwrap_or_default() })
     }
 
-    /// What a server's Retry-After is taken for.
+    /// Caps a server's Retry-After.
     pub(super) fn asked(&self, retry_after: Option<Duration>) -> Option<Duration> {
         retry_after.map(|asked| asked.min(self.retry_after_max))
     }
 }
 
-/// What is remembered about a key whose last pass failed, until a pass succeeds or fails with a
-/// terminal error.
+/// State of a key whose last pass failed, until a pass succeeds or fails with a terminal error.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
-    /// What is over when the key should be woken: `None` if nobody can tell.
+    /// Condition whose end wakes the key; `None` if its end is not noticed.
     pub(super) wakes: Option<Wakes>,
     /// Until when the server asked to be left alone. The pause may be longer; whatever cuts it
     /// short keeps this.
     pub(super) asked: Option<Instant>,
-    /// How many times it was forbidden, a name was taken or a kind was not served, whatever other
+    /// Number of times it was forbidden, a name was taken or a kind was not served, whatever other
     /// failures came in between.
     pub(super) refusals: u32,
 }
 
-/// What has to be over for a key to run again.
+/// Condition that has to end for a key to run again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wakes {
     /// The API server is away.
@@ -104,7 +103,7 @@ pub(super) struct Failing {
     freed: VecDeque<(Instant, Name)>,
 }
 
-/// How many names that became free are remembered, for passes that had seen them taken before.
+/// Number of names that became free and are remembered, for passes that had seen them taken before.
 const FREED: usize = 64;
 
 impl Failing {
@@ -143,10 +142,10 @@ impl Row {
     }
 }
 
-/// How loudly to log a failure. ERROR is for what an administrator must act on, once per row of
-/// failures: at the second refusal, because an API server that has just come back briefly refuses
-/// what it will allow once it has read its roles. A terminal error is reported to the owner of the
-/// object, in its status; a name that is taken, in an Event.
+/// Returns the level of a failure's log line. ERROR is for what an administrator must act on, once
+/// per row of failures: at the second refusal, because an API server that has just come back briefly
+/// refuses what it will allow once it has read its roles. A terminal error is reported to the owner
+/// of the object, in its status; a name that is taken, in an Event.
 pub(super) fn level(class: Class, refusals: u32) -> Level {
     match class {
         Class::Forbidden | Class::NotServed if refusals == 2 => Level::ERROR,

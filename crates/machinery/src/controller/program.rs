@@ -19,7 +19,7 @@ use crate::informer::Informer;
 use crate::object::Resource;
 use crate::shutdown::Shutdown;
 
-/// How long each stage after the controllers may take to stop. They are stopped one after another,
+/// Longest time for each stage after the controllers to stop. They are stopped one after another,
 /// and what has not stopped by then is dropped. Longer than giving up a lease may take (two
 /// requests of 2 s each).
 const LAST_STEPS: Duration = Duration::from_millis(4500);
@@ -66,7 +66,7 @@ pub enum ProgramError {
     Died {
         /// Which task.
         name: String,
-        /// What happened to it.
+        /// Reason for its end.
         why: String,
     },
     /// Two controllers have one name, so that nothing could tell their metrics and Events apart.
@@ -94,9 +94,9 @@ pub enum ProgramError {
 /// ```
 pub struct ExitError(String);
 
-/// What runs until it is asked to stop, with its name.
+/// A task that runs until it is asked to stop, with its name.
 type Task = (String, Box<dyn FnOnce(Shutdown) -> BoxFuture<'static, Result<(), String>> + Send>);
-/// What works, once ready, until it is asked to stop.
+/// A controller's work, from when it is ready until it is asked to stop.
 type Work = Box<dyn FnOnce(Ready, Shutdown) -> BoxFuture<'static, ()> + Send>;
 /// Returns when work may begin.
 type Ready = BoxFuture<'static, ()>;

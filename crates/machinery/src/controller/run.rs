@@ -20,23 +20,23 @@ use crate::object::ObjectKey;
 use crate::store::{Author, ControllerId};
 use crate::workqueue::{Backoff, Band, Limits, Retry, WorkQueue};
 
-/// How long passes dropped by shutdown have to reach an await point. One that blocks its thread
+/// Time for passes dropped by shutdown to reach an await point. One that blocks its thread
 /// never does, and is left behind.
 const LET_GO: Duration = Duration::from_secs(1);
 
-/// How a controller works.
+/// Options of a controller.
 #[derive(Clone)]
 pub struct Options {
     /// Number of passes at a time. Default 4.
     pub workers: usize,
     /// A pass that takes longer than this is dropped. Default 60 s.
     pub deadline: Duration,
-    /// How long shutdown waits for passes under way. Default 25 s: the rest usually takes only a
+    /// Longest wait of shutdown for passes under way. Default 25 s: the rest usually takes only a
     /// moment to end, so everything fits into the 30 s that a kubelet gives.
     pub drain: Duration,
     /// A pass that keeps its thread for longer than this, without awaiting, is named. Default 5 s.
     pub blocked: Duration,
-    /// How failures are retried.
+    /// Retries of failures.
     pub retries: Retries,
     /// Reach of the reconciler's client: keys that failed while the API server was away then run
     /// again when it is back, instead of after their backoff. Default `None`.
@@ -55,7 +55,7 @@ pub struct Controller<R> {
     options: Options,
 }
 
-/// What others can do with a controller. Cheap to clone.
+/// Handle of a controller, by which others add keys. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
     id: ControllerId,
@@ -63,7 +63,7 @@ pub struct Handle {
     failing: Arc<Mutex<Failing>>,
 }
 
-/// How a controller ended.
+/// Summary of a controller's run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
     /// Passes that ended.
@@ -119,7 +119,7 @@ impl<R: Reconciler> Controller<R> {
         self.core.name
     }
 
-    /// What others can do with it.
+    /// Returns its handle.
     pub fn handle(&self) -> Handle {
         let Core { id, queue, failing, .. } = &self.core;
         Handle { id: *id, queue: queue.clone(), failing: failing.clone() }

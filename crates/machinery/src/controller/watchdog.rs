@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 use super::Observer;
 use crate::object::ObjectKey;
 
-/// What a worker shows to the watchdog.
+/// State that a worker shows to the watchdog.
 #[derive(Default)]
 pub(super) struct Post {
     /// Milliseconds on CLOCK_MONOTONIC when the poll under way began; 0 between polls.

@@ -23,7 +23,7 @@ use crate::workqueue::{Taken, WorkQueue};
 /// not reconciled together forever.
 const REQUEUE_JITTER: f64 = 0.1;
 
-/// What the workers of a controller share.
+/// State that the workers of a controller share.
 pub(super) struct Core<R> {
     pub(super) name: &'static str,
     pub(super) reconciler: R,
@@ -39,7 +39,7 @@ pub(super) struct Core<R> {
     pub(super) dropped: AtomicU64,
 }
 
-/// How a pass ended, before any consequences.
+/// Outcome of a pass, before any consequences.
 enum Ended<E> {
     Returned(Result<Action, E>),
     /// It succeeded with an outdated view: another one has to follow.
@@ -48,12 +48,12 @@ enum Ended<E> {
     TimedOut,
 }
 
-/// How a pass failed.
+/// Failure of a pass.
 struct Failed {
     class: Class,
     retry_after: Option<Duration>,
     waits_for: Option<Name>,
-    /// How loudly to log it, if not by its class.
+    /// Level of its log line, if not determined by its class.
     loudness: Option<Level>,
 }
 

@@ -14,7 +14,7 @@ use self::limits::{Budget, Notes};
 use super::recent::Recent;
 use super::{Dropped, MEMORY, QUEUE, RESERVE, Regarding, Type, text};
 
-/// What makes two occurrences similar: all but the note.
+/// Attributes that similar occurrences have in common: all but the note.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Group {
     pub(super) controller: &'static str,
@@ -24,7 +24,7 @@ pub(super) struct Group {
     pub(super) action: &'static str,
 }
 
-/// What makes two occurrences the same: they share one Event object.
+/// Attributes that equal occurrences have in common: they share one Event object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Series {
     pub(super) group: Group,
@@ -54,13 +54,13 @@ pub(super) struct Job {
     pub(super) first: Timestamp,
     /// The last one.
     pub(super) last: Timestamp,
-    /// How many there were.
+    /// Number of occurrences.
     pub(super) count: u32,
     /// The API server has it: raise its count instead of creating it.
     pub(super) exists: bool,
 }
 
-/// How a write ended.
+/// Outcome of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// The API server has it.
@@ -196,12 +196,12 @@ impl Correlator {
         }
     }
 
-    /// How many writes wait or are under way.
+    /// Returns the number of writes that wait or are under way.
     pub(super) fn busy(&self) -> usize {
         self.busy
     }
 
-    /// What is waiting, without taking it.
+    /// Returns the waiting series, without taking them.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &Arc<Series>> {
         self.queue.iter()
     }

@@ -40,9 +40,9 @@ use recorder::Shared;
 pub use recorder::{Dropped, Observer, Occurrence, Recorder, Regarding, Type, Unobserved};
 pub use sink::Sink;
 
-/// How many Events may wait to be written. client-go's broadcaster has the same limit.
+/// Number of Events that may wait to be written. client-go's broadcaster has the same limit.
 pub const QUEUE: usize = 1_000;
-/// How many series, reasons and objects are remembered, each. client-go's LRU has the same limit.
+/// Number of series, reasons and objects that are remembered, each. client-go's LRU has the same limit.
 pub const MEMORY: usize = 4_096;
 /// Distinct notes of one reason that get an Event of their own (client-go: 10).
 pub const DISTINCT_NOTES: u32 = 10;
@@ -54,7 +54,7 @@ pub const BURST: u32 = 25;
 pub const REFILL: Duration = Duration::from_secs(300);
 /// The part of [`BURST`] that only new Events may use.
 pub const RESERVE: u32 = 10;
-/// How many times a write is tried.
+/// Number of attempts of a write.
 pub const TRIES: u32 = 3;
 /// Time to write what is still waiting at shutdown.
 pub const FLUSH: Duration = Duration::from_secs(3);

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 
 /// At most `capacity` entries; the least recently used go first.
 ///
-/// When full, an eighth of them goes at once: finding the oldest takes a pass over all of them, so
+/// A full map drops an eighth of them at once: finding the oldest takes a pass over all of them, so
 /// that many insertions share its cost, and no list has to be threaded through the entries.
 pub(super) struct Recent<K, V> {
     entries: HashMap<K, Slot<V>>,

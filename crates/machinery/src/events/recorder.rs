@@ -1,4 +1,4 @@
-//! What other modules use to publish Events.
+//! Interface of other modules to publish Events.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub enum Type {
     Warning,
 }
 
-/// What an Event is about.
+/// The object that an Event is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Regarding {
     /// apiVersion.
@@ -97,7 +97,7 @@ pub struct Occurrence {
     pub kind: Type,
     /// Why.
     pub reason: &'static str,
-    /// What was done.
+    /// The action that was taken.
     pub action: &'static str,
     /// The sentence, as it will be sent.
     pub note: Arc<str>,
@@ -203,8 +203,8 @@ impl Recorder {
         self.shared.wake.notify_one();
     }
 
-    /// What is waiting to be written, oldest first: if the sink does not run, everything that was
-    /// published, repetitions once.
+    /// Returns the occurrences that wait to be written, oldest first: if the sink does not run,
+    /// everything that was published, repetitions once.
     pub fn waiting(&self) -> Vec<Occurrence> {
         let correlator = self.shared.correlator.lock();
         let waiting = correlator.iter().flat_map(Correlator::waiting);

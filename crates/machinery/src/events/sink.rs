@@ -29,7 +29,7 @@ pub struct Sink {
     forbidden: bool,
 }
 
-/// What the sink needs from a client.
+/// Operations that the sink needs from a client.
 trait Api: Sync {
     fn create(&self, job: &Job, by: &Shared) -> impl Future<Output = Result<(), Error>> + Send;
     fn count(&self, job: &Job) -> impl Future<Output = Result<(), Error>> + Send;
@@ -56,7 +56,7 @@ enum Refusal {
     Dropped(Dropped, Error),
 }
 
-/// What an error means.
+/// Meaning of an error.
 enum Meaning {
     /// It was written before, and the answer was lost.
     Written,

@@ -8,7 +8,7 @@ use super::{Regarding, Type};
 use crate::identity::Identity;
 use crate::object::{Kind, Meta, ObjectKey, Text, Uid};
 
-/// What is read of a written Event: its metadata, to confirm that it is one.
+/// The part of a written Event that is read: its metadata, to confirm that it is one.
 #[derive(Debug, serde::Deserialize)]
 pub(super) struct Written {
     metadata: Meta,
@@ -60,8 +60,8 @@ struct Reference<'a> {
     uid: Option<Uid>,
 }
 
-/// Where the Event of `job` lives: in the object's namespace, or in `default` if it has none (the
-/// API server then insists on `default` or `kube-system`).
+/// Returns the key of the Event of `job`: in the object's namespace, or in `default` if it has none
+/// (the API server then insists on `default` or `kube-system`).
 pub(super) fn key(job: &Job) -> ObjectKey {
     let namespace = job.series.group.regarding.key.namespace();
     let namespace = if namespace.is_empty() { "default" } else { namespace };

@@ -1,4 +1,4 @@
-//! What an informer is made of.
+//! Builder of an informer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,7 +103,7 @@ impl<V: Resource> Builder<V> {
         Informer::from(self)
     }
 
-    /// What cannot work.
+    /// Returns the reason why the informer cannot work, if there is one.
     pub(super) fn refused(&self) -> Option<Refusal> {
         let kind = self.client.kind::<V>();
         let resource = || kind.resource();

@@ -21,7 +21,7 @@ impl<V> Handlers<V> {
         Handlers { all: Mutex::default(), panics: AtomicU64::new(0) }
     }
 
-    /// How often handlers have panicked so far.
+    /// Returns the number of panics of handlers so far.
     pub(super) fn panics(&self) -> u64 {
         self.panics.load(Ordering::Relaxed)
     }

@@ -25,15 +25,15 @@ pub enum Error {
     Died {
         /// `deployments.apps`.
         resource: String,
-        /// How it died.
+        /// The panic of the task.
         source: tokio::task::JoinError,
     },
-    /// What it holds is from a history that no longer exists. The process should restart.
+    /// The objects it holds are from a history that no longer exists. The process should restart.
     #[error("the informer of {resource} ended: {source}")]
     Rewound {
         /// `deployments.apps`.
         resource: String,
-        /// How this was detected.
+        /// The versions that show it.
         source: Rewound,
     },
     /// It was built in a way that cannot work.
@@ -83,14 +83,14 @@ struct Shared<V> {
     handlers: Arc<Handlers<V>>,
     /// Here until [`Informer::run`] takes them.
     reflectors: Mutex<Vec<Reflector<V>>>,
-    /// What is wrong with how it was built.
+    /// Reason why it cannot work as it was built.
     refused: Option<Refusal>,
     health: Vec<(Option<Text>, HealthHandle)>,
     refreshes: Vec<Refresh>,
-    /// How many first lists are still to come.
+    /// Number of first lists that are still to come.
     unsynced: watch::Receiver<usize>,
     resync: Option<Duration>,
-    /// What a program knows of it, and of the client's other informers.
+    /// Its state as a program sees it, and that of the client's other informers.
     feed: Arc<Feed>,
     feeds: Arc<Feeds>,
 }
@@ -236,7 +236,7 @@ impl<V: Resource> Informer<V> {
         self.0.health.iter().map(|(namespace, handle)| (namespace.clone(), handle.get())).collect()
     }
 
-    /// How often its handlers have panicked so far.
+    /// Returns the number of panics of its handlers so far.
     pub fn handler_panics(&self) -> u64 {
         self.0.handlers.panics()
     }

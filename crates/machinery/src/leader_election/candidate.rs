@@ -1,4 +1,4 @@
-//! What a process that wants the lease does next. Pure: clock readings and answers are arguments,
+//! Decisions of a process that wants the lease. Pure: clock readings and answers are arguments,
 //! and the only randomness is jitter from its own generator.
 
 use std::time::Duration;
@@ -25,7 +25,7 @@ const LEAST: Duration = Duration::from_millis(250);
 /// The most writes without an answer that are remembered.
 const REMEMBERED: usize = 8;
 
-/// What to do next.
+/// The next step.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Step {
     /// Nothing, for this long.
@@ -40,7 +40,7 @@ pub(super) enum Step {
     Done,
 }
 
-/// What the API server said.
+/// Answer of the API server.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Answer {
     /// The Lease, as read or as written. A Lease that was deleted and recreated has another UID.
@@ -52,7 +52,7 @@ pub(super) enum Answer {
     /// No answer, or one that says nothing about the Lease. The request may be carried out all the
     /// same, now or later.
     Failed {
-        /// How long the server asked to be left alone.
+        /// Wait that the server asked for (Retry-After).
         retry_after: Duration,
     },
 }
@@ -66,9 +66,9 @@ pub(super) struct Candidate {
     asked: Option<(Asked, Duration)>,
     /// Writes without an answer. The API server may have carried them out, or may still do so.
     unanswered: Vec<Unanswered>,
-    /// When permission ends. Set only by a write that was acknowledged, by its answer or by a read
-    /// that shows exactly what was sent; withdrawn at once when the lease is seen to be somebody
-    /// else's, gone or given up.
+    /// End of permission. Set only by a write that was acknowledged, by its answer or by a read
+    /// that shows exactly what was sent; withdrawn at once when the lease is seen to be another
+    /// process's, deleted or given up.
     until: Option<Duration>,
     /// The Lease that was seen last. If it replaced another, that one may have had a holder of whom
     /// this one says nothing, so it gives no permission before `not_before`.
@@ -82,7 +82,7 @@ pub(super) struct Candidate {
     rng: Rng,
 }
 
-/// What the API server was last known to have.
+/// Last known state of the Lease at the API server.
 #[derive(Debug)]
 enum Seen {
     /// Not known.
@@ -147,7 +147,7 @@ impl Candidate {
         !matches!(self.seen, Seen::Nothing)
     }
 
-    /// Who was last seen to hold it.
+    /// Returns the last known holder.
     pub(super) fn holder(&self) -> Option<&str> {
         match &self.seen {
             Seen::Lease { record, .. } => record.holder(),
@@ -162,8 +162,8 @@ impl Candidate {
         self.due = now;
     }
 
-    /// What to do at `now`. A request is sent after this call, so not before `now`. `wall` is
-    /// written into the Lease for humans.
+    /// Returns the step to take at `now`. A request is sent after this call, so not before `now`.
+    /// `wall` is written into the Lease for humans.
     pub(super) fn next(&mut self, now: Duration, wall: Timestamp) -> Step {
         if now < self.due {
             return Step::Wait(self.due - now);
@@ -185,8 +185,8 @@ impl Candidate {
         step
     }
 
-    /// How long the request that is sent at `now` may take. An answer that comes later than the
-    /// validity of what it acknowledges is of no use.
+    /// Returns the longest duration of the request that is sent at `now`. An answer that comes later
+    /// than the validity of what it acknowledges is of no use.
     pub(super) fn deadline(&self, now: Duration) -> Duration {
         let validity = self.config.validity();
         match self.until.and_then(|until| until.checked_sub(now)) {
@@ -312,15 +312,15 @@ impl Candidate {
         self.due = self.due.min(now);
     }
 
-    /// When the write that resulted in this record and version was sent, if it has had no answer. A
-    /// read may show an older state that looks the same, where a wall clock stands still; so the
-    /// version has to be newer than what was replaced.
+    /// Returns the time at which the write that resulted in this record and version was sent, if it
+    /// has had no answer. A read may show an older state that looks the same, where a wall clock
+    /// stands still; so the version has to be newer than what was replaced.
     fn sent(&self, record: &Record, version: ResourceVersion) -> Option<Duration> {
         let sent = |it: &&Unanswered| it.record == *record && version.is_newer_than(it.at);
         self.unanswered.iter().find(sent).map(|unanswered| unanswered.sent)
     }
 
-    /// When to act again, given what is known now, and the renewal that was `sent` then.
+    /// Returns the time of the next step, given what is known now, and the renewal that was `sent` then.
     fn when(&mut self, now: Duration, asked: Asked, sent: Option<Duration>) -> Duration {
         let look = now + self.jittered(1.0);
         match &self.seen {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How a lease is held.
+/// Durations of a lease.
 ///
 /// The first three have the names and defaults of Kubernetes' own components
 /// (k8s.io/component-base/config: LeaderElectionConfiguration).
@@ -20,7 +20,7 @@ pub struct Config {
     /// A write that ends within this time after permission was asked has ended before anybody else
     /// may write. Default 2 s.
     pub in_flight: Duration,
-    /// How many times as fast as another one a clock may run. Default 2: one clock at double rate.
+    /// Largest ratio of the rates of two clocks. Default 2: one clock at double rate.
     /// Clocks kept by NTP differ by a factor of less than 1.001; with 1.02, the holder of a 15 s
     /// lease may write for 10 s (`renew`) instead of 5.5 s without an answer from the API server.
     pub clock_ratio: f64,
@@ -63,7 +63,7 @@ pub enum ConfigError {
     Validity {
         /// Lease duration.
         lease: Duration,
-        /// What is left of the lease after the margins.
+        /// Rest of the lease after the margins.
         validity: Duration,
     },
 }
@@ -86,7 +86,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// How long the holder may write after a renewal was sent:
+    /// Returns the time for which the holder may write after a renewal was sent:
     /// `min(renew, lease / clock_ratio - in_flight)`; 5.5 s with the defaults.
     pub fn validity(&self) -> Duration {
         let ratio = if self.clock_ratio >= 1.0 { self.clock_ratio } else { 1.0 };

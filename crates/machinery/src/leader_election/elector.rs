@@ -18,11 +18,11 @@ use super::wire::{Api, Shown};
 use crate::client::{Client, Error};
 use crate::object::ObjectKey;
 
-/// How long giving the lease up may take. It usually takes one request; when time runs out, the lease
+/// Longest time for giving the lease up. It usually takes one request; when time runs out, the lease
 /// expires by itself.
 const GIVE_UP: Duration = Duration::from_secs(4);
 
-/// How soon a watch that was forbidden is tried again.
+/// Time until a watch that was forbidden is tried again.
 const UNWATCHABLE: Duration = Duration::from_secs(60);
 
 /// Takes part in the election while it runs.
@@ -187,7 +187,7 @@ impl Elector {
         self.problem = problem;
     }
 
-    /// How long permission still lasts; an hour if there is none to lose.
+    /// Returns the remaining time of permission; an hour if there is none to lose.
     fn rest(&self) -> Duration {
         let now = self.clock.now();
         match self.candidate.permitted_until() {

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::clock::Clock;
 use crate::client::WriteGate;
 
-/// How this process stands to the lease.
+/// Relation of this process to the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Somebody else leads, or nobody does. Caches may be kept warm; nothing may be written.
@@ -24,9 +24,9 @@ pub enum Phase {
 /// The phase, and what a person would ask next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// How this process stands to the lease.
+    /// Relation of this process to the lease.
     pub phase: Phase,
-    /// Who was last seen to hold the lease.
+    /// Last known holder of the lease.
     pub holder: Option<String>,
     /// Why the last request for the Lease failed, if it did.
     pub problem: Option<String>,
@@ -64,12 +64,12 @@ pub(super) struct Shared {
     /// Permission ends at this reading of `clock`, in nanoseconds; 0 without permission. Only the
     /// elector writes it, and it withdraws permission before anybody else could act on that.
     until: AtomicU64,
-    /// How long a write that was begun with permission may take.
+    /// Longest duration of a write that was begun with permission.
     in_flight: Duration,
     /// Writes without an answer may be carried out until this reading of `clock`.
     unsettled: AtomicU64,
-    /// How many times this process became the leader. A suspension does not count: nobody else has led
-    /// meanwhile.
+    /// Number of times this process became the leader. A suspension does not count: no other process
+    /// has led meanwhile.
     term: AtomicU64,
     status: watch::Sender<Status>,
 }
@@ -100,14 +100,14 @@ impl Leadership {
         self.shared.term.fetch_add(1, Ordering::Release);
     }
 
-    /// How long permission lasts, if there is one.
+    /// Returns the remaining time of permission, if there is one.
     fn left(&self) -> Option<Duration> {
         let until = self.shared.until.load(Ordering::Acquire);
         let left = until.checked_sub(nanoseconds(self.shared.clock.now()))?;
         (left > 0).then_some(Duration::from_nanos(left))
     }
 
-    /// How long the API server may yet carry out a write that had no answer.
+    /// Returns the time for which the API server may yet carry out a write that had no answer.
     pub(super) fn unsettled(&self) -> Duration {
         let until = self.shared.unsettled.load(Ordering::Acquire);
         Duration::from_nanos(until.saturating_sub(nanoseconds(self.shared.clock.now())))

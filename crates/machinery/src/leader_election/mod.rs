@@ -20,7 +20,7 @@
 //! - A watch only brings news earlier: it may lag, or die silently, and neither delays a takeover
 //!   from a dead leader nor permits one too early.
 //!
-//! How
+//! Design
 //! - Permission is counted from the moment a renewal was *sent*, once the API server has acknowledged
 //!   it: by its answer, or by a read that shows exactly the record that was sent, at a newer version.
 //!   So a leader keeps the lease although each write of it takes seconds.

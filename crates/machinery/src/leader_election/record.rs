@@ -1,4 +1,4 @@
-//! What a Lease says, and what follows from it. Pure.
+//! Content of a Lease, and the decisions that follow from it. Pure.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) struct Record {
     pub(super) lease_transitions: Option<i32>,
 }
 
-/// Who may have the lease.
+/// State of the lease for this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
     /// This process holds it.
@@ -54,13 +54,13 @@ pub(super) fn decide(
 // === impl Record ===
 
 impl Record {
-    /// Who holds it.
+    /// Returns its holder.
     pub(super) fn holder(&self) -> Option<&str> {
         self.holder_identity.as_deref().filter(|holder| !holder.is_empty())
     }
 
-    /// How long it stays valid unchanged: what it says, but no less than `own`. Somebody may have
-    /// edited it, and its holder counts with the duration that it was started with.
+    /// Returns the time for which it stays valid unchanged: the recorded one, but no less than `own`.
+    /// It may have been edited, and its holder counts with the duration that it was started with.
     pub(super) fn duration(&self, own: Duration) -> Duration {
         let seconds = self.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         Duration::from_secs(seconds.unwrap_or_default()).min(LONGEST).max(own)

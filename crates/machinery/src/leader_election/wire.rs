@@ -11,7 +11,7 @@ use super::record::Record;
 use crate::client::{Client, Error, Event, Scope, WatchFrom};
 use crate::object::{Kind, Meta, Nothing, ObjectKey, Resource, ResourceVersion, Uid};
 
-/// How long a watch is requested for; client-go asks for 5 to 10 minutes.
+/// Requested duration of a watch; client-go asks for 5 to 10 minutes.
 const WATCH: Duration = Duration::from_secs(300);
 
 /// A Lease.
@@ -24,7 +24,7 @@ pub(super) struct Lease {
 
 crate::view!(Lease: Kind::namespaced("coordination.k8s.io", "v1", "Lease", "leases"));
 
-/// What an elector needs from a client.
+/// Operations that an elector needs from a client.
 pub(super) trait Api: Send + Sync {
     /// Makes the request `step`. The error is for humans; the answer decides what follows.
     fn ask(

@@ -8,7 +8,7 @@ use crate::events::Recorder;
 use crate::informer::Informer;
 use crate::object::Resource;
 
-/// Whether this process leads: always.
+/// Leadership of this process: it always leads.
 #[derive(Clone, Default)]
 pub(super) struct Lead;
 
@@ -31,7 +31,7 @@ impl Lead {
     }
 }
 
-/// What a new leader waits for: nothing.
+/// Barrier of a new leader, which waits for nothing.
 pub(super) struct Barrier;
 
 impl Barrier {

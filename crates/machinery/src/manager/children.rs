@@ -26,8 +26,8 @@ use crate::controller::{CallError, Name, Problem};
 use crate::object::{Keep, Meta, ObjectKey, Owner, Resource, Text};
 use crate::store::Store;
 
-/// What the metadata of a child keeps, for [`Context::ensure`]: `Meta<Applied>`. A [`Keep`] of your
-/// own may keep more, and may name the two annotations; it has to keep them, too.
+/// Annotations that the metadata of a child keeps, for [`Context::ensure`]: `Meta<Applied>`. A [`Keep`]
+/// of your own may keep more, and may name the two annotations; it has to keep them, too.
 #[derive(Debug, Clone, Copy)]
 pub enum Applied {}
 
@@ -40,7 +40,7 @@ impl Keep for Applied {
     }
 }
 
-/// How [`Context::ensure_with`] treats a child that exists.
+/// Options of [`Context::ensure_with`] for a child that exists.
 pub struct EnsureOptions<'a, C> {
     pub(super) immutable: &'static [&'static str],
     pub(super) conflicts: Option<Conflicts<'a, C>>,
@@ -49,9 +49,9 @@ pub struct EnsureOptions<'a, C> {
 /// A child as it is to be.
 pub(super) struct Desired {
     pub(super) key: ObjectKey,
-    /// What is applied.
+    /// The body that is applied.
     pub(super) body: Value,
-    /// What the view shows of it.
+    /// The part of it that the view shows.
     wanted: Value,
     hash: u64,
 }
@@ -92,7 +92,7 @@ impl<'a, C> EnsureOptions<'a, C> {
         self.immutable.iter().find(is_different).copied()
     }
 
-    /// What is not as desired in a child: each place, and what it has.
+    /// Returns the differences of a child from the desired state: each place, and its value.
     fn different(&self, desired: &Desired, child: &C) -> Result<Different, Problem>
     where
         C: Resource + Serialize,
@@ -508,7 +508,7 @@ pub(super) fn failed<C: Resource>(
     CallError { verb, kind: C::KIND.kind, key: key.clone(), source: Box::new(error) }
 }
 
-/// What the view shows of `desired`, which it has to be able to read, too.
+/// Returns the part of `desired` that the view shows. The view has to be able to read it, too.
 fn wanted<C: Resource + Serialize>(desired: &Value) -> Result<Value, Problem> {
     let read = C::deserialize(desired).map_err(|error| {
         let view = view::<C>();

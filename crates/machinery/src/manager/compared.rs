@@ -1,4 +1,4 @@
-//! Whether what is observed is what is desired, as far as a view shows it.
+//! Comparison of the observed with the desired state, as far as a view shows it.
 
 use serde_json::{Value, json};
 
@@ -94,9 +94,9 @@ pub(super) fn project(value: &Value, onto: &Value) -> Value {
     }
 }
 
-/// Each place where `observed` does not have the value of `wanted`, such as `spec.replicas`, and what it has.
-/// What is there beside that is a default, or somebody else's. Lists that server-side apply merges by keys
-/// are compared by keys, and amounts of resources by value.
+/// Returns each place where `observed` does not have the value of `wanted`, such as `spec.replicas`, and
+/// its value. Everything else in `observed` is a default or foreign. Lists that server-side apply merges
+/// by keys are compared by keys, and amounts of resources by value.
 pub(super) fn deviations(wanted: &Value, observed: &Value) -> Vec<(String, Value)> {
     let mut found = Vec::new();
     compare(&mut found, &mut Vec::new(), wanted, observed);

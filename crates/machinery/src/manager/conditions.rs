@@ -9,7 +9,7 @@ use crate::object::{Object, Text};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What it is about: `Ready`.
+    /// The aspect that it describes: `Ready`.
     pub r#type: Text,
     /// `True`, `False` or `Unknown`.
     pub status: Text,
@@ -21,7 +21,7 @@ pub struct Condition {
     /// The generation of the object that it was found for. Others may leave it out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// When `status` changed last.
+    /// Time of the last change of `status`.
     pub last_transition_time: String,
 }
 

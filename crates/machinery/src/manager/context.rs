@@ -1,4 +1,4 @@
-//! What a pass works with.
+//! Context of a pass.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::events::{Regarding, Type};
 use crate::object::{Object, ObjectKey, Resource, Uid};
 use crate::store::Store;
 
-/// What one pass works with: the object, the stores of the declared views, the client, and what
+/// Context of one pass: the object, the stores of the declared views, the client, and what
 /// every controller needs. Cheap to clone.
 pub struct Context<V> {
     pub(super) pass: Arc<Pass<V>>,
@@ -27,7 +27,7 @@ pub struct Context<V> {
     written: Arc<Mutex<Arc<V>>>,
 }
 
-/// What all passes of a controller share.
+/// State that all passes of a controller share.
 pub(super) struct Pass<V> {
     pub(super) parts: Parts,
     pub(super) objects: Store<V>,
@@ -54,7 +54,7 @@ struct Reported {
     is_found: bool,
 }
 
-/// What a controller declares for its passes.
+/// Declarations of a controller for its passes.
 #[derive(Default)]
 pub(super) struct Declared {
     pub(super) owned: Vec<TypeId>,
@@ -62,7 +62,7 @@ pub(super) struct Declared {
     pub(super) tells_writes: bool,
 }
 
-/// How long a problem that stays is not told again. Events are kept for an hour.
+/// Time for which a problem that stays is not reported again. Events are kept for an hour.
 const AGAIN: Duration = Duration::from_secs(30 * 60);
 
 // === impl Pass ===

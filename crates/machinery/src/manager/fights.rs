@@ -22,7 +22,7 @@ pub(super) const WINDOW: Duration = Duration::from_secs(60);
 /// The object, and what about it is written: 0 for all of it.
 pub(super) type Subject = (Uid, u64);
 
-/// What was written to which subject.
+/// Recent writes by subject.
 #[derive(Debug, Default)]
 pub(super) struct Fights(Mutex<State>);
 
@@ -41,7 +41,8 @@ struct Applied {
 }
 
 impl Fights {
-    /// How long to leave the subject alone, if the state with this hash was written to it too often.
+    /// Returns the wait before the next write to the subject, if the state with this hash was written to
+    /// it too often.
     pub(super) fn wait(&self, subject: Subject, hash: u64, now: Instant) -> Option<Duration> {
         let mut state = self.0.lock();
         state.expire(now);

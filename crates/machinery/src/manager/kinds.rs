@@ -49,8 +49,8 @@ trait AnyInformer: Send + Sync {
 /// Returns when an informer has synced.
 pub(super) type Synced = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What a controller is made of: its client, its recorder of Events, its queue, and the stores of
-/// the views that it declares.
+/// Parts of a controller: its client, its recorder of Events, its queue, and the stores of the
+/// views that it declares.
 #[derive(Clone)]
 pub struct Parts {
     pub(super) controller: &'static str,

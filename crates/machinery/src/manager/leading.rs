@@ -26,14 +26,14 @@ use crate::workqueue::{Band, WorkQueue};
 /// A pod's own namespace, from its ServiceAccount volume.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// How long a new leader waits for its stores to catch up. A list of everything takes seconds; one that
+/// Longest wait of a new leader for its stores to catch up. A list of everything takes seconds; one that
 /// does not come is of a kind that cannot be listed, which keeps its own controllers from working.
 const CATCH_UP: Duration = Duration::from_secs(30);
 
-/// How many keys of objects that have gone are kept until this process leads again.
+/// Number of keys of deleted objects that are kept until this process leads again.
 const GONE_MAX: usize = 100_000;
 
-/// How soon permission is noticed that came back before anybody saw that it was missing.
+/// Longest delay until permission is noticed that came back before its absence was noticed.
 const NOTICE: Duration = Duration::from_secs(1);
 
 /// The Lease by which the processes of one program elect the one that works.
@@ -44,15 +44,15 @@ pub struct Lease {
     pub(super) config: Config,
 }
 
-/// Whether this process leads.
+/// Leadership of this process.
 #[derive(Clone, Default)]
 pub(super) struct Lead {
     /// `None` without an election: this process always leads.
     pub(super) leadership: Option<Leadership>,
 }
 
-/// What a new leader waits for before it works: its stores have to show what the last leader wrote.
-/// A watch may lag behind, or be dead without anybody knowing; then a decision would be made from an
+/// Barrier of a new leader before it works: its stores have to show what the last leader wrote.
+/// A watch may lag behind, or be dead without a sign of it; then a decision would be made from an
 /// older spec than the last leader's, and revert it.
 #[derive(Clone)]
 pub(super) struct Barrier {
@@ -206,7 +206,7 @@ impl Lead {
         (program, controller, listen)
     }
 
-    /// What `controller` waits for; `refresh` has its informers list what the API server has.
+    /// Returns the barrier of `controller`; `refresh` has its informers list what the API server has.
     pub(super) fn barrier(
         &self,
         controller: &'static str,

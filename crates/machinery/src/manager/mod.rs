@@ -132,7 +132,7 @@ pub enum Error {
     Program(#[from] ProgramError),
 }
 
-/// What controllers are made of.
+/// Parts that all controllers share.
 struct Shared {
     client: Client,
     recorder: Recorder,

@@ -12,7 +12,7 @@ use crate::metrics::{Build, Checks, Limits, Metrics, Open, Routes, Server};
 use crate::object::Resource;
 use crate::reflector::{self, State};
 
-/// What observes the parts.
+/// Observers of the parts.
 #[derive(Clone, Default)]
 pub(super) struct Observed {
     pub(super) metrics: Option<Arc<Metrics>>,

@@ -58,7 +58,7 @@ async fn nothing(_: Arc<Site>, _: Context<Site>) -> Result<Action, Problem> {
     Ok(Action::Done)
 }
 
-/// What `manager` is refused for.
+/// Returns the reason for which `manager` is refused.
 async fn refused(manager: Manager) -> String {
     let connect = |options| Ok(Server::default().client(options));
     manager.program(connect).await.expect_err("it is refused").to_string()

@@ -17,11 +17,11 @@ pub struct Checks(Arc<Mutex<Vec<Entry>>>);
 struct Entry {
     name: String,
     check: Check,
-    /// When it was first seen to fail, if it has not passed since.
+    /// Time of the first failure seen since it last passed.
     wrong_since: Option<Instant>,
 }
 
-/// What the checks reported.
+/// Report of the checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// No check failed, apart from excluded ones.
@@ -106,7 +106,7 @@ impl std::fmt::Debug for Checks {
     }
 }
 
-/// What a check says may quote an API server, so it is kept on one line.
+/// Returns the text of a check on one line: it may quote an API server.
 fn line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,4 +1,4 @@
-//! Who may read the metrics.
+//! Authorization of requests for the metrics.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! How series are told apart.
+//! Labels of series.
 
 use std::borrow::Cow;
 

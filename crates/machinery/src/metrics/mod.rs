@@ -1,5 +1,4 @@
-//! What the operator exposes about itself: metrics for Prometheus, health for the kubelet and
-//! people.
+//! Observability of the operator: metrics for Prometheus, health for the kubelet and people.
 //!
 //! Guarantees
 //! - Names, labels and meanings are those that dashboards for client-go and controller-runtime know

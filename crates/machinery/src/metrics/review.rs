@@ -19,9 +19,9 @@ use super::guard::{Guard, Refusal};
 use crate::client::{Client, Error};
 use crate::object::Kind;
 
-/// How long an answer is trusted. A revoked token keeps working for up to that long.
+/// Time for which an answer is trusted. A revoked token keeps working for up to that long.
 const BELIEVED: Duration = Duration::from_secs(60);
-/// How many answers are remembered: of tokens that are admitted, and as many of others.
+/// Number of answers that are remembered: of tokens that are admitted, and as many of others.
 const REMEMBERED: usize = 128;
 /// Concurrent questions: sending bad tokens does not get the API server asked any faster.
 const ASKING: usize = 2;
@@ -60,7 +60,7 @@ struct Known {
     refused: HashMap<(u64, u64), Answer>,
 }
 
-/// When it was given, and what it was.
+/// Time of an answer, and the answer.
 type Answer = (Instant, Result<(), Refusal>);
 
 #[derive(Debug, Default, Deserialize)]

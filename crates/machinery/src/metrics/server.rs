@@ -38,7 +38,7 @@ const BACKLOG: u32 = 1024;
 /// Pause after a failed accept: usually we are out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a server serves; what is absent is a 404.
+/// Contents that a server serves; an absent one is a 404.
 #[derive(Clone, Default)]
 pub struct Routes {
     /// `/healthz`, `/livez`: whether the process should be restarted.
@@ -121,7 +121,7 @@ impl Server {
         Server { tls: Some(Arc::new(tls)), ..self }
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     ///
     /// # Errors
     /// If the socket is broken.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
-/// How metrics are written.
+/// Text format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Prometheus text 0.0.4, which everything reads.
@@ -19,7 +19,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text";
 // === impl Format ===
 
 impl Format {
-    /// What an `Accept` header asks for; Prometheus text if it does not say.
+    /// Returns the format that an `Accept` header asks for; Prometheus text if it does not say.
     pub fn accepted(accept: &str) -> Format {
         let (mut open, mut plain) = (0.0_f32, 0.0_f32);
         for range in accept.split(',') {

@@ -16,7 +16,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
-/// How often the files may be checked. A certificate is renewed weeks before it expires.
+/// Shortest time between two checks of the files. A certificate is renewed weeks before it expires.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// A certificate and its key, from files that may be renewed while in use.
@@ -44,7 +44,7 @@ pub enum TlsError {
     Pem {
         /// Which.
         path: PathBuf,
-        /// What it should hold.
+        /// The expected content.
         what: &'static str,
     },
     /// The two do not match, or are of an unknown kind.

@@ -12,7 +12,7 @@ use super::interner::Interner;
 /// A key that nobody holds any more keeps its two texts until it is swept.
 static INTERNED: LazyLock<Interner<Arc<Name>>> = LazyLock::new(Interner::new);
 
-/// What an object has before its metadata were read.
+/// Key of an object before its metadata were read.
 static EMPTY: LazyLock<ObjectKey> = LazyLock::new(|| ObjectKey::new("", ""));
 
 /// `namespace/name`, the key of every store and queue; a cluster-scoped object has an empty
@@ -22,7 +22,7 @@ static EMPTY: LazyLock<ObjectKey> = LazyLock::new(|| ObjectKey::new("", ""));
 #[derive(Clone, PartialOrd, Ord)]
 pub struct ObjectKey(Arc<Name>);
 
-/// What a key says, in this order.
+/// Content of a key, compared in this order.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 #[repr(C)]
 struct Name {

@@ -1,4 +1,4 @@
-//! What every Kubernetes object has, in as few bytes as possible.
+//! Common parts of all Kubernetes objects, in as few bytes as possible.
 //!
 //! Guarantees
 //! - [`Text`] and [`ObjectKey`] are interned: equal ones share one allocation for as long as one is

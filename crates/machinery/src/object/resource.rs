@@ -1,4 +1,4 @@
-//! Where a kind of object lives in the API.
+//! Place of a kind of object in the API.
 
 use std::fmt::Debug;
 

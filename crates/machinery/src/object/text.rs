@@ -14,7 +14,7 @@ use super::interner::Interner;
 
 static INTERNED: LazyLock<Interner<ArcStr>> = LazyLock::new(Interner::new);
 
-/// What fields that are left out mean.
+/// Value of fields that are left out.
 static EMPTY: LazyLock<Text> = LazyLock::new(|| Text::new(""));
 
 /// A string whose equal copies share one allocation.
@@ -36,7 +36,7 @@ impl Text {
         &self.0
     }
 
-    /// Where it is, which no other text shares while it is in use.
+    /// Returns its address, which no other text shares while it is in use.
     pub(super) fn address(&self) -> usize {
         self.0.as_ptr().addr()
     }

@@ -1,4 +1,4 @@
-//! What happens to a reflector, and what it does.
+//! Inputs and actions of a reflector.
 
 use tokio::time::Instant;
 
@@ -9,7 +9,7 @@ use super::state::State;
 use crate::client::{Page, WatchFrom};
 use crate::object::ResourceVersion;
 
-/// What happened.
+/// An input of the state machine.
 #[derive(Debug)]
 pub(super) enum Input {
     /// The reflector begins.
@@ -34,7 +34,7 @@ pub(super) enum Input {
     Deadline,
 }
 
-/// What to do, in the order given. `List`, `Watch` and `Wait` replace what was under way.
+/// An action, to be taken in the order given. `List`, `Watch` and `Wait` replace the operation under way.
 #[derive(Debug)]
 pub(super) enum Action {
     /// Discard what was staged and stage a new list.
@@ -45,7 +45,7 @@ pub(super) enum Action {
     Watch(WatchFrom),
     /// Do nothing until the deadline.
     Wait,
-    /// What was staged is the complete state at this version: show it.
+    /// Show the staged objects: they are the complete state at this version.
     Commit(Position),
     /// Discard what was staged.
     Abandon,
@@ -53,7 +53,7 @@ pub(super) enum Action {
     State { state: State, since: Instant, why: Option<String> },
     /// A watch ended early without getting anywhere.
     ShortWatch,
-    /// What is held is from a history that no longer exists. The reflector ends.
+    /// The held objects are from a history that no longer exists. The reflector ends.
     End(Rewound),
 }
 

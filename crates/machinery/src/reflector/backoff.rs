@@ -1,4 +1,4 @@
-//! How long to wait after a failure.
+//! Waits after failures.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 pub(super) struct Backoff {
     base: Duration,
-    /// When the last wait ended; health is counted from then.
+    /// End of the last wait; health is counted from then.
     ended: Option<Instant>,
     rng: fastrand::Rng,
 }
@@ -35,8 +35,8 @@ impl Backoff {
         self.base = FIRST;
     }
 
-    /// When to try again after a failure at `now`. `retry_after`, which the server asked for, is a
-    /// lower bound, with jitter on top because it asked everybody.
+    /// Returns the time of the next attempt after a failure at `now`. `retry_after`, which the server
+    /// asked for, is a lower bound, with jitter on top because it asked all clients.
     pub(super) fn after_failure(&mut self, now: Instant, retry_after: Option<Duration>) -> Instant {
         if self.ended.is_some_and(|ended| now.saturating_duration_since(ended) >= HEALTHY) {
             self.base = FIRST;

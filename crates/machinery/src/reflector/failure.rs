@@ -1,4 +1,4 @@
-//! What a failed list or watch means for the reflector.
+//! Classes of failed lists and watches.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::client;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) class: Class,
-    /// How long the server asked us to wait.
+    /// Wait that the server asked for (Retry-After).
     pub(super) retry_after: Option<Duration>,
     /// One sentence for humans.
     pub(super) why: String,

@@ -1,4 +1,4 @@
-//! What others may want to count.
+//! Observer of reflectors, for metrics.
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use crate::object::ResourceVersion;
 /// number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Position {
-    /// What every API server that follows KEP-5504 sends.
+    /// A number, as every API server that follows KEP-5504 sends it.
     Number(ResourceVersion),
     /// Anything else. Its age cannot be compared.
     Opaque(String),

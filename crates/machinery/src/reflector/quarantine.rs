@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use crate::object::{ObjectKey, ResourceVersion};
 
-/// What a failed list showed is remembered for this many further lists. One would not do: each may
-/// break off somewhere else.
+/// Number of further lists for which the objects of a failed list are remembered. One would not do:
+/// each may break off somewhere else.
 const REMEMBERED: u64 = 16;
 
 /// The keys of objects whose last version could not be decoded. Bounded by the live objects: a key
@@ -14,10 +14,10 @@ const REMEMBERED: u64 = 16;
 #[derive(Debug, Default)]
 pub(super) struct Quarantine {
     held: HashMap<ObjectKey, ResourceVersion>,
-    /// What the current list has shown so far; replaces `held` when the list is complete.
+    /// Objects that the current list has shown so far; replaces `held` when the list is complete.
     listing: HashMap<ObjectKey, ResourceVersion>,
-    /// What the last lists showed, if none was complete, each with the number of the last list that
-    /// did: what failed lists have reported is not reported again.
+    /// Objects that the last lists showed, if none was complete, each with the number of the last
+    /// list that did: objects that failed lists have reported are not reported again.
     told: HashMap<ObjectKey, (ResourceVersion, u64)>,
     /// The number of the current list, counted from the last complete one.
     list: u64,

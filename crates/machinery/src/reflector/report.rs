@@ -1,4 +1,4 @@
-//! What is reported: the health handle, the observer, and lines in the log.
+//! Reports of a reflector: the health handle, the observer, and lines in the log.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) struct Report {
     observer: Arc<dyn Observer>,
     hints: Hints,
     state: State,
-    /// How many failures there were since the kind was last live.
+    /// Number of failures since the kind was last live.
     failures: u32,
     /// True if the problem was logged, so that its end must be too.
     told: bool,

@@ -45,7 +45,7 @@ pub struct Refresh {
     done: watch::Sender<u64>,
 }
 
-/// What is in progress.
+/// The operation in progress.
 enum Doing<V> {
     Nothing,
     Listing(Pending<PageEnd>),
@@ -63,7 +63,7 @@ struct Open<V> {
     timing: Timing,
 }
 
-/// How long a watch is open, and how many objects arrive over it.
+/// Duration of an open watch, and number of objects that arrive over it.
 struct Timing {
     kind: Kind,
     since: Instant,
@@ -82,7 +82,7 @@ struct Confirming<V> {
     stream: Option<Open<V>>,
 }
 
-/// What came out of it.
+/// Result of the operation in progress.
 enum Came<V> {
     Page(PageEnd),
     Open(Watch<V>),

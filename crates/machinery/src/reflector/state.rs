@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::object::ResourceVersion;
 
-/// What a reflector is doing, in one word.
+/// State of a reflector, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
     /// Not started.
@@ -31,7 +31,7 @@ pub enum State {
 /// The health of a reflector.
 #[derive(Debug, Clone)]
 pub struct Health {
-    /// What it is doing.
+    /// Its state.
     pub state: State,
     /// Since when. [`State::Stale`] counts from when the server was last heard from.
     pub since: Instant,
@@ -39,11 +39,11 @@ pub struct Health {
     pub why: Option<String>,
     /// The view is complete up to here.
     pub version: ResourceVersion,
-    /// When the last list, event or bookmark arrived.
+    /// Time of arrival of the last list, event or bookmark.
     pub heard: Instant,
     /// True if there has been a complete list. Once true, it stays true.
     pub synced: bool,
-    /// How many objects cannot be decoded; they are held as they last could be, or not at all.
+    /// Number of objects that cannot be decoded; they are held as they last could be, or not at all.
     pub quarantined: usize,
 }
 
@@ -77,7 +77,8 @@ impl fmt::Display for State {
 // === impl Health ===
 
 impl Health {
-    /// How old the view may be: the time since the server was last heard from; short while live.
+    /// Returns the greatest age of the view: the time since the server was last heard from; short
+    /// while live.
     pub fn staleness(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.heard)
     }

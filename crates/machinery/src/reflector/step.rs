@@ -20,7 +20,7 @@ use super::state::State;
 use crate::client::Page;
 use crate::object::ResourceVersion;
 
-/// Where the reflector is.
+/// Phase of the reflector.
 #[derive(Debug)]
 enum Phase {
     /// A streaming list: objects arrive as events, and the bookmark that ends them is still to
@@ -50,7 +50,7 @@ pub(super) struct Machine {
     /// The committed view is complete up to here; it only ever grows. `None` before the first
     /// commit.
     held: Option<Position>,
-    /// When the view was last known to be current.
+    /// Last time at which the view was known to be current.
     heard: Instant,
     state: State,
     /// Until then, the server is assumed to have no streaming lists.
@@ -61,14 +61,14 @@ pub(super) struct Machine {
     /// The next list is of the state as it is when the API server is asked: it carries no bound, so
     /// that no watch cache that lags behind answers it.
     consistent: bool,
-    /// How many streaming lists broke off or met a server error since a list was last whole.
+    /// Number of streaming lists that broke off or met a server error since a list was last whole.
     streams_cut: u32,
-    /// How many "too large resource version" answers came in a row.
+    /// Number of "too large resource version" answers in a row.
     too_large: u32,
     silence: Silence,
-    /// How many answers to lists without a lower bound, in a row, were older than `held`.
+    /// Number of answers in a row, to lists without a lower bound, that were older than `held`.
     rewound: u32,
-    /// How many internal errors the watch had in a row since `held` last moved.
+    /// Number of internal errors of the watch in a row since `held` last moved.
     stuck: u32,
     /// A list followed an expired version, and no watch has made progress since.
     relisted: bool,
@@ -99,7 +99,7 @@ impl Machine {
         }
     }
 
-    /// When [`Input::Deadline`] is due, if nothing happens before that.
+    /// Returns the time at which [`Input::Deadline`] is due, if nothing happens before that.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Streaming { progress_by, end_by, .. } => Some(*progress_by.min(end_by)),
@@ -115,7 +115,7 @@ impl Machine {
         self.held.as_ref().map_or(ResourceVersion::UNKNOWN, Position::number)
     }
 
-    /// When the view was last known to be current.
+    /// Returns the last time at which the view was known to be current.
     pub(super) fn heard(&self) -> Instant {
         self.heard
     }

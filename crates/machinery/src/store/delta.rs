@@ -20,7 +20,7 @@ pub enum Delta<V> {
         /// The current state. If it is the very same as `old`, a change was reported late that is
         /// part of it (or this is a resync): what it changed is not known.
         new: Arc<V>,
-        /// Who wrote it.
+        /// Author of the change.
         author: Option<Author>,
     },
     /// Gone; its last known state.

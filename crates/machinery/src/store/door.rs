@@ -15,12 +15,12 @@ use super::table::is_too_large;
 use super::unconfirmed::Unconfirmed;
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
-/// How many keys answers are remembered for; answers for others wait for the watch. Normally one is
+/// Number of keys whose answers are remembered; answers for others wait for the watch. Normally one is
 /// confirmed within milliseconds: this limit is for a watch that is down for long.
 const REMEMBERED: usize = 1 << 16;
 
-/// What is needed to tell news from repetitions, and who is notified of news. Locked for one change
-/// and its report at a time.
+/// State to tell news from repetitions, and the handler that is notified of news. Locked for one
+/// change and its report at a time.
 pub(super) struct Door<V> {
     pub(super) handler: DeltaHandler<V>,
     /// Keys with answers that the watch has yet to confirm, or with something that could not be
@@ -90,7 +90,7 @@ impl<V> Door<V> {
         false
     }
 
-    /// What is remembered of `key`; `None` if too much is remembered already.
+    /// Returns the memory of `key`, new if there is none; `None` if too much is remembered already.
     pub(super) fn remember(&mut self, key: &ObjectKey) -> Option<&mut Unconfirmed> {
         if self.unconfirmed.len() >= REMEMBERED && !self.unconfirmed.contains_key(key) {
             return None;

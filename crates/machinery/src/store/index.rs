@@ -36,7 +36,7 @@ pub struct UnknownIndex {
 #[derive(Debug)]
 pub(super) struct Indexes<V> {
     all: Vec<Index<V>>,
-    /// How often an index function has panicked.
+    /// Number of panics of index functions.
     panics: AtomicU64,
 }
 

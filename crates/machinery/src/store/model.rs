@@ -35,18 +35,18 @@ struct World {
     answered: [u64; NAMES.len()],
     /// The version of the current list, and how far its items have arrived.
     list: Option<(u64, usize)>,
-    /// What handlers believe: the deltas applied to an empty map.
+    /// State as handlers believe it: the deltas applied to an empty map.
     believed: HashMap<usize, Arc<Thing>>,
     /// Changes that a key must be woken for: those made by anybody else.
     owed: Vec<(usize, Change)>,
-    /// Where an own write may be reported as somebody else's: the answer came after its event, or a
+    /// Names of which an own write may be reported as foreign: the answer came after its event, or a
     /// list.
     blurred: HashSet<usize>,
     foreign: HashSet<usize>,
     /// True if something in the last list, or a change since, could not be read: the object is held
     /// as it was before.
     unread: bool,
-    /// What we deleted after it had been seen: it must not be seen again.
+    /// Objects that we deleted after they had been seen: they must not be seen again.
     removed: HashSet<Uid>,
 }
 

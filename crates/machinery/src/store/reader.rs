@@ -146,7 +146,7 @@ impl<V: Object> Store<V> {
         Ok(found)
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.all().map(|part| part.objects.read().table().len()).sum()
     }
@@ -195,13 +195,13 @@ impl<V: Object> Store<V> {
         then(self.list())
     }
 
-    /// How often an index function has panicked.
+    /// Returns the number of panics of index functions.
     pub fn index_panics(&self) -> u64 {
         self.all().map(|part| part.indexes.panics()).sum()
     }
 
-    /// How many keys have answers that wait for the watch to confirm them, or a change that could
-    /// not be decoded and waits for the next one that can.
+    /// Returns the number of keys with answers that wait for the watch to confirm them, or with a
+    /// change that could not be decoded and waits for the next one that can.
     pub fn unconfirmed(&self) -> usize {
         self.all().map(|part| part.door.lock().unconfirmed.len()).sum()
     }

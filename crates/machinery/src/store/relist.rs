@@ -70,7 +70,7 @@ impl<V: Object> Relist<V> {
         self.kept.insert(key.clone(), uid);
     }
 
-    /// What was listed under `key` is gone again.
+    /// Removes the object listed under `key`, which was deleted since.
     pub(super) fn unlisted(&mut self, hash: u64, key: &ObjectKey) {
         self.staged.remove(hash, key);
         self.forget_unchanged(hash, key);
@@ -173,7 +173,7 @@ impl<V: Object> Relist<V> {
         objects.table().iter().filter(is_gone).cloned().collect()
     }
 
-    /// What is held from now on; adds the differences from `objects` to `deltas`.
+    /// Returns the objects held from now on; adds the differences from `objects` to `deltas`.
     fn build(
         self,
         objects: &Indexed<V>,

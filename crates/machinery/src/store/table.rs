@@ -28,7 +28,7 @@ static SHARES: LazyLock<Box<[u8; SLOTS]>> = LazyLock::new(|| {
     shares
 });
 
-/// How keys are hashed, which is the same in all tables of a store.
+/// Hash function of keys, the same in all tables of a store.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Hashing(DefaultHashBuilder);
 

@@ -130,19 +130,19 @@ impl Bed {
         author().scope(removed).now_or_never().unwrap();
     }
 
-    /// What was reported since the last call, in order.
+    /// Returns the deltas reported since the last call, in order.
     fn in_order(&mut self) -> Vec<String> {
         std::mem::take(&mut *self.log.lock())
     }
 
-    /// What was reported since the last call.
+    /// Returns the deltas reported since the last call, sorted.
     fn told(&mut self) -> Vec<String> {
         let mut told = self.in_order();
         told.sort();
         told
     }
 
-    /// What is held, as `a1@5`.
+    /// Returns the held objects, as `a1@5`.
     fn held(&self) -> Vec<String> {
         let mut held: Vec<String> = self
             .store

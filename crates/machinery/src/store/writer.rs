@@ -16,7 +16,7 @@ use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 /// lost.
 pub struct Writer<V> {
     store: Store<V>,
-    /// What is staged, from [`Writer::begin`] on.
+    /// The staged list, from [`Writer::begin`] on.
     relist: Option<Relist<V>>,
 }
 
@@ -38,7 +38,7 @@ impl<V: Object> Writer<V> {
         self.store.shared().door.lock().handler = Box::new(handler);
     }
 
-    /// How far the API server's news has been taken in; unknown before the first list.
+    /// Returns the version up to which news has been taken in; unknown before the first list.
     pub fn version(&self) -> ResourceVersion {
         self.store.shared().door.lock().seen
     }
@@ -117,7 +117,8 @@ impl<V: Object> Writer<V> {
         }
     }
 
-    /// What was listed under `key` is gone again: a streaming list shows changes made meanwhile.
+    /// Removes the object listed under `key`, which was deleted since: a streaming list shows changes
+    /// made meanwhile.
     pub fn unlisted(&mut self, key: &ObjectKey) {
         let hash = self.hash(key);
         if let Some(relist) = &mut self.relist {

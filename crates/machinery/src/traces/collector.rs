@@ -100,7 +100,7 @@ impl fmt::Debug for Collector {
     }
 }
 
-/// What kube's connector needs to know: whom to trust.
+/// Returns the configuration of kube's connector: the certificates to trust.
 fn tls(settings: &Settings) -> Result<kube::Config, Error> {
     let mut config = kube::Config::new(http::Uri::from_static("https://collector"));
     if let Some(path) = &settings.certificate {

@@ -23,7 +23,7 @@ pub enum Error {
     /// The certificates to trust cannot be read.
     #[error("the certificates in {path} cannot be read: {source}")]
     Certificate {
-        /// Where they should be.
+        /// Path of the file that should hold them.
         path: PathBuf,
         /// Why not.
         source: pem::Error,

@@ -23,7 +23,7 @@ use super::settings::Settings;
 use crate::identity::Identity;
 use crate::{client, controller};
 
-/// What has not been sent this long after the end is lost. Less than a program's last steps get.
+/// Longest time for sending spans after the end; the rest is lost. Less than a program's last steps get.
 const FLUSH: Duration = Duration::from_secs(2);
 
 /// Exports spans. Cheap to clone.
@@ -98,7 +98,8 @@ impl Traces {
     }
 }
 
-/// What OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say, with defaults for what they leave out.
+/// Returns the resource of OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES, with defaults for what they
+/// leave out.
 fn resource(program: &Identity) -> Resource {
     let version = KeyValue::new("service.version", program.version);
     let asked = Resource::builder().with_attribute(version);

@@ -1,4 +1,4 @@
-//! What the operator does, as spans for an OpenTelemetry collector. Compiled with the cargo feature
+//! Traces of the operator, as spans for an OpenTelemetry collector. Compiled with the cargo feature
 //! `otel`.
 //!
 //! Guarantees

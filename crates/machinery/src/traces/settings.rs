@@ -1,4 +1,4 @@
-//! What the environment asks for and the OpenTelemetry crates do not read themselves.
+//! Settings from the environment that the OpenTelemetry crates do not read themselves.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::Error;
 const CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_CERTIFICATE";
 const TRACES_CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE";
 
-/// How spans are sent, and how long that may take.
+/// Transport of spans, and its deadline.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     /// True if the endpoint is reached over TLS.
@@ -25,7 +25,7 @@ pub(super) struct Settings {
 // === impl Settings ===
 
 impl Settings {
-    /// What the variables say; `None` if no spans are asked for. The exporter reports what is wrong
+    /// Reads the variables; `None` if no spans are asked for. The exporter reports what is wrong
     /// with an endpoint or with headers.
     pub(super) fn read(
         variable: impl Fn(&str) -> Option<String>,

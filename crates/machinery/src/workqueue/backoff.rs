@@ -1,4 +1,4 @@
-//! How long to leave a key alone after a failure.
+//! Delay of a key after a failure.
 
 use std::time::Duration;
 
@@ -34,17 +34,17 @@ impl Default for Backoff {
     }
 }
 
-/// What a failure asks for.
+/// Retry that a failure asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Retry {
-    /// How the delays grow.
+    /// Growth of the delays.
     pub backoff: Backoff,
     /// Do not retry before this (the server's Retry-After). Unlike backoff, it also holds off runs
     /// requested from outside. Zero means no such limit.
     pub at_least: Duration,
 }
 
-/// How a queue treats retries.
+/// Limits of a queue's retries.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
     /// Used by [`WorkQueue::add_rate_limited`](super::WorkQueue::add_rate_limited).
@@ -55,7 +55,7 @@ pub struct Limits {
     /// Overall rate of retries after the second failure in a row, in keys per second. Default 50,
     /// as in sample-controller. First runs and first retries do not count and do not wait.
     pub retries_per_second: u32,
-    /// How many of those may run at once. Default 300, as in sample-controller.
+    /// Number of those that may run at once. Default 300, as in sample-controller.
     pub retry_burst: u32,
     /// The longest the overall rate may delay a retry that is due; after that it competes like any
     /// other key. Default 300 s: in that time the rate lets 15,000 keys through.

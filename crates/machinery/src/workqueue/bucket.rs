@@ -15,8 +15,8 @@ use super::sync::Nanos;
 /// does not get through costs nothing and takes nobody's place.
 pub(super) struct Bucket {
     limiter: RateLimiter<NotKeyed, InMemoryState, Told, StateInformationMiddleware>,
-    /// When the next token is available, as of the last take. governor only says so in reply to a
-    /// request for a token, and such a request takes a token if there is one.
+    /// Time of the next token, as of the last take. governor only reports it in reply to a request
+    /// for a token, and such a request takes a token if there is one.
     next: Nanos,
 }
 
@@ -35,7 +35,7 @@ impl Bucket {
         Bucket { limiter, next: 0 }
     }
 
-    /// When the next token is available; not after `now` if one is available already.
+    /// Returns the time of the next token, as of the last take; not after that if one was left.
     pub(super) fn next(&self) -> Nanos {
         self.next
     }

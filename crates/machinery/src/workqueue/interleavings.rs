@@ -1,6 +1,6 @@
 //! The shell under model checkers: `hack/interleavings.sh`.
 //!
-//! What must hold in every schedule: no key is processed twice at once; the last request for a key
+//! Invariants of every schedule: no key is processed twice at once; the last request for a key
 //! is followed by a run that began later; every worker ends after shutdown; a key that a worker takes
 //! and gives back keeps its failures and its band. A lost wake-up shows up as a deadlock, which both
 //! tools report.
@@ -27,7 +27,7 @@ impl Key for Named {
     }
 }
 
-/// What is checked about one key. Not modelled: these never add schedules of their own.
+/// Checked state of one key. Not modelled: these never add schedules of their own.
 #[derive(Default)]
 struct Seen {
     asked: AtomicU32,

@@ -1,4 +1,4 @@
-//! What a queue holds.
+//! Keys of a queue.
 
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hash};
@@ -28,8 +28,8 @@ pub(super) struct Hashed<'a, K> {
     pub(super) hash: u64,
 }
 
-/// How soon a key is wanted. A higher band goes first, but never keeps a lower one waiting forever:
-/// see [`Band::EVERY`].
+/// Urgency of a key. A higher band goes first, but never keeps a lower one waiting forever: see
+/// [`Band::EVERY`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Band {
     /// Retries after the second failure in a row. Only the queue itself puts keys here; if

@@ -1,4 +1,4 @@
-//! Who is next: a line per tenant and band; tenants take turns within a band, bands share the gets.
+//! Order of keys: a line per tenant and band; tenants take turns within a band, bands share the gets.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;

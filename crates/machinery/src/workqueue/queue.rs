@@ -18,7 +18,7 @@ use super::lines::Lines;
 use super::slots::{DIRTY, HELD, IDLE, NONE, PROCESSING, QUEUED, RETRY_DUE, Slots};
 use super::sync::Nanos;
 
-/// What a worker gets.
+/// A run that a worker gets.
 pub(super) struct Next<K> {
     pub(super) id: u32,
     pub(super) key: K,

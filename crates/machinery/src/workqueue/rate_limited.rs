@@ -21,7 +21,7 @@ use super::slots::{DIRTY, HELD, PROCESSING, QUEUED, RETRY_DUE};
 use super::sync::Nanos;
 use super::timers::Timer;
 
-/// Whether keys come in and go out.
+/// Phase of the queue: in which directions keys pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Both.

@@ -1,4 +1,4 @@
-//! Where keys are kept: an arena of slots, identified by a `u32`, and a table from key to slot.
+//! Storage of keys: an arena of slots, identified by a `u32`, and a table from key to slot.
 //!
 //! The arena grows in chunks, so growing never copies what is there and never wastes more than one
 //! chunk. A slot takes 32 bytes beyond its key; with its entry in the table (5 bytes at a load of
@@ -28,7 +28,7 @@ struct Chunk<K>([Slot<K>; CHUNK]);
 pub(super) struct Slot<K> {
     /// None only in a free slot.
     pub(super) key: Option<K>,
-    /// When the wanted run was first requested. Meaningful while QUEUED or DIRTY.
+    /// Time of the first request for the wanted run. Meaningful while QUEUED or DIRTY.
     pub(super) asked_at: Nanos,
     /// Index into the tenants.
     pub(super) tenant: u32,
@@ -80,7 +80,7 @@ pub(super) struct Slots<K> {
     /// The place to fill next: that of the slot that has been idle the longest.
     idle_next: usize,
     idle_len: usize,
-    /// Where to look before searching the table.
+    /// Slots to look at before searching the table.
     recent: Recent,
     hasher: DefaultHashBuilder,
 }

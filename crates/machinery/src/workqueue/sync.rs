@@ -14,7 +14,7 @@ pub(super) use imp::Arc;
 /// Nanoseconds since the queue was created: enough for 584 years.
 pub(super) type Nanos = u64;
 
-/// How many times a thread tries a taken lock before it goes to sleep. In between it pauses, twice
+/// Number of times a thread tries a taken lock before it goes to sleep. In between it pauses, twice
 /// as long each time: 128 processor pauses (1.5 to 3 µs where it was measured), then 256, up to
 /// 2,048 (25 to 50 µs; 0.1 ms in all). Sleeping and being woken costs more than a short wait, also
 /// for the thread that does the waking. The first pause is ten times as long as the lock is held,

@@ -1,4 +1,4 @@
-//! What a worker holds: first a request for a key, then the key.
+//! Handles that a worker holds: first a request for a key, then the key.
 
 use std::fmt;
 use std::future::Future;
@@ -203,7 +203,7 @@ impl<K: Key> Taken<K> {
         }
     }
 
-    /// How long after the request for the run it was taken.
+    /// Returns the time from the request for the run until it was taken.
     pub fn waited(&self) -> Duration {
         self.waited
     }

@@ -5,7 +5,7 @@ use super::key::Key;
 use super::slots::{NONE, Slots};
 use super::sync::Nanos;
 
-/// What a timer is for. A slot has at most one of each.
+/// Purpose of a timer. A slot has at most one of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Timer {
     /// Requested by `add_after`.
@@ -45,12 +45,12 @@ impl Timers {
         self.heap.len()
     }
 
-    /// When the first is due.
+    /// Returns the due time of the first timer.
     pub(super) fn first(&self) -> Option<Nanos> {
         self.heap.first().map(|entry| entry.due)
     }
 
-    /// When the timer of a slot is due, if it has one.
+    /// Returns the due time of the timer of a slot, if it has one.
     pub(super) fn due<K: Key>(&self, slots: &Slots<K>, id: u32, timer: Timer) -> Option<Nanos> {
         match slots.get(id).timers[timer as usize] {
             NONE => None,

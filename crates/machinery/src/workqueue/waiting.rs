@@ -48,7 +48,7 @@ impl<K: Key> State<K> {
         }
     }
 
-    /// Whom to wake after a change. Usually nobody is waiting.
+    /// Returns the tasks to wake after a change. Usually none is waiting.
     #[inline]
     fn wakes(&mut self) -> Option<Wakes> {
         if self.waiting.is_empty() && self.drained.is_empty() {

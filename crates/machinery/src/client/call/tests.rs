@@ -38,7 +38,7 @@ const PROGRAM: Identity = Identity::new("website", "example.com").version("1.2.3
 
 type Pieces = Pin<Box<dyn futures::Stream<Item = Result<Frame<Bytes>, BoxError>> + Send>>;
 
-/// What a body does after its pieces: it ends, breaks or hangs.
+/// Behaviour of a body after its pieces: it ends, breaks or hangs.
 #[derive(Clone, Copy)]
 enum End {
     Good,
@@ -58,7 +58,7 @@ fn body(pieces: &[&str], end: End) -> StreamBody<Pieces> {
     })
 }
 
-/// What was requested.
+/// The last request that the server received.
 #[derive(Debug, Clone, Default)]
 struct Asked {
     method: String,

@@ -34,7 +34,7 @@ async fn release(folder: &TempDir) {
     tokio::task::spawn_blocking(move || std::fs::write(pipe, "\n").unwrap()).await.unwrap();
 }
 
-/// What prints a token, with `rest` in its status.
+/// Returns a command that prints a token, with `rest` in its status.
 fn print(token: &str, rest: &str) -> String {
     format!(r#"echo '{{"kind":"ExecCredential","status":{{{rest}"token":"{token}"}}}}'"#)
 }

@@ -23,7 +23,7 @@ fn thing(version: u64) -> Thing {
 
 const UID: &str = "00000000-0000-4000-8000-000000000001";
 
-/// What happens during a pass.
+/// An event during a pass.
 #[derive(Debug, Clone, Copy)]
 enum Comes {
     /// The watch shows this version.
@@ -45,7 +45,7 @@ enum Comes {
 struct Writes {
     writer: Mutex<Writer<Thing>>,
     store: Store<Thing>,
-    /// What happens in the passes of the first controller.
+    /// The events in the passes of the first controller.
     script: Mutex<VecDeque<Vec<Comes>>>,
     /// The passes of both controllers.
     passes: [Mutex<Vec<String>>; 2],
@@ -109,7 +109,7 @@ async fn of_both(first: &[Comes]) -> [Vec<String>; 2] {
     writes.passes.each_ref().map(|passes| std::mem::take(&mut *passes.lock()))
 }
 
-/// How many passes of the first controller there are.
+/// Returns the number of passes of the first controller.
 async fn passes(first: &[Comes]) -> usize {
     of_both(first).await[0].len()
 }

@@ -46,7 +46,7 @@ fn child(name: &str) -> Name {
     Name { kind, key: ObjectKey::new("ns", name) }
 }
 
-/// What the passes over a key do.
+/// Behaviour of the passes over a key.
 #[derive(Debug, Clone, Copy)]
 enum Does {
     Succeed,
@@ -146,7 +146,7 @@ impl Told {
         self.script.lock().insert(name.to_owned(), does);
     }
 
-    /// How often passes over `name` began.
+    /// Returns the number of passes over `name` that began.
     fn passes(&self, name: &str) -> usize {
         self.began.lock().iter().filter(|(began, _)| began == name).count()
     }

@@ -1,4 +1,4 @@
-//! What follows from how a pass ended.
+//! Consequences of the outcome of a pass.
 
 use tokio::time::sleep;
 

@@ -1,4 +1,4 @@
-//! What keeps Events few: a budget for each object, and a bound on the distinct notes of a group.
+//! Limits of Events: a budget for each object, and a bound on the distinct notes of a group.
 
 use std::sync::Arc;
 

@@ -20,14 +20,14 @@ use self::clock::LocalClock;
 use self::server::Server;
 use super::*;
 
-/// How long faults happen, in true time, and how long recovery may take.
+/// Duration of the faults, in true time, and longest duration of the recovery.
 const FAULTS: f64 = 60.0;
 const REST: f64 = 55.0;
 
-/// What can go wrong.
+/// Possible faults.
 #[derive(Clone, Copy)]
 struct World {
-    /// How many times as fast as the slowest clock the fastest one runs.
+    /// Ratio of the rates of the fastest and the slowest clock.
     ratio: f64,
     /// True if somebody edits the Lease.
     by_hand: bool,

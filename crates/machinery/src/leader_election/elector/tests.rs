@@ -36,7 +36,7 @@ struct Server {
     instead: Mutex<VecDeque<Answer>>,
     unreachable: Mutex<bool>,
     unwatchable: Mutex<bool>,
-    /// How many Leases there were: each has a UID of its own.
+    /// Number of Leases created so far: each has a UID of its own.
     created: AtomicUsize,
     /// Carries out this many writes without an answer.
     silent: AtomicUsize,

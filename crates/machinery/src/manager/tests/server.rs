@@ -82,7 +82,7 @@ impl Server {
         self.0.state.lock().objects.remove(path);
     }
 
-    /// What is made of everything that is applied.
+    /// Sets the change that is made to everything that is applied.
     pub(super) fn admit(&self, admit: fn(&mut Value)) {
         self.0.state.lock().admit = admit;
     }

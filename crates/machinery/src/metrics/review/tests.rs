@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::client::Options;
 
-/// What the API server was asked.
+/// Requests to the API server.
 #[derive(Default)]
 struct Asked {
     paths: Mutex<Vec<String>>,

@@ -14,7 +14,7 @@ pub(super) const STREAM_PER_OBJECT: Duration = Duration::from_millis(1);
 /// A server without streaming lists is asked for one again after this long; it may have been
 /// upgraded.
 pub(super) const STREAM_RETRY: Duration = Duration::from_secs(3600);
-/// How long to wait for a watch to be accepted. An API server answers at once, with headers.
+/// Longest wait for a watch to be accepted. An API server answers at once, with headers.
 pub(super) const OPEN: Duration = Duration::from_secs(30);
 /// Bookmarks come about once a minute; a watch silent for two and a half minutes is dead.
 pub(super) const IDLE: Duration = Duration::from_secs(150);
@@ -36,11 +36,11 @@ pub(super) const RETURNED: Duration = Duration::from_secs(1);
 pub(super) const NOT_SERVED: Duration = Duration::from_secs(2);
 /// A watch that ends earlier than this without progress counts as a failure.
 pub(super) const SHORT: Duration = Duration::from_secs(1);
-/// How many "too large resource version" answers in a row lead to the bound being dropped.
+/// Number of "too large resource version" answers in a row after which the bound is dropped.
 pub(super) const TOO_LARGE: u32 = 5;
 /// After this many lists in a row that asked for the newest version and were answered with one
 /// older than what is held, there is nothing newer. In principle one is enough: such a list is as
 /// fresh as etcd (KEP-2340).
 pub(super) const REWOUND: u32 = 3;
-/// How many internal errors in a row at one version lead to a new list of the kind.
+/// Number of internal errors in a row at one version after which the kind is listed again.
 pub(super) const STUCK: u32 = 5;

@@ -1,15 +1,15 @@
-//! How long watches may say nothing, and what it means if they do.
+//! Longest silence of watches, and the meaning of a longer one.
 
 use std::time::Duration;
 
 use super::limits::{BOOKMARK, IDLE};
 
-/// How long the server has said nothing. The silences of watches that end before they have been
+/// Duration of the server's silence. The silences of watches that end before they have been
 /// silent for too long add up: otherwise a server that ends every watch in time would go unnoticed.
 /// Time without a watch does not count.
 #[derive(Debug)]
 pub(super) struct Silence {
-    /// How long the watch may be silent, or the next one if there is none.
+    /// Time for which the watch may be silent, or the next one if there is none.
     patience: Duration,
     /// True if one of the watches before, in this silence, lived long enough to get a bookmark.
     overdue: bool,

@@ -54,7 +54,7 @@ impl Run {
         self.machine.deadline().unwrap() - self.now
     }
 
-    /// How long nothing will be done from now on.
+    /// Returns the time from now on in which nothing will be done.
     fn pause(&self) -> Duration {
         self.machine.deadline().expect("it waits") - self.now
     }

@@ -1,4 +1,4 @@
-//! What is in progress ends, normally or not.
+//! Ends of the operation in progress, normal or not.
 
 use tokio::time::Instant;
 

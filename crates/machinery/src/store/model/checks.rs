@@ -1,4 +1,4 @@
-//! What must be true of what readers see and of what handlers are notified of.
+//! Invariants of what readers see and of what handlers are notified of.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl World {
         now
     }
 
-    /// What handlers believe is what is held, at every moment.
+    /// Checks that handlers believe what is held, at every moment.
     pub(super) fn check_believed(&self) {
         let held = self.store.list();
         assert_eq!(held.len(), self.believed.len(), "{held:?}, believed {:?}", self.believed);

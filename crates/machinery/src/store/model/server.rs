@@ -22,7 +22,7 @@ pub(super) struct Change {
 
 #[derive(Default)]
 pub(super) struct Server {
-    /// What it did, in order; versions are 1, 2, 3, …
+    /// Its changes, in order; versions are 1, 2, 3, …
     pub(super) log: Vec<Change>,
     uids: u64,
 }

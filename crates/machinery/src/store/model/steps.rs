@@ -1,4 +1,4 @@
-//! What can happen, and how often.
+//! Possible steps, and their frequencies.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What lists and watch events do to what is held, and what is reported of it.
+//! Effects of lists and watch events on the held objects, and the deltas reported of them.
 
 use super::*;
 

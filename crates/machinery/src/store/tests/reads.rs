@@ -1,4 +1,4 @@
-//! What readers see: indexes, and a relist as a whole.
+//! State that readers see: indexes, and a relist as a whole.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

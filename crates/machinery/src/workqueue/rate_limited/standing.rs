@@ -9,7 +9,7 @@ use super::super::sync::Nanos;
 use super::{Phase, RateLimited};
 
 impl<K: Key> RateLimited<K> {
-    /// When something will become ready that is not ready yet, if nothing is added.
+    /// Returns the time at which something becomes ready that is not ready yet, if nothing is added.
     pub(in super::super) fn next_deadline(&self) -> Option<Nanos> {
         let timer = self.delaying.timers.first();
         let token = (self.depth()[Band::Retry.index()] > 0).then(|| self.bucket.next());

@@ -28,7 +28,7 @@ fn exact() -> WorkQueue<Named> {
     WorkQueue::with(Limits { jitter: 0.0, seed: Some(1), ..Limits::default() }, ())
 }
 
-/// What `get` returns at once, if anything: polls it once and drops it.
+/// Returns what `get` returns at once, if anything: polls it once and drops it.
 fn take(queue: &WorkQueue<Named>) -> Option<Taken<Named>> {
     match pin!(queue.get()).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(taken) => taken,

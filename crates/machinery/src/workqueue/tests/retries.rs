@@ -127,7 +127,7 @@ async fn a_run_that_asks_for_no_retry_ends_the_row_so_no_count_leaks() {
     assert_eq!((queue.requeues(&A), queue.snapshot().known), (0, 0));
 }
 
-/// How many runs there are in each of the next seconds, if every run fails.
+/// Returns the number of runs in each of the next seconds, if every run fails.
 async fn storm(queue: &WorkQueue<Named>, seconds: usize) -> Vec<u32> {
     let mut runs = Vec::new();
     for _ in 0..seconds {

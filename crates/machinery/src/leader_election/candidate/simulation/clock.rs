@@ -32,7 +32,7 @@ impl LocalClock {
         shown + (at - begin) * rate
     }
 
-    /// When it shows `time`.
+    /// Returns the true time at which it shows `time`.
     pub(super) fn when(&self, time: f64) -> f64 {
         let &(begin, shown, rate) = self.0.iter().rev().find(|p| p.1 <= time).unwrap();
         begin + (time - shown) / rate

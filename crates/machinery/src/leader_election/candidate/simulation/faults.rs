@@ -1,4 +1,4 @@
-//! What goes wrong with processes and with the Lease; the network's faults are in `send`.
+//! Faults of processes and of the Lease; the network's faults are in `send`.
 
 use super::super::Seen;
 use super::{Event, FAULTS, Process, Simulation};

@@ -13,7 +13,7 @@ pub(super) struct Server {
     /// All states of the Lease so far; the last is the current one. Never empty.
     history: Vec<Lease>,
     version: u64,
-    /// How many states the watches have shown.
+    /// Number of states that the watches have shown.
     shown: usize,
 }
 

@@ -41,7 +41,7 @@ fn silent_watches_that_break_off_are_silent_together_and_pauses_do_not_count() {
     assert_eq!(run.at_deadline().then(Input::Opened).pause(), IDLE, "it was heard");
 }
 
-/// What comes of the silence of watches that live for `each` if nothing is said in them.
+/// Cuts watches that stay silent after `each`, until the silence is too long.
 fn cut_after(each: Duration, mut run: Run) -> Run {
     while run.pause() > each {
         run = run.after(each).then(failed(Class::Transient)).at_deadline().then(Input::Opened);

@@ -36,9 +36,9 @@ pub(super) struct Model {
     pub(super) takes: u64,
     pub(super) closed: bool,
     pub(super) abandoned: bool,
-    /// What the last take returned.
+    /// Result of the last take.
     pub(super) taken: Option<(Named, Band)>,
-    /// What the last retry returned.
+    /// Result of the last retry.
     pub(super) delay: Option<Duration>,
 }
 
