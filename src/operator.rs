@@ -24,7 +24,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::app::{self, App};
 use crate::cli::args::{Cli, Command, ControllerName, RunArgs, all_if_empty};
 use crate::cli::spans::Spans;
-use crate::cli::{Error, IDENTITY, check, logs, manifests, servers, status};
+use crate::cli::{Error, IDENTITY, check, logs, manifests, one_line, servers, status};
 use crate::client::{self, Client};
 use crate::controller::Program;
 use crate::generic_daemon::{self, GenericDaemon};
@@ -62,7 +62,7 @@ pub fn main(cli: Cli) -> ExitCode {
         None => start(cli.run).map(|()| ExitCode::SUCCESS),
     };
     outcome.unwrap_or_else(|error| {
-        eprintln!("workload-operator: {}", check::one_line(&error.to_string()));
+        eprintln!("workload-operator: {}", one_line(&error.to_string()));
         ExitCode::FAILURE
     })
 }

@@ -10,6 +10,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt, registry};
 
 use super::args::LogFormat;
+use super::is_control;
 use super::spans::Lines;
 
 /// Sends log lines to stderr from now on, and spans to `spans`. `level` is `info` or RUST_LOG's
@@ -60,8 +61,8 @@ struct Escaped<'a, W>(&'a mut W);
 
 impl<W: Write> Write for Escaped<'_, W> {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        for part in text.split_inclusive(char::is_control) {
-            let end = part.char_indices().next_back().filter(|(_, last)| last.is_control());
+        for part in text.split_inclusive(is_control) {
+            let end = part.char_indices().next_back().filter(|(_, last)| is_control(*last));
             let Some((end, control)) = end else { return self.0.write_str(part) };
             self.0.write_str(part.get(..end).unwrap_or_default())?;
             write!(self.0, "{}", control.escape_default())?;
@@ -102,7 +103,7 @@ mod tests {
             let pass = tracing::info_span!("reconcile", controller = "app", object = "shop");
             pass.in_scope(|| {
                 tracing::debug!("not asked for");
-                let error = "one\nINFO two\u{1b}[31m\u{9b}0m".to_owned();
+                let error = "one\nINFO two\u{1b}[31m\u{9b}0m\u{202e}".to_owned();
                 tracing::warn!(%error, "pass failed");
             });
         });
@@ -129,7 +130,7 @@ mod tests {
             ),
             "{text}"
         );
-        assert!(text.contains(r"two\u{1b}[31m\u{9b}0m"), "{text}");
+        assert!(text.contains(r"two\u{1b}[31m\u{9b}0m\u{202e}"), "{text}");
         assert_eq!(text.matches('\n').count(), 1, "{text}");
     }
 }

@@ -204,6 +204,14 @@ async fn old_version(cluster: &Cluster) {
     let version = Fault::Says(r#"{"major": "1", "minor": "29", "gitVersion": "v1.29.15"}"#);
     proxy.inject(version, usize::MAX, |call| call.object == "version");
     assert_eq!(through(), (BTreeSet::from(["K002".to_owned()]), 1));
+    // A question that got no answer is neither ok nor a failure.
+    proxy.inject(Fault::Answer(503, None), usize::MAX, |call| {
+        call.object == "selfsubjectrulesreviews"
+    });
+    let (findings, code) = check(file.path(), &[]);
+    let all = findings["checks"].as_array().unwrap().iter();
+    let rights: Vec<_> = all.filter(|one| one["id"] == "R002").map(|one| &one["result"]).collect();
+    assert_eq!((rights, code), (vec![&json!("unknown")], 1), "{findings}");
 }
 
 async fn surroundings(cluster: &Cluster) {
@@ -232,6 +240,14 @@ async fn rights(cluster: &Cluster) {
     let secrets = json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]});
     more.as_array_mut().unwrap().push(secrets);
     cluster.patched(&what, json!({"rules": more}), all, (true, "R002", 1)).await;
+    // Granted in one namespace only.
+    let account = format!("--serviceaccount={SYSTEM}:workload-operator");
+    let edit =
+        ["create", "rolebinding", "too-much", "-n", "kube-system", "--clusterrole=edit", &account];
+    cluster.plane.kubectl(&edit);
+    cluster.until_trips(true, &["R002"], 1).await;
+    cluster.plane.kubectl(&["delete", "rolebinding", "too-much", "-n", "kube-system"]);
+    cluster.until_trips(true, &[], 0).await;
 }
 
 async fn admission(cluster: &Cluster) {
@@ -260,6 +276,35 @@ async fn installation(cluster: &Cluster) {
     let deployment = ["deployment", "workload-operator", "-n", SYSTEM];
     let replicas = |n: i64| json!({"spec": {"replicas": n}});
     cluster.patched(&deployment, replicas(0), replicas(1), (false, "P001", 1)).await;
+    // An upgrade whose pods find no node, while the old one still works.
+    let nodes = |labels: Value| json!({"spec": {"template": {"spec": {"nodeSelector": labels}}}});
+    let (nowhere, anywhere) = (nodes(json!({"on": "no-node"})), nodes(Value::Null));
+    cluster.patched(&deployment, nowhere, anywhere, (false, "P001", 1)).await;
+    // Where there is no operator, nothing fails, unless one is waited for.
+    let there = |arguments: &[&str]| check(cluster.plane.kubeconfig(), arguments);
+    let elsewhere = ["--operator-namespace=default"];
+    assert_eq!(there(&elsewhere).1, 0);
+    let (findings, code) = there(&["--operator-namespace=default", "--wait=1s"]);
+    assert!(wrong(&findings).contains("P001") && code == 1, "{findings}");
+    // A Helm release of another name is found by its label.
+    let json = cluster.plane.kubectl(&[
+        "get",
+        "deployment",
+        "workload-operator",
+        "-n",
+        SYSTEM,
+        "-o",
+        "json",
+    ]);
+    let mut release: Value = serde_json::from_str(&json).unwrap();
+    release["metadata"] = json!({"name": "release-operator", "namespace": "default",
+        "labels": release["metadata"]["labels"]});
+    release["spec"]["replicas"] = json!(0);
+    cluster.apply(&release);
+    let (findings, _) = there(&elsewhere);
+    let found = findings.to_string().contains("Deployment release-operator is scaled to 0");
+    assert!(found, "{findings}");
+    cluster.plane.kubectl(&["delete", "deployment", "release-operator", "-n", "default"]);
     let lease = ["lease", "workload-operator", "-n", SYSTEM];
     let old = json!({"spec": {"leaseDurationSeconds": 1}});
     let new = json!({"spec": {"leaseDurationSeconds": 3600}});

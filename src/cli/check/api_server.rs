@@ -84,7 +84,9 @@ pub(super) async fn crd_findings(client: &Client) -> Vec<Finding> {
     }
     let pairs: Vec<(&Value, Option<&Value>)> =
         ours.iter().zip(there.iter().map(Option::as_ref)).collect();
-    vec![installed(&pairs), equal(&pairs), names(client).await]
+    let none = there.iter().all(Option::is_none);
+    let equal = if none { C002.skip("no CRD is installed: C001") } else { equal(&pairs) };
+    vec![installed(&pairs), equal, names(client).await]
 }
 
 fn installed(pairs: &[(&Value, Option<&Value>)]) -> Finding {
@@ -223,12 +225,15 @@ fn specs() -> [(Kind, Value, Value); 3] {
 pub(super) async fn dry_run_findings(client: &Client, args: &CheckArgs) -> Vec<Finding> {
     let namespace = args.namespaces.first().map_or("default", String::as_str);
     let (mut refused, mut accepted, mut tried) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut unknown, mut missing) = (Vec::new(), 0);
     for (kind, valid, invalid) in specs() {
         let right = Right { group: kind.group, resource: kind.plural, verbs: &["create"] };
         // What the account may not create says nothing about what is valid. Neither does a missing
         // kind, which C001 reports.
-        if !matches!(may(client, namespace, &right, "create").await, Ok(true)) {
-            continue;
+        match may(client, namespace, &right, "create").await {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(error) => return vec![D001.unasked(&error), D002.unasked(&error)],
         }
         let object = |spec: Value| {
             json!({"apiVersion": kind.api_version(), "kind": kind.kind,
@@ -236,13 +241,27 @@ pub(super) async fn dry_run_findings(client: &Client, args: &CheckArgs) -> Vec<F
         };
         match client.try_create(&kind, namespace, &object(valid)).await {
             Ok(_) => {}
-            Err(error) if error.is_not_found() => continue,
-            Err(error) => refused.push(format!("{}: {error}", kind.plural)),
+            Err(error) if error.is_not_found() => {
+                missing += 1;
+                continue;
+            }
+            Err(error) if is_judgement(&error) => refused.push(format!("{}: {error}", kind.plural)),
+            Err(error) => unknown.push(format!("{}: {error}", kind.plural)),
         }
         tried.push(kind.plural);
-        if client.try_create(&kind, namespace, &object(invalid)).await.is_ok() {
-            accepted.push(kind.plural);
+        match client.try_create(&kind, namespace, &object(invalid)).await {
+            Ok(_) => accepted.push(kind.plural),
+            Err(error) if is_judgement(&error) => {}
+            Err(error) => unknown.push(format!("{}: {error}", kind.plural)),
         }
+    }
+    if missing == specs().len() {
+        let why = "no CRD is installed: C001";
+        return vec![D001.skip(why), D002.skip(why)];
+    }
+    if !unknown.is_empty() {
+        let why = unknown.join("; ");
+        return vec![D001.unknown(why.clone()), D002.unknown(why)];
     }
     if tried.is_empty() {
         let why = format!("this account may create none of them in {namespace}");
@@ -256,6 +275,11 @@ pub(super) async fn dry_run_findings(client: &Client, args: &CheckArgs) -> Vec<F
             D002.fail(format!("accepted: {}", accepted.join(", ")))
         },
     ]
+}
+
+/// Returns whether the API server judged the object, and did not only fail to answer.
+fn is_judgement(error: &Error) -> bool {
+    matches!(error.code(), Some(400 | 403 | 422))
 }
 
 #[cfg(test)]

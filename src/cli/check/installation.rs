@@ -17,42 +17,131 @@ const DEPLOYMENT: Kind = Kind::namespaced("apps", "v1", "Deployment", "deploymen
 pub(super) const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 const LEASE: Kind = Kind::namespaced("coordination.k8s.io", "v1", "Lease", "leases");
 
-pub(super) async fn operator_findings(client: &Client, namespace: &str) -> Vec<Finding> {
-    let key = ObjectKey::new(namespace, NAME);
-    let lease = client.read(&LEASE, &key).await;
+pub(super) async fn operator_findings(client: &Client, args: &CheckArgs) -> Vec<Finding> {
+    let namespace = args.operator_namespace.as_str();
+    let installed = match deployment(client, args).await {
+        Ok(Found::One(deployment)) => Ok(deployment),
+        // What is waited for has to come.
+        Ok(Found::None(why)) if args.wait.is_some() => {
+            Err([P001.fail(why.clone()), M001.skip(why)])
+        }
+        Ok(Found::None(why)) => Err([P001.skip(why.clone()), M001.skip(why)]),
+        Ok(Found::Several(why)) => Err([P001.fail(why.clone()), M001.skip(why)]),
+        Err(error) => Err([P001.unasked(&error), M001.unasked(&error)]),
+    };
+    let elects = installed.as_ref().is_ok_and(elects);
+    let [operator, metrics] = match installed {
+        Err(findings) => findings,
+        Ok(deployment) => match pods(client, &deployment, namespace).await {
+            Err(error) => [P001.unasked(&error), M001.unasked(&error)],
+            Ok(pods) => {
+                let ready = pods.iter().filter(|pod| is_ready(pod)).count();
+                let metrics = metrics(client, &deployment, namespace, ready).await;
+                let metrics = metrics.unwrap_or_else(|error| M001.unasked(&error));
+                [judge_pods(&deployment, &pods), metrics]
+            }
+        },
+    };
+    let lease = client.read(&LEASE, &ObjectKey::new(namespace, NAME)).await;
     let level = client.read(&NAMESPACE, &ObjectKey::new("", namespace)).await;
-    vec![
-        pods(client, &key).await.unwrap_or_else(|error| P001.unasked(&error)),
-        fresh(lease, Timestamp::now()),
-        security(level, namespace),
-    ]
+    vec![operator, fresh(lease, elects, Timestamp::now()), security(level, namespace), metrics]
 }
 
-async fn pods(client: &Client, key: &ObjectKey) -> Result<Finding, Error> {
-    let deployment = match client.read(&DEPLOYMENT, key).await {
-        Ok(deployment) => deployment,
-        Err(error) if error.is_not_found() => {
-            return Ok(P001.skip(format!("not installed: there is no Deployment {key}")));
-        }
-        Err(error) => return Err(error),
-    };
+/// The operator's Deployment.
+enum Found {
+    One(Value),
+    None(String),
+    Several(String),
+}
+
+async fn deployment(client: &Client, args: &CheckArgs) -> Result<Found, Error> {
+    let namespace = args.operator_namespace.as_str();
+    let key = ObjectKey::new(namespace, args.operator_name.as_deref().unwrap_or(NAME));
+    match client.read(&DEPLOYMENT, &key).await {
+        Ok(deployment) => return Ok(Found::One(deployment)),
+        Err(error) if !error.is_not_found() => return Err(error),
+        Err(_) => {}
+    }
+    let none = Found::None(format!("not installed: there is no Deployment {key}"));
+    if args.operator_name.is_some() {
+        return Ok(none);
+    }
+    let mut all = client.read_all(&DEPLOYMENT, &labelled(namespace, &own_label())).await?;
+    let names: Vec<String> = all.iter().map(|one| word(&one["metadata"]["name"])).collect();
+    Ok(match (all.pop(), names.len()) {
+        (None, _) => none,
+        (Some(one), 1) => Found::One(one),
+        _ => Found::Several(format!("{}: choose one with --operator-name", names.join(", "))),
+    })
+}
+
+/// The label of the Deployments that a Helm release makes, whatever their names.
+fn own_label() -> String {
+    format!("app.kubernetes.io/name={NAME}")
+}
+
+fn labelled(namespace: &str, labels: &str) -> Scope {
+    Scope { namespace: Some(namespace.into()), labels: Some(labels.to_owned()), ..Scope::default() }
+}
+
+fn word(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// Returns whether its replicas elect a leader.
+fn elects(deployment: &Value) -> bool {
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let all = |field: &str| container[field].as_array().cloned().unwrap_or_default();
+    let by_flag = all("args").iter().chain(&all("command")).any(|argument| {
+        matches!(argument.as_str(), Some("--leader-elect" | "--leader-elect=true"))
+    });
+    let by_variable =
+        all("env").iter().any(|one| one["name"] == "LEADER_ELECT" && one["value"] == "true");
+    by_flag || by_variable
+}
+
+/// The pods that the Deployment selects.
+async fn pods(client: &Client, deployment: &Value, namespace: &str) -> Result<Vec<Value>, Error> {
+    let labels = deployment["spec"]["selector"]["matchLabels"].as_object();
+    let pairs = labels.into_iter().flatten().map(|(key, value)| format!("{key}={}", word(value)));
+    let selector = pairs.collect::<Vec<_>>().join(",");
+    client.read_all(&POD, &labelled(namespace, &selector)).await
+}
+
+fn judge_pods(deployment: &Value, pods: &[Value]) -> Finding {
     let wanted = deployment["spec"]["replicas"].as_u64().unwrap_or(1);
     if wanted == 0 {
-        return Ok(P001.fail(format!("Deployment {key} is scaled to 0")));
+        return P001
+            .fail(format!("Deployment {} is scaled to 0", word(&deployment["metadata"]["name"])));
     }
-    let scope = Scope {
-        namespace: Some(key.namespace().clone()),
-        labels: Some(format!("app.kubernetes.io/name={NAME}")),
-        ..Scope::default()
-    };
-    let pods = client.read_all(&POD, &scope).await?;
     let ready = pods.iter().filter(|pod| is_ready(pod)).count() as u64;
-    let detail = format!("{ready}/{wanted}");
-    if ready >= wanted {
-        return Ok(P001.ok(detail));
-    }
     let states: Vec<String> = pods.iter().filter(|pod| !is_ready(pod)).map(state).collect();
-    Ok(P001.fail(format!("{detail} {}", states.join(", ")).trim_end().to_owned()))
+    let detail = format!("{ready}/{wanted} {}", states.join(", ")).trim_end().to_owned();
+    match unfinished(deployment, wanted) {
+        Some(why) => P001.fail(format!("{why}; ready: {detail}")),
+        None if ready >= wanted => P001.ok(format!("{ready}/{wanted}")),
+        None => P001.fail(detail),
+    }
+}
+
+/// Why the Deployment's rollout has not completed, by the rules of `kubectl rollout status`
+/// (k8s.io/kubectl/pkg/polymorphichelpers/rollout_status.go).
+fn unfinished(deployment: &Value, wanted: u64) -> Option<String> {
+    let status = &deployment["status"];
+    let count = |field: &str| status[field].as_u64().unwrap_or(0);
+    if count("observedGeneration") < deployment["metadata"]["generation"].as_u64().unwrap_or(0) {
+        return Some("the newest change has not been acted on".to_owned());
+    }
+    let mut conditions = status["conditions"].as_array().into_iter().flatten();
+    if let Some(stuck) = conditions.find(|one| one["reason"] == "ProgressDeadlineExceeded") {
+        return Some(format!("the rollout is stuck: {}", word(&stuck["message"])));
+    }
+    let (updated, all) = (count("updatedReplicas"), count("replicas"));
+    if updated < wanted {
+        return Some(format!("the rollout is under way: {updated} of {wanted} pods are updated"));
+    }
+    (all > updated)
+        .then(|| format!("the rollout is under way: {} old pods are left", all - updated))
 }
 
 pub(super) fn is_ready(pod: &Value) -> bool {
@@ -69,9 +158,10 @@ fn state(pod: &Value) -> String {
 }
 
 /// Compares the holder's renewTime with this machine's clock; if the two clocks differ, the age is
-/// off by that much.
-fn fresh(lease: Result<Value, Error>, now: Timestamp) -> Finding {
+/// off by that much. A Lease that an election left which is now off says nothing.
+fn fresh(lease: Result<Value, Error>, elects: bool, now: Timestamp) -> Finding {
     let lease = match lease {
+        Ok(_) if !elects => return P002.skip("there is no operator with --leader-elect"),
         Ok(lease) => lease,
         Err(error) if error.is_not_found() => {
             return P002.skip("there is no Lease: --leader-elect is off, or it never ran");
@@ -109,18 +199,18 @@ fn security(namespace: Result<Value, Error>, name: &str) -> Finding {
     }
 }
 
-/// The Service of artifacts/default/service.yaml.
-const SERVICE_NAME: &str = "workload-operator-metrics";
-
 const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
 const SLICE: Kind = Kind::namespaced("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
 
-pub(super) async fn metrics_finding(client: &Client, namespace: &str) -> Finding {
-    found(client, namespace).await.unwrap_or_else(|error| M001.unasked(&error))
-}
-
-async fn found(client: &Client, namespace: &str) -> Result<Finding, Error> {
-    let key = ObjectKey::new(namespace, SERVICE_NAME);
+/// The Service of artifacts/default/service.yaml, or of the Helm release.
+async fn metrics(
+    client: &Client,
+    deployment: &Value,
+    namespace: &str,
+    ready: usize,
+) -> Result<Finding, Error> {
+    let name = format!("{}-metrics", word(&deployment["metadata"]["name"]));
+    let key = ObjectKey::new(namespace, name.as_str());
     match client.read(&SERVICE, &key).await {
         Ok(_) => {}
         Err(error) if error.is_not_found() => {
@@ -128,15 +218,8 @@ async fn found(client: &Client, namespace: &str) -> Result<Finding, Error> {
         }
         Err(error) => return Err(error),
     }
-    let labelled = |name: &str, value: &str| Scope {
-        namespace: Some(key.namespace().clone()),
-        labels: Some(format!("{name}={value}")),
-        ..Scope::default()
-    };
-    let pods = client.read_all(&POD, &labelled("app.kubernetes.io/name", NAME)).await?;
-    let ready = pods.iter().filter(|pod| is_ready(pod)).count();
-    let slices =
-        client.read_all(&SLICE, &labelled("kubernetes.io/service-name", SERVICE_NAME)).await?;
+    let selector = format!("kubernetes.io/service-name={name}");
+    let slices = client.read_all(&SLICE, &labelled(namespace, &selector)).await?;
     Ok(judge_metrics(ready, &slices))
 }
 
@@ -263,7 +346,38 @@ mod tests {
             "renewTime": "2026-11-21T09:00:00.000000Z"}});
         let renewed: Timestamp = "2026-11-21T09:00:00Z".parse().unwrap();
         let now = renewed + jiff::SignedDuration::from_secs(seconds);
-        fresh(Ok(lease), now).outcome
+        fresh(Ok(lease), true, now).outcome
+    }
+
+    #[test]
+    fn a_lease_left_by_a_former_election_is_not_judged() {
+        let old = json!({"spec": {"holderIdentity": "me", "renewTime": "2020-01-01T00:00:00Z"}});
+        assert_eq!(fresh(Ok(old), false, Timestamp::now()).outcome, Outcome::Skip);
+        let with = |field: &str, value: Value| {
+            elects(&json!({"spec": {"template": {"spec": {"containers": [{field: value}]}}}}))
+        };
+        assert!(with("args", json!(["--leader-elect"])));
+        assert!(with("env", json!([{"name": "LEADER_ELECT", "value": "true"}])));
+        assert!(!with("args", json!(["--leader-elect=false"])));
+    }
+
+    #[test]
+    fn an_upgrade_that_is_stuck_fails_although_the_old_pods_are_ready() {
+        let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        let judged = |status: Value| {
+            let deployment = json!({"metadata": {"name": "o", "generation": 2}, "spec": {"replicas": 1},
+                "status": status});
+            judge_pods(&deployment, std::slice::from_ref(&ready))
+        };
+        let status = |observed: i64, updated: i64, all: i64| json!({"observedGeneration": observed, "updatedReplicas": updated, "replicas": all});
+        assert_eq!(judged(status(2, 1, 1)).outcome, Outcome::Ok);
+        for (observed, updated, all) in [(1, 1, 1), (2, 0, 1), (2, 1, 2)] {
+            assert_eq!(judged(status(observed, updated, all)).outcome, Outcome::Fail);
+        }
+        let mut stuck = status(2, 1, 2);
+        stuck["conditions"] =
+            json!([{"reason": "ProgressDeadlineExceeded", "message": "too long"}]);
+        assert!(judged(stuck).detail.starts_with("the rollout is stuck: too long; ready: 1/1"));
     }
 
     #[test]

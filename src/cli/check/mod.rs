@@ -3,9 +3,9 @@
 //! Guarantees
 //! - Nothing is changed: it reads, asks what it may do, and does dry runs.
 //! - Every check has a stable ID and a hint that says what to do. What the account may not read is
-//!   skipped, and reported as such; it never counts as passed.
-//! - Exit codes: 0 nothing failed (warnings are not failures); 1 a check failed; 2 the API server
-//!   could not be asked.
+//!   skipped, and reported as such; a question that got no answer is `unknown`. Neither counts as passed.
+//! - Exit codes: 0 nothing failed (warnings are not failures); 1 a check failed or is unknown; 2 the API
+//!   server could not be asked.
 //! - With --wait it asks again until nothing fails or the time is up, and prints the last answer.
 //!
 //! Run as an administrator it sees everything but the operator's own rights (R…); under the
@@ -29,6 +29,7 @@ use tokio::time::{Instant, sleep};
 
 use super::args::all_if_empty;
 use super::error::Error;
+use super::one_line;
 use crate::cli::args::ConnectionArgs;
 use crate::client::Client;
 
@@ -68,7 +69,7 @@ async fn once(args: &CheckArgs) -> (Vec<Finding>, ExitCode) {
 }
 
 fn failed(findings: &[Finding]) -> impl Iterator<Item = &Finding> {
-    findings.iter().filter(|finding| finding.outcome == Outcome::Fail)
+    findings.iter().filter(|finding| matches!(finding.outcome, Outcome::Fail | Outcome::Unknown))
 }
 
 async fn all(client: &Client, args: &CheckArgs) -> (Vec<Finding>, ExitCode) {
@@ -80,8 +81,7 @@ async fn all(client: &Client, args: &CheckArgs) -> (Vec<Finding>, ExitCode) {
     findings.extend(api_server::crd_findings(client).await);
     findings.extend(rights::findings(client, args).await);
     findings.extend(api_server::dry_run_findings(client, args).await);
-    findings.extend(installation::operator_findings(client, &args.operator_namespace).await);
-    findings.push(installation::metrics_finding(client, &args.operator_namespace).await);
+    findings.extend(installation::operator_findings(client, args).await);
     findings.extend(installation::daemon_findings(client, args).await);
     let code = ExitCode::from(u8::from(failed(&findings).next().is_some()));
     (findings, code)
@@ -106,6 +106,11 @@ pub struct CheckArgs {
         default_value = "workload-operator-system"
     )]
     pub operator_namespace: String,
+
+    /// The name of the operator's Deployment. Without it: workload-operator or, if there is none of that
+    /// name, the only Deployment with the label app.kubernetes.io/name=workload-operator, as Helm makes it.
+    #[arg(long, env = "OPERATOR_NAME", value_name = "NAME")]
+    pub operator_name: Option<String>,
 
     /// Ask again until nothing fails, for at most this long: for example 2m after an installation.
     #[arg(long, env = "CHECK_WAIT", value_name = "TIME", value_parser = super::args::duration)]
@@ -136,6 +141,8 @@ pub(super) enum Outcome {
     /// Works, but deserves attention.
     Warn,
     Fail,
+    /// The question got no answer.
+    Unknown,
     /// Could not be checked; the detail says why.
     Skip,
 }
@@ -233,12 +240,16 @@ impl Check {
         self.finding(Outcome::Skip, detail)
     }
 
-    /// For a question that got no answer: skipped if the account may not ask, otherwise failed.
+    pub(super) fn unknown(&'static self, detail: impl Into<String>) -> Finding {
+        self.finding(Outcome::Unknown, detail)
+    }
+
+    /// For a question that got no answer: skipped if the account may not ask, otherwise unknown.
     pub(super) fn unasked(&'static self, error: &crate::client::Error) -> Finding {
         if error.is_forbidden() {
             self.skip(format!("this account may not look: {error}"))
         } else {
-            self.fail(error.to_string())
+            self.unknown(error.to_string())
         }
     }
 
@@ -258,14 +269,14 @@ pub(super) fn print(findings: &[Finding], output: Output) -> std::io::Result<()>
 
 fn as_table(findings: &[Finding], wide: bool) -> String {
     let width = findings.iter().map(|f| f.check.title.chars().count()).max().unwrap_or_default();
-    let mut text = format!("{:<6} {:<width$}  {:<6}  DETAIL\n", "ID", "CHECK", "RESULT");
+    let mut text = format!("{:<6} {:<width$}  {:<7}  DETAIL\n", "ID", "CHECK", "RESULT");
     for Finding { check, outcome, detail } in findings {
         let detail = one_line(detail);
         let line =
-            format!("{:<6} {:<width$}  {:<6}  {detail}", check.id, check.title, word(*outcome));
+            format!("{:<6} {:<width$}  {:<7}  {detail}", check.id, check.title, word(*outcome));
         text.push_str(line.trim_end());
         text.push('\n');
-        let wrong = matches!(outcome, Outcome::Warn | Outcome::Fail);
+        let wrong = matches!(outcome, Outcome::Warn | Outcome::Fail | Outcome::Unknown);
         if wrong {
             text.push_str(&format!("         fix: {}\n", check.hint));
         }
@@ -273,8 +284,9 @@ fn as_table(findings: &[Finding], wide: bool) -> String {
             text.push_str(&format!("         why: otherwise {}\n", check.why));
         }
     }
-    let [ok, warn, fail, skip] = counts(findings);
-    text.push_str(&format!("       {ok} ok  {warn} warn  {fail} fail  {skip} skipped\n"));
+    let [ok, warn, fail, unknown, skip] = counts(findings);
+    let summary = format!("{ok} ok  {warn} warn  {fail} fail  {unknown} unknown  {skip} skipped");
+    text.push_str(&format!("       {summary}\n"));
     text
 }
 
@@ -286,8 +298,8 @@ fn as_json(findings: &[Finding]) -> String {
                 "hint": check.hint, "why": check.why})
         })
         .collect();
-    let [ok, warn, fail, skip] = counts(findings);
-    let summary = json!({"ok": ok, "warn": warn, "fail": fail, "skip": skip});
+    let [ok, warn, fail, unknown, skip] = counts(findings);
+    let summary = json!({"ok": ok, "warn": warn, "fail": fail, "unknown": unknown, "skip": skip});
     format!("{:#}\n", json!({"checks": checks, "summary": summary}))
 }
 
@@ -296,18 +308,14 @@ fn word(outcome: Outcome) -> &'static str {
         Outcome::Ok => "ok",
         Outcome::Warn => "warn",
         Outcome::Fail => "FAIL",
+        Outcome::Unknown => "unknown",
         Outcome::Skip => "skip",
     }
 }
 
-fn counts(findings: &[Finding]) -> [usize; 4] {
-    [Outcome::Ok, Outcome::Warn, Outcome::Fail, Outcome::Skip]
+fn counts(findings: &[Finding]) -> [usize; 5] {
+    [Outcome::Ok, Outcome::Warn, Outcome::Fail, Outcome::Unknown, Outcome::Skip]
         .map(|outcome| findings.iter().filter(|finding| finding.outcome == outcome).count())
-}
-
-/// Messages of the API server may have several lines and contain anything.
-pub(crate) fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -320,8 +328,8 @@ mod tests {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/CHECKS.md");
         let mut text = String::from(
             "# What `workload-operator check` checks\n\n\
-             The command changes nothing. Exit code 0: no check failed; 1: a check failed; 2: the API server \
-             was\nunreachable. A check for which the account lacks a right is skipped. An administrator's account \
+             The command changes nothing. Exit code 0: no check failed; 1: a check failed, or a question got no answer; 2:\nthe API server \
+             was unreachable. A check for which the account lacks a right is skipped. An administrator's account \
              checks everything\nexcept the operator's own rights; the operator's ServiceAccount checks \
              those.\n\n\
              `--wait 2m` repeats the checks until none fails, for at most that long; `-o wide` adds \
@@ -329,6 +337,9 @@ mod tests {
         );
         for Check { id, title, hint, why } in ALL {
             text.push_str(&format!("\n## {id}\n\n{title}. Otherwise {why}.\n\nTo fix: {hint}.\n"));
+            if *id == R002.id {
+                text.push_str(&format!("\nDangerous are: {}.\n", rights::dangerous().join("; ")));
+            }
         }
         if std::env::var_os("UPDATE_ARTIFACTS").is_some() {
             std::fs::write(file, &text).unwrap();
@@ -352,6 +363,6 @@ mod tests {
         let text = as_table(&findings, false);
         assert_eq!(text.matches("fix:").count(), 1);
         assert!(text.contains("two lines [2J"), "{text}");
-        assert!(text.ends_with("1 ok  1 warn  0 fail  0 skipped\n"), "{text}");
+        assert!(text.ends_with("1 ok  1 warn  0 fail  0 unknown  0 skipped\n"), "{text}");
     }
 }

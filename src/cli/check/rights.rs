@@ -15,6 +15,16 @@ const REVIEW: Kind = Kind::cluster_scoped(
     "selfsubjectaccessreviews",
 );
 
+const RULES: Kind = Kind::cluster_scoped(
+    "authorization.k8s.io",
+    "v1",
+    "SelfSubjectRulesReview",
+    "selfsubjectrulesreviews",
+);
+
+/// Namespaces beside the operator's own in which a right is worth more than in another.
+const SENSITIVE: [&str; 2] = ["kube-system", "default"];
+
 /// Verbs on one resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Right {
@@ -91,7 +101,7 @@ pub(super) async fn findings(client: &Client, args: &CheckArgs) -> Vec<Finding> 
     let namespaces =
         if args.namespaces.is_empty() { &everywhere[..] } else { &args.namespaces[..] };
     match administrator(client).await {
-        Err(error) => return vec![R001.fail(error.to_string()), R002.fail(error.to_string())],
+        Err(error) => return vec![R001.unasked(&error), R002.unasked(&error)],
         Ok(true) => {
             let who = "this account may do everything; run it under the operator's ServiceAccount";
             return vec![R001.skip(who), R002.skip(who)];
@@ -114,25 +124,82 @@ pub(super) async fn findings(client: &Client, args: &CheckArgs) -> Vec<Finding> 
             }
         }
     }
+    let needed = if missing.is_empty() {
+        R001.ok(format!("all {asked}"))
+    } else {
+        R001.fail(format!("may not {}", missing.join("; ")))
+    };
+    let further = match beyond(client, args, namespaces).await {
+        Ok(beyond) if beyond.is_empty() => R002.ok(""),
+        Ok(beyond) => R002.fail(format!("may {}", beyond.join("; "))),
+        Err(error) => R002.unasked(&error),
+    };
+    vec![needed, further]
+}
+
+/// The dangerous rights that the account has in `namespaces`; and those that it has in the operator's own
+/// namespace or a sensitive one only.
+async fn beyond(
+    client: &Client,
+    args: &CheckArgs,
+    namespaces: &[String],
+) -> Result<Vec<String>, Error> {
     let mut beyond = Vec::new();
     for namespace in namespaces {
-        let answers = ask(client, namespace, DANGEROUS).await;
-        beyond.extend(
-            answers.into_iter().filter(|(_, may)| matches!(may, Ok(true))).map(|(what, _)| what),
-        );
+        for (what, answer) in ask(client, namespace, DANGEROUS).await {
+            if answer? {
+                beyond.push(what);
+            }
+        }
     }
-    vec![
-        if missing.is_empty() {
-            R001.ok(format!("all {asked}"))
-        } else {
-            R001.fail(format!("may not {}", missing.join("; ")))
-        },
-        if beyond.is_empty() {
-            R002.ok("")
-        } else {
-            R002.fail(format!("may {}", beyond.join("; ")))
-        },
-    ]
+    if !beyond.is_empty() {
+        return Ok(beyond);
+    }
+    let own = args.operator_namespace.as_str();
+    for namespace in SENSITIVE.into_iter().chain([own]) {
+        let status = client.review(&RULES, &json!({ "namespace": namespace })).await?;
+        beyond.extend(granted(&status).map(|what| format!("{what} in {namespace}")));
+    }
+    Ok(beyond)
+}
+
+/// The dangerous rights among the rules of a SelfSubjectRulesReview. Rules for objects of one name do not
+/// count.
+fn granted(status: &Value) -> impl Iterator<Item = String> {
+    let rules = status["resourceRules"].as_array().into_iter().flatten();
+    let rules: Vec<&Value> =
+        rules.filter(|rule| rule["resourceNames"].as_array().is_none()).collect();
+    let has = |list: &Value, word: &str| {
+        list.as_array().is_some_and(|all| all.iter().any(|one| one == word || one == "*"))
+    };
+    let is_granted = |right: &Right, verb: &str| {
+        rules.iter().any(|rule| {
+            has(&rule["apiGroups"], right.group)
+                && has(&rule["resources"], right.resource)
+                && has(&rule["verbs"], verb)
+        })
+    };
+    let all = DANGEROUS.iter().flat_map(|right| right.verbs.iter().map(move |verb| (right, *verb)));
+    let granted: Vec<String> = all
+        .filter(|(right, verb)| is_granted(right, verb))
+        .map(|(right, verb)| format!("{verb} {}", right.name()))
+        .collect();
+    granted.into_iter()
+}
+
+/// The dangerous rights, in words.
+#[cfg(test)]
+pub(super) fn dangerous() -> Vec<String> {
+    let words = |right: &Right| format!("{} {}", right.verbs.join(", "), right.name());
+    DANGEROUS.iter().map(words).collect()
+}
+
+impl Right {
+    /// `deployments.apps`.
+    fn name(&self) -> String {
+        let dot = if self.group.is_empty() { "" } else { "." };
+        format!("{}{dot}{}", self.resource, self.group)
+    }
 }
 
 async fn administrator(client: &Client) -> Result<bool, Error> {
@@ -147,9 +214,8 @@ async fn ask(
     let questions =
         rights.iter().flat_map(|right| right.verbs.iter().map(move |verb| (right, verb)));
     join_all(questions.map(|(right, verb)| async move {
-        let (group, dot) = (right.group, if right.group.is_empty() { "" } else { "." });
         let place = if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
-        let what = format!("{verb} {}{dot}{group}{place}", right.resource);
+        let what = format!("{verb} {}{place}", right.name());
         (what, may(client, namespace, right, verb).await)
     }))
     .await
@@ -175,4 +241,25 @@ pub(super) async fn may(
     let spec = json!({ "resourceAttributes": attributes });
     let status: Value = client.review(&REVIEW, &spec).await?;
     Ok(status["allowed"] == Value::Bool(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dangerous_right_in_one_namespace_is_found_in_its_rules() {
+        let rule = |group: &str, resource: &str, verb: &str| json!({"apiGroups": [group], "resources": [resource], "verbs": [verb]});
+        let mut named = rule("", "secrets", "get");
+        named["resourceNames"] = json!(["own-certificate"]);
+        let rules = [
+            named,
+            rule("", "pods", "list"),
+            rule("", "pods/exec", "*"),
+            rule("*", "roles", "bind"),
+        ];
+        let found: Vec<String> = granted(&json!({ "resourceRules": rules })).collect();
+        assert_eq!(found, ["create pods/exec", "bind roles.rbac.authorization.k8s.io"]);
+        assert_eq!(granted(&json!({})).count(), 0);
+    }
 }

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::error::Error;
 use crate::app::App;
 use crate::cli::args::ConnectionArgs;
-use crate::cli::check::one_line;
+use crate::cli::one_line;
 use crate::client::{self, Client};
 use crate::generic_daemon::GenericDaemon;
 use crate::memcached::Memcached;
