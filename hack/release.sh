@@ -112,8 +112,9 @@ find_tools() {
 # Puts the values of release.env where the sources have those of example.com.
 replace_placeholders() {
   local chart=artifacts/helm/workload-operator csv=artifacts/olm/manifests/workload-operator.clusterserviceversion.yaml
-  sed -i "s#https://example.com/workload-operator#$REPOSITORY#; s#maintainers@example.com#$CONTACT#
-    s#\(containerImage: \|image: \)workload-operator:#\1$IMAGE:#" "$csv"
+  grep -rlE 'https://example\.com/workload-operator|maintainers@example\.com' artifacts |
+    xargs sed -i "s#https://example.com/workload-operator#$REPOSITORY#; s#maintainers@example.com#$CONTACT#"
+  sed -i "s#\(containerImage: \|image: \)workload-operator:#\1$IMAGE:#" "$csv"
   sed -i "s#^  repository: workload-operator\$#  repository: $IMAGE#" "$chart/values.yaml"
   printf 'home: %s\nsources: [%s]\nmaintainers: [{name: workload-operator, email: %s}]\n' \
     "$REPOSITORY" "$REPOSITORY" "$CONTACT" >>"$chart/Chart.yaml"

@@ -12,8 +12,8 @@ const BUNDLE: &str = "artifacts/olm/manifests";
 const EXPECTED: [&str; 2] = [
     "The \\\"operatorhub\\\" validator is deprecated",
     "Migrate the API(s) for events: ([\\\"ClusterServiceVersion.Spec.InstallStrategy.\
-     StrategySpec.ClusterPermissions[0].Rules[13]\\\" \\\"ClusterServiceVersion.Spec.\
-     InstallStrategy.StrategySpec.Permissions[0].Rules[2]\\\"])",
+     StrategySpec.Permissions[0].Rules[13]\\\" \\\"ClusterServiceVersion.Spec.\
+     InstallStrategy.StrategySpec.Permissions[0].Rules[16]\\\"])",
 ];
 
 fn operator_verify() -> Option<PathBuf> {

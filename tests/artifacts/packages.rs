@@ -132,7 +132,8 @@ fn service_version() -> Value {
 }
 
 /// What is installed, in OLM's terms. OLM makes the ServiceAccount, the roles and the bindings
-/// from it; WATCH_NAMESPACE lists the namespaces of the OperatorGroup.
+/// from it; WATCH_NAMESPACE lists the namespaces of the OperatorGroup. Rules under `permissions` are granted
+/// in those namespaces only, and in the cluster if the OperatorGroup means all of them.
 fn install() -> Value {
     let deployment = yaml("artifacts/default/deployment.yaml");
     let mut spec = deployment["spec"].clone();
@@ -140,11 +141,13 @@ fn install() -> Value {
     let namespaces = json!({"fieldPath": "metadata.annotations['olm.targetNamespaces']"});
     environment.push(json!({"name": "WATCH_NAMESPACE", "valueFrom": {"fieldRef": namespaces}}));
     let account = "workload-operator";
+    let rules = |kind: &str| of_operator(kind)["rules"].as_array().unwrap().clone();
+    let (in_cluster, in_namespaces): (Vec<_>, Vec<_>) =
+        rules("ClusterRole").into_iter().partition(|rule| rule["resources"] == json!(["nodes"]));
+    let in_namespaces: Vec<_> = in_namespaces.into_iter().chain(rules("Role")).collect();
     json!({"strategy": "deployment", "spec": {
-        "clusterPermissions": [
-            {"serviceAccountName": account, "rules": of_operator("ClusterRole")["rules"]}],
-        "permissions": [
-            {"serviceAccountName": account, "rules": of_operator("Role")["rules"]}],
+        "clusterPermissions": [{"serviceAccountName": account, "rules": in_cluster}],
+        "permissions": [{"serviceAccountName": account, "rules": in_namespaces}],
         "deployments": [{"name": account, "label": deployment["metadata"]["labels"], "spec": spec}],
     }})
 }

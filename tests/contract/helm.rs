@@ -196,6 +196,15 @@ fn what_is_switched_off_is_not_rendered_and_nothing_refers_to_it() {
     assert_eq!(container["ports"], json!([{"name": "health", "containerPort": 8081}]));
     assert!(container["args"].as_array().unwrap().contains(&json!("--metrics-bind-address=0")));
 
+    let narrow = kinds(&[
+        "networkPolicy.apiServerCIDRs={10.0.0.1/32}",
+        "networkPolicy.extraEgress[0].ports[0].port=3128",
+    ]);
+    let policy = narrow.iter().find(|object| object["kind"] == "NetworkPolicy").unwrap();
+    let egress = policy["spec"]["egress"].as_array().unwrap();
+    assert_eq!(egress[1]["to"], json!([{"ipBlock": {"cidr": "10.0.0.1/32"}}]));
+    assert_eq!(egress[2], json!({"ports": [{"port": 3128}]}), "a proxy");
+
     let quiet = kinds(&["metrics.enabled=false"]);
     let policy = quiet.iter().find(|object| object["kind"] == "NetworkPolicy").unwrap();
     assert_eq!(policy["spec"].get("ingress"), None, "nobody may come in");

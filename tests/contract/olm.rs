@@ -143,10 +143,20 @@ fn bound(plane: &ControlPlane, kind: &str) -> Rights {
     bindings.iter().flat_map(|binding| granted_through(plane, binding)).collect()
 }
 
-/// The rights of artifacts/rbac.
+/// The rights of artifacts/rbac: in the cluster only what no namespace has, the rest in the namespaces of the
+/// OperatorGroup.
 fn the_rights_are_those_of_the_manifests(plane: &ControlPlane) {
-    assert_eq!(bound(plane, "clusterrolebinding"), granted_by("ClusterRole"));
-    assert_eq!(bound(plane, "rolebinding"), granted_by("Role"));
+    let (in_cluster, in_namespaces) = expected();
+    assert_eq!(bound(plane, "clusterrolebinding"), in_cluster);
+    assert_eq!(bound(plane, "rolebinding"), in_namespaces);
+}
+
+fn expected() -> (Rights, Rights) {
+    let of_role = granted_by("Role");
+    let all = granted_by("ClusterRole");
+    let (in_cluster, in_namespaces): (Rights, Rights) =
+        all.into_iter().partition(|[_, resource, _]| resource == "nodes");
+    (in_cluster, &in_namespaces | &of_role)
 }
 
 /// To an operator for all namespaces, OLM grants in all of them what it is granted in its own, plus
@@ -163,7 +173,7 @@ fn the_rights_are_those_and_what_olm_adds(plane: &ControlPlane, version: &str) {
     let read = ["get", "list", "watch"].map(|verb| ["", "namespaces", verb]);
     in_cluster.extend(read.map(|right| right.map(str::to_owned)));
     assert_eq!(bound(plane, "clusterrolebinding"), in_cluster);
-    assert_eq!(bound(plane, "rolebinding"), granted_by("Role"));
+    assert_eq!(bound(plane, "rolebinding"), expected().1);
 }
 
 /// The image that is running, and the namespaces that it is given.

@@ -60,7 +60,7 @@ fn without_port(crd: &mut Value) {
 }
 
 fn cannot_delete_services(install: &mut Value) {
-    let rules = install["clusterPermissions"][0]["rules"].as_array_mut().unwrap();
+    let rules = install["permissions"][0]["rules"].as_array_mut().unwrap();
     let rule = rules.iter_mut().find(|rule| rule["resources"] == json!(["services"])).unwrap();
     rule["verbs"].as_array_mut().unwrap().retain(|verb| verb != "delete");
 }
