@@ -20,7 +20,7 @@ use crate::workload::report::{Ensured, outcome, own, report, sooner, to_report};
 use crate::workload::service::{Service, ServicePort, ServiceSpec, TargetPort};
 use crate::workload::{
     ChildCondition, Container, ContainerPort, ContainerSecurity, Deployment, DeploymentSpec,
-    EnvVar, PodMeta, PodSpec, PodTemplate, Resources, Seccomp, Selector,
+    EnvVar, PodMeta, PodSettings, PodSpec, PodTemplate, Resources, Seccomp, Selector,
 };
 
 // === View ===
@@ -55,6 +55,9 @@ pub struct Spec {
     /// The ports by which it is reached.
     #[serde(default)]
     pub ports: Box<[ServicePort]>,
+    /// Settings of the pods.
+    #[serde(default)]
+    pub pod: Option<Box<PodSettings>>,
 }
 
 /// The observed state. It is written as a whole, so every field is always present.
@@ -112,16 +115,19 @@ pub fn desired(app: &App) -> Children {
         security_context: Some(Box::new(security())),
         ..Container::default()
     };
-    let deployment = DeploymentSpec {
+    let mut deployment = DeploymentSpec {
         replicas: app.spec.replicas,
         selector: Selector { match_labels: selector.clone() },
         strategy: None,
         template: PodTemplate {
-            metadata: PodMeta { labels: identity.pod_labels() },
+            metadata: PodMeta { labels: identity.pod_labels(), ..PodMeta::default() },
             spec: PodSpec { containers: [container].into(), ..PodSpec::default() },
         },
         paused: false,
     };
+    if let Some(settings) = &app.spec.pod {
+        settings.apply(&mut deployment.template, &selector);
+    }
     let service = (!app.spec.ports.is_empty()).then(|| Made {
         labels: labels.clone(),
         spec: ServiceSpec {

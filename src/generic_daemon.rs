@@ -21,8 +21,8 @@ use crate::workload::reason::Reason;
 use crate::workload::report::{Ensured, outcome, own, report, sooner, to_report};
 use crate::workload::{
     Affinity, Container, ContainerSecurity, DaemonSet, DaemonSetSpec, MatchExpression,
-    NodeAffinity, NodeSelector, NodeSelectorTerm, PodMeta, PodSecurity, PodSpec, PodTemplate,
-    Seccomp, Selector,
+    NodeAffinity, NodeSelector, NodeSelectorTerm, PodMeta, PodSecurity, PodSettings, PodSpec,
+    PodTemplate, Seccomp, Selector,
 };
 
 // === View ===
@@ -48,6 +48,9 @@ pub struct Spec {
     /// The label of the nodes where it runs, `key` or `key=value`; every node if absent.
     #[serde(default)]
     pub label: Option<Text>,
+    /// Settings of the pods.
+    #[serde(default)]
+    pub pod: Option<Box<PodSettings>>,
 }
 
 /// The observed state. It is written as a whole, so every field is always present.
@@ -82,13 +85,16 @@ pub fn desired(daemon: &GenericDaemon) -> Made<DaemonSetSpec> {
         more: Vec::new(),
     };
     let labels = identity.labels();
-    let spec = DaemonSetSpec {
+    let mut spec = DaemonSetSpec {
         selector: Selector { match_labels: identity.selector() },
         template: PodTemplate {
-            metadata: PodMeta { labels: identity.pod_labels() },
+            metadata: PodMeta { labels: identity.pod_labels(), ..PodMeta::default() },
             spec: pod(daemon),
         },
     };
+    if let Some(settings) = &daemon.spec.pod {
+        settings.apply(&mut spec.template, &identity.selector());
+    }
     Made { labels, spec }
 }
 
@@ -116,6 +122,7 @@ fn pod(daemon: &GenericDaemon) -> PodSpec {
         automount_service_account_token: Some(false),
         node_selector,
         affinity,
+        ..PodSpec::default()
     }
 }
 

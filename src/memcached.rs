@@ -25,8 +25,8 @@ use crate::workload::report::{Ensured, outcome, own, report, sooner, to_report};
 use crate::workload::service::{ServicePort, ServiceSpec, TargetPort};
 use crate::workload::{
     Amount, Capabilities, Container, ContainerPort, ContainerSecurity, Deployment, DeploymentSpec,
-    PodMeta, PodSecurity, PodSpec, PodTemplate, Probe, Quantities, Resources, RollingUpdate,
-    Seccomp, Selector, Strategy, TcpSocket,
+    PodMeta, PodSecurity, PodSettings, PodSpec, PodTemplate, Probe, Quantities, Resources,
+    RollingUpdate, Seccomp, Selector, Strategy, TcpSocket,
 };
 
 /// What an administrator sets for all Memcacheds.
@@ -61,6 +61,8 @@ pub struct Spec {
     pub size: i32,
     /// Their port.
     pub container_port: i32,
+    /// Settings of the pods.
+    pub pod: Option<Box<PodSettings>>,
 }
 
 /// The observed state. It is written as a whole, so every field is always present.
@@ -86,7 +88,7 @@ const DEFAULT_PORT: i32 = 11211;
 
 impl Default for Spec {
     fn default() -> Spec {
-        Spec { size: 1, container_port: DEFAULT_PORT }
+        Spec { size: 1, container_port: DEFAULT_PORT, pod: None }
     }
 }
 
@@ -113,7 +115,7 @@ pub struct Children {
 pub fn desired(memcached: &Memcached, image: &Text) -> Children {
     let identity = identity(memcached, Some(image));
     let labels = identity.labels();
-    let deployment = DeploymentSpec {
+    let mut deployment = DeploymentSpec {
         replicas: memcached.spec.size,
         selector: Selector { match_labels: identity.selector() },
         // Never more pods than requested, not even during an update of the template.
@@ -125,11 +127,14 @@ pub fn desired(memcached: &Memcached, image: &Text) -> Children {
             }),
         }),
         template: PodTemplate {
-            metadata: PodMeta { labels: identity.pod_labels() },
+            metadata: PodMeta { labels: identity.pod_labels(), ..PodMeta::default() },
             spec: pod(memcached.spec.container_port, image),
         },
         paused: false,
     };
+    if let Some(settings) = &memcached.spec.pod {
+        settings.apply(&mut deployment.template, &identity.selector());
+    }
     Children {
         deployment: Made { labels: labels.clone(), spec: deployment },
         service: Made { labels, spec: service(memcached) },

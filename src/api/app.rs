@@ -8,6 +8,7 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 use super::Condition;
+use super::pod::PodSettings;
 use super::schema;
 
 /// A program, how many of it, and how it is reached.
@@ -58,6 +59,9 @@ pub struct AppSpec {
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["port", "protocol"]))]
     #[x_kube(validation = schema::port_names(), validation = schema::target_port_names())]
     pub ports: Vec<ServicePort>,
+    /// Settings of the pods. A change restarts the pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<PodSettings>,
 }
 
 /// Compute resources of a container.

@@ -14,9 +14,19 @@ pub(super) fn finish(crd: &mut CustomResourceDefinition) {
         let schema = schema.expect("the derive gives every version a schema");
         forbid_null(schema);
         let properties = schema.properties.as_mut().expect("the root has properties");
+        if kind == "GenericDaemon" {
+            without_spreading(properties.get_mut("spec").expect("every kind has a spec"));
+        }
         let status = properties.get_mut("status").expect("every kind has a status");
         status.default = Some(JSON(untouched(&kind)));
     }
+}
+
+/// A daemon runs once on each node: there is nothing to spread.
+fn without_spreading(spec: &mut JSONSchemaProps) {
+    let pod = spec.properties.as_mut().and_then(|fields| fields.get_mut("pod"));
+    let fields = pod.and_then(|pod| pod.properties.as_mut()).expect("every kind has `pod`");
+    fields.remove("topologySpreadConstraints").expect("`pod` has it");
 }
 
 /// The status of an object that no controller has seen.

@@ -4,6 +4,7 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 use super::Condition;
+use super::pod::PodSettings;
 
 /// Which image runs, and on which nodes.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
@@ -38,6 +39,9 @@ pub struct GenericDaemonSpec {
     #[schemars(length(max = 381))]
     #[x_kube(validation = super::schema::node_label(), validation = super::schema::prefix_of("label"))]
     pub label: Option<String>,
+    /// Settings of the pods. A change restarts the pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<PodSettings>,
 }
 
 /// What is there.

@@ -4,6 +4,7 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 use super::Condition;
+use super::pod::PodSettings;
 
 /// How many memcached instances are wanted, and their port.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
@@ -40,6 +41,9 @@ pub struct MemcachedSpec {
     #[serde(default = "memcached_port")]
     #[schemars(range(min = 1, max = 65535))]
     pub container_port: i32,
+    /// Settings of the pods. A change restarts the pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<PodSettings>,
 }
 
 /// What is there.

@@ -18,6 +18,7 @@
 #![allow(unreachable_pub)]
 
 mod condition;
+mod pod;
 mod memcached;
 mod generic_daemon;
 mod app;
@@ -31,6 +32,7 @@ pub use app::{
 pub use condition::Condition;
 pub use generic_daemon::{GenericDaemon, GenericDaemonSpec, GenericDaemonStatus};
 pub use memcached::{Memcached, MemcachedSpec, MemcachedStatus};
+pub use pod::{PodSettings, SecretName, Toleration, TopologySpreadConstraint};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;

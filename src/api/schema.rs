@@ -12,6 +12,7 @@
 
 use kube::core::Rule;
 use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
 
 /// RFC 1123 subdomain, as the API server has it (k8s.io/apimachinery/pkg/util/validation).
 const SUBDOMAIN: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
@@ -183,6 +184,126 @@ pub(super) fn divisor_of_a_resource(_: &mut SchemaGenerator) -> Schema {
 
 pub(super) fn field_api_version(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "description": "Always 'v1'.", "type": "string", "enum": ["v1"] })
+}
+
+// === pods ===
+
+/// The form of a label value.
+const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
+
+/// Labels by which the operator and Services select pods, and those of `app.kubernetes.io/`, are the operator's.
+/// The form of keys is left to the API server's check of the pod template: rules take the keys of a map for as
+/// long as a request.
+pub(super) fn pod_labels(_: &mut SchemaGenerator) -> Schema {
+    labels(
+        "Labels of the pods, beside the operator's own. A change restarts the pods.",
+        32,
+        &json!([{
+            "rule": "self.all(k, !k.startsWith('app.kubernetes.io/') && !(k in ['app', 'memcached_cr', \
+                'cache.example.com/memcached', 'mydomain.com/genericdaemon', 'app.example.com/v1']))",
+            "message": "`labels` must not have 'app', 'memcached_cr', a key that begins with \
+                'app.kubernetes.io/', or the label by which the operator selects pods",
+        }]),
+    )
+}
+
+pub(super) fn pod_annotations(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "description": "Annotations of the pods. A change restarts the pods.",
+        "type": "object",
+        "maxProperties": 32,
+        "additionalProperties": { "type": "string", "maxLength": 16384 },
+        "x-kubernetes-validations": [{
+            "rule": "!('kubectl.kubernetes.io/restartedAt' in self)",
+            "message": "`annotations` must not have 'kubectl.kubernetes.io/restartedAt': kubectl rollout \
+                restart sets it",
+        }],
+    })
+}
+
+pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
+    labels("Labels that a node must have to get a pod.", 16, &json!(null))
+}
+
+fn labels(description: &str, most: u32, rules: &Value) -> Schema {
+    let mut schema = json_schema!({
+        "description": description,
+        "type": "object",
+        "maxProperties": most,
+        "additionalProperties": { "type": "string", "maxLength": 63, "pattern": LABEL_VALUE },
+    });
+    if !rules.is_null() {
+        schema.insert("x-kubernetes-validations".to_owned(), rules.clone());
+    }
+    schema
+}
+
+pub(super) fn qualified_name(field: &str) -> Rule {
+    rule(
+        format!("self.matches('^({SUBDOMAIN}/)?{QUALIFIED}$')"),
+        &format!("`{field}` must be the key of a label, for example 'topology.kubernetes.io/zone'"),
+    )
+}
+
+pub(super) fn name_in(field: &str) -> Rule {
+    rule(
+        format!("self.matches('^{SUBDOMAIN}$')"),
+        &format!(
+            "`{field}` must be the name of an object: lower-case letters, digits, '-' and '.'"
+        ),
+    )
+}
+
+pub(super) fn sleep_within_grace_period() -> Rule {
+    rule(
+        "!has(self.preStopSleepSeconds) || self.preStopSleepSeconds < \
+         (has(self.terminationGracePeriodSeconds) ? self.terminationGracePeriodSeconds : 30)"
+            .to_owned(),
+        "`preStopSleepSeconds` must be less than `terminationGracePeriodSeconds`, which is 30 if absent",
+    )
+}
+
+pub(super) fn toleration_key() -> Rule {
+    rule(
+        "(has(self.key) && self.key != '') || (has(self.operator) && self.operator == 'Exists')"
+            .to_owned(),
+        "a toleration must have a `key`, unless its `operator` is 'Exists'",
+    )
+}
+
+pub(super) fn toleration_value() -> Rule {
+    rule(
+        "!has(self.value) || self.value == '' || !has(self.operator) || self.operator != 'Exists'"
+            .to_owned(),
+        "a toleration with the `operator` 'Exists' must not have a `value`",
+    )
+}
+
+pub(super) fn toleration_seconds() -> Rule {
+    rule(
+        "!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')"
+            .to_owned(),
+        "a toleration with `tolerationSeconds` must have the `effect` 'NoExecute'",
+    )
+}
+
+pub(super) fn toleration_operator(_: &mut SchemaGenerator) -> Schema {
+    words("'Equal' (the default) compares `value`, 'Exists' does not.", &["Equal", "Exists"])
+}
+
+pub(super) fn taint_effect(_: &mut SchemaGenerator) -> Schema {
+    let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+    words("The effect of the taint; each of them if absent.", &effects)
+}
+
+pub(super) fn when_unsatisfiable(_: &mut SchemaGenerator) -> Schema {
+    let description =
+        "'DoNotSchedule' leaves a pod pending, 'ScheduleAnyway' prefers the other nodes.";
+    words(description, &["DoNotSchedule", "ScheduleAnyway"])
+}
+
+fn words(description: &str, words: &[&str]) -> Schema {
+    json_schema!({ "description": description, "type": "string", "enum": words })
 }
 
 // === resources ===

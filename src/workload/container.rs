@@ -2,6 +2,7 @@
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use super::service::TargetPort;
 use crate::manager::Foreign;
@@ -42,6 +43,9 @@ pub struct Container {
     /// Its security context.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security_context: Option<Box<ContainerSecurity>>,
+    /// What happens before it ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lifecycle: Option<Box<Value>>,
 }
 
 /// A port on which a container listens.

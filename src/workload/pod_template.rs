@@ -1,6 +1,7 @@
 //! Pod templates.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::container::{Container, Seccomp};
 use crate::manager::Foreign;
@@ -23,6 +24,9 @@ pub struct PodTemplate {
 pub struct PodMeta {
     /// The labels of each pod.
     pub labels: Labels,
+    /// The annotations of each pod.
+    #[serde(skip_serializing_if = "Labels::is_empty")]
+    pub annotations: Labels,
 }
 
 /// The spec of a pod.
@@ -43,6 +47,21 @@ pub struct PodSpec {
     /// Further requirements on its node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub affinity: Option<Affinity>,
+    /// Taints that do not keep it from a node. Compared as a whole, as in the API.
+    #[serde(skip_serializing_if = "<[Value]>::is_empty")]
+    pub tolerations: Box<[Value]>,
+    /// How it is spread. Compared as a whole.
+    #[serde(skip_serializing_if = "<[Value]>::is_empty")]
+    pub topology_spread_constraints: Box<[Value]>,
+    /// Its PriorityClass.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub priority_class_name: Text,
+    /// Secrets for registries, by name.
+    #[serde(skip_serializing_if = "<[Value]>::is_empty")]
+    pub image_pull_secrets: Box<[Value]>,
+    /// Seconds between the signal to end and the kill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub termination_grace_period_seconds: Option<i64>,
 }
 
 /// The security context of a pod.

@@ -50,6 +50,7 @@ async fn holds_on(version: String) -> String {
     let operator = world.start_operator().await;
     let lists = lists(&world).await;
     bad_input_is_refused(&world).await;
+    bad_settings_of_pods_are_refused(&world).await;
     only_who_may_create_daemon_sets_may_create_generic_daemons(&world).await;
     the_operators_account_may_write_only_children(&world).await;
     memcached(&world).await;
@@ -139,6 +140,42 @@ async fn bad_input_is_refused(world: &World) {
         let object = json!({"metadata": {"name": "good"}, "spec": spec});
         world.dry_run(APP, object).await.unwrap_or_else(|refused| panic!("{spec}: {refused}"));
     }
+}
+
+/// Of `spec.pod`, which every kind has.
+async fn bad_settings_of_pods_are_refused(world: &World) {
+    let pod = |pod: Value| json!({"pod": pod});
+    for (settings, message) in [
+        (json!({"labels": {"app": "mine"}}), "must not have 'app'"),
+        (json!({"labels": {"app.kubernetes.io/name": "a"}}), "must not have 'app'"),
+        (json!({"labels": {"team": "not a value"}}), "A-Za-z0-9"),
+        (
+            json!({"annotations": {"kubectl.kubernetes.io/restartedAt": ""}}),
+            "rollout restart sets it",
+        ),
+        (json!({"tolerations": [{"value": "a"}]}), "must have a `key`"),
+        (json!({"tolerations": [{"operator": "Exists", "value": "a"}]}), "must not have a `value`"),
+        (json!({"tolerations": [{"key": "a", "tolerationSeconds": 1}]}), "`effect` 'NoExecute'"),
+        (json!({"tolerations": [{"key": "a", "effect": "Never"}]}), "\"NoExecute\""),
+        (json!({"imagePullSecrets": [{"name": "A"}]}), "the name of an object"),
+        (json!({"priorityClassName": "A"}), "`priorityClassName` must be the name"),
+        (json!({"preStopSleepSeconds": 30}), "30 if absent"),
+        (
+            json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "a b",
+            "whenUnsatisfiable": "ScheduleAnyway"}]}),
+            "the key of a label",
+        ),
+    ] {
+        let object = json!({"metadata": {"name": "bad"}, "spec": pod(settings.clone())});
+        let refused = world.dry_run(MEMCACHED, object).await;
+        let refused = refused.expect_err(&format!("{settings} is accepted"));
+        assert!(refused.contains(message), "{settings}: {refused}");
+    }
+    let fine = json!({"nodeSelector": {"disk": "ssd"}, "tolerations": [{"operator": "Exists"}],
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone",
+            "whenUnsatisfiable": "DoNotSchedule"}], "preStopSleepSeconds": 29});
+    let object = json!({"metadata": {"name": "good"}, "spec": pod(fine)});
+    world.dry_run(MEMCACHED, object).await.unwrap();
 }
 
 /// Enforced by the ValidatingAdmissionPolicy, a moment after it was installed.

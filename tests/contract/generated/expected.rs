@@ -67,6 +67,31 @@ fn selector(kind: &str, name: &str) -> Value {
     json!({own_label(kind): name})
 }
 
+/// A pod template with the settings of `spec.pod`.
+fn with_settings(mut template: Value, spec: &Value) -> Value {
+    let settings = &spec["pod"];
+    let mut add = |part: &str, field: &str, value: &Value| {
+        for (key, value) in value.as_object().into_iter().flatten() {
+            template[part][field][key.as_str()] = value.clone();
+        }
+    };
+    add("metadata", "labels", &settings["labels"]);
+    add("metadata", "annotations", &settings["annotations"]);
+    add("spec", "nodeSelector", &settings["nodeSelector"]);
+    for field in
+        ["tolerations", "priorityClassName", "imagePullSecrets", "terminationGracePeriodSeconds"]
+    {
+        if !settings[field].is_null() {
+            template["spec"][field] = settings[field].clone();
+        }
+    }
+    if !settings["preStopSleepSeconds"].is_null() {
+        let sleep = json!({"seconds": settings["preStopSleepSeconds"]});
+        template["spec"]["containers"][0]["lifecycle"] = json!({"preStop": {"sleep": sleep}});
+    }
+    template
+}
+
 fn object(labels: &Value, spec: &Value) -> Value {
     json!({"metadata": {"labels": labels}, "spec": spec})
 }
@@ -102,7 +127,7 @@ fn memcached(name: &str, spec: &Value) -> Expected {
         "replicas": size,
         "selector": {"matchLabels": selector("memcached", name)},
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
-        "template": {"metadata": {"labels": of_pods(&labels)}, "spec": pod},
+        "template": with_settings(json!({"metadata": {"labels": of_pods(&labels)}, "spec": pod}), spec),
     });
     let service = json!({
         "clusterIP": "None",
@@ -145,10 +170,14 @@ fn generic_daemon(name: &str, spec: &Value, nodes: &[Value]) -> Expected {
             belongs = Box::new(move |labels| labels[key].is_string());
         }
     }
-    let count = nodes.iter().filter(|labels| belongs(labels)).count() as i64;
+    let chosen = &spec["pod"]["nodeSelector"];
+    let is_chosen = |labels: &Value| {
+        chosen.as_object().into_iter().flatten().all(|(key, value)| labels[key] == *value)
+    };
+    let count = nodes.iter().filter(|labels| belongs(labels) && is_chosen(labels)).count() as i64;
     let set = json!({
         "selector": {"matchLabels": selector("generic-daemon", name)},
-        "template": {"metadata": {"labels": of_pods(&labels)}, "spec": pod},
+        "template": with_settings(json!({"metadata": {"labels": of_pods(&labels)}, "spec": pod}), spec),
     });
     let children = vec![(DAEMON_SET, Some(object(&labels, &set)))];
     Expected { children, counts: vec![("desired", count), ("installed", count)] }
@@ -173,7 +202,8 @@ fn app(name: &str, spec: &Value) -> Expected {
     let deployment = json!({
         "replicas": replicas,
         "selector": {"matchLabels": selector("app", name)},
-        "template": {"metadata": {"labels": of_pods(&labels)}, "spec": {"containers": [container]}},
+        "template": with_settings(
+            json!({"metadata": {"labels": of_pods(&labels)}, "spec": {"containers": [container]}}), spec),
     });
     let outside = ports.iter().any(|port| !port["nodePort"].is_null());
     let service = json!({

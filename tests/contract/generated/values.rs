@@ -44,6 +44,7 @@ pub fn by_path(path: &str, rng: &mut Rng) -> Option<Value> {
         "spec.image" => Some(json!(rng.choice(IMAGES).expect("some").0)),
         "spec.label" => one_of(LABELS, rng),
         "spec.resources" => Some(resources(rng)),
+        "spec.pod" => Some(pod(rng)),
         "spec.envs[].name" => one_of(&["A", "B", "C", "LOG_LEVEL", "x.y-z", "_9"], rng),
         "spec.envs[].value" => one_of(&["", "1", "info", "$(A)", "$$(A)", "ü \" \n"], rng),
         "spec.envs[].valueFrom" => Some(source(rng)),
@@ -78,6 +79,22 @@ fn resources(rng: &mut Rng) -> Value {
         json!({"requests": {"cpu": "0.25", "memory": "64M"}}),
         json!({"limits": {"ephemeral-storage": "1G"}, "requests": {"ephemeral-storage": "0"}}),
         json!({"requests": {"memory": "1500k"}}),
+    ])
+    .expect("some")
+}
+
+/// Settings of pods that nodes of every run take.
+fn pod(rng: &mut Rng) -> Value {
+    rng.choice([
+        json!({}),
+        json!({"labels": {"team": "a"}, "annotations": {"example.com/scrape": "true"}}),
+        json!({"labels": {"team": "b", "example.com/tier": ""}}),
+        json!({"nodeSelector": {"kubernetes.io/os": "linux"}, "priorityClassName": "system-cluster-critical"}),
+        json!({"tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}]}),
+        json!({"tolerations": [{"operator": "Exists"}, {"key": "a", "value": "b",
+            "effect": "NoExecute", "tolerationSeconds": 60}], "imagePullSecrets": [{"name": "registry"}]}),
+        json!({"terminationGracePeriodSeconds": 60, "preStopSleepSeconds": 20}),
+        json!({"preStopSleepSeconds": 1}),
     ])
     .expect("some")
 }
