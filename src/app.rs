@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::controller::{Action, Problem};
 use crate::manager::Context;
@@ -11,6 +12,7 @@ use crate::object::{Labels, Meta, Text};
 use crate::workload::child::Made;
 use crate::workload::condition::{self, Condition, Time, Type, Wanted, settle};
 use crate::workload::custom_resource::{Switches, custom, is_paused};
+use crate::workload::deployment::deadline;
 use crate::workload::health::Health;
 use crate::workload::labels::{APP_V1, Identity, selector_text};
 use crate::workload::observer::{Looking, Observer};
@@ -19,8 +21,9 @@ use crate::workload::reason::Reason;
 use crate::workload::report::{Ensured, outcome, own, report, sooner, to_report};
 use crate::workload::service::{Service, ServicePort, ServiceSpec, TargetPort};
 use crate::workload::{
-    ChildCondition, Container, ContainerPort, ContainerSecurity, Deployment, DeploymentSpec,
-    EnvVar, PodMeta, PodSettings, PodSpec, PodTemplate, Resources, Seccomp, Selector,
+    Capabilities, ChildCondition, Container, ContainerPort, ContainerSecurity, Deployment,
+    DeploymentSpec, EnvVar, PodMeta, PodSettings, PodSpec, PodTemplate, Resources, Seccomp,
+    Selector, Strategy,
 };
 
 // === View ===
@@ -40,6 +43,7 @@ pub struct App {
 
 /// The desired state.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Spec {
     /// The number of pods.
     #[serde(default = "one")]
@@ -55,6 +59,39 @@ pub struct Spec {
     /// The ports by which it is reached.
     #[serde(default)]
     pub ports: Box<[ServicePort]>,
+    /// The program and its arguments, in place of the image's.
+    #[serde(default)]
+    pub command: Box<[Text]>,
+    /// The arguments after the command.
+    #[serde(default)]
+    pub args: Box<[Text]>,
+    /// When it counts as ready.
+    #[serde(default)]
+    pub readiness_probe: Option<Box<Value>>,
+    /// When it is restarted.
+    #[serde(default)]
+    pub liveness_probe: Option<Box<Value>>,
+    /// When it counts as started.
+    #[serde(default)]
+    pub startup_probe: Option<Box<Value>>,
+    /// Volumes, each with the path where the container finds it.
+    #[serde(default)]
+    pub volumes: Box<[Value]>,
+    /// The ServiceAccount of the pods.
+    #[serde(default)]
+    pub service_account_name: Text,
+    /// `Restricted`, or empty.
+    #[serde(default)]
+    pub security_profile: Text,
+    /// The user that it runs as.
+    #[serde(default)]
+    pub run_as_user: Option<i64>,
+    /// How pods of a new template replace the old ones.
+    #[serde(default)]
+    pub strategy: Option<Box<Strategy>>,
+    /// Seconds for which a pod must be ready before it counts as available.
+    #[serde(default)]
+    pub min_ready_seconds: Option<i32>,
     /// Settings of the pods.
     #[serde(default)]
     pub pod: Option<Box<PodSettings>>,
@@ -105,23 +142,38 @@ pub struct Children {
 pub fn desired(app: &App) -> Children {
     let identity = identity(app);
     let (labels, selector) = (identity.labels(), identity.selector());
+    let (volumes, volume_mounts) = volumes(&app.spec.volumes);
     let container = Container {
         name: app.meta.key.name().clone(),
         image: app.spec.image.clone(),
         image_pull_policy: Text::new("IfNotPresent"),
+        command: app.spec.command.clone(),
+        args: app.spec.args.clone(),
         ports: container_ports(&app.spec.ports),
         env: app.spec.envs.clone(),
         resources: app.spec.resources.clone(),
-        security_context: Some(Box::new(security())),
+        readiness_probe: app.spec.readiness_probe.clone(),
+        liveness_probe: app.spec.liveness_probe.clone(),
+        startup_probe: app.spec.startup_probe.clone(),
+        volume_mounts,
+        security_context: Some(Box::new(security(&app.spec))),
         ..Container::default()
+    };
+    let pod = PodSpec {
+        containers: [container].into(),
+        volumes,
+        service_account_name: app.spec.service_account_name.clone(),
+        ..PodSpec::default()
     };
     let mut deployment = DeploymentSpec {
         replicas: app.spec.replicas,
         selector: Selector { match_labels: selector.clone() },
-        strategy: None,
+        strategy: app.spec.strategy.as_deref().cloned(),
+        min_ready_seconds: app.spec.min_ready_seconds,
+        progress_deadline_seconds: deadline(app.spec.min_ready_seconds),
         template: PodTemplate {
             metadata: PodMeta { labels: identity.pod_labels(), ..PodMeta::default() },
-            spec: PodSpec { containers: [container].into(), ..PodSpec::default() },
+            spec: pod,
         },
         paused: false,
     };
@@ -156,13 +208,32 @@ fn identity(app: &App) -> Identity<'_> {
     Identity { kind: "app", label: APP_V1, name, image, more: Vec::new() }
 }
 
+/// The volumes of the pod, and where the container finds them.
+fn volumes(all: &[Value]) -> (Box<[Value]>, Box<[Value]>) {
+    const OF_THE_MOUNT: [&str; 2] = ["mountPath", "readOnly"];
+    let parts = all.iter().filter_map(Value::as_object).map(|volume| {
+        let is_mount = |field: &String| OF_THE_MOUNT.contains(&field.as_str());
+        let (mut mount, source): (Map<_, _>, Map<_, _>) =
+            volume.clone().into_iter().partition(|(field, _)| is_mount(field));
+        mount.extend(source.get("name").map(|name| ("name".to_owned(), name.clone())));
+        (Value::Object(source), Value::Object(mount))
+    });
+    let (volumes, mounts): (Vec<_>, Vec<_>) = parts.unzip();
+    (volumes.into(), mounts.into())
+}
+
 /// What every image runs with. Pod Security `restricted` also asks for `runAsNonRoot` and for all
 /// capabilities to be dropped. An image that begins as root, as nginx does, then does not start
 /// (`chown("/var/cache/nginx/client_temp", 101) failed (1: Operation not permitted)`), and only
-/// the image knows which it is.
-fn security() -> ContainerSecurity {
+/// the image knows which it is. So a user says it by the profile `Restricted`.
+fn security(spec: &Spec) -> ContainerSecurity {
+    let restricted = spec.security_profile == "Restricted";
     ContainerSecurity {
+        run_as_non_root: restricted.then_some(true),
+        run_as_user: spec.run_as_user,
         allow_privilege_escalation: Some(false),
+        capabilities: restricted
+            .then(|| Capabilities { drop: [Text::new("ALL")].into(), ..Capabilities::default() }),
         seccomp_profile: Some(Seccomp { kind: Text::new("RuntimeDefault") }),
         ..ContainerSecurity::default()
     }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::controller::{Action, Problem};
 use crate::manager::Context;
@@ -20,9 +21,9 @@ use crate::workload::progress::completed;
 use crate::workload::reason::Reason;
 use crate::workload::report::{Ensured, outcome, own, report, sooner, to_report};
 use crate::workload::{
-    Affinity, Container, ContainerSecurity, DaemonSet, DaemonSetSpec, MatchExpression,
-    NodeAffinity, NodeSelector, NodeSelectorTerm, PodMeta, PodSecurity, PodSettings, PodSpec,
-    PodTemplate, Seccomp, Selector,
+    Affinity, Amount, Container, ContainerSecurity, DaemonSet, DaemonSetSpec, EnvVar,
+    MatchExpression, NodeAffinity, NodeSelector, NodeSelectorTerm, PodMeta, PodSecurity,
+    PodSettings, PodSpec, PodTemplate, Resources, Seccomp, Selector,
 };
 
 // === View ===
@@ -42,12 +43,34 @@ pub struct GenericDaemon {
 
 /// The desired state.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Spec {
     /// The image that runs.
     pub image: Text,
     /// The label of the nodes where it runs, `key` or `key=value`; every node if absent.
     #[serde(default)]
     pub label: Option<Text>,
+    /// The program and its arguments, in place of the image's.
+    #[serde(default)]
+    pub command: Box<[Text]>,
+    /// The arguments after the command.
+    #[serde(default)]
+    pub args: Box<[Text]>,
+    /// Its environment.
+    #[serde(default)]
+    pub envs: Box<[EnvVar]>,
+    /// The resources it may use.
+    #[serde(default)]
+    pub resources: Resources,
+    /// `RollingUpdate` or `OnDelete`; Kubernetes' default if empty.
+    #[serde(default)]
+    pub update_strategy: Text,
+    /// Nodes whose pod may be missing during a rolling update.
+    #[serde(default)]
+    pub max_unavailable: Option<Amount>,
+    /// Seconds for which a pod must be ready before it counts as available.
+    #[serde(default)]
+    pub min_ready_seconds: Option<i32>,
     /// Settings of the pods.
     #[serde(default)]
     pub pod: Option<Box<PodSettings>>,
@@ -87,6 +110,8 @@ pub fn desired(daemon: &GenericDaemon) -> Made<DaemonSetSpec> {
     let labels = identity.labels();
     let mut spec = DaemonSetSpec {
         selector: Selector { match_labels: identity.selector() },
+        update_strategy: update_strategy(&daemon.spec),
+        min_ready_seconds: daemon.spec.min_ready_seconds,
         template: PodTemplate {
             metadata: PodMeta { labels: identity.pod_labels(), ..PodMeta::default() },
             spec: pod(daemon),
@@ -98,6 +123,18 @@ pub fn desired(daemon: &GenericDaemon) -> Made<DaemonSetSpec> {
     Made { labels, spec }
 }
 
+/// How pods of a new template replace the old ones; `None` leaves it to Kubernetes.
+fn update_strategy(spec: &Spec) -> Option<Box<Value>> {
+    let is_set = !spec.update_strategy.is_empty() || spec.max_unavailable.is_some();
+    let kind =
+        if spec.update_strategy.is_empty() { "RollingUpdate" } else { &spec.update_strategy };
+    let mut strategy = json!({ "type": kind });
+    if let Some(max_unavailable) = &spec.max_unavailable {
+        strategy["rollingUpdate"] = json!({ "maxUnavailable": max_unavailable });
+    }
+    is_set.then(|| Box::new(strategy))
+}
+
 /// A pod without token, host access or privilege escalation. Which user the image runs as is its
 /// own business: many daemons have to be root.
 fn pod(daemon: &GenericDaemon) -> PodSpec {
@@ -106,6 +143,10 @@ fn pod(daemon: &GenericDaemon) -> PodSpec {
         name: Text::new(DAEMON),
         image: image.clone(),
         image_pull_policy: Text::new(pull_policy(image)),
+        command: daemon.spec.command.clone(),
+        args: daemon.spec.args.clone(),
+        env: daemon.spec.envs.clone(),
+        resources: daemon.spec.resources.clone(),
         security_context: Some(Box::new(ContainerSecurity {
             allow_privilege_escalation: Some(false),
             ..ContainerSecurity::default()

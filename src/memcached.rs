@@ -15,6 +15,7 @@ use crate::store::Store;
 use crate::workload::child::{ChildSpec, Made};
 use crate::workload::condition::{self, Condition, Time, Type, Wanted, settle};
 use crate::workload::custom_resource::{Switches, custom, is_paused};
+use crate::workload::deployment::deadline;
 use crate::workload::health::{Health, Level};
 use crate::workload::labels::{self, APP, Identity, MEMCACHED_CR, selector_text};
 use crate::workload::observer::{Looking, Observer};
@@ -25,8 +26,8 @@ use crate::workload::report::{Ensured, outcome, own, report, sooner, to_report};
 use crate::workload::service::{ServicePort, ServiceSpec, TargetPort};
 use crate::workload::{
     Amount, Capabilities, Container, ContainerPort, ContainerSecurity, Deployment, DeploymentSpec,
-    PodMeta, PodSecurity, PodSettings, PodSpec, PodTemplate, Probe, Quantities, Resources,
-    RollingUpdate, Seccomp, Selector, Strategy, TcpSocket,
+    PodMeta, PodSecurity, PodSettings, PodSpec, PodTemplate, Quantities, Resources, RollingUpdate,
+    Seccomp, Selector, Strategy,
 };
 
 /// What an administrator sets for all Memcacheds.
@@ -61,6 +62,24 @@ pub struct Spec {
     pub size: i32,
     /// Their port.
     pub container_port: i32,
+    /// The image, in place of the administrator's.
+    pub image: Text,
+    /// The memory for items, such as `64Mi`; see [`Spec::memory`].
+    pub memory: Option<Quantity>,
+    /// The most connections of an instance.
+    pub max_connections: Option<i32>,
+    /// The threads of an instance.
+    pub threads: Option<i32>,
+    /// The largest item, such as `8Mi`.
+    pub max_item_size: Text,
+    /// Further settings of the option `-o`.
+    pub options: Box<[Text]>,
+    /// The resources it may use, in place of those that follow from the memory.
+    pub resources: Option<Box<Resources>>,
+    /// `None` if a pod is ready at once.
+    pub readiness_probe: Text,
+    /// Seconds for which a pod must be ready before it counts as available.
+    pub min_ready_seconds: Option<i32>,
     /// Settings of the pods.
     pub pod: Option<Box<PodSettings>>,
 }
@@ -85,10 +104,34 @@ pub struct Status {
 
 /// The default port, of memcached itself and of the schema.
 const DEFAULT_PORT: i32 = 11211;
+/// The memory for items if none is given, in MiB: memcached's own default.
+const DEFAULT_MEMORY: i128 = 64;
+const MEBIBYTE: i128 = 1 << 20;
 
 impl Default for Spec {
     fn default() -> Spec {
-        Spec { size: 1, container_port: DEFAULT_PORT, pod: None }
+        Spec {
+            size: 1,
+            container_port: DEFAULT_PORT,
+            image: Text::default(),
+            memory: None,
+            max_connections: None,
+            threads: None,
+            max_item_size: Text::default(),
+            options: Box::default(),
+            resources: None,
+            readiness_probe: Text::default(),
+            min_ready_seconds: None,
+            pod: None,
+        }
+    }
+}
+
+impl Spec {
+    /// The memory for items, in MiB.
+    fn memory(&self) -> i128 {
+        let bytes = self.memory.as_ref().and_then(Quantity::millis).map(|millis| millis / 1000);
+        bytes.map_or(DEFAULT_MEMORY, |bytes| bytes / MEBIBYTE)
     }
 }
 
@@ -117,18 +160,20 @@ pub fn desired(memcached: &Memcached, image: &Text) -> Children {
     let labels = identity.labels();
     let mut deployment = DeploymentSpec {
         replicas: memcached.spec.size,
+        min_ready_seconds: memcached.spec.min_ready_seconds,
+        progress_deadline_seconds: deadline(memcached.spec.min_ready_seconds),
         selector: Selector { match_labels: identity.selector() },
         // Never more pods than requested, not even during an update of the template.
         strategy: Some(Strategy {
             kind: Text::new("RollingUpdate"),
             rolling_update: Some(RollingUpdate {
-                max_surge: Amount::Number(0),
-                max_unavailable: Amount::Number(1),
+                max_surge: Some(Amount::Number(0)),
+                max_unavailable: Some(Amount::Number(1)),
             }),
         }),
         template: PodTemplate {
             metadata: PodMeta { labels: identity.pod_labels(), ..PodMeta::default() },
-            spec: pod(memcached.spec.container_port, image),
+            spec: pod(&memcached.spec, image),
         },
         paused: false,
     };
@@ -155,7 +200,8 @@ fn identity<'a>(memcached: &'a Memcached, image: Option<&'a Text>) -> Identity<'
 }
 
 /// A pod that Pod Security `restricted` admits.
-fn pod(port: i32, image: &Text) -> PodSpec {
+fn pod(spec: &Spec, image: &Text) -> PodSpec {
+    let port = spec.container_port;
     let texts = |words: &[&str]| words.iter().map(|word| Text::new(word)).collect::<Vec<_>>();
     let mut command = texts(&["memcached", "-m=64", "-o", "modern", "-v"]);
     if port != DEFAULT_PORT {
@@ -166,21 +212,16 @@ fn pod(port: i32, image: &Text) -> PodSpec {
         image: image.clone(),
         image_pull_policy: Text::new("IfNotPresent"),
         command: command.into(),
-        // memcached reads `-m=64` as `-m 0`, and 1.6 does not start with so little memory
-        // ("Cannot set item size limit higher than 1/2 of memory max"). The last limit given
-        // counts, which is this one; it is in the short form because 1.4 knows no other.
-        args: texts(&["-m", "64"]).into(),
+        args: arguments(spec).into_iter().map(Text::from).collect(),
         ports: [ContainerPort {
             container_port: port,
             protocol: Text::new("TCP"),
             name: Text::new(MEMCACHED),
         }]
         .into(),
-        resources: resources(),
-        readiness_probe: Some(Box::new(Probe {
-            tcp_socket: Some(TcpSocket { port: TargetPort::Name(Text::new(MEMCACHED)) }),
-            ..Probe::default()
-        })),
+        resources: resources(spec),
+        readiness_probe: (spec.readiness_probe != "None")
+            .then(|| Box::new(json!({ "tcpSocket": { "port": MEMCACHED } }))),
         security_context: Some(Box::new(ContainerSecurity {
             run_as_non_root: Some(true),
             run_as_user: Some(USER),
@@ -205,17 +246,55 @@ fn pod(port: i32, image: &Text) -> PodSpec {
     }
 }
 
-/// What an instance needs, measured with memcached 1.6.18 and `-m 64` on 64-bit Linux. Filled with
+/// The arguments after the command.
+///
+/// memcached reads the `-m=64` of the command as `-m 0`, and 1.6 does not start with so little memory
+/// ("Cannot set item size limit higher than 1/2 of memory max"). The last limit given counts, which is this
+/// one; it is in the short form because 1.4 knows no other.
+fn arguments(spec: &Spec) -> Vec<String> {
+    let mut arguments = vec!["-m".to_owned(), spec.memory().to_string()];
+    let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
+    if let Some(connections) = spec.max_connections {
+        add("-c", connections.to_string());
+    }
+    if let Some(threads) = spec.threads {
+        add("-t", threads.to_string());
+    }
+    if !spec.max_item_size.is_empty() {
+        // Of 8Mi, memcached knows 8m.
+        add("-I", format!("{}m", spec.max_item_size.trim_end_matches("Mi")));
+    }
+    if !spec.options.is_empty() {
+        add("-o", spec.options.join(","));
+    }
+    arguments
+}
+
+/// What an instance needs. For 64Mi, measured with memcached 1.6.18 and `-m 64` on 64-bit Linux. Filled with
 /// items of 10 bytes to 500 kB it takes 73 to 77 MiB: beside the items 4 MiB of hash table, a page
 /// of 1 MiB per size class, and the program. A thousand connections take 2 MiB more. The request
 /// covers both; the limit leaves room for answers that clients are slow to read. A request of a
 /// client takes about 24 µs of processor time, so 100m are 4,000 a second. There is no limit for
 /// the processor, which would only make clients wait.
-fn resources() -> Resources {
+///
+/// With another memory `m`, what the mixin of memcached (grafana/jsonnet-libs) recommends: the larger of
+/// 1.5 m, and 1.2 m and 100 MB.
+fn resources(spec: &Spec) -> Resources {
+    if let Some(resources) = &spec.resources {
+        return Resources::clone(resources);
+    }
     let amounts = |amounts: &[(&str, &str)]| {
         let amount = |(name, amount): &(&str, &str)| (Text::new(name), Quantity::new(amount));
         Quantities(amounts.iter().map(amount).collect())
     };
+    if spec.memory.is_some() {
+        let memory = spec.memory();
+        let most = format!("{}Mi", (memory * 3 / 2).max(memory * 6 / 5 + 96));
+        return Resources {
+            limits: amounts(&[("memory", &most)]),
+            requests: amounts(&[("cpu", "100m"), ("memory", &most)]),
+        };
+    }
     Resources {
         limits: amounts(&[("memory", "128Mi")]),
         requests: amounts(&[("cpu", "100m"), ("memory", "96Mi")]),
@@ -363,7 +442,8 @@ pub async fn reconcile(
     if is_paused(&memcached.meta) {
         return report_only(&cx, Health::paused(completed(&*memcached)), None).await;
     }
-    let Some(image) = settings.memcached_image.as_ref().filter(|image| !image.is_empty()) else {
+    let images = [Some(&memcached.spec.image), settings.memcached_image.as_ref()];
+    let Some(image) = images.into_iter().flatten().find(|image| !image.is_empty()) else {
         let health = Health::new(Level::Stalled, Reason::ImageMissing, NO_IMAGE);
         return report_only(&cx, health, Some(NO_IMAGE.to_owned())).await;
     };

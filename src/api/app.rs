@@ -1,13 +1,12 @@
 //! App.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 use super::Condition;
+use super::container::{Probe, Resources, Volume};
 use super::pod::PodSettings;
 use super::schema;
 
@@ -36,6 +35,7 @@ use super::schema;
     validation = schema::dns_label_name("the Service and the container"),
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = schema::service_account_stays(), validation = schema::no_root_if_restricted())]
 pub struct AppSpec {
     /// How many pods run.
     #[serde(default = "one")]
@@ -59,23 +59,81 @@ pub struct AppSpec {
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["port", "protocol"]))]
     #[x_kube(validation = schema::port_names(), validation = schema::target_port_names())]
     pub ports: Vec<ServicePort>,
+    /// The program, in place of the image's entry point.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(max = 4096)))]
+    pub command: Vec<String>,
+    /// The arguments, in place of the image's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(max = 4096)))]
+    pub args: Vec<String>,
+    /// Passes while a pod can take requests: the Service sends none to one that is not ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub readiness_probe: Option<Probe>,
+    /// Fails when the container has to be restarted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub liveness_probe: Option<Probe>,
+    /// Passes once the program has started; the other probes wait for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub startup_probe: Option<Probe>,
+    /// Files of ConfigMaps, Secrets, claims, and empty directories.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    #[x_kube(validation = schema::mount_paths())]
+    pub volumes: Vec<Volume>,
+    /// The ServiceAccount of the pods. Once set it cannot be left out: set 'default' to go back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = schema::name_in("serviceAccountName"))]
+    pub service_account_name: Option<String>,
+    /// 'Restricted' has the container run as Pod Security 'restricted' asks: not as root, and without
+    /// capabilities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::security_profile")]
+    pub security_profile: Option<String>,
+    /// The number of the user that the container runs as; the image's if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub run_as_user: Option<i64>,
+    /// How pods of a new template replace the old ones; 'RollingUpdate' if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<Strategy>,
+    /// Seconds for which a pod must be ready before it counts as available; 0 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 3600))]
+    pub min_ready_seconds: Option<i32>,
     /// Settings of the pods. A change restarts the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<PodSettings>,
 }
 
-/// Compute resources of a container.
+/// How pods of a new template replace the old ones.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
-#[x_kube(validation = schema::request_within_limit("cpu"), validation = schema::request_within_limit("memory"), validation = schema::request_within_limit("ephemeral-storage"), validation = schema::whole_resources(), validation = schema::extended_requests())]
-pub struct Resources {
-    /// The most that may be used, by resource name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "schema::quantities")]
-    pub limits: BTreeMap<String, Quantity>,
-    /// What is kept free, by resource name. Where absent, the limit.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "schema::quantities")]
-    pub requests: BTreeMap<String, Quantity>,
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = schema::pace_of_a_rolling_update())]
+pub struct Strategy {
+    /// 'RollingUpdate' (the default) replaces them in steps, 'Recreate' ends all before the first new one.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::strategy_type")]
+    pub kind: Option<String>,
+    /// The pace of a rolling update; a quarter of the pods at once if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rolling_update: Option<RollingUpdate>,
+}
+
+/// The pace of a rolling update, in pods or as a percentage.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = schema::some_pace())]
+pub struct RollingUpdate {
+    /// Pods beyond `replicas` that there may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::amount")]
+    pub max_surge: Option<IntOrString>,
+    /// Pods of `replicas` that may be missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::amount")]
+    pub max_unavailable: Option<IntOrString>,
 }
 
 /// An environment variable.

@@ -1,9 +1,12 @@
 //! GenericDaemon.
 
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 use super::Condition;
+use super::app::EnvVar;
+use super::container::Resources;
 use super::pod::PodSettings;
 
 /// Which image runs, and on which nodes.
@@ -39,6 +42,35 @@ pub struct GenericDaemonSpec {
     #[schemars(length(max = 381))]
     #[x_kube(validation = super::schema::node_label(), validation = super::schema::prefix_of("label"))]
     pub label: Option<String>,
+    /// The program, in place of the image's entry point.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(max = 4096)))]
+    pub command: Vec<String>,
+    /// The arguments, in place of the image's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(max = 4096)))]
+    pub args: Vec<String>,
+    /// Environment variables of the container. Their order counts only where one refers to
+    /// another with $(NAME).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    #[x_kube(validation = super::schema::sum_of_values())]
+    pub envs: Vec<EnvVar>,
+    /// What each pod may use, and what is kept free for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<Resources>,
+    /// 'RollingUpdate' (the default) replaces the pods of an old template, 'OnDelete' waits until each is deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "super::schema::daemon_strategy")]
+    pub update_strategy: Option<String>,
+    /// Nodes whose pod may be missing during a rolling update, a number or a percentage; 1 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "super::schema::amount_of_nodes")]
+    pub max_unavailable: Option<IntOrString>,
+    /// Seconds for which a pod must be ready before it counts as available; 0 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 3600))]
+    pub min_ready_seconds: Option<i32>,
     /// Settings of the pods. A change restarts the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<PodSettings>,

@@ -4,7 +4,9 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 use super::Condition;
+use super::container::Resources;
 use super::pod::PodSettings;
+use super::schema;
 
 /// How many memcached instances are wanted, and their port.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
@@ -29,9 +31,10 @@ use super::pod::PodSettings;
     printcolumn(name = "Available", type_ = "string", json_path = ".status.conditions[?(@.type==\"Available\")].status", description = "Whether as many instances as wanted can be used."),
     printcolumn(name = "Nodes", type_ = "string", json_path = ".status.nodes", priority = 1, description = "The names of the pods."),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    validation = super::schema::dns_label_name("the Service"),
+    validation = schema::dns_label_name("the Service"),
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = schema::memory_limit(), validation = schema::item_size())]
 pub struct MemcachedSpec {
     /// How many instances run: 0 to 3. Never more than that run at once.
     #[serde(default = "one")]
@@ -41,6 +44,48 @@ pub struct MemcachedSpec {
     #[serde(default = "memcached_port")]
     #[schemars(range(min = 1, max = 65535))]
     pub container_port: i32,
+    /// The image; the one that the administrator set for all (MEMCACHED_IMAGE) if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
+    #[x_kube(validation = schema::image())]
+    pub image: Option<String>,
+    /// The memory for items, for example '256Mi'; 64Mi if absent. A change restarts the pods, which then are
+    /// empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(max = 8),
+        regex(pattern = r"^((1[6-9]|[2-9][0-9]|[1-9][0-9]{2,5})Mi|[1-9][0-9]{0,2}Gi)$")
+    )]
+    pub memory: Option<String>,
+    /// The most client connections of an instance; memcached's 1024 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 512, max = 65536))]
+    pub max_connections: Option<i32>,
+    /// Threads of an instance; memcached's 4 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
+    pub threads: Option<i32>,
+    /// The largest item, for example '8Mi', at most half of the memory; memcached's 1Mi if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 5), regex(pattern = "^[1-9][0-9]{0,2}Mi$"))]
+    pub max_item_size: Option<String>,
+    /// Further settings of memcached's option -o, for example 'slab_chunk_max=512k'.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(max = 64), regex(pattern = "^[a-z_]+(=[A-Za-z0-9._]+)?$")), extend("x-kubernetes-list-type" = "set"))]
+    #[x_kube(validation = schema::memcached_options())]
+    pub options: Vec<String>,
+    /// What each pod may use, and what is kept free for it. Its memory limit must leave 32Mi beside `memory`.
+    /// If absent: 100m of CPU, and memory by what memcached needs for its connections and tables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<Resources>,
+    /// 'TCP' (the default) has a pod ready when its port accepts a connection, 'None' at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::memcached_probe")]
+    pub readiness_probe: Option<String>,
+    /// Seconds for which a pod must be ready before it counts as available; 0 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 3600))]
+    pub min_ready_seconds: Option<i32>,
     /// Settings of the pods. A change restarts the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<PodSettings>,

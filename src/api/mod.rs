@@ -19,6 +19,7 @@
 
 mod condition;
 mod pod;
+mod container;
 mod memcached;
 mod generic_daemon;
 mod app;
@@ -27,9 +28,13 @@ mod finish;
 
 pub use app::{
     App, AppSpec, AppStatus, EnvVar, EnvVarSource, FieldSelector, KeySelector,
-    ResourceFieldSelector, Resources, ServicePort,
+    ResourceFieldSelector, RollingUpdate, ServicePort, Strategy,
 };
 pub use condition::Condition;
+pub use container::{
+    ClaimVolume, ConfigMapVolume, EmptyDirVolume, HttpGet, Probe, Resources, SecretVolume,
+    TcpSocket, Volume,
+};
 pub use generic_daemon::{GenericDaemon, GenericDaemonSpec, GenericDaemonStatus};
 pub use memcached::{Memcached, MemcachedSpec, MemcachedStatus};
 pub use pod::{PodSettings, SecretName, Toleration, TopologySpreadConstraint};

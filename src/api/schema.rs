@@ -382,7 +382,190 @@ pub(super) fn extended_requests() -> Rule {
     )
 }
 
+// === containers ===
+
+pub(super) fn one_handler() -> Rule {
+    rule(
+        "has(self.httpGet) != has(self.tcpSocket)".to_owned(),
+        "a probe must have either `httpGet` or `tcpSocket`",
+    )
+}
+
+pub(super) fn probe_port(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "description": "The port: a number from 1 to 65535, or the name of a port of the container.",
+        "x-kubernetes-int-or-string": true,
+        "anyOf": [{ "type": "integer" }, { "type": "string" }],
+        "minimum": 1,
+        "maximum": 65535,
+        "maxLength": 15,
+        "pattern": PORT_NAME,
+    })
+}
+
+pub(super) fn scheme(_: &mut SchemaGenerator) -> Schema {
+    words(
+        "'HTTP' or 'HTTPS', whose certificate is not checked; 'HTTP' if absent.",
+        &["HTTP", "HTTPS"],
+    )
+}
+
+pub(super) fn medium(_: &mut SchemaGenerator) -> Schema {
+    words("'Memory' for a file system in memory; the node's disk if absent.", &["Memory"])
+}
+
+pub(super) fn one_volume_source() -> Rule {
+    rule(
+        "[has(self.configMap), has(self.secret), has(self.emptyDir), \
+         has(self.persistentVolumeClaim)].filter(x, x).size() == 1"
+            .to_owned(),
+        "a volume must have one of `configMap`, `secret`, `emptyDir` and `persistentVolumeClaim`",
+    )
+}
+
+pub(super) fn volume_name() -> Rule {
+    rule(
+        "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')".to_owned(),
+        "`name` must consist of lower-case letters, digits and '-', and begin and end with a letter or digit",
+    )
+}
+
+pub(super) fn mount_path() -> Rule {
+    rule(
+        "self.startsWith('/') && self != '/' && !self.contains(':')".to_owned(),
+        "`mountPath` must begin with '/', be longer than that, and not contain ':'",
+    )
+}
+
+pub(super) fn mount_paths() -> Rule {
+    rule(
+        "self.all(v, self.exists_one(w, w.mountPath == v.mountPath))".to_owned(),
+        "each of `volumes` must have a `mountPath` of its own",
+    )
+}
+
+pub(super) fn security_profile(_: &mut SchemaGenerator) -> Schema {
+    words(
+        "'Restricted' has the container run as Pod Security 'restricted' asks: not as root, and without \
+         capabilities.",
+        &["Restricted"],
+    )
+}
+
+/// Applying a Deployment without the name would leave the old one: `serviceAccount`, which the API server sets
+/// beside it, brings it back.
+pub(super) fn service_account_stays() -> Rule {
+    rule(
+        "!has(oldSelf.serviceAccountName) || has(self.serviceAccountName)".to_owned(),
+        "`serviceAccountName` cannot be left out once it was set: set 'default'",
+    )
+}
+
+pub(super) fn no_root_if_restricted() -> Rule {
+    rule(
+        "!has(self.securityProfile) || !has(self.runAsUser) || self.runAsUser > 0".to_owned(),
+        "`runAsUser` must be greater than 0 if `securityProfile` is 'Restricted'",
+    )
+}
+
+pub(super) fn strategy_type(_: &mut SchemaGenerator) -> Schema {
+    words(
+        "'RollingUpdate' (the default) replaces them in steps, 'Recreate' ends all before the first new one.",
+        &["RollingUpdate", "Recreate"],
+    )
+}
+
+pub(super) fn daemon_strategy(_: &mut SchemaGenerator) -> Schema {
+    words(
+        "'RollingUpdate' (the default) replaces the pods of an old template, 'OnDelete' waits until each is \
+         deleted.",
+        &["RollingUpdate", "OnDelete"],
+    )
+}
+
+pub(super) fn pace_of_a_rolling_update() -> Rule {
+    rule(
+        "!has(self.rollingUpdate) || !has(self.type) || self.type == 'RollingUpdate'".to_owned(),
+        "`rollingUpdate` must be left out if `type` is 'Recreate'",
+    )
+}
+
+/// With neither, no pod could be replaced.
+pub(super) fn some_pace() -> Rule {
+    rule(
+        "!has(self.maxSurge) || !has(self.maxUnavailable) || !(self.maxSurge in [dyn(0), dyn('0%')]) || \
+         !(self.maxUnavailable in [dyn(0), dyn('0%')])"
+            .to_owned(),
+        "`maxSurge` and `maxUnavailable` must not both be 0",
+    )
+}
+
+pub(super) fn amount(_: &mut SchemaGenerator) -> Schema {
+    amount_of("A number of pods, or a percentage such as '25%'.", 0)
+}
+
+pub(super) fn amount_of_nodes(_: &mut SchemaGenerator) -> Schema {
+    amount_of(
+        "Nodes whose pod may be missing during a rolling update, a number or a percentage such as '10%'; 1 if \
+         absent.",
+        1,
+    )
+}
+
+fn amount_of(description: &str, least: u32) -> Schema {
+    json_schema!({
+        "description": description,
+        "x-kubernetes-int-or-string": true,
+        "anyOf": [{ "type": "integer" }, { "type": "string" }],
+        "minimum": least,
+        "maxLength": 4,
+        "pattern": if least == 0 { "^(100|[1-9]?[0-9])%$" } else { "^(100|[1-9][0-9]?)%$" },
+    })
+}
+
+// === memcached ===
+
+/// Tables, page allocation and connections need memory beside that for items.
+pub(super) fn memory_limit() -> Rule {
+    let limit = "self.resources.limits['memory']";
+    rule(
+        format!(
+            "!has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || \
+             !(type({limit}) == int || isQuantity({limit})) || quantity(string({limit})).compareTo(\
+             quantity(has(self.memory) ? self.memory : '64Mi').add(quantity('32Mi'))) >= 0"
+        ),
+        "`resources` must have a memory limit that is at least 32Mi above `memory` (64Mi if absent)",
+    )
+}
+
+pub(super) fn item_size() -> Rule {
+    rule(
+        "!has(self.maxItemSize) || quantity(self.maxItemSize).add(quantity(self.maxItemSize)).compareTo(\
+         quantity(has(self.memory) ? self.memory : '64Mi')) <= 0"
+            .to_owned(),
+        "`maxItemSize` must be at most half of `memory` (64Mi if absent)",
+    )
+}
+
+/// Certificates, files and programs are not a user's to choose.
+pub(super) fn memcached_options() -> Rule {
+    rule(
+        "self.all(o, !o.startsWith('ssl_') && !o.startsWith('ext_') && !o.startsWith('proxy_'))"
+            .to_owned(),
+        "`options` must not begin with 'ssl_', 'ext_' or 'proxy_'",
+    )
+}
+
+pub(super) fn memcached_probe(_: &mut SchemaGenerator) -> Schema {
+    words(
+        "'TCP' (the default) has a pod ready when its port accepts a connection, 'None' at once.",
+        &["TCP", "None"],
+    )
+}
+
 // === ports ===
+
+const PORT_NAME: &str = "^([a-z0-9]+-)*[a-z0-9]*[a-z][a-z0-9]*(-[a-z0-9]+)*$";
 
 pub(super) fn protocol(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
@@ -403,7 +586,7 @@ pub(super) fn target_port(_: &mut SchemaGenerator) -> Schema {
         "minimum": 1,
         "maximum": 65535,
         "maxLength": 15,
-        "pattern": "^([a-z0-9]+-)*[a-z0-9]*[a-z][a-z0-9]*(-[a-z0-9]+)*$",
+        "pattern": PORT_NAME,
     })
 }
 

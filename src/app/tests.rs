@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
+use proptest::strategy::Strategy;
 use serde_json::{Value, json};
 
 use super::*;
@@ -45,6 +46,22 @@ fn said(app: &App, deployment_status: Value) -> Status {
 fn the_samples_pod_template_is_the_one_that_runs_already() {
     let template = desired(&sample()).deployment.spec.template;
     assert_golden("nginx-app.json", &serde_json::to_value(template).unwrap());
+}
+
+#[test]
+fn volumes_are_split_into_the_source_and_the_path() {
+    let mut app = sample();
+    let volume = json!({"name": "settings", "mountPath": "/etc/shop", "readOnly": true,
+        "configMap": {"name": "shop"}});
+    app.spec.volumes = [volume].into();
+    app.spec.security_profile = Text::new("Restricted");
+    let pod = serde_json::to_value(desired(&app).deployment.spec.template.spec).unwrap();
+    let source = json!({"name": "settings", "configMap": {"name": "shop"}});
+    assert_eq!(pod["volumes"], json!([source]));
+    let container = &pod["containers"][0];
+    let mount = json!({"name": "settings", "mountPath": "/etc/shop", "readOnly": true});
+    assert_eq!(container["volumeMounts"], json!([mount]));
+    assert_eq!(container["securityContext"]["runAsNonRoot"], true);
 }
 
 #[test]

@@ -63,6 +63,15 @@ fn the_samples_pod_template_is_the_one_that_runs_already() {
 }
 
 #[test]
+fn a_pace_of_its_own_is_a_rolling_update() {
+    let mut daemon = sample();
+    assert_eq!(desired(&daemon).spec.update_strategy, None);
+    daemon.spec.max_unavailable = Some(Amount::Percentage(Text::new("10%")));
+    let pace = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}});
+    assert_eq!(desired(&daemon).spec.update_strategy.as_deref(), Some(&pace));
+}
+
+#[test]
 fn without_a_label_every_node_is_meant() {
     let pod = pod(&with_label(None));
     assert_eq!((pod.get("nodeSelector"), pod.get("affinity")), (None, None));

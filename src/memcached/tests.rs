@@ -71,10 +71,48 @@ fn the_limit_is_given_in_a_way_that_memcached_understands() {
     assert_eq!(*container.args, ["-m", "64"].map(Text::new));
 }
 
+/// The only container of a Memcached with this spec, as JSON.
+fn container_of(spec: Value) -> Value {
+    let mut memcached = sample();
+    memcached.spec = serde_json::from_value(spec).unwrap();
+    let container = children(&memcached).deployment.spec.template.spec.containers[0].clone();
+    serde_json::to_value(container).unwrap()
+}
+
+#[test]
+fn what_the_spec_sets_becomes_an_argument_that_memcached_knows() {
+    let container = container_of(json!({"memory": "2Gi", "maxConnections": 4096, "threads": 8,
+        "maxItemSize": "8Mi", "options": ["no_lru_crawler", "tail_repair_time=60"],
+        "readinessProbe": "None"}));
+    let expected = json!([
+        "-m",
+        "2048",
+        "-c",
+        "4096",
+        "-t",
+        "8",
+        "-I",
+        "8m",
+        "-o",
+        "no_lru_crawler,tail_repair_time=60"
+    ]);
+    assert_eq!(container["args"], expected);
+    assert!(container["readinessProbe"].is_null());
+}
+
+#[test]
+fn the_memory_of_a_pod_follows_from_that_of_its_items() {
+    let limit = |spec| container_of(spec)["resources"]["limits"]["memory"].clone();
+    assert_eq!(limit(json!({"memory": "64Mi"})), "172Mi");
+    assert_eq!(limit(json!({"memory": "1Gi"})), "1536Mi");
+    let own = json!({"limits": {"memory": "3Gi"}});
+    assert_eq!(container_of(json!({"memory": "2Gi", "resources": own}))["resources"], own);
+}
+
 #[test]
 fn never_more_run_than_asked_for_not_even_between_two_templates() {
     let strategy = children(&sample()).deployment.spec.strategy.unwrap();
-    assert_eq!(strategy.rolling_update.unwrap().max_surge, Amount::Number(0));
+    assert_eq!(strategy.rolling_update.unwrap().max_surge, Some(Amount::Number(0)));
 }
 
 #[test]

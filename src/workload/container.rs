@@ -1,10 +1,8 @@
 //! Containers, their variables and resources.
 
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use super::service::TargetPort;
 use crate::manager::Foreign;
 use crate::object::{Quantity, Text};
 
@@ -39,7 +37,16 @@ pub struct Container {
     pub resources: Resources,
     /// When it counts as ready.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub readiness_probe: Option<Box<Probe>>,
+    pub readiness_probe: Option<Box<Value>>,
+    /// When it is restarted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub liveness_probe: Option<Box<Value>>,
+    /// When it counts as started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub startup_probe: Option<Box<Value>>,
+    /// Where it finds volumes, by path.
+    #[serde(skip_serializing_if = "<[Value]>::is_empty")]
+    pub volume_mounts: Box<[Value]>,
     /// Its security context.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security_context: Option<Box<ContainerSecurity>>,
@@ -59,32 +66,6 @@ pub struct ContainerPort {
     /// A name that a Service may use.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub name: Text,
-}
-
-/// A check of a container by the kubelet. How often, and how long an answer may take, is left to
-/// Kubernetes. It has one handler; all but `tcp_socket` are never set, see `in_the_way`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct Probe {
-    /// True if a port accepts connections.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tcp_socket: Option<TcpSocket>,
-    /// True if there is a command instead.
-    #[serde(skip_serializing, deserialize_with = "is_present")]
-    pub exec: bool,
-    /// True if there is an HTTP request instead.
-    #[serde(skip_serializing, deserialize_with = "is_present")]
-    pub http_get: bool,
-    /// True if there is a gRPC health check instead.
-    #[serde(skip_serializing, deserialize_with = "is_present")]
-    pub grpc: bool,
-}
-
-/// A port that a probe connects to.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct TcpSocket {
-    /// Its number or name.
-    pub port: TargetPort,
 }
 
 /// The security context of a container.
@@ -227,10 +208,14 @@ impl Container {
         let resources = self.resources.in_the_way(&there.resources, &|path| foreign(&below(path)));
         pointers.extend(resources.iter().map(|path| below(path)));
         // Without its handler a probe would be invalid, so all of it goes and is applied anew.
-        if self.readiness_probe.is_some()
-            && there.readiness_probe.as_ref().is_some_and(|probe| probe.has_another_handler())
-        {
-            pointers.push("/readinessProbe".to_owned());
+        for (field, wanted, there) in [
+            ("/readinessProbe", &self.readiness_probe, &there.readiness_probe),
+            ("/livenessProbe", &self.liveness_probe, &there.liveness_probe),
+            ("/startupProbe", &self.startup_probe, &there.startup_probe),
+        ] {
+            if has_another_handler(wanted.as_deref(), there.as_deref()) {
+                pointers.push(field.to_owned());
+            }
         }
         if let (Some(wanted), Some(there)) = (&self.security_context, &there.security_context) {
             let below = |path: String| format!("/securityContext{path}");
@@ -288,18 +273,13 @@ impl ContainerPort {
     }
 }
 
-// === impl Probe ===
+/// A probe has one of these. The operator sets the first two.
+const HANDLERS: [&str; 4] = ["tcpSocket", "httpGet", "exec", "grpc"];
 
-impl Probe {
-    /// Returns whether it has a handler that the operator never sets.
-    fn has_another_handler(&self) -> bool {
-        self.exec || self.http_get || self.grpc
-    }
-}
-
-/// Returns whether the field has any value.
-fn is_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    Option::<IgnoredAny>::deserialize(deserializer).map(|value| value.is_some())
+/// Returns whether the probe that is there has a handler that the wanted one lacks. Two handlers are refused.
+fn has_another_handler(wanted: Option<&Value>, there: Option<&Value>) -> bool {
+    let (Some(wanted), Some(there)) = (wanted, there) else { return false };
+    HANDLERS.iter().any(|handler| wanted[*handler].is_null() && !there[*handler].is_null())
 }
 
 // === impl ContainerSecurity ===

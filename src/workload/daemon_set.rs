@@ -15,10 +15,16 @@ pub type DaemonSet = Child<DaemonSetSpec>;
 
 /// What the operator sets in a DaemonSet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct DaemonSetSpec {
     /// Selects its pods. Immutable.
     pub selector: Selector,
+    /// How it moves from one template to the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub update_strategy: Option<Box<Value>>,
+    /// Seconds for which a pod must be ready before it counts as available.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_ready_seconds: Option<i32>,
     /// The template of each pod.
     pub template: PodTemplate,
 }

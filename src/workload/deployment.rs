@@ -16,7 +16,7 @@ pub type Deployment = Child<DeploymentSpec>;
 
 /// What the operator sets in a Deployment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct DeploymentSpec {
     /// The number of pods.
     pub replicas: i32,
@@ -25,6 +25,12 @@ pub struct DeploymentSpec {
     /// How it moves from one template to the next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,
+    /// Seconds for which a pod must be ready before it counts as available.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_ready_seconds: Option<i32>,
+    /// Seconds without progress after which its controller reports a failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress_deadline_seconds: Option<i32>,
     /// The template of each pod.
     pub template: PodTemplate,
     /// True if a person has paused its rollouts. Read, and never set.
@@ -37,7 +43,7 @@ pub struct DeploymentSpec {
 #[serde(default, rename_all = "camelCase")]
 pub struct Strategy {
     /// `RollingUpdate` or `Recreate`.
-    #[serde(rename = "type")]
+    #[serde(rename = "type", skip_serializing_if = "str::is_empty")]
     pub kind: Text,
     /// The pace of a rolling update.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,10 +54,12 @@ pub struct Strategy {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RollingUpdate {
-    /// How many pods there may be above the number wanted.
-    pub max_surge: Amount,
-    /// How many pods may be missing.
-    pub max_unavailable: Amount,
+    /// The number of pods that there may be above the number wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_surge: Option<Amount>,
+    /// The number of pods that may be missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_unavailable: Option<Amount>,
 }
 
 /// A number or a percentage.
@@ -62,12 +70,6 @@ pub enum Amount {
     Number(i32),
     /// A percentage of the pods.
     Percentage(Text),
-}
-
-impl Default for Amount {
-    fn default() -> Amount {
-        Amount::Number(0)
-    }
 }
 
 /// The status that the Deployment controller reports.
@@ -110,6 +112,15 @@ pub struct ChildCondition {
     pub last_transition_time: Option<Time>,
 }
 
+/// Kubernetes' default of `progressDeadlineSeconds` (k8s.io/kubernetes/pkg/apis/apps/v1/defaults.go).
+const DEADLINE: i32 = 600;
+
+/// The deadline of a rollout in which each pod must be ready for so long. Kubernetes refuses one that is not
+/// longer than that.
+pub(crate) fn deadline(min_ready_seconds: Option<i32>) -> Option<i32> {
+    min_ready_seconds.map(|seconds| seconds.saturating_add(DEADLINE))
+}
+
 // === impl DeploymentSpec ===
 
 impl ChildSpec for DeploymentSpec {
@@ -124,7 +135,17 @@ impl ChildSpec for DeploymentSpec {
     }
 
     fn in_the_way(&self, there: &Deployment, foreign: Foreign<'_>) -> Vec<Value> {
-        let pointers = self.template.in_the_way(&there.spec().template, foreign);
+        const ROLLING_UPDATE: &str = "/spec/strategy/rollingUpdate";
+        let mut pointers = self.template.in_the_way(&there.spec().template, foreign);
+        // The API server fills it in, and refuses it beside Recreate.
+        let recreates = self.strategy.as_ref().is_some_and(|wanted| wanted.kind == "Recreate");
+        let has_pace = |strategy: &Strategy| strategy.rolling_update.is_some();
+        if recreates
+            && there.spec().strategy.as_ref().is_some_and(has_pace)
+            && foreign(ROLLING_UPDATE)
+        {
+            pointers.push(ROLLING_UPDATE.to_owned());
+        }
         pointers.iter().map(|path| removal(path)).collect()
     }
 

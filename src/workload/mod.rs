@@ -43,8 +43,8 @@ pub(crate) mod fixtures;
 pub use child::{Applied, Child, ChildSpec, Made};
 pub use condition::{Condition, Status, Time, Type, Wanted};
 pub use container::{
-    Capabilities, Container, ContainerPort, ContainerSecurity, EnvVar, FieldRef, KeyRef, Probe,
-    Quantities, ResourceRef, Resources, Seccomp, TcpSocket, ValueSource,
+    Capabilities, Container, ContainerPort, ContainerSecurity, EnvVar, FieldRef, KeyRef,
+    Quantities, ResourceRef, Resources, Seccomp, ValueSource,
 };
 pub use custom_resource::{Custom, PAUSED, Switches};
 pub use daemon_set::{DaemonSet, DaemonSetSpec, DaemonSetStatus};

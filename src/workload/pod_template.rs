@@ -59,6 +59,12 @@ pub struct PodSpec {
     /// Secrets for registries, by name.
     #[serde(skip_serializing_if = "<[Value]>::is_empty")]
     pub image_pull_secrets: Box<[Value]>,
+    /// Its volumes, by name.
+    #[serde(skip_serializing_if = "<[Value]>::is_empty")]
+    pub volumes: Box<[Value]>,
+    /// Its ServiceAccount.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub service_account_name: Text,
     /// Seconds between the signal to end and the kill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub termination_grace_period_seconds: Option<i64>,

@@ -51,6 +51,7 @@ async fn holds_on(version: String) -> String {
     let lists = lists(&world).await;
     bad_input_is_refused(&world).await;
     bad_settings_of_pods_are_refused(&world).await;
+    bad_settings_of_containers_are_refused(&world).await;
     only_who_may_create_daemon_sets_may_create_generic_daemons(&world).await;
     the_operators_account_may_write_only_children(&world).await;
     memcached(&world).await;
@@ -176,6 +177,65 @@ async fn bad_settings_of_pods_are_refused(world: &World) {
             "whenUnsatisfiable": "DoNotSchedule"}], "preStopSleepSeconds": 29});
     let object = json!({"metadata": {"name": "good"}, "spec": pod(fine)});
     world.dry_run(MEMCACHED, object).await.unwrap();
+}
+
+/// Of the fields by which production differs from a tutorial.
+async fn bad_settings_of_containers_are_refused(world: &World) {
+    for (kind, spec, message) in [
+        (MEMCACHED, json!({"memory": "8Mi"}), "spec.memory"),
+        (
+            MEMCACHED,
+            json!({"memory": "1Gi", "resources": {"limits": {"memory": "1Gi"}}}),
+            "32Mi above `memory`",
+        ),
+        (
+            MEMCACHED,
+            json!({"resources": {"limits": {"memory": 67_108_864}}}),
+            "32Mi above `memory`",
+        ),
+        (MEMCACHED, json!({"maxItemSize": "33Mi"}), "at most half of `memory`"),
+        (MEMCACHED, json!({"options": ["ssl_key=/a"]}), "must not begin with 'ssl_'"),
+        (MEMCACHED, json!({"readinessProbe": "HTTP"}), "\"TCP\", \"None\""),
+        (APP, json!({"image": "a", "livenessProbe": {}}), "either `httpGet` or `tcpSocket`"),
+        (
+            APP,
+            json!({"image": "a", "volumes": [{"name": "a", "mountPath": "/a"}]}),
+            "must have one of `configMap`",
+        ),
+        (
+            APP,
+            json!({"image": "a", "volumes": [{"name": "a", "mountPath": "a", "emptyDir": {}}]}),
+            "begin with '/'",
+        ),
+        (
+            APP,
+            json!({"image": "a", "volumes": [{"name": "a", "mountPath": "/a", "emptyDir": {}},
+            {"name": "b", "mountPath": "/a", "emptyDir": {}}]}),
+            "`mountPath` of its own",
+        ),
+        (
+            APP,
+            json!({"image": "a", "securityProfile": "Restricted", "runAsUser": 0}),
+            "greater than 0",
+        ),
+        (
+            APP,
+            json!({"image": "a", "strategy": {"type": "Recreate", "rollingUpdate": {"maxSurge": 1}}}),
+            "left out",
+        ),
+        (
+            APP,
+            json!({"image": "a", "strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": "0%"}}}),
+            "both be 0",
+        ),
+        (GENERIC_DAEMON, json!({"image": "a", "maxUnavailable": 0}), "greater than or equal to 1"),
+        (GENERIC_DAEMON, json!({"image": "a", "updateStrategy": "Recreate"}), "\"OnDelete\""),
+    ] {
+        let object = json!({"metadata": {"name": "bad"}, "spec": spec});
+        let refused = world.dry_run(kind, object).await;
+        let refused = refused.expect_err(&format!("{spec} is accepted"));
+        assert!(refused.contains(message), "{spec}: {refused}");
+    }
 }
 
 /// Enforced by the ValidatingAdmissionPolicy, a moment after it was installed.

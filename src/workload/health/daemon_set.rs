@@ -83,15 +83,23 @@ impl Health {
                 let reason = Reason::ReplicasUnavailable;
                 context.health_of(Trouble { reason, message: behind, stalls_at_once: false }, false)
             }
-            None if context.is_stuck() && !is_terminating(context) => {
+            None if context.idle >= patience(daemon_set) && !is_terminating(context) => {
                 // Kubernetes gives a DaemonSet no deadline.
-                let message = format!("No progress for 30 seconds: {behind}");
+                let seconds = patience(daemon_set).as_secs();
+                let message = format!("No progress for {seconds} seconds: {behind}");
                 let reason = Reason::ProgressDeadlineExceeded;
                 context.health_of(Trouble { reason, message, stalls_at_once: false }, false)
             }
             _ => Health::rolling_out(behind),
         }
     }
+}
+
+/// How long a rollout may make no progress: a pod is not available before it has been ready for as long as the
+/// spec says.
+fn patience(daemon_set: &DaemonSet) -> Duration {
+    let ready = daemon_set.spec().min_ready_seconds.unwrap_or(0);
+    Progress::PATIENCE + Duration::from_secs(u64::try_from(ready).unwrap_or(0))
 }
 
 /// Returns whether a pod of the rollout is being deleted, and still has time to end.

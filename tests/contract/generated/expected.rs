@@ -67,6 +67,63 @@ fn selector(kind: &str, name: &str) -> Value {
     json!({own_label(kind): name})
 }
 
+/// The memory of a Memcached in MiB, and the arguments that its spec stands for.
+fn arguments(spec: &Value) -> (i64, Vec<String>) {
+    let memory: i64 =
+        spec["memory"].as_str().unwrap_or("64Mi").trim_end_matches("Mi").parse().unwrap();
+    let mut arguments = vec!["-m".to_owned(), memory.to_string()];
+    for (field, option) in [("maxConnections", "-c"), ("threads", "-t")] {
+        if !spec[field].is_null() {
+            arguments.extend([option.to_owned(), spec[field].to_string()]);
+        }
+    }
+    if let Some(size) = spec["maxItemSize"].as_str() {
+        arguments.extend(["-I".to_owned(), size.replace("Mi", "m")]);
+    }
+    let options = spec["options"].as_array().into_iter().flatten();
+    let options: Vec<_> = options.map(|option| option.as_str().unwrap()).collect();
+    if !options.is_empty() {
+        arguments.extend(["-o".to_owned(), options.join(",")]);
+    }
+    (memory, arguments)
+}
+
+/// `minReadySeconds` of a Deployment, and the deadline that Kubernetes wants to be longer.
+fn with_pace(deployment: &mut Value, spec: &Value) {
+    if let Some(seconds) = spec["minReadySeconds"].as_i64() {
+        deployment["minReadySeconds"] = json!(seconds);
+        deployment["progressDeadlineSeconds"] = json!(600 + seconds);
+    }
+}
+
+/// The volumes of an App's pod, and where its container finds them.
+fn volumes_and_mounts(spec: &Value) -> (Vec<Value>, Vec<Value>) {
+    let (mut volumes, mut mounts) = (Vec::new(), Vec::new());
+    for volume in spec["volumes"].as_array().into_iter().flatten() {
+        let mut mount = json!({"name": volume["name"], "mountPath": volume["mountPath"]});
+        if volume["readOnly"] == true {
+            mount["readOnly"] = json!(true);
+        }
+        mounts.push(mount);
+        let mut volume = volume.clone();
+        volume
+            .as_object_mut()
+            .unwrap()
+            .retain(|field, _| field != "mountPath" && field != "readOnly");
+        volumes.push(volume);
+    }
+    (volumes, mounts)
+}
+
+/// The container with those of these fields that the spec has.
+fn with_fields(container: &mut Value, spec: &Value, fields: &[(&str, &str)]) {
+    for (field, of_container) in fields {
+        if !spec[*field].is_null() {
+            container[*of_container] = spec[*field].clone();
+        }
+    }
+}
+
 /// A pod template with the settings of `spec.pod`.
 fn with_settings(mut template: Value, spec: &Value) -> Value {
     let settings = &spec["pod"];
@@ -97,7 +154,8 @@ fn object(labels: &Value, spec: &Value) -> Value {
 }
 
 fn memcached(name: &str, spec: &Value) -> Expected {
-    let mut labels = labels("memcached", name, MEMCACHED_IMAGE);
+    let image = spec["image"].as_str().unwrap_or(MEMCACHED_IMAGE);
+    let mut labels = labels("memcached", name, image);
     labels["app"] = json!("memcached");
     labels["memcached_cr"] = json!(name);
     let (size, port) = (spec["size"].as_i64().unwrap(), &spec["containerPort"]);
@@ -106,29 +164,43 @@ fn memcached(name: &str, spec: &Value) -> Expected {
     if port != 11211 {
         command.extend([json!("-p"), json!(port.to_string())]);
     }
+    let (memory, arguments) = arguments(spec);
+    let needed = format!("{}Mi", (memory * 3 / 2).max(memory * 6 / 5 + 96));
+    let resources = match (&spec["resources"], &spec["memory"]) {
+        (Value::Null, Value::Null) => json!({
+            "requests": {"cpu": "100m", "memory": "96Mi"}, "limits": {"memory": "128Mi"},
+        }),
+        (Value::Null, _) => json!({
+            "requests": {"cpu": "100m", "memory": needed}, "limits": {"memory": needed},
+        }),
+        (resources, _) => resources.clone(),
+    };
+    let probe = match spec["readinessProbe"].as_str() {
+        Some("None") => Value::Null,
+        _ => json!({"tcpSocket": {"port": "memcached"}}),
+    };
     let pod = json!({
         "automountServiceAccountToken": false,
         "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [{
-            "name": "memcached", "image": MEMCACHED_IMAGE, "imagePullPolicy": "IfNotPresent",
-            "command": command, "args": ["-m", "64"],
+            "name": "memcached", "image": image, "imagePullPolicy": "IfNotPresent",
+            "command": command, "args": arguments,
             "ports": [{"name": "memcached", "containerPort": port}],
-            "resources": {
-                "requests": {"cpu": "100m", "memory": "96Mi"}, "limits": {"memory": "128Mi"},
-            },
-            "readinessProbe": {"tcpSocket": {"port": "memcached"}},
+            "resources": resources,
+            "readinessProbe": probe,
             "securityContext": {
                 "runAsNonRoot": true, "runAsUser": 1001, "allowPrivilegeEscalation": false,
                 "capabilities": {"drop": ["ALL"]},
             },
         }],
     });
-    let deployment = json!({
+    let mut deployment = json!({
         "replicas": size,
         "selector": {"matchLabels": selector("memcached", name)},
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
         "template": with_settings(json!({"metadata": {"labels": of_pods(&labels)}, "spec": pod}), spec),
     });
+    with_pace(&mut deployment, spec);
     let service = json!({
         "clusterIP": "None",
         "selector": selector("memcached", name),
@@ -157,6 +229,9 @@ fn generic_daemon(name: &str, spec: &Value, nodes: &[Value]) -> Expected {
         }],
     });
     let mut belongs: Box<dyn Fn(&Value) -> bool> = Box::new(|_| true);
+    let fields =
+        [("command", "command"), ("args", "args"), ("envs", "env"), ("resources", "resources")];
+    with_fields(&mut pod["containers"][0], spec, &fields);
     match spec["label"].as_str().map(|label| label.split_once('=').ok_or(label)) {
         None => {}
         Some(Ok((key, value))) => {
@@ -175,10 +250,17 @@ fn generic_daemon(name: &str, spec: &Value, nodes: &[Value]) -> Expected {
         chosen.as_object().into_iter().flatten().all(|(key, value)| labels[key] == *value)
     };
     let count = nodes.iter().filter(|labels| belongs(labels) && is_chosen(labels)).count() as i64;
-    let set = json!({
+    let mut set = json!({
         "selector": {"matchLabels": selector("generic-daemon", name)},
         "template": with_settings(json!({"metadata": {"labels": of_pods(&labels)}, "spec": pod}), spec),
     });
+    if !spec["minReadySeconds"].is_null() {
+        set["minReadySeconds"] = spec["minReadySeconds"].clone();
+    }
+    if !spec["maxUnavailable"].is_null() {
+        let pace = json!({"maxUnavailable": spec["maxUnavailable"]});
+        set["updateStrategy"] = json!({"type": "RollingUpdate", "rollingUpdate": pace});
+    }
     let children = vec![(DAEMON_SET, Some(object(&labels, &set)))];
     Expected { children, counts: vec![("desired", count), ("installed", count)] }
 }
@@ -196,15 +278,31 @@ fn app(name: &str, spec: &Value) -> Expected {
             "allowPrivilegeEscalation": false, "seccompProfile": {"type": "RuntimeDefault"},
         },
     });
-    if !spec["resources"].is_null() {
-        container["resources"] = spec["resources"].clone();
+    let fields =
+        ["command", "args", "readinessProbe", "livenessProbe", "startupProbe", "resources"]
+            .map(|field| (field, field));
+    with_fields(&mut container, spec, &fields);
+    let security = &mut container["securityContext"];
+    if spec["securityProfile"] == "Restricted" {
+        security["runAsNonRoot"] = json!(true);
+        security["capabilities"] = json!({"drop": ["ALL"]});
     }
-    let deployment = json!({
+    if !spec["runAsUser"].is_null() {
+        security["runAsUser"] = spec["runAsUser"].clone();
+    }
+    let (volumes, mounts) = volumes_and_mounts(spec);
+    container["volumeMounts"] = json!(mounts);
+    let pod = json!({"containers": [container], "volumes": volumes});
+    let mut deployment = json!({
         "replicas": replicas,
         "selector": {"matchLabels": selector("app", name)},
         "template": with_settings(
-            json!({"metadata": {"labels": of_pods(&labels)}, "spec": {"containers": [container]}}), spec),
+            json!({"metadata": {"labels": of_pods(&labels)}, "spec": pod}), spec),
     });
+    with_pace(&mut deployment, spec);
+    if !spec["strategy"].is_null() {
+        deployment["strategy"] = spec["strategy"].clone();
+    }
     let outside = ports.iter().any(|port| !port["nodePort"].is_null());
     let service = json!({
         "type": if outside { "NodePort" } else { "ClusterIP" },

@@ -45,6 +45,26 @@ pub fn by_path(path: &str, rng: &mut Rng) -> Option<Value> {
         "spec.label" => one_of(LABELS, rng),
         "spec.resources" => Some(resources(rng)),
         "spec.pod" => Some(pod(rng)),
+        "spec.command[]" | "spec.args[]" => one_of(&["run", "--verbose", "$(A)", ""], rng),
+        "spec.readinessProbe.httpGet" | "spec.readinessProbe.tcpSocket" => {
+            Some(json!({"port": 80}))
+        }
+        "spec.livenessProbe" | "spec.startupProbe" => Some(probe(rng)),
+        "spec.volumes" => Some(volumes(rng)),
+        "spec.serviceAccountName" => one_of(&["default"], rng),
+        "spec.runAsUser" => Some(json!(1000)),
+        "spec.strategy" => Some(strategy(rng)),
+        "spec.minReadySeconds" => Some(json!(rng.i64(0..2))),
+        // Pods that nobody deletes would stay as they are.
+        "spec.updateStrategy" => one_of(&["RollingUpdate"], rng),
+        "spec.maxUnavailable" => {
+            Some(rng.choice([json!(1), json!(2), json!("50%")]).expect("some"))
+        }
+        "spec.memory" => one_of(&["64Mi", "100Mi", "256Mi"], rng),
+        "spec.maxItemSize" => one_of(&["1Mi", "8Mi", "32Mi"], rng),
+        "spec.options[]" => {
+            one_of(&["no_lru_crawler", "slab_chunk_max=512k", "tail_repair_time=60"], rng)
+        }
         "spec.envs[].name" => one_of(&["A", "B", "C", "LOG_LEVEL", "x.y-z", "_9"], rng),
         "spec.envs[].value" => one_of(&["", "1", "info", "$(A)", "$$(A)", "ü \" \n"], rng),
         "spec.envs[].valueFrom" => Some(source(rng)),
@@ -79,6 +99,38 @@ fn resources(rng: &mut Rng) -> Value {
         json!({"requests": {"cpu": "0.25", "memory": "64M"}}),
         json!({"limits": {"ephemeral-storage": "1G"}, "requests": {"ephemeral-storage": "0"}}),
         json!({"requests": {"memory": "1500k"}}),
+    ])
+    .expect("some")
+}
+
+fn probe(rng: &mut Rng) -> Value {
+    rng.choice([
+        json!({"tcpSocket": {"port": 80}}),
+        json!({"httpGet": {"port": 8080}}),
+        json!({"httpGet": {"path": "/healthz", "port": 8080, "scheme": "HTTPS"}, "periodSeconds": 5}),
+        json!({"tcpSocket": {"port": 80}, "failureThreshold": 30, "initialDelaySeconds": 1}),
+    ])
+    .expect("some")
+}
+
+fn volumes(rng: &mut Rng) -> Value {
+    rng.choice([
+        json!([]),
+        json!([{"name": "cache", "mountPath": "/var/cache", "emptyDir": {}}]),
+        json!([{"name": "cache", "mountPath": "/cache", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}},
+            {"name": "settings", "mountPath": "/etc/a", "readOnly": true,
+                "configMap": {"name": "settings", "optional": true}}]),
+        json!([{"name": "cache", "mountPath": "/etc/b", "secret": {"secretName": "mine", "optional": true}}]),
+    ])
+    .expect("some")
+}
+
+fn strategy(rng: &mut Rng) -> Value {
+    rng.choice([
+        json!({}),
+        json!({"type": "Recreate"}),
+        json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}),
+        json!({"rollingUpdate": {"maxUnavailable": "50%"}}),
     ])
     .expect("some")
 }
@@ -118,6 +170,17 @@ pub fn mend(schema: &Value, path: &str, object: &mut Map<String, Value>) {
     if path == "spec.envs[]" && object.contains_key("valueFrom") {
         object.remove("value");
     }
+    if path == "spec.readinessProbe" {
+        // Exactly one of the two.
+        if object.remove("httpGet").is_none() {
+            object.insert("tcpSocket".to_owned(), json!({"port": 80}));
+        } else {
+            object.remove("tcpSocket");
+            object.insert("httpGet".to_owned(), json!({"port": 8080, "path": "/ready"}));
+        }
+    }
+    // Once set it has to stay.
+    object.remove("serviceAccountName");
     // Most Services have no node port.
     if path == "spec.ports[]" && object.get("nodePort").is_some_and(|port| port != OWN) {
         object.remove("nodePort");
@@ -143,6 +206,10 @@ pub fn mend_list(schema: &Value, path: &str, items: &mut Vec<Value>) {
         };
         let mut seen = BTreeSet::new();
         items.retain(|item| seen.insert(key(item)));
+    }
+    if schema["x-kubernetes-list-type"] == "set" {
+        let mut seen = BTreeSet::new();
+        items.retain(|item| seen.insert(item.to_string()));
     }
     if path != "spec.ports" {
         return;
