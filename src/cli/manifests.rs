@@ -18,10 +18,12 @@ pub(crate) const CRDS: [&str; 3] = [
 
 /// The other files of artifacts/default, in an order in which they can be applied: the RBAC file
 /// comes first because it contains the namespace.
-const REST: [&str; 7] = [
+const REST: [&str; 9] = [
     include_str!("../../artifacts/rbac/operator.yaml"),
     include_str!("../../artifacts/rbac/people.yaml"),
+    include_str!("../../artifacts/policy/app.yaml"),
     include_str!("../../artifacts/policy/generic-daemon.yaml"),
+    include_str!("../../artifacts/policy/memcached.yaml"),
     include_str!("../../artifacts/policy/operator.yaml"),
     include_str!("../../artifacts/default/service.yaml"),
     include_str!("../../artifacts/default/network-policy.yaml"),

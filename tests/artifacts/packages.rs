@@ -63,7 +63,9 @@ fn the_chart_has_copies_of_the_manifests() {
     for (file, name) in [
         ("rbac/operator.yaml", "operator.yaml"),
         ("rbac/people.yaml", "people.yaml"),
+        ("policy/app.yaml", "app.yaml"),
         ("policy/generic-daemon.yaml", "generic-daemon.yaml"),
+        ("policy/memcached.yaml", "memcached.yaml"),
         ("policy/operator.yaml", "children.yaml"),
         ("components/monitoring/prometheus-rule.yaml", "prometheus-rule.yaml"),
         ("components/monitoring/dashboard.json", "dashboard.json"),

@@ -182,6 +182,8 @@ fn what_is_switched_off_is_not_rendered_and_nothing_refers_to_it() {
         "serviceAccount.create=false",
         "serviceAccount.name=other",
         "genericDaemonPolicy.enabled=false",
+        "appPolicy.enabled=false",
+        "memcachedPolicy.enabled=false",
         "childrenPolicy.enabled=false",
         "metrics.enabled=false",
         "metrics.serviceMonitor.enabled=true",
@@ -195,6 +197,14 @@ fn what_is_switched_off_is_not_rendered_and_nothing_refers_to_it() {
     let container = &pod["containers"][0];
     assert_eq!(container["ports"], json!([{"name": "health", "containerPort": 8081}]));
     assert!(container["args"].as_array().unwrap().contains(&json!("--metrics-bind-address=0")));
+
+    let whole = kinds(&["appPolicy.wholeSpec=true"]);
+    let policy = whole.iter().find(|object| {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        object["kind"] == "ValidatingAdmissionPolicy" && name.ends_with("-app")
+    });
+    let condition = &policy.expect("an App's policy")["spec"]["matchConditions"][0]["expression"];
+    assert_eq!(condition, "oldObject == null || object.spec != oldObject.spec");
 
     let narrow = kinds(&[
         "networkPolicy.apiServerCIDRs={10.0.0.1/32}",

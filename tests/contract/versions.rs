@@ -53,6 +53,7 @@ async fn holds_on(version: String) -> String {
     bad_settings_of_pods_are_refused(&world).await;
     bad_settings_of_containers_are_refused(&world).await;
     only_who_may_create_daemon_sets_may_create_generic_daemons(&world).await;
+    an_editor_gains_no_rights_of_others(&world).await;
     the_operators_account_may_write_only_children(&world).await;
     memcached(&world).await;
     app(&world).await;
@@ -245,6 +246,66 @@ async fn only_who_may_create_daemon_sets_may_create_generic_daemons(world: &Worl
     let create = ["create", "--as=eve", "--dry-run=server", "-f", "artifacts/examples/syslog.yaml"];
     let refused = logged(|| world.kubectl(&create).err()).await;
     assert!(refused.contains("eve must be allowed to create daemonsets.apps"), "{refused}");
+}
+
+/// Enforced by the policies of artifacts/policy, for whoever may edit a kind and not create Deployments.
+async fn an_editor_gains_no_rights_of_others(world: &World) {
+    for kind in ["memcached", "app"] {
+        let role = format!("--clusterrole=workload-operator-{kind}-editor");
+        let binding =
+            ["create", "rolebinding", &format!("mallory-{kind}"), &role, "--user=mallory"];
+        world.kubectl(&binding).unwrap();
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let dry_run = |verb: &str, object: &Value, user: Option<&str>| {
+        std::fs::write(file.path(), object.to_string()).unwrap();
+        let all = [verb, "--dry-run=server", "-f", file.path().to_str().unwrap()];
+        world.kubectl(&user.into_iter().chain(all).collect::<Vec<_>>())
+    };
+    let (memcached, app) =
+        (("cache.example.com/v1alpha1", "Memcached"), ("app.example.com/v1", "App"));
+    let object = |(api_version, kind): (&str, &str), spec: &Value| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "mallory"}, "spec": spec});
+    let mallory = Some("--as=mallory");
+    let volume = |source: Value| {
+        let mut volume = json!({"name": "a", "mountPath": "/a"});
+        volume.as_object_mut().unwrap().extend(source.as_object().unwrap().clone());
+        json!({"image": "a", "volumes": [volume]})
+    };
+    let guarded = [
+        (memcached, json!({"image": "evil:1"})),
+        (memcached, json!({"pod": {"tolerations": [{"operator": "Exists"}]}})),
+        (memcached, json!({"pod": {"priorityClassName": "system-node-critical"}})),
+        (app, json!({"image": "a", "serviceAccountName": "admin"})),
+        (app, volume(json!({"secret": {"secretName": "passwords"}}))),
+        (app, volume(json!({"persistentVolumeClaim": {"claimName": "data"}}))),
+        (app, json!({"image": "a", "pod": {"labels": {"app-of": "others"}}})),
+    ];
+    for (kind, spec) in &guarded {
+        let object = object(*kind, spec);
+        let refused = logged(|| dry_run("create", &object, mallory).err()).await;
+        assert!(
+            refused.contains("mallory must be allowed to create deployments.apps"),
+            "{refused}"
+        );
+        dry_run("create", &object, None).unwrap_or_else(|error| panic!("with the right: {error}"));
+    }
+    // The rest is free, also of an object that has such a field; but the field stays as it is.
+    for (kind, free) in
+        [(memcached, json!({"memory": "128Mi"})), (app, json!({"image": "b", "replicas": 2}))]
+    {
+        dry_run("create", &object(kind, &free), mallory).unwrap();
+    }
+    let mut spec = json!({"image": "ours:1", "size": 1});
+    let create = |spec: &Value| {
+        std::fs::write(file.path(), object(memcached, spec).to_string()).unwrap();
+        world.kubectl(&["create", "-f", file.path().to_str().unwrap()]).unwrap();
+    };
+    create(&spec);
+    spec["size"] = json!(2);
+    dry_run("replace", &object(memcached, &spec), mallory).unwrap();
+    let without = json!({"size": 1});
+    assert!(dry_run("replace", &object(memcached, &without), mallory).is_err(), "left out");
+    world.kubectl(&["delete", "memcached", "mallory"]).unwrap();
 }
 
 /// Enforced by the policy of artifacts/policy/operator.yaml for whoever has the account's token.
