@@ -18,12 +18,12 @@ use crate::workload::labels::{APP_V1, Identity, selector_text};
 use crate::workload::observer::{Looking, Observer};
 use crate::workload::progress::completed;
 use crate::workload::reason::Reason;
-use crate::workload::report::{Ensured, outcome, own, report, sooner, to_report};
-use crate::workload::service::{Service, ServicePort, ServiceSpec, TargetPort};
+use crate::workload::report::{Ensured, ensure_or_prune, outcome, own, report, sooner, to_report};
+use crate::workload::service::{ServicePort, ServiceSpec, TargetPort};
 use crate::workload::{
-    Capabilities, ChildCondition, Container, ContainerPort, ContainerSecurity, Deployment,
-    DeploymentSpec, EnvVar, PodMeta, PodSettings, PodSpec, PodTemplate, Resources, Seccomp,
-    Selector, Strategy,
+    BudgetSettings, BudgetSpec, Capabilities, ChildCondition, Container, ContainerPort,
+    ContainerSecurity, Deployment, DeploymentSpec, EnvVar, PodMeta, PodSettings, PodSpec,
+    PodTemplate, Resources, Seccomp, Selector, Strategy,
 };
 
 // === View ===
@@ -92,6 +92,9 @@ pub struct Spec {
     /// Seconds for which a pod must be ready before it counts as available.
     #[serde(default)]
     pub min_ready_seconds: Option<i32>,
+    /// How many pods a drain may take away at a time.
+    #[serde(default)]
+    pub pod_disruption_budget: Option<Box<BudgetSettings>>,
     /// Settings of the pods.
     #[serde(default)]
     pub pod: Option<Box<PodSettings>>,
@@ -136,6 +139,8 @@ pub struct Children {
     pub deployment: Made<DeploymentSpec>,
     /// How they are reached; `None` without ports.
     pub service: Option<Made<ServiceSpec>>,
+    /// How many of its pods a drain may take away; `None` if that is left open.
+    pub budget: Option<Made<BudgetSpec>>,
 }
 
 /// The children of `app`.
@@ -195,7 +200,11 @@ pub fn desired(app: &App) -> Children {
             ..ServiceSpec::default()
         },
     });
-    Children { deployment: Made { labels, spec: deployment }, service }
+    let budget = app.spec.pod_disruption_budget.as_ref().map(|settings| Made {
+        labels: labels.clone(),
+        spec: settings.desired(deployment.selector.clone()),
+    });
+    Children { deployment: Made { labels, spec: deployment }, service, budget }
 }
 
 /// The label that selects the pods.
@@ -391,20 +400,18 @@ pub async fn reconcile(
         return report(&cx, &status(&app, &found, Time::now()), &found.health).await;
     }
     let deployment: Ensured<DeploymentSpec> = to_report(children.deployment.ensure(&cx).await)?;
-    let service = to_report(match &children.service {
-        Some(service) => service.ensure(&cx).await.map(drop),
-        None => cx.prune::<Service>(|_| false).await,
-    })?;
+    let service = to_report(ensure_or_prune(children.service.as_ref(), &cx).await)?;
+    let budget = to_report(ensure_or_prune(children.budget.as_ref(), &cx).await)?;
     let (settled, again) = match &deployment {
         Ok(child) => observer.observe(&cx.client(), &*app, child, Looking::default()).await,
         Err(problem) => (Health::of_problem(problem), Action::Done),
     };
-    let health = settled.and(Health::of_result(&service));
+    let health = settled.and(Health::of_result(&service)).and(Health::of_result(&budget));
     let child =
         deployment.as_ref().ok().cloned().map_or_else(|| own(&cx), |child| Ok(Some(child)))?;
     let found = Found { deployment: child.as_deref(), as_desired: deployment.is_ok(), health };
     let reported = report(&cx, &status(&app, &found, Time::now()), &found.health).await?;
-    let outcome = outcome([deployment.map(drop), service.map(drop)])?;
+    let outcome = outcome([deployment.map(drop), service, budget])?;
     Ok(sooner(sooner(reported, again), outcome))
 }
 

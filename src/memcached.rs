@@ -22,12 +22,12 @@ use crate::workload::observer::{Looking, Observer};
 use crate::workload::pod::{BY_MEMCACHED, Pod};
 use crate::workload::progress::completed;
 use crate::workload::reason::Reason;
-use crate::workload::report::{Ensured, outcome, own, report, sooner, to_report};
+use crate::workload::report::{Ensured, ensure_or_prune, outcome, own, report, sooner, to_report};
 use crate::workload::service::{ServicePort, ServiceSpec, TargetPort};
 use crate::workload::{
-    Amount, Capabilities, Container, ContainerPort, ContainerSecurity, Deployment, DeploymentSpec,
-    PodMeta, PodSecurity, PodSettings, PodSpec, PodTemplate, Quantities, Resources, RollingUpdate,
-    Seccomp, Selector, Strategy,
+    Amount, BudgetSettings, BudgetSpec, Capabilities, Container, ContainerPort, ContainerSecurity,
+    Deployment, DeploymentSpec, PodMeta, PodSecurity, PodSettings, PodSpec, PodTemplate,
+    Quantities, Resources, RollingUpdate, Seccomp, Selector, Strategy,
 };
 
 /// What an administrator sets for all Memcacheds.
@@ -80,6 +80,8 @@ pub struct Spec {
     pub readiness_probe: Text,
     /// Seconds for which a pod must be ready before it counts as available.
     pub min_ready_seconds: Option<i32>,
+    /// How many pods a drain may take away at a time.
+    pub pod_disruption_budget: Option<Box<BudgetSettings>>,
     /// Settings of the pods.
     pub pod: Option<Box<PodSettings>>,
 }
@@ -122,6 +124,7 @@ impl Default for Spec {
             resources: None,
             readiness_probe: Text::default(),
             min_ready_seconds: None,
+            pod_disruption_budget: None,
             pod: None,
         }
     }
@@ -152,6 +155,8 @@ pub struct Children {
     pub deployment: Made<DeploymentSpec>,
     /// How clients find them.
     pub service: Made<ServiceSpec>,
+    /// How many of them a drain may take away; `None` if that is left open.
+    pub budget: Option<Made<BudgetSpec>>,
 }
 
 /// The children of `memcached` with this image.
@@ -180,9 +185,14 @@ pub fn desired(memcached: &Memcached, image: &Text) -> Children {
     if let Some(settings) = &memcached.spec.pod {
         settings.apply(&mut deployment.template, &identity.selector());
     }
+    let budget = memcached.spec.pod_disruption_budget.as_ref().map(|settings| Made {
+        labels: labels.clone(),
+        spec: settings.desired(deployment.selector.clone()),
+    });
     Children {
         deployment: Made { labels: labels.clone(), spec: deployment },
         service: Made { labels, spec: service(memcached) },
+        budget,
     }
 }
 
@@ -456,6 +466,7 @@ pub async fn reconcile(
     let children = desired(&memcached, image);
     let deployment: Ensured<DeploymentSpec> = to_report(children.deployment.ensure(&cx).await)?;
     let service = to_report(children.service.ensure(&cx).await)?;
+    let budget = to_report(ensure_or_prune(children.budget.as_ref(), &cx).await)?;
     let nodes = nodes(&cx)?;
     let (settled, again) = match &deployment {
         Ok(child) => {
@@ -464,13 +475,13 @@ pub async fn reconcile(
         }
         Err(problem) => (Health::of_problem(problem), Action::Done),
     };
-    let health = settled.and(Health::of_result(&service));
+    let health = settled.and(Health::of_result(&service)).and(Health::of_result(&budget));
     let failure = deployment.as_ref().err().and_then(failure);
     let child =
         deployment.as_ref().ok().cloned().map_or_else(|| own(&cx), |child| Ok(Some(child)))?;
     let found = Found { deployment: child.as_deref(), nodes, health: health.clone(), failure };
     let reported = report(&cx, &status(&memcached, found, Time::now()), &health).await?;
-    let outcome = outcome([deployment.map(drop), service.map(drop)])?;
+    let outcome = outcome([deployment.map(drop), service.map(drop), budget])?;
     Ok(sooner(sooner(reported, again), outcome))
 }
 

@@ -34,7 +34,8 @@ use crate::memcached::{self, Memcached, Settings};
 use crate::metrics::{Build, Checks, Metrics};
 use crate::shutdown::Shutdown;
 use crate::workload::{
-    Custom, DaemonSet, Deployment, Diagnostics, Observer, Pod, Service, Type, refused,
+    Custom, DaemonSet, Deployment, Diagnostics, Observer, Pod, PodDisruptionBudget, Service, Type,
+    refused,
 };
 
 /// The name of the Lease.
@@ -227,6 +228,7 @@ fn memcached(manager: Manager, args: &RunArgs, observer: Observer) -> Manager {
     custom::<Memcached>(manager)
         .owns::<Deployment>()
         .owns::<Service>()
+        .owns::<PodDisruptionBudget>()
         .informer::<Pod>(|pods| {
             let scope = Pod::scope(None);
             pods.labels(scope.labels.unwrap_or_default())
@@ -255,6 +257,7 @@ fn app(manager: Manager, _: &RunArgs, observer: Observer) -> Manager {
     custom::<App>(manager)
         .owns::<Deployment>()
         .owns::<Service>()
+        .owns::<PodDisruptionBudget>()
         .reconcile(move |app, cx| app::reconcile(app, cx, observer.clone()))
 }
 

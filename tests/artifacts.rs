@@ -166,7 +166,11 @@ fn place(reason: Reason) -> &'static str {
         | Reason::ServiceCreated
         | Reason::ServiceUpdated
         | Reason::ServiceRestored
-        | Reason::ServiceDeleted => "Event, Normal",
+        | Reason::ServiceDeleted
+        | Reason::PodDisruptionBudgetCreated
+        | Reason::PodDisruptionBudgetUpdated
+        | Reason::PodDisruptionBudgetRestored
+        | Reason::PodDisruptionBudgetDeleted => "Event, Normal",
         Reason::Deleting => "Event, Warning",
         Reason::ReplicaFailure
         | Reason::ProgressDeadlineExceeded

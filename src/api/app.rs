@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Condition;
 use super::container::{Probe, Resources, Volume};
-use super::pod::PodSettings;
+use super::pod::{PodDisruptionBudget, PodSettings};
 use super::schema;
 
 /// A program, how many of it, and how it is reached.
@@ -102,6 +102,9 @@ pub struct AppSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 3600))]
     pub min_ready_seconds: Option<i32>,
+    /// How many pods a drain of nodes may take away at a time; any number if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_disruption_budget: Option<PodDisruptionBudget>,
     /// Settings of the pods. A change restarts the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<PodSettings>,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Condition;
 use super::container::Resources;
-use super::pod::PodSettings;
+use super::pod::{PodDisruptionBudget, PodSettings};
 use super::schema;
 
 /// How many memcached instances are wanted, and their port.
@@ -86,6 +86,9 @@ pub struct MemcachedSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 3600))]
     pub min_ready_seconds: Option<i32>,
+    /// How many pods a drain of nodes may take away at a time; any number if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_disruption_budget: Option<PodDisruptionBudget>,
     /// Settings of the pods. A change restarts the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<PodSettings>,

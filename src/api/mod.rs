@@ -37,7 +37,7 @@ pub use container::{
 };
 pub use generic_daemon::{GenericDaemon, GenericDaemonSpec, GenericDaemonStatus};
 pub use memcached::{Memcached, MemcachedSpec, MemcachedStatus};
-pub use pod::{PodSettings, SecretName, Toleration, TopologySpreadConstraint};
+pub use pod::{PodDisruptionBudget, PodSettings, SecretName, Toleration, TopologySpreadConstraint};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;

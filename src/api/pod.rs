@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
@@ -105,4 +106,13 @@ pub struct SecretName {
     #[schemars(length(max = 253))]
     #[x_kube(validation = schema::object_name())]
     pub name: String,
+}
+
+/// How many pods a drain of nodes may take away at a time.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct PodDisruptionBudget {
+    /// The pods that may be missing, at least 1, or a percentage.
+    #[schemars(schema_with = "schema::amount_of_a_budget")]
+    pub max_unavailable: IntOrString,
 }

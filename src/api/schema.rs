@@ -504,6 +504,10 @@ pub(super) fn amount(_: &mut SchemaGenerator) -> Schema {
     amount_of("A number of pods, or a percentage such as '25%'.", 0)
 }
 
+pub(super) fn amount_of_a_budget(_: &mut SchemaGenerator) -> Schema {
+    amount_of("The pods that may be missing, at least 1, or a percentage such as '25%'.", 1)
+}
+
 pub(super) fn amount_of_nodes(_: &mut SchemaGenerator) -> Schema {
     amount_of(
         "Nodes whose pod may be missing during a rolling update, a number or a percentage such as '10%'; 1 if \

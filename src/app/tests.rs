@@ -27,7 +27,7 @@ fn with_ports(ports: &Value) -> App {
 
 /// The ports of the Service and of the container, as they are sent.
 fn ports(app: &App) -> (Value, Value) {
-    let Children { deployment, service } = desired(app);
+    let Children { deployment, service, .. } = desired(app);
     let container = serde_json::to_value(&deployment.spec.template.spec.containers[0]).unwrap();
     let service = service.map(|service| serde_json::to_value(service.spec).unwrap());
     (service.unwrap_or_default()["ports"].clone(), container["ports"].clone())

@@ -126,7 +126,7 @@ fn another_image_changes_no_selector() {
 
 #[test]
 fn the_service_is_headless_and_selects_the_pods() {
-    let Children { deployment, service } = children(&sample());
+    let Children { deployment, service, .. } = children(&sample());
     assert_eq!(service.spec.cluster_ip, "None");
     assert!(service.spec.selector.is_subset_of(&deployment.spec.template.metadata.labels));
     assert_eq!(service.spec.selector, deployment.spec.selector.match_labels);

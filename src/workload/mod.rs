@@ -28,6 +28,7 @@ pub(crate) mod pod_settings;
 pub(crate) mod deployment;
 pub(crate) mod daemon_set;
 pub(crate) mod service;
+pub(crate) mod disruption_budget;
 // Health.
 pub(crate) mod pod;
 pub(crate) mod pod_state;
@@ -52,6 +53,7 @@ pub use deployment::{
     Amount, ChildCondition, Deployment, DeploymentSpec, DeploymentStatus, RollingUpdate, Strategy,
 };
 pub use diagnostics::{Ask, Diagnostics};
+pub use disruption_budget::{BudgetSettings, BudgetSpec, PodDisruptionBudget};
 pub use evidence::{Answer, Evidence, Nodes};
 pub use health::{Context, Health, Level, Rollout, Workload};
 pub use labels::MANAGER;

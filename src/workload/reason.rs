@@ -118,6 +118,12 @@ words! {
         ServiceRestored: "Somebody had changed the Service; it is as before again."
             => "Change the custom resource instead.",
         ServiceDeleted: "The Service was deleted because the spec has no ports any more." => "Nothing.",
+        PodDisruptionBudgetCreated: "The PodDisruptionBudget was created." => "Nothing.",
+        PodDisruptionBudgetUpdated: "The PodDisruptionBudget was changed because the spec was." => "Nothing.",
+        PodDisruptionBudgetRestored: "Somebody had changed the PodDisruptionBudget; it is as before again."
+            => "Change the custom resource instead.",
+        PodDisruptionBudgetDeleted: "The PodDisruptionBudget was deleted because the spec has none any more."
+            => "Nothing.",
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::child::{Child, ChildSpec};
+use super::child::{Child, ChildSpec, Made};
 use super::condition::{Status, Type};
 use super::custom_resource::Custom;
 use super::health::Health;
@@ -56,6 +56,20 @@ pub(crate) fn outcome<const N: usize>(
         }
     }
     urgent.map_or(Ok(action), |problem| Err(problem.reported()))
+}
+
+/// Has the child be as `desired`, or not be there if there is none to desire.
+///
+/// # Errors
+/// Those of [`Made::ensure`] and [`Context::prune`].
+pub(crate) async fn ensure_or_prune<V: Custom, S: ChildSpec>(
+    desired: Option<&Made<S>>,
+    cx: &Context<V>,
+) -> Result<(), Problem> {
+    match desired {
+        Some(desired) => desired.ensure(cx).await.map(drop),
+        None => cx.prune::<Child<S>>(|_| false).await,
+    }
 }
 
 /// The child that `cx` reconciles the owner of, if the owner controls it.

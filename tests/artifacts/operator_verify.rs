@@ -7,13 +7,14 @@ use crate::unchecked::built_by;
 
 const BUNDLE: &str = "artifacts/olm/manifests";
 
-/// What it says about every bundle like this one. It takes `events` for v1beta1, which Kubernetes
-/// 1.25 no longer had; rights name no version.
+/// What it says about every bundle like this one. It takes `events` and
+/// `poddisruptionbudgets` for v1beta1, which Kubernetes 1.25 no longer had; rights name no version.
 const EXPECTED: [&str; 2] = [
     "The \\\"operatorhub\\\" validator is deprecated",
     "Migrate the API(s) for events: ([\\\"ClusterServiceVersion.Spec.InstallStrategy.\
-     StrategySpec.Permissions[0].Rules[13]\\\" \\\"ClusterServiceVersion.Spec.\
-     InstallStrategy.StrategySpec.Permissions[0].Rules[16]\\\"])",
+     StrategySpec.Permissions[0].Rules[14]\\\" \\\"ClusterServiceVersion.Spec.\
+     InstallStrategy.StrategySpec.Permissions[0].Rules[17]\\\"]),poddisruptionbudgets: ([\\\"ClusterServiceVersion.Spec.\
+     InstallStrategy.StrategySpec.Permissions[0].Rules[11]\\\"])",
 ];
 
 fn operator_verify() -> Option<PathBuf> {

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::world::{
-    DEPLOYMENT, EVENT, MEMCACHED, MEMCACHED_IMAGE, POD, SERVICE, World, conditions, has_condition,
-    memcached,
+    BUDGET, DEPLOYMENT, EVENT, MEMCACHED, MEMCACHED_IMAGE, POD, SERVICE, World, conditions,
+    has_condition, is_ready, memcached,
 };
 
 fn is_available(object: &Value) -> bool {
@@ -315,4 +315,33 @@ async fn two_memcacheds_in_a_namespace_share_no_pod() {
         }
     }
     assert!(!world.list(EVENT).await.iter().any(|e| e["reason"] == "ErrResourceExists"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disruption_budget_comes_is_restored_and_goes_with_its_field() {
+    let (world, _operator) = World::with_operator("budget").await;
+    let mut memcached = memcached("cart", 2);
+    memcached["spec"]["podDisruptionBudget"] = json!({"maxUnavailable": 1});
+    world.create(MEMCACHED, memcached).await.unwrap();
+    let budget = world.until(BUDGET, "cart", |_| true).await;
+    let selector = json!({"cache.example.com/memcached": "cart"});
+    assert_eq!(budget["spec"]["selector"]["matchLabels"], selector);
+    // The eviction API reads it: one of two may go, and not the other before the first is back.
+    world.until(BUDGET, "cart", |budget| budget["status"]["disruptionsAllowed"] == 1).await;
+
+    // Both bounds at once are refused, so a bound that was set by hand goes.
+    let by_hand = json!([{"op": "remove", "path": "/spec/maxUnavailable"},
+        {"op": "add", "path": "/spec/minAvailable", "value": 2}]);
+    let by_hand = by_hand.to_string();
+    world.kubectl(&["patch", "pdb", "cart", "--type=json", "-p", &by_hand]).unwrap();
+    let restored = |budget: &Value| {
+        budget["spec"]["maxUnavailable"] == 1 && budget["spec"]["minAvailable"].is_null()
+    };
+    world.until(BUDGET, "cart", restored).await;
+    world.delete(BUDGET, "cart").await;
+    world.until(BUDGET, "cart", restored).await;
+
+    world.patch(MEMCACHED, "cart", json!({"spec": {"podDisruptionBudget": null}})).await.unwrap();
+    world.until_gone(BUDGET, "cart").await;
+    world.until(MEMCACHED, "cart", is_ready).await;
 }

@@ -11,8 +11,8 @@ use crate::control_plane::ControlPlane;
 use crate::leadership::lease_roles;
 use crate::operator_process::OperatorProcess;
 use crate::world::{
-    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, POD,
-    ROLE, ROLE_BINDING, SERVICE, World, is_ready, memcached,
+    APP, BUDGET, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, MEMCACHED_IMAGE,
+    PATIENCE, POD, ROLE, ROLE_BINDING, SERVICE, World, is_ready, memcached,
 };
 
 pub const SYSTEM: &str = "workload-operator-system";
@@ -25,6 +25,7 @@ const ASKED_FOR_BESIDE: &[[&str; 3]] = &[
     ["apps", "deployments", "create"],
     ["apps", "daemonsets", "create"],
     ["", "services", "create"],
+    ["policy", "poddisruptionbudgets", "create"],
     ["cache.example.com", "memcacheds/finalizers", "update"],
     ["mydomain.com", "genericdaemons/finalizers", "update"],
     ["app.example.com", "apps/finalizers", "update"],
@@ -40,6 +41,8 @@ pub const SELDOM: &[[&str; 3]] = &[
     ["apps", "deployments", "list"],
     ["apps", "daemonsets", "list"],
     ["", "services", "list"],
+    ["policy", "poddisruptionbudgets", "list"],
+    ["policy", "poddisruptionbudgets", "get"],
     ["", "pods", "list"],
     ["apps", "deployments", "get"],
     ["apps", "daemonsets", "get"],
@@ -345,6 +348,11 @@ pub async fn a_life_of_all_kinds(world: &World) {
         pods.iter().find(|pod| pod["metadata"]["ownerReferences"][0]["kind"] == "DaemonSet");
     world.delete(POD, of_daemon.unwrap()["metadata"]["name"].as_str().unwrap()).await;
     world.until_condition(GENERIC_DAEMON, "one-agent", "Ready", ("False", "ReplicaFailure")).await;
+    let budget = |budget: Value| json!({"spec": {"podDisruptionBudget": budget}});
+    world.patch(APP, "one-app", budget(json!({"maxUnavailable": 1}))).await.unwrap();
+    world.until(BUDGET, "one-app", |_| true).await;
+    world.patch(APP, "one-app", budget(Value::Null)).await.unwrap();
+    world.until_gone(BUDGET, "one-app").await;
     world.patch(APP, "one-app", json!({"spec": {"ports": null}})).await.unwrap();
     world.until_gone(SERVICE, "one-app").await;
     world.delete(MEMCACHED, "one").await;

@@ -50,6 +50,7 @@ pub const RIGHTS: &[Right] = &[
     right("apps", "deployments", &["get", "list", "watch", "create", "patch"]),
     right("apps", "daemonsets", &["get", "list", "watch", "create", "patch"]),
     right("", "services", &["get", "list", "watch", "create", "patch", "delete"]),
+    right("policy", "poddisruptionbudgets", &["get", "list", "watch", "create", "patch", "delete"]),
     right("", "pods", &["list", "watch"]),
     right("", "events", &["list"]),
     right("events.k8s.io", "events", &["create", "patch"]),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::values::IMAGES;
 use crate::world::{
-    APP, DAEMON_SET, DEPLOYMENT, FOO, GENERIC_DAEMON, Kind, MEMCACHED_IMAGE, SERVICE,
+    APP, BUDGET, DAEMON_SET, DEPLOYMENT, FOO, GENERIC_DAEMON, Kind, MEMCACHED_IMAGE, SERVICE,
 };
 
 /// What should exist.
@@ -86,6 +86,13 @@ fn arguments(spec: &Value) -> (i64, Vec<String>) {
         arguments.extend(["-o".to_owned(), options.join(",")]);
     }
     (memory, arguments)
+}
+
+/// The PodDisruptionBudget, if the spec asks for one.
+fn budget(labels: &Value, deployment: &Value, spec: &Value) -> Option<Value> {
+    let most = &spec["podDisruptionBudget"]["maxUnavailable"];
+    let budget = json!({"selector": deployment["selector"], "maxUnavailable": most});
+    (!most.is_null()).then(|| object(labels, &budget))
 }
 
 /// `minReadySeconds` of a Deployment, and the deadline that Kubernetes wants to be longer.
@@ -209,6 +216,7 @@ fn memcached(name: &str, spec: &Value) -> Expected {
     let children = vec![
         (DEPLOYMENT, Some(object(&labels, &deployment))),
         (SERVICE, Some(object(&labels, &service))),
+        (BUDGET, budget(&labels, &deployment, spec)),
     ];
     Expected { children, counts: vec![("size", size), ("readyReplicas", size)] }
 }
@@ -310,7 +318,12 @@ fn app(name: &str, spec: &Value) -> Expected {
         "ports": service_ports(ports),
     });
     let service = (!ports.is_empty()).then(|| object(&labels, &service));
-    let children = vec![(DEPLOYMENT, Some(object(&labels, &deployment))), (SERVICE, service)];
+    let budget = budget(&labels, &deployment, spec);
+    let children = vec![
+        (DEPLOYMENT, Some(object(&labels, &deployment))),
+        (SERVICE, service),
+        (BUDGET, budget),
+    ];
     let counts = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"];
     let mut counts: Vec<_> = counts.into_iter().map(|field| (field, replicas)).collect();
     counts.push(("unavailableReplicas", 0));

@@ -57,7 +57,7 @@ pub fn by_path(path: &str, rng: &mut Rng) -> Option<Value> {
         "spec.minReadySeconds" => Some(json!(rng.i64(0..2))),
         // Pods that nobody deletes would stay as they are.
         "spec.updateStrategy" => one_of(&["RollingUpdate"], rng),
-        "spec.maxUnavailable" => {
+        "spec.maxUnavailable" | "spec.podDisruptionBudget.maxUnavailable" => {
             Some(rng.choice([json!(1), json!(2), json!("50%")]).expect("some"))
         }
         "spec.memory" => one_of(&["64Mi", "100Mi", "256Mi"], rng),

@@ -13,6 +13,7 @@ pub const FOO: Kind = Kind("samplecontroller.k8s.io", "v1alpha1", "Foo", "foos")
 pub const DEPLOYMENT: Kind = Kind("apps", "v1", "Deployment", "deployments");
 pub const DAEMON_SET: Kind = Kind("apps", "v1", "DaemonSet", "daemonsets");
 pub const SERVICE: Kind = Kind("", "v1", "Service", "services");
+pub const BUDGET: Kind = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
 pub const POD: Kind = Kind("", "v1", "Pod", "pods");
 pub const NODE: Kind = Kind("", "v1", "Node", "nodes");
 pub const EVENT: Kind = Kind("events.k8s.io", "v1", "Event", "events");

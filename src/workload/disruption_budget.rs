@@ -1,0 +1,70 @@
+//! PodDisruptionBudgets: how many pods a drain may take away at a time.
+
+use std::sync::{Arc, LazyLock};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::child::{Child, ChildSpec, Made, removal, renamed};
+use super::deployment::Amount;
+use super::pod_template::Selector;
+use super::service::Unread;
+use crate::manager::Foreign;
+use crate::object::{Interner, Kind};
+
+/// An existing PodDisruptionBudget.
+pub type PodDisruptionBudget = Child<BudgetSpec>;
+
+/// `spec.podDisruptionBudget` of a custom resource.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BudgetSettings {
+    /// The pods that a drain may take away at a time.
+    pub max_unavailable: Amount,
+}
+
+/// The part of a PodDisruptionBudget that the operator sets.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct BudgetSpec {
+    /// Selects the pods.
+    pub selector: Selector,
+    /// The pods that a drain may take away at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_unavailable: Option<Amount>,
+    /// The pods that a drain has to leave. Never set; see `in_the_way`.
+    #[serde(skip_serializing)]
+    pub min_available: Option<Amount>,
+}
+
+impl ChildSpec for BudgetSpec {
+    const KIND: Kind =
+        Kind::namespaced("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
+    const IMMUTABLE: &'static [&'static str] = &[];
+    type Status = Unread;
+
+    fn interner() -> &'static Interner<Arc<Made<BudgetSpec>>> {
+        static INTERNER: LazyLock<Interner<Arc<Made<BudgetSpec>>>> = LazyLock::new(Interner::new);
+        &INTERNER
+    }
+
+    /// The API server refuses both bounds at once (k8s.io/kubernetes/pkg/apis/policy/validation).
+    fn in_the_way(&self, there: &PodDisruptionBudget, foreign: Foreign<'_>) -> Vec<Value> {
+        const OTHER: &str = "/spec/minAvailable";
+        let both = there.spec().min_available.is_some() && foreign(OTHER);
+        both.then(|| removal(OTHER)).into_iter().collect()
+    }
+
+    fn renamed(mut self, from: &str, to: &str) -> BudgetSpec {
+        self.selector.match_labels = renamed(&self.selector.match_labels, from, to);
+        self
+    }
+}
+
+impl BudgetSettings {
+    /// The budget of the pods that `selector` selects.
+    pub(crate) fn desired(&self, selector: Selector) -> BudgetSpec {
+        let max_unavailable = Some(self.max_unavailable.clone());
+        BudgetSpec { selector, max_unavailable, min_available: None }
+    }
+}
