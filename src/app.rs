@@ -65,13 +65,13 @@ pub struct Spec {
     /// The arguments after the command.
     #[serde(default)]
     pub args: Box<[Text]>,
-    /// When it counts as ready.
+    /// Condition under which it counts as ready.
     #[serde(default)]
     pub readiness_probe: Option<Box<Value>>,
-    /// When it is restarted.
+    /// Condition under which it is restarted.
     #[serde(default)]
     pub liveness_probe: Option<Box<Value>>,
-    /// When it counts as started.
+    /// Condition under which it counts as started.
     #[serde(default)]
     pub startup_probe: Option<Box<Value>>,
     /// Volumes, each with the path where the container finds it.
@@ -86,13 +86,13 @@ pub struct Spec {
     /// The user that it runs as.
     #[serde(default)]
     pub run_as_user: Option<i64>,
-    /// How pods of a new template replace the old ones.
+    /// Replacement of old pods by those of a new template.
     #[serde(default)]
     pub strategy: Option<Box<Strategy>>,
     /// Seconds for which a pod must be ready before it counts as available.
     #[serde(default)]
     pub min_ready_seconds: Option<i32>,
-    /// How many pods a drain may take away at a time.
+    /// Bound on the pods that a drain takes away at a time.
     #[serde(default)]
     pub pod_disruption_budget: Option<Box<BudgetSettings>>,
     /// Settings of the pods.
@@ -137,9 +137,9 @@ custom!(App);
 pub struct Children {
     /// Runs its pods.
     pub deployment: Made<DeploymentSpec>,
-    /// How they are reached; `None` without ports.
+    /// Reaches them; `None` without ports.
     pub service: Option<Made<ServiceSpec>>,
-    /// How many of its pods a drain may take away; `None` if that is left open.
+    /// Bounds what a drain may take away of them; `None` if that is left open.
     pub budget: Option<Made<BudgetSpec>>,
 }
 
@@ -231,7 +231,7 @@ fn volumes(all: &[Value]) -> (Box<[Value]>, Box<[Value]>) {
     (volumes.into(), mounts.into())
 }
 
-/// What every image runs with. Pod Security `restricted` also asks for `runAsNonRoot` and for all
+/// Security settings of every image. Pod Security `restricted` also asks for `runAsNonRoot` and for all
 /// capabilities to be dropped. An image that begins as root, as nginx does, then does not start
 /// (`chown("/var/cache/nginx/client_temp", 101) failed (1: Operation not permitted)`), and only
 /// the image knows which it is. So a user says it by the profile `Restricted`.
@@ -270,7 +270,7 @@ fn free_name(port: &ServicePort, taken: &BTreeSet<&str>) -> Text {
     free.expect("of infinitely many names one is not taken")
 }
 
-/// Where the container listens, by number and protocol. A target that is a name becomes the name
+/// Ports on which the container listens, by number and protocol. A target that is a name becomes the name
 /// of a container port with the number of the Service's port; if several ports have that target,
 /// with the lowest number.
 fn container_ports(ports: &[ServicePort]) -> Box<[ContainerPort]> {
@@ -303,7 +303,7 @@ fn protocol(port: &ServicePort) -> Text {
 
 // === Status ===
 
-/// What a pass found.
+/// Findings of a pass.
 #[derive(Debug)]
 pub struct Found<'a> {
     /// The Deployment, if the App controls it.
@@ -382,7 +382,7 @@ fn inlined(condition: &ChildCondition, kind: Type) -> Option<Wanted> {
 /// collector does the rest.
 ///
 /// # Errors
-/// What keeps a child or the status from being written.
+/// Problems that keep a child or the status from being written.
 pub async fn reconcile(
     app: Arc<App>,
     cx: Context<App>,

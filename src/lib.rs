@@ -6,7 +6,7 @@
 //!     └────────────────── client ◀─ memcached, app, … ◀─ controller ◀─────────────────┘
 //! ```
 //!
-//! What is tied to no kind is the library `controller-machinery` (crates/machinery). Its modules
+//! Code that is tied to no kind is the library `controller-machinery` (crates/machinery). Its modules
 //! stand here too, so that the operator names them like its own.
 
 #[cfg(feature = "otel")]

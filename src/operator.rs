@@ -44,13 +44,15 @@ const LEASE: &str = "workload-operator";
 const NAMESPACE: &str = "workload-operator-system";
 /// A pod's own namespace, from its ServiceAccount volume.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
-/// How long the process waits, at its end, for threads that something still blocks.
+/// Time that the process waits, at its end, for threads that something still blocks.
 const LET_GO: Duration = Duration::from_secs(1);
 
 /// Runs the given command.
 pub fn main(cli: Cli) -> ExitCode {
     let outcome = match cli.command {
-        Some(Command::Crds) => manifests::print_crds().map(|()| ExitCode::SUCCESS),
+        Some(Command::Crds { memcached_max_size }) => {
+            manifests::print_crds(memcached_max_size).map(|()| ExitCode::SUCCESS)
+        }
         Some(Command::Manifests { image }) => {
             manifests::print(image.as_deref()).map(|()| ExitCode::SUCCESS)
         }
@@ -87,7 +89,7 @@ fn start(args: RunArgs) -> Result<(), Error> {
     to_its_end(runtime, run(args, spans))
 }
 
-/// How many threads work with this many cores. On a single one, a reconcile that blocks it would stop
+/// Number of threads for this many cores. On a single one, a reconcile that blocks it would stop
 /// the renewals of the Lease and the answers to probes; more than four are idle: the API server is the
 /// limit.
 fn threads(cores: usize) -> usize {

@@ -4,6 +4,7 @@
 #   client stats HOST NAME        the value of one line of `stats`
 #   client set HOST KEY VALUE     stores it
 #   client get HOST KEY           prints what is stored; fails when nothing is
+#   client fill HOST COUNT SIZE   stores COUNT items of SIZE bytes
 #   client keep-reading NAME KEY  reads on and on, from each of NAME's addresses in turn; a line for
 #                                 each read: "read N ADDRESS hit|miss|FAILED"
 #   client http HOST PORT         prints the body that a web server answers with
@@ -21,6 +22,7 @@ main() {
     stats) ask "$1" stats END && statistic "STAT $2 " ;;
     set) ask "$1" "set $2 0 0 ${#3}"$'\r\n'"$3" STORED ;;
     get) ask "$1" "get $2" END && [[ $ANSWER == VALUE* ]] && value ;;
+    fill) fill "$@" ;;
     keep-reading) keep_reading "$@" ;;
     http) http "$@" ;;
     wait) wait_for_the_end ;;
@@ -41,6 +43,18 @@ ask() {
   done
   exec {connection}>&-
   return 1
+}
+
+# Without answers, until the last request is answered: then all before it have been read.
+fill() {
+  local connection value line number
+  exec {connection}<>"/dev/tcp/$1/$PORT" || return 1
+  printf -v value '%*s' "$3" ''
+  for ((number = 0; number < $2; number++)); do
+    printf 'set fill-%d 0 0 %d noreply\r\n%s\r\n' "$number" "$3" "$value"
+  done >&"$connection"
+  printf 'get none\r\n' >&"$connection"
+  IFS= read -r -t 60 -u "$connection" line && [[ ${line%$'\r'} == END ]]
 }
 
 # The value in "VALUE key flags length\nvalue".

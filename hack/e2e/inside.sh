@@ -28,6 +28,7 @@ main() {
   show_memcached
   show_other_kinds
   show_crash_loop
+  show_production_fields
   show_scaling
   show_token_rotation
   show_kill

@@ -159,6 +159,71 @@ crash_is_reported() {
   [[ $CRASH =~ $wanted ]]
 }
 
+# A Memcached as one would run it: its memory holds what it should, an eviction leaves enough instances, and a
+# change replaces them one at a time.
+show_production_fields() {
+  local pods pod ip refusal least
+  kubectl -n "$CACHES" apply -f - >/dev/null <<YAML
+apiVersion: cache.example.com/v1alpha1
+kind: Memcached
+metadata: {name: large}
+spec:
+  size: 3
+  memory: 128Mi
+  maxConnections: 2048
+  minReadySeconds: 2
+  podDisruptionBudget: {maxUnavailable: 1}
+  pod: {labels: {team: e2e}, preStopSleepSeconds: 1}
+YAML
+  is_ready "$CACHES" memcached/large
+  pods=$(large_pods)
+  pod=${pods%%$'\n'*}
+  ip=$(kubectl -n "$CACHES" get "$pod" -o 'jsonpath={.status.podIP}')
+  is "limit of $pod" "$(client stats "$ip" limit_maxbytes)" $((128 << 20))
+  is "connections of $pod" "$(client stats "$ip" max_connections)" 2048
+  client fill "$ip" 100000 400 || fail "$pod does not take 100,000 items"
+  is "items in $pod" "$(client stats "$ip" curr_items)" 100000
+  is "evicted items of $pod" "$(client stats "$ip" evictions)" 0
+  line "100,000 items of 400 bytes in 128Mi" "$pod, none evicted, $(kubectl -n "$CACHES" get "$pod" -o 'jsonpath={.spec.containers[0].resources.limits.memory}') limit"
+
+  expect "$CACHES" pdb/large '{.status.disruptionsAllowed}' 1
+  evict "$pod" >/dev/null || fail "the first eviction is refused"
+  pod=$(tail -n 1 <<<"$pods")
+  if refusal=$(evict "$pod" 2>&1); then fail "a second eviction is allowed at once"; fi
+  [[ $refusal == *"disruption budget"* ]] || fail "the second eviction is refused otherwise: $refusal"
+  is_ready "$CACHES" memcached/large
+  expect "$CACHES" pdb/large '{.status.disruptionsAllowed}' 1
+  line "an eviction, and no second one" "$refusal"
+
+  kubectl -n "$CACHES" get deployment large -w -o 'jsonpath={.status.availableReplicas}{"\n"}' >"$DIR/log/available" &
+  FORWARDER=$!
+  kubectl -n "$CACHES" patch memcached large --type=merge -p '{"spec":{"threads":2}}' >/dev/null
+  wait_until "the change is rolled out" large_has_threads 2
+  is_ready "$CACHES" memcached/large
+  kill "$FORWARDER"
+  least=$(grep . "$DIR/log/available" | sort -n | head -n 1)
+  is "fewest instances during the rollout" "$least" 2
+  line "a rollout one instance at a time" "never fewer than $least of 3"
+  kubectl -n "$CACHES" delete memcached large --timeout="${PATIENCE}s" >/dev/null
+  wait_until "the children of large are gone" nothing_left "$CACHES" deployments,services,pods,poddisruptionbudgets -l cache.example.com/memcached=large
+}
+
+large_pods() { kubectl -n "$CACHES" get pods -l cache.example.com/memcached=large,team=e2e -o name; }
+
+large_has_threads() {
+  local arguments
+  arguments=$(kubectl -n "$CACHES" get pods -l cache.example.com/memcached=large -o 'jsonpath={range .items[*]}{.spec.containers[0].args}{"\n"}{end}')
+  [[ $(grep -c "\"-t\",\"$1\"" <<<"$arguments") == 3 && $(wc -l <<<"$arguments") == 3 ]]
+}
+
+# By the eviction API, as a drain does it.
+evict() {
+  local name=${1#pod/}
+  kubectl create --raw "/api/v1/namespaces/$CACHES/pods/$name/eviction" -f - <<JSON
+{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "$name", "namespace": "$CACHES"}}
+JSON
+}
+
 cache_pods() { kubectl -n "$CACHES" get pods -l "cache.example.com/memcached=$CACHE" -o name; }
 
 answers() { client stats "$1" version >/dev/null 2>&1; }

@@ -37,7 +37,7 @@ use super::schema;
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = schema::service_account_stays(), validation = schema::no_root_if_restricted())]
 pub struct AppSpec {
-    /// How many pods run.
+    /// Number of pods.
     #[serde(default = "one")]
     #[schemars(range(min = 0))]
     pub replicas: i32,
@@ -45,7 +45,7 @@ pub struct AppSpec {
     #[schemars(length(max = 512))]
     #[x_kube(validation = schema::image())]
     pub image: String,
-    /// What each pod may use, and what is kept free for it.
+    /// Limits and requests of each pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
     /// Environment variables of the container. Their order counts only where one refers to
@@ -95,14 +95,14 @@ pub struct AppSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub run_as_user: Option<i64>,
-    /// How pods of a new template replace the old ones; 'RollingUpdate' if absent.
+    /// Replacement of old pods by those of a new template; 'RollingUpdate' if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,
     /// Seconds for which a pod must be ready before it counts as available; 0 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 3600))]
     pub min_ready_seconds: Option<i32>,
-    /// How many pods a drain of nodes may take away at a time; any number if absent.
+    /// Bound on the pods that a drain of nodes takes away at a time; none if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_disruption_budget: Option<PodDisruptionBudget>,
     /// Settings of the pods. A change restarts the pods.
@@ -110,7 +110,7 @@ pub struct AppSpec {
     pub pod: Option<PodSettings>,
 }
 
-/// How pods of a new template replace the old ones.
+/// Replacement of old pods by those of a new template.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = schema::pace_of_a_rolling_update())]
@@ -152,12 +152,12 @@ pub struct EnvVar {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 65536))]
     pub value: Option<String>,
-    /// Where its value comes from, instead of `value`.
+    /// Source of its value, instead of `value`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value_from: Option<EnvVarSource>,
 }
 
-/// Where a value comes from: one of these.
+/// Source of a value: one of these.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = schema::one_source())]
@@ -188,7 +188,7 @@ pub struct KeySelector {
     #[schemars(length(max = 253))]
     #[x_kube(validation = schema::config_key())]
     pub key: String,
-    /// Whether a pod may start without it.
+    /// True if a pod may start without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optional: Option<bool>,
 }
@@ -267,23 +267,23 @@ pub struct AppStatus {
     #[serde(default = "super::unseen")]
     #[schemars(range(min = -1))]
     pub observed_generation: i64,
-    /// How many pods there are.
+    /// Number of pods.
     #[serde(default)]
     pub replicas: i32,
-    /// How many of them are of the newest template.
+    /// Number of pods of the newest template.
     #[serde(default)]
     pub updated_replicas: i32,
-    /// How many of them are ready.
+    /// Number of ready pods.
     #[serde(default)]
     pub ready_replicas: i32,
-    /// How many of them can be used.
+    /// Number of pods that can be used.
     #[serde(default)]
     pub available_replicas: i32,
     /// Selects the pods; read by HorizontalPodAutoscalers through the scale subresource.
     #[serde(default)]
     #[schemars(length(max = 512))]
     pub selector: String,
-    /// How many are missing.
+    /// Number of missing pods.
     #[serde(default)]
     pub unavailable_replicas: i32,
     /// Ready, Reconciling, Stalled and Degraded sum up; the others are the Deployment's.

@@ -16,7 +16,7 @@ pub struct Condition {
     /// The `metadata.generation` that it speaks of.
     #[serde(default)]
     pub observed_generation: i64,
-    /// When `status` last changed, RFC 3339.
+    /// Time of the last change of `status`, RFC 3339.
     pub last_transition_time: String,
     /// Why, one word.
     pub reason: String,

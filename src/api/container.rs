@@ -17,7 +17,7 @@ pub struct Resources {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::quantities")]
     pub limits: BTreeMap<String, Quantity>,
-    /// What is kept free, by resource name. Where absent, the limit.
+    /// Amounts that are kept free, by resource name. The limit where absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::quantities")]
     pub requests: BTreeMap<String, Quantity>,

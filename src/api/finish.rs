@@ -1,4 +1,4 @@
-//! What the derives cannot say of a CustomResourceDefinition as a whole.
+//! Parts of a CustomResourceDefinition that the derives cannot express.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,

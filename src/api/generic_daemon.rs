@@ -56,7 +56,7 @@ pub struct GenericDaemonSpec {
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     #[x_kube(validation = super::schema::sum_of_values())]
     pub envs: Vec<EnvVar>,
-    /// What each pod may use, and what is kept free for it.
+    /// Limits and requests of each pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
     /// 'RollingUpdate' (the default) replaces the pods of an old template, 'OnDelete' waits until each is deleted.
@@ -76,7 +76,7 @@ pub struct GenericDaemonSpec {
     pub pod: Option<PodSettings>,
 }
 
-/// What is there.
+/// Observed state.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct GenericDaemonStatus {

@@ -8,7 +8,7 @@ use super::container::Resources;
 use super::pod::{PodDisruptionBudget, PodSettings};
 use super::schema;
 
-/// How many memcached instances are wanted, and their port.
+/// Number of memcached instances, their port, and their settings.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
 #[kube(
     group = "cache.example.com",
@@ -36,7 +36,7 @@ use super::schema;
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = schema::memory_limit(), validation = schema::item_size())]
 pub struct MemcachedSpec {
-    /// How many instances run: 0 to 3. Never more than that run at once.
+    /// Number of instances, at most 3 unless the administrator has raised that. No more than this run at once.
     #[serde(default = "one")]
     #[schemars(range(min = 0, max = 3))]
     pub size: i32,
@@ -74,7 +74,7 @@ pub struct MemcachedSpec {
     #[schemars(length(max = 16), inner(length(max = 64), regex(pattern = "^[a-z_]+(=[A-Za-z0-9._]+)?$")), extend("x-kubernetes-list-type" = "set"))]
     #[x_kube(validation = schema::memcached_options())]
     pub options: Vec<String>,
-    /// What each pod may use, and what is kept free for it. Its memory limit must leave 32Mi beside `memory`.
+    /// Limits and requests of each pod. The memory limit must leave 32Mi beside `memory`.
     /// If absent: 100m of CPU, and memory by what memcached needs for its connections and tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
@@ -86,7 +86,7 @@ pub struct MemcachedSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 3600))]
     pub min_ready_seconds: Option<i32>,
-    /// How many pods a drain of nodes may take away at a time; any number if absent.
+    /// Bound on the pods that a drain of nodes takes away at a time; none if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_disruption_budget: Option<PodDisruptionBudget>,
     /// Settings of the pods. A change restarts the pods.
@@ -94,7 +94,7 @@ pub struct MemcachedSpec {
     pub pod: Option<PodSettings>,
 }
 
-/// What is there.
+/// Observed state.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct MemcachedStatus {
@@ -103,10 +103,10 @@ pub struct MemcachedStatus {
     #[serde(default = "super::unseen")]
     #[schemars(range(min = -1))]
     pub observed_generation: i64,
-    /// How many pods there are.
+    /// Number of pods.
     #[serde(default)]
     pub size: i32,
-    /// How many of them are ready.
+    /// Number of ready pods.
     #[serde(default)]
     pub ready_replicas: i32,
     /// Selects the pods; read by HorizontalPodAutoscalers through the scale subresource.

@@ -29,7 +29,7 @@ pub struct PodSettings {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub tolerations: Vec<Toleration>,
-    /// How evenly the pods are spread over groups of nodes.
+    /// Spreading of the pods over groups of nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["topologyKey", "whenUnsatisfiable"]))]
     pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
@@ -83,7 +83,7 @@ pub struct Toleration {
     pub toleration_seconds: Option<i64>,
 }
 
-/// How evenly the pods are spread over the nodes with each value of a label.
+/// Spreading of the pods over the nodes with each value of a label.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct TopologySpreadConstraint {
@@ -108,7 +108,7 @@ pub struct SecretName {
     pub name: String,
 }
 
-/// How many pods a drain of nodes may take away at a time.
+/// Bound on the pods that a drain of nodes takes away at a time.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct PodDisruptionBudget {

@@ -1,4 +1,4 @@
-//! What the API server checks: CEL rules, and the parts of the schemas that no derive can say.
+//! Checks of the API server: CEL rules, and the parts of the schemas that no derive can say.
 //!
 //! Messages say what is allowed, with fields in back-quotes and literals in single quotes.
 //!
@@ -86,7 +86,7 @@ pub(super) fn prefix_of(field: &str) -> Rule {
 
 // === environment ===
 
-/// What every API server takes: since 1.32 they take any printable ASCII but '=', before that only
+/// Accepted by every API server: since 1.32 they take any printable ASCII but '=', before that only
 /// this (k8s.io/apimachinery/pkg/util/validation, IsEnvVarName).
 pub(super) fn env_name() -> Rule {
     rule(
@@ -97,7 +97,7 @@ pub(super) fn env_name() -> Rule {
     )
 }
 
-/// How many characters the values of all variables have together. Kubernetes keeps an App several
+/// Most characters of the values of all variables together. Kubernetes keeps an App several
 /// times: as last applied, in its Deployment, and in each of ten ReplicaSets.
 pub(super) const MOST_CHARACTERS: u32 = 65536;
 
@@ -160,7 +160,7 @@ pub(super) fn resource_field() -> Rule {
     )
 }
 
-/// What an amount is divided by: the schema knows all of them, this rule which belong together.
+/// Divisors of an amount: the schema knows all of them, this rule which belong together.
 pub(super) fn divisor() -> Rule {
     rule(
         "!has(self.divisor) || (self.resource.endsWith('.cpu') ? \

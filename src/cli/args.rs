@@ -28,7 +28,11 @@ pub enum Command {
     /// Run the operator (the default).
     Run(Box<RunArgs>),
     /// Print the CustomResourceDefinitions, to be piped into `kubectl apply --server-side -f -`.
-    Crds,
+    Crds {
+        /// The most instances that a Memcached may have.
+        #[arg(long, env = "MEMCACHED_MAX_SIZE", value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(3..=8))]
+        memcached_max_size: u8,
+    },
     /// Check whether the cluster is compatible with this binary. Changes nothing.
     Check(Box<CheckArgs>),
     /// Say what keeps a custom resource from being ready. Changes nothing.

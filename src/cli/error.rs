@@ -32,7 +32,7 @@ pub enum Error {
     Listen {
         /// Metrics or health.
         what: &'static str,
-        /// Where.
+        /// The address.
         address: std::net::SocketAddr,
         /// Why not.
         source: std::io::Error,

@@ -94,7 +94,7 @@ mod tests {
         }
     }
 
-    /// What a failing pass writes at level info, with a field from outside.
+    /// Log lines of a failing pass at level info, with a field from outside.
     fn logged(json: bool) -> String {
         let written = Written::default();
         let writer = written.clone();

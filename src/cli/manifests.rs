@@ -33,9 +33,16 @@ const DEPLOYMENT: &str = include_str!("../../artifacts/default/deployment.yaml")
 
 const NAME: &str = "workload-operator";
 
-/// Prints them all, to be piped into `kubectl apply --server-side -f -`.
-pub(crate) fn print_crds() -> Result<(), Error> {
-    std::io::stdout().write_all(CRDS.join("---\n").as_bytes()).map_err(Error::Print)
+/// Prints them all, to be piped into `kubectl apply --server-side -f -`; a Memcached may have up to `max_size`
+/// instances.
+pub(crate) fn print_crds(max_size: u8) -> Result<(), Error> {
+    let text = CRDS.map(|crd| with_max_size(crd, max_size)).join("---\n");
+    std::io::stdout().write_all(text.as_bytes()).map_err(Error::Print)
+}
+
+/// Replaces the only bound of 3 in the CustomResourceDefinitions, that of a Memcached's size.
+fn with_max_size(crd: &str, max_size: u8) -> String {
+    crd.replace("maximum: 3\n", &format!("maximum: {max_size}\n"))
 }
 
 /// Prints all of it, to be piped into `kubectl apply --server-side -f -`. `image` is the operator's
@@ -81,6 +88,16 @@ fn mended(script: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_bound_of_a_memcacheds_size_is_raised() {
+        let raised = CRDS.map(|crd| with_max_size(crd, 8)).join("");
+        let changed =
+            raised.lines().zip(CRDS.join("").lines().map(str::to_owned).collect::<Vec<_>>());
+        let changed: Vec<_> =
+            changed.filter(|(new, old)| new != old).map(|(new, _)| new.trim()).collect();
+        assert_eq!(changed, ["maximum: 8"]);
+    }
 
     #[test]
     fn the_image_is_the_one_that_was_asked_for() {

@@ -1,4 +1,4 @@
-//! What the operator serves over HTTP: metrics, health, readiness.
+//! HTTP servers of the operator: metrics, health, readiness.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

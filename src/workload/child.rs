@@ -65,7 +65,7 @@ pub struct Made<S> {
 pub struct Child<S: ChildSpec> {
     /// Metadata; its labels are in `made`.
     pub meta: Meta<Applied>,
-    /// What the operator may have set, with [`OWN_NAME`] for the child's name. Empty if it is
+    /// Fields that the operator may have set, with [`OWN_NAME`] for the child's name. Empty if it is
     /// foreign.
     made: Arc<Made<S>>,
     /// Its status, as Kubernetes reports it.
@@ -108,7 +108,7 @@ impl<S: ChildSpec> Made<S> {
         EnsureOptions::default().immutable(S::IMMUTABLE).conflicts(conflicts)
     }
 
-    /// What is applied for the object under `key`.
+    /// The object to apply for the custom resource under `key`.
     pub fn to_apply(&self, key: &ObjectKey) -> Value {
         json!({ "metadata": { "name": key.name(), "labels": self.labels }, "spec": self.spec })
     }
@@ -144,7 +144,7 @@ impl<S: ChildSpec> Child<S> {
         &self.made.spec
     }
 
-    /// What the operator may have set, as it is on the wire.
+    /// Fields that the operator may have set, as they are on the wire.
     pub fn made(&self) -> Made<S> {
         Made::clone(&self.made).renamed(OWN_NAME, self.key().name())
     }

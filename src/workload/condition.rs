@@ -22,7 +22,7 @@ pub struct Condition {
     /// The generation that it refers to.
     #[serde(default)]
     pub observed_generation: i64,
-    /// When `status` last changed.
+    /// Time of the last change of `status`.
     pub last_transition_time: Time,
     /// Why, in one word.
     pub reason: Text,
@@ -30,7 +30,7 @@ pub struct Condition {
     pub message: Text,
 }
 
-/// Whether a condition holds.
+/// Status of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Status {
     /// It holds.

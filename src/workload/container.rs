@@ -17,7 +17,7 @@ pub struct Container {
     pub name: Text,
     /// The image that runs.
     pub image: Text,
-    /// When the image is pulled.
+    /// Policy of pulling the image.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub image_pull_policy: Text,
     /// The program and its arguments, in place of the image's. Compared as a whole, as in the API.
@@ -35,22 +35,22 @@ pub struct Container {
     /// The resources it may use.
     #[serde(skip_serializing_if = "Resources::is_empty")]
     pub resources: Resources,
-    /// When it counts as ready.
+    /// Condition under which it counts as ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub readiness_probe: Option<Box<Value>>,
-    /// When it is restarted.
+    /// Condition under which it is restarted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub liveness_probe: Option<Box<Value>>,
-    /// When it counts as started.
+    /// Condition under which it counts as started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub startup_probe: Option<Box<Value>>,
-    /// Where it finds volumes, by path.
+    /// Mounts of volumes, by path.
     #[serde(skip_serializing_if = "<[Value]>::is_empty")]
     pub volume_mounts: Box<[Value]>,
     /// Its security context.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security_context: Option<Box<ContainerSecurity>>,
-    /// What happens before it ends.
+    /// Actions before it ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<Box<Value>>,
 }
@@ -120,11 +120,11 @@ pub struct EnvVar {
     pub name: Text,
     /// Its value, empty if it comes from elsewhere.
     pub value: Text,
-    /// Where its value comes from.
+    /// Source of its value.
     pub value_from: Option<Box<ValueSource>>,
 }
 
-/// Where the value of a variable comes from; one of these is set.
+/// Source of the value of a variable; one of these is set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ValueSource {
@@ -184,14 +184,14 @@ pub struct ResourceRef {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Quantities(pub Box<[(Text, Quantity)]>);
 
-/// What a container may use, and what is reserved for it.
+/// Limits and requests of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Resources {
     /// The most that it may use.
     #[serde(skip_serializing_if = "Quantities::is_empty")]
     pub limits: Quantities,
-    /// What is reserved for it.
+    /// Amounts that are reserved for it.
     #[serde(skip_serializing_if = "Quantities::is_empty")]
     pub requests: Quantities,
 }

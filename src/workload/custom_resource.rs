@@ -1,4 +1,4 @@
-//! What every custom resource has: a status, and switches that a person can set on it.
+//! Parts of every custom resource: a status, and switches that a user can set on it.
 //!
 //! A view of one serializes as its status, all of it that is compared.
 

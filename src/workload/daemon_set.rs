@@ -13,13 +13,13 @@ use crate::workload::child::{Child, ChildSpec, Made, removal, renamed};
 /// An existing DaemonSet.
 pub type DaemonSet = Child<DaemonSetSpec>;
 
-/// What the operator sets in a DaemonSet.
+/// The part of a DaemonSet that the operator sets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DaemonSetSpec {
     /// Selects its pods. Immutable.
     pub selector: Selector,
-    /// How it moves from one template to the next.
+    /// Move from one template to the next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_strategy: Option<Box<Value>>,
     /// Seconds for which a pod must be ready before it counts as available.

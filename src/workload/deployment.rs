@@ -14,7 +14,7 @@ use crate::workload::condition::{Status, Time};
 /// An existing Deployment.
 pub type Deployment = Child<DeploymentSpec>;
 
-/// What the operator sets in a Deployment.
+/// The part of a Deployment that the operator sets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DeploymentSpec {
@@ -22,7 +22,7 @@ pub struct DeploymentSpec {
     pub replicas: i32,
     /// Selects its pods. Immutable.
     pub selector: Selector,
-    /// How it moves from one template to the next.
+    /// Move from one template to the next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,
     /// Seconds for which a pod must be ready before it counts as available.
@@ -38,7 +38,7 @@ pub struct DeploymentSpec {
     pub paused: bool,
 }
 
-/// How a Deployment moves from one template to the next.
+/// Move of a Deployment from one template to the next.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Strategy {

@@ -29,7 +29,7 @@ use crate::object::Labels;
 /// Health of a custom resource or a child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
-    /// How good it is.
+    /// The level.
     pub level: Level,
     /// The rollout of the workload.
     pub rollout: Rollout,
@@ -65,16 +65,16 @@ pub enum Rollout {
     Halted,
 }
 
-/// How long a problem that often resolves itself may last before it is Stalled: the longest pause
+/// Longest time that a problem which often resolves itself may last before it is Stalled: the longest pause
 /// between two pulls of an image (`MaxContainerBackOff` in k8s.io/kubernetes, pkg/kubelet).
 pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(300);
 
-/// What is known about a workload beside its own status.
+/// Knowledge about a workload beside its own status.
 #[derive(Debug, Default)]
 pub struct Context<'a> {
     /// True if the rollout of this generation has completed before.
     pub completed: bool,
-    /// How long it has made no progress.
+    /// Time since the last progress.
     pub idle: Duration,
     /// The number of its pods that the status lists, if it lists any.
     pub listed: Option<usize>,
@@ -82,12 +82,12 @@ pub struct Context<'a> {
     pub label: Option<&'a str>,
     /// The number of nodes where the daemon belonged, according to the status.
     pub desired_before: i32,
-    /// What its pods, Events and nodes show.
+    /// Evidence of its pods, Events and nodes.
     pub evidence: Evidence,
-    /// What the status says about this generation. It stays while a diagnostic list fails, and the
+    /// The health that the status reports for this generation. It stays while a diagnostic list fails, and the
     /// pod that it names is named again.
     pub previous: Option<Health>,
-    /// How long the reason of `previous` has been the same.
+    /// Time since the reason of `previous` last changed.
     pub lasting: Duration,
 }
 
@@ -276,7 +276,7 @@ impl Health {
         }
     }
 
-    /// What is wrong, if anything.
+    /// The problem, if there is one.
     pub fn trouble(&self) -> Option<(Reason, &str)> {
         matches!(self.level, Level::Degraded | Level::Stalled)
             .then_some((self.reason, &*self.message))

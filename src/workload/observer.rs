@@ -15,14 +15,14 @@ use super::report::sooner;
 use crate::client::Client;
 use crate::controller::Action;
 
-/// How often the nodes of a daemon are listed that is well, but belongs on fewer nodes than have its
+/// Interval of listing the nodes of a daemon that is well, but belongs on fewer nodes than have its
 /// label, or on none: nodes are not watched.
 const NODES: Duration = Duration::from_secs(60);
 
-/// How long a problem without a cause is looked at again and again; then as often as any other.
+/// Time for which a problem without a cause is looked at again and again; then as often as any other.
 const EARLY: Duration = Duration::from_secs(60);
 
-/// What a kind knows about its workload.
+/// A kind's knowledge about its workload.
 #[derive(Debug, Default)]
 pub(crate) struct Looking<'a> {
     /// The number of its pods that the status lists, if it lists any.
@@ -103,7 +103,7 @@ impl Observer {
     }
 }
 
-/// When to look again because of the evidence, which is to be asked for again after `fresh`.
+/// Returns the next look because of the evidence, which is to be asked for again after `fresh`.
 fn next(health: &Health, context: &Context<'_>, fresh: Duration) -> Action {
     if context.evidence.has_failed() {
         return Action::RequeueAfter(fresh.max(Duration::from_millis(100)));

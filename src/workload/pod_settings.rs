@@ -18,7 +18,7 @@ pub struct PodSettings {
     pub node_selector: Labels,
     /// Taints of nodes that do not keep the pods away.
     pub tolerations: Box<[Value]>,
-    /// How pods are spread: `maxSkew`, `topologyKey` and `whenUnsatisfiable`.
+    /// Spreading of the pods: `maxSkew`, `topologyKey` and `whenUnsatisfiable`.
     pub topology_spread_constraints: Box<[Value]>,
     /// The PriorityClass.
     pub priority_class_name: Text,

@@ -1,4 +1,4 @@
-//! What has to be remembered from pass to pass: whether a rollout has completed, and whether it
+//! Memory from pass to pass: whether a rollout has completed, and whether it
 //! makes progress.
 
 use std::collections::HashMap;
@@ -60,7 +60,7 @@ pub fn reported<V: Custom>(object: &V) -> Option<Health> {
     Some(Health { level, rollout, reason, message: ready.message.to_string() })
 }
 
-/// How long the condition Degraded has been True, by the clock of who wrote it.
+/// Returns for how long the condition Degraded has been True, by the clock of who wrote it.
 fn degraded_for<V: Custom>(object: &V, now: Time) -> Duration {
     let degraded = object.conditions().iter().find(|condition| condition.is(Type::Degraded));
     let since = degraded.filter(|c| c.status == Status::True).map(|c| c.last_transition_time);
@@ -76,32 +76,32 @@ pub struct Progress(Mutex<Marks>);
 #[derive(Debug, Default)]
 struct Marks {
     of: HashMap<Uid, Mark>,
-    /// When the old ones were last removed.
+    /// Time of the last removal of old ones.
     swept: Option<Instant>,
 }
 
-/// How far a rollout came. Pods in a crash loop come and go: only more than ever before is progress.
+/// State of a rollout. Pods in a crash loop come and go: only more than ever before is progress.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     generation: i64,
     best: [i32; 4],
     since: Instant,
     seen: Instant,
-    /// What the health was last, if something was wrong, and since when.
+    /// The last problem of the health, if there was one, and since when.
     problem: Option<(Reason, Instant)>,
 }
 
 // === impl Progress ===
 
 impl Progress {
-    /// How long a rollout may make no progress before its pods are looked at.
+    /// Longest time without progress before the pods of a rollout are looked at.
     pub const PATIENCE: Duration = Duration::from_secs(30);
     /// The longest time between two looks at an object that is not healthy.
     const SELDOM: Duration = Duration::from_secs(300);
-    /// What was not looked at for this long is forgotten.
+    /// An object that was not looked at for this long is forgotten.
     const FORGOTTEN: Duration = Duration::from_secs(3 * 300);
 
-    /// How long the child, of this generation, has made no progress. `counts` grow with progress.
+    /// Returns for how long the child, of this generation, has made no progress. `counts` grow with progress.
     pub fn idle<V: Custom>(
         &self,
         object: &V,
@@ -135,7 +135,7 @@ impl Progress {
         now.duration_since(mark.since)
     }
 
-    /// How long `reason` has been what is wrong with an object that was looked at before.
+    /// Returns for how long `reason` has been the problem of an object that was looked at before.
     pub fn lasting(&self, object: Uid, reason: Reason, now: Instant) -> Duration {
         let problem = self.0.lock().of.get(&object).and_then(|mark| mark.problem);
         let same = problem.filter(|(known, _)| *known == reason);
@@ -156,7 +156,7 @@ impl Progress {
         self.0.lock().of.remove(&object);
     }
 
-    /// When to look again at an object that has been idle for this long.
+    /// Returns the pause before the next look at an object that has been idle for this long.
     pub fn next(idle: Duration) -> Duration {
         match Self::PATIENCE.checked_sub(idle).filter(|left| !left.is_zero()) {
             // Not a moment too soon: then the pass would find it a moment short.

@@ -22,12 +22,12 @@ macro_rules! words {
                 match self { $($name::$word => stringify!($word),)* }
             }
 
-            /// What it means, in a sentence.
+            /// Its meaning, in a sentence.
             pub fn meaning(self) -> &'static str {
                 match self { $($name::$word => $meaning,)* }
             }
 
-            /// What a person can do, in a sentence.
+            /// A remedy for a user, in a sentence.
             pub fn next(self) -> &'static str {
                 match self { $($name::$word => $next,)* }
             }
@@ -185,7 +185,7 @@ impl Reason {
 }
 
 words! {
-    /// What the operator did, or failed to do: the `action` of an Event.
+    /// Actions of the operator, done or failed: the `action` of an Event.
     Action {
         Create: "A child was to be created." => "See the reason.",
         Update: "A child was to be changed." => "See the reason.",

@@ -322,6 +322,19 @@ async fn definitions(cluster: &Cluster) {
     cluster
         .patched(&crd, columns(json!(["gdx"])), columns(json!(["gd"])), (false, "C002", 1))
         .await;
+    // An administrator may raise the size of Memcacheds, to 8 at most.
+    let bound = |most: u8| {
+        let path =
+            "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size/maximum";
+        let patch = json!([{"op": "replace", "path": path, "value": most}]).to_string();
+        let all = ["patch", "crd", "memcacheds.cache.example.com", "--type=json", "-p", &patch];
+        cluster.plane.kubectl(&all);
+    };
+    bound(9);
+    cluster.until_trips(false, &["C002"], 1).await;
+    bound(8);
+    cluster.until_trips(false, &[], 0).await;
+    bound(3);
     let schema = json!({"openAPIV3Schema": {"type": "object"}});
     let other = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "mailcarriers.example.org"},

@@ -206,6 +206,12 @@ fn what_is_switched_off_is_not_rendered_and_nothing_refers_to_it() {
     let condition = &policy.expect("an App's policy")["spec"]["matchConditions"][0]["expression"];
     assert_eq!(condition, "oldObject == null || object.spec != oldObject.spec");
 
+    let large = kinds(&["crds.memcachedMaxSize=8"]);
+    let crd =
+        large.iter().find(|o| o["metadata"]["name"] == "memcacheds.cache.example.com").unwrap();
+    let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    assert_eq!(schema["properties"]["size"]["maximum"], 8);
+
     let narrow = kinds(&[
         "networkPolicy.apiServerCIDRs={10.0.0.1/32}",
         "networkPolicy.extraEgress[0].ports[0].port=3128",

@@ -196,6 +196,19 @@ async fn the_namespaced_overlay_grants_nothing_in_the_cluster_and_the_same_in_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_component_raises_the_size_of_memcacheds() {
+    let plane = tokio::task::spawn_blocking(ControlPlane::shared).await.unwrap();
+    let folder = tempfile::tempdir_in("artifacts").unwrap();
+    let overlay = "resources: [../crds]\ncomponents: [../components/memcached-size]\n";
+    std::fs::write(folder.path().join("kustomization.yaml"), overlay).unwrap();
+    let built = objects(&plane.kubectl(&["kustomize", folder.path().to_str().unwrap()]));
+    let crd =
+        built.iter().find(|o| o["metadata"]["name"] == "memcacheds.cache.example.com").unwrap();
+    let spec = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    assert_eq!(spec["properties"]["size"]["maximum"], 8);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn manifests_prints_what_the_default_overlay_is() {
     let plane = tokio::task::spawn_blocking(ControlPlane::shared).await.unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_workload-operator"))

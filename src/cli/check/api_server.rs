@@ -1,4 +1,4 @@
-//! What the API server is and how it judges: K, its version; C, the CustomResourceDefinitions; D, objects.
+//! The API server and its judgements: K, its version; C, the CustomResourceDefinitions; D, objects.
 
 use std::time::Duration;
 
@@ -113,11 +113,27 @@ fn established(crd: &Value) -> bool {
 fn equal(pairs: &[(&Value, Option<&Value>)]) -> Finding {
     let mut wrong = Vec::new();
     for (ours, there) in pairs.iter().filter_map(|(ours, there)| Some((ours, (*there)?))) {
-        if let Some(path) = difference(&ours["spec"], &there["spec"], "spec") {
+        if let Some(path) = difference(&with_size_of(ours, there)["spec"], &there["spec"], "spec") {
             wrong.push(format!("{}: {path} differs", plural(ours)));
         }
     }
     if wrong.is_empty() { C002.ok("") } else { C002.fail(wrong.join("; ")) }
+}
+
+/// The largest size of a Memcached that an administrator may set.
+const LARGEST: std::ops::RangeInclusive<u64> = 3..=8;
+
+/// `ours` with the bound on a Memcached's size that is `there`, which an administrator may raise.
+fn with_size_of(ours: &Value, there: &Value) -> Value {
+    const BOUND: &str =
+        "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size/maximum";
+    let mut ours = ours.clone();
+    let raised =
+        there.pointer(BOUND).filter(|bound| bound.as_u64().is_some_and(|n| LARGEST.contains(&n)));
+    if let (Some(bound), Some(raised)) = (ours.pointer_mut(BOUND), raised) {
+        *bound = raised.clone();
+    }
+    ours
 }
 
 /// The path at which `there` differs from `ours`. Inside a schema additions count as well; around

@@ -1,4 +1,4 @@
-//! What is installed: P, the operator; M, its metrics; G and D003, GenericDaemons and who may create them.
+//! The installation: P, the operator; M, its metrics; G and D003, GenericDaemons and who may create them.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -244,7 +244,7 @@ fn judge_metrics(ready: usize, slices: &[Value]) -> Finding {
 
 /// From artifacts/policy/generic-daemon.yaml.
 const POLICY_NAME: &str = "workload-operator-generic-daemon";
-/// How many are named; the rest are only counted.
+/// Most objects that are named; the rest are only counted.
 const NAMED: usize = 3;
 
 const POLICY: Kind = admission("ValidatingAdmissionPolicy", "validatingadmissionpolicies");

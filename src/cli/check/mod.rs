@@ -87,7 +87,7 @@ async fn all(client: &Client, args: &CheckArgs) -> (Vec<Finding>, ExitCode) {
     (findings, code)
 }
 
-/// What is checked, and how it is printed.
+/// Scope of the checks, and form of the output.
 #[derive(Debug, Clone, Args)]
 pub struct CheckArgs {
     /// Which API server, as whom.
@@ -121,7 +121,7 @@ pub struct CheckArgs {
     pub output: Output,
 }
 
-/// How findings are printed.
+/// Forms of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "lower")]
 pub enum Output {
@@ -160,9 +160,9 @@ pub(super) struct Finding {
 pub(super) struct Check {
     pub(super) id: &'static str,
     pub(super) title: &'static str,
-    /// What to do if it does not pass.
+    /// The remedy if it does not pass.
     pub(super) hint: &'static str,
-    /// What happens if nothing is done.
+    /// The consequence if nothing is done.
     pub(super) why: &'static str,
 }
 

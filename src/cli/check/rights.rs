@@ -32,11 +32,11 @@ pub struct Right {
     pub group: &'static str,
     /// Resource, followed by a slash and the subresource if there is one.
     pub resource: &'static str,
-    /// What may be done.
+    /// The verbs.
     pub verbs: &'static [&'static str],
 }
 
-/// What the operator needs in every namespace where it works.
+/// Rights that the operator needs in every namespace where it works.
 pub const RIGHTS: &[Right] = &[
     right("cache.example.com", "memcacheds", &["list", "watch", "patch"]),
     right("mydomain.com", "genericdaemons", &["list", "watch"]),
@@ -56,17 +56,17 @@ pub const RIGHTS: &[Right] = &[
     right("events.k8s.io", "events", &["create", "patch"]),
 ];
 
-/// What it needs besides if it works in the whole cluster. Without it, nodes that a taint keeps a
+/// Rights that it needs besides if it works in the whole cluster. Without it, nodes that a taint keeps a
 /// daemon from are not told from nodes without its label.
 pub const CLUSTER_RIGHTS: &[Right] = &[right("", "nodes", &["list"])];
 
-/// What it needs in the namespace of its Lease: `create` for any Lease, the other verbs for its own
+/// Rights that it needs in the namespace of its Lease: `create` for any Lease, the other verbs for its own
 /// only; and Events about who leads.
 pub const LEASE_RIGHTS: &[Right] = &[LEASE, right("events.k8s.io", "events", &["create", "patch"])];
 
 const LEASE: Right = right("coordination.k8s.io", "leases", &["create", "get", "patch", "watch"]);
 
-/// What gives power over a cluster and the operator does not need.
+/// Rights that give power over a cluster and that the operator does not need.
 const DANGEROUS: &[Right] = &[
     right("*", "*", &["*"]),
     right("", "secrets", &["get", "list", "watch", "create", "update", "patch"]),

@@ -1,4 +1,4 @@
-//! What blocks an object. Pure functions.
+//! The cause that blocks an object. Pure functions.
 //!
 //! The words are the reasons of the conditions, and the health of the child is computed as for the
 //! status; this only looks at once, where the operator waits to see whether there is progress.
@@ -31,7 +31,7 @@ impl Diagnosis {
         Diagnosis::new(reason.as_str(), detail)
     }
 
-    /// What a person can do about it.
+    /// A remedy for a user.
     pub(super) fn next(&self) -> &'static str {
         match Reason::named(&self.cause) {
             Some(reason) => reason.next(),
@@ -51,7 +51,7 @@ pub(super) fn diagnose(facts: &Facts) -> Diagnosis {
         .unwrap_or_else(|| summary(&facts.object))
 }
 
-/// What somebody intended, or what no operator has seen yet.
+/// A state that somebody intended, or that no operator has seen yet.
 fn intended(object: &Value) -> Option<Diagnosis> {
     let meta = &object["metadata"];
     if meta["deletionTimestamp"].is_string() {
@@ -73,7 +73,7 @@ fn intended(object: &Value) -> Option<Diagnosis> {
     })
 }
 
-/// What the operator could not write, according to its condition.
+/// The write that the operator could not carry out, according to its condition.
 fn refused(object: &Value) -> Option<Diagnosis> {
     let ready = condition(object, "Ready")?;
     let reason = Reason::named(ready["reason"].as_str()?)?;
@@ -92,7 +92,7 @@ fn refused(object: &Value) -> Option<Diagnosis> {
     is_of_a_write.then(|| Diagnosis::of(reason, ready["message"].as_str().unwrap_or_default()))
 }
 
-/// What is wrong with the child now. If nothing is, the operator's condition says how far it is.
+/// The problem of the child now. If there is none, the operator's condition says how far it is.
 fn of_child(facts: &Facts) -> Option<Diagnosis> {
     let evidence = facts.evidence.clone();
     let refused = matches!(evidence.refusal, Answer::Found(Some(_)));
@@ -108,7 +108,7 @@ fn of_child(facts: &Facts) -> Option<Diagnosis> {
     blocked.then(|| Diagnosis::of(health.reason, health.message))
 }
 
-/// What the operator's condition says, if nothing closer to the origin is known.
+/// The operator's condition, if nothing closer to the origin is known.
 fn summary(object: &Value) -> Diagnosis {
     let Some(ready) = condition(object, "Ready") else {
         return Diagnosis::new("Pending", "no operator has looked at it yet");

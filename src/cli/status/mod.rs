@@ -75,7 +75,7 @@ pub struct StatusArgs {
     pub connection: ConnectionArgs,
 }
 
-/// How it is printed.
+/// Form of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "lower")]
 pub enum Output {
@@ -121,7 +121,7 @@ struct Facts {
     pub(super) unreadable: Option<String>,
     /// All of its pods that have not ended.
     pub(super) pods: Vec<PodState>,
-    /// What the child's pods, Events and nodes show.
+    /// Evidence of the child's pods, Events and nodes.
     pub(super) evidence: Evidence,
 }
 

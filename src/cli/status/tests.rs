@@ -1,4 +1,4 @@
-//! What `status` names as the cause, for fixtures.
+//! Causes that `status` names, for fixtures.
 
 // Fixtures read better with values in place.
 #![allow(clippy::needless_pass_by_value)]

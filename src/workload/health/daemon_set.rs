@@ -95,7 +95,7 @@ impl Health {
     }
 }
 
-/// How long a rollout may make no progress: a pod is not available before it has been ready for as long as the
+/// Longest time of a rollout without progress: a pod is not available before it has been ready for as long as the
 /// spec says.
 fn patience(daemon_set: &DaemonSet) -> Duration {
     let ready = daemon_set.spec().min_ready_seconds.unwrap_or(0);
@@ -117,7 +117,7 @@ fn given_up(trouble: Trouble, context: &Context<'_>) -> Health {
     }
 }
 
-/// What is missing until it is as wanted.
+/// The part that is missing until it is as wanted.
 fn behind(daemon_set: &DaemonSet, desired: i32) -> Option<String> {
     let status = &daemon_set.status;
     let counts = [

@@ -103,7 +103,7 @@ fn is_short(deployment: &Deployment, listed: Option<usize>) -> bool {
     listed || fewest.iter().any(|count| *count < wanted)
 }
 
-/// What is missing until the Deployment is as wanted.
+/// The part that is missing until the Deployment is as wanted.
 fn behind(deployment: &Deployment, listed: Option<usize>) -> Option<String> {
     let (status, wanted) = (&deployment.status, deployment.spec().replicas);
     let share = |n: i32, what: &str| Some(format!("{n} of {wanted} replicas are {what}"));
