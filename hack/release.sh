@@ -37,7 +37,11 @@ main() {
     case $1 in
       -h | --help) usage && exit ;;
       placeholders) list_placeholders && exit ;;
-      --key) KEY=$(realpath "${2:?--key FILE}") && shift ;;
+      --key)
+        [[ -r ${2:-} ]] || die 2 "--key FILE: '${2:-}' cannot be read"
+        KEY=$(realpath "$2")
+        shift
+        ;;
       --output) OUTPUT=${2:?--output FOLDER} && shift ;;
       -*) die 2 "unknown option '$1': hack/release.sh --help" ;;
       *) VERSION=$1 ;;
@@ -51,10 +55,11 @@ main() {
   SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
   ARCH=$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
   NAME=workload-operator-$VERSION-linux-$ARCH
-  OUTPUT=${OUTPUT:-dist/$VERSION}
-  rm -rf "$OUTPUT" && mkdir -p "$OUTPUT"
-  OUTPUT=$(realpath "$OUTPUT")
+  TARGET=$(realpath -m "${OUTPUT:-dist/$VERSION}")
+  [[ ! -e $TARGET || -e $TARGET/SHA256SUMS ]] || die 2 "$TARGET is there and is no release: choose another --output"
   WORK=$(mktemp -d)
+  OUTPUT=$WORK/out # until it is whole
+  mkdir "$OUTPUT"
   trap 'rm -rf "$WORK"' EXIT
   find_tools
   git archive HEAD | tar -x -C "$WORK" --one-top-level=source
@@ -70,7 +75,10 @@ main() {
   step "the image" make_image
   step "checksums and provenance" make_provenance
   [[ -z $KEY ]] || step "signatures" sign
-  say "$OUTPUT holds the release; RELEASING.md says what to do with it"
+  mkdir -p "${TARGET%/*}"
+  rm -rf "$TARGET"
+  cd / && cp -r "$OUTPUT" "$TARGET"
+  say "$TARGET holds the release; RELEASING.md says what to do with it"
 }
 
 step() {
@@ -95,7 +103,10 @@ list_placeholders() { grep -E '^[A-Z]+=.*\<example\.com\>' release.env || true; 
 # Sets CYCLONEDX and ABOUT, and builds them if they are missing.
 find_tools() {
   type -P buildah >/dev/null || die 3 "no buildah, which makes the image: apt-get install buildah"
-  [[ -z $KEY ]] || type -P openssl >/dev/null || die 3 "no openssl, which signs"
+  if [[ -n $KEY ]]; then
+    type -P openssl >/dev/null || die 3 "no openssl, which signs"
+    openssl pkey -in "$KEY" -noout 2>/dev/null || die 2 "$KEY is no private key (PEM)"
+  fi
   cache_folder "release-tools/$CYCLONEDX_VERSION-$ABOUT_VERSION"
   local tool version
   for tool in "cargo-cyclonedx $CYCLONEDX_VERSION" "cargo-about $ABOUT_VERSION --features cli"; do
@@ -121,7 +132,8 @@ replace_placeholders() {
 }
 
 make_binary() {
-  CARGO_TARGET_DIR=$WORK/target hack/build-static.sh "$OUTPUT/$NAME" 2>"$WORK/build.log" || {
+  # Below the sources, whose path is not in the binary.
+  CARGO_TARGET_DIR=$PWD/target PROFILE=release hack/build-static.sh "$OUTPUT/$NAME" 2>"$WORK/build.log" || {
     tail -n 20 "$WORK/build.log" >&2
     die 1 "the binary does not build"
   }
@@ -154,7 +166,7 @@ make_notices() {
 # An image of the binary and the notices, without any other layer: there is no base image to pin.
 make_image() {
   local root=$WORK/root container label labels
-  mkdir -p "$root"
+  mkdir -m 755 "$root"
   install -m 755 "$OUTPUT/$NAME" "$root/workload-operator"
   install -m 644 "$OUTPUT/THIRD-PARTY-NOTICES.txt" LICENSE "$root/"
   find "$root" -exec touch --date="@$SOURCE_DATE_EPOCH" {} +
@@ -190,7 +202,8 @@ $subjects
     "buildDefinition": {
       "buildType": "$REPOSITORY/blob/$COMMIT/hack/release.sh",
       "externalParameters": {"version": "$VERSION", "features": "${FEATURES:-}"},
-      "internalParameters": {"rustc": "$rust", "SOURCE_DATE_EPOCH": "$SOURCE_DATE_EPOCH"},
+      "internalParameters": {"rustc": "$rust", "buildah": "$(buildah --version)", "tar": "$(tar --version | head -n 1)",
+        "gzip": "$(gzip --version | head -n 1)", "SOURCE_DATE_EPOCH": "$SOURCE_DATE_EPOCH"},
       "resolvedDependencies": [
         {"uri": "git+$REPOSITORY@$COMMIT", "digest": {"gitCommit": "$COMMIT"}},
         {"name": "Cargo.lock", "digest": {"sha256": "$(sha256sum "$WORK/source/Cargo.lock" | cut -d' ' -f1)"}}

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::controller::{Action, Problem};
 use crate::manager::Context;
@@ -157,9 +157,9 @@ pub fn desired(app: &App) -> Children {
         ports: container_ports(&app.spec.ports),
         env: app.spec.envs.clone(),
         resources: app.spec.resources.clone(),
-        readiness_probe: app.spec.readiness_probe.clone(),
-        liveness_probe: app.spec.liveness_probe.clone(),
-        startup_probe: app.spec.startup_probe.clone(),
+        readiness_probe: probe(app.spec.readiness_probe.as_deref()),
+        liveness_probe: probe(app.spec.liveness_probe.as_deref()),
+        startup_probe: probe(app.spec.startup_probe.as_deref()),
         volume_mounts,
         security_context: Some(Box::new(security(&app.spec))),
         ..Container::default()
@@ -174,7 +174,7 @@ pub fn desired(app: &App) -> Children {
         replicas: app.spec.replicas,
         selector: Selector { match_labels: selector.clone() },
         strategy: app.spec.strategy.as_deref().cloned(),
-        min_ready_seconds: app.spec.min_ready_seconds,
+        min_ready_seconds: app.spec.min_ready_seconds.filter(|seconds| *seconds > 0),
         progress_deadline_seconds: deadline(app.spec.min_ready_seconds),
         template: PodTemplate {
             metadata: PodMeta { labels: identity.pod_labels(), ..PodMeta::default() },
@@ -217,6 +217,15 @@ fn identity(app: &App) -> Identity<'_> {
     Identity { kind: "app", label: APP_V1, name, image, more: Vec::new() }
 }
 
+/// A probe as the API server shows it: without a delay of 0.
+fn probe(wanted: Option<&Value>) -> Option<Box<Value>> {
+    let mut probe = wanted?.clone();
+    if let Some(fields) = probe.as_object_mut() {
+        fields.retain(|_, value| *value != json!(0));
+    }
+    Some(Box::new(probe))
+}
+
 /// The volumes of the pod, and where the container finds them.
 fn volumes(all: &[Value]) -> (Box<[Value]>, Box<[Value]>) {
     const OF_THE_MOUNT: [&str; 2] = ["mountPath", "readOnly"];
@@ -224,6 +233,8 @@ fn volumes(all: &[Value]) -> (Box<[Value]>, Box<[Value]>) {
         let is_mount = |field: &String| OF_THE_MOUNT.contains(&field.as_str());
         let (mut mount, source): (Map<_, _>, Map<_, _>) =
             volume.clone().into_iter().partition(|(field, _)| is_mount(field));
+        // Absent where the API server shows it.
+        mount.retain(|_, value| *value != json!(false));
         mount.extend(source.get("name").map(|name| ("name".to_owned(), name.clone())));
         (Value::Object(source), Value::Object(mount))
     });

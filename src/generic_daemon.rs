@@ -90,6 +90,17 @@ pub struct Status {
     pub conditions: Box<[Condition]>,
 }
 
+impl Spec {
+    /// The labels of the nodes where the daemon belongs, separated by commas; `None` if it belongs on every node.
+    pub fn node_labels(&self) -> Option<String> {
+        let own = self.label.iter().map(Text::to_string);
+        let settings = self.pod.iter().flat_map(|pod| pod.node_selector.iter());
+        let all: Vec<String> =
+            own.chain(settings.map(|(key, value)| format!("{key}={value}"))).collect();
+        (!all.is_empty()).then(|| all.join(","))
+    }
+}
+
 crate::view!(GenericDaemon { meta: Meta<Switches> }: crate::workload::GENERIC_DAEMON);
 custom!(GenericDaemon);
 
@@ -111,7 +122,7 @@ pub fn desired(daemon: &GenericDaemon) -> Made<DaemonSetSpec> {
     let mut spec = DaemonSetSpec {
         selector: Selector { match_labels: identity.selector() },
         update_strategy: update_strategy(&daemon.spec),
-        min_ready_seconds: daemon.spec.min_ready_seconds,
+        min_ready_seconds: daemon.spec.min_ready_seconds.filter(|seconds| *seconds > 0),
         template: PodTemplate {
             metadata: PodMeta { labels: identity.pod_labels(), ..PodMeta::default() },
             spec: pod(daemon),
@@ -285,8 +296,12 @@ pub async fn reconcile(
         return report(&cx, &status(&daemon, &found, Time::now()), &found.health).await;
     }
     let daemon_set: Ensured<DaemonSetSpec> = to_report(desired.ensure(&cx).await)?;
+    let label = daemon.spec.node_labels();
     let (health, again) = match &daemon_set {
-        Ok(child) => observer.observe(&cx.client(), &*daemon, child, looking(&daemon, child)).await,
+        Ok(child) => {
+            let looking = looking(&daemon, child, label.as_deref());
+            observer.observe(&cx.client(), &*daemon, child, looking).await
+        }
         Err(problem) => (Health::of_problem(problem), Action::Done),
     };
     let child =
@@ -297,10 +312,14 @@ pub async fn reconcile(
 }
 
 /// What its status and spec say about its DaemonSet.
-fn looking<'a>(daemon: &'a GenericDaemon, daemon_set: &DaemonSet) -> Looking<'a> {
+fn looking<'a>(
+    daemon: &GenericDaemon,
+    daemon_set: &DaemonSet,
+    label: Option<&'a str>,
+) -> Looking<'a> {
     let desired = daemon_set.status.desired_number_scheduled;
     Looking {
-        label: daemon.spec.label.as_deref(),
+        label,
         desired_before: daemon.status.desired,
         grown: desired.is_some_and(|desired| desired > daemon.status.desired),
         ..Looking::default()

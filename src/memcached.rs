@@ -165,7 +165,7 @@ pub fn desired(memcached: &Memcached, image: &Text) -> Children {
     let labels = identity.labels();
     let mut deployment = DeploymentSpec {
         replicas: memcached.spec.size,
-        min_ready_seconds: memcached.spec.min_ready_seconds,
+        min_ready_seconds: memcached.spec.min_ready_seconds.filter(|seconds| *seconds > 0),
         progress_deadline_seconds: deadline(memcached.spec.min_ready_seconds),
         selector: Selector { match_labels: identity.selector() },
         // Never more pods than requested, not even during an update of the template.

@@ -93,7 +93,7 @@ pub struct AppSpec {
     pub security_profile: Option<String>,
     /// The number of the user that the container runs as; the image's if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = 2_147_483_647))]
     pub run_as_user: Option<i64>,
     /// Replacement of old pods by those of a new template; 'RollingUpdate' if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

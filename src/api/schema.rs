@@ -522,6 +522,7 @@ fn amount_of(description: &str, least: u32) -> Schema {
         "x-kubernetes-int-or-string": true,
         "anyOf": [{ "type": "integer" }, { "type": "string" }],
         "minimum": least,
+        "maximum": i32::MAX,
         "maxLength": 4,
         "pattern": if least == 0 { "^(100|[1-9]?[0-9])%$" } else { "^(100|[1-9][0-9]?)%$" },
     })

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use super::pod_template::has_another_part;
 use crate::manager::Foreign;
 use crate::object::{Quantity, Text};
 
@@ -207,21 +208,31 @@ impl Container {
         let below = |path: &str| format!("/resources{path}");
         let resources = self.resources.in_the_way(&there.resources, &|path| foreign(&below(path)));
         pointers.extend(resources.iter().map(|path| below(path)));
-        // Without its handler a probe would be invalid, so all of it goes and is applied anew.
-        for (field, wanted, there) in [
-            ("/readinessProbe", &self.readiness_probe, &there.readiness_probe),
-            ("/livenessProbe", &self.liveness_probe, &there.liveness_probe),
-            ("/startupProbe", &self.startup_probe, &there.startup_probe),
-        ] {
-            if has_another_handler(wanted.as_deref(), there.as_deref()) {
-                pointers.push(field.to_owned());
-            }
-        }
         if let (Some(wanted), Some(there)) = (&self.security_context, &there.security_context) {
             let below = |path: String| format!("/securityContext{path}");
             pointers.extend(wanted.in_the_way(there).into_iter().map(below));
         }
         pointers
+    }
+
+    /// Fields to be replaced as a whole, and their values: probes and what happens before the end, which have
+    /// one handler, if another one is there.
+    pub(crate) fn to_replace<'a>(
+        &'a self,
+        there: &'a Container,
+    ) -> impl Iterator<Item = (&'static str, &'a Value)> {
+        let stop =
+            |lifecycle: &'a Option<Box<Value>>| lifecycle.as_deref().map(|all| &all["preStop"]);
+        [
+            ("/readinessProbe", self.readiness_probe.as_deref(), there.readiness_probe.as_deref()),
+            ("/livenessProbe", self.liveness_probe.as_deref(), there.liveness_probe.as_deref()),
+            ("/startupProbe", self.startup_probe.as_deref(), there.startup_probe.as_deref()),
+            ("/lifecycle/preStop", stop(&self.lifecycle), stop(&there.lifecycle)),
+        ]
+        .into_iter()
+        .filter_map(|(path, wanted, there)| {
+            has_another_part(wanted?, there?).then_some((path, wanted?))
+        })
     }
 
     /// A variable has a value or a source, never both.
@@ -271,15 +282,6 @@ impl ContainerPort {
     fn is_same_port_as(&self, other: &ContainerPort) -> bool {
         (self.container_port, &self.protocol) == (other.container_port, &other.protocol)
     }
-}
-
-/// A probe has one of these. The operator sets the first two.
-const HANDLERS: [&str; 4] = ["tcpSocket", "httpGet", "exec", "grpc"];
-
-/// Returns whether the probe that is there has a handler that the wanted one lacks. Two handlers are refused.
-fn has_another_handler(wanted: Option<&Value>, there: Option<&Value>) -> bool {
-    let (Some(wanted), Some(there)) = (wanted, there) else { return false };
-    HANDLERS.iter().any(|handler| wanted[*handler].is_null() && !there[*handler].is_null())
 }
 
 // === impl ContainerSecurity ===

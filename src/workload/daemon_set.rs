@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::pod_template::{PodTemplate, Selector};
 use crate::manager::Foreign;
 use crate::object::{Interner, Kind};
-use crate::workload::child::{Child, ChildSpec, Made, removal, renamed};
+use crate::workload::child::{Child, ChildSpec, Made, renamed};
 
 /// An existing DaemonSet.
 pub type DaemonSet = Child<DaemonSetSpec>;
@@ -73,8 +73,7 @@ impl ChildSpec for DaemonSetSpec {
     }
 
     fn in_the_way(&self, there: &DaemonSet, foreign: Foreign<'_>) -> Vec<Value> {
-        let pointers = self.template.in_the_way(&there.spec().template, foreign);
-        pointers.iter().map(|path| removal(path)).collect()
+        self.template.in_the_way(&there.spec().template, foreign)
     }
 
     fn renamed(mut self, from: &str, to: &str) -> DaemonSetSpec {

@@ -3,12 +3,12 @@
 use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::pod_template::{PodTemplate, Selector};
 use crate::manager::Foreign;
 use crate::object::{Interner, Kind, Text};
-use crate::workload::child::{Child, ChildSpec, Made, removal, renamed};
+use crate::workload::child::{Child, ChildSpec, Made, renamed};
 use crate::workload::condition::{Status, Time};
 
 /// An existing Deployment.
@@ -118,7 +118,8 @@ const DEADLINE: i32 = 600;
 /// The deadline of a rollout in which each pod must be ready for so long. Kubernetes refuses one that is not
 /// longer than that.
 pub(crate) fn deadline(min_ready_seconds: Option<i32>) -> Option<i32> {
-    min_ready_seconds.map(|seconds| seconds.saturating_add(DEADLINE))
+    let seconds = min_ready_seconds.filter(|seconds| *seconds > 0)?;
+    Some(seconds.saturating_add(DEADLINE))
 }
 
 // === impl DeploymentSpec ===
@@ -135,18 +136,16 @@ impl ChildSpec for DeploymentSpec {
     }
 
     fn in_the_way(&self, there: &Deployment, foreign: Foreign<'_>) -> Vec<Value> {
-        const ROLLING_UPDATE: &str = "/spec/strategy/rollingUpdate";
-        let mut pointers = self.template.in_the_way(&there.spec().template, foreign);
-        // The API server fills it in, and refuses it beside Recreate.
+        let mut operations = self.template.in_the_way(&there.spec().template, foreign);
+        // The API server fills the pace in, again where it is removed, and refuses it beside Recreate.
         let recreates = self.strategy.as_ref().is_some_and(|wanted| wanted.kind == "Recreate");
         let has_pace = |strategy: &Strategy| strategy.rolling_update.is_some();
-        if recreates
-            && there.spec().strategy.as_ref().is_some_and(has_pace)
-            && foreign(ROLLING_UPDATE)
-        {
-            pointers.push(ROLLING_UPDATE.to_owned());
+        if recreates && there.spec().strategy.as_ref().is_some_and(has_pace) {
+            let recreate = json!({ "type": "Recreate" });
+            operations
+                .push(json!({ "op": "replace", "path": "/spec/strategy", "value": recreate }));
         }
-        pointers.iter().map(|path| removal(path)).collect()
+        operations
     }
 
     fn renamed(mut self, from: &str, to: &str) -> DeploymentSpec {

@@ -10,7 +10,7 @@ use super::deployment::Amount;
 use super::pod_template::Selector;
 use super::service::Unread;
 use crate::manager::Foreign;
-use crate::object::{Interner, Kind};
+use crate::object::{Interner, Kind, Text};
 
 /// An existing PodDisruptionBudget.
 pub type PodDisruptionBudget = Child<BudgetSpec>;
@@ -32,6 +32,9 @@ pub struct BudgetSpec {
     /// The pods that a drain may take away at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_unavailable: Option<Amount>,
+    /// `AlwaysAllow`: a pod that does not work holds up no drain.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub unhealthy_pod_eviction_policy: Text,
     /// The pods that a drain has to leave. Never set; see `in_the_way`.
     #[serde(skip_serializing)]
     pub min_available: Option<Amount>,
@@ -65,6 +68,7 @@ impl BudgetSettings {
     /// The budget of the pods that `selector` selects.
     pub(crate) fn desired(&self, selector: Selector) -> BudgetSpec {
         let max_unavailable = Some(self.max_unavailable.clone());
-        BudgetSpec { selector, max_unavailable, min_available: None }
+        let unhealthy_pod_eviction_policy = Text::new("AlwaysAllow");
+        BudgetSpec { selector, max_unavailable, unhealthy_pod_eviction_policy, min_available: None }
     }
 }

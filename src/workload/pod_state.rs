@@ -349,13 +349,17 @@ impl NodeState {
         self.meta.key.name()
     }
 
-    /// Returns whether a daemon with this label belongs on it: `key`, `key=value`, or every node.
-    pub fn bears(&self, label: Option<&str>) -> bool {
+    /// Returns whether a daemon with these labels belongs on it: `key` or `key=value`, separated by commas, or
+    /// every node.
+    pub fn bears(&self, labels: Option<&str>) -> bool {
+        labels.into_iter().flat_map(|all| all.split(',')).all(|label| self.has(label))
+    }
+
+    fn has(&self, label: &str) -> bool {
         let labels: &Labels = &self.meta.labels;
-        match label.map(|label| label.split_once('=').ok_or(label)) {
-            None => true,
-            Some(Ok((key, value))) => labels.get(key).is_some_and(|found| *found == value),
-            Some(Err(key)) => labels.get(key).is_some(),
+        match label.split_once('=') {
+            Some((key, value)) => labels.get(key).is_some_and(|found| *found == value),
+            None => labels.get(label).is_some(),
         }
     }
 

@@ -1,12 +1,12 @@
 //! Pod templates.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::container::{Container, Seccomp};
 use crate::manager::Foreign;
 use crate::object::{Labels, Text};
-use crate::workload::child::renamed;
+use crate::workload::child::{removal, renamed};
 
 /// `spec.template`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -140,13 +140,32 @@ pub struct Selector {
     pub match_labels: Labels,
 }
 
+/// Returns whether an object of which one part may be set, such as a volume's source, has another part than the
+/// wanted one. The API server refuses two, and fills in a default where the only one is removed: so the
+/// whole is replaced.
+pub(crate) fn has_another_part(wanted: &Value, there: &Value) -> bool {
+    let parts = there.as_object().into_iter().flatten();
+    parts.filter(|(_, value)| value.is_object()).any(|(part, _)| wanted[part].is_null())
+}
+
+/// The JSON patch operation that replaces what is at `path`.
+fn replacement(path: &str, value: &Value) -> Value {
+    json!({ "op": "replace", "path": path, "value": value })
+}
+
 // === impl PodTemplate ===
 
 impl PodTemplate {
-    /// JSON pointers to what must be removed, last first in each list.
-    pub(crate) fn in_the_way(&self, there: &PodTemplate, foreign: Foreign<'_>) -> Vec<String> {
+    /// JSON patch operations that clear the way, last position first in each list.
+    pub(crate) fn in_the_way(&self, there: &PodTemplate, foreign: Foreign<'_>) -> Vec<Value> {
         const POD: &str = "/spec/template/spec";
-        let mut pointers = Vec::new();
+        let (mut pointers, mut operations) = (Vec::new(), Vec::new());
+        for wanted in &self.spec.volumes {
+            let at = there.spec.volumes.iter().position(|other| other["name"] == wanted["name"]);
+            if let Some(at) = at.filter(|at| has_another_part(wanted, &there.spec.volumes[*at])) {
+                operations.push(replacement(&format!("{POD}/volumes/{at}"), wanted));
+            }
+        }
         for container in &self.spec.containers {
             let at = there.spec.containers.iter().position(|c| c.name == container.name);
             if let Some(at) = at {
@@ -154,14 +173,20 @@ impl PodTemplate {
                 let paths = container
                     .in_the_way(&there.spec.containers[at], &|path| foreign(&pointer(path)));
                 pointers.extend(paths.iter().map(|path| pointer(path)));
+                operations.extend(
+                    container
+                        .to_replace(&there.spec.containers[at])
+                        .map(|(path, value)| replacement(&pointer(path), value)),
+                );
             }
         }
         let profile = |pod: &PodSpec| pod.security_context.clone()?.seccomp_profile;
         if Seccomp::is_in_the_way(profile(&self.spec), profile(&there.spec)) {
             pointers.push(format!("{POD}/securityContext/seccompProfile"));
         }
-        pointers.retain(|pointer| foreign(pointer));
-        pointers
+        let foreign = pointers.iter().filter(|pointer| foreign(pointer));
+        operations.extend(foreign.map(|pointer| removal(pointer)));
+        operations
     }
 
     pub(crate) fn renamed(mut self, from: &str, to: &str) -> PodTemplate {

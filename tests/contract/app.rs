@@ -378,3 +378,49 @@ async fn deleting_it_removes_the_deployment_and_the_service() {
     world.until_gone(DEPLOYMENT, "shop").await;
     world.until_gone(SERVICE, "shop").await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fields_of_one_of_several_forms_change_their_form_whoever_set_the_other() {
+    let (world, _operator) = World::with_operator_at("forms", "baseline").await;
+    let app = json!({"metadata": {"name": "shop"}, "spec": {"image": "nginx:1.27", "replicas": 1}});
+    world.create(APP, app).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+    let change = async |spec: Value| {
+        world.patch(APP, "shop", json!({ "spec": spec })).await.unwrap();
+    };
+    let deployment = async |wanted: &dyn Fn(&Value) -> bool| {
+        world.until(DEPLOYMENT, "shop", |found| wanted(&found["spec"])).await;
+        world.until(APP, "shop", is_ready).await;
+    };
+    // The API server has filled in a pace, which Recreate may not have.
+    change(json!({"strategy": {"type": "Recreate"}})).await;
+    deployment(&|spec| spec["strategy"] == json!({"type": "Recreate"})).await;
+    change(json!({"strategy": null})).await;
+    deployment(&|spec| spec["strategy"]["type"] == "RollingUpdate").await;
+
+    // A volume and a probe that somebody has set by hand, in another form than the one that comes.
+    let container = "/spec/template/spec/containers/0";
+    let by_hand = json!([
+        {"op": "add", "path": "/spec/template/spec/volumes", "value": [{"name": "data", "emptyDir": {}}]},
+        {"op": "add", "path": format!("{container}/livenessProbe"), "value": {"exec": {"command": ["true"]}}},
+        {"op": "add", "path": format!("{container}/lifecycle"), "value":
+            {"preStop": {"exec": {"command": ["true"]}}}},
+    ])
+    .to_string();
+    world.kubectl(&["patch", "deployment", "shop", "--type=json", "-p", &by_hand]).unwrap();
+    let config_map = json!({"name": "settings", "optional": true});
+    let volume = json!({"name": "data", "mountPath": "/data", "configMap": config_map});
+    change(json!({"volumes": [volume], "livenessProbe": {"tcpSocket": {"port": 80}},
+        "pod": {"preStopSleepSeconds": 1}}))
+    .await;
+    deployment(&|spec| {
+        let pod = &spec["template"]["spec"];
+        let (volume, container) = (&pod["volumes"][0], &pod["containers"][0]);
+        volume["emptyDir"].is_null()
+            && volume["configMap"]["name"] == "settings"
+            && container["livenessProbe"]["exec"].is_null()
+            && container["livenessProbe"]["tcpSocket"]["port"] == 80
+            && container["lifecycle"] == json!({"preStop": {"sleep": {"seconds": 1}}})
+    })
+    .await;
+}

@@ -54,6 +54,7 @@ async fn holds_on(version: String) -> String {
     bad_settings_of_containers_are_refused(&world).await;
     only_who_may_create_daemon_sets_may_create_generic_daemons(&world).await;
     an_editor_gains_no_rights_of_others(&world).await;
+    an_editor_gets_no_other_program_into_an_app_with_rights(&world).await;
     the_operators_account_may_write_only_children(&world).await;
     memcached(&world).await;
     app(&world).await;
@@ -306,6 +307,37 @@ async fn an_editor_gains_no_rights_of_others(world: &World) {
     let without = json!({"size": 1});
     assert!(dry_run("replace", &object(memcached, &without), mallory).is_err(), "left out");
     world.kubectl(&["delete", "memcached", "mallory"]).unwrap();
+}
+
+/// The ServiceAccount of an App that a user with the right has set is not lent to another program.
+async fn an_editor_gets_no_other_program_into_an_app_with_rights(world: &World) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let kubectl = |verb: &str, spec: &Value, options: &[&str]| {
+        let object = json!({"apiVersion": "app.example.com/v1", "kind": "App",
+            "metadata": {"name": "mallory"}, "spec": spec});
+        std::fs::write(file.path(), object.to_string()).unwrap();
+        let all = [&[verb, "-f", file.path().to_str().unwrap()], options].concat();
+        world.kubectl(&all)
+    };
+    let mut spec = json!({"image": "ours:1", "serviceAccountName": "default"});
+    kubectl("create", &spec, &[]).unwrap();
+    for (field, value) in [("image", json!("evil:1")), ("command", json!(["sh"]))] {
+        let before = spec[field].take();
+        spec[field] = value;
+        let refused = kubectl("replace", &spec, &["--as=mallory", "--dry-run=server"]).unwrap_err();
+        assert!(
+            refused.contains("must be allowed to create deployments.apps"),
+            "{field}: {refused}"
+        );
+        spec[field] = before;
+        if spec[field].is_null() {
+            spec.as_object_mut().unwrap().remove(field);
+        }
+    }
+    world
+        .kubectl(&["--as=mallory", "scale", "app.app.example.com/mallory", "--replicas=2"])
+        .unwrap();
+    world.kubectl(&["delete", "app.app.example.com", "mallory"]).unwrap();
 }
 
 /// Enforced by the policy of artifacts/policy/operator.yaml for whoever has the account's token.

@@ -1,12 +1,13 @@
 //! The installation: P, the operator; M, its metrics; G and D003, GenericDaemons and who may create them.
 
 use jiff::Timestamp;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::CheckArgs;
 use super::{D003, Finding, G001, M001, P001, P002, P003};
 use crate::client::{Client, Error, Scope};
-use crate::generic_daemon::GenericDaemon;
+use crate::generic_daemon::{self, GenericDaemon};
 use crate::object::{Kind, ObjectKey, Resource};
 
 /// The name of the Deployment, its label and the Lease.
@@ -299,12 +300,12 @@ async fn matched(client: &Client, args: &CheckArgs) -> Result<Finding, Error> {
             Err(error) => return Err(error),
         }
     }
-    let mut labels: Vec<&str> = daemons.iter().map(label).collect();
+    let mut labels: Vec<String> = daemons.iter().map(label).collect();
     labels.sort_unstable();
     labels.dedup();
     let mut nowhere = Vec::new();
     for label in labels {
-        let selector = Some(label.to_owned()).filter(|label| !label.is_empty());
+        let selector = Some(label.clone()).filter(|label| !label.is_empty());
         let scope = Scope { labels: selector, ..Scope::default() };
         if client.read_all(&NODE, &scope).await?.is_empty() {
             nowhere.push(label);
@@ -313,7 +314,7 @@ async fn matched(client: &Client, args: &CheckArgs) -> Result<Finding, Error> {
     Ok(judge_labels(&daemons, &nowhere))
 }
 
-fn judge_labels(daemons: &[Value], nowhere: &[&str]) -> Finding {
+fn judge_labels(daemons: &[Value], nowhere: &[String]) -> Finding {
     let lost: Vec<&Value> = daemons.iter().filter(|one| nowhere.contains(&label(one))).collect();
     if lost.is_empty() {
         return G001.ok(daemons.len().to_string());
@@ -329,9 +330,10 @@ fn judge_labels(daemons: &[Value], nowhere: &[&str]) -> Finding {
     G001.warn(format!("{count} of {all} match no node: {}{more}", names.join(", ")))
 }
 
-/// Empty means every node.
-fn label(daemon: &Value) -> &str {
-    daemon["spec"]["label"].as_str().unwrap_or_default()
+/// The labels of its nodes, separated by commas; empty means every node.
+fn label(daemon: &Value) -> String {
+    let spec = generic_daemon::Spec::deserialize(&daemon["spec"]).ok();
+    spec.and_then(|spec| spec.node_labels()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -406,15 +408,15 @@ mod tests {
     fn those_that_match_no_node_are_counted_and_a_few_are_named() {
         let daemon = |name: &str, label: &str| {
             json!({"metadata": {"namespace": "ns", "name": name},
-            "spec": {"label": label}})
+            "spec": {"image": "a", "label": label}})
         };
         let mut all = vec![daemon("fine", "logs"), daemon("lost", "nowhere=1")];
         assert_eq!(
-            judge_labels(&all, &["nowhere=1"]).detail,
+            judge_labels(&all, &["nowhere=1".to_owned()]).detail,
             "1 of 2 match no node: ns/lost (nowhere=1)"
         );
         all.extend(["b", "c", "d"].map(|name| daemon(name, "nowhere=1")));
-        let told = judge_labels(&all, &["nowhere=1"]).detail;
+        let told = judge_labels(&all, &["nowhere=1".to_owned()]).detail;
         assert!(told.starts_with("4 of 5") && told.ends_with("ns/c (nowhere=1), …"), "{told}");
         assert_eq!(judge_labels(&all, &[]).detail, "5");
     }

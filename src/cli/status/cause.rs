@@ -5,9 +5,11 @@
 
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::Facts;
+use crate::generic_daemon;
 use crate::workload::{Answer, Context, PAUSED, Progress, Reason};
 
 /// The cause, in a word, and a sentence of details.
@@ -97,9 +99,11 @@ fn of_child(facts: &Facts) -> Option<Diagnosis> {
     let evidence = facts.evidence.clone();
     let refused = matches!(evidence.refusal, Answer::Found(Some(_)));
     let shown = refused || evidence.of_pods(None).is_some();
+    let spec = generic_daemon::Spec::deserialize(&facts.object["spec"]).ok();
+    let label = spec.and_then(|spec| spec.node_labels());
     let context = Context {
         idle: if shown { Progress::PATIENCE } else { Duration::ZERO },
-        label: facts.object["spec"]["label"].as_str(),
+        label: label.as_deref(),
         evidence,
         ..Context::default()
     };

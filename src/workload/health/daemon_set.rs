@@ -61,10 +61,18 @@ impl Health {
             return nowhere(context);
         }
         let Some(behind) = behind(daemon_set, desired) else {
-            return everywhere(desired, status.number_misscheduled, context);
+            let health = everywhere(desired, status.number_misscheduled, context);
+            let old = desired - status.updated_number_scheduled;
+            if is_on_delete(daemon_set) && old > 0 && health.level == Level::Ready {
+                let message =
+                    format!("{}; {old} run the former template until deleted", health.message);
+                return Health { message, ..health };
+            }
+            return health;
         };
-        // Daemons of an older template are left.
-        let rolling = status.updated_number_scheduled < status.current_number_scheduled;
+        // Daemons of an older template are left, and will be replaced.
+        let rolling = !is_on_delete(daemon_set)
+            && status.updated_number_scheduled < status.current_number_scheduled;
         let completed = context.completed && !rolling;
         let refused = (status.current_number_scheduled < desired).then(|| context.of_events());
         let known = context.known();
@@ -95,6 +103,12 @@ impl Health {
     }
 }
 
+/// Returns whether pods of an older template stay until somebody deletes them.
+fn is_on_delete(daemon_set: &DaemonSet) -> bool {
+    let strategy = daemon_set.spec().update_strategy.as_deref();
+    strategy.is_some_and(|strategy| strategy["type"] == "OnDelete")
+}
+
 /// Longest time of a rollout without progress: a pod is not available before it has been ready for as long as the
 /// spec says.
 fn patience(daemon_set: &DaemonSet) -> Duration {
@@ -120,9 +134,14 @@ fn given_up(trouble: Trouble, context: &Context<'_>) -> Health {
 /// The part that is missing until it is as wanted.
 fn behind(daemon_set: &DaemonSet, desired: i32) -> Option<String> {
     let status = &daemon_set.status;
+    let updated = status.updated_number_scheduled;
     let counts = [
         (status.current_number_scheduled, "have the daemon"),
-        (status.updated_number_scheduled, "have the daemon of this generation"),
+        // With OnDelete they come when somebody deletes the old ones.
+        (
+            if is_on_delete(daemon_set) { desired } else { updated },
+            "have the daemon of this generation",
+        ),
         (status.number_available, "have the daemon available"),
         (status.number_ready, "have the daemon ready"),
     ];
@@ -212,8 +231,11 @@ fn nowhere(context: &Context<'_>) -> Health {
 
 fn hint(context: &Context<'_>) -> String {
     let Some(label) = context.label else { return String::new() };
-    let example = if label.contains('=') { label.to_owned() } else { format!("{label}=true") };
-    format!("; kubectl label node NODE {example}")
+    let example = |label: &str| {
+        if label.contains('=') { label.to_owned() } else { format!("{label}=true") }
+    };
+    let examples: Vec<String> = label.split(',').map(example).collect();
+    format!("; kubectl label node NODE {}", examples.join(" "))
 }
 
 /// The health while the nodes cannot be listed: what the status says about this generation, if it is

@@ -91,7 +91,8 @@ fn arguments(spec: &Value) -> (i64, Vec<String>) {
 /// The PodDisruptionBudget, if the spec asks for one.
 fn budget(labels: &Value, deployment: &Value, spec: &Value) -> Option<Value> {
     let most = &spec["podDisruptionBudget"]["maxUnavailable"];
-    let budget = json!({"selector": deployment["selector"], "maxUnavailable": most});
+    let budget = json!({"selector": deployment["selector"], "maxUnavailable": most,
+        "unhealthyPodEvictionPolicy": "AlwaysAllow"});
     (!most.is_null()).then(|| object(labels, &budget))
 }
 

@@ -183,6 +183,7 @@ fn keys(at: &[String], items: &[Value]) -> Option<&'static [&'static str]> {
     let keys: &[&str] = match at.last()?.as_str() {
         "containers" | "initContainers" | "env" | "volumes" | "imagePullSecrets" => &["name"],
         "volumeMounts" => &["mountPath"],
+        "topologySpreadConstraints" => &["topologyKey", "whenUnsatisfiable"],
         "ports" if items.iter().all(|port| port["port"].is_null()) => {
             &["containerPort", "protocol"]
         }

@@ -45,6 +45,9 @@ impl<V: Resource> Context<V> {
                 Ok(None) => {}
                 Ok(Some(_)) => {
                     answer = client.apply(key, &only).await.map_err(conflict_if_another);
+                    if let Ok(applied) = answer {
+                        answer = Ok(self.leave_to_the_apply(applied).await?);
+                    }
                 }
                 // Without what is in the way the object would be invalid, too: the first answer says why
                 // the desired one is.
@@ -71,6 +74,16 @@ impl<V: Resource> Context<V> {
         let mut operations = conflicts(child, &|at| !fields.was_applied(manager, at));
         operations.extend(fields.drop_update_entries(manager));
         self.patch_exactly(child, operations).await
+    }
+
+    /// Leaves the fields that this manager set by a patch to its apply, so that they go when they are no longer
+    /// applied.
+    async fn leave_to_the_apply<C: Resource>(&self, applied: C) -> Result<C, Problem> {
+        let (client, key) = (self.client(), applied.key());
+        let fields = client.get::<ManagedFields<C>>(key).await;
+        let fields = fields.map_err(|error| failed::<C>("get", key, error))?;
+        let operations = fields.drop_update_entries(&client.options().field_manager);
+        Ok(self.patch_exactly(&applied, operations).await?.unwrap_or(applied))
     }
 
     /// Applies an RFC 6902 patch to a child, if it is unchanged since it was read. Sends nothing if there
