@@ -1,5 +1,7 @@
 //! Pod templates.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -140,6 +142,9 @@ pub struct Selector {
     pub match_labels: Labels,
 }
 
+/// A day: a bound on what probes written by hand may ask for.
+const MOST_SECONDS: u64 = 86_400;
+
 /// Returns whether an object of which one part may be set, such as a volume's source, has another part than the
 /// wanted one. The API server refuses two, and fills in a default where the only one is removed: so the
 /// whole is replaced.
@@ -187,6 +192,26 @@ impl PodTemplate {
         let foreign = pointers.iter().filter(|pointer| foreign(pointer));
         operations.extend(foreign.map(|pointer| removal(pointer)));
         operations
+    }
+
+    /// The longest time that a container may take to become ready by its own probes: until its startup probe has
+    /// failed, and the first readiness probe after that.
+    pub(crate) fn starting(&self) -> Duration {
+        let seconds =
+            |probe: &Value, field: &str, default: u64| probe[field].as_u64().unwrap_or(default);
+        // The defaults of Kubernetes (k8s.io/kubernetes/pkg/apis/core/v1/defaults.go).
+        let starting = |container: &Container| {
+            let startup = container.startup_probe.as_deref().map_or(0, |probe| {
+                let period = seconds(probe, "periodSeconds", 10);
+                let failures = seconds(probe, "failureThreshold", 3);
+                seconds(probe, "initialDelaySeconds", 0)
+                    .saturating_add(period.saturating_mul(failures))
+            });
+            let readiness = container.readiness_probe.as_deref();
+            startup.saturating_add(readiness.map_or(0, |p| seconds(p, "initialDelaySeconds", 0)))
+        };
+        let longest = self.spec.containers.iter().map(starting).max().unwrap_or(0);
+        Duration::from_secs(longest.min(MOST_SECONDS))
     }
 
     pub(crate) fn renamed(mut self, from: &str, to: &str) -> PodTemplate {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::world::{
-    BUDGET, DEPLOYMENT, EVENT, MEMCACHED, MEMCACHED_IMAGE, POD, SERVICE, World, conditions,
+    APP, BUDGET, DEPLOYMENT, EVENT, MEMCACHED, MEMCACHED_IMAGE, POD, SERVICE, World, conditions,
     has_condition, is_ready, memcached,
 };
 
@@ -344,4 +344,22 @@ async fn a_disruption_budget_comes_is_restored_and_goes_with_its_field() {
     world.patch(MEMCACHED, "cart", json!({"spec": {"podDisruptionBudget": null}})).await.unwrap();
     world.until_gone(BUDGET, "cart").await;
     world.until(MEMCACHED, "cart", is_ready).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_samples_for_production_become_ready() {
+    let (world, _operator) = World::with_operator("production").await;
+    for (file, kind, name) in
+        [("memcached-production", MEMCACHED, "sessions"), ("app-production", APP, "shop")]
+    {
+        world.kubectl(&["apply", "-f", &format!("artifacts/examples/{file}.yaml")]).unwrap();
+        world.until(kind, name, is_ready).await;
+        world.until(BUDGET, name, |budget| budget["status"]["disruptionsAllowed"] == 1).await;
+    }
+    let deployment = world.get(DEPLOYMENT, "sessions").await.unwrap();
+    let pod = &deployment["spec"]["template"]["spec"];
+    let spread = &pod["topologySpreadConstraints"][0];
+    let selector = json!({"matchLabels": {"cache.example.com/memcached": "sessions"}});
+    assert_eq!(spread["labelSelector"], selector);
+    assert_eq!(pod["containers"][0]["resources"]["limits"]["memory"], "1536Mi");
 }

@@ -5,6 +5,7 @@ use super::{Context, Health, Level, Rollout, Workload};
 use crate::object::Labels;
 use crate::workload::condition::Status;
 use crate::workload::pod_state::Trouble;
+use crate::workload::progress::Progress;
 use crate::workload::reason::Reason;
 use crate::workload::{Deployment, DeploymentSpec};
 
@@ -60,6 +61,15 @@ impl Health {
         // A known problem stays until its pods show that it is gone.
         let reports = completed || context.is_stuck() || context.known().is_some();
         match context.of_pods() {
+            // Its probes give it longer to start.
+            Some(trouble)
+                if trouble.reason == Reason::ContainersNotReady
+                    && !completed
+                    && context.idle
+                        < Progress::PATIENCE + deployment.spec().template.starting() =>
+            {
+                Health::rolling_out(behind)
+            }
             Some(trouble) if reports => context.health_of(trouble, completed),
             _ if completed && is_short(deployment, context.listed) => Health {
                 rollout: Rollout::Complete,
@@ -136,9 +146,12 @@ fn behind(deployment: &Deployment, listed: Option<usize>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use std::time::Duration;
+
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::workload::evidence::{Answer, Evidence};
 
     fn deployment(wanted: i32, counts: [i32; 2]) -> Deployment {
         let [replicas, updated] = counts;
@@ -151,6 +164,34 @@ mod tests {
             "status": {"replicas": replicas, "updatedReplicas": updated},
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn a_slow_start_that_its_probes_allow_is_a_rollout() {
+        let mut stored = serde_json::to_value(deployment(1, [1, 1])).unwrap();
+        let pod = json!({"metadata": {"name": "a-1", "namespace": "ns"}, "status": {"phase": "Running",
+            "conditions": [{"type": "Ready", "status": "False", "reason": "ContainersNotReady"}],
+            "containerStatuses": [{"name": "a", "image": "m", "ready": false,
+                "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]}});
+        let pods = Answer::Found(vec![serde_json::from_value(pod).unwrap()].into());
+        let context = |idle| Context {
+            idle: Duration::from_secs(idle),
+            evidence: Evidence { pods: pods.clone(), ..Evidence::default() },
+            ..Context::default()
+        };
+        stored["metadata"]["ownerReferences"] = json!([{"apiVersion": "app.example.com/v1", "kind": "App",
+            "name": "a", "controller": true, "uid": "00000000-0000-4000-8000-000000000001"}]);
+        stored["status"] = json!({"replicas": 1, "updatedReplicas": 1});
+        let mut level = |probe: Value, idle| {
+            stored["spec"]["template"]["spec"]["containers"] =
+                json!([{"name": "a", "startupProbe": probe}]);
+            let deployment: Deployment = serde_json::from_value(stored.clone()).unwrap();
+            Health::of_deployment(&deployment, &context(idle)).level
+        };
+        let slow = json!({"tcpSocket": {"port": 80}, "failureThreshold": 30, "periodSeconds": 10});
+        assert_eq!(level(Value::Null, 31), Level::Degraded);
+        assert_eq!(level(slow.clone(), 31), Level::Progressing);
+        assert_eq!(level(slow, 331), Level::Degraded);
     }
 
     #[test]
