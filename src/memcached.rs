@@ -64,7 +64,7 @@ pub struct Spec {
     pub container_port: i32,
     /// The image, in place of the administrator's.
     pub image: Text,
-    /// The memory for items, such as `64Mi`; see [`Spec::memory`].
+    /// The memory for items, such as `64Mi`, from which `-m` and the amounts follow.
     pub memory: Option<Quantity>,
     /// The most connections of an instance.
     pub max_connections: Option<i32>,
