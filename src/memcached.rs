@@ -1,18 +1,17 @@
 //! Memcached: a Deployment and a headless Service, both with its name.
 
+mod pod;
+mod release;
+
 use std::sync::Arc;
 
-use futures::StreamExt;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use crate::client::Client;
 use crate::controller::{Action, Problem};
 use crate::events;
 use crate::manager::Context;
 use crate::object::{Labels, Meta, Object, Quantity, Text};
-use crate::store::Store;
-use crate::workload::child::{ChildSpec, Made};
+use crate::workload::child::Made;
 use crate::workload::condition::{self, Condition, Time, Type, Wanted, settle};
 use crate::workload::custom_resource::{Switches, custom, is_paused};
 use crate::workload::deployment::deadline;
@@ -25,9 +24,8 @@ use crate::workload::reason::Reason;
 use crate::workload::report::{Ensured, ensure_or_prune, outcome, own, report, sooner, to_report};
 use crate::workload::service::{ServicePort, ServiceSpec, TargetPort};
 use crate::workload::{
-    Amount, BudgetSettings, BudgetSpec, Capabilities, Container, ContainerPort, ContainerSecurity,
-    Deployment, DeploymentSpec, PodMeta, PodSecurity, PodSettings, PodSpec, PodTemplate,
-    Quantities, Resources, RollingUpdate, Seccomp, Selector, Strategy,
+    Amount, BudgetSettings, BudgetSpec, Deployment, DeploymentSpec, PodMeta, PodSettings,
+    PodTemplate, Resources, RollingUpdate, Selector, Strategy,
 };
 
 /// What an administrator sets for all Memcacheds.
@@ -36,7 +34,13 @@ pub struct Settings {
     /// The image (environment variable `MEMCACHED_IMAGE`). If it is missing or empty, nothing is created
     /// for a Memcached.
     pub memcached_image: Option<Text>,
+    /// The image of exporters (environment variable `MEMCACHED_EXPORTER_IMAGE`).
+    pub exporter_image: Option<Text>,
 }
+
+use pod::pod;
+pub use pod::{Exporter, Images};
+pub use release::release;
 
 // === View ===
 
@@ -76,6 +80,8 @@ pub struct Spec {
     pub options: Box<[Text]>,
     /// The resources it may use, in place of those that follow from the memory.
     pub resources: Option<Box<Resources>>,
+    /// The exporter of memcached's metrics.
+    pub exporter: Option<Box<Exporter>>,
     /// `None` if a pod is ready at once.
     pub readiness_probe: Text,
     /// Seconds for which a pod must be ready before it counts as available.
@@ -106,9 +112,6 @@ pub struct Status {
 
 /// The default port, of memcached itself and of the schema.
 const DEFAULT_PORT: i32 = 11211;
-/// The memory for items if none is given, in MiB: memcached's own default.
-const DEFAULT_MEMORY: i128 = 64;
-const MEBIBYTE: i128 = 1 << 20;
 
 impl Default for Spec {
     fn default() -> Spec {
@@ -122,19 +125,12 @@ impl Default for Spec {
             max_item_size: Text::default(),
             options: Box::default(),
             resources: None,
+            exporter: None,
             readiness_probe: Text::default(),
             min_ready_seconds: None,
             pod_disruption_budget: None,
             pod: None,
         }
-    }
-}
-
-impl Spec {
-    /// The memory for items, in MiB.
-    fn memory(&self) -> i128 {
-        let bytes = self.memory.as_ref().and_then(Quantity::millis).map(|millis| millis / 1000);
-        bytes.map_or(DEFAULT_MEMORY, |bytes| bytes / MEBIBYTE)
     }
 }
 
@@ -145,8 +141,6 @@ custom!(Memcached);
 
 /// The values of `app.kubernetes.io/name` and `app`, and the names of the container and its port.
 const MEMCACHED: &str = "memcached";
-/// Any non-root user will do; this is the one that people are used to.
-const USER: i64 = 1001;
 
 /// The children of a Memcached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,9 +153,9 @@ pub struct Children {
     pub budget: Option<Made<BudgetSpec>>,
 }
 
-/// The children of `memcached` with this image.
-pub fn desired(memcached: &Memcached, image: &Text) -> Children {
-    let identity = identity(memcached, Some(image));
+/// The children of `memcached` with these images.
+pub fn desired(memcached: &Memcached, images: &Images) -> Children {
+    let identity = identity(memcached, Some(&images.memcached));
     let labels = identity.labels();
     let mut deployment = DeploymentSpec {
         replicas: memcached.spec.size,
@@ -178,7 +172,7 @@ pub fn desired(memcached: &Memcached, image: &Text) -> Children {
         }),
         template: PodTemplate {
             metadata: PodMeta { labels: identity.pod_labels(), ..PodMeta::default() },
-            spec: pod(&memcached.spec, image),
+            spec: pod(&memcached.spec, images),
         },
         paused: false,
     };
@@ -207,108 +201,6 @@ fn identity<'a>(memcached: &'a Memcached, image: Option<&'a Text>) -> Identity<'
     let more = vec![(APP, MEMCACHED), (MEMCACHED_CR, name.as_str())];
     let image = image.map(Text::as_str);
     Identity { kind: MEMCACHED, label: labels::MEMCACHED, name, image, more }
-}
-
-/// A pod that Pod Security `restricted` admits.
-fn pod(spec: &Spec, image: &Text) -> PodSpec {
-    let port = spec.container_port;
-    let texts = |words: &[&str]| words.iter().map(|word| Text::new(word)).collect::<Vec<_>>();
-    let mut command = texts(&["memcached", "-m=64", "-o", "modern", "-v"]);
-    if port != DEFAULT_PORT {
-        command.extend([Text::new("-p"), Text::from(port.to_string())]);
-    }
-    let container = Container {
-        name: Text::new(MEMCACHED),
-        image: image.clone(),
-        image_pull_policy: Text::new("IfNotPresent"),
-        command: command.into(),
-        args: arguments(spec).into_iter().map(Text::from).collect(),
-        ports: [ContainerPort {
-            container_port: port,
-            protocol: Text::new("TCP"),
-            name: Text::new(MEMCACHED),
-        }]
-        .into(),
-        resources: resources(spec),
-        readiness_probe: (spec.readiness_probe != "None")
-            .then(|| Box::new(json!({ "tcpSocket": { "port": MEMCACHED } }))),
-        security_context: Some(Box::new(ContainerSecurity {
-            run_as_non_root: Some(true),
-            run_as_user: Some(USER),
-            allow_privilege_escalation: Some(false),
-            capabilities: Some(Capabilities {
-                drop: texts(&["ALL"]).into(),
-                ..Capabilities::default()
-            }),
-            ..ContainerSecurity::default()
-        })),
-        ..Container::default()
-    };
-    PodSpec {
-        containers: [container].into(),
-        security_context: Some(PodSecurity {
-            run_as_non_root: Some(true),
-            seccomp_profile: Some(Seccomp { kind: Text::new("RuntimeDefault") }),
-        }),
-        // memcached does not talk to the API server.
-        automount_service_account_token: Some(false),
-        ..PodSpec::default()
-    }
-}
-
-/// The arguments after the command.
-///
-/// memcached reads the `-m=64` of the command as `-m 0`, and 1.6 does not start with so little memory
-/// ("Cannot set item size limit higher than 1/2 of memory max"). The last limit given counts, which is this
-/// one; it is in the short form because 1.4 knows no other.
-fn arguments(spec: &Spec) -> Vec<String> {
-    let mut arguments = vec!["-m".to_owned(), spec.memory().to_string()];
-    let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
-    if let Some(connections) = spec.max_connections {
-        add("-c", connections.to_string());
-    }
-    if let Some(threads) = spec.threads {
-        add("-t", threads.to_string());
-    }
-    if !spec.max_item_size.is_empty() {
-        // Of 8Mi, memcached knows 8m.
-        add("-I", format!("{}m", spec.max_item_size.trim_end_matches("Mi")));
-    }
-    if !spec.options.is_empty() {
-        add("-o", spec.options.join(","));
-    }
-    arguments
-}
-
-/// What an instance needs. For 64Mi, measured with memcached 1.6.18 and `-m 64` on 64-bit Linux. Filled with
-/// items of 10 bytes to 500 kB it takes 73 to 77 MiB: beside the items 4 MiB of hash table, a page
-/// of 1 MiB per size class, and the program. A thousand connections take 2 MiB more. The request
-/// covers both; the limit leaves room for answers that clients are slow to read. A request of a
-/// client takes about 24 µs of processor time, so 100m are 4,000 a second. There is no limit for
-/// the processor, which would only make clients wait.
-///
-/// With another memory `m`, what the mixin of memcached (grafana/jsonnet-libs) recommends: the larger of
-/// 1.5 m, and 1.2 m and 100 MB.
-fn resources(spec: &Spec) -> Resources {
-    if let Some(resources) = &spec.resources {
-        return Resources::clone(resources);
-    }
-    let amounts = |amounts: &[(&str, &str)]| {
-        let amount = |(name, amount): &(&str, &str)| (Text::new(name), Quantity::new(amount));
-        Quantities(amounts.iter().map(amount).collect())
-    };
-    if spec.memory.is_some() {
-        let memory = spec.memory();
-        let most = format!("{}Mi", (memory * 3 / 2).max(memory * 6 / 5 + 96));
-        return Resources {
-            limits: amounts(&[("memory", &most)]),
-            requests: amounts(&[("cpu", "100m"), ("memory", &most)]),
-        };
-    }
-    Resources {
-        limits: amounts(&[("memory", "128Mi")]),
-        requests: amounts(&[("cpu", "100m"), ("memory", "96Mi")]),
-    }
 }
 
 fn service(memcached: &Memcached) -> ServiceSpec {
@@ -433,11 +325,10 @@ fn available(memcached: &Memcached, found: &Found<'_>) -> Wanted {
 /// The operator removes it once it has reported that a Memcached is being deleted.
 pub const FINALIZER: &str = "cache.example.com/finalizer";
 
-/// The message if `MEMCACHED_IMAGE` is not set or empty.
+/// The messages if neither the Memcached nor the administrator names an image.
 const NO_IMAGE: &str = "Unable to find MEMCACHED_IMAGE environment variable with the image";
-
-/// How many finalizers are removed at once when the operator ends.
-const RELEASED_AT_ONCE: usize = 16;
+const NO_EXPORTER_IMAGE: &str =
+    "Unable to find MEMCACHED_EXPORTER_IMAGE environment variable with the image";
 
 /// Has a Memcached's children be as desired, and reports how it is.
 ///
@@ -452,10 +343,12 @@ pub async fn reconcile(
     if is_paused(&memcached.meta) {
         return report_only(&cx, Health::paused(completed(&*memcached)), None).await;
     }
-    let images = [Some(&memcached.spec.image), settings.memcached_image.as_ref()];
-    let Some(image) = images.into_iter().flatten().find(|image| !image.is_empty()) else {
-        let health = Health::new(Level::Stalled, Reason::ImageMissing, NO_IMAGE);
-        return report_only(&cx, health, Some(NO_IMAGE.to_owned())).await;
+    let images = match images(&memcached.spec, &settings) {
+        Ok(images) => images,
+        Err(missing) => {
+            let health = Health::new(Level::Stalled, Reason::ImageMissing, missing);
+            return report_only(&cx, health, Some(missing.to_owned())).await;
+        }
     };
     if let Err(problem) = to_report(cx.add_finalizer(FINALIZER).await)? {
         // Nothing is created without it.
@@ -463,7 +356,7 @@ pub async fn reconcile(
         report_only(&cx, Health::of_problem(&problem), failure).await?;
         return Err(problem.reported());
     }
-    let children = desired(&memcached, image);
+    let children = desired(&memcached, &images);
     let deployment: Ensured<DeploymentSpec> = to_report(children.deployment.ensure(&cx).await)?;
     let service = to_report(children.service.ensure(&cx).await)?;
     let budget = to_report(ensure_or_prune(children.budget.as_ref(), &cx).await)?;
@@ -483,6 +376,23 @@ pub async fn reconcile(
     let reported = report(&cx, &status(&memcached, found, Time::now()), &health).await?;
     let outcome = outcome([deployment.map(drop), service.map(drop), budget])?;
     Ok(sooner(sooner(reported, again), outcome))
+}
+
+/// The images of the containers: the Memcached's own or the administrator's.
+///
+/// # Errors
+/// Which environment variable is missing.
+fn images(spec: &Spec, settings: &Settings) -> Result<Images, &'static str> {
+    let chosen = |own: &Text, administrators: &Option<Text>, missing| {
+        let named = [Some(own), administrators.as_ref()].into_iter().flatten();
+        named.into_iter().find(|image| !image.is_empty()).cloned().ok_or(missing)
+    };
+    let exporter =
+        |exporter: &Exporter| chosen(&exporter.image, &settings.exporter_image, NO_EXPORTER_IMAGE);
+    Ok(Images {
+        memcached: chosen(&spec.image, &settings.memcached_image, NO_IMAGE)?,
+        exporter: spec.exporter.as_deref().map(exporter).transpose()?,
+    })
 }
 
 /// Why the Deployment is not as desired, if a write failed, the name is taken, or a field cannot be
@@ -531,49 +441,6 @@ pub async fn finalize(memcached: Arc<Memcached>, cx: Context<Memcached>) -> Resu
     cx.event(events::Type::Warning, Reason::Deleting.as_str(), &note);
     let begun = Memcached { status: begun, ..Memcached::clone(&memcached) };
     cx.patch_status(&finalizing(&begun, true, Time::now())).await
-}
-
-/// Removes the finalizers of all Memcacheds in `namespace` if it is being deleted. Called when the
-/// operator that runs in it ends: nobody would remove them afterwards, and all that they stand for is a
-/// report.
-pub async fn release(memcacheds: Store<Memcached>, client: Client, namespace: &str) {
-    let finalized = |memcached: &Arc<Memcached>| {
-        let at = memcached.meta.finalizers.iter().position(|name| name == FINALIZER)?;
-        (memcached.key().namespace() == namespace).then(|| (memcached.clone(), at))
-    };
-    let all: Vec<_> = memcacheds.list().iter().filter_map(finalized).collect();
-    if all.is_empty() || !is_terminating(&client, namespace).await {
-        return;
-    }
-    tracing::info!(namespace, memcacheds = all.len(), "Removing finalizers: it is being deleted");
-    let remove = |(memcached, at): (Arc<Memcached>, usize)| {
-        let client = &client;
-        async move {
-            let path = format!("/metadata/finalizers/{at}");
-            let operations = json!([
-                { "op": "test", "path": "/metadata/uid", "value": memcached.uid() },
-                { "op": "test", "path": path, "value": FINALIZER },
-                { "op": "remove", "path": path },
-            ]);
-            if let Err(error) = client.json_patch::<Memcached>(memcached.key(), &operations).await {
-                tracing::warn!(object = %memcached.key(), %error, "The finalizer stays");
-            }
-        }
-    };
-    futures::stream::iter(all).for_each_concurrent(RELEASED_AT_ONCE, remove).await;
-}
-
-/// Returns whether the API server says that the namespace is being deleted. It is asked by a dry run of
-/// a create, which takes no right that the operator does not have.
-async fn is_terminating(client: &Client, namespace: &str) -> bool {
-    let kind = ServiceSpec::KIND;
-    let body = json!({
-        "apiVersion": kind.api_version(), "kind": kind.kind,
-        "metadata": { "generateName": "workload-operator-" },
-        "spec": { "clusterIP": "None", "ports": [{ "port": 80 }] },
-    });
-    let answer = client.try_create(&kind, namespace, &body).await;
-    answer.is_err_and(|error| error.is_namespace_terminating())
 }
 
 #[cfg(test)]

@@ -22,9 +22,9 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::app::{self, App};
-use crate::cli::args::{Cli, Command, ControllerName, RunArgs, all_if_empty};
+use crate::cli::args::{Cli, Command, ControllerName, RunArgs, WorkloadArgs, all_if_empty};
 use crate::cli::spans::Spans;
-use crate::cli::{Error, IDENTITY, check, logs, manifests, one_line, servers, status};
+use crate::cli::{Error, IDENTITY, check, logs, manifests, one_line, plan, servers, status};
 use crate::client::{self, Client};
 use crate::controller::Program;
 use crate::generic_daemon::{self, GenericDaemon};
@@ -61,6 +61,7 @@ pub fn main(cli: Cli) -> ExitCode {
         }
         Some(Command::Status(args)) => asked(status::run(&args)),
         Some(Command::Check(args)) => asked(check::run(*args)),
+        Some(Command::Plan(args)) => asked(plan::run(*args, dry_run)),
         Some(Command::Run(args)) => start(*args).map(|()| ExitCode::SUCCESS),
         None => start(cli.run).map(|()| ExitCode::SUCCESS),
     };
@@ -111,7 +112,7 @@ fn to_its_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
 /// # Errors
 /// If it cannot start, or if a task that everything depends on dies.
 async fn run(mut args: RunArgs, spans: Spans) -> Result<(), Error> {
-    all_if_empty(&mut args.namespaces);
+    all_if_empty(&mut args.workloads.namespaces);
     let shutdown = Shutdown::from_signals().map_err(Error::Signals)?;
     // A credential plugin, for one, may take long.
     tokio::select! {
@@ -132,17 +133,16 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     // plugin runs once for all.
     let ungated = Client::new(config, options.clone())?;
     ungated.log_in().await?;
-    let namespaces =
-        if args.namespaces.is_empty() { "all".to_owned() } else { args.namespaces.join(",") };
+    let WorkloadArgs { namespaces, controllers, memcached_image, .. } = &args.workloads;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
-        controllers = ?args.controllers,
-        namespaces = %namespaces,
+        ?controllers,
+        namespaces = if namespaces.is_empty() { "all".to_owned() } else { namespaces.join(",") },
         leader_election = args.leader_elect,
         "Starting"
     );
-    let image = args.memcached_image.as_deref().unwrap_or_default();
-    if image.is_empty() && args.controllers.contains(&ControllerName::Memcached) {
+    let image = memcached_image.as_deref().unwrap_or_default();
+    if image.is_empty() && controllers.contains(&ControllerName::Memcached) {
         tracing::warn!(
             "MEMCACHED_IMAGE is not set, so no Memcached gets a Deployment: set it to an image, such \
              as memcached:1.6.38-alpine"
@@ -150,7 +150,7 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     }
     let servers = servers::bind(&args, &ungated, &metrics, &ready).await?;
     let mut manager = Manager::new(IDENTITY)
-        .namespaces(&args.namespaces)
+        .namespaces(namespaces)
         .instance(host)
         .metrics(metrics)
         .readiness(ready)
@@ -164,7 +164,7 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
         manager = manager.leader_election(lease);
     }
     let connect = |options| ungated.sibling(options);
-    let mut program = controllers(manager, &args).program(connect).await?;
+    let mut program = add_controllers(manager, &args.workloads).program(connect).await?;
     for (name, server) in servers {
         program = program.around(name, |stop| async move { server.run(stop.requested()).await });
     }
@@ -174,6 +174,21 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     }))
 }
 
+/// The controllers of `run` with a client of these options, which make every write a dry run. Nothing is
+/// elected, served or exported.
+async fn dry_run(
+    args: WorkloadArgs,
+    client: Client,
+    options: client::Options,
+    passes: Arc<dyn crate::controller::Observer>,
+) -> Result<Program, Error> {
+    let manager = Manager::new(IDENTITY)
+        .namespaces(&args.namespaces)
+        .client(|client| *client = options)
+        .options(|options| options.observer = passes);
+    Ok(add_controllers(manager, &args).program(|options| client.sibling(options)).await?)
+}
+
 fn metrics(config: &kube::Config) -> Arc<Metrics> {
     let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
     let revision = option_env!("REVISION").unwrap_or("unknown");
@@ -181,7 +196,7 @@ fn metrics(config: &kube::Config) -> Arc<Metrics> {
 }
 
 fn lease(args: &RunArgs) -> Result<Lease, ConfigError> {
-    let namespace = args.leader_elect_namespace.clone().or_else(|| own_namespace(args));
+    let namespace = args.leader_elect_namespace.clone().or_else(|| own_namespace(&args.workloads));
     let default = leader_election::Config::default();
     let config = leader_election::Config {
         lease: args.leader_elect_lease_duration,
@@ -196,7 +211,7 @@ fn lease(args: &RunArgs) -> Result<Lease, ConfigError> {
 }
 
 /// The pod's namespace in a cluster, otherwise the first that is watched.
-fn own_namespace(args: &RunArgs) -> Option<String> {
+fn own_namespace(args: &WorkloadArgs) -> Option<String> {
     let own = std::fs::read_to_string(POD_NAMESPACE).ok();
     own.map(|text| text.trim().to_owned()).or_else(|| args.namespaces.first().cloned())
 }
@@ -210,10 +225,10 @@ fn host_name() -> String {
 // === Controllers ===
 
 /// Adds the requested controllers.
-fn controllers(mut manager: Manager, args: &RunArgs) -> Manager {
+fn add_controllers(mut manager: Manager, args: &WorkloadArgs) -> Manager {
     let diagnostics = Diagnostics::default();
     for (name, add) in [
-        (ControllerName::Memcached, memcached as fn(Manager, &RunArgs, Observer) -> Manager),
+        (ControllerName::Memcached, memcached as fn(Manager, &WorkloadArgs, Observer) -> Manager),
         (ControllerName::App, app),
         (ControllerName::GenericDaemon, generic_daemon),
     ] {
@@ -224,8 +239,11 @@ fn controllers(mut manager: Manager, args: &RunArgs) -> Manager {
     manager
 }
 
-fn memcached(manager: Manager, args: &RunArgs, observer: Observer) -> Manager {
-    let settings = Settings { memcached_image: args.memcached_image.as_deref().map(Into::into) };
+fn memcached(manager: Manager, args: &WorkloadArgs, observer: Observer) -> Manager {
+    let settings = Settings {
+        memcached_image: args.memcached_image.as_deref().map(Into::into),
+        exporter_image: args.memcached_exporter_image.as_deref().map(Into::into),
+    };
     let own_namespace = own_namespace(args);
     custom::<Memcached>(manager)
         .owns::<Deployment>()
@@ -255,7 +273,7 @@ fn memcached(manager: Manager, args: &RunArgs, observer: Observer) -> Manager {
         })
 }
 
-fn app(manager: Manager, _: &RunArgs, observer: Observer) -> Manager {
+fn app(manager: Manager, _: &WorkloadArgs, observer: Observer) -> Manager {
     custom::<App>(manager)
         .owns::<Deployment>()
         .owns::<Service>()
@@ -263,7 +281,7 @@ fn app(manager: Manager, _: &RunArgs, observer: Observer) -> Manager {
         .reconcile(move |app, cx| app::reconcile(app, cx, observer.clone()))
 }
 
-fn generic_daemon(manager: Manager, _: &RunArgs, observer: Observer) -> Manager {
+fn generic_daemon(manager: Manager, _: &WorkloadArgs, observer: Observer) -> Manager {
     custom::<GenericDaemon>(manager)
         .owns::<DaemonSet>()
         .reconcile(move |daemon, cx| generic_daemon::reconcile(daemon, cx, observer.clone()))

@@ -87,6 +87,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "memcached",
             "metrics",
             "object",
+            "shutdown",
             "traces",
             "workload",
         ],

@@ -263,11 +263,18 @@ fn the_table_of_alerts_is_what_the_alerts_say() {
 fn alerts() -> String {
     let mut text = String::from(
         "# Alerts\n\n\
-         Written by hack/update-codegen.sh from artifacts/components/monitoring/prometheus-rule.yaml: \
-         what each alert\nof the operator on itself means, and what to do. The dashboard beside it \
-         shows the same numbers over time.\n",
+         Written by hack/update-codegen.sh from the files prometheus-rule.yaml in \
+         artifacts/components/monitoring and\nmemcached-monitoring: what each alert on the operator and \
+         on memcached means, and what to do. The dashboards\nbeside them show the same numbers over \
+         time.\n",
     );
-    let file = "artifacts/components/monitoring/prometheus-rule.yaml";
+    for component in ["monitoring", "memcached-monitoring"] {
+        add_alerts(&format!("artifacts/components/{component}/prometheus-rule.yaml"), &mut text);
+    }
+    text
+}
+
+fn add_alerts(file: &str, text: &mut String) {
     let rules = std::fs::read_to_string(file).unwrap();
     let rules: serde_json::Value = serde_yaml_ng::from_str(&rules).unwrap();
     for group in rules["spec"]["groups"].as_array().unwrap() {
@@ -287,5 +294,4 @@ fn alerts() -> String {
             ));
         }
     }
-    text
 }

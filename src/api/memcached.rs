@@ -34,7 +34,7 @@ use super::schema;
     validation = schema::dns_label_name("the Service"),
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = schema::memory_limit(), validation = schema::item_size())]
+#[x_kube(validation = schema::memory_limit(), validation = schema::item_size(), validation = schema::exporter_port())]
 pub struct MemcachedSpec {
     /// Number of instances, at most 3 unless the administrator has raised that. No more than this run at once.
     #[serde(default = "one")]
@@ -78,6 +78,10 @@ pub struct MemcachedSpec {
     /// If absent: 100m of CPU, and memory by what memcached needs for its connections and tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
+    /// A second container in each pod that exports memcached's metrics on port 9150, 'metrics'; none if
+    /// absent. A change restarts the pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exporter: Option<Exporter>,
     /// 'TCP' (the default) has a pod ready when its port accepts a connection, 'None' at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::memcached_probe")]
@@ -92,6 +96,20 @@ pub struct MemcachedSpec {
     /// Settings of the pods. A change restarts the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<PodSettings>,
+}
+
+/// The exporter of memcached's metrics.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Exporter {
+    /// The image; the one that the administrator set for all (MEMCACHED_EXPORTER_IMAGE) if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
+    #[x_kube(validation = schema::image())]
+    pub image: Option<String>,
+    /// Limits and requests of the container. If absent: 10m of CPU, 32Mi of memory and at most 64Mi.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<Resources>,
 }
 
 /// Observed state.

@@ -543,6 +543,13 @@ pub(super) fn memory_limit() -> Rule {
     )
 }
 
+pub(super) fn exporter_port() -> Rule {
+    rule(
+        "!has(self.exporter) || self.containerPort != 9150".to_owned(),
+        "`containerPort` must not be 9150, which is the port of the `exporter`",
+    )
+}
+
 pub(super) fn item_size() -> Rule {
     rule(
         "!has(self.maxItemSize) || quantity(self.maxItemSize).add(quantity(self.maxItemSize)).compareTo(\

@@ -7,6 +7,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::IDENTITY;
 use super::check::CheckArgs;
+use super::plan::PlanArgs;
+
 use super::status::StatusArgs;
 use crate::client::{self, Client, Error, Options};
 
@@ -35,6 +37,8 @@ pub enum Command {
     },
     /// Check whether the cluster is compatible with this binary. Changes nothing.
     Check(Box<CheckArgs>),
+    /// Show what this version would change in the cluster. Changes nothing: every write is a dry run.
+    Plan(Box<PlanArgs>),
     /// Say what keeps a custom resource from being ready. Changes nothing.
     Status(Box<StatusArgs>),
     /// Print all that a cluster needs, to be piped into `kubectl apply --server-side -f -`.
@@ -63,13 +67,9 @@ pub struct ConnectionArgs {
     pub context: Option<String>,
 }
 
-/// How the operator runs.
+/// The custom resources that are reconciled, and how.
 #[derive(Debug, Clone, Args)]
-pub struct RunArgs {
-    /// Which API server, as whom.
-    #[command(flatten)]
-    pub connection: ConnectionArgs,
-
+pub struct WorkloadArgs {
     /// Work in this namespace only (repeat it, or separate with commas, for several). A Role in
     /// each is then enough; without it, all namespaces.
     #[arg(long = "namespace", env = "WATCH_NAMESPACE", value_name = "NAME", value_delimiter = ',')]
@@ -85,14 +85,30 @@ pub struct RunArgs {
     )]
     pub controllers: Vec<ControllerName>,
 
-    /// Objects of one kind that are reconciled at a time.
-    #[arg(long, env = "WORKERS", value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub workers: u16,
-
     /// The image that memcached pods run. Without it no Memcached gets a Deployment, and its
     /// conditions say so.
     #[arg(long, env = "MEMCACHED_IMAGE", value_name = "IMAGE")]
     pub memcached_image: Option<String>,
+
+    /// The image of the exporter, for each Memcached that has one and names no image.
+    #[arg(long, env = "MEMCACHED_EXPORTER_IMAGE", value_name = "IMAGE")]
+    pub memcached_exporter_image: Option<String>,
+}
+
+/// How the operator runs.
+#[derive(Debug, Clone, Args)]
+pub struct RunArgs {
+    /// Which API server, as whom.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+
+    /// What is reconciled.
+    #[command(flatten)]
+    pub workloads: WorkloadArgs,
+
+    /// Objects of one kind that are reconciled at a time.
+    #[arg(long, env = "WORKERS", value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub workers: u16,
 
     /// Only write while holding a Lease, so that several replicas can run and one works.
     #[arg(long, env = "LEADER_ELECT", num_args = 0..=1, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
@@ -264,16 +280,19 @@ mod tests {
     fn no_flag_is_needed() {
         let args = parsed(&[]);
         assert!(
-            args.namespaces.is_empty()
+            args.workloads.namespaces.is_empty()
                 && args.connection.kubeconfig.is_none()
                 && !args.leader_elect
         );
-        assert_eq!(args.controllers.len(), 3);
+        assert_eq!(args.workloads.controllers.len(), 3);
     }
 
     #[test]
     fn a_namespace_can_be_repeated_or_listed() {
-        assert_eq!(parsed(&["--namespace", "a", "--namespace=b,c"]).namespaces, ["a", "b", "c"]);
+        assert_eq!(
+            parsed(&["--namespace", "a", "--namespace=b,c"]).workloads.namespaces,
+            ["a", "b", "c"]
+        );
     }
 
     #[test]

@@ -6,11 +6,14 @@ pub(crate) mod spans;
 pub(crate) mod servers;
 // The commands beside `run`.
 pub mod check;
+pub mod plan;
 pub mod status;
 pub(crate) mod manifests;
 mod error;
 
-pub use args::{BindAddress, Cli, Command, ConnectionArgs, ControllerName, LogFormat, RunArgs};
+pub use args::{
+    BindAddress, Cli, Command, ConnectionArgs, ControllerName, LogFormat, RunArgs, WorkloadArgs,
+};
 pub use error::Error;
 
 use crate::identity::{Hints, Identity};

@@ -41,7 +41,7 @@ impl Scene {
 
     async fn pass(&self, image: Option<&str>) -> Result<Action, Problem> {
         let cx = self.cx.next_pass().unwrap();
-        let settings = Settings { memcached_image: image.map(Text::new) };
+        let settings = Settings { memcached_image: image.map(Text::new), ..Settings::default() };
         let observer = Observer::new(Diagnostics::default());
         reconcile(cx.object().clone(), cx, settings, observer).await
     }

@@ -19,7 +19,7 @@ fn sample() -> Memcached {
 }
 
 fn children(memcached: &Memcached) -> Children {
-    desired(memcached, &Text::new(IMAGE))
+    desired(memcached, &Images::of(IMAGE))
 }
 
 /// The Deployment of `memcached` with this status.
@@ -118,7 +118,7 @@ fn never_more_run_than_asked_for_not_even_between_two_templates() {
 #[test]
 fn another_image_changes_no_selector() {
     let memcached = sample();
-    let (a, b) = (desired(&memcached, &Text::new("a:1")), desired(&memcached, &Text::new("b:2")));
+    let (a, b) = (desired(&memcached, &Images::of("a:1")), desired(&memcached, &Images::of("b:2")));
     assert_eq!(a.deployment.spec.selector, b.deployment.spec.selector);
     assert_eq!(a.service.spec, b.service.spec);
     assert_ne!(a.deployment.labels, b.deployment.labels, "the version label follows the image");
@@ -428,4 +428,41 @@ fn the_schema_and_the_view_have_the_same_defaults_and_names() {
     assert_eq!(Memcached::KIND.api_version(), crate::api::Memcached::api_version(&()));
     assert_eq!(Memcached::KIND.kind, crate::api::Memcached::kind(&()));
     assert_eq!(Memcached::KIND.plural, crate::api::Memcached::plural(&()));
+}
+
+#[test]
+fn an_exporter_runs_beside_memcached_and_asks_it_on_its_port() {
+    let memcached = custom::<Memcached>(
+        "{metadata: {name: cache}, spec: {containerPort: 11212, exporter: {}}}",
+    );
+    let settings = Settings {
+        memcached_image: Some(Text::new("memcached:1")),
+        exporter_image: Some(Text::new("exporter:1")),
+    };
+    let images = images(&memcached.spec, &settings).unwrap();
+    let pod = serde_json::to_value(desired(&memcached, &images).deployment.spec.template.spec);
+    let pod = pod.unwrap();
+    let names =
+        |at: usize| (pod["containers"][at]["name"].clone(), pod["containers"][at]["image"].clone());
+    assert_eq!(names(0), (json!("memcached"), json!("memcached:1")));
+    assert_eq!(names(1), (json!("exporter"), json!("exporter:1")));
+    let exporter = &pod["containers"][1];
+    assert_eq!(exporter["args"], json!(["--memcached.address=localhost:11212"]));
+    assert_eq!(exporter["ports"][0]["name"], "metrics");
+    assert_eq!(exporter["securityContext"]["runAsUser"], 65534);
+    assert_eq!(exporter["resources"]["limits"], json!({"memory": "64Mi"}));
+}
+
+#[test]
+fn an_exporters_image_is_its_own_or_the_administrators() {
+    let spec = |exporter: &str| {
+        let yaml = format!("{{metadata: {{name: a}}, spec: {{exporter: {exporter}}}}}");
+        custom::<Memcached>(&yaml).spec
+    };
+    let memcached_image = Some(Text::new("memcached:1"));
+    let without = Settings { memcached_image, ..Settings::default() };
+    let own = images(&spec("{image: mine:2}"), &without).unwrap();
+    assert_eq!(own.exporter.as_deref(), Some("mine:2"));
+    let missing = images(&spec("{}"), &without).unwrap_err();
+    assert!(missing.contains("MEMCACHED_EXPORTER_IMAGE"), "{missing}");
 }

@@ -69,6 +69,9 @@ fn the_chart_has_copies_of_the_manifests() {
         ("policy/operator.yaml", "children.yaml"),
         ("components/monitoring/prometheus-rule.yaml", "prometheus-rule.yaml"),
         ("components/monitoring/dashboard.json", "dashboard.json"),
+        ("components/memcached-monitoring/pod-monitor.yaml", "memcached-pod-monitor.yaml"),
+        ("components/memcached-monitoring/prometheus-rule.yaml", "memcached-rule.yaml"),
+        ("components/memcached-monitoring/dashboard.json", "memcached-dashboard.json"),
         ("components/metrics-over-tls/rbac.yaml", "metrics-over-tls.yaml"),
     ] {
         is_or_becomes(&format!("{folder}/{name}"), &read(&format!("artifacts/{file}")));
@@ -307,9 +310,10 @@ fn the_bundle_has_what_a_catalogue_asks_for() {
     // Every image that a disconnected cluster must mirror.
     let container =
         &install()["spec"]["deployments"][0]["spec"]["template"]["spec"]["containers"][0];
-    let memcached = container["env"].as_array().unwrap().iter();
-    let memcached = memcached.filter(|variable| variable["name"] == "MEMCACHED_IMAGE");
-    let needed: BTreeSet<&str> = memcached
+    let variables = container["env"].as_array().unwrap().iter();
+    let images = variables
+        .filter(|variable| variable["name"].as_str().is_some_and(|name| name.ends_with("_IMAGE")));
+    let needed: BTreeSet<&str> = images
         .map(|variable| &variable["value"])
         .chain([&container["image"]])
         .filter_map(Value::as_str)

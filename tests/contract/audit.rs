@@ -27,6 +27,8 @@ pub struct Entry {
     /// The status code, or 0 if there was none.
     pub code: i64,
     pub by_operator: bool,
+    /// True if nothing was to be stored.
+    pub is_dry_run: bool,
 }
 
 /// The log from some point on.
@@ -53,6 +55,7 @@ impl Entry {
             name: about("name"),
             code: entry["responseStatus"]["code"].as_i64().unwrap_or_default(),
             by_operator: user == operator,
+            is_dry_run: entry["requestURI"].as_str()?.contains("dryRun=All"),
             user,
         })
     }

@@ -52,6 +52,7 @@ mod leadership;
 mod failover;
 mod check;
 mod status;
+mod plan;
 mod command_line;
 mod scripts;
 mod packaging;

@@ -121,6 +121,7 @@ pub fn command(kubeconfig: &Path, arguments: &[&str], environment: &[(&str, &str
         .args(["--log-format=text", "--log-level=info"])
         .args(arguments)
         .env_remove("MEMCACHED_IMAGE")
+        .env_remove("MEMCACHED_EXPORTER_IMAGE")
         .env_remove("KUBECONFIG")
         .env_remove("RUST_LOG")
         .envs(environment.iter().copied());

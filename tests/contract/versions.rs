@@ -197,6 +197,8 @@ async fn bad_settings_of_containers_are_refused(world: &World) {
         ),
         (MEMCACHED, json!({"maxItemSize": "33Mi"}), "at most half of `memory`"),
         (MEMCACHED, json!({"options": ["ssl_key=/a"]}), "must not begin with 'ssl_'"),
+        (MEMCACHED, json!({"exporter": {}, "containerPort": 9150}), "must not be 9150"),
+        (MEMCACHED, json!({"exporter": {"image": "a b"}}), "without white space"),
         (MEMCACHED, json!({"readinessProbe": "HTTP"}), "\"TCP\", \"None\""),
         (APP, json!({"image": "a", "livenessProbe": {}}), "either `httpGet` or `tcpSocket`"),
         (
@@ -274,6 +276,7 @@ async fn an_editor_gains_no_rights_of_others(world: &World) {
     };
     let guarded = [
         (memcached, json!({"image": "evil:1"})),
+        (memcached, json!({"exporter": {"image": "evil:1"}})),
         (memcached, json!({"pod": {"tolerations": [{"operator": "Exists"}]}})),
         (memcached, json!({"pod": {"priorityClassName": "system-node-critical"}})),
         (app, json!({"image": "a", "serviceAccountName": "admin"})),

@@ -22,6 +22,9 @@ pub const PATIENCE: Duration = Duration::from_secs(300);
 /// The image for memcached pods; kwok pulls nothing.
 pub const MEMCACHED_IMAGE: &str = "memcached:1.6.26-alpine3.19";
 
+/// The image for exporters.
+pub const EXPORTER_IMAGE: &str = "memcached-exporter:0.16";
+
 /// A namespace on a control plane, with a ServiceAccount for the operator.
 pub struct World {
     plane: &'static ControlPlane,
@@ -96,7 +99,9 @@ impl World {
     /// Starts the operator for this namespace under its ServiceAccount; returns when its informers
     /// are synced.
     pub async fn start_operator(&self) -> OperatorProcess {
-        let operator = self.start_operator_with(&[("MEMCACHED_IMAGE", MEMCACHED_IMAGE)]).await;
+        let exporter = ("MEMCACHED_EXPORTER_IMAGE", EXPORTER_IMAGE);
+        let operator =
+            self.start_operator_with(&[("MEMCACHED_IMAGE", MEMCACHED_IMAGE), exporter]).await;
         operator.logged("Ready to work").await;
         operator
     }

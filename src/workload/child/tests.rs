@@ -102,7 +102,7 @@ async fn a_field_changed_by_hand_is_restored() {
 #[tokio::test]
 async fn security_removed_by_hand_is_restored() {
     let memcached: Memcached = custom(MEMCACHED);
-    let desired = memcached::desired(&memcached, &Text::new("m")).deployment;
+    let desired = memcached::desired(&memcached, &memcached::Images::of("m")).deployment;
     let pod = "/spec/template/spec";
     for (parent, field) in [
         (pod.to_owned(), "securityContext"),
@@ -198,7 +198,8 @@ async fn the_child_is_applied_in_the_record_that_earlier_releases_know() {
 fn children_of_the_same_spec_share_one_copy() {
     let named = |name: &str| {
         let memcached: Memcached = custom(&MEMCACHED.replace("memcached-sample", name));
-        let desired = memcached::desired(&memcached, &Text::new("memcached:1.6")).deployment;
+        let desired =
+            memcached::desired(&memcached, &memcached::Images::of("memcached:1.6")).deployment;
         (child::<DeploymentSpec>(&wire(&memcached, &desired)), desired)
     };
     let ((a, desired_a), (b, desired_b)) = (named("a"), named("b"));

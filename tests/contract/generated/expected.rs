@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::values::IMAGES;
 use crate::world::{
-    APP, BUDGET, DAEMON_SET, DEPLOYMENT, FOO, GENERIC_DAEMON, Kind, MEMCACHED_IMAGE, SERVICE,
+    APP, BUDGET, DAEMON_SET, DEPLOYMENT, EXPORTER_IMAGE, FOO, GENERIC_DAEMON, Kind,
+    MEMCACHED_IMAGE, SERVICE,
 };
 
 /// What should exist.
@@ -152,13 +153,50 @@ fn with_settings(mut template: Value, spec: &Value) -> Value {
     }
     if !settings["preStopSleepSeconds"].is_null() {
         let sleep = json!({"seconds": settings["preStopSleepSeconds"]});
-        template["spec"]["containers"][0]["lifecycle"] = json!({"preStop": {"sleep": sleep}});
+        for container in template["spec"]["containers"].as_array_mut().unwrap() {
+            container["lifecycle"] = json!({"preStop": {"sleep": sleep}});
+        }
     }
     template
 }
 
 fn object(labels: &Value, spec: &Value) -> Value {
     json!({"metadata": {"labels": labels}, "spec": spec})
+}
+
+/// The resources of a Memcached's pod that has this memory in MiB.
+fn memcached_resources(spec: &Value, memory: i64) -> Value {
+    let needed = format!("{}Mi", (memory * 3 / 2).max(memory * 6 / 5 + 96));
+    match (&spec["resources"], &spec["memory"]) {
+        (Value::Null, Value::Null) => json!({
+            "requests": {"cpu": "100m", "memory": "96Mi"}, "limits": {"memory": "128Mi"},
+        }),
+        (Value::Null, _) => json!({
+            "requests": {"cpu": "100m", "memory": needed}, "limits": {"memory": needed},
+        }),
+        (resources, _) => resources.clone(),
+    }
+}
+
+/// The container of a Memcached's exporter.
+fn exporter(spec: &Value, port: &Value) -> Value {
+    let resources = match &spec["resources"] {
+        Value::Null => json!({
+            "requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "64Mi"},
+        }),
+        resources => resources.clone(),
+    };
+    json!({
+        "name": "exporter", "image": spec["image"].as_str().unwrap_or(EXPORTER_IMAGE),
+        "imagePullPolicy": "IfNotPresent",
+        "args": [format!("--memcached.address=localhost:{port}")],
+        "ports": [{"name": "metrics", "containerPort": 9150}],
+        "resources": resources,
+        "securityContext": {
+            "runAsNonRoot": true, "runAsUser": 65534, "allowPrivilegeEscalation": false,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    })
 }
 
 fn memcached(name: &str, spec: &Value) -> Expected {
@@ -173,21 +211,12 @@ fn memcached(name: &str, spec: &Value) -> Expected {
         command.extend([json!("-p"), json!(port.to_string())]);
     }
     let (memory, arguments) = arguments(spec);
-    let needed = format!("{}Mi", (memory * 3 / 2).max(memory * 6 / 5 + 96));
-    let resources = match (&spec["resources"], &spec["memory"]) {
-        (Value::Null, Value::Null) => json!({
-            "requests": {"cpu": "100m", "memory": "96Mi"}, "limits": {"memory": "128Mi"},
-        }),
-        (Value::Null, _) => json!({
-            "requests": {"cpu": "100m", "memory": needed}, "limits": {"memory": needed},
-        }),
-        (resources, _) => resources.clone(),
-    };
+    let resources = memcached_resources(spec, memory);
     let probe = match spec["readinessProbe"].as_str() {
         Some("None") => Value::Null,
         _ => json!({"tcpSocket": {"port": "memcached"}}),
     };
-    let pod = json!({
+    let mut pod = json!({
         "automountServiceAccountToken": false,
         "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [{
@@ -202,6 +231,9 @@ fn memcached(name: &str, spec: &Value) -> Expected {
             },
         }],
     });
+    if !spec["exporter"].is_null() {
+        pod["containers"].as_array_mut().unwrap().push(exporter(&spec["exporter"], port));
+    }
     let mut deployment = json!({
         "replicas": size,
         "selector": {"matchLabels": selector("memcached", name)},

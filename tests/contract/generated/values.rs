@@ -61,6 +61,8 @@ pub fn by_path(path: &str, rng: &mut Rng) -> Option<Value> {
             Some(rng.choice([json!(1), json!(2), json!("50%")]).expect("some"))
         }
         "spec.memory" => one_of(&["64Mi", "100Mi", "256Mi"], rng),
+        "spec.exporter.image" => one_of(&["exporter:1", "mine:2"], rng),
+        "spec.exporter.resources" => Some(resources(rng)),
         "spec.maxItemSize" => one_of(&["1Mi", "8Mi", "32Mi"], rng),
         "spec.options[]" => {
             one_of(&["no_lru_crawler", "slab_chunk_max=512k", "tail_repair_time=60"], rng)

@@ -55,11 +55,13 @@ mod call;
 mod list;
 mod watch;
 mod write;
+mod dry_run;
 mod plain;
 mod look_out;
 
 pub use call::Client;
 pub use config::config;
+pub use dry_run::{DryRun, DryWrite};
 pub use error::Error;
 pub(crate) use feeds::{Feed, Feeds};
 pub use options::{Observer, Options, WriteGate};

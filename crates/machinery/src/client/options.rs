@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::dry_run::DryRun;
 use super::reach::Reach;
 use crate::identity::Identity;
 use crate::object::Kind;
@@ -27,6 +28,9 @@ pub struct Options {
     pub gate: Arc<dyn WriteGate>,
     /// Notified of every finished request. The default does nothing.
     pub observer: Arc<dyn Observer>,
+    /// Makes each write a dry run, which the API server validates, admits and answers but does not
+    /// store, and reports it here. Default: `None`.
+    pub dry_run: Option<Arc<dyn DryRun>>,
     /// Learns from every call whether the API server answers. Shared by clients of one server.
     pub reach: Reach,
 }
@@ -81,6 +85,7 @@ impl Options {
             field_manager: identity.name().to_owned(),
             gate: Arc::new(Always),
             observer: Arc::new(Nobody),
+            dry_run: None,
             reach: Reach::default(),
         }
     }

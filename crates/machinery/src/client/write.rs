@@ -155,12 +155,16 @@ impl Client {
         if preconditions.version.is_known() {
             only.insert("resourceVersion".to_owned(), preconditions.version.to_string().into());
         }
-        let body = json!({
+        let mut body = json!({
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "propagationPolicy": "Background",
             "preconditions": only,
         });
+        if self.options().dry_run.is_some() {
+            // The API server ignores the URL's parameters where there are options in the body.
+            body["dryRun"] = json!(["All"]);
+        }
         let url = Url::object(&self.kind::<V>(), key, None)?;
         let request = request("DELETE", url)?.body(JSON, bytes(&body)?);
         let answer = self.gated("delete", &self.kind::<V>(), request).await?;
@@ -190,6 +194,9 @@ impl Client {
         kind: &Kind,
         mut request: Request<Body>,
     ) -> Result<Bytes, Error> {
+        if let Some(dry_run) = &self.options().dry_run {
+            return self.dry_run(verb, kind, request, &**dry_run).await;
+        }
         let gate = &self.options().gate;
         let mut left = gate.may_write().map_err(Error::NotPermitted)?;
         let permit = Permit::new(gate.clone());

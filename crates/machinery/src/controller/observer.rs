@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Class;
+use crate::object::ObjectKey;
 
 /// Outcome of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,8 +39,14 @@ pub trait Observer: Send + Sync + 'static {
     /// `reconcile_errors_total`, `terminal_reconcile_errors_total`, `reconcile_panics_total`,
     /// `reconcile_timeouts_total`). Every `started` is followed by one of these. Called within the
     /// pass's `tracing` span.
-    fn finished(&self, controller: &'static str, outcome: Outcome, took: Duration) {
-        let _ = (controller, outcome, took);
+    fn finished(
+        &self,
+        controller: &'static str,
+        key: &ObjectKey,
+        outcome: Outcome,
+        took: Duration,
+    ) {
+        let _ = (controller, key, outcome, took);
     }
 
     /// A pass has blocked its thread for too long and still does. Called once for each stretch

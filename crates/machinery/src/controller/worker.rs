@@ -233,7 +233,7 @@ impl<R: Reconciler> Drop for Pass<'_, R> {
             _ => &self.core.passes,
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        self.core.observer.finished(self.core.name, self.outcome, self.began.elapsed());
+        self.core.observer.finished(self.core.name, self.key, self.outcome, self.began.elapsed());
     }
 }
 

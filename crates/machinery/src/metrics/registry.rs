@@ -123,7 +123,7 @@ impl controller::Observer for Metrics {
     fn started(&self, controller: &'static str) {
         self.passes.started(controller);
     }
-    fn finished(&self, controller: &'static str, outcome: Outcome, took: Duration) {
+    fn finished(&self, controller: &'static str, _: &ObjectKey, outcome: Outcome, took: Duration) {
         self.passes.finished(controller, outcome, took);
     }
     fn blocked(&self, controller: &'static str) {

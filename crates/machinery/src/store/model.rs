@@ -174,9 +174,9 @@ impl World {
         self.removed.extend(removed);
         self.answered[name] = self.answered[name].max(at);
         if let (Answer::Removed(.., author), false) = (answer, unseen) {
-            // Whoever deletes an object need not know what it was.
+            // Whoever deletes an object need not know what it was, nor what had its name before.
             self.owed.retain(|(owed, change)| {
-                *owed != author || change.uid != number || change.version > at
+                *owed != author || change.name != name || change.version > at
             });
         }
         if let Answer::Wrote(_, live, author) = answer {

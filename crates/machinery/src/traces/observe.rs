@@ -11,7 +11,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use crate::client;
 use crate::controller::{self, Outcome};
-use crate::object::Kind;
+use crate::object::{Kind, ObjectKey};
 
 /// Makes a span of each request that a pass made, and notifies the next observer.
 pub(super) struct Requests {
@@ -67,14 +67,20 @@ impl controller::Observer for Passes {
         self.next.started(controller);
     }
 
-    fn finished(&self, controller: &'static str, outcome: Outcome, took: Duration) {
+    fn finished(
+        &self,
+        controller: &'static str,
+        key: &ObjectKey,
+        outcome: Outcome,
+        took: Duration,
+    ) {
         let pass = Span::current();
         pass.set_attribute("result", outcome.result());
         if let Some(error) = error(outcome) {
             pass.set_attribute("error.type", error);
             pass.set_status(Status::error(error));
         }
-        self.next.finished(controller, outcome, took);
+        self.next.finished(controller, key, outcome, took);
     }
 
     fn blocked(&self, controller: &'static str) {

@@ -94,7 +94,7 @@ fn cleared<S: ChildSpec>(
 
 fn memcached_deployment() -> (Made<DeploymentSpec>, Value) {
     let memcached: Memcached = custom(MEMCACHED);
-    let desired = memcached::desired(&memcached, &Text::new("m")).deployment;
+    let desired = memcached::desired(&memcached, &memcached::Images::of("m")).deployment;
     let there = wire(&memcached, &desired);
     (desired, there)
 }

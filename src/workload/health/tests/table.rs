@@ -16,7 +16,6 @@ use crate::app::{self, App};
 use crate::controller::CallError;
 use crate::generic_daemon::{self, GenericDaemon};
 use crate::memcached::{self, Memcached};
-use crate::object::Text;
 use crate::object::{ObjectKey, Resource};
 use crate::workload::condition::{Condition, Time};
 use crate::workload::fixtures::{child, custom, rolled_out, wire};
@@ -192,7 +191,7 @@ fn lasting(context: Context<'_>) -> Context<'_> {
 
 fn deployment(paused: bool, status: Value) -> Deployment {
     let memcached: Memcached = custom(MEMCACHED);
-    let children = memcached::desired(&memcached, &Text::new("memcached:1"));
+    let children = memcached::desired(&memcached, &memcached::Images::of("memcached:1"));
     let mut object = wire(&memcached, &children.deployment);
     object["spec"]["paused"] = json!(paused);
     object["status"] = status;
@@ -786,7 +785,7 @@ fn daemons() -> Vec<Row> {
 fn scaled_to_zero() -> Row {
     let mut memcached: Memcached = custom(MEMCACHED);
     memcached.spec.size = 0;
-    let children = memcached::desired(&memcached, &Text::new("memcached:1"));
+    let children = memcached::desired(&memcached, &memcached::Images::of("memcached:1"));
     let mut object = wire(&memcached, &children.deployment);
     object["status"] = rolled_out(0);
     let child: Deployment = child(&object);

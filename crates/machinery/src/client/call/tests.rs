@@ -20,7 +20,8 @@ use tower::service_fn;
 
 use super::*;
 use crate::client::{
-    Deletion, Event, Observer, Page, Preconditions, Scope, Watch, WatchFrom, WriteGate,
+    Deletion, DryRun, DryWrite, Event, Observer, Page, Preconditions, Scope, Watch, WatchFrom,
+    WriteGate,
 };
 use crate::identity::Identity;
 use crate::object::{Meta, Object, ResourceVersion, Uid};

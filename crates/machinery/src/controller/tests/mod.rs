@@ -121,7 +121,7 @@ impl Reconciler for Script {
 }
 
 impl Observer for Told {
-    fn finished(&self, _: &'static str, outcome: Outcome, _: Duration) {
+    fn finished(&self, _: &'static str, _: &ObjectKey, outcome: Outcome, _: Duration) {
         self.outcomes.lock().push(outcome);
     }
     fn blocked(&self, _: &'static str) {

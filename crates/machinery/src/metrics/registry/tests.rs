@@ -77,7 +77,7 @@ async fn watches_happen(metrics: &Metrics) {
 fn passes_happen(metrics: &Metrics) {
     use controller::Observer;
     metrics.running("memcached", 4);
-    let took = Duration::from_millis(2);
+    let (key, took) = (ObjectKey::new("ns", "name"), Duration::from_millis(2));
     for outcome in [
         Outcome::Success,
         Outcome::RequeueAfter,
@@ -88,7 +88,7 @@ fn passes_happen(metrics: &Metrics) {
         Outcome::Dropped,
     ] {
         metrics.started("memcached");
-        metrics.finished("memcached", outcome, took);
+        metrics.finished("memcached", &key, outcome, took);
     }
     metrics.started("memcached");
     metrics.blocked("memcached");

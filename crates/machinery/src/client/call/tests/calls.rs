@@ -90,6 +90,42 @@ async fn a_delete_means_one_object_and_says_whether_it_is_gone() {
     assert_eq!(unclear.delete::<Thing>(&key(), known).await.unwrap(), Deletion::Started);
 }
 
+#[tokio::test]
+async fn each_write_of_a_dry_run_says_so_and_is_reported() {
+    #[derive(Default)]
+    struct Reports(Mutex<Vec<String>>);
+    impl DryRun for Reports {
+        fn answered(&self, write: DryWrite) {
+            let is_there = |object: Option<&serde_json::Value>| object.is_some();
+            let (before, after) = (is_there(write.before.as_ref()), write.after.unwrap());
+            let line = format!("{} {before} {}", write.verb, is_there(after.as_ref()));
+            self.0.lock().push(format!("{line} {}", write.subresource));
+        }
+    }
+    let reports = Arc::new(Reports::default());
+    // No gate is asked: nothing is stored.
+    let (gate, dry_run) = (Arc::new(Closed), Some(reports.clone() as Arc<dyn DryRun>));
+    let options = Options { gate, dry_run, ..Options::default() };
+    const ANSWER: &str =
+        r#"{"metadata":{"name":"a","resourceVersion":"5"},"size":3,"items":[{"size":2}]}"#;
+    let (client, asked) = client_with(200, &[ANSWER], End::Good, options);
+    let object = json!({"metadata": {}});
+    let is_dry_run = || asked.lock().url.contains("dryRun=All");
+    client.create::<Thing>(&key(), &object).await.unwrap();
+    assert!(is_dry_run());
+    client.apply::<Thing>(&key(), &object).await.unwrap();
+    assert!(is_dry_run());
+    client.patch_status::<Thing>(&key(), &object).await.unwrap();
+    assert!(is_dry_run());
+    let unknown = Preconditions { uid: Uid::NONE, version: ResourceVersion::UNKNOWN };
+    client.delete::<Thing>(&key(), unknown).await.unwrap();
+    assert!(is_dry_run() && asked.lock().body["dryRun"] == json!(["All"]));
+    assert_eq!(
+        *reports.0.lock(),
+        ["create false true ", "patch true true ", "patch true true status", "delete true false "]
+    );
+}
+
 struct Closed;
 
 impl WriteGate for Closed {

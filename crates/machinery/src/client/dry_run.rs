@@ -1,0 +1,116 @@
+//! Dry runs: the writes of a client, validated and admitted by the API server but not stored.
+//!
+//! Guarantees
+//! - Each write of a client with [`Options::dry_run`](super::Options::dry_run) carries `dryRun=All`,
+//!   and none is sent without it.
+//! - Each is reported once, with the object as it is stored and as it would be.
+//! - No gate is asked: nothing is stored.
+
+use bytes::Bytes;
+use http::{Request, Uri};
+use kube::client::Body;
+use serde_json::Value;
+
+use super::Error;
+use super::call::{Client, decode, request};
+use super::query::Url;
+use crate::object::Kind;
+
+/// Receives the writes of a client that only does dry runs.
+pub trait DryRun: Send + Sync + 'static {
+    /// The API server answered a write.
+    fn answered(&self, write: DryWrite);
+}
+
+/// A write that was not stored.
+#[derive(Debug)]
+pub struct DryWrite {
+    /// `create`, `patch` or `delete`.
+    pub verb: &'static str,
+    /// The kind of the object.
+    pub kind: Kind,
+    /// The path of the object in the API; of a `create`, that of its collection.
+    pub path: String,
+    /// `status` or the like; empty for the object itself.
+    pub subresource: String,
+    /// The object as it is stored, without `apiVersion` and `kind`; `None` if there is none.
+    pub before: Option<Value>,
+    /// The object as it would be stored, `None` if it would be deleted; or the reason for the refusal.
+    pub after: Result<Option<Value>, String>,
+}
+
+// === impl Client ===
+
+impl Client {
+    /// Sends a write as a dry run and reports it.
+    pub(super) async fn dry_run(
+        &self,
+        verb: &'static str,
+        kind: &Kind,
+        mut request: Request<Body>,
+        reports: &dyn DryRun,
+    ) -> Result<Bytes, Error> {
+        let (path, subresource) = split(kind, request.uri().path());
+        *request.uri_mut() = with_dry_run(request.uri())?;
+        let before = if verb == "create" { None } else { self.stored(kind, &path).await? };
+        let answer = self.call(verb, kind, request).await;
+        let after = match &answer {
+            Ok(_) if verb == "delete" => Ok(None),
+            Ok(body) => Ok(Some(decode(body)?)),
+            Err(error) => Err(error.to_string()),
+        };
+        reports.answered(DryWrite { verb, kind: *kind, path, subresource, before, after });
+        answer
+    }
+
+    /// The object at `path`, if there is one. It is listed: whoever has informers has that right, and need
+    /// not have the one to get it.
+    async fn stored(&self, kind: &Kind, path: &str) -> Result<Option<Value>, Error> {
+        let (collection, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let url = Url::plain(collection).with("fieldSelector", &format!("metadata.name={name}"));
+        let list = self.call("list", kind, request("GET", url)?.empty()).await?;
+        let mut list: Value = decode(&list)?;
+        Ok(list["items"].get_mut(0).map(Value::take))
+    }
+}
+
+/// The path of an object and its subresource. A name may be `status`, so segments are counted.
+fn split(kind: &Kind, path: &str) -> (String, String) {
+    // `/api/v1` or `/apis/GROUP/VERSION`, `/namespaces/NAMESPACE`, `/PLURAL/NAME`.
+    let root = if kind.group.is_empty() { 2 } else { 3 };
+    let segments = root + if kind.namespaced { 2 } else { 0 } + 2;
+    match path.match_indices('/').nth(segments) {
+        Some((at, _)) => (path[..at].to_owned(), path[at + 1..].to_owned()),
+        None => (path.to_owned(), String::new()),
+    }
+}
+
+fn with_dry_run(uri: &Uri) -> Result<Uri, Error> {
+    let separator = if uri.query().is_some() { '&' } else { '?' };
+    let text = format!("{uri}{separator}dryRun=All");
+    Uri::try_from(text).map_err(|error| Error::Request(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subresource_is_told_from_a_name() {
+        let deployments = Kind::namespaced("apps", "v1", "Deployment", "deployments");
+        let path = "/apis/apps/v1/namespaces/deployments/deployments/status";
+        assert_eq!(split(&deployments, path), (path.to_owned(), String::new()));
+        let status = format!("{path}/status");
+        assert_eq!(split(&deployments, &status), (path.to_owned(), "status".to_owned()));
+        let nodes = Kind::cluster_scoped("", "v1", "Node", "nodes");
+        let scale = split(&nodes, "/api/v1/nodes/scale/scale");
+        assert_eq!(scale, ("/api/v1/nodes/scale".to_owned(), "scale".to_owned()));
+    }
+
+    #[test]
+    fn the_parameter_is_added_to_those_that_are_there() {
+        let with = |uri: &str| with_dry_run(&uri.parse().unwrap()).unwrap().to_string();
+        assert_eq!(with("/api/v1/x?force=true"), "/api/v1/x?force=true&dryRun=All");
+        assert_eq!(with("/api/v1/x"), "/api/v1/x?dryRun=All");
+    }
+}

@@ -1,0 +1,136 @@
+//! `plan` predicts what the operator does, and writes nothing.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::audit::operator_writes;
+use crate::world::{APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, MEMCACHED, MEMCACHED_IMAGE};
+use crate::world::{SERVICE, World, is_ready, memcached};
+
+/// The plan for the world's namespace, and its exit code.
+fn plan(world: &World, kubeconfig: &Path, image: &str, arguments: &[&str]) -> (Value, i32) {
+    let output = Command::new(env!("CARGO_BIN_EXE_workload-operator"))
+        .args(["plan", "-o", "json", "--namespace", &world.namespace, "--memcached-image", image])
+        .args(arguments)
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let plan = serde_json::from_str(&text)
+        .unwrap_or_else(|e| panic!("{e}: {text}{}", String::from_utf8_lossy(&output.stderr)));
+    (plan, output.status.code().unwrap())
+}
+
+/// The objects that would change, with what would happen to them.
+fn effects(plan: &Value) -> Vec<String> {
+    let changes = plan["changes"].as_array().unwrap().iter();
+    let words = |change: &Value, field: &str| change[field].as_str().unwrap().to_owned();
+    changes
+        .map(|change| format!("{} {}", words(change, "effect"), words(change, "object")))
+        .collect()
+}
+
+async fn create_one_of_each(world: &World) {
+    world.create(MEMCACHED, memcached("cache", 2)).await.unwrap();
+    let web =
+        json!({"metadata": {"name": "web"}, "spec": {"image": "nginx:1", "ports": [{"port": 80}]}});
+    world.create(APP, web).await.unwrap();
+    let agent =
+        json!({"metadata": {"name": "agent"}, "spec": {"image": "agent:1", "label": "logs"}});
+    world.create(GENERIC_DAEMON, agent).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_writes_nothing_and_comes_true() {
+    let world = World::new("plan", "baseline").await;
+    let kubeconfig = world.operator_kubeconfig().await;
+    create_one_of_each(&world).await;
+
+    let (first, code) = plan(&world, &kubeconfig, MEMCACHED_IMAGE, &[]);
+    assert_eq!(code, 2, "{first:#}");
+    let names = [
+        "change Memcached",
+        "create DaemonSet",
+        "create Deployment",
+        "create Deployment",
+        "create Service",
+        "create Service",
+    ];
+    let owners = ["cache", "agent", "cache", "web", "cache", "web"];
+    let expected: Vec<String> =
+        names.iter().zip(owners).map(|(what, name)| format!("{what} plan/{name}")).collect();
+    let mut found = effects(&first);
+    found.sort();
+    assert_eq!(found, expected, "{first:#}");
+    for kind in [DEPLOYMENT, DAEMON_SET, SERVICE] {
+        assert_eq!(world.list(kind).await.len(), 0, "{}", kind.name());
+    }
+    let writes = operator_writes(&world);
+    assert!(writes.len() >= 9, "6 and three statuses: {writes:?}");
+    assert!(writes.iter().all(|write| write.is_dry_run), "{writes:?}");
+
+    let operator = world.start_operator().await;
+    for (kind, name) in [(MEMCACHED, "cache"), (APP, "web")] {
+        world.until(kind, name, is_ready).await;
+    }
+    world.until(DAEMON_SET, "agent", |child| child["status"]["observedGeneration"] == 1).await;
+    let (second, code) = plan(&world, &kubeconfig, MEMCACHED_IMAGE, &[]);
+    assert_eq!((effects(&second), code), (Vec::new(), 0), "{second:#}");
+
+    let (third, code) = plan(&world, &kubeconfig, "memcached:new", &[]);
+    // The label `app.kubernetes.io/version` of the Service follows the image.
+    assert_eq!(
+        (effects(&third), code),
+        (["Deployment", "Service"].map(|kind| format!("change {kind} plan/cache")).to_vec(), 2)
+    );
+    assert_eq!(third["summary"]["restart"], 1);
+    let change = &third["changes"][0];
+    assert_eq!(change["restarts"], true);
+    let image = "spec.template.spec.containers[memcached].image";
+    let field = change["fields"].as_array().unwrap().iter().find(|field| field["path"] == image);
+    assert_eq!(
+        field.unwrap(),
+        &json!({"path": image, "before": MEMCACHED_IMAGE, "after": "memcached:new"})
+    );
+    assert_eq!(operator.terminate().await, Some(0));
+    let operator = world.start_operator_with(&[("MEMCACHED_IMAGE", "memcached:new")]).await;
+    world
+        .until(DEPLOYMENT, "cache", |child| {
+            child["spec"]["template"]["spec"]["containers"][0]["image"] == "memcached:new"
+        })
+        .await;
+    let (fourth, code) = plan(&world, &kubeconfig, "memcached:new", &[]);
+    assert_eq!((effects(&fourth), code), (Vec::new(), 0), "{fourth:#}");
+    operator.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_that_misses_something_has_failed_and_names_it() {
+    let world = World::new("plan-refused", "baseline").await;
+    create_one_of_each(&world).await;
+    world.forbid("none", "services").await;
+    let kubeconfig = world.operator_kubeconfig().await;
+    let (refused, code) = plan(&world, &kubeconfig, MEMCACHED_IMAGE, &[]);
+    assert_eq!(code, 1, "{refused:#}");
+    let problems = refused["problems"].as_array().unwrap();
+    assert_eq!(problems.len(), 2, "{refused:#}");
+    for (problem, name) in problems.iter().zip(["cache", "web"]) {
+        let problem = problem.as_str().unwrap();
+        let write = format!("/services/{name}: ");
+        assert!(problem.contains(&write) && problem.contains("exceeded quota"), "{problem}");
+    }
+    assert!(effects(&refused).contains(&"create Deployment plan-refused/web".to_owned()));
+
+    let account = json!({"metadata": {"name": "nobody"}});
+    let accounts = format!("/api/v1/namespaces/{}/serviceaccounts", world.namespace);
+    world.post(&accounts, account).await.unwrap();
+    let nobody = world.kubeconfig_of("nobody").await;
+    let (nothing, code) = plan(&world, &nobody, MEMCACHED_IMAGE, &[]);
+    let problems = nothing["problems"].as_array().unwrap();
+    let left_out = |problem: &Value| problem.as_str().unwrap().contains("are left out: ");
+    assert_eq!((problems.len(), code), (3, 1), "{nothing:#}");
+    assert!(problems.iter().all(left_out), "{nothing:#}");
+}
