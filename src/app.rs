@@ -1,10 +1,12 @@
 //! App: a Deployment and, while there are ports, a Service, both with its name.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod pod;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use crate::controller::{Action, Problem};
 use crate::manager::Context;
@@ -19,12 +21,13 @@ use crate::workload::observer::{Looking, Observer};
 use crate::workload::progress::completed;
 use crate::workload::reason::Reason;
 use crate::workload::report::{Ensured, ensure_or_prune, outcome, own, report, sooner, to_report};
-use crate::workload::service::{ServicePort, ServiceSpec, TargetPort};
+use crate::workload::service::{ServicePort, ServiceSpec};
 use crate::workload::{
-    BudgetSettings, BudgetSpec, Capabilities, ChildCondition, Container, ContainerPort,
-    ContainerSecurity, Deployment, DeploymentSpec, EnvVar, PodMeta, PodSettings, PodSpec,
-    PodTemplate, Resources, Seccomp, Selector, Strategy,
+    BudgetSettings, BudgetSpec, ChildCondition, Deployment, DeploymentSpec, EnvVar, PodMeta,
+    PodSettings, PodTemplate, Resources, Selector, Strategy,
 };
+
+use pod::{pod, protocol};
 
 // === View ===
 
@@ -147,29 +150,6 @@ pub struct Children {
 pub fn desired(app: &App) -> Children {
     let identity = identity(app);
     let (labels, selector) = (identity.labels(), identity.selector());
-    let (volumes, volume_mounts) = volumes(&app.spec.volumes);
-    let container = Container {
-        name: app.meta.key.name().clone(),
-        image: app.spec.image.clone(),
-        image_pull_policy: Text::new("IfNotPresent"),
-        command: app.spec.command.clone(),
-        args: app.spec.args.clone(),
-        ports: container_ports(&app.spec.ports),
-        env: app.spec.envs.clone(),
-        resources: app.spec.resources.clone(),
-        readiness_probe: probe(app.spec.readiness_probe.as_deref()),
-        liveness_probe: probe(app.spec.liveness_probe.as_deref()),
-        startup_probe: probe(app.spec.startup_probe.as_deref()),
-        volume_mounts,
-        security_context: Some(Box::new(security(&app.spec))),
-        ..Container::default()
-    };
-    let pod = PodSpec {
-        containers: [container].into(),
-        volumes,
-        service_account_name: app.spec.service_account_name.clone(),
-        ..PodSpec::default()
-    };
     let mut deployment = DeploymentSpec {
         replicas: app.spec.replicas,
         selector: Selector { match_labels: selector.clone() },
@@ -178,7 +158,7 @@ pub fn desired(app: &App) -> Children {
         progress_deadline_seconds: deadline(app.spec.min_ready_seconds),
         template: PodTemplate {
             metadata: PodMeta { labels: identity.pod_labels(), ..PodMeta::default() },
-            spec: pod,
+            spec: pod(app),
         },
         paused: false,
     };
@@ -217,48 +197,6 @@ fn identity(app: &App) -> Identity<'_> {
     Identity { kind: "app", label: APP_V1, name, image, more: Vec::new() }
 }
 
-/// A probe as the API server shows it: without a delay of 0.
-fn probe(wanted: Option<&Value>) -> Option<Box<Value>> {
-    let mut probe = wanted?.clone();
-    if let Some(fields) = probe.as_object_mut() {
-        fields.retain(|_, value| *value != json!(0));
-    }
-    Some(Box::new(probe))
-}
-
-/// The volumes of the pod, and where the container finds them.
-fn volumes(all: &[Value]) -> (Box<[Value]>, Box<[Value]>) {
-    const OF_THE_MOUNT: [&str; 2] = ["mountPath", "readOnly"];
-    let parts = all.iter().filter_map(Value::as_object).map(|volume| {
-        let is_mount = |field: &String| OF_THE_MOUNT.contains(&field.as_str());
-        let (mut mount, source): (Map<_, _>, Map<_, _>) =
-            volume.clone().into_iter().partition(|(field, _)| is_mount(field));
-        // Absent where the API server shows it.
-        mount.retain(|_, value| *value != json!(false));
-        mount.extend(source.get("name").map(|name| ("name".to_owned(), name.clone())));
-        (Value::Object(source), Value::Object(mount))
-    });
-    let (volumes, mounts): (Vec<_>, Vec<_>) = parts.unzip();
-    (volumes.into(), mounts.into())
-}
-
-/// Security settings of every image. Pod Security `restricted` also asks for `runAsNonRoot` and for all
-/// capabilities to be dropped. An image that begins as root, as nginx does, then does not start
-/// (`chown("/var/cache/nginx/client_temp", 101) failed (1: Operation not permitted)`), and only
-/// the image knows which it is. So a user says it by the profile `Restricted`.
-fn security(spec: &Spec) -> ContainerSecurity {
-    let restricted = spec.security_profile == "Restricted";
-    ContainerSecurity {
-        run_as_non_root: restricted.then_some(true),
-        run_as_user: spec.run_as_user,
-        allow_privilege_escalation: Some(false),
-        capabilities: restricted
-            .then(|| Capabilities { drop: [Text::new("ALL")].into(), ..Capabilities::default() }),
-        seccomp_profile: Some(Seccomp { kind: Text::new("RuntimeDefault") }),
-        ..ContainerSecurity::default()
-    }
-}
-
 /// The ports as the API wants them: with their protocol and, if there are several, a name.
 fn service_ports(ports: &[ServicePort]) -> Box<[ServicePort]> {
     let taken: BTreeSet<&str> = ports.iter().map(|port| port.name.as_str()).collect();
@@ -279,37 +217,6 @@ fn free_name(port: &ServicePort, taken: &BTreeSet<&str>) -> Text {
     let candidates = std::iter::once(name.clone()).chain((2..).map(|n| format!("{name}-{n}")));
     let free = candidates.into_iter().find(|name| !taken.contains(name.as_str())).map(Text::from);
     free.expect("of infinitely many names one is not taken")
-}
-
-/// Ports on which the container listens, by number and protocol. A target that is a name becomes the name
-/// of a container port with the number of the Service's port; if several ports have that target,
-/// with the lowest number.
-fn container_ports(ports: &[ServicePort]) -> Box<[ContainerPort]> {
-    let mut by_number: BTreeMap<(i32, Text), Text> = BTreeMap::new();
-    let mut named = BTreeSet::new();
-    let mut sorted: Vec<_> = ports.iter().collect();
-    sorted.sort_by_key(|port| (port.port, protocol(port)));
-    for port in sorted {
-        let (number, name) = match &port.target_port {
-            Some(TargetPort::Number(number)) => (*number, Text::default()),
-            Some(TargetPort::Name(name)) if !named.insert(name.clone()) => continue,
-            Some(TargetPort::Name(name)) => (port.port, name.clone()),
-            None => (port.port, Text::default()),
-        };
-        let known = by_number.entry((number, protocol(port))).or_default();
-        if !name.is_empty() {
-            *known = name;
-        }
-    }
-    let ports = by_number.into_iter();
-    ports
-        .map(|((container_port, protocol), name)| ContainerPort { container_port, protocol, name })
-        .collect()
-}
-
-/// The port's protocol, or the default of the schema if it has none.
-fn protocol(port: &ServicePort) -> Text {
-    if port.protocol.is_empty() { Text::new("TCP") } else { port.protocol.clone() }
 }
 
 // === Status ===

@@ -1,6 +1,7 @@
 //! Memcached: a Deployment and a headless Service, both with its name.
 
 mod pod;
+mod status;
 mod release;
 
 use std::sync::Arc;
@@ -12,11 +13,11 @@ use crate::events;
 use crate::manager::Context;
 use crate::object::{Labels, Meta, Object, Quantity, Text};
 use crate::workload::child::Made;
-use crate::workload::condition::{self, Condition, Time, Type, Wanted, settle};
+use crate::workload::condition::{Condition, Time};
 use crate::workload::custom_resource::{Switches, custom, is_paused};
 use crate::workload::deployment::deadline;
 use crate::workload::health::{Health, Level};
-use crate::workload::labels::{self, APP, Identity, MEMCACHED_CR, selector_text};
+use crate::workload::labels::{self, APP, Identity, MEMCACHED_CR};
 use crate::workload::observer::{Looking, Observer};
 use crate::workload::pod::{BY_MEMCACHED, Pod};
 use crate::workload::progress::completed;
@@ -24,9 +25,14 @@ use crate::workload::reason::Reason;
 use crate::workload::report::{Ensured, ensure_or_prune, outcome, own, report, sooner, to_report};
 use crate::workload::service::{ServicePort, ServiceSpec, TargetPort};
 use crate::workload::{
-    Amount, BudgetSettings, BudgetSpec, Deployment, DeploymentSpec, PodMeta, PodSettings,
-    PodTemplate, Resources, RollingUpdate, Selector, Strategy,
+    Amount, BudgetSettings, BudgetSpec, DeploymentSpec, PodMeta, PodSettings, PodTemplate,
+    Resources, RollingUpdate, Selector, Strategy,
 };
+
+use pod::pod;
+pub use pod::{Exporter, Images};
+pub use release::release;
+pub use status::{Found, finalizing, status};
 
 /// What an administrator sets for all Memcacheds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,10 +43,6 @@ pub struct Settings {
     /// The image of exporters (environment variable `MEMCACHED_EXPORTER_IMAGE`).
     pub exporter_image: Option<Text>,
 }
-
-use pod::pod;
-pub use pod::{Exporter, Images};
-pub use release::release;
 
 // === View ===
 
@@ -217,107 +219,6 @@ fn service(memcached: &Memcached) -> ServiceSpec {
         .into(),
         ..ServiceSpec::default()
     }
-}
-
-// === Status ===
-
-/// The most pods that are named: as many as the schema allows, more than five times what a
-/// Memcached may have.
-const MAX_NODES: usize = 16;
-
-/// What a pass found.
-#[derive(Debug)]
-pub struct Found<'a> {
-    /// The Deployment, if the Memcached controls it.
-    pub deployment: Option<&'a Deployment>,
-    /// The names of its pods.
-    pub nodes: Vec<Text>,
-    /// The health of the whole.
-    pub health: Health,
-    /// Why the Deployment is not as desired, if it is not.
-    pub failure: Option<String>,
-}
-
-/// The status to store.
-pub fn status(memcached: &Memcached, found: Found<'_>, now: Time) -> Status {
-    let generation = memcached.meta.generation;
-    let mut wanted = found.health.summary();
-    wanted.push(available(memcached, &found));
-    wanted.push(found.health.progressing());
-    wanted.push(found.health.degraded());
-    let counts = found.deployment.map(|deployment| &deployment.status);
-    let mut nodes = found.nodes;
-    nodes.sort();
-    nodes.truncate(MAX_NODES);
-    Status {
-        observed_generation: generation,
-        size: counts.map_or(0, |counts| counts.replicas),
-        ready_replicas: counts.map_or(0, |counts| counts.ready_replicas),
-        selector: Text::from(selector_text(&selector(memcached))),
-        nodes: nodes.into(),
-        conditions: settle(&memcached.status.conditions, wanted, generation, now),
-    }
-}
-
-/// The status while the finalizer is at work or, if `done`, has finished. Nothing else is looked
-/// at any more.
-pub fn finalizing(memcached: &Memcached, done: bool, now: Time) -> Status {
-    let generation = memcached.meta.generation;
-    let name = memcached.meta.key.name();
-    let (degraded, message) = if done {
-        let message = format!(
-            "Finalizer operations for custom resource {name} name were successfully accomplished"
-        );
-        (condition::Status::True, message)
-    } else {
-        let message = format!("Performing finalizer operations for the custom resource: {name}");
-        (condition::Status::Unknown, message)
-    };
-    let no = condition::Status::False;
-    let mut wanted = vec![Type::Ready.is(no, Reason::Finalizing, Reason::Finalizing.meaning())];
-    for kind in [Type::Available, Type::Progressing] {
-        wanted.push(kind.is(no, Reason::Finalizing, Reason::Finalizing.meaning()));
-    }
-    wanted.push(Type::Degraded.is(degraded, Reason::Finalizing, message));
-    Status {
-        observed_generation: generation,
-        conditions: settle(&memcached.status.conditions, wanted, generation, now),
-        ..memcached.status.clone()
-    }
-}
-
-/// The condition Available: whether as many replicas as wanted can be used.
-fn available(memcached: &Memcached, found: &Found<'_>) -> Wanted {
-    let name = memcached.meta.key.name();
-    let size = memcached.spec.size;
-    let no = condition::Status::False;
-    let Some(deployment) = found.deployment else {
-        let Some(why) = &found.failure else {
-            return Type::Available.is(no, Reason::Reconciling, &*found.health.message);
-        };
-        let message =
-            format!("Failed to create Deployment for the custom resource ({name}): ({why})");
-        return Type::Available.is(no, Reason::Reconciling, message);
-    };
-    if !deployment.is_observed() {
-        let message = "Waiting for the Deployment controller";
-        return Type::Available.is(condition::Status::Unknown, Reason::Reconciling, message);
-    }
-    // What serves counts, not the last write.
-    let count = deployment.status.available_replicas;
-    if count >= size {
-        let message = format!(
-            "Deployment for custom resource ({name}) with {size} replicas created successfully"
-        );
-        return Type::Available.is(condition::Status::True, Reason::Reconciling, message);
-    }
-    if let Some(why) = &found.failure {
-        let message =
-            format!("Failed to update the size for the custom resource ({name}): ({why})");
-        return Type::Available.is(no, Reason::Resizing, message);
-    }
-    let message = format!("{count} of {size} replicas are available");
-    Type::Available.is(no, Reason::Reconciling, message)
 }
 
 // === Reconcile ===

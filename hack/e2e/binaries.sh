@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# What a real node needs that Debian has not: kubelet, kube-proxy and CoreDNS, built from the Go
+# What a real node needs that Debian has not: kubelet, kube-proxy and CoreDNS; and the exporter of memcached's
+# metrics. Built from the Go
 # modules beside this file, once per version, as hack/controlplane.sh builds its servers. It is no
 # part of `hack/controlplane.sh build`: only hack/e2e.sh needs it.
 #
 #   hack/e2e/binaries.sh build        build what is missing
-#   hack/e2e/binaries.sh which NAME   the path of kubelet, kube-proxy or coredns
+#   hack/e2e/binaries.sh which NAME   the path of kubelet, kube-proxy, coredns or memcached_exporter
 #
 # Exit status: 0 done, 1 failed, 2 wrong usage, 3 install or set something.
 set -euo pipefail
@@ -17,6 +18,7 @@ RECIPES="
 kubelet    kubernetes k8s.io/kubernetes/cmd/kubelet
 kube-proxy kubernetes k8s.io/kubernetes/cmd/kube-proxy
 coredns    coredns    github.com/coredns/coredns
+memcached_exporter exporter github.com/prometheus/memcached_exporter/cmd/memcached_exporter
 "
 BUILD_PID=''
 # shellcheck source=hack/lib/assets.sh

@@ -7,7 +7,7 @@
 #   client fill HOST COUNT SIZE   stores COUNT items of SIZE bytes
 #   client keep-reading NAME KEY  reads on and on, from each of NAME's addresses in turn; a line for
 #                                 each read: "read N ADDRESS hit|miss|FAILED"
-#   client http HOST PORT         prints the body that a web server answers with
+#   client http HOST PORT [PATH]  prints the body that a web server answers with
 #   client wait                   does nothing until it is told to end
 #
 # HOST is an address or a name; of a name's addresses each is tried.
@@ -96,7 +96,7 @@ keep_reading() {
 http() {
   local line connection
   exec {connection}<>"/dev/tcp/$1/$2" || return 1
-  printf 'GET / HTTP/1.0\r\n\r\n' >&"$connection"
+  printf 'GET %s HTTP/1.0\r\n\r\n' "${3:-/}" >&"$connection"
   while IFS= read -r -t "$PATIENCE" -u "$connection" line && [[ ${line%$'\r'} != '' ]]; do :; done
   while IFS= read -r -t "$PATIENCE" -u "$connection" line; do printf '%s\n' "$line"; done
 }

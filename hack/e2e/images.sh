@@ -19,6 +19,8 @@ read_image_names() {
   NEXT_OPERATOR_IMAGE=$OPERATOR_IMAGE-next
   MEMCACHED_IMAGE=$(grep -A1 'name: MEMCACHED_IMAGE' <<<"$manifests" | sed -n 's/^ *value: *//p')
   [[ -n $MEMCACHED_IMAGE ]] || die 1 "artifacts/default sets no MEMCACHED_IMAGE"
+  EXPORTER_IMAGE=$(grep -A1 'name: MEMCACHED_EXPORTER_IMAGE' <<<"$manifests" | sed -n 's/^ *value: *//p')
+  [[ -n $EXPORTER_IMAGE ]] || die 1 "artifacts/default sets no MEMCACHED_EXPORTER_IMAGE"
   APP_IMAGE=$(sed -n 's/^ *image: *//p' artifacts/examples/nginx-app.yaml)
   # With a tag: without one it is `latest`, which a kubelet pulls always, and there is no registry.
   DAEMON_IMAGE=$(sed -n 's/^ *image: *//p' artifacts/examples/syslog.yaml):e2e
@@ -29,6 +31,7 @@ make_images() {
   read_image_names
   make_pause
   make_from_debian "$MEMCACHED_IMAGE" /usr/bin/memcached
+  make_exporter
   make_from_debian "$CLIENT_IMAGE" /bin/bash --add hack/e2e/client.sh /usr/bin/client \
     --add /usr/bin/getent /usr/bin/getent --entrypoint '["/usr/bin/client"]'
   make_from_debian "$APP_IMAGE" /usr/sbin/nginx --add hack/e2e/nginx.conf /etc/nginx/nginx.conf \
@@ -50,7 +53,7 @@ save() {
 # What a short name stands for, to Docker and to the kubelet.
 full_name() {
   case $1 in
-    localhost/*) printf '%s' "$1" ;;
+    localhost/* | *.*/*) printf '%s' "$1" ;;
     */*:*) printf 'docker.io/%s' "$1" ;;
     */*) printf 'docker.io/%s:latest' "$1" ;;
     *) printf 'docker.io/library/%s' "$1" ;;
@@ -72,6 +75,12 @@ make_pause() {
   mkdir -p "$DIR/roots/pause"
   gcc -Os -static -o "$DIR/roots/pause/pause" hack/e2e/pause.c || die 3 "no static C program can be built: gcc failed"
   commit "$PAUSE_IMAGE" "$DIR/roots/pause" '["/pause"]'
+}
+
+# The program alone, as in the image of prometheus/memcached_exporter.
+make_exporter() {
+  install -D -m 755 "$(hack/e2e/binaries.sh which memcached_exporter)" "$DIR/roots/exporter/bin/memcached_exporter"
+  commit "$EXPORTER_IMAGE" "$DIR/roots/exporter" '["/bin/memcached_exporter"]'
 }
 
 # make_from_debian NAME PROGRAM [--add FILE PLACE] [--entrypoint JSON]: PROGRAM as this machine has

@@ -171,6 +171,7 @@ spec:
   size: 3
   memory: 128Mi
   maxConnections: 2048
+  exporter: {}
   minReadySeconds: 2
   podDisruptionBudget: {maxUnavailable: 1}
   pod: {labels: {team: e2e}, preStopSleepSeconds: 1}
@@ -184,6 +185,7 @@ YAML
   client fill "$ip" 100000 400 || fail "$pod does not take 100,000 items"
   is "items in $pod" "$(client stats "$ip" curr_items)" 100000
   is "evicted items of $pod" "$(client stats "$ip" evictions)" 0
+  shows_metrics "$ip"
   line "100,000 items of 400 bytes in 128Mi" "$pod, none evicted, $(kubectl -n "$CACHES" get "$pod" -o 'jsonpath={.spec.containers[0].resources.limits.memory}') limit"
 
   expect "$CACHES" pdb/large '{.status.disruptionsAllowed}' 1
@@ -206,6 +208,19 @@ YAML
   line "a rollout one instance at a time" "never fewer than $least of 3"
   kubectl -n "$CACHES" delete memcached large --timeout="${PATIENCE}s" >/dev/null
   wait_until "the children of large are gone" nothing_left "$CACHES" deployments,services,pods,poddisruptionbudgets -l cache.example.com/memcached=large
+}
+
+# shows_metrics IP: the exporter of that pod serves each series that alerts and dashboard ask for.
+shows_metrics() {
+  local metrics name value
+  metrics=$(client http "$1" 9150 /metrics) || fail "the exporter of $1 does not answer"
+  for value in 'memcached_up 1' 'memcached_current_items 100000'; do
+    grep -qx "$value" <<<"$(sed 's/1e+05/100000/' <<<"$metrics")" || fail "the exporter of $1 does not say $value"
+  done
+  for name in $(grep -ho 'memcached_[a-z_]*{' artifacts/components/memcached-monitoring/*.{yaml,json} | tr -d '{' | sort -u); do
+    grep -q "^$name[{ ]" <<<"$metrics" || fail "the exporter of $1 has no series $name"
+  done
+  line "metrics of memcached by its exporter" "memcached_up 1, and each series of alerts and dashboard"
 }
 
 large_pods() { kubectl -n "$CACHES" get pods -l cache.example.com/memcached=large,team=e2e -o name; }

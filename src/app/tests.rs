@@ -1,6 +1,6 @@
 //! An App's children and its status, sentence by sentence.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use proptest::strategy::Strategy;

@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::workload::condition::Type;
 use crate::workload::diagnostics::Diagnostics;
 use crate::workload::fixtures::{Requests, context, custom};
 

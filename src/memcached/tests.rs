@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use super::*;
 use crate::controller::Name;
 use crate::object::Resource;
-use crate::workload::Amount;
 use crate::workload::condition::{Status as Truth, Type};
 use crate::workload::fixtures::{assert_golden, child, condition, custom, rolled_out, uid, wire};
 use crate::workload::health::Context;
+use crate::workload::{Amount, Deployment};
 
 const SAMPLE: &str = include_str!("../../artifacts/examples/memcached.yaml");
 const IMAGE: &str = "memcached:1.6.38-alpine";

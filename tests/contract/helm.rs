@@ -26,7 +26,7 @@ const HELM_LABELS: [&str; 4] = [
 ];
 
 /// A helm with its own directories.
-struct Helm {
+pub struct Helm {
     program: PathBuf,
     home: tempfile::TempDir,
 }
@@ -35,7 +35,7 @@ struct Helm {
 
 impl Helm {
     /// `None`, and a line that no test harness swallows, if there is neither helm nor Go.
-    fn find(unchecked: &str) -> Option<Helm> {
+    pub fn find(unchecked: &str) -> Option<Helm> {
         let program = built_by("hack/helm.sh", unchecked)?;
         Some(Helm { program, home: tempfile::tempdir().unwrap() })
     }
@@ -67,7 +67,7 @@ impl Helm {
     }
 
     /// Runs it on a control plane; panics if it fails.
-    fn on(&self, plane: &ControlPlane, arguments: &[&str]) -> String {
+    pub fn on(&self, plane: &ControlPlane, arguments: &[&str]) -> String {
         self.try_on(plane, arguments)
             .unwrap_or_else(|stderr| panic!("helm {}: {stderr}", arguments.join(" ")))
     }

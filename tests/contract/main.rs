@@ -58,6 +58,7 @@ mod scripts;
 mod packaging;
 mod rights_taken;
 mod helm;
+mod upgrade;
 mod olm;
 #[path = "../lua/mod.rs"]
 mod lua;

@@ -113,7 +113,18 @@ impl OperatorProcess {
 /// environment. `OPERATOR_BINARY=FILE` selects another build of it.
 pub fn command(kubeconfig: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Command {
     let built = || env!("CARGO_BIN_EXE_workload-operator").into();
-    let mut command = Command::new(std::env::var_os("OPERATOR_BINARY").unwrap_or_else(built));
+    let program = std::env::var_os("OPERATOR_BINARY").unwrap_or_else(built);
+    with_program(program.as_ref(), kubeconfig, arguments, environment)
+}
+
+/// The same with another build of the operator.
+pub fn with_program(
+    program: &Path,
+    kubeconfig: &Path,
+    arguments: &[&str],
+    environment: &[(&str, &str)],
+) -> Command {
+    let mut command = Command::new(program);
     command
         .arg("--kubeconfig")
         .arg(kubeconfig)

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# An earlier version of the operator, for the test that upgrades from it and back
+# (tests/contract/upgrade.rs): its binary and its artifacts, built once per user.
+#
+#   hack/upgrade.sh build    build it if it is missing
+#   hack/upgrade.sh which    print the folder with workload-operator and artifacts/
+#   hack/upgrade.sh          build it, and run the test
+#
+# The version is the latest tag; before the first release, or with UPGRADE_FROM, a commit.
+#
+# Environment: UPGRADE_FROM, XDG_CACHE_HOME.
+# Exit status of build and which: 0 done, 1 failed, 2 wrong usage, 3 something is missing.
+set -euo pipefail
+
+HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=hack/lib/say.sh
+source "$HACK_DIR/lib/say.sh"
+cd "$HACK_DIR/.."
+
+# Before the fields for production: other CRDs, other rights.
+readonly BEFORE_ANY_TAG=37480cae9819db27f60b99dc416c5131ddb37da0
+
+main() {
+  local from commit
+  from=${UPGRADE_FROM:-$(git describe --tags --abbrev=0 2>/dev/null || printf '%s' "$BEFORE_ANY_TAG")}
+  commit=$(git rev-parse --verify --quiet "$from^{commit}") ||
+    die 3 "this clone has no commit $from: git fetch --unshallow --tags"
+  cache_folder "upgrade/$commit"
+  case ${1:-run} in
+    which)
+      [[ -x $CACHE_FOLDER/workload-operator ]] || die 3 "$from is not built: hack/upgrade.sh build"
+      printf '%s\n' "$CACHE_FOLDER"
+      ;;
+    build) build "$commit" ;;
+    run)
+      build "$commit"
+      cargo test --locked --test contract -- upgrade::
+      ;;
+    *) usage && exit 2 ;;
+  esac
+}
+
+# The binary comes last: a folder with it is complete.
+build() {
+  [[ ! -x $CACHE_FOLDER/workload-operator ]] || return 0
+  local source=$CACHE_FOLDER/source
+  say "building the operator of $1 ..."
+  rm -rf "$CACHE_FOLDER"
+  mkdir -p "$source"
+  git archive "$1" | tar -x -C "$source"
+  cp -r "$source/artifacts" "$CACHE_FOLDER/"
+  (cd "$source" && CARGO_TARGET_DIR=$CACHE_FOLDER/target cargo build --quiet --locked --bin workload-operator) ||
+    die 1 "the operator of $1 does not build"
+  mv "$CACHE_FOLDER/target/debug/workload-operator" "$CACHE_FOLDER/"
+  rm -rf "$source" "$CACHE_FOLDER/target"
+}
+
+main "$@"
