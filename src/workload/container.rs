@@ -235,6 +235,30 @@ impl Container {
         })
     }
 
+    /// Probes that are no longer wanted, whose handler is the operator's and of which others set a part: without
+    /// the handler, the API server refuses what is left.
+    pub(crate) fn probes_without_handler<'a>(
+        &'a self,
+        there: &'a Container,
+        foreign: Foreign<'a>,
+    ) -> impl Iterator<Item = &'static str> {
+        const HANDLERS: [&str; 4] = ["exec", "grpc", "httpGet", "tcpSocket"];
+        [
+            ("/readinessProbe", &self.readiness_probe, &there.readiness_probe),
+            ("/livenessProbe", &self.liveness_probe, &there.liveness_probe),
+            ("/startupProbe", &self.startup_probe, &there.startup_probe),
+        ]
+        .into_iter()
+        .filter_map(move |(path, wanted, there)| {
+            let fields = there.as_deref()?.as_object().filter(|_| wanted.is_none())?;
+            let is_foreign = |field: &String| foreign(&format!("{path}/{field}"));
+            let (handlers, rest): (Vec<_>, Vec<_>) =
+                fields.keys().partition(|field| HANDLERS.contains(&field.as_str()));
+            let loses_handler = !handlers.into_iter().any(is_foreign);
+            (loses_handler && rest.into_iter().any(is_foreign)).then_some(path)
+        })
+    }
+
     /// A variable has a value or a source, never both.
     fn env_in_the_way(&self, there: &Container) -> Vec<String> {
         let mut pointers = Vec::new();

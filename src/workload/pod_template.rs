@@ -175,12 +175,15 @@ impl PodTemplate {
             let at = there.spec.containers.iter().position(|c| c.name == container.name);
             if let Some(at) = at {
                 let pointer = |path: &str| format!("{POD}/containers/{at}{path}");
-                let paths = container
-                    .in_the_way(&there.spec.containers[at], &|path| foreign(&pointer(path)));
+                let is_foreign = |path: &str| foreign(&pointer(path));
+                let there = &there.spec.containers[at];
+                let paths = container.in_the_way(there, &is_foreign);
                 pointers.extend(paths.iter().map(|path| pointer(path)));
+                let probes = container.probes_without_handler(there, &is_foreign);
+                operations.extend(probes.map(|path| removal(&pointer(path))));
                 operations.extend(
                     container
-                        .to_replace(&there.spec.containers[at])
+                        .to_replace(there)
                         .map(|(path, value)| replacement(&pointer(path), value)),
                 );
             }

@@ -423,4 +423,11 @@ async fn fields_of_one_of_several_forms_change_their_form_whoever_set_the_other(
             && container["lifecycle"] == json!({"preStop": {"sleep": {"seconds": 1}}})
     })
     .await;
+
+    // A period that somebody has set by hand goes with the probe: alone it would be refused.
+    let period = json!([{"op": "replace", "path": format!("{container}/livenessProbe/periodSeconds"), "value": 3}]);
+    let period = period.to_string();
+    world.kubectl(&["patch", "deployment", "shop", "--type=json", "-p", &period]).unwrap();
+    change(json!({"livenessProbe": null})).await;
+    deployment(&|spec| spec["template"]["spec"]["containers"][0]["livenessProbe"].is_null()).await;
 }

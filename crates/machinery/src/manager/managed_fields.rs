@@ -15,7 +15,10 @@ use super::Context;
 use super::children::{Desired, EnsureOptions, failed};
 use crate::client;
 use crate::controller::Problem;
-use crate::object::{Kind, Meta, Nothing, Object, Resource};
+use crate::object::{Kind, Meta, Nothing, Object, ObjectKey, Resource, ResourceVersion, Uid};
+
+/// How often fields are left to the apply, while others write.
+const LEAVING: u32 = 5;
 
 // === impl Context ===
 
@@ -77,13 +80,30 @@ impl<V: Resource> Context<V> {
     }
 
     /// Leaves the fields that this manager set by a patch to its apply, so that they go when they are no longer
-    /// applied.
+    /// applied. A controller that writes a status meanwhile is no reason to give up: the next pass would find
+    /// nothing to apply, and the fields would stay for ever.
     async fn leave_to_the_apply<C: Resource>(&self, applied: C) -> Result<C, Problem> {
         let (client, key) = (self.client(), applied.key());
-        let fields = client.get::<ManagedFields<C>>(key).await;
-        let fields = fields.map_err(|error| failed::<C>("get", key, error))?;
-        let operations = fields.drop_update_entries(&client.options().field_manager);
-        Ok(self.patch_exactly(&applied, operations).await?.unwrap_or(applied))
+        let mut attempt = 1;
+        loop {
+            let fields = client.get::<ManagedFields<C>>(key).await;
+            let fields = fields.map_err(|error| failed::<C>("get", key, error))?;
+            if fields.meta.uid != applied.uid() {
+                return Ok(applied);
+            }
+            let operations = fields.drop_update_entries(&client.options().field_manager);
+            match self.patch_version(key, (fields.meta.uid, fields.meta.version), operations).await
+            {
+                Ok(patched) => return Ok(patched.unwrap_or(applied)),
+                Err(problem)
+                    if attempt < LEAVING
+                        && problem.api_error().is_some_and(client::Error::is_conflict) =>
+                {
+                    attempt += 1;
+                }
+                Err(problem) => return Err(problem),
+            }
+        }
     }
 
     /// Applies an RFC 6902 patch to a child, if it is unchanged since it was read. Sends nothing if there
@@ -91,18 +111,28 @@ impl<V: Resource> Context<V> {
     async fn patch_exactly<C: Resource>(
         &self,
         child: &C,
+        operations: Vec<Value>,
+    ) -> Result<Option<C>, Problem> {
+        let Meta { uid, version, .. } = child.meta();
+        self.patch_version(child.key(), (*uid, *version), operations).await
+    }
+
+    /// The same to this version of the child.
+    async fn patch_version<C: Resource>(
+        &self,
+        key: &ObjectKey,
+        (uid, version): (Uid, ResourceVersion),
         mut operations: Vec<Value>,
     ) -> Result<Option<C>, Problem> {
         if operations.is_empty() {
             return Ok(None);
         }
         let test = |path: &str, value: Value| json!({ "op": "test", "path": path, "value": value });
-        let meta = child.meta();
-        operations.insert(0, test("/metadata/resourceVersion", json!(meta.version)));
-        operations.insert(0, test("/metadata/uid", json!(meta.uid)));
-        let answer = self.client().json_patch(child.key(), &json!(operations)).await;
+        operations.insert(0, test("/metadata/resourceVersion", json!(version)));
+        operations.insert(0, test("/metadata/uid", json!(uid)));
+        let answer = self.client().json_patch(key, &json!(operations)).await;
         let answer = answer.map_err(conflict_if_test_failed);
-        Ok(Some(answer.map_err(|error| failed::<C>("update", child.key(), error))?))
+        Ok(Some(answer.map_err(|error| failed::<C>("update", key, error))?))
     }
 }
 

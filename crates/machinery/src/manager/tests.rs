@@ -569,6 +569,26 @@ async fn what_others_set_and_the_api_server_refuses_beside_the_desired_state_is_
     assert_eq!(server.get(CHILD)["spec"], json!({"size": 3}));
 }
 
+/// Otherwise it would stay when it is no longer desired.
+#[tokio::test]
+async fn what_was_patched_is_left_to_the_apply_while_a_controller_writes_the_status() {
+    let server = Server::default();
+    let cx = context(&server);
+    let ensure = async |size| {
+        let options = EnsureOptions::default().conflicts(&conflicts);
+        cx.ensure_with::<Child>(desired(&json!({"size": size})), options).await.map(drop)
+    };
+    server.refuse(|child| child["spec"]["limit"].is_i64() && child["spec"]["size"] == 3);
+    ensure(1).await.unwrap();
+    let mut limited = server.get(CHILD);
+    limited["spec"]["limit"] = json!(2);
+    server.put(CHILD, limited);
+    shows(&cx, &server);
+    server.interfere_after_patch(3);
+    ensure(3).await.unwrap();
+    assert_eq!(server.get(CHILD)["metadata"]["managedFields"], json!([]));
+}
+
 #[tokio::test]
 async fn a_field_that_cannot_be_changed_is_named_and_nothing_is_written() {
     let server = Server::default();

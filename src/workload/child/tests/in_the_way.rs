@@ -146,6 +146,21 @@ fn a_probe_with_another_handler_is_replaced_as_a_whole() {
     }
 }
 
+/// A handler of another manager stays a probe of theirs.
+#[test]
+fn a_probe_that_loses_its_handler_goes_with_what_others_set_in_it() {
+    let (mut made, mut there) = memcached_deployment();
+    let at = "/spec/template/spec/containers/0/readinessProbe";
+    there.pointer_mut(at).unwrap()["periodSeconds"] = json!(3);
+    made.spec.template.spec.containers[0].readiness_probe = None;
+    let period = format!("{at}/periodSeconds");
+    let removed = json!({"op": "remove", "path": at});
+    assert_eq!(made.in_the_way(&child(&there), &|path| path == period), [removed]);
+    assert_eq!(made.in_the_way(&child(&there), &|_| false), [Value::Null; 0]);
+    let is_foreign = |path: &str| path.starts_with(at);
+    assert_eq!(made.in_the_way(&child(&there), &is_foreign), [Value::Null; 0]);
+}
+
 #[test]
 fn what_the_server_or_somebody_adds_to_the_probe_is_left_alone() {
     let (desired, mut there) = memcached_deployment();

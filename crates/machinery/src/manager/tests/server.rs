@@ -37,6 +37,9 @@ struct State {
     requests: Vec<Asked>,
     admit: fn(&mut Value),
     refuses: fn(&Value) -> bool,
+    /// Reads of an object that another controller answers with a write: after the next patch of fields, and
+    /// from now on.
+    interferes: (u32, u32),
     /// Path and event of each change.
     changes: broadcast::Sender<(String, Value)>,
 }
@@ -49,6 +52,7 @@ impl Default for State {
             requests: Vec::new(),
             admit: |_| {},
             refuses: |_| false,
+            interferes: (0, 0),
             changes: broadcast::Sender::new(100),
         }
     }
@@ -92,6 +96,11 @@ impl Server {
         self.0.state.lock().refuses = refuses;
     }
 
+    /// Once fields have been patched, another controller writes the object after each of the next reads.
+    pub(super) fn interfere_after_patch(&self, reads: u32) {
+        self.0.state.lock().interferes = (reads, 0);
+    }
+
     pub(super) fn requests(&self) -> Vec<Asked> {
         self.0.state.lock().requests.clone()
     }
@@ -115,7 +124,7 @@ impl Server {
         }
         let (code, answer) = match head.method.as_str() {
             "GET" if state.is_collection(&path) => (200, state.list(&path)),
-            "GET" => state.found(&path),
+            "GET" => state.read(&path),
             "DELETE" => {
                 state.objects.remove(&path);
                 (200, json!({"kind": "Status"}))
@@ -149,15 +158,33 @@ fn merge(into: &mut Value, patch: &Value) {
     }
 }
 
-/// An operation of a JSON patch (RFC 6902): `test` or `remove`.
-fn json_patch(object: &mut Value, operation: &Value) {
+/// An operation of a JSON patch (RFC 6902): `test` or `remove`. Returns whether it was carried out.
+fn json_patch(object: &mut Value, operation: &Value) -> bool {
     let path = operation["path"].as_str().unwrap();
     if operation["op"] == "test" {
-        assert_eq!(object.pointer(path), Some(&operation["value"]));
-        return;
+        return object.pointer(path) == Some(&operation["value"]);
     }
     let (parent, field) = path.rsplit_once('/').unwrap();
-    object.pointer_mut(parent).and_then(Value::as_object_mut).unwrap().remove(field);
+    match object.pointer_mut(parent).unwrap() {
+        Value::Array(items) => drop(items.remove(field.parse().unwrap())),
+        parent => drop(parent.as_object_mut().unwrap().remove(field)),
+    }
+    true
+}
+
+/// Records who patched fields, as the API server does. Returns whether any were.
+fn record_patch(object: &mut Value, operations: &[Value]) -> bool {
+    let of_object = |operation: &Value| {
+        operation["op"] == "remove" && operation["path"].as_str().unwrap().starts_with("/spec")
+    };
+    let patched = operations.iter().any(of_object);
+    if patched {
+        let entry = json!({"manager": "test", "operation": "Update", "fieldsV1": {"f:spec": {}}});
+        let entries = &mut object["metadata"]["managedFields"];
+        let before = entries.as_array().cloned().unwrap_or_default();
+        *entries = before.into_iter().chain([entry]).collect();
+    }
+    patched
 }
 
 impl State {
@@ -207,6 +234,16 @@ impl State {
         )
     }
 
+    fn read(&mut self, path: &str) -> (u16, Value) {
+        let answer = self.found(path);
+        if self.interferes.1 > 0 && answer.0 == 200 {
+            self.interferes.1 -= 1;
+            let object = answer.1.clone();
+            self.put(path, object);
+        }
+        answer
+    }
+
     fn found(&self, path: &str) -> (u16, Value) {
         match self.objects.get(path) {
             Some(object) => (200, object.clone()),
@@ -230,7 +267,13 @@ impl State {
         }
         let mut object = known.unwrap_or_else(|| json!({"metadata": {}}));
         if let Some(operations) = body.as_array() {
-            operations.iter().for_each(|operation| json_patch(&mut object, operation));
+            if !operations.iter().all(|operation| json_patch(&mut object, operation)) {
+                let message = "the server rejected our request due to an error in our request";
+                return (422, json!({"kind": "Status", "reason": "Invalid", "message": message}));
+            }
+            if record_patch(&mut object, operations) {
+                self.interferes = (0, self.interferes.0);
+            }
         }
         for (field, value) in body.as_object().into_iter().flatten() {
             match field.as_str() {
