@@ -3,6 +3,8 @@
 //! Nodes are not watched: the DaemonSet controller follows their labels, and its status shows the
 //! result. While it shows none, nodes are listed once a minute, to tell a missing label from a taint.
 
+mod host_paths;
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -25,6 +27,15 @@ use crate::workload::{
     MatchExpression, NodeAffinity, NodeSelector, NodeSelectorTerm, PodMeta, PodSecurity,
     PodSettings, PodSpec, PodTemplate, Resources, Seccomp, Selector,
 };
+
+pub use host_paths::HostPath;
+
+/// What an administrator sets for all GenericDaemons.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// The directories of nodes that daemons may use, with all that is below them.
+    pub allowed_host_paths: Vec<Text>,
+}
 
 // === View ===
 
@@ -62,6 +73,9 @@ pub struct Spec {
     /// The resources it may use.
     #[serde(default)]
     pub resources: Resources,
+    /// Directories of the node.
+    #[serde(default)]
+    pub host_paths: Box<[HostPath]>,
     /// `RollingUpdate` or `OnDelete`; Kubernetes' default if empty.
     #[serde(default)]
     pub update_strategy: Text,
@@ -146,10 +160,11 @@ fn update_strategy(spec: &Spec) -> Option<Box<Value>> {
     is_set.then(|| Box::new(strategy))
 }
 
-/// A pod without token, host access or privilege escalation. Which user the image runs as is its
+/// A pod without token or privilege escalation, and with the allowed directories of the node only. Which user the image runs as is its
 /// own business: many daemons have to be root.
 fn pod(daemon: &GenericDaemon) -> PodSpec {
     let image = &daemon.spec.image;
+    let (volumes, volume_mounts) = host_paths::volumes(&daemon.spec.host_paths);
     let container = Container {
         name: Text::new(DAEMON),
         image: image.clone(),
@@ -158,6 +173,7 @@ fn pod(daemon: &GenericDaemon) -> PodSpec {
         args: daemon.spec.args.clone(),
         env: daemon.spec.envs.clone(),
         resources: daemon.spec.resources.clone(),
+        volume_mounts,
         security_context: Some(Box::new(ContainerSecurity {
             allow_privilege_escalation: Some(false),
             ..ContainerSecurity::default()
@@ -167,6 +183,7 @@ fn pod(daemon: &GenericDaemon) -> PodSpec {
     let (node_selector, affinity) = nodes(daemon.spec.label.as_deref());
     PodSpec {
         containers: [container].into(),
+        volumes,
         security_context: Some(PodSecurity {
             run_as_non_root: None,
             seccomp_profile: Some(Seccomp { kind: Text::new("RuntimeDefault") }),
@@ -282,18 +299,17 @@ fn available(daemon_set: Option<&DaemonSet>, health: &Health) -> Wanted {
 pub async fn reconcile(
     daemon: Arc<GenericDaemon>,
     cx: Context<GenericDaemon>,
+    settings: Settings,
     observer: Observer,
 ) -> Result<Action, Problem> {
     let desired = desired(&daemon);
     if is_paused(&daemon.meta) {
-        let daemon_set = own::<_, DaemonSetSpec>(&cx)?;
-        let as_desired = match &daemon_set {
-            Some(child) => desired.is_ensured(&cx, child)?,
-            None => false,
-        };
-        let health = Health::paused(completed(&*daemon));
-        let found = Found { daemon_set: daemon_set.as_deref(), as_desired, health };
-        return report(&cx, &status(&daemon, &found, Time::now()), &found.health).await;
+        return report_only(&cx, &desired, Health::paused(completed(&*daemon))).await;
+    }
+    let refusal = host_paths::refusal(&daemon.spec.host_paths, &settings.allowed_host_paths);
+    if let Some(refusal) = refusal {
+        let health = Health::new(Level::Stalled, Reason::HostPathNotAllowed, refusal);
+        return report_only(&cx, &desired, health).await;
     }
     let daemon_set: Ensured<DaemonSetSpec> = to_report(desired.ensure(&cx).await)?;
     let label = daemon.spec.node_labels();
@@ -309,6 +325,21 @@ pub async fn reconcile(
     let found = Found { daemon_set: child.as_deref(), as_desired: daemon_set.is_ok(), health };
     let reported = report(&cx, &status(&daemon, &found, Time::now()), &found.health).await?;
     Ok(sooner(sooner(reported, again), outcome([daemon_set.map(drop)])?))
+}
+
+/// Reports the health of a GenericDaemon whose DaemonSet is not written.
+async fn report_only(
+    cx: &Context<GenericDaemon>,
+    desired: &Made<DaemonSetSpec>,
+    health: Health,
+) -> Result<Action, Problem> {
+    let daemon_set = own::<_, DaemonSetSpec>(cx)?;
+    let as_desired = match &daemon_set {
+        Some(child) => desired.is_ensured(cx, child)?,
+        None => false,
+    };
+    let found = Found { daemon_set: daemon_set.as_deref(), as_desired, health };
+    report(cx, &status(cx.object(), &found, Time::now()), &found.health).await
 }
 
 /// What its status and spec say about its DaemonSet.

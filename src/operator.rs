@@ -281,10 +281,12 @@ fn app(manager: Manager, _: &WorkloadArgs, observer: Observer) -> Manager {
         .reconcile(move |app, cx| app::reconcile(app, cx, observer.clone()))
 }
 
-fn generic_daemon(manager: Manager, _: &WorkloadArgs, observer: Observer) -> Manager {
-    custom::<GenericDaemon>(manager)
-        .owns::<DaemonSet>()
-        .reconcile(move |daemon, cx| generic_daemon::reconcile(daemon, cx, observer.clone()))
+fn generic_daemon(manager: Manager, args: &WorkloadArgs, observer: Observer) -> Manager {
+    let allowed = args.allowed_host_paths.iter().map(|path| path.as_str().into());
+    let settings = generic_daemon::Settings { allowed_host_paths: allowed.collect() };
+    custom::<GenericDaemon>(manager).owns::<DaemonSet>().reconcile(move |daemon, cx| {
+        generic_daemon::reconcile(daemon, cx, settings.clone(), observer.clone())
+    })
 }
 
 /// A controller of a custom resource.

@@ -178,6 +178,7 @@ fn place(reason: Reason) -> &'static str {
         | Reason::FieldImmutable
         | Reason::Contested
         | Reason::ImageMissing
+        | Reason::HostPathNotAllowed
         | Reason::QuotaExceeded
         | Reason::Forbidden
         | Reason::Invalid

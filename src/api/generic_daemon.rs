@@ -59,6 +59,11 @@ pub struct GenericDaemonSpec {
     /// Limits and requests of each pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
+    /// Directories or files of the node, below those that the administrator allows (--allowed-host-paths; none by
+    /// default).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["mountPath"]))]
+    pub host_paths: Vec<HostPath>,
     /// 'RollingUpdate' (the default) replaces the pods of an old template, 'OnDelete' waits until each is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::schema::daemon_strategy")]
@@ -74,6 +79,23 @@ pub struct GenericDaemonSpec {
     /// Settings of the pods. A change restarts the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<PodSettings>,
+}
+
+/// A directory or file of the node.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct HostPath {
+    /// Its path on the node, for example '/var/log'.
+    #[schemars(length(max = 1024))]
+    #[x_kube(validation = super::schema::host_path())]
+    pub path: String,
+    /// The path where the container finds it.
+    #[schemars(length(max = 1024))]
+    #[x_kube(validation = super::schema::mount_path())]
+    pub mount_path: String,
+    /// False if the container may write to it; true if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<bool>,
 }
 
 /// Observed state.

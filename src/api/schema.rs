@@ -437,6 +437,15 @@ pub(super) fn mount_path() -> Rule {
     )
 }
 
+/// Without '.' and '..', a path below another begins with it.
+pub(super) fn host_path() -> Rule {
+    rule(
+        "self.matches('^(/[^/]+)+$') && !(self + '/').matches('/[.][.]?/')".to_owned(),
+        "`path` must begin with '/', be longer than that, not end with '/', and have no parts that are \
+         empty, '.' or '..', for example '/var/log'",
+    )
+}
+
 pub(super) fn mount_paths() -> Rule {
     rule(
         "self.all(v, self.exists_one(w, w.mountPath == v.mountPath))".to_owned(),

@@ -93,6 +93,11 @@ pub struct WorkloadArgs {
     /// The image of the exporter, for each Memcached that has one and names no image.
     #[arg(long, env = "MEMCACHED_EXPORTER_IMAGE", value_name = "IMAGE")]
     pub memcached_exporter_image: Option<String>,
+
+    /// Directories of nodes that GenericDaemons may use, with all that is below them (repeat it, or separate
+    /// with commas). Without it, none.
+    #[arg(long, env = "ALLOWED_HOST_PATHS", value_name = "PATH", value_delimiter = ',', value_parser = directory)]
+    pub allowed_host_paths: Vec<String>,
 }
 
 /// How the operator runs.
@@ -247,6 +252,18 @@ pub(crate) fn all_if_empty(namespaces: &mut Vec<String>) {
     namespaces.retain(|name| !name.is_empty());
 }
 
+/// An absolute path without `.` and `..`.
+fn directory(text: &str) -> Result<String, String> {
+    let parts = text.strip_prefix('/').map(|rest| rest.trim_end_matches('/').split('/'));
+    let is_plain = parts
+        .is_some_and(|mut parts| text == "/" || parts.all(|part| !matches!(part, "" | "." | "..")));
+    if is_plain {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("'{text}' has to be a path such as /var/log"))
+    }
+}
+
 /// `15s`, `500ms`, `2m`, as Go and Kubernetes write durations.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("'{text}' has to be a time such as 500ms, 15s or 2m");
@@ -304,6 +321,16 @@ mod tests {
         let all = parsed(&["--metrics-bind-address=:8443"]).metrics_bind_address;
         assert_eq!(all, BindAddress(Some("[::]:8443".parse().unwrap())), "of both families");
         assert!(refused(&["--metrics-bind-address=here"]).contains("has to be IP:PORT"));
+    }
+
+    #[test]
+    fn a_directory_is_absolute_and_plain() {
+        let allowed = parsed(&["--allowed-host-paths=/var/log/,/"]).workloads.allowed_host_paths;
+        assert_eq!(allowed, ["/var/log/", "/"]);
+        for bad in ["var", "/a/../b", "/a//b", "/./a", ""] {
+            let argument = format!("--allowed-host-paths={bad}");
+            assert!(refused(&[&argument]).contains("a path such as /var/log"), "{bad}");
+        }
     }
 
     #[test]

@@ -89,8 +89,10 @@ words! {
             => "Wait; kubectl get -o yaml shows which finalizers keep it.",
         FieldImmutable: "A child differs in a field that Kubernetes does not allow to change."
             => "Delete that child; the operator creates it again.",
-        ImageMissing: "The operator has not been told which memcached image to run."
-            => "Set MEMCACHED_IMAGE in the operator's Deployment.",
+        ImageMissing: "The operator has not been told which image to run, of memcached or of its exporter."
+            => "Set MEMCACHED_IMAGE or MEMCACHED_EXPORTER_IMAGE in the operator's Deployment, as the message says.",
+        HostPathNotAllowed: "The administrator does not allow a path of `hostPaths`; the DaemonSet stays as it is."
+            => "Choose another path, or allow it: --allowed-host-paths of the operator (ALLOWED_HOST_PATHS).",
         QuotaExceeded: "A ResourceQuota does not allow the write."
             => "Raise the quota or free some of it; the operator tries again by itself.",
         Forbidden: "The API server does not allow the write: RBAC or an admission policy."

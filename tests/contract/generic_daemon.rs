@@ -155,3 +155,32 @@ async fn deleting_it_removes_the_daemon_from_every_node() {
         world.until_gone(POD, pod["metadata"]["name"].as_str().unwrap()).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_reads_the_directories_of_nodes_that_the_administrator_allows() {
+    let world = World::new("host-paths", "privileged").await;
+    let operator = world.start_operator_with(&[("ALLOWED_HOST_PATHS", "/run,/var/log")]).await;
+    operator.logged("Ready to work").await;
+    let mut object = daemon("agent", Some("logs"));
+    object["spec"]["hostPaths"] = json!([{"path": "/var/log/pods", "mountPath": "/logs"}]);
+    world.create(GENERIC_DAEMON, object).await.unwrap();
+    world.until(GENERIC_DAEMON, "agent", is_ready).await;
+    let template =
+        async || world.get(DAEMON_SET, "agent").await.unwrap()["spec"]["template"].clone();
+    let before = template().await;
+    let pod = &before["spec"];
+    assert_eq!(pod["volumes"][0]["hostPath"]["path"], "/var/log/pods");
+    let mount = &pod["containers"][0]["volumeMounts"][0];
+    assert_eq!((&mount["mountPath"], &mount["readOnly"]), (&json!("/logs"), &json!(true)));
+
+    let change = |paths: Value| json!({"spec": {"hostPaths": paths}});
+    let shadow = json!([{"path": "/etc/shadow", "mountPath": "/logs"}]);
+    world.patch(GENERIC_DAEMON, "agent", change(shadow)).await.unwrap();
+    world.until_condition(GENERIC_DAEMON, "agent", "Stalled", ("True", "HostPathNotAllowed")).await;
+    assert_eq!(template().await, before, "the pods stay as they are");
+    world.patch(GENERIC_DAEMON, "agent", change(Value::Null)).await.unwrap();
+    world
+        .until(DAEMON_SET, "agent", |set| set["spec"]["template"]["spec"]["volumes"].is_null())
+        .await;
+    world.until(GENERIC_DAEMON, "agent", is_ready).await;
+}

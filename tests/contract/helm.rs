@@ -118,7 +118,8 @@ async fn the_chart_renders_what_each_overlay_is() {
         ("artifacts/overlays/high-availability", "replicas=2"),
         (
             "artifacts/overlays/with-prometheus",
-            "metrics.serviceMonitor.enabled=true,metrics.monitoring.enabled=true",
+            "metrics.serviceMonitor.enabled=true,metrics.monitoring.enabled=true,\
+             memcachedMonitoring.enabled=true",
         ),
         ("artifacts/overlays/namespaced", "namespaced=true"),
         (
@@ -141,9 +142,14 @@ async fn the_chart_renders_what_each_overlay_is() {
 #[test]
 fn helm_finds_nothing_to_complain_about_in_the_chart() {
     let Some(helm) = Helm::find("helm lint") else { return };
-    for values in
-        ["replicas=1", "namespaced=true", "metrics.enabled=false", "metrics.tls.enabled=true"]
-    {
+    for values in [
+        "replicas=1",
+        "memcachedMonitoring.enabled=true",
+        "allowedHostPaths={/var/log}",
+        "namespaced=true",
+        "metrics.enabled=false",
+        "metrics.tls.enabled=true",
+    ] {
         helm.run(&["lint", "--strict", CHART, "--set", values]).unwrap();
     }
 }
@@ -256,7 +262,7 @@ fn two_releases_share_no_object_and_no_selector() {
 
 // === How it comes and goes ===
 
-/// The chart as it used to be: an older version, whose Memcached had no port.
+/// The chart as it used to be: an older version, whose Memcached had no number of threads.
 fn older_chart(folder: &Path) -> String {
     let chart = folder.join("older");
     let copied = Command::new("cp").arg("-r").arg(CHART).arg(&chart).status().unwrap();
@@ -266,7 +272,7 @@ fn older_chart(folder: &Path) -> String {
     edit(&crd, |crd| {
         let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
         let fields = schema["properties"]["spec"]["properties"].as_object_mut().unwrap();
-        fields.remove("containerPort").unwrap();
+        fields.remove("threads").unwrap();
     });
     chart.to_str().unwrap().to_owned()
 }
@@ -283,9 +289,8 @@ fn there_is(plane: &ControlPlane, what: &str) -> bool {
     !plane.kubectl(&arguments).trim().is_empty()
 }
 
-pub fn memcached_port(plane: &ControlPlane) -> String {
-    let path =
-        ".spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.containerPort.type";
+pub fn memcached_threads(plane: &ControlPlane) -> String {
+    let path = ".spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.threads.type";
     let output = format!("-o=jsonpath={{{path}}}");
     plane.kubectl(&["get", "crd", "memcacheds.cache.example.com", &output])
 }
@@ -296,8 +301,9 @@ fn prepare(plane: &ControlPlane, folder: &Path) {
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name,
             "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}})
     };
-    let [monitors, rules] = prometheus_operators_kinds();
-    let items = [monitors, rules, namespace(SYSTEM), namespace("shop")];
+    let kinds = prometheus_operators_kinds();
+    let items: Vec<Value> =
+        kinds.into_iter().chain([namespace(SYSTEM), namespace("shop")]).collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
     std::fs::write(&file, list.to_string()).unwrap();
     plane.kubectl(&["apply", "--server-side", "-f", file.to_str().unwrap()]);
@@ -328,9 +334,9 @@ async fn the_chart_is_installed_upgraded_uninstalled_and_installed_again() {
     // An older release's CRDs are upgraded with the chart.
     let older = older_chart(folder.path());
     helm.on(plane, &["install", NAME, &older, "--wait", "--timeout=300s"]);
-    assert_eq!(memcached_port(plane), "");
+    assert_eq!(memcached_threads(plane), "");
     helm.on(plane, &[&UPGRADE[..], &["--timeout=300s"]].concat());
-    assert_eq!(memcached_port(plane), "integer");
+    assert_eq!(memcached_threads(plane), "integer");
     runs(plane, NAME, 1);
 
     let values = "replicas=2,metrics.serviceMonitor.enabled=true,\

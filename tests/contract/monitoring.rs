@@ -146,9 +146,18 @@ async fn until_served(operator: &OperatorProcess, wanted: &BTreeSet<String>) -> 
 
 #[test]
 fn promtool_accepts_the_alerts_and_each_fires_when_it_should() {
-    let rules = std::fs::read_to_string(format!("{COMPONENT}/prometheus-rule.yaml")).unwrap();
+    fire_when_they_should(COMPONENT, include_str!("monitoring/alerts.yaml"));
+}
+
+#[test]
+fn promtool_accepts_the_alerts_on_memcached_and_each_fires_when_it_should() {
+    let component = "artifacts/components/memcached-monitoring";
+    fire_when_they_should(component, include_str!("monitoring/memcached-alerts.yaml"));
+}
+
+fn fire_when_they_should(component: &str, cases: &str) {
+    let rules = std::fs::read_to_string(format!("{component}/prometheus-rule.yaml")).unwrap();
     let mut rules: Value = serde_yaml_ng::from_str::<Value>(&rules).unwrap()["spec"].take();
-    let cases = include_str!("monitoring/alerts.yaml");
     let Some(program) = program("promtool", "the syntax of the alerts, and when they fire") else {
         return;
     };

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use self::catalog::{NOT_YET, OLDER, OLDER_IMAGE, bundle, csv_of, name_of};
 use self::programs::Programs;
 use crate::control_plane::ControlPlane;
-use crate::helm::{memcached_port, runs};
+use crate::helm::{memcached_threads, runs};
 use crate::operator_process::OperatorProcess;
 use crate::packaging::{NAME, Rights, SYSTEM, granted_by, rights_in};
 use crate::world::{Kind, MEMCACHED, MEMCACHED_IMAGE, Seen, World, is_ready, memcached};
@@ -205,7 +205,7 @@ async fn olm_installs_the_bundle_upgrades_it_removes_it_and_installs_it_again() 
     subscribe(&world, Some(OLDER)).await;
     approve(&world, OLDER).await;
     assert_eq!(running(plane), [OLDER_IMAGE, ""]);
-    assert_eq!(memcached_port(plane), "");
+    assert_eq!(memcached_threads(plane), "");
     assert!(!bound(plane, "clusterrolebinding").contains(&NOT_YET.map(str::to_owned)));
     let shop = World::in_existing(plane, SHOP).await.patient(PATIENCE);
     shop.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
@@ -213,12 +213,12 @@ async fn olm_installs_the_bundle_upgrades_it_removes_it_and_installs_it_again() 
     let (version, image) = (name_of(&bundle), image_of(&bundle));
     the_older_one_is_replaced_by(&world, version).await;
     assert_eq!(running(plane), [image, ""]);
-    assert_eq!(memcached_port(plane), "integer");
+    assert_eq!(memcached_threads(plane), "integer");
     the_rights_are_those_and_what_olm_adds(plane, version);
 
     // What people have created outlives it.
     uninstall(&world, version).await;
-    assert_eq!(memcached_port(plane), "integer");
+    assert_eq!(memcached_threads(plane), "integer");
     assert!(shop.get(MEMCACHED, "cart").await.is_some());
 
     // In a single namespace: what OLM grants and passes to it is enough to work.

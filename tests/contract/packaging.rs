@@ -72,7 +72,7 @@ pub fn names(objects: &[Value]) -> BTreeSet<String> {
 // === The overlays ===
 
 /// Accepts any ServiceMonitor and PrometheusRule: the Prometheus operator is not here.
-pub fn prometheus_operators_kinds() -> [Value; 2] {
+pub fn prometheus_operators_kinds() -> [Value; 3] {
     let schema = json!({"openAPIV3Schema":
         {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     let crd = |kind: &str| {
@@ -83,7 +83,7 @@ pub fn prometheus_operators_kinds() -> [Value; 2] {
                 "names": {"plural": plural, "kind": kind},
                 "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}})
     };
-    ["ServiceMonitor", "PrometheusRule"].map(crd)
+    ["ServiceMonitor", "PodMonitor", "PrometheusRule"].map(crd)
 }
 
 #[tokio::test(flavor = "multi_thread")]

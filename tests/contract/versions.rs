@@ -52,6 +52,7 @@ async fn holds_on(version: String) -> String {
     bad_input_is_refused(&world).await;
     bad_settings_of_pods_are_refused(&world).await;
     bad_settings_of_containers_are_refused(&world).await;
+    bad_settings_of_daemons_are_refused(&world).await;
     only_who_may_create_daemon_sets_may_create_generic_daemons(&world).await;
     an_editor_gains_no_rights_of_others(&world).await;
     an_editor_gets_no_other_program_into_an_app_with_rights(&world).await;
@@ -232,14 +233,33 @@ async fn bad_settings_of_containers_are_refused(world: &World) {
             json!({"image": "a", "strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": "0%"}}}),
             "both be 0",
         ),
-        (GENERIC_DAEMON, json!({"image": "a", "maxUnavailable": 0}), "greater than or equal to 1"),
-        (GENERIC_DAEMON, json!({"image": "a", "updateStrategy": "Recreate"}), "\"OnDelete\""),
     ] {
-        let object = json!({"metadata": {"name": "bad"}, "spec": spec});
-        let refused = world.dry_run(kind, object).await;
-        let refused = refused.expect_err(&format!("{spec} is accepted"));
-        assert!(refused.contains(message), "{spec}: {refused}");
+        is_refused(world, kind, spec, message).await;
     }
+}
+
+async fn bad_settings_of_daemons_are_refused(world: &World) {
+    for (spec, message) in [
+        (
+            json!({"image": "a", "hostPaths": [{"path": "/var/../etc", "mountPath": "/a"}]}),
+            "no parts that are empty, '.' or '..'",
+        ),
+        (
+            json!({"image": "a", "hostPaths": [{"path": "/var/log/", "mountPath": "/a"}]}),
+            "not end with '/'",
+        ),
+        (json!({"image": "a", "maxUnavailable": 0}), "greater than or equal to 1"),
+        (json!({"image": "a", "updateStrategy": "Recreate"}), "\"OnDelete\""),
+    ] {
+        is_refused(world, GENERIC_DAEMON, spec, message).await;
+    }
+}
+
+async fn is_refused(world: &World, kind: Kind, spec: Value, message: &str) {
+    let object = json!({"metadata": {"name": "bad"}, "spec": spec});
+    let refused = world.dry_run(kind, object).await;
+    let refused = refused.expect_err(&format!("{spec} is accepted"));
+    assert!(refused.contains(message), "{spec}: {refused}");
 }
 
 /// Enforced by the ValidatingAdmissionPolicy, a moment after it was installed.

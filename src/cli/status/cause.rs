@@ -86,6 +86,7 @@ fn refused(object: &Value) -> Option<Diagnosis> {
             | Reason::Forbidden
             | Reason::Contested
             | Reason::ImageMissing
+            | Reason::HostPathNotAllowed
             | Reason::Invalid
             | Reason::FieldImmutable
             | Reason::ApiError

@@ -45,6 +45,8 @@ pub fn by_path(path: &str, rng: &mut Rng) -> Option<Value> {
         "spec.label" => one_of(LABELS, rng),
         "spec.resources" => Some(resources(rng)),
         "spec.pod" => Some(pod(rng)),
+        // None is allowed: tests/contract/generic_daemon.rs allows some.
+        "spec.hostPaths" => Some(json!([])),
         "spec.command[]" | "spec.args[]" => one_of(&["run", "--verbose", "$(A)", ""], rng),
         "spec.readinessProbe.httpGet" | "spec.readinessProbe.tcpSocket" => {
             Some(json!({"port": 80}))

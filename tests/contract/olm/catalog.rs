@@ -56,7 +56,7 @@ fn older_csv(csv: &mut Value) {
 fn without_port(crd: &mut Value) {
     let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let fields = schema["properties"]["spec"]["properties"].as_object_mut().unwrap();
-    fields.remove("containerPort").unwrap();
+    fields.remove("threads").unwrap();
 }
 
 fn cannot_delete_services(install: &mut Value) {
