@@ -22,7 +22,7 @@ readonly BEFORE_ANY_TAG=37480cae9819db27f60b99dc416c5131ddb37da0
 
 main() {
   local from commit
-  from=${UPGRADE_FROM:-$(git describe --tags --abbrev=0 2>/dev/null || printf '%s' "$BEFORE_ANY_TAG")}
+  from=${UPGRADE_FROM:-$(git describe --tags --abbrev=0 HEAD^ 2>/dev/null || printf '%s' "$BEFORE_ANY_TAG")}
   commit=$(git rev-parse --verify --quiet "$from^{commit}") ||
     die 3 "this clone has no commit $from: git fetch --unshallow --tags"
   cache_folder "upgrade/$commit"

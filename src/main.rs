@@ -2,14 +2,12 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use workload_operator::cli::Cli;
-use workload_operator::operator;
+use workload_operator::{cli, operator};
 
 /// Faster than glibc's, which now and then pauses to tidy up, even while a store's lock is held.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    operator::main(Cli::parse())
+    cli::parse().map_or_else(|code| code, operator::main)
 }

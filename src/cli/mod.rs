@@ -16,6 +16,10 @@ pub use args::{
 };
 pub use error::Error;
 
+use std::process::ExitCode;
+
+use clap::Parser;
+
 use crate::identity::{Hints, Identity};
 use crate::workload::MANAGER;
 
@@ -27,6 +31,24 @@ pub(crate) const IDENTITY: Identity = Identity::new(MANAGER, "workload-operator.
         rights: "apply artifacts/rbac/",
         reviews: "apply artifacts/components/metrics-over-tls/",
     });
+
+/// Parses the command line.
+///
+/// # Errors
+/// The exit code, if it is wrong or only asks for help: what it printed says which. Of `plan`, 2 means that
+/// something would change, so wrong arguments are 1.
+pub fn parse() -> Result<Cli, ExitCode> {
+    Cli::try_parse().map_err(|error| {
+        // Nobody is left to tell if stderr is closed.
+        let _ = error.print();
+        let is_plan = std::env::args_os().nth(1).is_some_and(|command| command == "plan");
+        match (error.use_stderr(), is_plan) {
+            (false, _) => ExitCode::SUCCESS,
+            (true, true) => ExitCode::FAILURE,
+            (true, false) => ExitCode::from(2),
+        }
+    })
+}
 
 /// Returns `text` of the API server in one line, in which nothing controls a terminal.
 pub(crate) fn one_line(text: &str) -> String {

@@ -236,13 +236,20 @@ impl Container {
     }
 
     /// Probes that are no longer wanted, whose handler is the operator's and of which others set a part: without
-    /// the handler, the API server refuses what is left.
+    /// the handler, the API server refuses what is left. What has the API server's default counts as its own.
     pub(crate) fn probes_without_handler<'a>(
         &'a self,
         there: &'a Container,
         foreign: Foreign<'a>,
     ) -> impl Iterator<Item = &'static str> {
         const HANDLERS: [&str; 4] = ["exec", "grpc", "httpGet", "tcpSocket"];
+        // k8s.io/kubernetes/pkg/apis/core/v1/defaults.go, SetDefaults_Probe.
+        const DEFAULTS: [(&str, i64); 4] = [
+            ("timeoutSeconds", 1),
+            ("periodSeconds", 10),
+            ("successThreshold", 1),
+            ("failureThreshold", 3),
+        ];
         [
             ("/readinessProbe", &self.readiness_probe, &there.readiness_probe),
             ("/livenessProbe", &self.liveness_probe, &there.liveness_probe),
@@ -251,11 +258,16 @@ impl Container {
         .into_iter()
         .filter_map(move |(path, wanted, there)| {
             let fields = there.as_deref()?.as_object().filter(|_| wanted.is_none())?;
-            let is_foreign = |field: &String| foreign(&format!("{path}/{field}"));
-            let (handlers, rest): (Vec<_>, Vec<_>) =
-                fields.keys().partition(|field| HANDLERS.contains(&field.as_str()));
-            let loses_handler = !handlers.into_iter().any(is_foreign);
-            (loses_handler && rest.into_iter().any(is_foreign)).then_some(path)
+            let is_foreign = |field: &str| foreign(&format!("{path}/{field}"));
+            let is_default = |field: &str, value: &Value| {
+                DEFAULTS.iter().any(|(known, default)| *known == field && *default == *value)
+            };
+            let mut rest = fields.iter().filter(|(field, _)| !HANDLERS.contains(&field.as_str()));
+            let is_handled =
+                HANDLERS.iter().any(|field| fields.contains_key(*field) && is_foreign(field));
+            let has_more =
+                rest.any(|(field, value)| !is_default(field, value) && is_foreign(field));
+            (!is_handled && has_more).then_some(path)
         })
     }
 

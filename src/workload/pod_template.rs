@@ -192,9 +192,24 @@ impl PodTemplate {
         if Seccomp::is_in_the_way(profile(&self.spec), profile(&there.spec)) {
             pointers.push(format!("{POD}/securityContext/seccompProfile"));
         }
-        let foreign = pointers.iter().filter(|pointer| foreign(pointer));
-        operations.extend(foreign.map(|pointer| removal(pointer)));
+        operations.extend(pointers.iter().filter(|at| foreign(at)).map(|at| removal(at)));
+        operations.extend(self.containers_without_image(there, foreign));
         operations
+    }
+
+    /// Containers that are no longer wanted, whose image is the operator's and of which others set a part: without
+    /// the image, the API server refuses what is left. Last, so that other places stay as they are.
+    fn containers_without_image(
+        &self,
+        there: &PodTemplate,
+        foreign: Foreign<'_>,
+    ) -> impl Iterator<Item = Value> {
+        let is_wanted = |name: &Text| self.spec.containers.iter().any(|c| c.name == *name);
+        there.spec.containers.iter().enumerate().rev().filter_map(move |(at, container)| {
+            let pointer = format!("/spec/template/spec/containers/{at}");
+            let loses_image = !is_wanted(&container.name) && !foreign(&format!("{pointer}/image"));
+            loses_image.then(|| removal(&pointer))
+        })
     }
 
     /// The longest time that a container may take to become ready by its own probes: until its startup probe has

@@ -6,7 +6,9 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::audit::operator_writes;
-use crate::world::{APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, MEMCACHED, MEMCACHED_IMAGE};
+use crate::world::{
+    APP, BUDGET, DAEMON_SET, DEPLOYMENT, EVENT, GENERIC_DAEMON, MEMCACHED, MEMCACHED_IMAGE,
+};
 use crate::world::{SERVICE, World, is_ready, memcached};
 
 /// The plan for the world's namespace, and its exit code.
@@ -71,6 +73,7 @@ async fn a_plan_writes_nothing_and_comes_true() {
     let writes = operator_writes(&world);
     assert!(writes.len() >= 9, "6 and three statuses: {writes:?}");
     assert!(writes.iter().all(|write| write.is_dry_run), "{writes:?}");
+    assert_eq!(world.list(EVENT).await.len(), 0);
 
     let operator = world.start_operator().await;
     for (kind, name) in [(MEMCACHED, "cache"), (APP, "web")] {
@@ -127,10 +130,61 @@ async fn a_plan_that_misses_something_has_failed_and_names_it() {
     let account = json!({"metadata": {"name": "nobody"}});
     let accounts = format!("/api/v1/namespaces/{}/serviceaccounts", world.namespace);
     world.post(&accounts, account).await.unwrap();
+    let wrong = Command::new(env!("CARGO_BIN_EXE_workload-operator"))
+        .args(["plan", "--timeout", "5"])
+        .output()
+        .unwrap();
+    assert_eq!(wrong.status.code(), Some(1), "2 would say that something changes");
     let nobody = world.kubeconfig_of("nobody").await;
     let (nothing, code) = plan(&world, &nobody, MEMCACHED_IMAGE, &[]);
     let problems = nothing["problems"].as_array().unwrap();
     let left_out = |problem: &Value| problem.as_str().unwrap().contains("are left out: ");
     assert_eq!((problems.len(), code), (3, 1), "{nothing:#}");
     assert!(problems.iter().all(left_out), "{nothing:#}");
+}
+
+/// Each of these goes by another way than one apply.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_knows_what_is_deleted_in_the_way_taken_and_not_told() {
+    let (world, operator) = World::with_operator_at("plan-ways", "baseline").await;
+    create_one_of_each(&world).await;
+    let budget = |budget: Value| json!({"spec": {"podDisruptionBudget": budget}});
+    world.patch(APP, "web", budget(json!({"maxUnavailable": 1}))).await.unwrap();
+    world.until(BUDGET, "web", |_| true).await;
+    for (kind, name) in [(MEMCACHED, "cache"), (APP, "web")] {
+        world.until(kind, name, is_ready).await;
+    }
+    assert_eq!(operator.terminate().await, Some(0));
+    world.patch(APP, "web", budget(Value::Null)).await.unwrap();
+    // A request above the limit that comes: the apply is refused until it is removed.
+    let by_hand = json!([{"op": "add", "path": "/spec/template/spec/containers/0/resources",
+        "value": {"requests": {"cpu": "2"}}}]);
+    let by_hand = by_hand.to_string();
+    world.kubectl(&["patch", "deployment", "web", "--type=json", "-p", &by_hand]).unwrap();
+    let limits = json!({"spec": {"resources": {"limits": {"cpu": "1"}}}});
+    world.patch(APP, "web", limits).await.unwrap();
+    world
+        .create(SERVICE, json!({"metadata": {"name": "taken"}, "spec": {"ports": [{"port": 1}]}}))
+        .await
+        .unwrap();
+    world.create(MEMCACHED, memcached("taken", 1)).await.unwrap();
+    let mut exported = memcached("exported", 1);
+    exported["spec"]["exporter"] = json!({});
+    world.create(MEMCACHED, exported).await.unwrap();
+
+    let kubeconfig = world.operator_kubeconfig().await;
+    let (plan, code) = plan(&world, &kubeconfig, MEMCACHED_IMAGE, &[]);
+    let effects = effects(&plan);
+    for expected in ["delete PodDisruptionBudget plan-ways/web", "change Deployment plan-ways/web"]
+    {
+        assert!(effects.contains(&expected.to_owned()), "{plan:#}");
+    }
+    assert!(world.get(BUDGET, "web").await.is_some());
+    let problems = plan["problems"].as_array().unwrap();
+    let told: Vec<&str> = problems.iter().map(|problem| problem.as_str().unwrap()).collect();
+    assert_eq!((told.len(), code), (2, 1), "{plan:#}");
+    assert!(
+        told[0].contains("plan-ways/exported: ImageMissing: Unable to find MEMCACHED_EXPORTER")
+    );
+    assert!(told[1].contains("plan-ways/taken: ErrResourceExists"), "{plan:#}");
 }

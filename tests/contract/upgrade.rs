@@ -169,6 +169,10 @@ async fn plan(version: &Version, plane: &ControlPlane, namespace: &str) -> Value
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
+fn restarts(plan: &Value) -> i64 {
+    plan["summary"]["restart"].as_i64().unwrap()
+}
+
 /// Replaces the running version by another one, the way a rolling update of the Deployment does.
 async fn replace(
     installer: &Installer,
@@ -210,14 +214,15 @@ async fn there_and_back(name: &'static str, installer: Installer) {
 
     // The earlier version's Deployment in the cluster has no pods that work: kwok plays them.
     let planned = plan(&this, plane, "residents").await;
-    assert_eq!(planned["summary"]["restart"], 0, "{planned:#}");
+    assert_eq!((&planned["problems"], restarts(&planned)), (&json!([]), 0), "{planned:#}");
+    assert_eq!(planned["summary"]["reconciled"], 3 * EACH);
     let operator = replace(&installer, plane, &kubeconfig, operator, &this).await;
     users_go_on(&mut done).await;
     each_is_worked_on(&world, 2).await;
     let second = pods(&world).await;
     assert!(first.is_subset(&second), "the upgrade replaced pods");
     let settled = plan(&this, plane, "residents").await;
-    assert_eq!(settled["summary"]["change"], 0, "{settled:#}");
+    assert_eq!((&settled["problems"], &settled["changes"]), (&json!([]), &json!([])));
 
     let operator = replace(&installer, plane, &kubeconfig, operator, &earlier).await;
     users_go_on(&mut done).await;

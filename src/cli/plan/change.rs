@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use crate::cli::one_line;
-use crate::client::DryWrite;
+use crate::client::{DryWrite, Refusal};
 
 /// What would happen to one object.
 #[derive(Debug, PartialEq)]
@@ -48,22 +48,21 @@ impl Change {
     /// What the write would change; `None` if that is nothing.
     ///
     /// # Errors
-    /// If the API server refused it: which write, and why.
-    pub(super) fn of(write: &DryWrite) -> Result<Option<Change>, String> {
-        let after = match &write.after {
-            Ok(after) => after.as_ref(),
-            Err(why) => {
-                return Err(format!("{} {}: {why}", write.verb, write.path));
-            }
-        };
+    /// If the API server refused it.
+    pub(super) fn of(write: &DryWrite) -> Result<Option<Change>, Refusal> {
+        let after = write.after.as_ref().map_err(Refusal::clone)?.as_ref();
         let Some(object) = after.or(write.before.as_ref()) else { return Ok(None) };
         let name = name(write.kind.kind, &object["metadata"]);
         let change = |effect, fields, restarts| Some(Change { name, effect, fields, restarts });
         Ok(match (&write.before, after) {
             (Some(before), Some(after)) => {
-                let of_status = !write.subresource.is_empty();
-                let fields = differences(&settable(before, of_status), &settable(after, of_status));
                 let restarts = replaces_pods(before, after);
+                let mut fields = differences(&settable(before), &settable(after));
+                if fields.is_empty() && restarts {
+                    let template = |object: &Value| Some(object["spec"]["template"].clone());
+                    let path = "spec.template".to_owned();
+                    fields.push(Field { path, before: template(before), after: template(after) });
+                }
                 if fields.is_empty() { None } else { change(Effect::Change, fields, restarts) }
             }
             (None, _) => change(Effect::Create, Vec::new(), false),
@@ -123,11 +122,8 @@ fn replaces_pods(before: &Value, after: &Value) -> bool {
     !on_delete && before["spec"]["template"] != after["spec"]["template"]
 }
 
-/// The part of an object that a write can change: its status, or everything else.
-fn settable(object: &Value, of_status: bool) -> Value {
-    if of_status {
-        return object["status"].clone();
-    }
+/// The part of an object that a write can change, but for its status.
+fn settable(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
         // Items of lists lack the first two.
@@ -258,6 +254,15 @@ mod tests {
     }
 
     #[test]
+    fn another_order_is_shown_if_pods_restart_for_it() {
+        let env = |names: [&str; 2]| json!(names.map(|name| json!({"name": name, "value": "1"})));
+        let before = deployment(1, "a", &env(["A", "B"]));
+        let after = deployment(1, "a", &env(["B", "A"]));
+        let change = Change::of(&write(Some(before), Some(after))).unwrap().unwrap();
+        assert!(change.restarts && change.fields[0].path == "spec.template");
+    }
+
+    #[test]
     fn objects_come_and_go() {
         let object = || Some(deployment(1, "a", &json!([])));
         let effect = |write: &DryWrite| Change::of(write).unwrap().unwrap().effect;
@@ -266,9 +271,9 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_with_its_write() {
-        let refused = DryWrite { after: Err("too many".into()), ..write(None, None) };
-        let told = Change::of(&refused).unwrap_err();
-        assert_eq!(told, "patch /apis/apps/v1/namespaces/shop/deployments/cache: too many");
+    fn a_refusal_is_no_change() {
+        let refusal = Refusal { message: "too many".into(), is_conflict: false };
+        let refused = DryWrite { after: Err(refusal.clone()), ..write(None, None) };
+        assert_eq!(Change::of(&refused), Err(refusal));
     }
 }

@@ -3,14 +3,16 @@
 //! Guarantees
 //! - Nothing is stored: the controllers of `run` reconcile each custom resource once, and every write is
 //!   a dry run, which the API server validates and admits like any other.
-//! - The operator that runs meanwhile is not disturbed: no Lease is taken, no Event is sent.
+//! - The operator that runs meanwhile is not disturbed: no Lease is taken, no Event is stored.
 //! - Each change is shown with the fields that differ, and each workload whose pods would restart.
 //!   Statuses are counted, not shown: they follow from the rest.
-//! - A custom resource that could not be reconciled is named; then the plan is incomplete and failed.
-//! - Exit codes, as of `terraform plan -detailed-exitcode`: 0 nothing would change; 1 the plan is incomplete;
-//!   2 something would change.
+//! - What could not be planned is named; then the plan is incomplete and failed.
+//! - Objects that are being deleted are left out.
+//! - Exit codes, as of `terraform plan -detailed-exitcode`: 0 nothing would change; 1 the plan is incomplete,
+//!   or the arguments are wrong; 2 something would change.
 
 mod change;
+mod recorder;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -20,22 +22,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::args::{ConnectionArgs, ControllerName, WorkloadArgs, all_if_empty};
 use super::error::Error;
 use super::{IDENTITY, one_line};
 use crate::app::App;
-use crate::client::{self, Client, DryRun, DryWrite, Options, Scope};
-use crate::controller::{Class, Observer, Outcome, Program};
+use crate::client::{self, Client, Options, Scope};
+use crate::controller::{Observer, Program};
 use crate::generic_daemon::GenericDaemon;
 use crate::memcached::Memcached;
 use crate::object::{Kind, ObjectKey, Resource};
 use crate::shutdown::Shutdown;
 use change::{Change, Effect};
+use recorder::{Reconciled, Recorder};
+
+/// The pause after which what is missing is listed again.
+const AGAIN: Duration = Duration::from_secs(10);
 
 /// Scope of the plan, and form of the output.
 #[derive(Debug, Clone, Args)]
@@ -68,17 +72,6 @@ pub enum Output {
     Json,
 }
 
-/// Name of a controller and key of one of its objects.
-type Reconciled = (&'static str, ObjectKey);
-
-/// Collects what the controllers would write, and which objects they have reconciled.
-#[derive(Default)]
-struct Recorder {
-    writes: Mutex<Vec<DryWrite>>,
-    reconciled: Mutex<BTreeSet<Reconciled>>,
-    progress: Notify,
-}
-
 /// The result.
 #[derive(Debug, Default)]
 struct Plan {
@@ -103,25 +96,24 @@ where
 {
     all_if_empty(&mut args.workloads.namespaces);
     let client = args.connection.client().await?;
-    let mut plan = Plan::default();
-    let wanted = wanted(&client, &args.workloads, &mut plan.problems).await?;
+    let (wanted, left_out) = wanted(&client, &args.workloads).await?;
     let recorder = Arc::new(Recorder::default());
     let options = Options { dry_run: Some(recorder.clone()), ..Options::new(IDENTITY) };
-    let program = program(args.workloads.clone(), client, options, recorder.clone()).await?;
+    let program =
+        program(args.workloads.clone(), client.clone(), options, recorder.clone()).await?;
     let shutdown = Shutdown::from_signals().map_err(Error::Signals)?;
-    tokio::select! {
-        ended = program.run(shutdown.clone()) => ended?,
-        done = timeout(args.timeout, recorder.have_been_reconciled(&wanted)) => {
-            if done.is_err() {
-                plan.problems.extend(recorder.missing(&wanted, args.timeout));
-            }
+    let planned = timeout(args.timeout, reconciled(&client, &args.workloads, wanted, &recorder));
+    let problems = tokio::select! {
+        ended = program.run(shutdown) => {
+            ended?;
+            vec!["interrupted before the plan was complete".to_owned()]
         }
-    }
-    if shutdown.is_requested() {
-        plan.problems.push("interrupted before the plan was complete".to_owned());
-    }
-    plan.reconciled = wanted.intersection(&recorder.reconciled.lock()).count();
-    plan.add(&recorder.writes.lock());
+        missing = planned => match missing {
+            Ok(listed) => listed.err().map(|error| error.to_string()).into_iter().collect(),
+            Err(_) => recorder.missing(args.timeout),
+        },
+    };
+    let plan = recorder.plan(left_out.into_iter().chain(problems));
     let text = match args.output {
         Output::Text => plan.as_text(),
         Output::Json => format!("{:#}\n", plan.as_json()),
@@ -130,13 +122,26 @@ where
     Ok(plan.exit_code())
 }
 
-/// The custom resources to reconcile: those that are not being deleted.
+/// Returns once all that is wanted was reconciled. What is deleted meanwhile is wanted no more.
+async fn reconciled(
+    client: &Client,
+    args: &WorkloadArgs,
+    wanted: BTreeSet<Reconciled>,
+    recorder: &Recorder,
+) -> Result<(), Error> {
+    recorder.wants(wanted);
+    while timeout(AGAIN, recorder.have_been_reconciled()).await.is_err() {
+        recorder.wants(self::wanted(client, args).await?.0);
+    }
+    Ok(())
+}
+
+/// The custom resources to reconcile: those that are not being deleted. And what may not be listed.
 async fn wanted(
     client: &Client,
     args: &WorkloadArgs,
-    problems: &mut Vec<String>,
-) -> Result<BTreeSet<Reconciled>, Error> {
-    let mut wanted = BTreeSet::new();
+) -> Result<(BTreeSet<Reconciled>, Vec<String>), Error> {
+    let (mut wanted, mut left_out) = (BTreeSet::new(), Vec::new());
     let scopes: Vec<Option<_>> = match &args.namespaces[..] {
         [] => vec![None],
         some => some.iter().map(|name| Some(name.as_str().into())).collect(),
@@ -159,12 +164,12 @@ async fn wanted(
                 }
                 // Without the CRD, there is nothing to change.
                 Err(error) if error.is_not_served() => {}
-                Err(error) if error.is_forbidden() => problems.push(cannot_list(&kind, &error)),
+                Err(error) if error.is_forbidden() => left_out.push(cannot_list(&kind, &error)),
                 Err(error) => return Err(error.into()),
             }
         }
     }
-    Ok(wanted)
+    Ok((wanted, left_out))
 }
 
 fn cannot_list(kind: &Kind, error: &client::Error) -> String {
@@ -176,70 +181,9 @@ fn key(meta: &Value) -> ObjectKey {
     ObjectKey::new(text("namespace"), text("name"))
 }
 
-// === impl Recorder ===
-
-impl DryRun for Recorder {
-    fn answered(&self, write: DryWrite) {
-        self.writes.lock().push(write);
-    }
-}
-
-impl Observer for Recorder {
-    fn finished(&self, controller: &'static str, key: &ObjectKey, outcome: Outcome, _: Duration) {
-        // After a conflict it runs again soon: the operator that runs was faster.
-        if !matches!(outcome, Outcome::Failed(Class::Conflict) | Outcome::Dropped) {
-            self.reconciled.lock().insert((controller, key.clone()));
-            self.progress.notify_one();
-        }
-    }
-}
-
-impl Recorder {
-    async fn have_been_reconciled(&self, wanted: &BTreeSet<Reconciled>) {
-        while !wanted.is_subset(&self.reconciled.lock()) {
-            self.progress.notified().await;
-        }
-    }
-
-    /// What has not been reconciled in time, by controller.
-    fn missing(&self, wanted: &BTreeSet<Reconciled>, within: Duration) -> Vec<String> {
-        let reconciled = self.reconciled.lock();
-        let mut missing: BTreeMap<&str, Vec<&ObjectKey>> = BTreeMap::new();
-        for (controller, key) in wanted.difference(&reconciled) {
-            missing.entry(controller).or_default().push(key);
-        }
-        let sentence = |(controller, keys): (&str, Vec<&ObjectKey>)| {
-            format!(
-                "{} of {controller} were not reconciled within {within:?}, among them {}: \
-                 `workload-operator check` shows whether this account has the rights of the operator; \
-                 --timeout gives them longer",
-                keys.len(),
-                keys[0]
-            )
-        };
-        missing.into_iter().map(sentence).collect()
-    }
-}
-
 // === impl Plan ===
 
 impl Plan {
-    /// Adds the writes. Of several to the same object, such as one that met a conflict and the next, the
-    /// last counts.
-    fn add(&mut self, writes: &[DryWrite]) {
-        let target = |write: &DryWrite| (write.path.clone(), write.subresource.clone());
-        let writes = writes.iter().filter(|write| write.kind.kind != "Event");
-        let last: BTreeMap<_, _> = writes.map(|write| (target(write), write)).collect();
-        for write in last.into_values() {
-            match Change::of(write) {
-                Ok(None) => {}
-                Ok(Some(_)) if !write.subresource.is_empty() => self.statuses += 1,
-                Ok(Some(change)) => drop(self.changes.insert(change.name.clone(), change)),
-                Err(problem) => self.problems.push(problem),
-            }
-        }
-    }
-
     fn count(&self, effect: Effect) -> usize {
         self.changes.values().filter(|change| change.effect == effect).count()
     }

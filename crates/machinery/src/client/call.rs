@@ -150,6 +150,11 @@ impl Client {
         &self.options().identity
     }
 
+    /// Returns whether its writes are dry runs.
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.options().dry_run.is_some()
+    }
+
     pub(crate) fn options(&self) -> &Options {
         &self.shared.options
     }

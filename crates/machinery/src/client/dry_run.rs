@@ -3,7 +3,10 @@
 //! Guarantees
 //! - Each write of a client with [`Options::dry_run`](super::Options::dry_run) carries `dryRun=All`,
 //!   and none is sent without it.
-//! - Each is reported once, with the object as it is stored and as it would be.
+//! - Each is reported once, with the object as it is stored and as it would be, also if the API server
+//!   refuses it or does not answer.
+//! - Dry runs do not build on each other: each is tried on what is stored. So the manager sends no second
+//!   write that follows from the answer to the first.
 //! - No gate is asked: nothing is stored.
 
 use bytes::Bytes;
@@ -35,8 +38,17 @@ pub struct DryWrite {
     pub subresource: String,
     /// The object as it is stored, without `apiVersion` and `kind`; `None` if there is none.
     pub before: Option<Value>,
-    /// The object as it would be stored, `None` if it would be deleted; or the reason for the refusal.
-    pub after: Result<Option<Value>, String>,
+    /// The object as it would be stored; `None` if it would be deleted.
+    pub after: Result<Option<Value>, Refusal>,
+}
+
+/// A write that the API server did not accept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Why not, in a sentence.
+    pub message: String,
+    /// True if somebody else was faster: the next attempt sees what has changed.
+    pub is_conflict: bool,
 }
 
 // === impl Client ===
@@ -52,15 +64,27 @@ impl Client {
     ) -> Result<Bytes, Error> {
         let (path, subresource) = split(kind, request.uri().path());
         *request.uri_mut() = with_dry_run(request.uri())?;
-        let before = if verb == "create" { None } else { self.stored(kind, &path).await? };
-        let answer = self.call(verb, kind, request).await;
-        let after = match &answer {
-            Ok(_) if verb == "delete" => Ok(None),
-            Ok(body) => Ok(Some(decode(body)?)),
-            Err(error) => Err(error.to_string()),
+        let tried = self.try_write(verb, kind, request, &path).await;
+        let (before, after, answer) = match tried {
+            Ok((before, after, answer)) => (before, Ok(after), Ok(answer)),
+            Err(error) => (None, Err(Refusal::of(&error)), Err(error)),
         };
         reports.answered(DryWrite { verb, kind: *kind, path, subresource, before, after });
         answer
+    }
+
+    /// The object as it is stored, as it would be, and the answer.
+    async fn try_write(
+        &self,
+        verb: &'static str,
+        kind: &Kind,
+        request: Request<Body>,
+        path: &str,
+    ) -> Result<(Option<Value>, Option<Value>, Bytes), Error> {
+        let before = if verb == "create" { None } else { self.stored(kind, path).await? };
+        let answer = self.call(verb, kind, request).await?;
+        let after = if verb == "delete" { None } else { Some(decode(&answer)?) };
+        Ok((before, after, answer))
     }
 
     /// The object at `path`, if there is one. It is listed: whoever has informers has that right, and need
@@ -71,6 +95,14 @@ impl Client {
         let list = self.call("list", kind, request("GET", url)?.empty()).await?;
         let mut list: Value = decode(&list)?;
         Ok(list["items"].get_mut(0).map(Value::take))
+    }
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    fn of(error: &Error) -> Refusal {
+        Refusal { message: error.to_string(), is_conflict: error.is_conflict() }
     }
 }
 

@@ -61,7 +61,7 @@ mod look_out;
 
 pub use call::Client;
 pub use config::config;
-pub use dry_run::{DryRun, DryWrite};
+pub use dry_run::{DryRun, DryWrite, Refusal};
 pub use error::Error;
 pub(crate) use feeds::{Feed, Feeds};
 pub use options::{Observer, Options, WriteGate};

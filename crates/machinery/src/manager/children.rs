@@ -274,7 +274,7 @@ impl<V: Resource> Context<V> {
         let is_changed = is_unseen || applied.meta().generation != meta.generation;
         self.tell_change(desired, &*child, is_applied, &different, is_changed);
         let applied = self.applied(children, desired, options, applied).await?;
-        if is_unseen && children.get(key).is_none() {
+        if is_unseen && children.get(key).is_none() && !self.client().is_dry_run() {
             let kind = C::KIND.kind;
             let what = format!(
                 "{kind} {:?} exists, but is not among those that the controller watches: restore the \
@@ -428,6 +428,9 @@ where {
     where
         C: Resource + Serialize,
     {
+        if self.client().is_dry_run() {
+            return Ok(Arc::new(answer));
+        }
         let mut child = children.wrote(answer);
         if !is_applied(desired, &*child) {
             // Admission removes even the record.

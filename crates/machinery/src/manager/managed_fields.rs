@@ -46,6 +46,8 @@ impl<V: Resource> Context<V> {
             };
             match cleared {
                 Ok(None) => {}
+                // The apply would meet what is stored, again.
+                Ok(Some(cleared)) if client.is_dry_run() => return Ok(cleared),
                 Ok(Some(_)) => {
                     answer = client.apply(key, &only).await.map_err(conflict_if_another);
                     if let Ok(applied) = answer {
@@ -59,6 +61,9 @@ impl<V: Resource> Context<V> {
             }
         }
         let applied = answer.map_err(|error| failed::<C>("update", key, error))?;
+        if client.is_dry_run() {
+            return Ok(applied);
+        }
         let beside = options.beside(&applied);
         Ok(self.patch_exactly(&applied, beside).await?.unwrap_or(applied))
     }

@@ -151,6 +151,12 @@ fn a_probe_with_another_handler_is_replaced_as_a_whole() {
 fn a_probe_that_loses_its_handler_goes_with_what_others_set_in_it() {
     let (mut made, mut there) = memcached_deployment();
     let at = "/spec/template/spec/containers/0/readinessProbe";
+    let probe = there.pointer_mut(at).unwrap();
+    for (field, value) in [("timeoutSeconds", 1), ("successThreshold", 1), ("failureThreshold", 3)]
+    {
+        probe[field] = json!(value);
+    }
+    let with_defaults = there.clone();
     there.pointer_mut(at).unwrap()["periodSeconds"] = json!(3);
     made.spec.template.spec.containers[0].readiness_probe = None;
     let period = format!("{at}/periodSeconds");
@@ -159,6 +165,21 @@ fn a_probe_that_loses_its_handler_goes_with_what_others_set_in_it() {
     assert_eq!(made.in_the_way(&child(&there), &|_| false), [Value::Null; 0]);
     let is_foreign = |path: &str| path.starts_with(at);
     assert_eq!(made.in_the_way(&child(&there), &is_foreign), [Value::Null; 0]);
+    let not_applied = |path: &str| !path.ends_with("tcpSocket");
+    assert_eq!(made.in_the_way(&child(&with_defaults), &not_applied), [Value::Null; 0]);
+}
+
+/// A container of another manager stays, as does one whose image another manager has set.
+#[test]
+fn a_container_that_loses_its_image_goes_with_what_others_set_in_it() {
+    let (made, mut there) = memcached_deployment();
+    let containers = there.pointer_mut("/spec/template/spec/containers").unwrap();
+    let more = ["sidecar", "exporter"].map(|name| json!({"name": name, "image": "a:1"}));
+    containers.as_array_mut().unwrap().extend(more);
+    let at = "/spec/template/spec/containers/2";
+    let removed = json!({"op": "remove", "path": at});
+    let is_foreign = |path: &str| !path.starts_with(at) || path.ends_with("/resources");
+    assert_eq!(made.in_the_way(&child(&there), &is_foreign), [removed]);
 }
 
 #[test]

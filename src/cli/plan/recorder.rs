@@ -1,0 +1,226 @@
+//! Collects what the controllers would write, and which objects they have reconciled.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::Notify;
+
+use super::Plan;
+use super::change::Change;
+use crate::client::{DryRun, DryWrite, Refusal};
+use crate::controller::{Class, Observer, Outcome};
+use crate::object::ObjectKey;
+
+/// Name of a controller and key of one of its objects.
+pub(super) type Reconciled = (&'static str, ObjectKey);
+
+/// Reasons by which a controller says that it was not told enough to write anything: the plan lacks what it
+/// would write. They are no failures of a reconcile.
+const NOT_TOLD: [&str; 2] = ["ImageMissing", "HostPathNotAllowed"];
+
+/// Collects what the controllers would write, and which objects they have reconciled.
+#[derive(Default)]
+pub(super) struct Recorder {
+    state: Mutex<State>,
+    progress: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    wanted: BTreeSet<Reconciled>,
+    /// With the class of the failure, if the last reconcile failed.
+    reconciled: BTreeMap<Reconciled, Option<Class>>,
+    /// Writes by the path of their target.
+    targets: BTreeMap<String, Target>,
+    statuses: BTreeMap<Reconciled, StatusWrite>,
+}
+
+/// The writes to one object.
+#[derive(Default)]
+struct Target {
+    /// The first that was accepted, and what it would change. Later ones of the same pass follow from what it
+    /// would have stored.
+    accepted: Option<Option<Change>>,
+    refused: Option<String>,
+}
+
+/// The status that would be written.
+struct StatusWrite {
+    reason: String,
+    message: String,
+}
+
+// === impl Recorder ===
+
+impl DryRun for Recorder {
+    fn answered(&self, write: DryWrite) {
+        if write.kind.kind == "Event" || is_being_deleted(write.before.as_ref()) {
+            return;
+        }
+        let mut state = self.state.lock();
+        if write.subresource.is_empty() {
+            state.targets.entry(write.path.clone()).or_default().add(&write);
+        } else if let Ok(Some(after)) = &write.after {
+            state.statuses.extend(status_write(write.kind.kind, after));
+        } else {
+            let target = format!("{}/{}", write.path, write.subresource);
+            state.targets.entry(target).or_default().add(&write);
+        }
+    }
+}
+
+impl Observer for Recorder {
+    fn finished(&self, controller: &'static str, key: &ObjectKey, outcome: Outcome, _: Duration) {
+        let failure = match outcome {
+            Outcome::Success | Outcome::RequeueAfter => None,
+            // It runs again soon: the operator that runs was faster, or the API server was busy.
+            Outcome::Failed(Class::Conflict | Class::Transient)
+            | Outcome::TimedOut
+            | Outcome::Dropped => return,
+            Outcome::Failed(class) => Some(class),
+            Outcome::Panicked => Some(Class::Terminal),
+        };
+        self.state.lock().reconciled.insert((controller, key.clone()), failure);
+        self.progress.notify_one();
+    }
+}
+
+impl Recorder {
+    /// What has to be reconciled.
+    pub(super) fn wants(&self, wanted: BTreeSet<Reconciled>) {
+        self.state.lock().wanted = wanted;
+    }
+
+    /// Returns once all of it was.
+    pub(super) async fn have_been_reconciled(&self) {
+        while self.state.lock().missing().next().is_some() {
+            self.progress.notified().await;
+        }
+    }
+
+    /// A sentence for each controller that has not reconciled all of its objects in time.
+    pub(super) fn missing(&self, within: Duration) -> Vec<String> {
+        let state = self.state.lock();
+        let mut missing: BTreeMap<&str, Vec<&ObjectKey>> = BTreeMap::new();
+        for (controller, key) in state.missing() {
+            missing.entry(controller).or_default().push(key);
+        }
+        let sentence = |(controller, keys): (&str, Vec<&ObjectKey>)| {
+            format!(
+                "{} of {controller} were not reconciled within {within:?}, among them {}: \
+                 `workload-operator check` shows whether this account has the rights of the operator; \
+                 --timeout gives them longer",
+                keys.len(),
+                keys[0]
+            )
+        };
+        missing.into_iter().map(sentence).collect()
+    }
+
+    /// The plan, with further problems.
+    pub(super) fn plan(&self, problems: impl Iterator<Item = String>) -> Plan {
+        let state = std::mem::take(&mut *self.state.lock());
+        let mut plan = Plan {
+            reconciled: state
+                .wanted
+                .iter()
+                .filter(|key| state.reconciled.contains_key(key))
+                .count(),
+            problems: problems.chain(state.hidden()).collect(),
+            statuses: state.statuses.len(),
+            ..Plan::default()
+        };
+        for Target { accepted, refused } in state.targets.into_values() {
+            match (accepted, refused) {
+                (Some(Some(change)), _) => drop(plan.changes.insert(change.name.clone(), change)),
+                (Some(None), _) => {}
+                (None, refused) => plan.problems.extend(refused),
+            }
+        }
+        plan
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn missing(&self) -> impl Iterator<Item = &Reconciled> {
+        self.wanted.iter().filter(|key| !self.reconciled.contains_key(key))
+    }
+
+    /// What is missing in the plan although no write was refused: children of objects whose reconcile failed, or
+    /// whose controller was not told what it needs.
+    fn hidden(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for (reconciled @ (controller, key), failure) in &self.reconciled {
+            let status = self.statuses.get(reconciled);
+            let is_told = status.is_none_or(|status| !NOT_TOLD.contains(&status.reason.as_str()));
+            if failure.is_none() && is_told || self.has_refused_write_of(key) {
+                continue;
+            }
+            all.push(match (status, failure) {
+                (Some(StatusWrite { reason, message }), _) => {
+                    format!("{controller} {key}: {reason}: {message}")
+                }
+                (None, class) => {
+                    let class = class.map_or("", |class| class.as_str());
+                    format!(
+                        "{controller} {key} could not be reconciled ({class}); \
+                         `workload-operator status {controller} {} -n {}` shows its conditions",
+                        key.name(),
+                        key.namespace()
+                    )
+                }
+            });
+        }
+        all
+    }
+}
+
+impl State {
+    /// Returns whether a write to the object, or to a child, all of which have its name, was refused.
+    fn has_refused_write_of(&self, key: &ObjectKey) -> bool {
+        let within = format!("/namespaces/{}/", key.namespace());
+        let is_its = |path: &str| {
+            path.contains(&within) && path.split('/').any(|part| *part == **key.name())
+        };
+        self.targets.iter().any(|(path, target)| {
+            target.accepted.is_none() && target.refused.is_some() && is_its(path)
+        })
+    }
+}
+
+// === impl Target ===
+
+impl Target {
+    fn add(&mut self, write: &DryWrite) {
+        match Change::of(write) {
+            Ok(change) => {
+                self.accepted.get_or_insert(change);
+            }
+            // The next pass sees what has changed.
+            Err(Refusal { is_conflict: true, .. }) => {}
+            Err(Refusal { message, .. }) => {
+                self.refused = Some(format!("{} {}: {message}", write.verb, write.path));
+            }
+        }
+    }
+}
+
+fn is_being_deleted(object: Option<&Value>) -> bool {
+    object.is_some_and(|object| !object["metadata"]["deletionTimestamp"].is_null())
+}
+
+/// The object whose status would be written, and what its condition Ready would say.
+fn status_write(kind: &str, object: &Value) -> Option<(Reconciled, StatusWrite)> {
+    let controller = ["memcached", "genericdaemon", "app"]
+        .into_iter()
+        .find(|controller| kind.eq_ignore_ascii_case(controller))?;
+    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    let ready = conditions.into_iter().find(|condition| condition["type"] == "Ready");
+    let text = |field: &str| ready.and_then(|ready| ready[field].as_str()).unwrap_or_default();
+    let status = StatusWrite { reason: text("reason").into(), message: text("message").into() };
+    Some(((controller, super::key(&object["metadata"])), status))
+}
