@@ -134,10 +134,11 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     let ungated = Client::new(config, options.clone())?;
     ungated.log_in().await?;
     let WorkloadArgs { namespaces, controllers, memcached_image, .. } = &args.workloads;
+    let served = if namespaces.is_empty() { "all".to_owned() } else { namespaces.join(",") };
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         ?controllers,
-        namespaces = if namespaces.is_empty() { "all".to_owned() } else { namespaces.join(",") },
+        namespaces = %served,
         leader_election = args.leader_elect,
         "Starting"
     );

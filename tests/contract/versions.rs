@@ -374,9 +374,12 @@ async fn the_operators_account_may_write_only_children(world: &World) {
     assert!(refused.contains("may only write objects that a Memcached"), "{refused}");
 
     // Neither taken over nor given up: owners are compared before and after.
+    let object = json!({"metadata": {"name": "a"}, "spec": {"size": 0}});
+    // One that exists: the garbage collector deletes what belongs to another.
+    let uid = world.create(MEMCACHED, object).await.unwrap()["metadata"]["uid"].clone();
     let owner = |kind: &str| {
         let owner = json!({"apiVersion": "cache.example.com/v1alpha1", "kind": kind, "name": "a",
-            "uid": "5f8ee2a1-3c4a-4d52-9d3a-000000000001", "controller": true});
+            "uid": uid, "controller": true});
         json!({"metadata": {"ownerReferences": [owner]}}).to_string()
     };
     let nobody = r#"{"metadata":{"ownerReferences":null}}"#.to_owned();
@@ -396,6 +399,8 @@ async fn the_operators_account_may_write_only_children(world: &World) {
     assert!(patch("foreign", annotation, account).is_ok(), "a child");
     assert!(patch("foreign", &nobody, account).is_err(), "given up");
     assert!(patch("foreign", &owner("Backup"), account).is_err(), "given to another");
+    world.delete(MEMCACHED, "a").await;
+    world.until_gone(MEMCACHED, "a").await;
 }
 
 async fn memcached(world: &World) {

@@ -132,6 +132,7 @@ fn a_write_that_was_answered_to_nobody_counts_if_what_it_made_was_there() {
             "stageTimestamp": "2026-01-01T00:00:00Z",
             "user": {"username": "it"},
             "verb": verb,
+            "requestURI": "/api/v1/namespaces/a/services",
             "objectRef": {"resource": "services", "name": NAME},
             "responseStatus": {"code": code},
         });

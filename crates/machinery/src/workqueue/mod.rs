@@ -30,6 +30,10 @@
 //!   Adding a known key allocates nothing. Memory follows the largest number of keys held at once;
 //!   the last 64 keys that are done are still held, but nothing is known about them.
 //!
+//! Why an arena with links, and not maps: with a `HashMap` of keys, a `BTreeMap` per tenant and one of
+//! timers, a key with 100,000 others waiting took 630 ns through add, get and done, where client-go's queue
+//! takes 309 and this one 146 (docs/PERFORMANCE.md), and a parked key up to 180 bytes.
+//!
 //! There are three layers, each a file on top of the previous: `queue`, `delaying`, `rate_limited`,
 //! all pure, with the time as an argument. `waiting` knows whom to wake, `handle` puts a lock
 //! around both, and `taken` is the worker's side. All locks and clocks come from `sync`, so that
