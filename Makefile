@@ -65,11 +65,13 @@ docker-build: ## Build the image IMG.
 	$(CONTAINER_TOOL) build --build-arg REVISION="$(REVISION)" -t $(IMG) .
 docker-push: ## Push the image IMG.
 	$(CONTAINER_TOOL) push $(IMG)
-bundle: generate ## Generate the OLM bundle, and validate it.
+bundle: generate ## Generate the OLM bundle in target/bundle, and validate it.
+	hack/bundle.sh target/bundle
 	hack/operator-verify.sh build
 	$(CARGO) test --locked --test artifacts operator_verify
 bundle-build: ## Build the image BUNDLE_IMG of the bundle.
-	$(CONTAINER_TOOL) build -f artifacts/olm/bundle.Dockerfile -t $(BUNDLE_IMG) artifacts/olm
+	hack/bundle.sh target/bundle
+	$(CONTAINER_TOOL) build -f target/bundle/bundle.Dockerfile -t $(BUNDLE_IMG) target/bundle
 build-installer: ## Write dist/install.yaml: everything that `deploy` applies, in one file.
 	mkdir -p dist
 	$(CARGO) run --quiet --locked -- manifests --image $(IMG) >dist/install.yaml

@@ -5,7 +5,7 @@
 #
 #   hack/operator-verify.sh build         build it if it is missing
 #   hack/operator-verify.sh which         print its path
-#   hack/operator-verify.sh ARGUMENTS...  run it: manifests --operatorhub_validate artifacts/olm/manifests
+#   hack/operator-verify.sh ARGUMENTS...  run it: manifests --operatorhub_validate target/bundle/manifests
 #
 # It is looked for in $OPERATOR_VERIFY (if set), then in the cache folder; what is found nowhere is
 # built with Go.

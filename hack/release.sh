@@ -69,7 +69,7 @@ main() {
   step "the binary" make_binary
   step "manifests" make_manifests
   step "the chart" pack "$OUTPUT/workload-operator-$VERSION.tgz" artifacts/helm workload-operator
-  step "the bundle" pack "$OUTPUT/workload-operator-bundle-$VERSION.tar.gz" artifacts olm
+  step "the bundle" make_bundle
   step "the bill of materials" make_sbom
   step "notices" make_notices
   step "the image" make_image
@@ -122,7 +122,7 @@ find_tools() {
 
 # Puts the values of release.env where the sources have those of example.com.
 replace_placeholders() {
-  local chart=artifacts/helm/workload-operator csv=artifacts/olm/manifests/workload-operator.clusterserviceversion.yaml
+  local chart=artifacts/helm/workload-operator csv=artifacts/olm/workload-operator.clusterserviceversion.yaml
   grep -rlE 'https://example\.com/workload-operator|maintainers@example\.com' artifacts |
     xargs sed -i "s#https://example.com/workload-operator#$REPOSITORY#; s#maintainers@example.com#$CONTACT#"
   sed -i "s#\(containerImage: \|image: \)workload-operator:#\1$IMAGE:#" "$csv"
@@ -148,6 +148,11 @@ make_manifests() {
 pack() {
   tar --create --directory "$2" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 \
     --numeric-owner --mode='u=rwX,go=rX' --format=ustar "$3" | gzip --no-name >"$1"
+}
+
+make_bundle() {
+  hack/bundle.sh "$WORK/olm"
+  pack "$OUTPUT/workload-operator-bundle-$VERSION.tar.gz" "$WORK" olm
 }
 
 make_sbom() {

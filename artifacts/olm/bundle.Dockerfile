@@ -1,6 +1,7 @@
 # The bundle, as a catalogue of the Operator Lifecycle Manager takes it.
 #
-#   docker build -f artifacts/olm/bundle.Dockerfile -t REGISTRY/workload-operator-bundle:v0.1.0 artifacts/olm
+#   hack/bundle.sh target/bundle
+#   docker build -f target/bundle/bundle.Dockerfile -t REGISTRY/workload-operator-bundle:v0.1.0 target/bundle
 FROM scratch
 LABEL operators.operatorframework.io.bundle.mediatype.v1=registry+v1
 LABEL operators.operatorframework.io.bundle.manifests.v1=manifests/

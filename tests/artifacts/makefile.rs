@@ -32,7 +32,7 @@ const TARGETS: [(&str, &str); 21] = [
     ("bundle", "cargo test --locked --test artifacts operator_verify"),
     (
         "bundle-build",
-        "docker build -f artifacts/olm/bundle.Dockerfile -t workload-operator-bundle:latest artifacts/olm",
+        "docker build -f target/bundle/bundle.Dockerfile -t workload-operator-bundle:latest target/bundle",
     ),
     (
         "build-installer",

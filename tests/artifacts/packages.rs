@@ -2,7 +2,7 @@
 //!
 //! With `UPDATE_ARTIFACTS=1` what follows from those is written first.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -42,7 +42,7 @@ pub(crate) fn is_or_becomes(file: &str, text: &str) {
     assert!(read(file) == text, "{file} is out of date: run hack/update-codegen.sh");
 }
 
-pub(crate) fn names_in(folder: &str) -> BTreeSet<String> {
+pub(crate) fn names_in(folder: impl AsRef<Path>) -> BTreeSet<String> {
     let entries = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap();
     let name = |entry: Result<std::fs::DirEntry, _>| entry.unwrap().file_name();
     entries.map(|entry| name(entry).into_string().unwrap()).collect()
@@ -59,7 +59,7 @@ fn the_chart_has_copies_of_the_manifests() {
         is_or_becomes(&format!("{folder}/crds/{name}"), &text);
         names.insert(name);
     }
-    assert_eq!(names_in(&format!("{folder}/crds")), names);
+    assert_eq!(names_in(format!("{folder}/crds")), names);
     for (file, name) in [
         ("rbac/operator.yaml", "operator.yaml"),
         ("rbac/people.yaml", "people.yaml"),
@@ -128,12 +128,20 @@ fn keys(values: &Value, schema: &Value, path: &str, into: &mut BTreeSet<String>)
 
 // === The bundle ===
 
-const CSV: &str = "artifacts/olm/manifests/workload-operator.clusterserviceversion.yaml";
+const CSV: &str = "artifacts/olm/workload-operator.clusterserviceversion.yaml";
 const CSV_HEAD: &str = "# alm-examples, install and the descriptors are written by \
                         hack/update-codegen.sh, the rest by hand.\n";
 
 fn service_version() -> Value {
     yaml(CSV)
+}
+
+/// The bundle, as hack/bundle.sh writes it.
+pub(crate) fn bundle() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let written = std::process::Command::new("hack/bundle.sh").arg(folder.path()).status();
+    assert!(written.unwrap().success(), "hack/bundle.sh");
+    folder
 }
 
 /// What is installed, in OLM's terms. OLM makes the ServiceAccount, the roles and the bindings
@@ -208,14 +216,17 @@ fn the_bundle_installs_the_deployment_and_the_rights_of_the_manifests() {
 
 #[test]
 fn the_bundle_has_the_crds_and_the_other_objects_of_the_manifests_and_nothing_else() {
-    let folder = format!("{BUNDLE}/manifests");
-    let mut expected = BTreeSet::from(["workload-operator.clusterserviceversion.yaml".to_owned()]);
-    let mut add = |name: String, text: &str| {
-        is_or_becomes(&format!("{folder}/{name}"), text);
-        expected.insert(name);
-    };
+    let bundle = bundle();
+    let written = names_in(bundle.path().join("manifests")).into_iter().map(|name| {
+        let text = std::fs::read_to_string(bundle.path().join("manifests").join(&name)).unwrap();
+        (name, serde_yaml_ng::from_str(&text).unwrap())
+    });
+    let mut expected = BTreeMap::from([(
+        "workload-operator.clusterserviceversion.yaml".to_owned(),
+        service_version(),
+    )]);
     for (name, text) in crate::crd_files() {
-        add(name, &text);
+        expected.insert(name, serde_yaml_ng::from_str(&text).unwrap());
     }
     // OLM takes one object per file, and puts it into the namespace of its choice.
     let people = documents("artifacts/rbac/people.yaml");
@@ -226,9 +237,9 @@ fn the_bundle_has_the_crds_and_the_other_objects_of_the_manifests_and_nothing_el
         let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
         let (kind, name) = (kind.as_str().unwrap(), name.as_str().unwrap());
         let file = format!("{name}_{}.yaml", kind.to_lowercase());
-        add(file, &serde_yaml_ng::to_string(&object).unwrap());
+        expected.insert(file, object);
     }
-    assert_eq!(names_in(&folder), expected);
+    assert_eq!(written.collect::<BTreeMap<String, Value>>(), expected);
 }
 
 #[test]
@@ -336,12 +347,13 @@ fn the_labels_of_the_bundles_image_are_its_annotations() {
         .collect();
     let file = read(&format!("{BUNDLE}/bundle.Dockerfile"));
     let labels = file.lines().filter(|line| line.starts_with("LABEL "));
+    let bundle = bundle();
     assert_eq!(labels.map(str::to_owned).collect::<BTreeSet<_>>(), said);
     for key in annotations.keys().filter(|key| {
         key.ends_with(".manifests.v1") || key.ends_with("metadata.v1") || key.ends_with("config.v1")
     }) {
         let folder = annotations[key].as_str().unwrap().trim_end_matches('/');
-        assert!(!names_in(&format!("{BUNDLE}/{folder}")).is_empty(), "{folder}");
+        assert!(!names_in(bundle.path().join(folder)).is_empty(), "{folder}");
         assert!(file.lines().any(|line| line == format!("COPY {folder} /{folder}/")), "{folder}");
     }
 }

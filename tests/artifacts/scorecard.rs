@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::unchecked::{built_by, not_checked};
 
-const BUNDLE: &str = "artifacts/olm";
 const CSV: &str = "manifests/workload-operator.clusterserviceversion.yaml";
 
 /// What it suggests for every bundle whose examples are what people write: they do not write a
@@ -34,12 +33,12 @@ fn program() -> Option<PathBuf> {
     }
 }
 
-/// A root folder with the program and a copy of the bundle.
+/// A root folder with the program and the bundle.
 fn root_with(program: &Path) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     std::fs::copy(program, root.path().join("scorecard-test")).unwrap();
-    let copied = Command::new("cp").arg("-r").arg(BUNDLE).arg(root.path().join("bundle")).status();
-    assert!(copied.unwrap().success());
+    let written = Command::new("hack/bundle.sh").arg(root.path().join("bundle")).status();
+    assert!(written.unwrap().success());
     root
 }
 
@@ -97,7 +96,7 @@ fn the_scorecard_tests_that_run_here_are_of_the_version_that_the_bundle_names() 
     let module = std::fs::read_to_string("hack/olm/go.mod").unwrap();
     let pinned = "github.com/operator-framework/operator-sdk ";
     let version = module.split_once(pinned).unwrap().1.split_whitespace().next().unwrap();
-    let config = yaml(&Path::new(BUNDLE).join("tests/scorecard/config.yaml"));
+    let config = yaml(Path::new("artifacts/olm/tests/scorecard/config.yaml"));
     for test in config["stages"][0]["tests"].as_array().unwrap() {
         let image = format!("quay.io/operator-framework/scorecard-test:{version}");
         assert_eq!(test["image"], image);

@@ -5,7 +5,6 @@ use std::path::Path;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
-const MANIFESTS: &str = "artifacts/olm/manifests";
 const METADATA: &str = "artifacts/olm/metadata/annotations.yaml";
 
 /// The earlier release had another image, could not delete Services, and its Memcached had no port.
@@ -22,9 +21,12 @@ pub fn csv_of(bundle: &[Value]) -> &Value {
     bundle.iter().find(|object| object["kind"] == "ClusterServiceVersion").unwrap()
 }
 
-/// What artifacts/olm installs.
+/// The objects of the bundle that hack/bundle.sh writes.
 pub fn bundle() -> Vec<Value> {
-    let files = std::fs::read_dir(MANIFESTS).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let written = std::process::Command::new("hack/bundle.sh").arg(folder.path()).status();
+    assert!(written.unwrap().success(), "hack/bundle.sh");
+    let files = std::fs::read_dir(folder.path().join("manifests")).unwrap();
     let read = |file: std::io::Result<std::fs::DirEntry>| {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
         serde_yaml_ng::from_str(&text).unwrap()

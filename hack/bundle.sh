@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The bundle for the Operator Lifecycle Manager, made of artifacts/: the ClusterServiceVersion, the CRDs, and
+# what OLM installs beside them, one object per file and without a namespace, which OLM chooses.
+#
+#   hack/bundle.sh FOLDER    write it into FOLDER, which may exist: its manifests/ is replaced
+set -euo pipefail
+
+HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=hack/lib/say.sh
+source "$HACK_DIR/lib/say.sh"
+[[ $# == 1 && $1 != -* ]] || { usage && exit 2; }
+mkdir -p "$1"
+FOLDER=$(cd "$1" && pwd)
+cd "$HACK_DIR/../artifacts"
+
+one_file_per_object() {
+  awk -v folder="$FOLDER/manifests" '
+    function write() {
+      if (kind) printf "%s", text >(folder "/" name "_" tolower(kind) ".yaml")
+      text = kind = name = ""
+    }
+    FNR == 1 || /^---/ { write() }
+    /^---/ || /^#/ || /^  namespace: / { next }
+    /^kind: / { kind = $2 }
+    /^  name: / && !name { name = $2 }
+    { text = text $0 "\n" }
+    END { write() }' "$@"
+}
+
+rm -rf "$FOLDER/manifests"
+mkdir "$FOLDER/manifests"
+cp -r olm/bundle.Dockerfile olm/metadata olm/tests "$FOLDER"
+cp olm/workload-operator.clusterserviceversion.yaml crds/*.yaml "$FOLDER/manifests"
+one_file_per_object rbac/people.yaml default/service.yaml default/pod-disruption-budget.yaml
