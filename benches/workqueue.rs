@@ -171,7 +171,7 @@ fn readd(criterion: &mut Criterion) {
     });
 }
 
-/// What keys cost. Not timed, so the counting allocator may be slow.
+/// Prints the memory cost of keys. Not timed, so the counting allocator may be slow.
 fn costs() {
     let _profiler = dhat::Profiler::builder().testing().build();
     for keys in [10_000u32, 100_000, 1_000_000] {

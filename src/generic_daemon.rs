@@ -30,7 +30,7 @@ use crate::workload::{
 
 pub use host_paths::HostPath;
 
-/// What an administrator sets for all GenericDaemons.
+/// The administrator's settings for all GenericDaemons.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
     /// The directories of nodes that daemons may use, with all that is below them.
@@ -148,7 +148,7 @@ pub fn desired(daemon: &GenericDaemon) -> Made<DaemonSetSpec> {
     Made { labels, spec }
 }
 
-/// How pods of a new template replace the old ones; `None` leaves it to Kubernetes.
+/// Returns how pods of a new template replace the old ones; `None` leaves it to Kubernetes.
 fn update_strategy(spec: &Spec) -> Option<Box<Value>> {
     let is_set = !spec.update_strategy.is_empty() || spec.max_unavailable.is_some();
     let kind =
@@ -224,7 +224,7 @@ fn pull_policy(image: &str) -> &'static str {
 
 // === Status ===
 
-/// What a pass found.
+/// Findings of a pass.
 #[derive(Debug)]
 pub struct Found<'a> {
     /// The DaemonSet, if the GenericDaemon controls it.
@@ -295,7 +295,7 @@ fn available(daemon_set: Option<&DaemonSet>, health: &Health) -> Wanted {
 /// garbage collector does the rest.
 ///
 /// # Errors
-/// What keeps the DaemonSet or the status from being written.
+/// If the DaemonSet or the status cannot be written.
 pub async fn reconcile(
     daemon: Arc<GenericDaemon>,
     cx: Context<GenericDaemon>,
@@ -342,7 +342,7 @@ async fn report_only(
     report(cx, &status(cx.object(), &found, Time::now()), &found.health).await
 }
 
-/// What its status and spec say about its DaemonSet.
+/// Returns what its status and spec say about its DaemonSet.
 fn looking<'a>(
     daemon: &GenericDaemon,
     daemon_set: &DaemonSet,

@@ -34,7 +34,7 @@ pub use pod::{Exporter, Images};
 pub use release::release;
 pub use status::{Found, finalizing, status};
 
-/// What an administrator sets for all Memcacheds.
+/// The administrator's settings for all Memcacheds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
     /// The image (environment variable `MEMCACHED_IMAGE`). If it is missing or empty, nothing is created
@@ -88,7 +88,7 @@ pub struct Spec {
     pub readiness_probe: Text,
     /// Seconds for which a pod must be ready before it counts as available.
     pub min_ready_seconds: Option<i32>,
-    /// How many pods a drain may take away at a time.
+    /// Number of pods that a drain may take away at a time.
     pub pod_disruption_budget: Option<Box<BudgetSettings>>,
     /// Settings of the pods.
     pub pod: Option<Box<PodSettings>>,
@@ -149,9 +149,9 @@ const MEMCACHED: &str = "memcached";
 pub struct Children {
     /// The instances.
     pub deployment: Made<DeploymentSpec>,
-    /// How clients find them.
+    /// The Service through which clients find them.
     pub service: Made<ServiceSpec>,
-    /// How many of them a drain may take away; `None` if that is left open.
+    /// Number of them that a drain may take away; `None` if that is left open.
     pub budget: Option<Made<BudgetSpec>>,
 }
 
@@ -234,7 +234,7 @@ const NO_EXPORTER_IMAGE: &str =
 /// Has a Memcached's children be as desired, and reports how it is.
 ///
 /// # Errors
-/// What keeps the finalizer, a child or the status from being written.
+/// If the finalizer, a child or the status cannot be written.
 pub async fn reconcile(
     memcached: Arc<Memcached>,
     cx: Context<Memcached>,
@@ -326,7 +326,7 @@ fn nodes(cx: &Context<Memcached>) -> Result<Vec<Text>, Problem> {
 /// the garbage collector. This happens even if it is paused: a deletion is never held up.
 ///
 /// # Errors
-/// When it could not be reported.
+/// If it could not be reported.
 pub async fn finalize(memcached: Arc<Memcached>, cx: Context<Memcached>) -> Result<(), Problem> {
     if finalizing(&memcached, true, Time::now()) == memcached.status {
         return Ok(());

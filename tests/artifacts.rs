@@ -154,7 +154,7 @@ fn reasons() -> String {
     text
 }
 
-/// Where a reason is used. There is no catch-all arm, so whoever adds a reason must say it here.
+/// Returns where a reason is used. There is no catch-all arm: a new reason must be added here.
 fn place(reason: Reason) -> &'static str {
     match reason {
         Reason::DeploymentCreated
@@ -206,7 +206,7 @@ fn place(reason: Reason) -> &'static str {
     }
 }
 
-/// What `check` asks for is exactly what is granted.
+/// The rights that `check` asks for are exactly those that are granted.
 #[test]
 fn the_rights_that_are_checked_are_those_of_the_rbac_artifacts() {
     use std::collections::BTreeSet;

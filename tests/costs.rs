@@ -1,4 +1,4 @@
-//! What fixed pieces of work allocate, compared with `tests/costs.json`: a guard against growing
+//! Allocations of fixed pieces of work, compared with `tests/costs.json`: a guard against growing
 //! costs that gives the same result on a slow machine and on a busy one.
 //!
 //! `UPDATE_COSTS=1 cargo test --test costs` rewrites the file; say in the commit why it changed.
@@ -23,7 +23,7 @@ static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 
 /// The number of objects, events or keys in each piece of work.
 const COUNT: usize = 1_000;
-/// How far the standard library of another compiler may differ for the same work, in percent.
+/// Tolerance for the standard library of another compiler and the same work, in percent.
 const TOLERANCE: u64 = 3;
 const GOLDEN: &str = "tests/costs.json";
 

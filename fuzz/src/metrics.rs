@@ -1,4 +1,4 @@
-//! What anybody may send to the server of health and metrics.
+//! Requests that anybody may send to the server of health and metrics.
 
 use std::net::SocketAddr;
 use std::time::Duration;

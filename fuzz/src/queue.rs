@@ -21,7 +21,7 @@ impl Key for Name {
 /// Longer than any backoff that these few failures lead to.
 const LONG: Duration = Duration::from_secs(24 * 3600);
 
-/// No key is in process twice, none comes that nobody asked for, and in the end none was lost.
+/// No key is in process twice, none comes without a request, and in the end none was lost.
 pub fn queue(data: &[u8]) {
     super::run(async {
         let queue = WorkQueue::new();
@@ -45,7 +45,7 @@ struct Run {
     held: Vec<Taken<Name>>,
     /// Asked for without a delay since it was last taken: must come.
     owed: BTreeSet<Name>,
-    /// How often it was asked for later: so often it may come besides.
+    /// Number of requests for later: so often it may come besides.
     later: BTreeMap<Name, u32>,
 }
 

@@ -39,7 +39,7 @@ pub(crate) const IDENTITY: Identity = Identity::new(MANAGER, "workload-operator.
 /// something would change, so wrong arguments are 1.
 pub fn parse() -> Result<Cli, ExitCode> {
     Cli::try_parse().map_err(|error| {
-        // Nobody is left to tell if stderr is closed.
+        // The error is lost if stderr is closed.
         let _ = error.print();
         let is_plan = std::env::args_os().nth(1).is_some_and(|command| command == "plan");
         match (error.use_stderr(), is_plan) {

@@ -163,15 +163,15 @@ fn arguments(spec: &Spec) -> Vec<String> {
     arguments
 }
 
-/// What an instance needs. For 64Mi, measured with memcached 1.6.18 and `-m 64` on 64-bit Linux. Filled with
-/// items of 10 bytes to 500 kB it takes 73 to 77 MiB: beside the items 4 MiB of hash table, a page
-/// of 1 MiB per size class, and the program. A thousand connections take 2 MiB more. The request
-/// covers both; the limit leaves room for answers that clients are slow to read. A request of a
-/// client takes about 24 µs of processor time, so 100m are 4,000 a second. There is no limit for
-/// the processor, which would only make clients wait.
+/// Resources of an instance. For 64Mi, measured with memcached 1.6.18 and `-m 64` on 64-bit Linux.
+/// Filled with items of 10 bytes to 500 kB it takes 73 to 77 MiB: beside the items 4 MiB of hash
+/// table, a page of 1 MiB per size class, and the program. A thousand connections take 2 MiB more.
+/// The request covers both; the limit leaves room for answers that clients are slow to read. A
+/// request of a client takes about 24 µs of processor time, so 100m are 4,000 a second. There is no
+/// limit for the processor, which would only make clients wait.
 ///
-/// With another memory `m`, what the mixin of memcached (grafana/jsonnet-libs) recommends: the larger of
-/// 1.5 m, and 1.2 m and 100 MB.
+/// With another memory `m`, as the mixin of memcached (grafana/jsonnet-libs) recommends: the larger
+/// of 1.5 m, and 1.2 m and 100 MB.
 fn resources(spec: &Spec) -> Resources {
     if let Some(resources) = &spec.resources {
         return Resources::clone(resources);

@@ -12,11 +12,11 @@ use crate::store::Store;
 use crate::workload::child::ChildSpec;
 use crate::workload::service::ServiceSpec;
 
-/// How many finalizers are removed at once.
+/// Number of finalizers removed at once.
 const AT_ONCE: usize = 16;
 
 /// Removes the finalizers of all Memcacheds in `namespace` if it is being deleted. Called when the
-/// operator that runs in it ends: nobody would remove them afterwards, and all that they stand for is a
+/// operator that runs in it ends: they would stay afterwards, and all that they stand for is a
 /// report.
 pub async fn release(memcacheds: Store<Memcached>, client: Client, namespace: &str) {
     let finalized = |memcached: &Arc<Memcached>| {

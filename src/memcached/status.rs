@@ -12,7 +12,7 @@ use crate::workload::reason::Reason;
 /// Memcached may have.
 const MAX_NODES: usize = 16;
 
-/// What a pass found.
+/// Findings of a pass.
 #[derive(Debug)]
 pub struct Found<'a> {
     /// The Deployment, if the Memcached controls it.
@@ -90,7 +90,7 @@ fn available(memcached: &Memcached, found: &Found<'_>) -> Wanted {
         let message = "Waiting for the Deployment controller";
         return Type::Available.is(condition::Status::Unknown, Reason::Reconciling, message);
     }
-    // What serves counts, not the last write.
+    // Available pods count, not the last write.
     let count = deployment.status.available_replicas;
     if count >= size {
         let message = format!(

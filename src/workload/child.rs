@@ -22,8 +22,8 @@ const OWN_NAME: &str = "\0";
 /// An annotation that only a Service of type `LoadBalancer` may have.
 pub(crate) const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
-/// The part of a child's `spec` that the operator sets and compares, or that can stand in the way
-/// of that. Decoding it from the wire skips everything else.
+/// The part of a child's `spec` that the operator sets and compares, or that can conflict
+/// with that. Decoding it from the wire skips everything else.
 pub trait ChildSpec:
     Clone + Debug + Default + Eq + Hash + Serialize + DeserializeOwned + Send + Sync + 'static
 {
@@ -73,7 +73,7 @@ pub struct Child<S: ChildSpec> {
 }
 
 /// Keeps the labels that the operator sets, its records of what was applied and admitted, and what
-/// can stand in the way.
+/// can conflict.
 #[derive(Debug, Clone, Copy)]
 pub enum Applied {}
 

@@ -75,7 +75,7 @@ pub struct Wanted {
     pub reason: Text,
     /// Why, in a sentence.
     pub message: String,
-    /// Since when, if somebody else says so; otherwise since its status changed.
+    /// Since when, if another source says so; otherwise since its status changed.
     pub since: Option<Time>,
 }
 

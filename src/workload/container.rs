@@ -200,7 +200,7 @@ pub struct Resources {
 // === impl Container ===
 
 impl Container {
-    /// JSON pointers, relative to the container, to what somebody else set and the API server
+    /// JSON pointers, relative to the container, to what another manager set and the API server
     /// refuses beside what `self` sets. Last first in each list.
     pub(crate) fn in_the_way(&self, there: &Container, foreign: Foreign<'_>) -> Vec<String> {
         let mut pointers = self.env_in_the_way(there);
@@ -355,7 +355,7 @@ impl Seccomp {
 // === impl EnvVar ===
 
 impl Serialize for EnvVar {
-    /// A value is sent even if it is empty, to overwrite what somebody else may have put there.
+    /// A value is sent even if it is empty, to overwrite what another manager may have put there.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeMap;
         let mut map = serializer.serialize_map(Some(2))?;
@@ -391,13 +391,13 @@ impl Resources {
         self.limits.is_empty() && self.requests.is_empty()
     }
 
-    /// JSON pointers, relative to the resources, to what somebody else set and what conflicts with
-    /// what `self` sets: a request above its limit, or for an extended resource without one.
+    /// JSON pointers, relative to the resources, to what another manager set and what conflicts
+    /// with what `self` sets: a request above its limit, or for an extended resource without one.
     pub(crate) fn in_the_way(&self, there: &Resources, foreign: Foreign<'_>) -> Vec<String> {
         let pointer = |list: &str, name: &str| format!("/{list}/{}", name.replace('/', "~1"));
         let mut pointers = Vec::new();
         for (name, request) in &there.requests.0 {
-            // Without a wanted limit, one that somebody else set stays.
+            // Without a wanted limit, a foreign one stays.
             let theirs = || there.limits.get(name).filter(|_| foreign(&pointer("limits", name)));
             let conflicts = match self.limits.get(name) {
                 Some(limit) => !fits(name, request, limit),

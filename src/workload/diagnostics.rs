@@ -41,14 +41,14 @@ pub const AT_ONCE: usize = 2;
 pub const RATE: u32 = 10;
 /// Lists that may follow each other at once after a quiet time.
 pub const BURST: u32 = 20;
-/// How long an answer that explains something is used.
+/// Time for which an answer that explains something is used.
 pub const FRESH: Duration = Duration::from_secs(30);
-/// How long an answer that explains nothing is used.
+/// Time for which an answer that explains nothing is used.
 pub const UNEXPLAINED: Duration = Duration::from_secs(5);
-/// How long no list is sent after one that failed.
+/// Time without lists after one that failed.
 pub const PAUSE: Duration = Duration::from_secs(5);
 
-/// How long a worker waits for a list that another worker has begun.
+/// Time for which a worker waits for a list that another worker has begun.
 const SOON: Duration = Duration::from_millis(500);
 
 /// The most pods that are kept of a list.
@@ -97,7 +97,7 @@ struct Entry {
     evidence: Evidence,
     /// Until when it is used.
     until: Option<Instant>,
-    /// When its turn is, if it had to wait.
+    /// Its turn, if it had to wait.
     turn: Option<Instant>,
 }
 
@@ -153,7 +153,7 @@ impl Bucket {
 
 // === impl State ===
 
-/// What is known of a subject without a list.
+/// Knowledge of a subject without a list.
 enum Known {
     /// A fresh answer, and until when it is.
     Fresh(Evidence, Instant),
@@ -499,7 +499,7 @@ mod tests {
         let (mut state, start) = (State::default(), Instant::now());
         let mut turns: Vec<Instant> = vec![start; 200];
         let mut sent = Vec::new();
-        // Each object asks when it was told to.
+        // Each object asks at its turn.
         while let Some(now) = turns.iter().min().copied().filter(|now| *now < start + FRESH) {
             let n = turns.iter().position(|turn| *turn == now).unwrap();
             let subject = (uid(n as u8), 1);

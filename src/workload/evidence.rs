@@ -12,14 +12,14 @@ use super::condition::Time;
 use super::pod_state::{NodeState, PodState, Trouble};
 use super::reason::Reason;
 
-/// How long before a pod was scheduled the pod that it replaces may have been evicted, in seconds:
+/// Maximum time from the eviction of a pod to the scheduling of its replacement, in seconds:
 /// a Deployment's controller creates the new one at once, the scheduler may take a while.
 const REPLACED_WITHIN: i64 = 120;
 
-/// How far the clocks of two nodes may differ, in seconds.
+/// Maximum difference between the clocks of two nodes, in seconds.
 const SKEW: i64 = 10;
 
-/// How long after it was scheduled a pod that was never ready may report that first, in seconds.
+/// Maximum time from the scheduling of a never-ready pod to its first report of that, in seconds.
 const FIRST_REPORT: i64 = 60;
 
 /// The most names of nodes in a message.

@@ -18,8 +18,8 @@ pub(crate) const APP: &str = "app";
 /// Names the Memcached.
 pub(crate) const MEMCACHED_CR: &str = "memcached_cr";
 
-/// Selects the pods of a Memcached. Like the next two, nobody else sets it: the recommended labels
-/// are also those of a Helm release of the same name.
+/// Selects the pods of a Memcached. Like the next two, no other client sets it: the recommended
+/// labels are also those of a Helm release of the same name.
 pub(crate) const MEMCACHED: &str = "cache.example.com/memcached";
 /// Selects the pods of a GenericDaemon.
 pub(crate) const GENERIC_DAEMON: &str = "mydomain.com/genericdaemon";

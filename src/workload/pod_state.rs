@@ -215,7 +215,7 @@ impl PodState {
         self.condition("Ready").filter(|ready| ready.status == Status::False)?.last_transition_time
     }
 
-    /// When it was evicted, if it was.
+    /// Returns the time of its eviction, if it was evicted.
     pub(crate) fn evicted(&self) -> Option<Time> {
         let is = self.status.phase == "Failed" && self.status.reason == "Evicted";
         if is { self.not_ready_since() } else { None }

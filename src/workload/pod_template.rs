@@ -52,7 +52,7 @@ pub struct PodSpec {
     /// Taints that do not keep it from a node. Compared as a whole, as in the API.
     #[serde(skip_serializing_if = "<[Value]>::is_empty")]
     pub tolerations: Box<[Value]>,
-    /// How it is spread. Compared as a whole.
+    /// Constraints on its spread. Compared as a whole.
     #[serde(skip_serializing_if = "<[Value]>::is_empty")]
     pub topology_spread_constraints: Box<[Value]>,
     /// Its PriorityClass.
@@ -97,7 +97,7 @@ pub struct Affinity {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeAffinity {
-    /// What the node must have.
+    /// Requirements that the node must meet.
     #[serde(
         rename = "requiredDuringSchedulingIgnoredDuringExecution",
         skip_serializing_if = "Option::is_none"

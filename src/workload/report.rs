@@ -33,7 +33,7 @@ fn is_reported(problem: &Problem) -> bool {
     answered && matches!(error.class(), Class::Transient | Class::Forbidden)
 }
 
-/// What follows from children that are not as desired, once that is reported.
+/// Returns what follows from children that are not as desired, once that is reported.
 ///
 /// # Errors
 /// The most urgent problem: what may heal by itself, then what waits for a name to become free.
@@ -83,11 +83,11 @@ pub(crate) fn own<V: Custom, S: ChildSpec>(
     Ok(cx.get::<Child<S>>(cx.key())?.filter(|child| child.meta.is_controlled_by(uid)))
 }
 
-/// Writes the status if it has changed, and publishes a Warning if a problem has begun. If somebody else,
-/// such as a second operator, keeps writing another status for the same spec, theirs is left for a while.
+/// Writes a changed status, and publishes a Warning if a problem has begun. If another manager (a
+/// second operator, say) keeps writing another one for the same spec, theirs is left for a while.
 ///
 /// # Errors
-/// When it could not be written.
+/// If it could not be written.
 pub(crate) async fn report<V: Custom>(
     cx: &Context<V>,
     status: &(impl Serialize + Sync),

@@ -1,4 +1,4 @@
-//! Services: the part that the operator sets, and what can stand in the way of that.
+//! Services: the part that the operator sets, and what can conflict with that.
 
 use std::sync::{Arc, LazyLock};
 
@@ -9,7 +9,7 @@ use super::child::{Child, ChildSpec, Made, SOURCE_RANGES, removal, renamed};
 use crate::manager::Foreign;
 use crate::object::{Interner, Kind, Labels, Text};
 
-/// Where the ranges are that only a load balancer has, as a field and in their older form.
+/// Paths of the ranges that only a load balancer has, as a field and in their older form.
 const RANGES_FIELD: &str = "/spec/loadBalancerSourceRanges";
 const RANGES_ANNOTATION: &str =
     "/metadata/annotations/service.beta.kubernetes.io~1load-balancer-source-ranges";
@@ -17,8 +17,8 @@ const RANGES_ANNOTATION: &str =
 /// An existing Service.
 pub type Service = Child<ServiceSpec>;
 
-/// What the operator sets in a Service. It has exactly these ports. clusterIP (unless `None`) and
-/// nodePorts (unless requested) are left to Kubernetes.
+/// The part of a Service that the operator sets. It has exactly these ports. clusterIP (unless
+/// `None`) and nodePorts (unless requested) are left to Kubernetes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServiceSpec {
@@ -37,7 +37,7 @@ pub struct ServiceSpec {
     pub selector: Labels,
     /// Ports, by number and protocol.
     pub ports: Box<[ServicePort]>,
-    /// Who may use the load balancer. Never set; see `in_the_way`.
+    /// Clients that may use the load balancer. Never set; see `in_the_way`.
     #[serde(skip_serializing_if = "<[Text]>::is_empty")]
     pub load_balancer_source_ranges: Box<[Text]>,
 }
@@ -53,7 +53,7 @@ pub struct ServicePort {
     /// Its name, needed if there are several ports; empty to leave it as it is.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub name: Text,
-    /// Where the container listens; if absent, the API server fills in `port`.
+    /// Port that the container listens on; if absent, the API server fills in `port`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_port: Option<TargetPort>,
     /// The port on every node; 0 to leave it as it is.

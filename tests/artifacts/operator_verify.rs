@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::unchecked::built_by;
 
-/// What it says about every bundle like this one. It takes `events` and
+/// Its warnings about every bundle like this one. It takes `events` and
 /// `poddisruptionbudgets` for v1beta1, which Kubernetes 1.25 no longer had; rights name no version.
 const EXPECTED: [&str; 2] = [
     "The \\\"operatorhub\\\" validator is deprecated",

@@ -144,8 +144,8 @@ pub(crate) fn bundle() -> tempfile::TempDir {
     folder
 }
 
-/// What is installed, in OLM's terms. OLM makes the ServiceAccount, the roles and the bindings
-/// from it; WATCH_NAMESPACE lists the namespaces of the OperatorGroup. Rules under `permissions` are granted
+/// Returns the installation in OLM's terms. OLM creates ServiceAccount, roles and bindings from it;
+/// WATCH_NAMESPACE lists the namespaces of the OperatorGroup. Rules under `permissions` are granted
 /// in those namespaces only, and in the cluster if the OperatorGroup means all of them.
 fn install() -> Value {
     let deployment = yaml("artifacts/default/deployment.yaml");
@@ -176,7 +176,7 @@ pub(crate) fn crds() -> Vec<Value> {
     crate::crd_files().iter().map(crd).collect()
 }
 
-/// What consoles show for each field: the CRD's own description.
+/// Returns what consoles show for each field: the CRD's own description.
 fn descriptors(crd: &Value, part: &str) -> Value {
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let fields = schema["properties"][part]["properties"].as_object().unwrap();

@@ -10,7 +10,7 @@ use crate::unchecked::{built_by, not_checked};
 
 const CSV: &str = "manifests/workload-operator.clusterserviceversion.yaml";
 
-/// What it suggests for every bundle whose examples are what people write: they do not write a
+/// Its suggestion for every bundle whose examples are what people write: they do not write a
 /// status.
 const EXPECTED: &str = "does not have status spec";
 
@@ -46,7 +46,7 @@ fn yaml(path: &Path) -> Value {
     serde_yaml_ng::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// What each of the configuration's tests complains about, and each that did not pass.
+/// Returns the complaints of the configuration's tests, and each test that did not pass.
 fn complaints(root: &Path) -> Vec<String> {
     let config = yaml(&root.join("bundle/tests/scorecard/config.yaml"));
     let tests = config["stages"][0]["tests"].as_array().unwrap();

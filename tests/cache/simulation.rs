@@ -174,7 +174,7 @@ impl Simulation {
         id(NAMESPACES[self.rng.usize(..2)], NAMES[self.rng.usize(..3)])
     }
 
-    /// Changes something, as somebody else would.
+    /// Changes something, as another client would.
     fn change(&mut self) {
         let id = self.any();
         self.value += 1;

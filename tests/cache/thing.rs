@@ -80,7 +80,7 @@ pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// What the store holds, in the same form as [`served`].
+/// Returns the content of the store, in the same form as [`served`].
 pub(crate) fn held(informer: &Informer<Thing>) -> Vec<(String, u64)> {
     let objects: Vec<Arc<Thing>> = informer.store().list();
     let mut all: Vec<_> = objects.iter().map(|o| (o.key().to_string(), o.version())).collect();

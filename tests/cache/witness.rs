@@ -41,7 +41,7 @@ impl Verdict {
     }
 }
 
-/// What a handler believes, from what it was told.
+/// State of the store as a handler knows it, from its notifications.
 #[derive(Clone)]
 pub(crate) struct Listener {
     who: &'static str,

@@ -359,7 +359,7 @@ async fn a_policy_that_rewrites_differently_each_time_is_told_and_not_raced() {
     }
     let still = world.get(APP, "shop").await.unwrap();
     assert!(told(&still) && !is_ready(&still), "{still}");
-    // Once nobody rewrites it any more, a change or a minute is enough.
+    // Once no policy rewrites it any more, a change or a minute is enough.
     policy.lift(&world).await;
     world.patch(APP, "shop", json!({"spec": {"image": "shop:2"}})).await.unwrap();
     world.until(APP, "shop", is_ready).await;

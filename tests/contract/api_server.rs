@@ -1,4 +1,4 @@
-//! What the operator promises when Kubernetes' own servers fail: the API server and etcd killed and
+//! Promises of the operator when Kubernetes' own servers fail: the API server and etcd killed and
 //! restarted, and an API server that serves stale data.
 
 use std::fs;
@@ -14,7 +14,7 @@ use crate::servers::{Second, Server, ready};
 use crate::stall::Stall;
 use crate::world::{DEPLOYMENT, GENERIC_DAEMON, MEMCACHED, World, is_ready, memcached};
 
-/// What reconciling a Memcached reads.
+/// Resources that reconciling a Memcached reads.
 const WATCHED: [&str; 4] = ["memcacheds", "deployments", "services", "pods"];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,7 +62,7 @@ async fn when_the_api_server_or_etcd_is_killed_no_work_is_lost_and_the_operator_
 }
 
 /// Versions go back and are assigned again, to other changes. Kubernetes asks to restart everything
-/// that knows of them; what nobody restarts has to restart itself, or it will never again see
+/// that knows of them; a client that is not restarted has to restart itself, or it never again sees
 /// anything that has such a version.
 #[tokio::test(flavor = "multi_thread")]
 async fn when_etcd_is_restored_from_a_backup_the_operator_ends_and_begins_anew() {

@@ -332,7 +332,7 @@ async fn its_status_is_that_of_the_deployment() {
     assert_eq!(conditions(&ready).next().unwrap()["type"], "Ready", "the summary comes first");
 }
 
-/// What the API server would refuse in a child it refuses in the App already, where a person sees
+/// The API server refuses in the App already what it would refuse in a child, where a person sees
 /// it.
 #[tokio::test(flavor = "multi_thread")]
 async fn names_that_no_pod_or_service_may_have_are_refused_with_what_is_allowed() {

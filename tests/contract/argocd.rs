@@ -1,4 +1,4 @@
-//! Argo CD is told the truth: its health check, run on objects from the API server.
+//! Argo CD shows the true health: its health check, run on objects from the API server.
 
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ async fn argo_cd_sees_each_kind_progress_become_healthy_suspended_and_degraded()
     }
 }
 
-/// Children's names that somebody else has taken.
+/// Children's names that another client has taken.
 async fn taken(world: &World) {
     let labels = json!({"who": "else"});
     let pod = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "a:1"}]}});

@@ -12,9 +12,9 @@ use crate::world::{PATIENCE, World};
 /// An answered request.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// When it arrived.
+    /// Time of its arrival.
     pub received: Timestamp,
-    /// When it was answered.
+    /// Time of its answer.
     pub done: Timestamp,
     pub user: String,
     pub verb: String,

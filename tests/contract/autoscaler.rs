@@ -30,7 +30,7 @@ const AUTOSCALER: Kind =
 /// The API's path behind the aggregator.
 const METRICS: &str = "/apis/metrics.k8s.io/v1beta1";
 
-/// What an autoscaler aims at, in thousandths of a core for each pod: half of what both kinds
+/// Target of an autoscaler, in thousandths of a core for each pod: half of what both kinds
 /// request here.
 const TARGET: u64 = 50;
 
@@ -107,7 +107,7 @@ impl MetricsServer {
         answer.body(Full::new(Bytes::from(body.to_string()))).unwrap()
     }
 
-    /// What the selected pods use.
+    /// Returns the usage of the selected pods.
     async fn pod_metrics(&self, namespace: &str, query: &str) -> Value {
         let pods = format!("/api/v1/namespaces/{namespace}/pods?{query}");
         let request = Request::builder().method(Method::GET).uri(pods).body(Vec::new()).unwrap();

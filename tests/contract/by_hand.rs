@@ -154,7 +154,7 @@ async fn what_was_changed_such_that_an_apply_would_be_refused_is_restored() {
     });
     let failed: Vec<_> = futures::future::join_all(all).await.into_iter().flatten().collect();
     assert!(failed.is_empty(), "not restored: {failed:?}");
-    // Each one at the first try: nobody is told that the spec is invalid, or that it is contested.
+    // Each one at the first try: no Event reports that the spec is invalid or contested.
     // (Kubernetes' own controllers may warn of what was spoilt.)
     let is_ours = |event: &Value| {
         let who = event["reportingController"].as_str().unwrap_or_default();

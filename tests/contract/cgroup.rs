@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where the hierarchies are, or the single one.
+/// Folder of the hierarchies, or of the single one.
 const ROOT: &str = "/sys/fs/cgroup";
 
 /// Limits the memory and processor time of the processes in it.
@@ -69,7 +69,7 @@ impl Cgroup {
         self.folders().into_iter().map(|folder| folder.join("cgroup.procs")).collect()
     }
 
-    /// How many processes were killed because they wanted more memory.
+    /// Returns the number of processes killed because they wanted more memory.
     pub fn killed(&self) -> u64 {
         let file = match self.version {
             Version::One => self.folder("memory").join("memory.oom_control"),

@@ -280,7 +280,7 @@ async fn installation(cluster: &Cluster) {
     let nodes = |labels: Value| json!({"spec": {"template": {"spec": {"nodeSelector": labels}}}});
     let (nowhere, anywhere) = (nodes(json!({"on": "no-node"})), nodes(Value::Null));
     cluster.patched(&deployment, nowhere, anywhere, (false, "P001", 1)).await;
-    // Where there is no operator, nothing fails, unless one is waited for.
+    // Without an operator, nothing fails, unless one is waited for.
     let there = |arguments: &[&str]| check(cluster.plane.kubeconfig(), arguments);
     let elsewhere = ["--operator-namespace=default"];
     assert_eq!(there(&elsewhere).1, 0);

@@ -30,7 +30,7 @@ struct Role {
 workload_operator::view!(Account: Kind::namespaced("", "v1", "ServiceAccount", "serviceaccounts"));
 workload_operator::view!(Role { metadata: Meta<Applied> }: Kind::namespaced("rbac.authorization.k8s.io", "v1", "Role", "roles"));
 
-/// What every owner's child is to be, with these labels. The controller watches those with `app=role`.
+/// Returns every owner's child with these labels. The controller watches those with `app=role`.
 fn child(labels: &Value) -> Value {
     let rule = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]});
     json!({"metadata": {"name": "child", "labels": labels}, "rules": [rule]})

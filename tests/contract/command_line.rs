@@ -1,4 +1,4 @@
-//! What the command line prints, without a cluster.
+//! Output of the command line, without a cluster.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -34,7 +34,7 @@ fn every_shell_has_completions_that_know_commands_and_flags_and_bash_can_read_it
 
 #[test]
 fn bash_completes_a_command_a_flag_and_a_kind() {
-    // What bash does when somebody presses Tab.
+    // The steps of bash after somebody presses Tab.
     let script = r#"
         source /dev/stdin
         [[ $(complete -p workload-operator) =~ -F\ ([^ ]+) ]] && complete=${BASH_REMATCH[1]}

@@ -1,4 +1,4 @@
-//! What all kinds promise.
+//! Promises of all kinds.
 
 use serde_json::{Value, json};
 
@@ -147,7 +147,7 @@ async fn fields_that_the_operator_does_not_set_are_left_alone() {
             "value": {"name": "sidecar", "image": "sidecar:1"}}]);
         let what = format!("{}/{name}", child.plural());
         world.kubectl(&["patch", &what, "--type=json", "-p", &sidecar.to_string()]).unwrap();
-        // A change to a field of ours, after which the foreign fields must still be there.
+        // A change to the operator's field, after which the foreign fields must still be there.
         let mine = json!({"metadata": {"labels": {"app.kubernetes.io/name": "spoilt"}}});
         world.patch(child, name, mine).await.unwrap();
         let healed = world

@@ -18,7 +18,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::operator_process::{OperatorProcess, command};
 use crate::world::{MEMCACHED, MEMCACHED_IMAGE, World, is_ready, memcached};
 
-/// The API server's name in its certificate; outside a cluster nobody can resolve it.
+/// The API server's name in its certificate; outside a cluster it cannot be resolved.
 const SERVER: &str = "kubernetes.default.svc:6443";
 /// `user:p@ss`
 const CREDENTIALS: &str = "Basic dXNlcjpwQHNz";
@@ -26,7 +26,7 @@ const CREDENTIALS: &str = "Basic dXNlcjpwQHNz";
 /// A proxy that knows CONNECT only. Ends when dropped.
 struct ConnectProxy {
     port: u16,
-    /// What it was asked to connect to, with the answer's code.
+    /// Targets that it was asked to connect to, with the answer's code.
     asked: Arc<Mutex<Vec<(String, u16)>>>,
     task: tokio::task::JoinHandle<()>,
 }

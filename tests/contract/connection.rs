@@ -1,4 +1,4 @@
-//! What the operator promises when the connection to the API server fails.
+//! Promises of the operator when the connection to the API server fails.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::world::{
 /// A dead connection is found within this time.
 const FOUND: Duration = Duration::from_secs(45);
 
-/// What reconciling a Memcached reads.
+/// Resources that reconciling a Memcached reads.
 const WATCHED: [&str; 4] = ["memcacheds", "deployments", "services", "pods"];
 
 /// A world, and an operator in it that reaches the API server through a proxy.
@@ -29,13 +29,13 @@ async fn proxied(name: &str) -> (World, Proxy, OperatorProcess) {
     (world, proxy, operator)
 }
 
-/// How often objects of this resource were created.
+/// Counts the creations of objects of this resource.
 fn creates(audit: &Audit, world: &World, resource: &str) -> usize {
     let writes = audit.writes(world).into_iter();
     writes.filter(|write| write.resource == resource && write.code == 201).count()
 }
 
-/// How often the operator listed this resource.
+/// Counts the operator's lists of this resource.
 fn lists(proxy: &Proxy, resource: &str) -> usize {
     proxy.count(|call| call.lists && call.object == resource)
 }

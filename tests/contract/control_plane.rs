@@ -49,7 +49,7 @@ impl ControlPlane {
         String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
     }
 
-    /// What `start` starts, for as long as the tests run.
+    /// Keeps what `start` starts for as long as the tests run.
     pub async fn leaked(
         start: impl FnOnce() -> ControlPlane + Send + 'static,
     ) -> &'static ControlPlane {
@@ -151,7 +151,7 @@ impl ControlPlane {
         config.expect("a usable kubeconfig")
     }
 
-    /// Where the API server listens: `host:port`.
+    /// Returns the address of the API server: `host:port`.
     pub fn address(&self) -> String {
         let text = std::fs::read_to_string(&self.kubeconfig).expect("a kubeconfig");
         let config: serde_json::Value = serde_yaml_ng::from_str(&text).expect("YAML");
@@ -159,7 +159,7 @@ impl ControlPlane {
         server.trim_start_matches("https://").to_owned()
     }
 
-    /// Where etcd listens: `host:port`.
+    /// Returns the address of etcd: `host:port`.
     pub fn etcd(&self) -> String {
         let ports = std::fs::read_to_string(self.dir.join("run/etcd.ports")).expect("ports");
         format!("127.0.0.1:{}", ports.split(' ').next().expect("a port"))

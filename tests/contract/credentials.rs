@@ -1,4 +1,4 @@
-//! Who the operator is: credential plugins, certificates, and a CA that is replaced.
+//! Credentials of the operator: credential plugins, certificates, and a CA that is replaced.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -89,7 +89,7 @@ async fn works(world: &World, name: &str) {
     world.until(MEMCACHED, name, is_ready).await;
 }
 
-/// What it printed used to be dropped with the call whose deadline had passed.
+/// Its output used to be dropped with the call whose deadline had passed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plugin_slower_than_the_deadline_runs_once_and_is_blamed_for_the_delay() {
     let world = World::new("slow-plugin", "restricted").await;

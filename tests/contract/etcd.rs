@@ -13,7 +13,7 @@ pub async fn compact(plane: &ControlPlane) {
     let now = call(&etcd, "/v3/kv/range", json!({ "key": key })).await;
     let now = now["header"]["revision"].as_str().expect("a revision").to_owned();
     call(&etcd, "/v3/kv/compaction", json!({ "revision": now, "physical": true })).await;
-    // Where API servers tell each other how far they have compacted.
+    // The key under which API servers share how far they have compacted.
     call(&etcd, "/v3/kv/put", json!({ "key": key, "value": base64(&now) })).await;
 }
 

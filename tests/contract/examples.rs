@@ -109,7 +109,7 @@ async fn a_website_has_its_children_follows_its_theme_and_writes_nothing_needles
     let announced = directory.path().join(format!("{NAME}.website-children"));
     assert!(std::fs::read_to_string(&announced).unwrap().contains("Hello"));
 
-    // What it refers to changes, and what it owns is changed by somebody else.
+    // Its references change, and its children are changed by another client.
     let css = |text: &'static str| move |page: &Value| page["data"]["style.css"] == text;
     world.patch(CONFIG_MAP, "corporate", json!({"data": {"css": "b {}"}})).await.unwrap();
     world.until(CONFIG_MAP, NAME, css("b {}")).await;

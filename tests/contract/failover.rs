@@ -1,4 +1,4 @@
-//! How long nobody works when the leader goes, and that the next one repeats nothing; by the API
+//! Time until the next leader works when one goes, and that it repeats nothing; by the API
 //! server's audit log.
 //!
 //! docs/OPERATING.md has figures, and the command with `FAILOVERS=50` that prints them in ten
@@ -38,7 +38,7 @@ async fn failovers_by(signal: Signal, rounds: usize, namespace: &str, flags: &[&
         replicas.world.create(MEMCACHED, spec).await.unwrap();
         replicas.world.until(MEMCACHED, &name, is_ready).await;
         process.ended().await;
-        // An Event about who leads is nobody's work.
+        // An Event about who leads is not work.
         let works = |write: &&Entry| {
             let is_work = !is_of_lease(write) && write.resource != "events";
             is_work && write.received >= ended && by(write) != leader

@@ -125,7 +125,7 @@ async fn a_foo_gets_the_deployment_that_sample_controller_makes() {
     world.create(FOO, sample).await.unwrap();
     let foo = world.until(FOO, "example-foo", |foo| available(foo) == 1).await;
     let mine = world.get(DEPLOYMENT, "example-foo").await.unwrap();
-    // What the API server makes of sample-controller's Deployment, defaults included.
+    // sample-controller's Deployment as the API server stores it, defaults included.
     world.delete(DEPLOYMENT, "example-foo").await;
     let mut theirs = sample_controllers(&foo);
     theirs["metadata"]["name"] = json!("theirs");
@@ -262,7 +262,7 @@ async fn of_a_foo_that_is_renamed_the_old_deployment_goes() {
     world.patch(FOO, "one", rename("second")).await.unwrap();
     world.until(DEPLOYMENT, "second", |_| true).await;
     world.until_gone(DEPLOYMENT, "first").await;
-    // While the program is down, nobody looks.
+    // While the program is down, no controller looks.
     drop(program);
     world.patch(FOO, "one", rename("third")).await.unwrap();
     let _program = start(&world).await;

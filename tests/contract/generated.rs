@@ -43,18 +43,18 @@ use crate::world::{
     APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, MEMCACHED, SERVICE, World, has_condition,
 };
 
-/// How many sequences run by default, in addition to the regressions: what fits into a minute on
+/// Number of sequences by default, in addition to the regressions: what fits into a minute on
 /// two cores.
 const SEQUENCES: u64 = 8;
 
-/// How many custom resources exist at once: enough for them to interfere, few enough for the
+/// Number of custom resources at once: enough for them to interfere, few enough for the
 /// machine to keep up.
 const AT_ONCE: usize = 12;
 
-/// How often a failed sequence is tried with fewer steps.
+/// Maximum number of tries of a failed sequence with fewer steps.
 const ATTEMPTS: usize = 30;
 
-/// How many accepted names are tried.
+/// Number of accepted names that are tried.
 const NAMES: usize = 60;
 
 /// The first slots, one slot for each sequence that runs at a time: those of seeds, then of
@@ -103,7 +103,7 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// Where steps come from.
+/// Source of steps.
 enum Source {
     Seed(u64),
     Script(Script),

@@ -1,4 +1,4 @@
-//! What the running operator serves over HTTP.
+//! The HTTP endpoints of the running operator.
 
 use std::time::Duration;
 

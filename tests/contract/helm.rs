@@ -352,7 +352,7 @@ async fn the_chart_is_installed_upgraded_uninstalled_and_installed_again() {
     assert!(!there_is(plane, "servicemonitor/workload-operator"));
     a_memcached_is_served(plane).await;
 
-    // What people have created outlives the release.
+    // Objects that people have created outlive the release.
     let shops = || plane.kubectl(&["get", "memcached/cart", "-n", "shop", "-o=name"]);
     helm.on(plane, &UNINSTALL);
     nothing_but_crds_is_left(&helm, plane);

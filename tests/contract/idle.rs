@@ -10,17 +10,17 @@ use crate::audit::operator_writes;
 use crate::operator_process::OperatorProcess;
 use crate::world::{APP, GENERIC_DAEMON, Kind, MEMCACHED, MEMCACHED_IMAGE, World, is_ready};
 
-/// How many objects there are, unless IDLE_OBJECTS says otherwise: scaled to zero or on no node, so
+/// Number of objects, unless IDLE_OBJECTS says otherwise: scaled to zero or on no node, so
 /// that no pod changes by itself.
 const OBJECTS: u64 = 100;
-/// How long it is watched, in seconds, unless IDLE_SECONDS says otherwise.
+/// Time for which it is watched, in seconds, unless IDLE_SECONDS says otherwise.
 const WATCHED: u64 = 20;
 /// On a busy machine something left over from before may come late: how many times it is watched,
 /// unless IDLE_SECONDS says how long.
 const TRIES: usize = 3;
 /// After this long without a write, everything that was to be done is done.
 const QUIET: Duration = Duration::from_secs(5);
-/// How long it may take on a busy machine until there is progress.
+/// Maximum time without progress on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// An object by its number: two out of four are Memcacheds, the others are of the other kinds.
@@ -77,13 +77,13 @@ pub fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// What the operator has written since then, including Events but not leases.
+/// Returns the operator's writes since then, including Events but not leases.
 fn written(world: &World, since: Timestamp) -> Vec<String> {
     let writes = operator_writes(world).into_iter().filter(|write| write.received >= since);
     writes.map(|write| format!("{} {} {}", write.verb, write.resource, write.name)).collect()
 }
 
-/// What it writes and logs during this time.
+/// Returns what it writes and logs during this time.
 async fn done_in(world: &World, operator: &OperatorProcess, time: Duration) -> Vec<String> {
     let (since, lines) = (Timestamp::now(), operator.lines().len());
     tokio::time::sleep(time).await;
@@ -129,6 +129,6 @@ async fn idle_it_writes_nothing_makes_no_event_and_logs_nothing() {
          at most {} MiB of memory",
         peak(&operator)
     );
-    // What it must make do with for ten thousand objects.
+    // The memory that it must make do with for ten thousand objects.
     assert!(peak(&operator) < 64, "{} MiB of memory", peak(&operator));
 }

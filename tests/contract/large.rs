@@ -11,7 +11,7 @@ use crate::world::{APP, DEPLOYMENT, World, is_ready};
 
 /// The longest value that the CRD of [`unbounded`] accepts.
 const VALUE: usize = 128 << 10;
-/// How many pauses are waited for. They begin at 5 ms and double, so the last is 2.5 s.
+/// Number of pauses that are waited for. They begin at 5 ms and double, so the last is 2.5 s.
 const TRIES: usize = 10;
 
 /// An App with this many bytes of environment.
@@ -25,7 +25,7 @@ fn app(name: &str, bytes: usize) -> Value {
 }
 
 /// A control plane on which Apps may be larger than our CRD lets them be, as children can be: for
-/// what nobody can bound.
+/// objects without an upper bound.
 async fn unbounded() -> &'static ControlPlane {
     let plane = ControlPlane::leaked(|| ControlPlane::private("large")).await;
     let envs = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/envs";
@@ -73,7 +73,7 @@ async fn more_than_a_mebibyte_is_worked_on_until_etcd_takes_no_more() {
     what_etcd_does_not_take_is_tried_with_growing_pauses(&world, &mut operator).await;
 }
 
-/// It belongs to somebody else, but comes over the wire like any other: 1.45 MB as stored, 8.7 MB
+/// It is foreign, but comes over the wire like any other: 1.45 MB as stored, 8.7 MB
 /// as JSON, because Go writes six bytes for a `<`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deployment_that_is_six_times_as_large_in_json_keeps_nobody_from_work() {

@@ -26,7 +26,7 @@ use crate::world::{
 /// Whoever takes over after a SIGKILL must first see the lease unchanged for its whole duration.
 const LEASE_DURATION: Duration = Duration::from_secs(15);
 
-/// How much a busy machine may add or take away.
+/// Time that a busy machine may add or take away.
 const MARGIN: Duration = Duration::from_secs(10);
 
 /// As short as the safety margins for a clock at double rate allow.
@@ -126,7 +126,7 @@ impl Replicas {
         self.asked().into_iter().filter(|entry| entry.is_write() && entry.is_accepted()).collect()
     }
 
-    /// When `name` first wrote the Lease after `since`.
+    /// Returns the time of the first write of `name` to the Lease after `since`.
     fn took_over(&self, name: &str, since: Timestamp) -> Timestamp {
         let all = self.accepted();
         let first = all.iter().find(|w| is_of_lease(w) && by(w) == name && w.received >= since);
@@ -134,7 +134,7 @@ impl Replicas {
     }
 
     /// Every write lies within a term of its writer: the last write to the Lease before it is the
-    /// writer's, and nobody else's comes before it is done.
+    /// writer's, and no other writer's comes before it is done.
     pub fn assert_one_writer_at_a_time(&self) {
         let all = self.accepted();
         let terms: Vec<&Entry> = all.iter().filter(|write| is_of_lease(write)).collect();
@@ -195,7 +195,7 @@ async fn the_next_leader_follows_at_once_after_sigterm_and_within_the_lease_afte
     replicas.give_work("two").await;
     let took = since(ended, replicas.took_over(&second, ended));
     // In less than 3 s; the elector's own tests assert that, with virtual time. Here: it was
-    // released, since nobody waited until it expired.
+    // released, since its expiry was not awaited.
     println!("SIGTERM to the next leader took {took:?}");
     assert!(took < LEASE_DURATION - MARGIN, "SIGTERM to the next leader took {took:?}");
 

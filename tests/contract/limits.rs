@@ -1,4 +1,4 @@
-//! What the operator makes do with: the kernel limits its memory and processor time.
+//! The operator under limits: the kernel limits its memory and processor time.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::operator_process::{OperatorProcess, command};
 use crate::unchecked::not_checked;
 use crate::world::{MEMCACHED, MEMCACHED_IMAGE, World, is_ready};
 
-/// How many objects there are, unless LIMITED_OBJECTS says otherwise; they are those of idle.rs.
+/// Number of objects, unless LIMITED_OBJECTS says otherwise; they are those of idle.rs.
 const OBJECTS: u64 = 16;
 /// In bytes.
 const MEMORY: u64 = 64 << 20;
 /// In percent of one processor, unless LIMITED_PERCENT says otherwise.
 const PERCENT: u64 = 5;
-/// How long a start may take: a debug build with a twentieth of a busy processor.
+/// Maximum time of a start: a debug build with a twentieth of a busy processor.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Everything there is to know, and to do, comes at once, at the start.

@@ -16,7 +16,7 @@ mod world;
 mod operator_process;
 mod http;
 
-// What the kinds promise.
+// Promises of the kinds.
 mod common_to_all_kinds;
 mod memcached;
 mod generic_daemon;
@@ -35,11 +35,11 @@ mod by_hand;
 mod waiting;
 mod children;
 
-// What the example program promises.
+// Promises of the example program.
 mod examples;
 mod foo;
 
-// What running it promises.
+// Promises of the running operator.
 mod versions;
 mod running;
 mod idle;
@@ -66,7 +66,7 @@ mod lua;
 mod unchecked;
 mod argocd;
 
-// What it survives.
+// Disturbances that it survives.
 mod proxy;
 mod black_hole;
 mod audit;
@@ -89,7 +89,7 @@ mod namespace_deletion;
 mod storms;
 mod wall_clock;
 
-// What the other tests build on.
+// Foundations of the other tests.
 #[path = "../model/mod.rs"]
 mod model;
 mod model_server;

@@ -8,16 +8,16 @@ use crate::idle::setting;
 use crate::operator_process::OperatorProcess;
 use crate::world::{APP, DEPLOYMENT, MEMCACHED_IMAGE, World, is_ready};
 
-/// How many Deployments of others there are, unless FOREIGN_DEPLOYMENTS says otherwise.
+/// Number of Deployments of others, unless FOREIGN_DEPLOYMENTS says otherwise.
 const FOREIGN: u64 = 200;
 /// The bytes of environment in each of them, unless FOREIGN_BYTES says otherwise. etcd accepts
 /// 1.5 MiB; all of them together would not fit into the operator's limit of 256 MiB.
 const BYTES: u64 = 1_200_000;
-/// How much larger all of them together may make the operator, in KiB: the buffers for one object
+/// Growth of the operator that all of them together may cause, in KiB: the buffers for one object
 /// at a time, of which the allocator keeps some for each thread, and a few hundred bytes for each.
 const ALLOWED: u64 = 40 << 10;
 
-/// A Deployment of somebody else. It is paused, so that no ReplicaSet repeats its weight.
+/// A foreign Deployment. It is paused, so that no ReplicaSet repeats its weight.
 fn foreign(number: u64, bytes: usize) -> Value {
     let labels = json!({"app": "foreign"});
     // All are different, so that nothing is shared.

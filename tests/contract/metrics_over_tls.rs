@@ -97,7 +97,7 @@ async fn over_tls_only_those_read_the_metrics_whom_the_api_server_lets() {
     bind(&world, READER, "reader");
     until_may(&world, "reader", &["get", "/metrics"]).await;
 
-    // Without its rights it cannot ask, lets nobody in, and says what to do.
+    // Without its rights it cannot ask, lets no client in, and says what to do.
     let (operator, address) = start(&world).await;
     assert_eq!(scrape(&address, Some(&reader)).await.0, 503);
     let line = operator.logged("Cannot ask who may read metrics").await;

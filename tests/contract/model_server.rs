@@ -33,17 +33,17 @@ use crate::etcd;
 use crate::model::Model;
 use crate::world::PATIENCE;
 
-/// What both servers store: the kind of tests/cache.
+/// Objects that both servers store: the kind of tests/cache.
 const THINGS: &str = "/apis/test.example.com/v1";
 /// One is a prefix of another, and the same goes for the names: it shows in the order of lists.
 const NAMESPACES: [&str; 2] = ["model", "model-x"];
 const NAMES: [&str; 3] = ["a", "a-b", "b"];
 
-/// How many scripts run by default: what fits into half a minute.
+/// Number of scripts by default: what fits into half a minute.
 const SEEDS: u64 = 20;
 
 /// A control plane without controllers: only the API server is compared, and here no compaction by
-/// somebody else interferes.
+/// another client interferes.
 async fn plane() -> &'static ControlPlane {
     static PLANE: OnceLock<ControlPlane> = OnceLock::new();
     static ONE_AT_A_TIME: tokio::sync::OnceCell<()> = tokio::sync::OnceCell::const_new();

@@ -1,4 +1,4 @@
-//! What watches the operator: a real Prometheus scrapes it and evaluates every expression of the
+//! Monitoring of the operator: a real Prometheus scrapes it and evaluates every expression of the
 //! dashboard and the alerts, and the real promtool judges metrics and alerts.
 //!
 //! Both come from Debian's package `prometheus`. Without them, the tests that need them say what

@@ -1,8 +1,8 @@
 //! Nodes that are lost, tainted, deleted, or join: what the status of a GenericDaemon says.
 //!
-//! Kubernetes' own node lifecycle controller decides that a node is lost, when nobody has renewed its
-//! Lease for a while. kwok stops, as the kubelets of all nodes; for those that are to stay, the test
-//! renews the Leases.
+//! Kubernetes' own node lifecycle controller decides that a node is lost when its Lease has not
+//! been renewed for a while. kwok stops, as the kubelets of all nodes; for those that are to stay,
+//! the test renews the Leases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::world::{
     DAEMON_SET, GENERIC_DAEMON, NODE, World, condition_message, conditions, has_condition, is_ready,
 };
 
-/// How long a node may be silent. kwok renews each Lease every ten seconds.
+/// Maximum silence of a node. kwok renews each Lease every ten seconds.
 const GRACE: &str = "20s";
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";

@@ -125,7 +125,7 @@ fn name_of_binding(binding: &Value) -> &str {
     binding["metadata"]["name"].as_str().unwrap()
 }
 
-/// What a binding grants, except rights to OLM's own kinds.
+/// Returns the rights that a binding grants, except those to OLM's own kinds.
 fn granted_through(plane: &ControlPlane, binding: &Value) -> Rights {
     let namespace = binding["metadata"]["namespace"].as_str().unwrap_or_default();
     let reference = &binding["roleRef"];
@@ -137,7 +137,7 @@ fn granted_through(plane: &ControlPlane, binding: &Value) -> Rights {
     all
 }
 
-/// What bindings of this kind grant to the operator's ServiceAccount.
+/// Returns the rights that bindings of this kind grant to the operator's ServiceAccount.
 fn bound(plane: &ControlPlane, kind: &str) -> Rights {
     let bindings = bindings(plane, kind);
     bindings.iter().flat_map(|binding| granted_through(plane, binding)).collect()
@@ -216,7 +216,7 @@ async fn olm_installs_the_bundle_upgrades_it_removes_it_and_installs_it_again() 
     assert_eq!(memcached_threads(plane), "integer");
     the_rights_are_those_and_what_olm_adds(plane, version);
 
-    // What people have created outlives it.
+    // Objects that people have created outlive it.
     uninstall(&world, version).await;
     assert_eq!(memcached_threads(plane), "integer");
     assert!(shop.get(MEMCACHED, "cart").await.is_some());

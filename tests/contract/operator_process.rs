@@ -12,8 +12,8 @@ use tokio::sync::Notify;
 
 use crate::world::PATIENCE;
 
-/// How long it may take after SIGTERM. Its own limit is 25 s (`SHUTDOWN_GRACE`); after 40 s the
-/// kubelet would kill it.
+/// Maximum time until it ends after SIGTERM. Its own limit is 25 s (`SHUTDOWN_GRACE`); after 40 s
+/// the kubelet would kill it.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// A running operator. Killed when dropped.

@@ -26,7 +26,7 @@ async fn an_autoscaler_scales_a_memcached_by_its_scale_subresource_and_nobody_re
     }
     let refused = world.patch_at(&path, json!({"spec": {"replicas": 4}})).await.unwrap_err();
     assert!(refused.contains("spec.size"), "{refused}");
-    // What an autoscaler reads to find and count the pods.
+    // The scale that an autoscaler reads to find and count the pods.
     let get = (http::Method::GET, "application/json", Value::Null);
     let scale = world.send(get.0, &path, get.1, get.2).await.unwrap();
     assert_eq!(scale["status"]["replicas"], 1);

@@ -1,4 +1,4 @@
-//! What is applied: each overlay on a real API server, with exactly the rights that are used.
+//! The overlays: each is applied on a real API server, with exactly the rights that are used.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -230,12 +230,12 @@ async fn manifests_prints_what_the_default_overlay_is() {
 
 // === The rights ===
 
-/// What artifacts/rbac/operator.yaml grants.
+/// Returns the rights that artifacts/rbac/operator.yaml grants.
 pub fn granted() -> Rights {
     &granted_by("ClusterRole") | &granted_by("Role")
 }
 
-/// What its roles of one kind grant.
+/// Returns the rights that its roles of one kind grant.
 pub fn granted_by(kind: &str) -> Rights {
     let text = std::fs::read_to_string("artifacts/rbac/operator.yaml").unwrap();
     let roles = objects(&text).into_iter().filter(|object| object["kind"] == kind);
@@ -260,8 +260,8 @@ pub fn rights_in(rules: &Value) -> Rights {
     all
 }
 
-/// What the operator of this world has done according to the audit log; panics if it was refused
-/// anything.
+/// Returns the operator's requests in this world according to the audit log; panics if one was
+/// refused.
 fn used(world: &World) -> Rights {
     let entries = Audit::whole().of(world, &world.namespace, |entry| entry.by_operator);
     let right = |entry: Entry| {
@@ -338,7 +338,7 @@ pub async fn a_life_of_all_kinds(world: &World) {
         world.create(kind, object).await.unwrap();
         world.until(kind, &name, is_ready).await;
     }
-    // A name that somebody else has taken is looked at, but not touched.
+    // A name that another client has taken is looked at, but not touched.
     for (kind, object) in [
         (MEMCACHED, memcached("taken", 1)),
         (GENERIC_DAEMON, daemon("taken")),
@@ -372,7 +372,7 @@ pub async fn a_life_of_all_kinds(world: &World) {
     world.until_gone(MEMCACHED, "one").await;
 }
 
-/// Children with names that the operator needs, created by somebody else.
+/// Foreign children with names that the operator needs.
 pub async fn foreign_children(world: &World) {
     let labels = json!({"matchLabels": {"who": "else"}});
     let template = json!({"metadata": {"labels": {"who": "else"}},

@@ -7,8 +7,8 @@ use crate::world::{
     is_ready, memcached,
 };
 
-/// What the container of a pod that Pod Security `restricted` admits has, and the operator does not
-/// set because not every image runs with it.
+/// Returns what the container of a pod that Pod Security `restricted` admits has, and the operator
+/// does not set because not every image runs with it.
 fn restricted(container: &str) -> String {
     let security = json!({"runAsNonRoot": true, "capabilities": {"drop": ["ALL"]}});
     let container = json!({"name": container, "securityContext": security});
@@ -42,7 +42,7 @@ async fn a_memcached_is_ready_when_its_port_accepts_connections() {
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["readinessProbe"]["tcpSocket"], json!({"port": "memcached"}));
     assert_eq!(container["livenessProbe"], Value::Null, "a busy cache is not to be emptied");
-    // How often and how long is the administrators' business.
+    // Frequency and duration are the administrators' business.
     let patient = json!([{"op": "replace", "value": 7,
         "path": "/spec/template/spec/containers/0/readinessProbe/periodSeconds"}]);
     let patched =

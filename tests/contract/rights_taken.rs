@@ -21,10 +21,10 @@ use crate::world::{
     memcached,
 };
 
-/// How many rights are tested at the same time, each with its own operator.
+/// Number of rights tested at the same time, each with its own operator.
 const LANES: usize = 4;
 
-/// What is taken without `RIGHTS`: one right each to read, to write a child, to write a status, to
+/// Rights taken without `RIGHTS`: one right each to read, to write a child, to write a status, to
 /// remove, to publish Events and to lead, and one that only `check` notices.
 const SLICE: [[&str; 3]; 7] = [
     ["cache.example.com", "memcacheds", "watch"],

@@ -52,7 +52,7 @@ async fn editors_and_viewers_may_use_every_subresource_of_every_kind() {
             assert!(scale("viewer").unwrap_err().contains("Forbidden"));
         }
     }
-    // A subresource that is not served would be tested by nobody.
+    // A subresource that is not served would not be tested.
     for expected in ["memcached/scale", "memcached/status", "genericdaemon/status", "app/scale"] {
         assert!(seen.iter().any(|found| found == expected), "{seen:?}");
     }

@@ -1,4 +1,4 @@
-//! What running the operator promises: its rights, its restarts, its silence.
+//! Promises of the running operator: its rights, its restarts, its silence.
 
 use serde_json::{Value, json};
 

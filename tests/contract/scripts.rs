@@ -1,4 +1,4 @@
-//! What the scripts in hack/ refuse, and how they say so.
+//! Input that the scripts in hack/ refuse, and the messages for it.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn path_with(program: &str, script: &str, folder: &Path) -> String {
     format!("{}:{}", folder.display(), std::env::var("PATH").unwrap())
 }
 
-/// A folder of somebody else: one that is given away, or root's if we are not root.
+/// A folder of another user: one that is given away, or root's if we are not root.
 fn foreign(folder: &Path) -> PathBuf {
     if std::fs::metadata(folder).unwrap().uid() != 0 {
         return "/".into();

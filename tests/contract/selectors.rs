@@ -1,5 +1,5 @@
-//! Whose pods a workload serves, counts and scales: its own, never those of a Helm release that has
-//! the same name and so the same recommended labels.
+//! The pods that a workload serves, counts and scales: its own, never those of a Helm release that
+//! has the same name and so the same recommended labels.
 
 use std::collections::BTreeSet;
 

@@ -15,7 +15,7 @@ use crate::world::{MEMCACHED, PATIENCE, World};
 
 /// A process of a control plane, such as etcd or kube-apiserver.
 pub struct Server {
-    /// Where hack/controlplane.sh looks for the process, so that it stops this one too.
+    /// The record in which hack/controlplane.sh finds the process, so that it stops this one too.
     record: PathBuf,
     log: PathBuf,
     program: PathBuf,

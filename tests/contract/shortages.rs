@@ -1,4 +1,4 @@
-//! What the operator promises while something runs short: the API server itself, etcd's space, or
+//! Promises of the operator while something runs short: the API server itself, etcd's space, or
 //! its own file descriptors.
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use crate::proxy::Proxy;
 use crate::servers::{Server, ready};
 use crate::world::{DEPLOYMENT, MEMCACHED, PATIENCE, World, is_ready, memcached};
 
-/// How long the API server is down, in seconds, unless OUTAGE_SECONDS says otherwise.
+/// Duration of the API server's outage, in seconds, unless OUTAGE_SECONDS says otherwise.
 const OUTAGE: u64 = 10;
 /// This many tries distinguish pauses that grow from pauses that do not.
 const TRIES: usize = 11;
@@ -41,7 +41,7 @@ async fn while_the_api_server_is_away_a_leader_waits_and_afterwards_it_works_on(
     works_on_after_an_outage(&world, operator).await;
 }
 
-/// Here nobody asks for a Lease every two seconds.
+/// Here no client asks for a Lease every two seconds.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_api_server_is_away_it_waits_and_afterwards_it_works_on_without_leader_election()
 {
@@ -142,7 +142,7 @@ async fn all_ready(world: &World, names: &[String], operator: &OperatorProcess) 
     assert!(are_ready, "not all are Ready within {PATIENCE:?}; the operator says:\n{}", lines());
 }
 
-/// How often the operator has reported that it cannot open any more files (EMFILE).
+/// Counts the operator's reports that it cannot open any more files (EMFILE).
 fn wanting(operator: &OperatorProcess) -> usize {
     operator.lines().iter().filter(|line| line.contains("os error 24")).count()
 }

@@ -1,4 +1,4 @@
-//! What the operator promises while etcd is slow, and when etcd has forgotten what a watch asks
+//! Promises of the operator while etcd is slow, and when etcd has forgotten what a watch asks
 //! for.
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::servers::{Second, Server, ready};
 use crate::stall::Stall;
 use crate::world::{DEPLOYMENT, MEMCACHED, World, is_ready, memcached};
 
-/// How much later requests of an API server arrive at etcd. A healthy etcd answers within 10 ms.
+/// Delay of an API server's requests to etcd. A healthy etcd answers within 10 ms.
 const SLOW: Duration = Duration::from_millis(200);
 
 /// Each write takes 200 ms or more, and the answers and the watch events come just as late.
@@ -45,7 +45,7 @@ async fn while_etcd_is_slow_all_converges_and_each_child_is_written_to_once() {
 }
 
 /// The API server restarts, with an empty cache, and etcd has forgotten the past: the watch resumes
-/// from a version that nobody has any more.
+/// from a version that no server has any more.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_watch_missed_and_etcd_has_forgotten_is_found_by_one_list() {
     let plane = ControlPlane::leaked(|| ControlPlane::api_server_alone("compacted")).await;

@@ -18,7 +18,7 @@ pub struct Stall {
     task: tokio::task::JoinHandle<()>,
 }
 
-/// What passes.
+/// The traffic that passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Everything,
@@ -60,7 +60,7 @@ impl Stall {
         self.mode.send_replace(Mode::NoRequest);
     }
 
-    /// How many connections got nowhere so far.
+    /// Returns the number of connections that got nowhere so far.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }

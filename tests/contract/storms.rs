@@ -1,4 +1,4 @@
-//! What the operator promises while others overdo it: change an object without end, write to its
+//! Promises of the operator while others overdo it: change an object without end, write to its
 //! child without end, kill the operator again and again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,13 +19,13 @@ const CHANGES: i64 = 100;
 /// On a busy machine a write may not be answered in time and is then repeated.
 const REPEATED: i64 = 2;
 
-/// How often the operator has written to this Deployment so far.
+/// Counts the operator's writes to this Deployment so far.
 fn written(world: &World, name: &str) -> usize {
     let it = |write: &&Entry| write.resource == "deployments" && write.name == name;
     operator_writes(world).iter().filter(it).count()
 }
 
-/// How often the spec of this Deployment has changed so far.
+/// Returns the number of changes to the spec of this Deployment so far.
 async fn generation(world: &World, name: &str) -> i64 {
     let deployment = world.get(DEPLOYMENT, name).await.expect("a child");
     deployment["metadata"]["generation"].as_i64().expect("Kubernetes counts")
@@ -77,8 +77,8 @@ async fn an_object_that_never_stops_changing_keeps_no_other_waiting_and_costs_a_
     operator.assert_alive();
 }
 
-/// What counts is the operator's own field, not anybody's version: a read, change and write back
-/// would be refused (409) whenever somebody else was faster, which not every change meets.
+/// The operator's own field counts, not anybody's version: a read, change and write back
+/// would be refused (409) whenever another manager was faster, which not every change meets.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_that_somebody_else_never_stops_writing_to_is_changed_all_the_same_and_once() {
     const SIZES: [i64; 8] = [2, 1, 3, 1, 2, 3, 1, 2];

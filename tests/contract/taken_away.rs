@@ -1,4 +1,4 @@
-//! What the operator depends on is taken away and given back: a kind, and Kubernetes' own
+//! Dependencies of the operator are taken away and given back: a kind, and Kubernetes' own
 //! controllers.
 
 use serde_json::{Value, json};

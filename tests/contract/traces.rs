@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use crate::operator_process::OperatorProcess;
 use crate::world::{APP, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, World, is_ready, memcached};
 
-/// Placed where people write what is nobody else's business.
+/// Placed where people write private data.
 const PRIVATE: &str = "not-for-traces";
 
 /// Receives what is exported over OTLP/HTTP, as a collector does. Ends when dropped.
@@ -152,7 +152,7 @@ async fn each_pass_is_a_span_and_the_requests_it_made_are_spans_in_it() {
     assert_eq!(attribute(&request.attributes, "http.response.status_code"), json!(201));
     assert!(pass.start_time_unix_nano <= request.start_time_unix_nano, "{request:#?}");
     assert!(request.end_time_unix_nano <= pass.end_time_unix_nano, "{request:#?}");
-    // What no pass asked for has no span: lists, watches, Events.
+    // Calls that no pass asked for have no span: lists, watches, Events.
     let roots = all.iter().filter(|span| span.parent_span_id.is_empty());
     assert!(roots.clone().all(|span| span.name == "reconcile"), "{:#?}", roots.collect::<Vec<_>>());
     let resource = collector.received.borrow()[0].resource_spans[0].resource.clone().unwrap();
@@ -211,7 +211,7 @@ async fn what_is_in_the_queue_at_shutdown_is_sent() {
 async fn a_collector_that_is_away_or_never_answers_holds_up_neither_work_nor_shutdown() {
     let world = World::new("traces-away", "restricted").await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    // Bound, so that nobody else gets the port, but not listening.
+    // Bound, so that no other process gets the port, but not listening.
     let away = TcpSocket::new_v4().unwrap();
     away.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let [silent_url, away_url] =

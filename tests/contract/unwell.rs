@@ -14,7 +14,7 @@ use crate::world::{
 };
 
 const KINDS: [Kind; 3] = [MEMCACHED, GENERIC_DAEMON, APP];
-/// Where the status of each says how many pods are ready.
+/// Fields of each status with the number of ready pods.
 const READY: [&str; 3] = ["readyReplicas", "installed", "readyReplicas"];
 
 /// One custom resource of each kind, with two pods each.
@@ -144,7 +144,7 @@ async fn an_image_that_cannot_be_pulled_again_a_lost_node_and_an_eviction_are_na
         assert!(message.contains(name(&pods[0])), "{message}");
         report(&world, &pods[0], "").await;
         world.until(kind, &name_of(kind), is_ready).await;
-        // What the node controller does when a node does not report: the containers still seem
+        // The node controller does this when a node does not report: the containers still seem
         // ready.
         let mut lost = pods[0]["status"]["conditions"].clone();
         lost = json!(
@@ -333,7 +333,7 @@ async fn an_older_generations_counts_are_not_those_of_a_newer_one() {
 async fn what_never_started_is_degraded_after_thirty_seconds_without_progress() {
     let plane = ControlPlane::leaked(|| ControlPlane::private("never-started")).await;
     let world = World::on(plane, "never-started", "baseline").await;
-    // From now on nobody runs a pod: the tests report instead.
+    // From now on no kubelet runs a pod: the tests report instead.
     Server::of(plane, "kwok").kill().await;
     let _operator = world.start_operator().await;
     one_of_each(&world).await;

@@ -61,7 +61,7 @@ impl Version {
     }
 }
 
-/// How a version's manifests get into the cluster.
+/// The tool that installs a version's manifests.
 enum Installer {
     Kubectl,
     Helm(Helm),
@@ -148,7 +148,7 @@ async fn users_go_on(done: &mut watch::Receiver<usize>) {
     more.expect("in time").expect("users are not stuck");
 }
 
-/// What the plan of this version says of the residents' namespace.
+/// Returns the plan of this version for the residents' namespace.
 async fn plan(version: &Version, plane: &ControlPlane, namespace: &str) -> Value {
     let output = Command::new(&version.binary)
         .args([

@@ -70,7 +70,7 @@ async fn installation_is_checked(plane: &'static ControlPlane) {
     cluster.until_trips(true, &[], 0).await;
 }
 
-/// How the operator got its first copy of the Apps.
+/// Reports how the operator got its first copy of the Apps.
 async fn lists(world: &World) -> &'static str {
     let log = || std::fs::read_to_string(world.plane().audit_log()).unwrap();
     let about = format!("/namespaces/{}/apps?", world.namespace);

@@ -11,7 +11,7 @@ use crate::world::{APP, GENERIC_DAEMON, Kind, MEMCACHED, NODE, POD, World};
 /// The default number of edits; `KUBECTL_WAIT_EDITS` overrides it, see docs/TESTING.md.
 const EDITS: usize = 24;
 
-/// How many custom resources are edited at the same time.
+/// Number of custom resources edited at the same time.
 const AT_ONCE: usize = 3;
 
 const IMAGES: [&str; 4] = ["shop:1", "shop:2", "shop:3", "shop:4"];

@@ -1,4 +1,4 @@
-//! What the operator promises on a machine whose clock is changed: it reports times by that clock,
+//! Promises of the operator on a machine whose clock is changed: it reports times by that clock,
 //! but measures none with it. Here each process has its own clock (wall_clock.c).
 
 use std::os::unix::fs::FileExt;
@@ -16,11 +16,11 @@ use crate::packaging::bind_lease_roles;
 use crate::unchecked::not_checked;
 use crate::world::{LEASE, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, World, is_ready, memcached};
 
-/// How far a clock jumps, in seconds: the API server's certificate is still valid then.
+/// Jump of a clock, in seconds: the API server's certificate is still valid then.
 const DAY: i64 = 24 * 3600;
 /// This many renewals after a jump show that it has no effect.
 const RENEWALS: usize = 8;
-/// No busy machine loses a Lease of this length, and nobody here has to wait for it to expire.
+/// No busy machine loses a Lease of this length, and no test here has to wait for it to expire.
 const FLAGS: [&str; 4] = [
     "--leader-elect",
     "--leader-elect-lease-duration=90s",

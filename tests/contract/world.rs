@@ -15,8 +15,8 @@ pub use self::waiting::Seen;
 use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;
 
-/// How long a test waits for anything, unless it says otherwise. Far longer than it takes, so that
-/// a busy machine fails no test; the waiting itself is by events.
+/// Maximum wait of a test, unless it says otherwise. Far longer than it takes, so that a busy
+/// machine fails no test; the waiting itself is by events.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The image for memcached pods; kwok pulls nothing.

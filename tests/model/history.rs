@@ -124,7 +124,7 @@ impl History {
         })
     }
 
-    /// What changed after `after`, up to `until`.
+    /// Returns what changed after `after`, up to `until`.
     pub(super) fn changes(
         &self,
         resource: &str,

@@ -15,7 +15,7 @@ use super::history::Id;
 use super::request::{Ask, Refusal, failure, json_answer, respond, status, status_answer};
 use super::server::{Answer, Model, State};
 
-/// Where a page begins.
+/// The beginning of a page.
 struct Start {
     version: u64,
     /// The position after which it begins; the first object if `None`.

@@ -1,6 +1,6 @@
 //! A model of the Kubernetes API server, for tests of code that lists, watches and writes.
 //!
-//! What it models
+//! It models
 //! - Objects by (resource, namespace, name) with one global resourceVersion; every old version is
 //!   kept until compaction, as in etcd.
 //! - Lists: paged with continue tokens bound to a version (410 once that is compacted, with a token
@@ -15,7 +15,7 @@
 //! tests/contract/model_server.rs sends the same random requests to it and to a real API server,
 //! and compares the responses.
 //!
-//! What it leaves out on purpose: selectors, admission, defaulting, field ownership, tables.
+//! It leaves out on purpose: selectors, admission, defaulting, field ownership, tables.
 //!
 //! It is a tower `Service` and runs on tokio's clock, so that with time paused hours pass in a
 //! moment.

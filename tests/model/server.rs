@@ -184,7 +184,7 @@ impl Model {
         self.lock().requests.clone()
     }
 
-    /// How often each fault has struck.
+    /// Returns the number of strikes of each fault.
     pub fn struck(&self) -> BTreeMap<String, u64> {
         self.lock().struck.clone()
     }

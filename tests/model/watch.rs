@@ -36,7 +36,7 @@ pub(super) struct Watching {
     then: Then,
 }
 
-/// What follows the queue.
+/// Continuation of the stream after the queue.
 #[derive(Clone, Copy, PartialEq)]
 enum Then {
     More,

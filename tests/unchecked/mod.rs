@@ -1,5 +1,5 @@
-//! What a test could not check on this machine, and the programs of hack/ whose absence is a
-//! reason.
+//! Reports of checks that this machine does not allow, and the programs of hack/ whose absence is
+//! a reason.
 
 use std::io::Write as _;
 use std::path::PathBuf;

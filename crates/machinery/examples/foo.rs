@@ -11,7 +11,7 @@ use controller_machinery::view;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-// What is read of a Foo and a Deployment; everything else is skipped while it is parsed.
+// The fields read of a Foo and a Deployment; everything else is skipped while it is parsed.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Foo {

@@ -72,7 +72,7 @@ impl Reconciler for FooReconciler {
     type Error = Problem;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
-        // When a Foo is gone, the garbage collector removes its Deployment.
+        // After a Foo is gone, the garbage collector removes its Deployment.
         let Some(foo) = self.foos.get(key).filter(|foo| !foo.metadata.deleting) else {
             return Ok(Action::Done);
         };
@@ -157,7 +157,7 @@ fn new_deployment(foo: &Foo) -> Value {
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Who writes, in `managedFields`, Events and the user agent.
+/// Names the writer in `managedFields`, Events and the user agent.
 const IDENTITY: Identity = Identity::new("sample-controller", "samplecontroller.k8s.io");
 
 /// Runs a Deployment of nginx for each Foo.

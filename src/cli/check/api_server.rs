@@ -244,8 +244,8 @@ pub(super) async fn dry_run_findings(client: &Client, args: &CheckArgs) -> Vec<F
     let (mut unknown, mut missing) = (Vec::new(), 0);
     for (kind, valid, invalid) in specs() {
         let right = Right { group: kind.group, resource: kind.plural, verbs: &["create"] };
-        // What the account may not create says nothing about what is valid. Neither does a missing
-        // kind, which C001 reports.
+        // Objects that the account may not create say nothing about validity. Neither does a
+        // missing kind, which C001 reports.
         match may(client, namespace, &right, "create").await {
             Ok(true) => {}
             Ok(false) => continue,

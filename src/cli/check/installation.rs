@@ -22,7 +22,7 @@ pub(super) async fn operator_findings(client: &Client, args: &CheckArgs) -> Vec<
     let namespace = args.operator_namespace.as_str();
     let installed = match deployment(client, args).await {
         Ok(Found::One(deployment)) => Ok(deployment),
-        // What is waited for has to come.
+        // An operator that is waited for has to come.
         Ok(Found::None(why)) if args.wait.is_some() => {
             Err([P001.fail(why.clone()), M001.skip(why)])
         }

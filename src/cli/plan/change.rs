@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::cli::one_line;
 use crate::client::{DryWrite, Refusal};
 
-/// What would happen to one object.
+/// A planned change to one object.
 #[derive(Debug, PartialEq)]
 pub(super) struct Change {
     /// `Kind namespace/name`.
@@ -21,7 +21,7 @@ pub(super) struct Change {
     pub(super) restarts: bool,
 }
 
-/// What would happen to an object.
+/// Effect of a write on an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Effect {
@@ -45,7 +45,7 @@ const SET_BY_THE_API_SERVER: [&str; 5] =
 // === impl Change ===
 
 impl Change {
-    /// What the write would change; `None` if that is nothing.
+    /// Returns what the write would change; `None` if that is nothing.
     ///
     /// # Errors
     /// If the API server refused it.

@@ -75,7 +75,7 @@ pub enum Output {
 /// The result.
 #[derive(Debug, Default)]
 struct Plan {
-    /// What would change, by the name of the object.
+    /// Planned changes, by the name of the object.
     changes: BTreeMap<String, Change>,
     /// Statuses that would change.
     statuses: usize,

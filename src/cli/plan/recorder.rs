@@ -88,7 +88,7 @@ impl Observer for Recorder {
 }
 
 impl Recorder {
-    /// What has to be reconciled.
+    /// Sets the objects that have to be reconciled.
     pub(super) fn wants(&self, wanted: BTreeSet<Reconciled>) {
         self.state.lock().wanted = wanted;
     }
@@ -150,8 +150,8 @@ impl State {
         self.wanted.iter().filter(|key| !self.reconciled.contains_key(key))
     }
 
-    /// What is missing in the plan although no write was refused: children of objects whose reconcile failed, or
-    /// whose controller was not told what it needs.
+    /// Lists what is missing in the plan although no write was refused: children of objects whose
+    /// reconcile failed, or whose controller lacks a setting.
     fn hidden(&self) -> Vec<String> {
         let mut all = Vec::new();
         for (reconciled @ (controller, key), failure) in &self.reconciled {

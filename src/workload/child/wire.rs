@@ -103,7 +103,7 @@ mod tests {
     use crate::workload::Deployment;
     use crate::workload::fixtures::uid;
 
-    /// A Deployment `shop` with this owner, which has something in every part that is kept of ours.
+    /// A Deployment `shop` with this owner and something in every part that the operator keeps.
     fn deployment(owner: &Value) -> Value {
         json!({
             "metadata": {

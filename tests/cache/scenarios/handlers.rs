@@ -1,4 +1,4 @@
-//! What handlers are told, and how an informer ends.
+//! Notifications of handlers, and the end of an informer.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ async fn a_task_that_dies_is_an_error_and_a_state() {
     assert!(informer.health().iter().any(|(_, h)| h.why.as_deref() == Some("its task panicked")));
 }
 
-/// How long watches were open, and how many objects came over each.
+/// Durations of watches, and the number of objects that came over each.
 #[derive(Default)]
 struct Timings(Mutex<Vec<(Duration, u64)>>);
 

@@ -16,7 +16,7 @@ use workload_operator::store::{Author, ControllerId, Delta};
 use crate::model::Model;
 use crate::thing::Thing;
 
-/// What a handler was notified of, one word each: `+a/x`, `~a/x`, `-a/x`; with an author in brackets.
+/// Notifications of a handler, one word each: `+a/x`, `~a/x`, `-a/x`; with an author in brackets.
 fn log(informer: &Informer<Thing>) -> Arc<Mutex<Vec<String>>> {
     let log = Arc::new(Mutex::new(Vec::new()));
     let notified = log.clone();

@@ -1,4 +1,4 @@
-//! What the server may do, and what follows from it.
+//! Behaviour that the server may show, and its consequences.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

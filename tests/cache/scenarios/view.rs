@@ -1,4 +1,4 @@
-//! What readers see.
+//! The readers' view.
 
 use serde_json::json;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What two runs are compared by.
+//! Criteria by which two runs are compared.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::world::World;
 /// The annotation in which the operator records what it has applied.
 const APPLIED: &str = "workload-operator.example.com/applied";
 
-/// What was created and deleted: `verb resource` and how often. In the end nothing is left.
+/// Counts creations and deletions by `verb resource`. In the end nothing is left.
 pub(super) fn made(world: &World, workload: &Workload, audit: &Audit) -> BTreeMap<String, usize> {
     let writes = audit.writes(world);
     let kinds = [&[workload.kind], workload.children].concat();
@@ -25,11 +25,11 @@ pub(super) fn made(world: &World, workload: &Workload, audit: &Audit) -> BTreeMa
     some.map(|(verb, resource, count)| (format!("{verb} {resource}"), count)).collect()
 }
 
-/// How many objects of a kind were created, and how many deleted; none of them is left.
+/// Returns the numbers of created and of deleted objects of a kind; none of them is left.
 ///
-/// If the operator is killed while other calls of its own are under way, the API server has nobody
-/// to answer and logs 504, whether or not they were carried out. Such a create counts if otherwise
-/// one more object was deleted than created, and such a delete if one more was created.
+/// If the operator is killed while other calls of its own are under way, the API server has no
+/// client to answer and logs 504, whether or not they were carried out. Such a create counts if
+/// otherwise one more object was deleted than created, and such a delete if one more was created.
 fn created_and_deleted<'a>(writes: impl Iterator<Item = &'a Entry>) -> (usize, usize) {
     let (mut created, mut deleted) = (0_usize, 0_usize);
     let (mut perhaps_created, mut perhaps_deleted) = (0, 0);
@@ -60,7 +60,7 @@ pub(super) async fn end_state(world: &World, workload: &Workload) -> Value {
                 // Kubernetes' own business, and reflected in the custom resource's status.
                 object["status"] = Value::Null;
                 if workload.steps.iter().any(|step| matches!(step, Step::Flap(..))) {
-                    // Whether it went back and forth with its owner depends on timing.
+                    // A move back and forth with its owner depends on timing.
                     object["metadata"]["generation"] = json!("*");
                 }
             }

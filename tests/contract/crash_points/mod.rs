@@ -52,7 +52,7 @@ struct Point {
     moment: Moment,
 }
 
-/// Where a run is disturbed: at one point, and possibly at a write of the recovery from it.
+/// Disturbances of a run: at one point, and possibly at a write of the recovery from it.
 #[derive(Debug, Clone)]
 struct Pair {
     first: Point,

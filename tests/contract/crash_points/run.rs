@@ -19,7 +19,7 @@ use crate::operator_process::OperatorProcess;
 use crate::proxy::{Call, Fault, Moment, Proxy};
 use crate::world::World;
 
-/// How long the operator must write nothing to count as quiet.
+/// Time without a write after which the operator counts as quiet.
 const QUIET: Duration = Duration::from_millis(1500);
 /// By then it must be quiet, and what it has made must equal the undisturbed run. Generous: on a
 /// starved machine the API server alone takes half a minute for a Deployment's status.
@@ -34,9 +34,9 @@ pub(super) struct Outcome {
     pub(super) made: BTreeMap<String, usize>,
     /// Every write that reached the proxy.
     pub(super) writes: BTreeSet<(&'static str, String, usize)>,
-    /// How many events of each resource the operator was sent.
+    /// Number of events sent to the operator, by resource.
     pub(super) events: BTreeMap<String, usize>,
-    /// How often the operator was killed.
+    /// Number of times that the operator was killed.
     pub(super) crashes: usize,
     /// From the last kill to the end of the step that it disturbed.
     pub(super) recovery: Duration,

@@ -37,7 +37,7 @@ pub(super) enum Step {
     Label { node: &'static str, bears: bool, then: i64 },
 }
 
-/// What shows that a step has come about.
+/// Evidence that a step has come about.
 pub(super) enum Awaited {
     Is(Kind, Box<dyn Fn(&Value) -> bool + Send + Sync>),
     Gone(Kind),

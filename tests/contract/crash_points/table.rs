@@ -1,4 +1,4 @@
-//! What became of the points: one row each, printed at once, and recorded so that a run can resume
+//! Results of the points: one row each, printed at once, and recorded so that a run can resume
 //! where another was interrupted.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::Pair;
 
-/// What became of a point.
+/// The result of a point.
 #[derive(Debug, Clone)]
 pub(super) enum Judgement {
     Passed(Duration),

@@ -1,4 +1,4 @@
-//! What happens to custom resources while the operator is killed.
+//! Scenarios of custom resources while the operator is killed.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::world::{APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED,
 /// the placeholder `NAMESPACE`.
 pub(super) const NAME: &str = "it";
 
-/// What happens to a custom resource from its creation until it is gone.
+/// Scenario of a custom resource from its creation until it is gone.
 pub(super) struct Workload {
     pub(super) label: &'static str,
     pub(super) kind: Kind,
@@ -76,7 +76,7 @@ pub(super) fn workloads() -> Vec<Workload> {
     all
 }
 
-/// What people want changes.
+/// Returns workloads whose wanted state changes.
 fn changed(memcached: &Sample, daemon: &Sample, app: &Sample) -> Vec<Workload> {
     let change = |spec: Value| Step::Change(json!({"spec": spec}));
     let bare = Sample { object: custom(json!({"image": "a:1", "replicas": 1})), ..*app };
@@ -129,7 +129,7 @@ fn changed(memcached: &Sample, daemon: &Sample, app: &Sample) -> Vec<Workload> {
     ]
 }
 
-/// What people want changes, and immediately changes back.
+/// Returns workloads whose wanted state changes, and immediately changes back.
 fn flapping(memcached: &Sample, daemon: &Sample, app: &Sample) -> Vec<Workload> {
     let flap = |one: Value, other: Value| Step::Flap(json!({"spec": one}), json!({"spec": other}));
     vec![

@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 use crate::audit::Entry;
 use crate::world::{Kind, World};
 
-/// What the operator and the program for Foos have written in one namespace so far, by object.
+/// Writes of the operator and of the program for Foos in one namespace so far, by object.
 pub struct Audit {
     log: Mutex<Log>,
-    /// What the names of their accounts begin with.
+    /// Common beginning of the names of their accounts.
     accounts: String,
 }
 
@@ -20,7 +20,7 @@ struct Log {
     file: File,
     /// The beginning of an incomplete line.
     rest: Vec<u8>,
-    /// How often each resource (with subresource) and name was written: for a subresource only
+    /// Number of writes by resource (with subresource) and name: for a subresource only
     /// successful writes count, otherwise all.
     writes: BTreeMap<(String, String), usize>,
 }
@@ -35,7 +35,7 @@ impl Audit {
         Audit { log, accounts }
     }
 
-    /// How often children of this custom resource have been written so far: their name is its name,
+    /// Counts the writes to children of this custom resource so far: their name is its name,
     /// or begins with it followed by `--`.
     pub fn of_children(&self, name: &str) -> usize {
         self.count(|resource, other| {
@@ -45,7 +45,7 @@ impl Audit {
         })
     }
 
-    /// How often the status of this custom resource has been written successfully so far.
+    /// Counts the successful writes to the status of this custom resource so far.
     pub fn of_status(&self, kind: Kind, name: &str) -> usize {
         let status = format!("{}/status", kind.plural());
         self.count(|resource, other| resource == status && other == name)

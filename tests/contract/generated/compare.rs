@@ -1,4 +1,4 @@
-//! When two objects count as the same.
+//! Equality of two objects.
 
 use serde_json::{Map, Value, json};
 
@@ -89,7 +89,7 @@ pub fn lasting(status: &Value) -> Value {
     status
 }
 
-/// Where two values differ; empty if they do not.
+/// Returns the differences between two values; empty if there are none.
 pub fn differences(expected: &Value, found: &Value) -> Vec<String> {
     let mut all = Vec::new();
     differ_at(expected, found, "", &mut all);

@@ -1,4 +1,4 @@
-//! What a spec means, written down a second time and independently of the operator: the children as
+//! Meaning of a spec, written down a second time and independently of the operator: the children as
 //! a person would write them by hand, and the status.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use crate::world::{
     MEMCACHED_IMAGE, SERVICE,
 };
 
-/// What should exist.
+/// The expected state.
 pub struct Expected {
     /// Children by kind; `None` means that there must be none.
     pub children: Vec<(Kind, Option<Value>)>,

@@ -1,4 +1,4 @@
-//! What must hold for every status and every Event that anybody can ever see.
+//! Laws for every status and every Event that anybody can ever see.
 
 mod columns;
 mod events;
@@ -31,7 +31,7 @@ struct Ledger {
     reopened: bool,
     /// The newest version of each custom resource, by UID.
     last: HashMap<String, Value>,
-    /// How often the status of a custom resource changed, by kind and name.
+    /// Number of changes to the status of a custom resource, by kind and name.
     changes: HashMap<(&'static str, String), usize>,
 }
 
@@ -75,7 +75,7 @@ impl Laws {
         assert!(broken.is_empty(), "{} breaches, the first: {}", broken.len(), broken[0].1);
     }
 
-    /// How many statuses have been looked at.
+    /// Returns the number of statuses that have been looked at.
     pub fn seen(&self) -> usize {
         self.ledger.lock().seen
     }

@@ -1,4 +1,4 @@
-//! What all sequences of a run share.
+//! State that all sequences of a run share.
 
 use std::sync::Arc;
 use std::time::Duration;

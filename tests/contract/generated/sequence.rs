@@ -93,7 +93,7 @@ impl Sequence {
         let (resources, reason) = match rng.u8(..3) {
             // No node has that much.
             0 => (json!({"requests": {"cpu": "100k"}}), "RollingOut"),
-            // Nobody may have one.
+            // No pod may have one.
             1 => (json!({"limits": {LICENCES: "1"}}), "ReplicaFailure"),
             _ => {
                 // The schema cannot know which node ports a cluster assigns.
@@ -220,15 +220,15 @@ impl Sequence {
         }
         let mut patch = json!({"metadata": {"labels": {"app.kubernetes.io/name": "spoilt"}}});
         if child == DEPLOYMENT {
-            // Not its replicas: the ReplicaSet's counts lag so far behind that for a moment nobody
-            // can tell that there are too many.
+            // Not its replicas: the ReplicaSet's counts lag so far behind that for a moment it
+            // is unknown whether there are too many.
             patch["spec"] = json!({"template": {"spec": {"hostname": "mine"}}});
         }
         world.patch(child, &self.name, patch).await.expect("a person may");
         let is_healed = |c: &Value| c["metadata"]["labels"]["app.kubernetes.io/name"] != "spoilt";
         let mut healed = world.until(child, &self.name, is_healed).await;
         if child == DEPLOYMENT {
-            // What is not the operator's stays; here it would be a difference.
+            // A foreign field stays; here it would be a difference.
             let mine = json!({"spec": {"template": {"spec": {"hostname": null}}}});
             healed = world.patch(child, &self.name, mine).await.expect("a person may");
         }

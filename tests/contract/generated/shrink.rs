@@ -23,7 +23,7 @@ pub async fn shrunk<S: Clone>(
                 at += run;
             }
         }
-        // What could not be left out before may be dispensable now.
+        // Steps that could not be left out before may be dispensable now.
         run = if run == 1 && shorter { 1 } else { run / 2 };
         if attempts == 0 {
             break;

@@ -1,4 +1,4 @@
-//! What may happen to a custom resource.
+//! Steps that a custom resource may go through.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::schema::defaulted;
 use crate::world::{APP, DAEMON_SET, DEPLOYMENT, FOO, GENERIC_DAEMON, Kind, MEMCACHED, SERVICE};
 
-/// What somebody does. Failed sequences are stored as these, in JSON.
+/// An action of a user. Failed sequences are stored as these, in JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Step {
     /// Another spec; also the very first one.
@@ -67,7 +67,7 @@ impl Child {
 /// The steps of one custom resource, from its creation on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Script {
-    /// What once went wrong, for people.
+    /// The former failure, for people.
     #[serde(default)]
     pub what: String,
     /// Memcached, GenericDaemon, App or Foo.
@@ -98,7 +98,7 @@ pub fn regressions() -> Vec<(String, Script)> {
     all
 }
 
-/// How the same spec can be written.
+/// Another way to write the same spec.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Otherwise {
     Identical,
@@ -145,7 +145,7 @@ impl Otherwise {
     }
 }
 
-/// What has been done so far, shared with whoever reports a failure.
+/// Steps done so far, shared with whoever reports a failure.
 pub type Trace = Arc<Mutex<Option<Script>>>;
 
 /// The kind for a seed.

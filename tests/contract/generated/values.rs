@@ -1,4 +1,4 @@
-//! What the schema leaves open: texts with a meaning, and values that belong together.
+//! Values that the schema leaves open: texts with a meaning, and values that belong together.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +57,7 @@ pub fn by_path(path: &str, rng: &mut Rng) -> Option<Value> {
         "spec.runAsUser" => Some(json!(1000)),
         "spec.strategy" => Some(strategy(rng)),
         "spec.minReadySeconds" => Some(json!(rng.i64(0..2))),
-        // Pods that nobody deletes would stay as they are.
+        // Pods that are not deleted would stay as they are.
         "spec.updateStrategy" => one_of(&["RollingUpdate"], rng),
         "spec.maxUnavailable" | "spec.podDisruptionBudget.maxUnavailable" => {
             Some(rng.choice([json!(1), json!(2), json!("50%")]).expect("some"))

@@ -48,7 +48,7 @@ pub(super) struct Request {
     pub(super) content: &'static str,
     pub(super) query: Vec<(&'static str, Query)>,
     pub(super) body: Value,
-    /// Where `version` and `uid` belong in the body.
+    /// Place of `version` and `uid` in the body.
     pub(super) within: &'static str,
     pub(super) version: Version,
     pub(super) uid: Uid,
@@ -178,7 +178,7 @@ impl Author {
         self.value
     }
 
-    /// What an object's spec, status and finalizers should be.
+    /// Returns the spec, status and finalizers that an object should have.
     fn content(&mut self) -> Value {
         let mut more = json!({ "spec": { "value": self.value() } });
         if self.rarely(3) {

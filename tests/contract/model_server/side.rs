@@ -51,7 +51,7 @@ impl Side {
         Side { server, versions: Vec::new(), tokens: Vec::new(), known: HashMap::new() }
     }
 
-    /// What etcd's compaction does, not counting the events that the API server remembers.
+    /// Does what etcd's compaction does, not counting the events that the API server remembers.
     pub(super) fn compact_history(&self) {
         match &self.server {
             Server::Model(model) => model.compact_history(),

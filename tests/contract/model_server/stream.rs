@@ -1,4 +1,4 @@
-//! What a watch sends, read as it arrives: an API server cuts off clients that do not read.
+//! Frames of a watch, read as they arrive: an API server cuts off clients that do not read.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl Stream {
         Stream { frames, reading: tokio::spawn(read(body, sender)) }
     }
 
-    /// What has arrived so far.
+    /// Returns what has arrived so far.
     pub(super) fn now(&self) -> Frames {
         self.frames.borrow().clone()
     }

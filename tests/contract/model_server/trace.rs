@@ -67,7 +67,7 @@ fn is_object(value: &Value) -> bool {
     value["metadata"]["uid"].is_string()
 }
 
-/// Where the two first differ.
+/// Returns the first difference between the two.
 pub(super) fn first_difference(real: &[Entry], model: &[Entry]) -> Option<String> {
     let mut words = (canonical(real), canonical(model));
     for (at, entry) in real.iter().enumerate() {
@@ -141,7 +141,7 @@ impl Words {
         })
     }
 
-    /// How many versions of objects a version includes.
+    /// Returns the number of versions of objects that a version includes.
     fn place(&self, version: u64) -> usize {
         self.versions.range(..=version).count()
     }

@@ -75,7 +75,7 @@ pub fn selectors(expression: &str) -> Vec<Selector> {
     found
 }
 
-/// Where the braces close; quoted ones do not count.
+/// Returns the position of the closing brace; quoted ones do not count.
 fn end_of_labels(text: &str) -> usize {
     let mut quoted = false;
     for (at, c) in text.char_indices() {

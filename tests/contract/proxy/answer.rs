@@ -1,4 +1,4 @@
-//! What becomes of a single call.
+//! Handling of a single call.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -82,7 +82,7 @@ async fn pass_on(
     let api_server = shared.api_server.lock().clone();
     let answer = async move { api_server.send(request).await };
     let answer = match call.is_write() {
-        // What has reached the API server is carried out, and logged, even if the operator dies.
+        // A request that the API server has is carried out, and logged, even if the operator dies.
         true => tokio::spawn(answer).await?,
         false => answer.await,
     };

@@ -48,7 +48,7 @@ impl Call {
     }
 }
 
-/// What can happen to a call.
+/// A fault injected into a call.
 #[derive(Debug, Clone, Copy)]
 pub enum Fault {
     /// The operator is killed (SIGKILL).
@@ -70,7 +70,7 @@ pub enum Fault {
     Drip(usize, Duration),
 }
 
-/// When the operator dies.
+/// The moment at which the operator dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Moment {
     /// Before the API server sees the call.
@@ -96,7 +96,7 @@ struct State {
     operator: Option<u32>,
     /// Set from a crash until the next operator: calls of the old one go nowhere.
     dead: bool,
-    /// How many operators were killed and forgotten: identifies the listener of the one that may
+    /// Number of operators killed and forgotten: identifies the listener of the one that may
     /// make calls.
     forgotten: usize,
     /// Events that were about to be delivered, by resource; `None` if they are not counted.
@@ -105,7 +105,7 @@ struct State {
     last_event: Option<(String, usize, Moment)>,
 }
 
-/// What happens to open watches, by resource.
+/// Cuts and holds of open watches, by resource.
 #[derive(Default, Clone)]
 struct Watches {
     cuts: BTreeMap<String, usize>,
@@ -124,7 +124,7 @@ struct Shared {
 
 /// A connection of an operator.
 struct Connection {
-    /// Whose it is: `State::forgotten` at the time its listener was created.
+    /// Its operator: `State::forgotten` at the time its listener was created.
     operator: usize,
     /// True if its operator is killed once the answer is written.
     dies_after: AtomicBool,
@@ -136,8 +136,8 @@ pub struct Proxy {
     listener: Mutex<Listener>,
 }
 
-/// Where one operator is served. The next one gets another address: otherwise, what the old one
-/// sent before it was killed, on a connection that nobody has accepted yet, would be taken for the
+/// The listener of one operator. The next one gets another address: otherwise, what the old one
+/// sent before it was killed, on a connection that is not accepted yet, would be taken for the
 /// new one's.
 struct Listener {
     address: SocketAddr,
@@ -227,7 +227,7 @@ impl Proxy {
         });
     }
 
-    /// From now on the events of watches are told apart and counted, except bookmarks.
+    /// From now on the events of watches are distinguished and counted, except bookmarks.
     pub fn count_events(&self) {
         self.shared.state.lock().events = Some(BTreeMap::new());
     }
@@ -237,7 +237,7 @@ impl Proxy {
         self.shared.state.lock().last_event = Some((resource.to_owned(), number, moment));
     }
 
-    /// How many events of each resource there have been so far.
+    /// Returns the number of events of each resource so far.
     pub fn events(&self) -> BTreeMap<String, usize> {
         self.shared.state.lock().events.clone().unwrap_or_default()
     }
@@ -253,7 +253,7 @@ impl Proxy {
         self.shared.state.lock().calls.clone()
     }
 
-    /// How many matching calls there have been so far.
+    /// Counts the matching calls so far.
     pub fn count(&self, matches: impl Fn(&Call) -> bool) -> usize {
         self.shared.state.lock().calls.iter().filter(|call| matches(call)).count()
     }

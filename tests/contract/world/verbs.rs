@@ -1,11 +1,11 @@
-//! What an administrator does.
+//! Actions of an administrator.
 
 use http::{Method, Request};
 use serde_json::{Value, json};
 
 use super::{Kind, QUOTA, World};
 
-/// How often a failed list is retried.
+/// Number of retries of a failed list.
 const LISTS: usize = 3;
 
 impl World {
@@ -67,7 +67,7 @@ impl World {
         self.send(Method::PATCH, &path, "application/json-patch+json", operations).await
     }
 
-    /// What the API server would make of an object, without creating it.
+    /// Returns what the API server would make of an object, without creating it.
     pub async fn dry_run(&self, kind: Kind, mut object: Value) -> Result<Value, String> {
         object["apiVersion"] = json!(kind.api_version());
         object["kind"] = json!(kind.name());

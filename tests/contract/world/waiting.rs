@@ -1,4 +1,4 @@
-//! What a test waits for, by watches.
+//! Waits of a test, by watches.
 
 use futures::TryStreamExt;
 use kube::api::{Api, DynamicObject, WatchEvent, WatchParams};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{EVENT, Kind, MEMCACHED, POD, World, conditions, is_ready};
 
-/// What a watch of a whole kind reports.
+/// A report of a watch of a whole kind.
 pub enum Seen {
     Opened,
     Is(Value),

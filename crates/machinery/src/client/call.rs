@@ -246,7 +246,7 @@ pub(super) async fn piece(body: &mut Answer) -> Result<Option<Bytes>, Error> {
         match frame.map_err(Error::transport)?.into_data() {
             Ok(piece) if piece.is_empty() => {}
             Ok(piece) => return Ok(Some(piece)),
-            // Trailers: nobody sends any.
+            // Trailers: no API server sends any.
             Err(_) => {}
         }
     }

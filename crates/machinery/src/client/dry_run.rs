@@ -47,7 +47,7 @@ pub struct DryWrite {
 pub struct Refusal {
     /// Why not, in a sentence.
     pub message: String,
-    /// True if somebody else was faster: the next attempt sees what has changed.
+    /// True if another client was faster: the next attempt sees what has changed.
     pub is_conflict: bool,
 }
 

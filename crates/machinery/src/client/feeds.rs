@@ -20,7 +20,7 @@ pub(crate) struct Feed {
 // === impl Feeds ===
 
 impl Feeds {
-    /// Adds an informer. Forgets those that are gone and of which nobody has a store.
+    /// Adds an informer. Forgets those that are gone and whose store has no holder.
     pub(crate) fn add(&self, resource: String) -> Arc<Feed> {
         let (read, run) = (AtomicBool::new(false), AtomicBool::new(false));
         let feed = Arc::new(Feed { resource, read, run });
@@ -30,7 +30,7 @@ impl Feeds {
         feed
     }
 
-    /// The resources of the informers that somebody reads and nobody runs.
+    /// The resources of the informers that are read but not run.
     pub(crate) fn stale(&self) -> Vec<String> {
         let feeds = self.0.lock();
         let stale = feeds.iter().filter(|feed| feed.is_read() && !feed.is_run());

@@ -23,8 +23,8 @@ const KIND: Kind = Kind::cluster_scoped("", "", "", "readyz");
 // === impl Client ===
 
 impl Client {
-    /// Probes the API server every two seconds or so while calls fail, none is answered and nobody
-    /// else calls; the first answer ends the pauses of everything that waits for it
+    /// Probes the API server every two seconds or so while calls fail, none is answered and no
+    /// other client calls; the first answer ends the pauses of everything that waits for it
     /// ([`Reach`](super::Reach)). While calls are answered, it sends nothing. Any number of these
     /// may run; those sharing one `Reach` take turns. Reflectors run it. It runs until it is
     /// dropped.

@@ -10,7 +10,7 @@
 //! - A dead connection (packets vanish, no FIN) is detected within 45 s, by TCP keepalive or by
 //!   unacknowledged data.
 //! - When an API server that was away answers again, everything waiting for it is woken
-//!   ([`Reach`]). If nobody calls in the meantime, [`Client::look_out`] probes.
+//!   ([`Reach`]). If no call is made in the meantime, [`Client::look_out`] probes.
 //! - Every write first asks [`Options::gate`], and carries [`Options::field_manager`].
 //! - A list is decoded item by item as it arrives: apart from what `each` keeps, memory is bounded
 //!   by the largest item. A watch is decoded from the buffer it was read into. A body or an object

@@ -58,7 +58,7 @@ pub trait Observer: Send + Sync + 'static {
 /// Permits every write.
 struct Always;
 
-/// Notifies nobody.
+/// Observes nothing.
 struct Nobody;
 
 impl WriteGate for Always {

@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 /// If all calls fail for this long, the API server was away, and its return is announced. After a
-/// shorter failure, retry pauses are about as short anyway; and where only some calls fail, nobody
-/// should be hurried.
+/// shorter failure, retry pauses are about as short anyway; and where only some calls fail, no
+/// waiter should be hurried.
 const AWAY: Duration = Duration::from_secs(5);
 /// While calls fail, somebody probes after a pause of one to two times this, so that replicas do
 /// not probe in lockstep. With both, an outage is over for us about two seconds after it is over.
@@ -33,7 +33,7 @@ struct Shared {
 struct Calls {
     /// Time of the first failed call since the last answer.
     failing: Option<Instant>,
-    /// Nobody has to probe before this: somebody just did.
+    /// No probe is due before this: there was one just now.
     ask_at: Instant,
 }
 
@@ -88,7 +88,7 @@ impl Reach {
         }
     }
 
-    /// Returns when calls fail and nobody has called for a while. Only one of the waiters returns,
+    /// Returns when calls fail and none was made for a while. Only one of the waiters returns,
     /// and probes; the next one returns after another pause.
     pub(super) async fn is_to_be_asked(&self) {
         let mut troubles = self.0.troubles.subscribe();
@@ -143,7 +143,7 @@ impl Returns {
     /// The next return. Cancel-safe.
     pub async fn next(&mut self) {
         if self.0.changed().await.is_err() {
-            // Nobody makes calls any more.
+            // No client makes calls any more.
             std::future::pending::<()>().await;
         }
     }

@@ -187,7 +187,7 @@ impl Splitter {
                 self.state = State::Item;
                 return Some(true);
             }
-            // How Go writes a list without items.
+            // Go writes a list without items like this.
             (b"items", b'n') => State::Inside(None),
             (b"items", _) => return None,
             (b"metadata", b'{') => State::Inside(Some(Part::Metadata)),

@@ -63,7 +63,7 @@ impl<T: Clone + PartialEq> Reread<T> {
             && let Ok(value) = (self.0.read)()
         {
             last.fresh_until = Some(now + FRESH);
-            // What is equal stays the same: whoever compares pointers sees no change.
+            // An equal token stays the same: whoever compares pointers sees no change.
             if last.value != value {
                 last.value = value;
             }

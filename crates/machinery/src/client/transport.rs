@@ -83,7 +83,7 @@ pub(super) struct Outgoing {
     permit: Option<Permit>,
 }
 
-/// Connections that are made anew, for new requests, when the client certificate changes.
+/// Connections that are recreated, for new requests, when the client certificate changes.
 struct Connections {
     route: Route,
     current: Mutex<(Option<Arc<ClientCertificate>>, Http)>,

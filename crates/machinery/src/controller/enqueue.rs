@@ -1,7 +1,7 @@
 //! From a change in a store to the keys that must be reconciled for it.
 //!
 //! Each function makes a handler of deltas. `initial` means that the delta comes from the first
-//! list or a resync: nobody waits for it in particular, so it goes to [`Band::Initial`].
+//! list or a resync: no user waits for it in particular, so it goes to [`Band::Initial`].
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -41,8 +41,8 @@ pub enum Class {
     Conflict,
     /// Not allowed, by RBAC, quota or admission: try again slowly; a person must act.
     Forbidden,
-    /// An object of somebody else has the name of a child ([`Failure::waits_for`]): try again when it
-    /// goes or changes hands, and as slowly as if it was forbidden, in case nobody sees that.
+    /// A foreign object has the name of a child ([`Failure::waits_for`]): try again when it
+    /// goes or changes hands, and as slowly as if it was forbidden, in case no watch shows that.
     Waiting,
     /// The API server does not serve a kind: try again with pauses of up to half a minute; a person
     /// must act.
@@ -113,7 +113,7 @@ pub enum Problem {
         name: Name,
     },
     /// An object that is being deleted has the name of a child, or one that the garbage collector is about
-    /// to delete. Nobody has to know: it is tried again when it has gone.
+    /// to delete. No user has to know: it is tried again when it has gone.
     #[error("{} {} is being deleted", .0.kind.kind, .0.key)]
     Awaiting(Name),
     /// A child differs in a field that cannot be changed. It is tried again when the child has gone.
@@ -209,7 +209,7 @@ impl Problem {
         Problem::Told { class: Class::Transient, reason, message: message.into() }
     }
 
-    /// Why a person should be notified, as one word for an Event. `None` if nobody needs to be:
+    /// Why a person should be notified, as one word for an Event. `None` if that is not needed:
     /// someone else was faster, or the API server was away.
     pub fn reason(&self) -> Option<&'static str> {
         let error = match self {
@@ -297,7 +297,7 @@ impl Failure for client::Error {
         match self.code() {
             // No pass can help: neither an object nor its name is missing.
             Some(404) if self.is_not_served() => Class::NotServed,
-            // What was read is out of date; the next pass reads the current state.
+            // The read state is out of date; the next pass reads the current state.
             Some(404 | 409) => Class::Conflict,
             // Nothing can be created in the namespace, and nothing needs to be.
             Some(403) if self.is_namespace_terminating() => Class::Terminal,

@@ -23,7 +23,7 @@ pub struct Retries {
     /// the rights, they should not have to wait longer than two minutes. Also for
     /// [`Class::Waiting`].
     pub forbidden: Backoff,
-    /// Default 1 s to 30 s, by the number of refusals alone: nobody can tell the controller that the
+    /// Default 1 s to 30 s, by the number of refusals alone: no event tells the controller that the
     /// kind is there now, and asking costs the API server little.
     pub not_served: Backoff,
     /// A server's Retry-After is capped at this. Default 300 s: it also delays changes made by

@@ -28,7 +28,7 @@ pub(super) struct Core<R> {
     pub(super) name: &'static str,
     pub(super) reconciler: R,
     pub(super) queue: WorkQueue<ObjectKey>,
-    /// Whose writes its passes make.
+    /// Author of the writes of its passes.
     pub(super) id: ControllerId,
     pub(super) deadline: Duration,
     pub(super) retries: Retries,

@@ -11,7 +11,7 @@
 //!   that.
 //! - A handler is called at once, by whoever made the change, and must neither block nor write to a
 //!   store. It may read any.
-//! - A handler that panics harms nobody else: the panic is caught and counted, and the handler is
+//! - A handler that panics harms no other: the panic is caught and counted, and the handler is
 //!   called again for the next change.
 //! - What is wired wrongly is refused by [`Informer::run`] with an error that says what to do.
 //! - If a task of the informer dies, [`Informer::run`] returns an error and the state becomes

@@ -10,8 +10,8 @@ use super::config::Config;
 use super::record::{Claim, Record, decide};
 use crate::object::{ResourceVersion, Uid};
 
-/// A look at somebody else's lease is delayed by up to this share of `retry`, so that candidates do
-/// not move in lockstep (client-go adds up to 1.2; a takeover should be quicker than that).
+/// A look at another process's lease is delayed by up to this share of `retry`, so that candidates
+/// do not move in lockstep (client-go adds up to 1.2; a takeover should be quicker than that).
 const JITTER: f64 = 0.2;
 /// After an error the next try comes after this share of `retry`: the lease is running out.
 const HASTE: f64 = 0.25;
@@ -47,7 +47,7 @@ pub(super) enum Answer {
     Lease(Record, ResourceVersion, Uid),
     /// There is none.
     Absent,
-    /// Somebody else was faster.
+    /// Another process was faster.
     Conflict,
     /// No answer, or one that says nothing about the Lease. The request may be carried out all the
     /// same, now or later.
@@ -76,7 +76,7 @@ pub(super) struct Candidate {
     not_before: Duration,
     /// Nothing is done before this.
     due: Duration,
-    /// A watch shows changes of the Lease, so nobody needs to look before it may have expired.
+    /// A watch shows changes of the Lease, so no look is needed before it may have expired.
     watched: bool,
     giving_up: bool,
     rng: Rng,

@@ -15,7 +15,7 @@ pub struct Config {
     /// [`Config::validity`], which is shorter with the other defaults.
     pub renew: Duration,
     /// Pause between two renewals ([`Config::renewal`] is shorter where the lease is), and between
-    /// two looks at somebody else's lease that cannot be watched. Default 2 s.
+    /// two looks at another process's lease that cannot be watched. Default 2 s.
     pub retry: Duration,
     /// A write that ends within this time after permission was asked has ended before anybody else
     /// may write. Default 2 s.

@@ -12,12 +12,12 @@ use crate::client::WriteGate;
 /// Relation of this process to the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Somebody else leads, or nobody does. Caches may be kept warm; nothing may be written.
+    /// Another process leads, or none does. Caches may be kept warm; nothing may be written.
     Standby,
     /// This process leads.
     Leading,
     /// The lease is still this process's, but was not renewed in time: permission is suspended.
-    /// It comes back with the next renewal, unless somebody else takes the lease first.
+    /// It comes back with the next renewal, unless another process takes the lease first.
     Suspended,
 }
 

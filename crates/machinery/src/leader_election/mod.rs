@@ -38,8 +38,8 @@
 //!   that are blocked, no reconcile makes progress and no probe is answered; a process that renewed the
 //!   lease all the same would keep out the one that can work. A blocked reconcile is named in the log
 //!   after seconds, and a suspension too.
-//! - The clock is CLOCK_BOOTTIME: it keeps running while the machine is suspended, and nobody sets
-//!   it.
+//! - The clock is CLOCK_BOOTTIME: it keeps running while the machine is suspended, and cannot be
+//!   set.
 //!
 //! Caveats
 //! - Beyond `clock_ratio`, permissions may overlap: if a candidate's clock runs r times as fast as
@@ -48,9 +48,9 @@
 //!   stood still.
 //! - No clock stops a write that was sent in time and lands late. Preconditions (UID,
 //!   resourceVersion) make such a write harmless; writers must set them.
-//! - A Lease that was deleted by hand and recreated gives nobody permission until the duration of
-//!   the old one has passed; its UID tells it from the old one. Only a process that never saw the
-//!   old one cannot tell: if the Lease of a live leader is deleted at the very moment another
+//! - A Lease that was deleted by hand and recreated gives no process permission until the duration
+//!   of the old one has passed; its UID tells it from the old one. Only a process that never saw
+//!   the old one cannot tell: if the Lease of a live leader is deleted at the very moment another
 //!   process starts, both may write until the leader's permission ends.
 
 mod config;

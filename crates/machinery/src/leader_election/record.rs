@@ -29,14 +29,14 @@ pub(super) struct Record {
 pub(super) enum Claim {
     /// This process holds it.
     Mine,
-    /// Nobody holds it: it is new, was given up or has expired.
+    /// No process holds it: it is new, was given up or has expired.
     Free,
-    /// Somebody else's until then, by this process's clock.
+    /// Held by another process until then, by this process's clock.
     TakenUntil(Duration),
 }
 
-/// Whose lease this is at `now`, if `record` was first seen at `since` and has not changed since
-/// then. `own` is the duration that this process is configured with.
+/// Returns who holds this lease at `now`, if `record` was first seen at `since` and has not changed
+/// since then. `own` is the duration that this process is configured with.
 pub(super) fn decide(
     record: &Record,
     me: &str,
@@ -105,7 +105,7 @@ impl Record {
     }
 
     /// `wall` as metav1.MicroTime, made to differ from the last renewal: a patch that changes
-    /// nothing gets no new resourceVersion, so nobody else would notice it.
+    /// nothing gets no new resourceVersion, so no other process would notice it.
     fn new_time(&self, wall: Timestamp) -> String {
         let text = |time: Timestamp| format!("{time:.6}");
         let now = text(wall);

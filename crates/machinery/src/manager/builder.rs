@@ -174,7 +174,7 @@ impl<V: Resource> ControllerBuilder<V> {
             .watches::<R>(move |object| referrers.of(object.key()))
     }
 
-    /// Declares that passes read `R`. Its changes wake nobody.
+    /// Declares that passes read `R`. Its changes wake no key.
     pub fn reads<R: Resource>(mut self) -> Self {
         let id = self.manager.declarations.read::<R>();
         self.declared.push(id);
@@ -314,8 +314,8 @@ impl<V: Resource> ControllerBuilder<V> {
             let listens = handlers.into_iter().map(|handler| handler(&parts));
             let listens = listens.collect::<Result<Vec<Listen>, _>>()?;
             let synced = informers.synced(&declared);
-            // Not earlier: nobody would drain what a standby enqueues, or what is enqueued while a
-            // kind is not served. A handler added late is called for everything already there.
+            // Not earlier: no worker would drain what a standby enqueues, or what is enqueued while
+            // a kind is not served. A handler added late is called for everything already there.
             let ready = async move {
                 synced.await;
                 barrier.passed().await;

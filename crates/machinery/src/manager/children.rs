@@ -209,7 +209,7 @@ impl<V: Resource> Context<V> {
         if let Some(wait) = fights.wait(creation, 0, now) {
             return Err(Problem::contested::<C>(&desired.key, None, wait));
         }
-        // The first creation undoes nobody's work, and takes no memory.
+        // The first creation undoes no other work, and takes no memory.
         let is_again = self.is_bereaved() || fights.knows(creation);
         self.confirm_owner().await?;
         match self.client().apply_new::<C>(&desired.key, &desired.body).await {

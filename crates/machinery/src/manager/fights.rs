@@ -1,4 +1,4 @@
-//! Notices when somebody else keeps undoing what a controller does.
+//! Notices when another manager keeps undoing what a controller does.
 //!
 //! Guarantees
 //! - The same state is written to a subject at most [`TIMES`] times within [`WINDOW`]; another desired state
@@ -56,7 +56,7 @@ impl Fights {
         self.0.lock().applied.contains_key(&subject)
     }
 
-    /// Counts a write that the API server has accepted. One that is refused undoes nobody's work.
+    /// Counts a write that the API server has accepted. One that is refused undoes no other work.
     pub(super) fn wrote(&self, subject: Subject, hash: u64, now: Instant) {
         let mut state = self.0.lock();
         let new = || Applied { hash, times: VecDeque::new() };

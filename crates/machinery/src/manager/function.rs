@@ -136,7 +136,7 @@ impl<V: Resource> Finalizer<V> {
         let others = object.meta().finalizers.iter().filter(|name| **name != *self.name);
         let others: Vec<Text> = others.cloned().collect();
         let left = match cx.write_finalizers(&others).await {
-            // It is gone: somebody else removed the finalizer.
+            // It is gone: another manager removed the finalizer.
             Err(Problem::Call(call)) if call.source.is_not_found() => return Ok(()),
             written => written?,
         };

@@ -17,7 +17,7 @@ use crate::client;
 use crate::controller::Problem;
 use crate::object::{Kind, Meta, Nothing, Object, ObjectKey, Resource, ResourceVersion, Uid};
 
-/// How often fields are left to the apply, while others write.
+/// Number of attempts to leave fields to the apply, while others write.
 const LEAVING: u32 = 5;
 
 // === impl Context ===
@@ -54,8 +54,8 @@ impl<V: Resource> Context<V> {
                         answer = Ok(self.leave_to_the_apply(applied).await?);
                     }
                 }
-                // Without what is in the way the object would be invalid, too: the first answer says why
-                // the desired one is.
+                // Without what conflicts the object would be invalid, too: the first answer says
+                // why the desired one is.
                 Err(problem) if problem.api_error().is_some_and(may_be_hindered) => {}
                 Err(problem) => return Err(problem),
             }
@@ -68,7 +68,7 @@ impl<V: Resource> Context<V> {
         Ok(self.patch_exactly(&applied, beside).await?.unwrap_or(applied))
     }
 
-    /// Removes what others set. Fields of this manager's last apply are not in the way: the next apply
+    /// Removes what others set. Fields of this manager's last apply do not conflict: the next apply
     /// removes them, and until then a Service goes on as it was.
     async fn clear_the_way<C: Resource>(
         &self,
@@ -141,8 +141,8 @@ impl<V: Resource> Context<V> {
     }
 }
 
-/// Finds what is in the way of a desired state: JSON patch operations, last position first, that remove it
-/// from a child if it is [`Foreign`].
+/// Finds what conflicts with a desired state: JSON patch operations, last position first, that
+/// remove it from a child if it is [`Foreign`].
 pub(super) type Conflicts<'a, C> = &'a (dyn Fn(&C, Foreign<'_>) -> Vec<Value> + Send + Sync);
 
 /// Returns whether another manager set what is at a JSON pointer into a child.

@@ -300,7 +300,7 @@ impl Manager {
         if !faults.is_empty() {
             return Err(Error::Wiring(faults));
         }
-        // What the last passes reported is still sent, and then the lease is released: nothing
+        // The last passes' reports are still sent, and then the lease is released: nothing
         // writes any more.
         program = informers.run_by(program).beside("the sink of Events", |stop| async move {
             sink.run(client, stop.requested()).await;

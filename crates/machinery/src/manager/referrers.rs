@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn a_reference_is_known_from_its_beginning_to_its_end() {
-        // What a thing refers to is its first finalizer.
+        // The first finalizer names the thing that this one refers to.
         let to = |name: &str| {
             let mut meta = Meta::named(ObjectKey::new("ns", "a"));
             meta.finalizers.extend((!name.is_empty()).then(|| name.into()));

@@ -57,7 +57,7 @@ impl<V: Resource> Context<V> {
         });
         let written = self.client().patch_status::<V>(key, &body).await;
         let written = written.map_err(|error| failed::<V>("update the status of", key, error))?;
-        // What the API server makes of it, by its schema, it would make of it each time.
+        // The API server's changes to it, by its schema, would be the same each time.
         let observed = status_of(&written)?;
         let other = !is_same(&status, &observed, pass.conditions);
         pass.accept(key, other.then(|| form(&status, &observed)));

@@ -525,7 +525,7 @@ async fn a_child_that_is_deleted_each_time_is_created_a_few_times_a_minute() {
     ensure().await.unwrap();
 }
 
-/// A limit is in the way of a larger size, and a zone beside it is not wanted.
+/// A limit conflicts with a larger size, and a zone beside it is not wanted.
 fn conflicts(child: &Child, foreign: Foreign<'_>) -> Vec<Value> {
     let path = |field: &str| format!("/spec/{field}");
     let there = [("limit", child.spec.limit.is_some()), ("zone", child.spec.zone.is_some())];
@@ -553,7 +553,7 @@ async fn what_others_set_and_the_api_server_refuses_beside_the_desired_state_is_
     shows(&cx, &server);
     ensure(3).await.unwrap();
     assert_eq!(server.get(CHILD)["spec"], json!({"size": 3}));
-    // What is desired is invalid by itself.
+    // The desired state is invalid by itself.
     server.refuse(|child| child["spec"]["size"] == 4);
     let before = server.get(CHILD);
     for _ in 0..10 {

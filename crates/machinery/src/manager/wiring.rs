@@ -21,7 +21,7 @@ pub enum WiringError {
          dashes; choose one with `.named(\"…\")`"
     )]
     Name(&'static str),
-    /// A controller reads a view that it does not declare, so that nobody lists and watches it.
+    /// A controller reads a view that it does not declare, so no informer lists and watches it.
     #[error(
         "the controller {controller} reads {view} but does not declare it: add \
          `.reads::<{view}>()`, `.owns::<{view}>()` or `.watches::<{view}>(…)`"

@@ -11,7 +11,7 @@
 //! - Observing costs short locks and atomics, and no more memory than a few labels, which are freed
 //!   again; what has a current value is read at the scrape instead.
 //! - The server answers GET and HEAD only, reads no body, and bounds headers, connections and the
-//!   life of each. A scrape that hangs holds up nobody else.
+//!   life of each. A scrape that hangs holds up no other.
 //! - On request, metrics are served over TLS 1.3 only, with certificates that may be renewed while
 //!   in use, and only to those whom the API server admits ([`Reviews`]); tokens are not kept.
 //! - [`Checks`] report for each check, by name, what is wrong and since when.

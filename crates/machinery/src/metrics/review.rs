@@ -45,7 +45,7 @@ const ACCESS: Kind = Kind::cluster_scoped(
 pub struct Reviews {
     client: Client,
     /// By the hash of token and question: no token is kept. Two hashes with random keys, so that
-    /// nobody can find a second token with the same hashes.
+    /// a second token with the same hashes cannot be found.
     known: Mutex<Known>,
     hashers: [RandomState; 2],
     asking: Semaphore,
@@ -112,7 +112,7 @@ impl Reviews {
             return answer;
         }
         let answer = self.ask(token, verb, path).await;
-        // What is not known now may be known in a moment.
+        // An answer that is not known now may be known in a moment.
         if answer != Err(Refusal::Unknown) {
             self.remember(key, answer);
         }

@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn prometheus_gets_open_metrics_and_a_browser_text() {
-        // What Prometheus 3 sends.
+        // The header that Prometheus 3 sends.
         let prometheus = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
             application/openmetrics-text;version=0.0.1;q=0.5,\
             text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";

@@ -27,7 +27,7 @@ pub trait Shared: Clone + Borrow<Self::Value> {
 
 /// All values in use, by their handles.
 ///
-/// A value that nobody holds is dropped when its part of the table has doubled since the last sweep,
+/// A value without a holder is dropped when its part of the table has doubled since the last sweep,
 /// or after four calls per value in the part, whichever is first. So interning stays amortized O(1),
 /// and after a fall the table shrinks with use, not by itself.
 pub struct Interner<S> {
@@ -104,7 +104,7 @@ impl<S: Shared> Interner<S> {
 }
 
 impl<S: Shared> Shard<S> {
-    /// Drops the values that only the table holds. Nobody can take one in the meantime: the only way
+    /// Drops the values that only the table holds. None can be taken in the meantime: the only way
     /// to one is through the table, and for that it has to be locked.
     fn sweep_if_due(&mut self, hasher: &DefaultHashBuilder) {
         let len = self.table.len();

@@ -9,7 +9,7 @@ use prefetch_index::prefetch_index;
 use super::Text;
 use super::interner::Interner;
 
-/// A key that nobody holds any more keeps its two texts until it is swept.
+/// A key without a holder keeps its two texts until it is swept.
 static INTERNED: LazyLock<Interner<Arc<Name>>> = LazyLock::new(Interner::new);
 
 /// Key of an object before its metadata were read.

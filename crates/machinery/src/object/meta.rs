@@ -41,8 +41,8 @@ pub struct Owner {
     pub kind: Text,
     /// Name of the owner, in the object's own namespace or cluster-scoped.
     pub name: Text,
-    /// UID of the owner. A namesake with another UID is somebody else. [`Uid::NONE`], and so
-    /// nobody's, if what the object says is not a UUID: users write these references, and the API
+    /// UID of the owner. A namesake with another UID is another object. [`Uid::NONE`], and so no
+    /// object's, if what the object says is not a UUID: users write these references, and the API
     /// server only requires that the field is not empty (`validateOwnerReference`).
     pub uid: Uid,
 }

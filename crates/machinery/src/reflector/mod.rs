@@ -23,8 +23,8 @@
 //! - Waits after failures start at 800 ms and double up to 30 s, with jitter. They start over when
 //!   a watch delivers something new, after two minutes of health, and when an API server that was
 //!   unreachable answers again ([`Reach`](crate::client::Reach)), which also cuts the current wait
-//!   short. While nobody calls, the reflectors take turns asking whether it does, every two
-//!   seconds. An expired version is not a failure, unless it happens again before a watch has
+//!   short. While no other client calls, the reflectors take turns asking whether it does, every
+//!   two seconds. An expired version is not a failure, unless it happens again before a watch has
 //!   delivered anything. `Retry-After` is a lower bound. `timeoutSeconds` is drawn from 120 to 230
 //!   s, so that replicas do not move in lockstep.
 //! - An object that cannot be decoded stays as it last was and is counted; other objects are not
@@ -33,7 +33,7 @@
 //!   newest version is answered with one older than what is held, three times in a row; or, if its
 //!   versions have caught up since, if a list has an older state of an object than was seen before.
 //! - The health can be read at any time ([`HealthHandle`]), even after the task ended by a panic.
-//!   What a person has to fix is one line in the log when it begins and one when it is over.
+//!   A problem for a person to fix is one line in the log when it begins and one when it is over.
 //!
 //! Assumptions
 //! - The resourceVersions of one kind are numbers that grow (KEP-5504). Where they are not, nothing

@@ -195,7 +195,7 @@ impl<V: Resource> Reflector<V> {
             return self.confirmed(answer, doing);
         }
         if !matches!(came, Came::Event(_)) {
-            // What is over must not be polled again, whatever comes next.
+            // A future that is over must not be polled again, whatever comes next.
             *doing = Doing::Nothing;
         }
         let input = match came {

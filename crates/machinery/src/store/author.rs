@@ -63,7 +63,7 @@ impl Author {
         CURRENT.try_with(|current| current.author.clone()).ok()
     }
 
-    /// Notes that an answer of the running task is outdated. Without an author nobody asks.
+    /// Notes that an answer of the running task is outdated. Without an author it has no effect.
     pub(super) fn note_outdated() {
         let _ = CURRENT.try_with(|current| current.outdated.set(true));
     }

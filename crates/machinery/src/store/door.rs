@@ -166,7 +166,7 @@ impl<V: Object> Change<'_, V> {
             }
             return object;
         }
-        // The answers to two writes came in the wrong order: nobody knows of this one yet.
+        // The answers to two writes came in the wrong order: no handler knows of this one yet.
         if version.is_older_than(held.meta().version)
             && !self.door.has_passed(version)
             && let Some(memory) = self.door.unconfirmed.get_mut(key)
@@ -256,7 +256,7 @@ impl<V: Object> Change<'_, V> {
                 if let Some(memory) = self.door.unconfirmed.get_mut(key) {
                     memory.unread = false;
                     if !version.is_known() {
-                        // What was written since is news if it comes again.
+                        // A version written since is news if it comes again.
                         *memory = Unconfirmed::default();
                     }
                 }

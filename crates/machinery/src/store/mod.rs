@@ -26,9 +26,9 @@
 //! controller and key whose pass wrote: that key is not woken, everybody else's is. What the watch
 //! repeats of it has the same version and is nothing.
 //!
-//! This must never hide somebody else's change. The danger is one that came *before* ours: a handler
+//! This must never hide a foreign change. The danger is one that came *before* ours: a handler
 //! knows version 5, somebody writes 6, we write 7 and see 7 at once. When 6 arrives, it is older
-//! than what is held, but nobody has looked at 7 with it in mind. So it is reported as a change
+//! than what is held, but no handler has looked at 7 with it in mind. So it is reported as a change
 //! without an author, from 7 to 7: it wakes, and changes nothing. A list that comes before the watch
 //! has confirmed an answer may have swallowed such a change, so it reports the object in the same
 //! way. A change that could not be decoded counts against the next answer.
@@ -37,7 +37,7 @@
 //! the store knows that its object is gone, the author believes what is not true and is not going to
 //! be woken by any news: it learns so from [`Author::scope`].
 //!
-//! The watch may be faster than the answer. Then nobody can tell whose write it is, and its author
+//! The watch may be faster than the answer. Then it is unknown whose write it is, and its author
 //! is woken for nothing.
 //!
 //! The answer to a write that changed nothing carries the version of somebody's earlier write. If

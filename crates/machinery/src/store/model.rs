@@ -152,7 +152,7 @@ impl World {
         // The delete of what is not visible (any more, or yet) leaves no trace.
         let unseen = held.as_ref().is_none_or(|held| held.uid() != uid(number));
         let blurred = match answer {
-            // What it replaces went by a change that nobody has heard of.
+            // The object it replaces went by a change that no handler has heard of.
             Answer::Wrote(..) => {
                 at <= self.shown || self.list.is_some() || held.is_some() && unseen
             }
@@ -193,7 +193,7 @@ impl World {
     fn unreadable(&mut self, change: Change) {
         let key = key(change.name);
         if self.store.get(&key).is_none() {
-            // Nobody knows of the object, nor will anybody until it can be read.
+            // No handler knows of the object, nor will any until it can be read.
             self.owed.retain(|(_, owed)| owed.name != change.name || owed.version > change.version);
         }
         let version = ResourceVersion::new(change.version);
@@ -260,8 +260,8 @@ impl World {
             .into_iter()
             .partition(|(_, live)| self.server.is_readable(live));
         if taken {
-            // What came and went between two lists is owed to nobody, nor is what nobody knows of
-            // until it can be read.
+            // An object that came and went between two lists is owed to no handler, nor is one that
+            // is unknown until it can be read.
             self.owed.retain(|(_, change)| {
                 change.version > version
                     || objects.contains_key(&change.name)

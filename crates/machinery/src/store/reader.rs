@@ -165,8 +165,8 @@ impl<V: Object> Store<V> {
         self.answered(object, Author::current())
     }
 
-    /// Like [`Store::wrote`], for an object that may be somebody else's work: the answer to a read,
-    /// or to a write that may have changed nothing. It has no author.
+    /// Like [`Store::wrote`], for an object that may be another client's work: the answer to a
+    /// read, or to a write that may have changed nothing. It has no author.
     pub fn learned(&self, object: V) -> Arc<V> {
         self.answered(object, None)
     }

@@ -3,7 +3,7 @@
 use crate::object::{ResourceVersion, Uid};
 
 /// The number of unconfirmed writes to one object that are remembered. The watch's repetition of a
-/// forgotten one counts as somebody else's change, which wakes a key for nothing.
+/// forgotten one counts as a foreign change, which wakes a key for nothing.
 const WRITES: usize = 16;
 /// The number of tombstones under one name. An object whose tombstone is forgotten may be seen once
 /// more, until its deletion comes over the watch.
@@ -25,7 +25,7 @@ pub(super) struct Unconfirmed {
     /// The object that is held because of an answer and that the watch has never shown.
     pub(super) unseen: Uid,
     /// The held object was changed in a way that could not be decoded: the next answer includes a
-    /// change of somebody else.
+    /// foreign change.
     pub(super) unread: bool,
     bookmarks: u8,
 }

@@ -59,7 +59,7 @@ impl<V: Object> Writer<V> {
     pub fn deleted(&mut self, object: V) {
         self.relist = None;
         let (key, uid, version) = (object.key().clone(), object.uid(), object.meta().version);
-        // What is held knows more than a name alone.
+        // The held object knows more than a name alone.
         let last = uid.is_some().then(|| Arc::new(object));
         self.gone(&key, uid, version, last);
     }

@@ -12,7 +12,7 @@ use governor::{Quota, RateLimiter};
 use super::sync::Nanos;
 
 /// Lets `burst` through at once and `rate` per second after that. Nothing is reserved: a key that
-/// does not get through costs nothing and takes nobody's place.
+/// does not get through costs nothing and takes no other key's place.
 pub(super) struct Bucket {
     limiter: RateLimiter<NotKeyed, InMemoryState, Told, StateInformationMiddleware>,
     /// Time of the next token, as of the last take. governor only reports it in reply to a request

@@ -248,7 +248,7 @@ fn eight_workers_with_failures_and_delays_lose_no_key_in_random_schedules() {
         case.add(1);
         case.seen[2].asked.fetch_add(1, SeqCst);
         case.queue.add_after((0, 2), Duration::from_millis(3));
-        // Every key must succeed once enough time has passed; otherwise nobody watched a deadline.
+        // Every key must succeed after enough time; otherwise no thread watched a deadline.
         while ended.load(SeqCst) != 0b111 {
             case.queue.advance(1_000_000);
             thread::yield_now();

@@ -22,7 +22,7 @@ pub trait Key: Clone + Eq + Hash + Debug + Send + Sync + 'static {
 }
 
 /// A key and its hash, computed before the lock is taken: hashing may read what the key points to, and
-/// nobody else should have to wait for that.
+/// no other thread should have to wait for that.
 pub(super) struct Hashed<'a, K> {
     pub(super) key: &'a K,
     pub(super) hash: u64,
@@ -35,7 +35,7 @@ pub enum Band {
     /// Retries after the second failure in a row. Only the queue itself puts keys here; if
     /// requested from outside, it means [`Band::Initial`].
     Retry,
-    /// The initial list, resyncs and timers: nobody waits for one of them in particular.
+    /// The initial list, resyncs and timers: no user waits for one of them in particular.
     Initial,
     /// Something changed: somebody may be watching.
     People,

@@ -19,7 +19,7 @@
 //!   ends while no retry is pending: nothing is kept about a healthy key.
 //! - An overall rate limits retries after the second failure in a row. First runs and first retries
 //!   never wait for it, and neither does a key requested from outside. Tenants take turns at it,
-//!   nothing is reserved ahead of time, and nobody waits for it longer than
+//!   nothing is reserved ahead of time, and no key waits for it longer than
 //!   [`Limits::retry_patience`].
 //! - [`Retry::at_least`] (a Retry-After) is observed in full, whatever events arrive, unless the
 //!   key is forgotten.

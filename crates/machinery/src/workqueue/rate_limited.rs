@@ -203,7 +203,7 @@ impl<K: Key> RateLimited<K> {
                 self.enqueue_retry(now, id);
             }
         } else if !pending {
-            // Nobody asked for a retry: the row of failures is over, forgotten or not.
+            // No retry was requested: the failure streak is over, forgotten or not.
             slot.failures = 0;
         }
         self.delaying.queue.settle(id);
@@ -267,7 +267,7 @@ impl<K: Key> RateLimited<K> {
     fn enqueue_retry(&mut self, due: Nanos, id: u32) {
         let slot = self.delaying.queue.slots.get(id);
         if slot.failures <= 1 {
-            // A requeue is a timer: nobody waits for it in particular.
+            // A requeue is a timer: no user waits for it in particular.
             let band =
                 if slot.failures == 0 { Band::Initial } else { slot.band.max(Band::Initial) };
             self.mark(due, id, band);

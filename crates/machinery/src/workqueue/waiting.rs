@@ -105,8 +105,8 @@ impl<K: Key> State<K> {
     }
 }
 
-/// Gives the lock back after a change, then wakes those affected: without the lock, so that nobody
-/// wakes up only to wait for it. Returns whether a worker was woken.
+/// Gives the lock back after a change, then wakes those affected: without the lock, so that no
+/// thread wakes up only to wait for it. Returns whether a worker was woken.
 pub(super) fn unlock<K: Key>(mut state: MutexGuard<'_, State<K>>) -> bool {
     let wakes = state.wakes();
     drop(state);

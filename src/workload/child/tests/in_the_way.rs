@@ -1,4 +1,4 @@
-//! What somebody else set and may not stay beside what is desired.
+//! Foreign fields that may not stay beside what is desired.
 
 use super::*;
 
@@ -76,7 +76,7 @@ fn a_source_beside_a_value_is_in_the_way() {
     );
 }
 
-/// The paths that are in the way in a pod template changed like this.
+/// Returns the paths that conflict in a pod template changed like this.
 fn cleared<S: ChildSpec>(
     (made, mut there): (Made<S>, Value),
     changes: &[(&str, Value)],
@@ -242,7 +242,7 @@ fn requests_above_a_wanted_limit_and_limits_below_a_wanted_request_are_in_the_wa
         cleared(limited(), &[(place, by_hand)]),
         [format!("{place}/requests/a.b~1c"), format!("{place}/requests/cpu")]
     );
-    // Without the limit the request may not stay, unless somebody else has set a limit, too.
+    // Without the limit the request may not stay, unless another manager has set a limit, too.
     let (before, now) = (limited().1, with(json!({})).0);
     let mut there = before;
     let of_there = &mut there["spec"]["template"]["spec"]["containers"][0]["resources"];

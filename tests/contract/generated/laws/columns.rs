@@ -1,4 +1,4 @@
-//! What `kubectl get` prints for a custom resource, according to the columns of its CRD (O1).
+//! Output of `kubectl get` for a custom resource, according to the columns of its CRD (O1).
 
 use serde_json::Value;
 
@@ -36,8 +36,8 @@ impl Columns {
     }
 }
 
-/// What a path leads to: fields, and `[?(@.type=="X")]`. A missing field is null, except in the
-/// spec: there it gives `None`, because nobody has to set it.
+/// Returns what a path leads to: fields, and `[?(@.type=="X")]`. A missing field is null, except in
+/// the spec: there it gives `None`, because it is optional.
 fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     let of_spec = path.starts_with(".spec.");
     let path = path.replace("[?(@.type==\"", ".?").replace("\")]", "");

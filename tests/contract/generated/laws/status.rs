@@ -19,7 +19,7 @@ const TYPES: [&str; 7] =
 /// Everybody who watches reads the whole status: it stays small.
 const MAX_STATUS: usize = 16 << 10;
 
-/// Whether a law is kept, and the law.
+/// True if a law is kept, and the law.
 type Law = (bool, &'static str);
 
 /// The laws that this custom resource breaks, as anybody could see it at some moment.
@@ -73,7 +73,7 @@ fn of_condition(condition: &Value, root: Option<i64>) -> [Law; 6] {
     ]
 }
 
-/// The laws broken by a custom resource that nobody but the API server has seen yet.
+/// The laws broken by a custom resource that only the API server has seen yet.
 pub fn breaches_of_birth(kind: Kind, object: &Value) -> Vec<String> {
     if kind == FOO {
         return broken(vec![(object["status"].is_null(), "a Foo is born without a status")]);

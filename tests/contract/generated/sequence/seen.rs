@@ -1,4 +1,4 @@
-//! What a sequence looks at after a step.
+//! Checks of a sequence after a step.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use crate::world::{
 };
 
 /// The maximum number of writes to children that one edit may cause: for each of two children a
-/// change, one more to clear its way, and one that somebody else's write preceded.
+/// change, one more to clear its way, and one that another manager's write preceded.
 const WRITES_PER_STEP: usize = 6;
 
-/// What it means if there are more pods than wanted although Ready is True.
+/// Meaning of more pods than wanted although Ready is True.
 enum Surplus {
     /// An edit was not carried out.
     IsWrong,
     /// A child was interfered with: the ReplicaSet controller may have pods under way that no count
-    /// shows yet, so that nobody can tell that they are too many.
+    /// shows yet, so that it is unknown whether they are too many.
     MayBeUnderWay,
 }
 

@@ -2,12 +2,12 @@
 //!
 //! True time exists only here. Each process has its own clock, whose rate changes within the
 //! promised ratio; its wall clock is off by up to 30 s, and some wall clocks stand still. Processes
-//! pause, crash and come back as somebody else; requests are delayed, lost, answered late or never,
-//! and carried out long after their sender gave up; reads may be stale; the Lease is deleted or
+//! pause, crash and come back as another; requests are delayed, lost, answered late or never, and
+//! carried out long after their sender gave up; reads may be stale; the Lease is deleted or
 //! overwritten by hand; watches show the Lease late, or never.
 //!
-//! Checked whenever a process is given permission: nobody else has it, and no write that anybody
-//! else began with permission can still be under way.
+//! Checked whenever a process is given permission: no other has it, and no write that anybody else
+//! began with permission can still be under way.
 
 mod clock;
 mod faults;
@@ -156,7 +156,7 @@ impl Simulation {
     fn at(&mut self, time: f64, event: Event) {
         self.serial += 1;
         self.events.insert(self.serial, event);
-        // Rounded up, so that nobody wakes up early.
+        // Rounded up, so that no process wakes up early.
         self.queue.push(Reverse(((time * 1e9).ceil() as u64, self.serial)));
     }
 

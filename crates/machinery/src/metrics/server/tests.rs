@@ -150,7 +150,7 @@ async fn idle_connections_give_way_to_probes_and_one_peer_cannot_take_all() {
     assert_eq!(code(&server.get("/readyz", "").await), "200");
 }
 
-/// Asks nobody, and never answers.
+/// Sends no request, and never answers.
 struct Thinking(tokio::sync::mpsc::UnboundedSender<()>);
 
 impl Guard for Thinking {

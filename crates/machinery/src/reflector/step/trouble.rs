@@ -182,7 +182,7 @@ impl Machine {
         let state = match (failure.class, self.state) {
             (Class::Forbidden, _) => State::Forbidden,
             (Class::NotServed, _) => State::NotServed,
-            // What a person has to fix is not hidden by other failures in between.
+            // A problem for a person to fix is not hidden by other failures in between.
             (_, State::Forbidden | State::NotServed) => self.state,
             _ if self.held.is_some() => State::Stale,
             _ => State::Listing,

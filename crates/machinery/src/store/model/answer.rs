@@ -40,7 +40,7 @@ impl Answer {
     }
 
     /// Passes it to the store as its author. Returns what the store must no longer show, and whether
-    /// the author was told to look again.
+    /// the author was notified to look again.
     pub(super) fn arrives(self, store: &Store<Thing>, authors: &[Author]) -> (Option<Uid>, bool) {
         let Some(author) = self.author() else {
             let Answer::Got(name, live) = self else { unreachable!("it has no author") };

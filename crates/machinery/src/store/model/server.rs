@@ -14,7 +14,7 @@ pub(super) struct Change {
     pub(super) name: usize,
     pub(super) uid: u64,
     pub(super) deleted: bool,
-    /// Which of us did it; `None`: somebody else.
+    /// Which of us did it; `None`: another client.
     pub(super) author: Option<usize>,
     /// True if the object can be read as it is after it, or as it was before it was deleted.
     pub(super) readable: bool,

@@ -178,7 +178,7 @@ fn handlers_hear_of_answers_and_of_the_watch_in_the_order_in_which_they_became_v
     let notified = versions.clone();
     writer.on_delta(move |delta, _| {
         let version = |thing: &Thing| thing.meta.version.number().unwrap();
-        // Whoever is notified sees at least this, and nobody else's change slips in between.
+        // Whoever is notified sees at least this, and no foreign change slips in between.
         let sees = version(&reads.get(delta.object().key()).unwrap());
         notified.lock().push((version(delta.object()), sees));
     });

@@ -57,7 +57,7 @@ impl Simulation {
             7 => Some(Record { renew_time: Some("2000-01-01T00:00:00.000000Z".into()), ..record }),
             _ => Some(Record::default()),
         };
-        // Who writes by hand exactly what a holder writes that gives the lease up, gives it up.
+        // An edit by hand that equals a holder's release of the lease releases it.
         if edited.as_ref().is_some_and(Record::is_given_up) {
             return;
         }

@@ -18,7 +18,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// With a Lease that nobody holds.
+    /// With a Lease without a holder.
     pub(super) fn new() -> Server {
         Server { history: vec![Some((Record::default(), 1, uid(1)))], version: 1, shown: 1 }
     }

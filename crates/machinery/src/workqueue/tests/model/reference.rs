@@ -156,7 +156,7 @@ impl Model {
             return Duration::ZERO;
         }
         known.retry_due = false;
-        // What is pending without a failure is a requeue.
+        // A pending retry without a failure is a requeue.
         if known.retry.is_none() || known.failures == 0 {
             known.failures += 1;
         }
@@ -312,7 +312,7 @@ impl Model {
     }
 }
 
-/// If nobody is waiting, nobody keeps a turn.
+/// If no key is waiting, no tenant keeps a turn.
 fn leave_if_empty(lines: &mut Vec<(u32, Vec<Named>)>) {
     if lines.iter().all(|(_, line)| line.is_empty()) {
         lines.clear();
