@@ -73,6 +73,9 @@ async fn approve(world: &World, version: &str) {
     let approval = json!({"spec": {"approved": true}});
     let plan = world.patch(INSTALL_PLAN, &plan_of(&offered).unwrap(), approval).await.unwrap();
     assert_eq!(plan["spec"]["clusterServiceVersionNames"], json!([version]));
+    // Its steps include the CRDs, which OLM may write after the version has succeeded.
+    let plan = plan["metadata"]["name"].as_str().unwrap();
+    world.until(INSTALL_PLAN, plan, |plan| plan["status"]["phase"] == "Complete").await;
     let csv = world.until(CSV, version, |csv| csv["status"]["phase"] == "Succeeded").await;
     for needed in csv["status"]["requirementStatus"].as_array().unwrap() {
         assert_eq!(needed["status"], "Present", "{needed}");
