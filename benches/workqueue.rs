@@ -1,7 +1,7 @@
 //! The work queue in numbers: `cargo bench --bench workqueue`.
 //!
 //! - `add_get_done/WORKERS/BACKLOG`: one key through add, get and done while this many others wait,
-//!   with bands and tenants (`observed`: with an observer too). Workers are tasks on a runtime with
+//!   with priorities and tenants (`observed`: with an observer too). Workers are tasks on a runtime with
 //!   two threads.
 //! - `bytes` and `allocations`: what a waiting key costs beyond itself, counted, not timed; printed
 //!   before the timings.
@@ -15,7 +15,7 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, criterion_group};
 use rustix::time::{ClockId, clock_gettime};
 use workload_operator::object::ObjectKey;
-use workload_operator::workqueue::{Band, Key, Limits, Observer, WorkQueue};
+use workload_operator::workqueue::{Key, Limits, Observer, Priority, WorkQueue};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -42,8 +42,8 @@ struct Counts {
 }
 
 impl Observer for Counts {
-    fn taken(&self, band: Band, waited: Duration) {
-        self.taken[band as usize].fetch_add(waited.as_nanos() as u64, Relaxed);
+    fn taken(&self, priority: Priority, waited: Duration) {
+        self.taken[priority as usize].fetch_add(waited.as_nanos() as u64, Relaxed);
     }
     fn done(&self, worked: Duration) {
         self.done.fetch_add(worked.as_nanos() as u64, Relaxed);
@@ -64,8 +64,8 @@ fn object(name: u32) -> ObjectKey {
 fn filled<K: Key>(backlog: u32, key: fn(u32) -> K, observer: impl Observer) -> WorkQueue<K> {
     let queue = WorkQueue::with(Limits::default(), observer);
     for name in 0..backlog {
-        let band = if name % 10 == 0 { Band::People } else { Band::Initial };
-        queue.add_with(key(name), band);
+        let priority = if name % 10 == 0 { Priority::High } else { Priority::Low };
+        queue.add_with(key(name), priority);
     }
     queue
 }
@@ -86,14 +86,14 @@ fn rounds<K: Key>(queue: &WorkQueue<K>, workers: u64, rounds: u64) -> Duration {
                     let mut next = queue.get().await;
                     for _ in 1..100 {
                         let Some(taken) = next else { return };
-                        let (key, band) = (taken.key().clone(), taken.band());
+                        let (key, priority) = (taken.key().clone(), taken.priority());
                         next = queue.done_and_get(taken).await;
-                        queue.add_with(&key, band);
+                        queue.add_with(&key, priority);
                     }
                     let Some(taken) = next else { return };
-                    let (key, band) = (taken.key().clone(), taken.band());
+                    let (key, priority) = (taken.key().clone(), taken.priority());
                     drop(taken);
-                    queue.add_with(&key, band);
+                    queue.add_with(&key, priority);
                     tokio::task::consume_budget().await;
                 }
             })
@@ -164,7 +164,7 @@ fn readd(criterion: &mut Criterion) {
             let start = now();
             for _ in 0..count {
                 name = (name + 7919) % 100_000;
-                queue.add_with(small(name), Band::Initial);
+                queue.add_with(small(name), Priority::Low);
             }
             now() - start
         });

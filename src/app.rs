@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use crate::controller::{Action, Problem};
 use crate::manager::Context;
-use crate::object::{Labels, Meta, Text};
-use crate::workload::child::Made;
-use crate::workload::condition::{self, Condition, Time, Type, Wanted, settle};
+use crate::object::{InternedStr, Labels, Meta};
+use crate::workload::child::Desired;
+use crate::workload::condition::{self, Condition, Time, Type, Wanted, merge};
 use crate::workload::custom_resource::{Switches, custom, is_paused};
 use crate::workload::deployment::deadline;
 use crate::workload::health::Health;
@@ -52,7 +52,7 @@ pub struct Spec {
     #[serde(default = "one")]
     pub replicas: i32,
     /// The image that runs.
-    pub image: Text,
+    pub image: InternedStr,
     /// The resources it may use.
     #[serde(default)]
     pub resources: Resources,
@@ -64,10 +64,10 @@ pub struct Spec {
     pub ports: Box<[ServicePort]>,
     /// The program and its arguments, in place of the image's.
     #[serde(default)]
-    pub command: Box<[Text]>,
+    pub command: Box<[InternedStr]>,
     /// The arguments after the command.
     #[serde(default)]
-    pub args: Box<[Text]>,
+    pub args: Box<[InternedStr]>,
     /// Condition under which it counts as ready.
     #[serde(default)]
     pub readiness_probe: Option<Box<Value>>,
@@ -82,10 +82,10 @@ pub struct Spec {
     pub volumes: Box<[Value]>,
     /// The ServiceAccount of the pods.
     #[serde(default)]
-    pub service_account_name: Text,
+    pub service_account_name: InternedStr,
     /// `Restricted`, or empty.
     #[serde(default)]
-    pub security_profile: Text,
+    pub security_profile: InternedStr,
     /// The user that it runs as.
     #[serde(default)]
     pub run_as_user: Option<i64>,
@@ -120,7 +120,7 @@ pub struct Status {
     /// Missing pods.
     pub unavailable_replicas: i32,
     /// Selects the pods.
-    pub selector: Text,
+    pub selector: InternedStr,
     /// The conditions: our own summary, then the Deployment's, then Degraded.
     pub conditions: Box<[Condition]>,
 }
@@ -139,11 +139,11 @@ custom!(App);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Children {
     /// Runs its pods.
-    pub deployment: Made<DeploymentSpec>,
+    pub deployment: Desired<DeploymentSpec>,
     /// Reaches them; `None` without ports.
-    pub service: Option<Made<ServiceSpec>>,
+    pub service: Option<Desired<ServiceSpec>>,
     /// Bounds what a drain may take away of them; `None` if that is left open.
-    pub budget: Option<Made<BudgetSpec>>,
+    pub budget: Option<Desired<BudgetSpec>>,
 }
 
 /// The children of `app`.
@@ -165,12 +165,12 @@ pub fn desired(app: &App) -> Children {
     if let Some(settings) = &app.spec.pod {
         settings.apply(&mut deployment.template, &selector);
     }
-    let service = (!app.spec.ports.is_empty()).then(|| Made {
+    let service = (!app.spec.ports.is_empty()).then(|| Desired {
         labels: labels.clone(),
         spec: ServiceSpec {
             // Somebody may set another type by hand, and that is kept; but a node port that the App
             // requests needs this type.
-            kind: Text::new(if app.spec.ports.iter().any(|p| p.node_port != 0) {
+            kind: InternedStr::new(if app.spec.ports.iter().any(|p| p.node_port != 0) {
                 "NodePort"
             } else {
                 ""
@@ -180,11 +180,11 @@ pub fn desired(app: &App) -> Children {
             ..ServiceSpec::default()
         },
     });
-    let budget = app.spec.pod_disruption_budget.as_ref().map(|settings| Made {
+    let budget = app.spec.pod_disruption_budget.as_ref().map(|settings| Desired {
         labels: labels.clone(),
         spec: settings.desired(deployment.selector.clone()),
     });
-    Children { deployment: Made { labels, spec: deployment }, service, budget }
+    Children { deployment: Desired { labels, spec: deployment }, service, budget }
 }
 
 /// The label that selects the pods.
@@ -212,10 +212,11 @@ fn service_ports(ports: &[ServicePort]) -> Box<[ServicePort]> {
 
 /// `tcp-8080` or, if another port was given that name, `tcp-8080-2`, and so on. No two ports have
 /// the same number and protocol, so no two get the same name, whatever the order of the ports.
-fn free_name(port: &ServicePort, taken: &BTreeSet<&str>) -> Text {
+fn free_name(port: &ServicePort, taken: &BTreeSet<&str>) -> InternedStr {
     let name = format!("{}-{}", port.protocol.to_lowercase(), port.port);
     let candidates = std::iter::once(name.clone()).chain((2..).map(|n| format!("{name}-{n}")));
-    let free = candidates.into_iter().find(|name| !taken.contains(name.as_str())).map(Text::from);
+    let free =
+        candidates.into_iter().find(|name| !taken.contains(name.as_str())).map(InternedStr::from);
     free.expect("of infinitely many names one is not taken")
 }
 
@@ -269,8 +270,8 @@ pub fn status(app: &App, found: &Found<'_>, now: Time) -> Status {
         } else {
             app.spec.replicas.saturating_sub(counts.available_replicas).max(0)
         },
-        selector: Text::from(selector_text(&selector(app))),
-        conditions: settle(&app.status.conditions, wanted, generation, now),
+        selector: InternedStr::from(selector_text(&selector(app))),
+        conditions: merge(&app.status.conditions, wanted, generation, now),
     }
 }
 
@@ -281,7 +282,7 @@ fn inlined(condition: &ChildCondition, kind: Type) -> Option<Wanted> {
     }
     // Our schema requires a reason, the Deployment's does not.
     let reason = if condition.reason.is_empty() {
-        Text::new(Reason::Reconciling.as_str())
+        InternedStr::new(Reason::Reconciling.as_str())
     } else {
         condition.reason.clone()
     };

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use crate::controller::{Action, Problem};
 use crate::manager::Context;
-use crate::object::{Labels, Meta, Text};
-use crate::workload::child::Made;
-use crate::workload::condition::{self, Condition, Time, Type, Wanted, settle};
+use crate::object::{InternedStr, Labels, Meta};
+use crate::workload::child::Desired;
+use crate::workload::condition::{self, Condition, Time, Type, Wanted, merge};
 use crate::workload::custom_resource::{Switches, custom, is_paused};
 use crate::workload::health::{Health, Level};
 use crate::workload::labels::{GENERIC_DAEMON, Identity};
@@ -34,7 +34,7 @@ pub use host_paths::HostPath;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
     /// The directories of nodes that daemons may use, with all that is below them.
-    pub allowed_host_paths: Vec<Text>,
+    pub allowed_host_paths: Vec<InternedStr>,
 }
 
 // === View ===
@@ -57,16 +57,16 @@ pub struct GenericDaemon {
 #[serde(rename_all = "camelCase")]
 pub struct Spec {
     /// The image that runs.
-    pub image: Text,
+    pub image: InternedStr,
     /// The label of the nodes where it runs, `key` or `key=value`; every node if absent.
     #[serde(default)]
-    pub label: Option<Text>,
+    pub label: Option<InternedStr>,
     /// The program and its arguments, in place of the image's.
     #[serde(default)]
-    pub command: Box<[Text]>,
+    pub command: Box<[InternedStr]>,
     /// The arguments after the command.
     #[serde(default)]
-    pub args: Box<[Text]>,
+    pub args: Box<[InternedStr]>,
     /// Its environment.
     #[serde(default)]
     pub envs: Box<[EnvVar]>,
@@ -78,7 +78,7 @@ pub struct Spec {
     pub host_paths: Box<[HostPath]>,
     /// `RollingUpdate` or `OnDelete`; Kubernetes' default if empty.
     #[serde(default)]
-    pub update_strategy: Text,
+    pub update_strategy: InternedStr,
     /// Nodes whose pod may be missing during a rolling update.
     #[serde(default)]
     pub max_unavailable: Option<Amount>,
@@ -107,7 +107,7 @@ pub struct Status {
 impl Spec {
     /// The labels of the nodes where the daemon belongs, separated by commas; `None` if it belongs on every node.
     pub fn node_labels(&self) -> Option<String> {
-        let own = self.label.iter().map(Text::to_string);
+        let own = self.label.iter().map(InternedStr::to_string);
         let settings = self.pod.iter().flat_map(|pod| pod.node_selector.iter());
         let all: Vec<String> =
             own.chain(settings.map(|(key, value)| format!("{key}={value}"))).collect();
@@ -124,7 +124,7 @@ custom!(GenericDaemon);
 const DAEMON: &str = "daemon";
 
 /// The DaemonSet of `daemon`.
-pub fn desired(daemon: &GenericDaemon) -> Made<DaemonSetSpec> {
+pub fn desired(daemon: &GenericDaemon) -> Desired<DaemonSetSpec> {
     let identity = Identity {
         kind: "generic-daemon",
         label: GENERIC_DAEMON,
@@ -145,7 +145,7 @@ pub fn desired(daemon: &GenericDaemon) -> Made<DaemonSetSpec> {
     if let Some(settings) = &daemon.spec.pod {
         settings.apply(&mut spec.template, &identity.selector());
     }
-    Made { labels, spec }
+    Desired { labels, spec }
 }
 
 /// Returns how pods of a new template replace the old ones; `None` leaves it to Kubernetes.
@@ -166,9 +166,9 @@ fn pod(daemon: &GenericDaemon) -> PodSpec {
     let image = &daemon.spec.image;
     let (volumes, volume_mounts) = host_paths::volumes(&daemon.spec.host_paths);
     let container = Container {
-        name: Text::new(DAEMON),
+        name: InternedStr::new(DAEMON),
         image: image.clone(),
-        image_pull_policy: Text::new(pull_policy(image)),
+        image_pull_policy: InternedStr::new(pull_policy(image)),
         command: daemon.spec.command.clone(),
         args: daemon.spec.args.clone(),
         env: daemon.spec.envs.clone(),
@@ -186,7 +186,7 @@ fn pod(daemon: &GenericDaemon) -> PodSpec {
         volumes,
         security_context: Some(PodSecurity {
             run_as_non_root: None,
-            seccomp_profile: Some(Seccomp { kind: Text::new("RuntimeDefault") }),
+            seccomp_profile: Some(Seccomp { kind: InternedStr::new("RuntimeDefault") }),
         }),
         automount_service_account_token: Some(false),
         node_selector,
@@ -203,8 +203,8 @@ fn nodes(label: Option<&str>) -> (Labels, Option<Affinity>) {
         Some(Ok(pair)) => ([pair].into_iter().collect(), None),
         Some(Err(key)) => {
             let exists = MatchExpression {
-                key: Text::new(key),
-                operator: Text::new("Exists"),
+                key: InternedStr::new(key),
+                operator: InternedStr::new("Exists"),
                 values: Box::default(),
             };
             let term = NodeSelectorTerm { match_expressions: [exists].into() };
@@ -250,7 +250,7 @@ pub fn status(daemon: &GenericDaemon, found: &Found<'_>, now: Time) -> Status {
         observed_generation: generation,
         desired,
         installed,
-        conditions: settle(&daemon.status.conditions, wanted, generation, now),
+        conditions: merge(&daemon.status.conditions, wanted, generation, now),
     }
 }
 
@@ -330,7 +330,7 @@ pub async fn reconcile(
 /// Reports the health of a GenericDaemon whose DaemonSet is not written.
 async fn report_only(
     cx: &Context<GenericDaemon>,
-    desired: &Made<DaemonSetSpec>,
+    desired: &Desired<DaemonSetSpec>,
     health: Health,
 ) -> Result<Action, Problem> {
     let daemon_set = own::<_, DaemonSetSpec>(cx)?;

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::controller::{Action, Problem};
 use crate::events;
 use crate::manager::Context;
-use crate::object::{Labels, Meta, Object, Quantity, Text};
-use crate::workload::child::Made;
+use crate::object::{InternedStr, Labels, Meta, Object, Quantity};
+use crate::workload::child::Desired;
 use crate::workload::condition::{Condition, Time};
 use crate::workload::custom_resource::{Switches, custom, is_paused};
 use crate::workload::deployment::deadline;
@@ -39,9 +39,9 @@ pub use status::{Found, finalizing, status};
 pub struct Settings {
     /// The image (environment variable `MEMCACHED_IMAGE`). If it is missing or empty, nothing is created
     /// for a Memcached.
-    pub memcached_image: Option<Text>,
+    pub memcached_image: Option<InternedStr>,
     /// The image of exporters (environment variable `MEMCACHED_EXPORTER_IMAGE`).
-    pub exporter_image: Option<Text>,
+    pub exporter_image: Option<InternedStr>,
 }
 
 // === View ===
@@ -69,7 +69,7 @@ pub struct Spec {
     /// Their port.
     pub container_port: i32,
     /// The image, in place of the administrator's.
-    pub image: Text,
+    pub image: InternedStr,
     /// The memory for items, such as `64Mi`, from which `-m` and the amounts follow.
     pub memory: Option<Quantity>,
     /// The most connections of an instance.
@@ -77,15 +77,15 @@ pub struct Spec {
     /// The threads of an instance.
     pub threads: Option<i32>,
     /// The largest item, such as `8Mi`.
-    pub max_item_size: Text,
+    pub max_item_size: InternedStr,
     /// Further settings of the option `-o`.
-    pub options: Box<[Text]>,
+    pub options: Box<[InternedStr]>,
     /// The resources it may use, in place of those that follow from the memory.
     pub resources: Option<Box<Resources>>,
     /// The exporter of memcached's metrics.
     pub exporter: Option<Box<Exporter>>,
     /// `None` if a pod is ready at once.
-    pub readiness_probe: Text,
+    pub readiness_probe: InternedStr,
     /// Seconds for which a pod must be ready before it counts as available.
     pub min_ready_seconds: Option<i32>,
     /// Number of pods that a drain may take away at a time.
@@ -105,9 +105,9 @@ pub struct Status {
     /// The number of ready pods.
     pub ready_replicas: i32,
     /// Selects the pods.
-    pub selector: Text,
+    pub selector: InternedStr,
     /// The names of the pods, sorted.
-    pub nodes: Box<[Text]>,
+    pub nodes: Box<[InternedStr]>,
     /// The conditions.
     pub conditions: Box<[Condition]>,
 }
@@ -120,15 +120,15 @@ impl Default for Spec {
         Spec {
             size: 1,
             container_port: DEFAULT_PORT,
-            image: Text::default(),
+            image: InternedStr::default(),
             memory: None,
             max_connections: None,
             threads: None,
-            max_item_size: Text::default(),
+            max_item_size: InternedStr::default(),
             options: Box::default(),
             resources: None,
             exporter: None,
-            readiness_probe: Text::default(),
+            readiness_probe: InternedStr::default(),
             min_ready_seconds: None,
             pod_disruption_budget: None,
             pod: None,
@@ -148,11 +148,11 @@ const MEMCACHED: &str = "memcached";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Children {
     /// The instances.
-    pub deployment: Made<DeploymentSpec>,
+    pub deployment: Desired<DeploymentSpec>,
     /// The Service through which clients find them.
-    pub service: Made<ServiceSpec>,
+    pub service: Desired<ServiceSpec>,
     /// Number of them that a drain may take away; `None` if that is left open.
-    pub budget: Option<Made<BudgetSpec>>,
+    pub budget: Option<Desired<BudgetSpec>>,
 }
 
 /// The children of `memcached` with these images.
@@ -166,7 +166,7 @@ pub fn desired(memcached: &Memcached, images: &Images) -> Children {
         selector: Selector { match_labels: identity.selector() },
         // Never more pods than requested, not even during an update of the template.
         strategy: Some(Strategy {
-            kind: Text::new("RollingUpdate"),
+            kind: InternedStr::new("RollingUpdate"),
             rolling_update: Some(RollingUpdate {
                 max_surge: Some(Amount::Number(0)),
                 max_unavailable: Some(Amount::Number(1)),
@@ -181,13 +181,13 @@ pub fn desired(memcached: &Memcached, images: &Images) -> Children {
     if let Some(settings) = &memcached.spec.pod {
         settings.apply(&mut deployment.template, &identity.selector());
     }
-    let budget = memcached.spec.pod_disruption_budget.as_ref().map(|settings| Made {
+    let budget = memcached.spec.pod_disruption_budget.as_ref().map(|settings| Desired {
         labels: labels.clone(),
         spec: settings.desired(deployment.selector.clone()),
     });
     Children {
-        deployment: Made { labels: labels.clone(), spec: deployment },
-        service: Made { labels, spec: service(memcached) },
+        deployment: Desired { labels: labels.clone(), spec: deployment },
+        service: Desired { labels, spec: service(memcached) },
         budget,
     }
 }
@@ -197,23 +197,23 @@ fn selector(memcached: &Memcached) -> Labels {
     identity(memcached, None).selector()
 }
 
-fn identity<'a>(memcached: &'a Memcached, image: Option<&'a Text>) -> Identity<'a> {
+fn identity<'a>(memcached: &'a Memcached, image: Option<&'a InternedStr>) -> Identity<'a> {
     let name = memcached.meta.key.name();
     // Memcached's users identify the pods by these two labels.
     let more = vec![(APP, MEMCACHED), (MEMCACHED_CR, name.as_str())];
-    let image = image.map(Text::as_str);
+    let image = image.map(InternedStr::as_str);
     Identity { kind: MEMCACHED, label: labels::MEMCACHED, name, image, more }
 }
 
 fn service(memcached: &Memcached) -> ServiceSpec {
     ServiceSpec {
-        cluster_ip: Text::new("None"),
+        cluster_ip: InternedStr::new("None"),
         selector: selector(memcached),
         ports: [ServicePort {
             port: memcached.spec.container_port,
-            protocol: Text::new("TCP"),
-            name: Text::new(MEMCACHED),
-            target_port: Some(TargetPort::Name(Text::new(MEMCACHED))),
+            protocol: InternedStr::new("TCP"),
+            name: InternedStr::new(MEMCACHED),
+            target_port: Some(TargetPort::Name(InternedStr::new(MEMCACHED))),
             ..ServicePort::default()
         }]
         .into(),
@@ -284,7 +284,7 @@ pub async fn reconcile(
 /// # Errors
 /// Which environment variable is missing.
 fn images(spec: &Spec, settings: &Settings) -> Result<Images, &'static str> {
-    let chosen = |own: &Text, administrators: &Option<Text>, missing| {
+    let chosen = |own: &InternedStr, administrators: &Option<InternedStr>, missing| {
         let named = [Some(own), administrators.as_ref()].into_iter().flatten();
         named.into_iter().find(|image| !image.is_empty()).cloned().ok_or(missing)
     };
@@ -315,7 +315,7 @@ async fn report_only(
 }
 
 /// The names of the pods that serve.
-fn nodes(cx: &Context<Memcached>) -> Result<Vec<Text>, Problem> {
+fn nodes(cx: &Context<Memcached>) -> Result<Vec<InternedStr>, Problem> {
     let key = cx.key();
     let pods = cx.store::<Pod>()?.by_index(BY_MEMCACHED, &key.to_string())?;
     let serving = pods.iter().filter(|pod| pod.serves(key.name()));

@@ -292,7 +292,7 @@ fn generic_daemon(manager: Manager, args: &WorkloadArgs, observer: Observer) -> 
 
 /// A controller of a custom resource.
 fn custom<V: Custom>(manager: Manager) -> ControllerBuilder<V> {
-    manager.controller().conditions(&Type::NAMES).tell_writes().on_problem(refused)
+    manager.controller().conditions(&Type::NAMES).publish_writes().on_problem(refused)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use workload_operator::client::{Event, Page, Scope, WatchFrom};
 use workload_operator::object::{ObjectKey, ResourceVersion};
 use workload_operator::store;
-use workload_operator::workqueue::{Band, WorkQueue};
+use workload_operator::workqueue::{Priority, WorkQueue};
 
 #[path = "costs/sample.rs"]
 mod sample;
@@ -128,7 +128,7 @@ fn queue(costs: &mut Costs) {
         .map(|i| ObjectKey::new(format!("namespace-{}", i % 10), format!("object-{i}")))
         .collect();
     let queue = WorkQueue::<ObjectKey>::new();
-    let add = || keys.iter().for_each(|key| queue.add_with(key, Band::People));
+    let add = || keys.iter().for_each(|key| queue.add_with(key, Priority::High));
     costs.insert("bytes to queue a key", held(add));
     let turn = || {
         add();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::FutureExt;
-use workload_operator::workqueue::{Band, Key, Taken, WorkQueue};
+use workload_operator::workqueue::{Key, Priority, WorkItem, WorkQueue};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Name(u8);
@@ -42,7 +42,7 @@ pub fn queue(data: &[u8]) {
 
 struct Run {
     queue: WorkQueue<Name>,
-    held: Vec<Taken<Name>>,
+    held: Vec<WorkItem<Name>>,
     /// Asked for without a delay since it was last taken: must come.
     owed: BTreeSet<Name>,
     /// Number of requests for later: so often it may come besides.
@@ -54,8 +54,8 @@ impl Run {
         let key = Name(operation % 8);
         match operation / 8 {
             0..8 => {
-                let bands = [Band::People, Band::Initial];
-                self.queue.add_with(&key, bands[usize::from(operation / 8 % 2)]);
+                let priorities = [Priority::High, Priority::Low];
+                self.queue.add_with(&key, priorities[usize::from(operation / 8 % 2)]);
                 self.owed.insert(key);
             }
             8..11 => {

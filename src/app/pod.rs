@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::{App, Spec};
-use crate::object::Text;
+use crate::object::InternedStr;
 use crate::workload::service::{ServicePort, TargetPort};
 use crate::workload::{
     Capabilities, Container, ContainerPort, ContainerSecurity, PodSpec, Seccomp,
@@ -16,7 +16,7 @@ pub(super) fn pod(app: &App) -> PodSpec {
     let container = Container {
         name: app.meta.key.name().clone(),
         image: app.spec.image.clone(),
-        image_pull_policy: Text::new("IfNotPresent"),
+        image_pull_policy: InternedStr::new("IfNotPresent"),
         command: app.spec.command.clone(),
         args: app.spec.args.clone(),
         ports: container_ports(&app.spec.ports),
@@ -72,9 +72,11 @@ fn security(spec: &Spec) -> ContainerSecurity {
         run_as_non_root: restricted.then_some(true),
         run_as_user: spec.run_as_user,
         allow_privilege_escalation: Some(false),
-        capabilities: restricted
-            .then(|| Capabilities { drop: [Text::new("ALL")].into(), ..Capabilities::default() }),
-        seccomp_profile: Some(Seccomp { kind: Text::new("RuntimeDefault") }),
+        capabilities: restricted.then(|| Capabilities {
+            drop: [InternedStr::new("ALL")].into(),
+            ..Capabilities::default()
+        }),
+        seccomp_profile: Some(Seccomp { kind: InternedStr::new("RuntimeDefault") }),
         ..ContainerSecurity::default()
     }
 }
@@ -83,16 +85,16 @@ fn security(spec: &Spec) -> ContainerSecurity {
 /// of a container port with the number of the Service's port; if several ports have that target,
 /// with the lowest number.
 fn container_ports(ports: &[ServicePort]) -> Box<[ContainerPort]> {
-    let mut by_number: BTreeMap<(i32, Text), Text> = BTreeMap::new();
+    let mut by_number: BTreeMap<(i32, InternedStr), InternedStr> = BTreeMap::new();
     let mut named = BTreeSet::new();
     let mut sorted: Vec<_> = ports.iter().collect();
     sorted.sort_by_key(|port| (port.port, protocol(port)));
     for port in sorted {
         let (number, name) = match &port.target_port {
-            Some(TargetPort::Number(number)) => (*number, Text::default()),
+            Some(TargetPort::Number(number)) => (*number, InternedStr::default()),
             Some(TargetPort::Name(name)) if !named.insert(name.clone()) => continue,
             Some(TargetPort::Name(name)) => (port.port, name.clone()),
-            None => (port.port, Text::default()),
+            None => (port.port, InternedStr::default()),
         };
         let known = by_number.entry((number, protocol(port))).or_default();
         if !name.is_empty() {
@@ -106,6 +108,6 @@ fn container_ports(ports: &[ServicePort]) -> Box<[ContainerPort]> {
 }
 
 /// The port's protocol, or the default of the schema if it has none.
-pub(super) fn protocol(port: &ServicePort) -> Text {
-    if port.protocol.is_empty() { Text::new("TCP") } else { port.protocol.clone() }
+pub(super) fn protocol(port: &ServicePort) -> InternedStr {
+    if port.protocol.is_empty() { InternedStr::new("TCP") } else { port.protocol.clone() }
 }

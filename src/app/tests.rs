@@ -54,7 +54,7 @@ fn volumes_are_split_into_the_source_and_the_path() {
     let volume = json!({"name": "settings", "mountPath": "/etc/shop", "readOnly": true,
         "configMap": {"name": "shop"}});
     app.spec.volumes = [volume].into();
-    app.spec.security_profile = Text::new("Restricted");
+    app.spec.security_profile = InternedStr::new("Restricted");
     let pod = serde_json::to_value(desired(&app).deployment.spec.template.spec).unwrap();
     let source = json!({"name": "settings", "configMap": {"name": "shop"}});
     assert_eq!(pod["volumes"], json!([source]));

@@ -8,7 +8,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::object::Text;
+use crate::object::InternedStr;
 use crate::workload::labels::fnv1a;
 
 /// An entry of `spec.hostPaths`.
@@ -16,21 +16,21 @@ use crate::workload::labels::fnv1a;
 #[serde(rename_all = "camelCase")]
 pub struct HostPath {
     /// The directory or file of the node.
-    pub path: Text,
+    pub path: InternedStr,
     /// The place where the container finds it.
-    pub mount_path: Text,
+    pub mount_path: InternedStr,
     /// False if the container may write to it.
     #[serde(default)]
     pub read_only: Option<bool>,
 }
 
 /// Returns why the first path that is not allowed is not, if there is one.
-pub(super) fn refusal(paths: &[HostPath], allowed: &[Text]) -> Option<String> {
+pub(super) fn refusal(paths: &[HostPath], allowed: &[InternedStr]) -> Option<String> {
     let is_allowed = |path: &str| allowed.iter().any(|directory| is_below(path, directory));
     let refused = paths.iter().find(|entry| !is_allowed(&entry.path))?;
     let allowed = match allowed {
         [] => "none".to_owned(),
-        some => some.iter().map(Text::as_str).collect::<Vec<_>>().join(", "),
+        some => some.iter().map(InternedStr::as_str).collect::<Vec<_>>().join(", "),
     };
     Some(format!(
         "hostPaths has {}; --allowed-host-paths of the operator allows {allowed}",
@@ -70,8 +70,8 @@ mod tests {
 
     fn paths(all: &[(&str, &str)]) -> Vec<HostPath> {
         let entry = |(path, mount_path): &(&str, &str)| HostPath {
-            path: Text::new(path),
-            mount_path: Text::new(mount_path),
+            path: InternedStr::new(path),
+            mount_path: InternedStr::new(mount_path),
             read_only: None,
         };
         all.iter().map(entry).collect()
@@ -80,7 +80,8 @@ mod tests {
     #[test]
     fn a_path_is_allowed_with_all_that_is_below_it() {
         let refused = |path: &str, allowed: &[&str]| {
-            let allowed: Vec<Text> = allowed.iter().map(|path| Text::new(path)).collect();
+            let allowed: Vec<InternedStr> =
+                allowed.iter().map(|path| InternedStr::new(path)).collect();
             refusal(&paths(&[(path, "/host")]), &allowed)
         };
         for path in ["/var/log", "/var/log/pods/a"] {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::object::{Resource, Text};
+use crate::object::{InternedStr, Resource};
 use crate::workload::condition::{Status as Truth, Type};
 use crate::workload::evidence::{Answer, Evidence};
 use crate::workload::fixtures::{assert_golden, child, condition, custom, wire};
@@ -18,7 +18,7 @@ fn sample() -> GenericDaemon {
 
 fn with_label(label: Option<&str>) -> GenericDaemon {
     let mut daemon = sample();
-    daemon.spec.label = label.map(Text::new);
+    daemon.spec.label = label.map(InternedStr::new);
     daemon
 }
 
@@ -66,7 +66,7 @@ fn the_samples_pod_template_is_the_one_that_runs_already() {
 fn a_pace_of_its_own_is_a_rolling_update() {
     let mut daemon = sample();
     assert_eq!(desired(&daemon).spec.update_strategy, None);
-    daemon.spec.max_unavailable = Some(Amount::Percentage(Text::new("10%")));
+    daemon.spec.max_unavailable = Some(Amount::Percentage(InternedStr::new("10%")));
     let pace = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}});
     assert_eq!(desired(&daemon).spec.update_strategy.as_deref(), Some(&pace));
 }
@@ -105,7 +105,7 @@ fn the_pull_policy_is_what_kubernetes_would_fill_in_for_the_image() {
         ("a@sha256:0", "IfNotPresent"),
     ] {
         let mut daemon = sample();
-        daemon.spec.image = Text::new(image);
+        daemon.spec.image = InternedStr::new(image);
         assert_eq!(pod(&daemon)["containers"][0]["imagePullPolicy"], policy, "{image}");
     }
 }
@@ -180,7 +180,7 @@ proptest! {
 fn another_image_or_label_changes_no_selector() {
     let selector = |daemon: &GenericDaemon| desired(daemon).spec.selector;
     let mut other = with_label(Some("disk=ssd"));
-    other.spec.image = Text::new("r:5000/other@sha256:0123");
+    other.spec.image = InternedStr::new("r:5000/other@sha256:0123");
     assert_eq!(selector(&sample()), selector(&other));
 }
 

@@ -42,7 +42,8 @@ impl Scene {
 
     async fn pass(&self, image: Option<&str>) -> Result<Action, Problem> {
         let cx = self.cx.next_pass().unwrap();
-        let settings = Settings { memcached_image: image.map(Text::new), ..Settings::default() };
+        let settings =
+            Settings { memcached_image: image.map(InternedStr::new), ..Settings::default() };
         let observer = Observer::new(Diagnostics::default());
         reconcile(cx.object().clone(), cx, settings, observer).await
     }

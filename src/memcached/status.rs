@@ -1,9 +1,9 @@
 //! The status of a Memcached.
 
 use super::{Memcached, Status, selector};
-use crate::object::Text;
+use crate::object::InternedStr;
 use crate::workload::Deployment;
-use crate::workload::condition::{self, Time, Type, Wanted, settle};
+use crate::workload::condition::{self, Time, Type, Wanted, merge};
 use crate::workload::health::Health;
 use crate::workload::labels::selector_text;
 use crate::workload::reason::Reason;
@@ -18,7 +18,7 @@ pub struct Found<'a> {
     /// The Deployment, if the Memcached controls it.
     pub deployment: Option<&'a Deployment>,
     /// The names of its pods.
-    pub nodes: Vec<Text>,
+    pub nodes: Vec<InternedStr>,
     /// The health of the whole.
     pub health: Health,
     /// Why the Deployment is not as desired, if it is not.
@@ -40,9 +40,9 @@ pub fn status(memcached: &Memcached, found: Found<'_>, now: Time) -> Status {
         observed_generation: generation,
         size: counts.map_or(0, |counts| counts.replicas),
         ready_replicas: counts.map_or(0, |counts| counts.ready_replicas),
-        selector: Text::from(selector_text(&selector(memcached))),
+        selector: InternedStr::from(selector_text(&selector(memcached))),
         nodes: nodes.into(),
-        conditions: settle(&memcached.status.conditions, wanted, generation, now),
+        conditions: merge(&memcached.status.conditions, wanted, generation, now),
     }
 }
 
@@ -68,7 +68,7 @@ pub fn finalizing(memcached: &Memcached, done: bool, now: Time) -> Status {
     wanted.push(Type::Degraded.is(degraded, Reason::Finalizing, message));
     Status {
         observed_generation: generation,
-        conditions: settle(&memcached.status.conditions, wanted, generation, now),
+        conditions: merge(&memcached.status.conditions, wanted, generation, now),
         ..memcached.status.clone()
     }
 }

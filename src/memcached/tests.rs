@@ -32,7 +32,7 @@ fn deployment(memcached: &Memcached, status: Value) -> Deployment {
 /// The status of `memcached` if its Deployment has this status and its pods have these names.
 fn said(memcached: &Memcached, deployment_status: Value, nodes: &[&str]) -> Status {
     let deployment = deployment(memcached, deployment_status);
-    let nodes: Vec<_> = nodes.iter().map(|node| Text::new(node)).collect();
+    let nodes: Vec<_> = nodes.iter().map(|node| InternedStr::new(node)).collect();
     let context = Context { listed: Some(nodes.len()), ..Context::default() };
     let health = Health::of_deployment(&deployment, &context);
     let found = Found { deployment: Some(&deployment), nodes, health, failure: None };
@@ -57,7 +57,7 @@ fn the_port_is_given_only_when_it_is_not_the_default() {
     let command = |memcached: &Memcached| {
         let container = children(memcached).deployment.spec.template.spec.containers[0].clone();
         assert_eq!(container.ports[0].container_port, memcached.spec.container_port);
-        container.command.iter().map(Text::to_string).collect::<Vec<_>>().join(" ")
+        container.command.iter().map(InternedStr::to_string).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(command(&memcached), "memcached -m=64 -o modern -v");
     memcached.spec.container_port = 11311;
@@ -68,7 +68,7 @@ fn the_port_is_given_only_when_it_is_not_the_default() {
 fn the_limit_is_given_in_a_way_that_memcached_understands() {
     // `hack/e2e.sh` checks this with a real memcached.
     let container = children(&sample()).deployment.spec.template.spec.containers[0].clone();
-    assert_eq!(*container.args, ["-m", "64"].map(Text::new));
+    assert_eq!(*container.args, ["-m", "64"].map(InternedStr::new));
 }
 
 /// The only container of a Memcached with this spec, as JSON.
@@ -146,7 +146,7 @@ fn children_have_the_labels_that_people_look_for() {
         ("app.kubernetes.io/managed-by", "workload-operator"),
         ("app.kubernetes.io/created-by", "memcached-controller"),
     ] {
-        assert_eq!(labels.get(key).map(Text::as_str), Some(value), "{key}");
+        assert_eq!(labels.get(key).map(InternedStr::as_str), Some(value), "{key}");
     }
 }
 
@@ -166,7 +166,7 @@ fn ready_and_available_once_all_replicas_serve() {
     assert_eq!(is(Type::Progressing).unwrap().0, Truth::False);
     assert_eq!(is(Type::Degraded).unwrap().0, Truth::False);
     assert_eq!((is(Type::Reconciling), is(Type::Stalled)), (None, None));
-    assert_eq!(&*status.nodes, ["a", "b"].map(Text::new));
+    assert_eq!(&*status.nodes, ["a", "b"].map(InternedStr::new));
     assert_eq!((status.size, status.ready_replicas, status.observed_generation), (2, 2, 1));
     assert_eq!(status.selector, "cache.example.com/memcached=memcached-sample");
 }
@@ -341,7 +341,7 @@ fn the_status_survives_the_wire_and_then_is_no_change() {
     let deployment = deployment(&memcached, rolled_out(2));
     let found = Found {
         deployment: Some(&deployment),
-        nodes: vec![Text::new("b"), Text::new("a")],
+        nodes: vec![InternedStr::new("b"), InternedStr::new("a")],
         health: Health::of_deployment(&deployment, &Context::default()),
         failure: None,
     };
@@ -365,7 +365,7 @@ fn a_contested_field_is_no_failure_to_create_the_deployment() {
         Problem::Contested { name: name.clone(), field, wait: std::time::Duration::ZERO };
     let found = Found {
         deployment: Some(&deployment),
-        nodes: vec![Text::new("a"), Text::new("b")],
+        nodes: vec![InternedStr::new("a"), InternedStr::new("b")],
         health: Health::of_problem(&contested),
         failure: failure(&contested),
     };
@@ -436,8 +436,8 @@ fn an_exporter_runs_beside_memcached_and_asks_it_on_its_port() {
         "{metadata: {name: cache}, spec: {containerPort: 11212, exporter: {}}}",
     );
     let settings = Settings {
-        memcached_image: Some(Text::new("memcached:1")),
-        exporter_image: Some(Text::new("exporter:1")),
+        memcached_image: Some(InternedStr::new("memcached:1")),
+        exporter_image: Some(InternedStr::new("exporter:1")),
     };
     let images = images(&memcached.spec, &settings).unwrap();
     let pod = serde_json::to_value(desired(&memcached, &images).deployment.spec.template.spec);
@@ -459,7 +459,7 @@ fn an_exporters_image_is_its_own_or_the_administrators() {
         let yaml = format!("{{metadata: {{name: a}}, spec: {{exporter: {exporter}}}}}");
         custom::<Memcached>(&yaml).spec
     };
-    let memcached_image = Some(Text::new("memcached:1"));
+    let memcached_image = Some(InternedStr::new("memcached:1"));
     let without = Settings { memcached_image, ..Settings::default() };
     let own = images(&spec("{image: mine:2}"), &without).unwrap();
     assert_eq!(own.exporter.as_deref(), Some("mine:2"));

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::labels;
 use crate::controller::Problem;
 use crate::manager::{Context, EnsureOptions, Foreign};
-use crate::object::{Interner, Keep, Kind, Labels, Meta, Object, ObjectKey, Resource, Text};
+use crate::object::{InternedStr, Interner, Keep, Kind, Labels, Meta, Object, ObjectKey, Resource};
 
 /// Stands for the object's own name in a [`Child`]'s labels and containers, so that the children
 /// of all custom resources with the same spec share one copy. No name or label value can be this.
@@ -37,12 +37,12 @@ pub trait ChildSpec:
     type Status: Clone + Debug + Default + DeserializeOwned + Send + Sync + 'static;
 
     /// The interner that shares equal values.
-    fn interner() -> &'static Interner<Arc<Made<Self>>>;
+    fn interner() -> &'static Interner<Arc<Desired<Self>>>;
 
     /// JSON patch operations, last position first, that remove what `there` has and may not have
     /// beside what `self` sets, if it is `foreign` (see [`Foreign`]), so that applying would leave
     /// it, or be refused. The operations by themselves leave a valid object.
-    fn in_the_way(&self, there: &Child<Self>, foreign: Foreign<'_>) -> Vec<Value>;
+    fn conflicts(&self, there: &Child<Self>, foreign: Foreign<'_>) -> Vec<Value>;
 
     /// Replaces `from` by `to` wherever the object's own name may occur.
     fn renamed(self, from: &str, to: &str) -> Self;
@@ -50,7 +50,7 @@ pub trait ChildSpec:
 
 /// Everything in a child that the operator sets.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Made<S> {
+pub struct Desired<S> {
     /// The labels of the child itself.
     pub labels: Labels,
     /// Its spec.
@@ -67,7 +67,7 @@ pub struct Child<S: ChildSpec> {
     pub meta: Meta<Applied>,
     /// Fields that the operator may have set, with [`OWN_NAME`] for the child's name. Empty if it is
     /// foreign.
-    made: Arc<Made<S>>,
+    made: Arc<Desired<S>>,
     /// Its status, as Kubernetes reports it.
     pub status: S::Status,
 }
@@ -79,13 +79,13 @@ pub enum Applied {}
 
 // === impl Made ===
 
-impl<S: ChildSpec> Made<S> {
+impl<S: ChildSpec> Desired<S> {
     /// Has the child of the object that `cx` reconciles be like this, and returns it.
     ///
     /// # Errors
     /// Those of [`Context::ensure_with`].
     pub async fn ensure<V: Resource>(&self, cx: &Context<V>) -> Result<Arc<Child<S>>, Problem> {
-        let conflicts = |there: &Child<S>, foreign: Foreign<'_>| self.in_the_way(there, foreign);
+        let conflicts = |there: &Child<S>, foreign: Foreign<'_>| self.conflicts(there, foreign);
         cx.ensure_with(self.to_apply(cx.key()), Self::options(&conflicts)).await
     }
 
@@ -98,7 +98,7 @@ impl<S: ChildSpec> Made<S> {
         cx: &Context<V>,
         child: &Child<S>,
     ) -> Result<bool, Problem> {
-        let conflicts = |there: &Child<S>, foreign: Foreign<'_>| self.in_the_way(there, foreign);
+        let conflicts = |there: &Child<S>, foreign: Foreign<'_>| self.conflicts(there, foreign);
         cx.is_ensured(self.to_apply(cx.key()), Self::options(&conflicts), child)
     }
 
@@ -113,14 +113,14 @@ impl<S: ChildSpec> Made<S> {
         json!({ "metadata": { "name": key.name(), "labels": self.labels }, "spec": self.spec })
     }
 
-    /// The operations that clear the way in `there`; see [`ChildSpec::in_the_way`].
-    fn in_the_way(&self, there: &Child<S>, foreign: Foreign<'_>) -> Vec<Value> {
+    /// The operations that clear the way in `there`; see [`ChildSpec::conflicts`].
+    fn conflicts(&self, there: &Child<S>, foreign: Foreign<'_>) -> Vec<Value> {
         let desired = self.clone().renamed(there.key().name(), OWN_NAME);
-        desired.spec.in_the_way(there, foreign)
+        desired.spec.conflicts(there, foreign)
     }
 
-    fn renamed(self, from: &str, to: &str) -> Made<S> {
-        Made { labels: renamed(&self.labels, from, to), spec: self.spec.renamed(from, to) }
+    fn renamed(self, from: &str, to: &str) -> Desired<S> {
+        Desired { labels: renamed(&self.labels, from, to), spec: self.spec.renamed(from, to) }
     }
 }
 
@@ -131,8 +131,8 @@ pub(crate) fn removal(path: &str) -> Value {
 
 /// `labels` with the value `from` replaced by `to`.
 pub(crate) fn renamed(labels: &Labels, from: &str, to: &str) -> Labels {
-    let to = Text::new(to);
-    let renamed = |value: &Text| if value == from { to.clone() } else { value.clone() };
+    let to = InternedStr::new(to);
+    let renamed = |value: &InternedStr| if value == from { to.clone() } else { value.clone() };
     labels.iter().map(|(key, value)| (key.clone(), renamed(value))).collect()
 }
 
@@ -145,14 +145,14 @@ impl<S: ChildSpec> Child<S> {
     }
 
     /// Fields that the operator may have set, as they are on the wire.
-    pub fn made(&self) -> Made<S> {
-        Made::clone(&self.made).renamed(OWN_NAME, self.key().name())
+    pub fn made(&self) -> Desired<S> {
+        Desired::clone(&self.made).renamed(OWN_NAME, self.key().name())
     }
 }
 
 impl<S: ChildSpec> Serialize for Child<S> {
     fn serialize<Z: Serializer>(&self, serializer: Z) -> Result<Z::Ok, Z::Error> {
-        let Made { labels, spec } = self.made();
+        let Desired { labels, spec } = self.made();
         let mut meta = self.meta.clone();
         meta.labels = labels;
         let mut map = serializer.serialize_map(Some(2))?;

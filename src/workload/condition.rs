@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::reason::Reason;
-use crate::object::Text;
+use crate::object::InternedStr;
 
 /// The longest message that the schema allows (metav1.Condition).
 const MAX_MESSAGE: usize = 32768;
@@ -16,7 +16,7 @@ const MAX_MESSAGE: usize = 32768;
 pub struct Condition {
     /// Its type, which is its key.
     #[serde(rename = "type")]
-    pub kind: Text,
+    pub kind: InternedStr,
     /// True if it holds.
     pub status: Status,
     /// The generation that it refers to.
@@ -25,9 +25,9 @@ pub struct Condition {
     /// Time of the last change of `status`.
     pub last_transition_time: Time,
     /// Why, in one word.
-    pub reason: Text,
+    pub reason: InternedStr,
     /// Why, in a sentence.
-    pub message: Text,
+    pub message: InternedStr,
 }
 
 /// Status of a condition.
@@ -72,7 +72,7 @@ pub struct Wanted {
     /// True if it holds.
     pub status: Status,
     /// Why, in one word.
-    pub reason: Text,
+    pub reason: InternedStr,
     /// Why, in a sentence.
     pub message: String,
     /// Since when, if another source says so; otherwise since its status changed.
@@ -81,7 +81,7 @@ pub struct Wanted {
 
 /// The conditions to store: `wanted`, in this order, for `generation`. A time changes only with its
 /// status. Conditions of types that the operator does not set are kept unchanged.
-pub(crate) fn settle(
+pub(crate) fn merge(
     there: &[Condition],
     wanted: Vec<Wanted>,
     generation: i64,
@@ -92,7 +92,7 @@ pub(crate) fn settle(
         let before = there.iter().find(|condition| condition.is(wanted.kind));
         let unchanged = before.filter(|before| before.status == wanted.status);
         Condition {
-            kind: Text::new(wanted.kind.as_str()),
+            kind: InternedStr::new(wanted.kind.as_str()),
             status: wanted.status,
             observed_generation: generation,
             last_transition_time: wanted
@@ -106,12 +106,12 @@ pub(crate) fn settle(
 }
 
 /// As much of a message as the schema allows.
-fn bounded(message: &str) -> Text {
+fn bounded(message: &str) -> InternedStr {
     let mut end = message.len().min(MAX_MESSAGE);
     while !message.is_char_boundary(end) {
         end -= 1;
     }
-    Text::new(&message[..end])
+    InternedStr::new(&message[..end])
 }
 
 // === impl Condition ===
@@ -163,7 +163,7 @@ impl Type {
 
     /// A condition of this type.
     pub fn is(self, status: Status, reason: Reason, message: impl Into<String>) -> Wanted {
-        let reason = Text::new(reason.as_str());
+        let reason = InternedStr::new(reason.as_str());
         Wanted { kind: self, status, reason, message: message.into(), since: None }
     }
 }
@@ -233,26 +233,26 @@ mod tests {
 
     #[test]
     fn a_time_changes_only_with_its_status() {
-        let first = settle(&[], wanted(Status::False, "a"), 1, Time::new(10));
-        let second = settle(&first, wanted(Status::False, "b"), 2, Time::new(20));
+        let first = merge(&[], wanted(Status::False, "a"), 1, Time::new(10));
+        let second = merge(&first, wanted(Status::False, "b"), 2, Time::new(20));
         assert_eq!(second[0].last_transition_time, Time::new(10));
         assert_eq!((second[0].observed_generation, second[0].message.as_str()), (2, "b"));
-        let third = settle(&second, wanted(Status::True, "b"), 2, Time::new(30));
+        let third = merge(&second, wanted(Status::True, "b"), 2, Time::new(30));
         assert_eq!(third[0].last_transition_time, Time::new(30));
     }
 
     #[test]
     fn nothing_depends_on_the_clock_unless_something_changed() {
-        let first = settle(&[], wanted(Status::False, "a"), 1, Time::new(10));
-        assert_eq!(settle(&first, wanted(Status::False, "a"), 1, Time::new(99)), first);
+        let first = merge(&[], wanted(Status::False, "a"), 1, Time::new(10));
+        assert_eq!(merge(&first, wanted(Status::False, "a"), 1, Time::new(99)), first);
     }
 
     #[test]
     fn a_condition_of_another_type_is_left_alone_and_one_of_ours_goes() {
-        let mut there = settle(&[], wanted(Status::False, "a"), 1, Time::new(10)).into_vec();
-        there.push(Condition { kind: Text::new("example.com/Backup"), ..there[0].clone() });
-        there.push(Condition { kind: Text::new("Stalled"), ..there[0].clone() });
-        let after = settle(&there, wanted(Status::True, "a"), 1, Time::new(20));
+        let mut there = merge(&[], wanted(Status::False, "a"), 1, Time::new(10)).into_vec();
+        there.push(Condition { kind: InternedStr::new("example.com/Backup"), ..there[0].clone() });
+        there.push(Condition { kind: InternedStr::new("Stalled"), ..there[0].clone() });
+        let after = merge(&there, wanted(Status::True, "a"), 1, Time::new(20));
         let kinds: Vec<_> = after.iter().map(|condition| condition.kind.as_str()).collect();
         assert_eq!(kinds, ["Ready", "example.com/Backup"]);
     }

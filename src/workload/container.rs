@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::pod_template::has_another_part;
 use crate::manager::Foreign;
-use crate::object::{Quantity, Text};
+use crate::object::{InternedStr, Quantity};
 
 /// The one capability that amounts to all of them.
 const ALL_RIGHTS: &str = "CAP_SYS_ADMIN";
@@ -15,18 +15,18 @@ const ALL_RIGHTS: &str = "CAP_SYS_ADMIN";
 #[serde(default, rename_all = "camelCase")]
 pub struct Container {
     /// Its key.
-    pub name: Text,
+    pub name: InternedStr,
     /// The image that runs.
-    pub image: Text,
+    pub image: InternedStr,
     /// Policy of pulling the image.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub image_pull_policy: Text,
+    pub image_pull_policy: InternedStr,
     /// The program and its arguments, in place of the image's. Compared as a whole, as in the API.
-    #[serde(skip_serializing_if = "<[Text]>::is_empty")]
-    pub command: Box<[Text]>,
+    #[serde(skip_serializing_if = "<[InternedStr]>::is_empty")]
+    pub command: Box<[InternedStr]>,
     /// The arguments after the command. Compared as a whole, as in the API.
-    #[serde(skip_serializing_if = "<[Text]>::is_empty")]
-    pub args: Box<[Text]>,
+    #[serde(skip_serializing_if = "<[InternedStr]>::is_empty")]
+    pub args: Box<[InternedStr]>,
     /// Ports, by number and protocol.
     #[serde(skip_serializing_if = "<[ContainerPort]>::is_empty")]
     pub ports: Box<[ContainerPort]>,
@@ -63,10 +63,10 @@ pub struct ContainerPort {
     /// The number.
     pub container_port: i32,
     /// `TCP`, `UDP` or `SCTP`.
-    pub protocol: Text,
+    pub protocol: InternedStr,
     /// A name that a Service may use.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub name: Text,
+    pub name: InternedStr,
 }
 
 /// The security context of a container.
@@ -82,7 +82,7 @@ pub struct ContainerSecurity {
     /// True if it may gain more rights than it has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_privilege_escalation: Option<bool>,
-    /// True if it has all rights of its node. Never set; see `in_the_way`.
+    /// True if it has all rights of its node. Never set; see `conflicts`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub privileged: Option<bool>,
     /// Linux capabilities.
@@ -98,7 +98,7 @@ pub struct ContainerSecurity {
 pub struct Seccomp {
     /// `RuntimeDefault`, or another that somebody set.
     #[serde(rename = "type", default)]
-    pub kind: Text,
+    pub kind: InternedStr,
 }
 
 /// Linux capabilities.
@@ -106,11 +106,11 @@ pub struct Seccomp {
 #[serde(default)]
 pub struct Capabilities {
     /// Dropped capabilities.
-    #[serde(skip_serializing_if = "<[Text]>::is_empty")]
-    pub drop: Box<[Text]>,
-    /// Added capabilities. Never set; see `in_the_way`.
-    #[serde(skip_serializing_if = "<[Text]>::is_empty")]
-    pub add: Box<[Text]>,
+    #[serde(skip_serializing_if = "<[InternedStr]>::is_empty")]
+    pub drop: Box<[InternedStr]>,
+    /// Added capabilities. Never set; see `conflicts`.
+    #[serde(skip_serializing_if = "<[InternedStr]>::is_empty")]
+    pub add: Box<[InternedStr]>,
 }
 
 /// An environment variable.
@@ -118,9 +118,9 @@ pub struct Capabilities {
 #[serde(default, rename_all = "camelCase")]
 pub struct EnvVar {
     /// Its key.
-    pub name: Text,
+    pub name: InternedStr,
     /// Its value, empty if it comes from elsewhere.
-    pub value: Text,
+    pub value: InternedStr,
     /// Source of its value.
     pub value_from: Option<Box<ValueSource>>,
 }
@@ -148,9 +148,9 @@ pub struct ValueSource {
 #[serde(default)]
 pub struct KeyRef {
     /// The object's name.
-    pub name: Text,
+    pub name: InternedStr,
     /// The key.
-    pub key: Text,
+    pub key: InternedStr,
     /// True if a pod may start without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optional: Option<bool>,
@@ -162,9 +162,9 @@ pub struct KeyRef {
 pub struct FieldRef {
     /// The version of the API; the API server fills in `v1`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub api_version: Option<Text>,
+    pub api_version: Option<InternedStr>,
     /// The field's path.
-    pub field_path: Text,
+    pub field_path: InternedStr,
 }
 
 /// A resource of a container.
@@ -173,17 +173,17 @@ pub struct FieldRef {
 pub struct ResourceRef {
     /// The container; this one if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub container_name: Option<Text>,
+    pub container_name: Option<InternedStr>,
     /// The unit; the API server fills in `0`, which means 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub divisor: Option<Quantity>,
     /// The resource.
-    pub resource: Text,
+    pub resource: InternedStr,
 }
 
 /// Amounts by resource name, sorted by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Quantities(pub Box<[(Text, Quantity)]>);
+pub struct Quantities(pub Box<[(InternedStr, Quantity)]>);
 
 /// Limits and requests of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -202,15 +202,15 @@ pub struct Resources {
 impl Container {
     /// JSON pointers, relative to the container, to what another manager set and the API server
     /// refuses beside what `self` sets. Last first in each list.
-    pub(crate) fn in_the_way(&self, there: &Container, foreign: Foreign<'_>) -> Vec<String> {
+    pub(crate) fn conflicts(&self, there: &Container, foreign: Foreign<'_>) -> Vec<String> {
         let mut pointers = self.env_in_the_way(there);
         pointers.extend(self.ports_in_the_way(there));
         let below = |path: &str| format!("/resources{path}");
-        let resources = self.resources.in_the_way(&there.resources, &|path| foreign(&below(path)));
+        let resources = self.resources.conflicts(&there.resources, &|path| foreign(&below(path)));
         pointers.extend(resources.iter().map(|path| below(path)));
         if let (Some(wanted), Some(there)) = (&self.security_context, &there.security_context) {
             let below = |path: String| format!("/securityContext{path}");
-            pointers.extend(wanted.in_the_way(there).into_iter().map(below));
+            pointers.extend(wanted.conflicts(there).into_iter().map(below));
         }
         pointers
     }
@@ -325,7 +325,7 @@ impl ContainerPort {
 impl ContainerSecurity {
     /// A container that may not gain rights may not have all of them either
     /// (k8s.io/kubernetes/pkg/apis/core/validation, ValidateSecurityContext).
-    fn in_the_way(&self, there: &ContainerSecurity) -> Vec<String> {
+    fn conflicts(&self, there: &ContainerSecurity) -> Vec<String> {
         let mut pointers = Vec::new();
         if self.allow_privilege_escalation == Some(false) {
             if there.privileged == Some(true) {
@@ -393,7 +393,7 @@ impl Resources {
 
     /// JSON pointers, relative to the resources, to what another manager set and what conflicts
     /// with what `self` sets: a request above its limit, or for an extended resource without one.
-    pub(crate) fn in_the_way(&self, there: &Resources, foreign: Foreign<'_>) -> Vec<String> {
+    pub(crate) fn conflicts(&self, there: &Resources, foreign: Foreign<'_>) -> Vec<String> {
         let pointer = |list: &str, name: &str| format!("/{list}/{}", name.replace('/', "~1"));
         let mut pointers = Vec::new();
         for (name, request) in &there.requests.0 {
@@ -448,7 +448,8 @@ impl Serialize for Quantities {
 
 impl<'de> Deserialize<'de> for Quantities {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Quantities, D::Error> {
-        let map = Option::<std::collections::BTreeMap<Text, Quantity>>::deserialize(deserializer)?;
+        let map =
+            Option::<std::collections::BTreeMap<InternedStr, Quantity>>::deserialize(deserializer)?;
         Ok(Quantities(map.unwrap_or_default().into_iter().collect()))
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::pod_template::{PodTemplate, Selector};
 use crate::manager::Foreign;
 use crate::object::{Interner, Kind};
-use crate::workload::child::{Child, ChildSpec, Made, renamed};
+use crate::workload::child::{Child, ChildSpec, Desired, renamed};
 
 /// An existing DaemonSet.
 pub type DaemonSet = Child<DaemonSetSpec>;
@@ -66,14 +66,14 @@ impl ChildSpec for DaemonSetSpec {
     const IMMUTABLE: &'static [&'static str] = &["spec.selector"];
     type Status = DaemonSetStatus;
 
-    fn interner() -> &'static Interner<Arc<Made<DaemonSetSpec>>> {
-        static INTERNER: LazyLock<Interner<Arc<Made<DaemonSetSpec>>>> =
+    fn interner() -> &'static Interner<Arc<Desired<DaemonSetSpec>>> {
+        static INTERNER: LazyLock<Interner<Arc<Desired<DaemonSetSpec>>>> =
             LazyLock::new(Interner::new);
         &INTERNER
     }
 
-    fn in_the_way(&self, there: &DaemonSet, foreign: Foreign<'_>) -> Vec<Value> {
-        self.template.in_the_way(&there.spec().template, foreign)
+    fn conflicts(&self, there: &DaemonSet, foreign: Foreign<'_>) -> Vec<Value> {
+        self.template.conflicts(&there.spec().template, foreign)
     }
 
     fn renamed(mut self, from: &str, to: &str) -> DaemonSetSpec {

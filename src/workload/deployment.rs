@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::pod_template::{PodTemplate, Selector};
 use crate::manager::Foreign;
-use crate::object::{Interner, Kind, Text};
-use crate::workload::child::{Child, ChildSpec, Made, renamed};
+use crate::object::{InternedStr, Interner, Kind};
+use crate::workload::child::{Child, ChildSpec, Desired, renamed};
 use crate::workload::condition::{Status, Time};
 
 /// An existing Deployment.
@@ -44,7 +44,7 @@ pub struct DeploymentSpec {
 pub struct Strategy {
     /// `RollingUpdate` or `Recreate`.
     #[serde(rename = "type", skip_serializing_if = "str::is_empty")]
-    pub kind: Text,
+    pub kind: InternedStr,
     /// The pace of a rolling update.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rolling_update: Option<RollingUpdate>,
@@ -69,7 +69,7 @@ pub enum Amount {
     /// A number of pods.
     Number(i32),
     /// A percentage of the pods.
-    Percentage(Text),
+    Percentage(InternedStr),
 }
 
 /// The status that the Deployment controller reports.
@@ -98,15 +98,15 @@ pub struct DeploymentStatus {
 pub struct ChildCondition {
     /// Its type.
     #[serde(rename = "type")]
-    pub kind: Text,
+    pub kind: InternedStr,
     /// True if it holds.
     pub status: Status,
     /// Why, in one word.
     #[serde(default)]
-    pub reason: Text,
+    pub reason: InternedStr,
     /// Why, in a sentence.
     #[serde(default)]
-    pub message: Text,
+    pub message: InternedStr,
     /// Since when.
     #[serde(default)]
     pub last_transition_time: Option<Time>,
@@ -129,14 +129,14 @@ impl ChildSpec for DeploymentSpec {
     const IMMUTABLE: &'static [&'static str] = &["spec.selector"];
     type Status = DeploymentStatus;
 
-    fn interner() -> &'static Interner<Arc<Made<DeploymentSpec>>> {
-        static INTERNER: LazyLock<Interner<Arc<Made<DeploymentSpec>>>> =
+    fn interner() -> &'static Interner<Arc<Desired<DeploymentSpec>>> {
+        static INTERNER: LazyLock<Interner<Arc<Desired<DeploymentSpec>>>> =
             LazyLock::new(Interner::new);
         &INTERNER
     }
 
-    fn in_the_way(&self, there: &Deployment, foreign: Foreign<'_>) -> Vec<Value> {
-        let mut operations = self.template.in_the_way(&there.spec().template, foreign);
+    fn conflicts(&self, there: &Deployment, foreign: Foreign<'_>) -> Vec<Value> {
+        let mut operations = self.template.conflicts(&there.spec().template, foreign);
         // The API server fills the pace in, again where it is removed, and refuses it beside Recreate.
         let recreates = self.strategy.as_ref().is_some_and(|wanted| wanted.kind == "Recreate");
         let has_pace = |strategy: &Strategy| strategy.rolling_update.is_some();

@@ -30,7 +30,7 @@ use super::health::Workload;
 use super::labels::selector_text;
 use super::pod_state::{NodeState, PodState};
 use crate::client::{Client, Error, Page, Scope};
-use crate::object::{Kind, Meta, Nothing, Object, Resource, Text, Uid};
+use crate::object::{InternedStr, Kind, Meta, Nothing, Object, Resource, Uid};
 
 /// The longest time that a list may take.
 pub const DEADLINE: Duration = Duration::from_secs(5);
@@ -117,7 +117,7 @@ struct EventState {
     #[serde(rename = "metadata")]
     meta: Meta<Nothing>,
     #[serde(default)]
-    message: Text,
+    message: InternedStr,
     #[serde(default)]
     last_timestamp: Option<Time>,
     #[serde(default)]
@@ -384,7 +384,7 @@ fn of<T>(answer: Result<T, Error>) -> Answer<T> {
 /// Lists the pods of this selector and these fields, by name; only those to `keep` are kept.
 pub(crate) async fn pods(
     client: &Client,
-    namespace: &Text,
+    namespace: &InternedStr,
     selector: &str,
     fields: &str,
     keep: impl Fn(&PodState) -> bool + Send + Sync,

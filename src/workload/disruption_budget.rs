@@ -5,12 +5,12 @@ use std::sync::{Arc, LazyLock};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::child::{Child, ChildSpec, Made, removal, renamed};
+use super::child::{Child, ChildSpec, Desired, removal, renamed};
 use super::deployment::Amount;
 use super::pod_template::Selector;
 use super::service::Unread;
 use crate::manager::Foreign;
-use crate::object::{Interner, Kind, Text};
+use crate::object::{InternedStr, Interner, Kind};
 
 /// An existing PodDisruptionBudget.
 pub type PodDisruptionBudget = Child<BudgetSpec>;
@@ -34,8 +34,8 @@ pub struct BudgetSpec {
     pub max_unavailable: Option<Amount>,
     /// `AlwaysAllow`: a pod that does not work holds up no drain.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub unhealthy_pod_eviction_policy: Text,
-    /// The pods that a drain has to leave. Never set; see `in_the_way`.
+    pub unhealthy_pod_eviction_policy: InternedStr,
+    /// The pods that a drain has to leave. Never set; see `conflicts`.
     #[serde(skip_serializing)]
     pub min_available: Option<Amount>,
 }
@@ -46,13 +46,14 @@ impl ChildSpec for BudgetSpec {
     const IMMUTABLE: &'static [&'static str] = &[];
     type Status = Unread;
 
-    fn interner() -> &'static Interner<Arc<Made<BudgetSpec>>> {
-        static INTERNER: LazyLock<Interner<Arc<Made<BudgetSpec>>>> = LazyLock::new(Interner::new);
+    fn interner() -> &'static Interner<Arc<Desired<BudgetSpec>>> {
+        static INTERNER: LazyLock<Interner<Arc<Desired<BudgetSpec>>>> =
+            LazyLock::new(Interner::new);
         &INTERNER
     }
 
     /// The API server refuses both bounds at once (k8s.io/kubernetes/pkg/apis/policy/validation).
-    fn in_the_way(&self, there: &PodDisruptionBudget, foreign: Foreign<'_>) -> Vec<Value> {
+    fn conflicts(&self, there: &PodDisruptionBudget, foreign: Foreign<'_>) -> Vec<Value> {
         const OTHER: &str = "/spec/minAvailable";
         let both = there.spec().min_available.is_some() && foreign(OTHER);
         both.then(|| removal(OTHER)).into_iter().collect()
@@ -68,7 +69,7 @@ impl BudgetSettings {
     /// The budget of the pods that `selector` selects.
     pub(crate) fn desired(&self, selector: Selector) -> BudgetSpec {
         let max_unavailable = Some(self.max_unavailable.clone());
-        let unhealthy_pod_eviction_policy = Text::new("AlwaysAllow");
+        let unhealthy_pod_eviction_policy = InternedStr::new("AlwaysAllow");
         BudgetSpec { selector, max_unavailable, unhealthy_pod_eviction_policy, min_available: None }
     }
 }

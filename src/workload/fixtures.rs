@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::service_fn;
 
-use super::child::{Child, ChildSpec, Made};
+use super::child::{Child, ChildSpec, Desired};
 use super::condition::{Condition, Status, Type};
 use super::labels::fnv1a;
 use super::pod::Pod;
@@ -41,7 +41,7 @@ pub(crate) fn custom<V: Resource>(yaml: &str) -> V {
 }
 
 /// A child as the API server sends it after exactly `made` was applied for `parent`.
-pub(crate) fn wire<S: ChildSpec, V: Resource>(parent: &V, made: &Made<S>) -> Value {
+pub(crate) fn wire<S: ChildSpec, V: Resource>(parent: &V, made: &Desired<S>) -> Value {
     let (key, owner) = (parent.key(), parent.as_owner());
     let mut object = made.to_apply(key);
     object["metadata"]["namespace"] = json!(key.namespace());
@@ -148,7 +148,7 @@ pub(crate) fn context<V: super::Custom>(
 /// A context in which `made` was applied, and the child as the API server has it then.
 pub(crate) async fn applied<V: super::Custom, S: ChildSpec>(
     object: V,
-    made: &Made<S>,
+    made: &Desired<S>,
 ) -> (Context<V>, Value) {
     let echo = |body: &Value| {
         let mut answer = body.clone();

@@ -1,6 +1,6 @@
 //! The labels that identify the children of a custom resource.
 
-use crate::object::{Labels, Text};
+use crate::object::{InternedStr, Labels};
 
 /// Field manager, and the value of `app.kubernetes.io/managed-by` and `part-of`.
 pub const MANAGER: &str = "workload-operator";
@@ -59,15 +59,16 @@ impl Identity<'_> {
     /// The labels of a child.
     pub(crate) fn labels(&self) -> Labels {
         let mut labels = vec![
-            (Text::new(self.label), instance(self.name)),
-            (Text::new(NAME), Text::new(self.kind)),
-            (Text::new(INSTANCE), instance(self.name)),
-            (Text::new(PART_OF), Text::new(MANAGER)),
-            (Text::new(MANAGED_BY), Text::new(MANAGER)),
-            (Text::new(CREATED_BY), Text::from(format!("{}-controller", self.kind))),
+            (InternedStr::new(self.label), instance(self.name)),
+            (InternedStr::new(NAME), InternedStr::new(self.kind)),
+            (InternedStr::new(INSTANCE), instance(self.name)),
+            (InternedStr::new(PART_OF), InternedStr::new(MANAGER)),
+            (InternedStr::new(MANAGED_BY), InternedStr::new(MANAGER)),
+            (InternedStr::new(CREATED_BY), InternedStr::from(format!("{}-controller", self.kind))),
         ];
-        labels.extend(self.image.map(|image| (Text::new(VERSION), version(image))));
-        labels.extend(self.more.iter().map(|(key, value)| (Text::new(key), instance(value))));
+        labels.extend(self.image.map(|image| (InternedStr::new(VERSION), version(image))));
+        labels
+            .extend(self.more.iter().map(|(key, value)| (InternedStr::new(key), instance(value))));
         labels.into_iter().collect()
     }
 
@@ -104,7 +105,7 @@ pub(crate) fn selector_text(selector: &Labels) -> String {
 
 /// The label value for an object of this name: the name itself or, if that is too long, its
 /// beginning and a hash of the whole.
-pub(crate) fn instance(name: &str) -> Text {
+pub(crate) fn instance(name: &str) -> InternedStr {
     if name.len() <= MAX_VALUE {
         return label_value(name);
     }
@@ -115,7 +116,7 @@ pub(crate) fn instance(name: &str) -> Text {
 
 /// The label value for the version of an image: its tag, else the beginning of its digest, else
 /// `latest`, as for the container runtime.
-fn version(image: &str) -> Text {
+fn version(image: &str) -> InternedStr {
     let (name, digest) = match image.split_once('@') {
         Some((name, digest)) => (name, Some(digest)),
         None => (image, None),
@@ -125,11 +126,11 @@ fn version(image: &str) -> Text {
 }
 
 /// `text` with characters that no label value may have left out or replaced by `-`.
-fn label_value(text: &str) -> Text {
+fn label_value(text: &str) -> InternedStr {
     let allowed = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     let value: String = text.chars().map(allowed).take(MAX_VALUE).collect();
     let value = value.trim_matches(|c: char| !c.is_ascii_alphanumeric());
-    Text::new(if value.is_empty() { "unknown" } else { value })
+    InternedStr::new(if value.is_empty() { "unknown" } else { value })
 }
 
 /// FNV-1a, 64 bit: stable across releases and machines, unlike the standard library's hasher.

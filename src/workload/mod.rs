@@ -41,7 +41,7 @@ pub(crate) mod report;
 #[cfg(test)]
 pub(crate) mod fixtures;
 
-pub use child::{Applied, Child, ChildSpec, Made};
+pub use child::{Applied, Child, ChildSpec, Desired};
 pub use condition::{Condition, Status, Time, Type, Wanted};
 pub use container::{
     Capabilities, Container, ContainerPort, ContainerSecurity, EnvVar, FieldRef, KeyRef,

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::labels::MEMCACHED;
 use crate::client::Scope;
-use crate::object::{Keep, Kind, Meta, ObjectKey, Text};
+use crate::object::{InternedStr, Keep, Kind, Meta, ObjectKey};
 use crate::store::Index;
 
 /// The label with the suffix that a pod's ReplicaSet has after the Deployment's name.
@@ -35,7 +35,7 @@ impl Pod {
     /// The pods of all Memcacheds that run or may still run. An evicted pod stays for people to
     /// inspect while its ReplicaSet makes another; metadata alone cannot tell the two apart. A
     /// watch with this scope sees a pod that ends as deleted.
-    pub fn scope(namespace: Option<Text>) -> Scope {
+    pub fn scope(namespace: Option<InternedStr>) -> Scope {
         let (labels, fields) = (Some(MEMCACHED.to_owned()), Some(NOT_ENDED.to_owned()));
         Scope { namespace, labels, fields }
     }
@@ -49,7 +49,7 @@ impl Pod {
     pub fn index() -> Index<Pod> {
         Index::new(BY_MEMCACHED, |pod: &Pod, found| {
             if let Some(key) = pod.memcached() {
-                found(Text::from(key.to_string()));
+                found(InternedStr::from(key.to_string()));
             }
         })
     }
@@ -62,7 +62,7 @@ impl Pod {
             let suffix = owner.name.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
             owner.kind == "ReplicaSet"
                 && suffix.is_some()
-                && suffix == labels.get(TEMPLATE_HASH).map(Text::as_str)
+                && suffix == labels.get(TEMPLATE_HASH).map(InternedStr::as_str)
         });
         let labelled = labels.get(MEMCACHED).is_some_and(|value| value == name);
         of_deployment && labelled && !self.meta.deleting

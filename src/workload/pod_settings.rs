@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::pod_template::PodTemplate;
-use crate::object::{Labels, Text};
+use crate::object::{InternedStr, Labels};
 
 /// `spec.pod`. Lists stay as the user wrote them: they are sent, not read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -21,7 +21,7 @@ pub struct PodSettings {
     /// Spreading of the pods: `maxSkew`, `topologyKey` and `whenUnsatisfiable`.
     pub topology_spread_constraints: Box<[Value]>,
     /// The PriorityClass.
-    pub priority_class_name: Text,
+    pub priority_class_name: InternedStr,
     /// The Secrets for registries.
     pub image_pull_secrets: Box<[Value]>,
     /// Seconds between the signal to end and the kill.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::ChildCondition;
 use super::condition::{Status, Time};
 use super::reason::Reason;
-use crate::object::{Keep, Kind, Labels, Meta, Nothing, Text};
+use crate::object::{InternedStr, Keep, Kind, Labels, Meta, Nothing};
 
 /// The grace period that the API server defaults to (`DefaultTerminationGracePeriodSeconds` in
 /// k8s.io/api/core/v1).
@@ -56,15 +56,15 @@ pub struct PodState {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct PodPlace {
-    node_name: Option<Text>,
+    node_name: Option<InternedStr>,
     termination_grace_period_seconds: Option<i64>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct PodStatus {
-    phase: Text,
-    reason: Text,
+    phase: InternedStr,
+    reason: InternedStr,
     conditions: Vec<ChildCondition>,
     init_container_statuses: Vec<ContainerStatus>,
     container_statuses: Vec<ContainerStatus>,
@@ -73,8 +73,8 @@ struct PodStatus {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct ContainerStatus {
-    name: Text,
-    image: Text,
+    name: InternedStr,
+    image: InternedStr,
     ready: bool,
     state: ContainerState,
     last_state: ContainerState,
@@ -91,8 +91,8 @@ struct ContainerState {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 struct Waiting {
-    reason: Text,
-    message: Text,
+    reason: InternedStr,
+    message: InternedStr,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -101,7 +101,7 @@ struct Running {}
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Terminated {
-    reason: Text,
+    reason: InternedStr,
     exit_code: i32,
 }
 
@@ -136,16 +136,16 @@ struct NodeStatus {
 #[derive(Debug, Clone, Deserialize)]
 struct NodeCondition {
     #[serde(rename = "type")]
-    kind: Text,
+    kind: InternedStr,
     status: Status,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 struct Taint {
-    key: Text,
-    value: Text,
-    effect: Text,
+    key: InternedStr,
+    value: InternedStr,
+    effect: InternedStr,
 }
 
 crate::view!(PodState { meta: Meta<Nothing> }: Kind::namespaced("", "v1", "Pod", "pods"));

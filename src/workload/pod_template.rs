@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::container::{Container, Seccomp};
 use crate::manager::Foreign;
-use crate::object::{Labels, Text};
+use crate::object::{InternedStr, Labels};
 use crate::workload::child::{removal, renamed};
 
 /// `spec.template`.
@@ -57,7 +57,7 @@ pub struct PodSpec {
     pub topology_spread_constraints: Box<[Value]>,
     /// Its PriorityClass.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub priority_class_name: Text,
+    pub priority_class_name: InternedStr,
     /// Secrets for registries, by name.
     #[serde(skip_serializing_if = "<[Value]>::is_empty")]
     pub image_pull_secrets: Box<[Value]>,
@@ -66,7 +66,7 @@ pub struct PodSpec {
     pub volumes: Box<[Value]>,
     /// Its ServiceAccount.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub service_account_name: Text,
+    pub service_account_name: InternedStr,
     /// Seconds between the signal to end and the kill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub termination_grace_period_seconds: Option<i64>,
@@ -126,12 +126,12 @@ pub struct NodeSelectorTerm {
 #[serde(default)]
 pub struct MatchExpression {
     /// The label.
-    pub key: Text,
+    pub key: InternedStr,
     /// `Exists`, `In`, …
-    pub operator: Text,
+    pub operator: InternedStr,
     /// The values, if the operator takes any.
-    #[serde(skip_serializing_if = "<[Text]>::is_empty")]
-    pub values: Box<[Text]>,
+    #[serde(skip_serializing_if = "<[InternedStr]>::is_empty")]
+    pub values: Box<[InternedStr]>,
 }
 
 /// `spec.selector`.
@@ -162,7 +162,7 @@ fn replacement(path: &str, value: &Value) -> Value {
 
 impl PodTemplate {
     /// JSON patch operations that clear the way, last position first in each list.
-    pub(crate) fn in_the_way(&self, there: &PodTemplate, foreign: Foreign<'_>) -> Vec<Value> {
+    pub(crate) fn conflicts(&self, there: &PodTemplate, foreign: Foreign<'_>) -> Vec<Value> {
         const POD: &str = "/spec/template/spec";
         let (mut pointers, mut operations) = (Vec::new(), Vec::new());
         for wanted in &self.spec.volumes {
@@ -177,7 +177,7 @@ impl PodTemplate {
                 let pointer = |path: &str| format!("{POD}/containers/{at}{path}");
                 let is_foreign = |path: &str| foreign(&pointer(path));
                 let there = &there.spec.containers[at];
-                let paths = container.in_the_way(there, &is_foreign);
+                let paths = container.conflicts(there, &is_foreign);
                 pointers.extend(paths.iter().map(|path| pointer(path)));
                 let probes = container.probes_without_handler(there, &is_foreign);
                 operations.extend(probes.map(|path| removal(&pointer(path))));
@@ -204,7 +204,7 @@ impl PodTemplate {
         there: &PodTemplate,
         foreign: Foreign<'_>,
     ) -> impl Iterator<Item = Value> {
-        let is_wanted = |name: &Text| self.spec.containers.iter().any(|c| c.name == *name);
+        let is_wanted = |name: &InternedStr| self.spec.containers.iter().any(|c| c.name == *name);
         there.spec.containers.iter().enumerate().rev().filter_map(move |(at, container)| {
             let pointer = format!("/spec/template/spec/containers/{at}");
             let loses_image = !is_wanted(&container.name) && !foreign(&format!("{pointer}/image"));
@@ -236,7 +236,7 @@ impl PodTemplate {
         self.metadata.labels = renamed(&self.metadata.labels, from, to);
         for container in &mut self.spec.containers {
             if container.name == from {
-                container.name = Text::new(to);
+                container.name = InternedStr::new(to);
             }
         }
         self

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::child::{Child, ChildSpec, Made};
+use super::child::{Child, ChildSpec, Desired};
 use super::condition::{Status, Type};
 use super::custom_resource::Custom;
 use super::health::Health;
@@ -61,9 +61,9 @@ pub(crate) fn outcome<const N: usize>(
 /// Has the child be as `desired`, or not be there if there is none to desire.
 ///
 /// # Errors
-/// Those of [`Made::ensure`] and [`Context::prune`].
+/// Those of [`Desired::ensure`] and [`Context::prune`].
 pub(crate) async fn ensure_or_prune<V: Custom, S: ChildSpec>(
-    desired: Option<&Made<S>>,
+    desired: Option<&Desired<S>>,
     cx: &Context<V>,
 ) -> Result<(), Problem> {
     match desired {
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn of_two_problems_the_more_urgent_one_decides() {
         let api = |code| Err(client::Error::api(code, "", "no").into());
-        let taken = || Err(Problem::Taken { owner: "App".to_owned(), name: name() });
+        let taken = || Err(Problem::WorkItem { owner: "App".to_owned(), name: name() });
         let wait = Duration::from_secs(7);
         let contested = || Err(Problem::Contested { name: name(), field: None, wait });
         for (children, expected) in [

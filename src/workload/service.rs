@@ -5,9 +5,9 @@ use std::sync::{Arc, LazyLock};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::child::{Child, ChildSpec, Made, SOURCE_RANGES, removal, renamed};
+use super::child::{Child, ChildSpec, Desired, SOURCE_RANGES, removal, renamed};
 use crate::manager::Foreign;
-use crate::object::{Interner, Kind, Labels, Text};
+use crate::object::{InternedStr, Interner, Kind, Labels};
 
 /// Paths of the ranges that only a load balancer has, as a field and in their older form.
 const RANGES_FIELD: &str = "/spec/loadBalancerSourceRanges";
@@ -24,7 +24,7 @@ pub type Service = Child<ServiceSpec>;
 pub struct ServiceSpec {
     /// `NodePort`, or empty to leave it as it is.
     #[serde(rename = "type", skip_serializing_if = "str::is_empty")]
-    pub kind: Text,
+    pub kind: InternedStr,
     /// `None` for a headless Service, or empty to leave it as it is. Immutable. Of an existing
     /// Service only `None` is kept.
     #[serde(
@@ -32,14 +32,14 @@ pub struct ServiceSpec {
         skip_serializing_if = "str::is_empty",
         deserialize_with = "headless"
     )]
-    pub cluster_ip: Text,
+    pub cluster_ip: InternedStr,
     /// Labels of the pods it routes to.
     pub selector: Labels,
     /// Ports, by number and protocol.
     pub ports: Box<[ServicePort]>,
-    /// Clients that may use the load balancer. Never set; see `in_the_way`.
-    #[serde(skip_serializing_if = "<[Text]>::is_empty")]
-    pub load_balancer_source_ranges: Box<[Text]>,
+    /// Clients that may use the load balancer. Never set; see `conflicts`.
+    #[serde(skip_serializing_if = "<[InternedStr]>::is_empty")]
+    pub load_balancer_source_ranges: Box<[InternedStr]>,
 }
 
 /// A port of a Service.
@@ -49,10 +49,10 @@ pub struct ServicePort {
     /// The number that clients use.
     pub port: i32,
     /// `TCP`, `UDP` or `SCTP`.
-    pub protocol: Text,
+    pub protocol: InternedStr,
     /// Its name, needed if there are several ports; empty to leave it as it is.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub name: Text,
+    pub name: InternedStr,
     /// Port that the container listens on; if absent, the API server fills in `port`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_port: Option<TargetPort>,
@@ -61,7 +61,7 @@ pub struct ServicePort {
     pub node_port: i32,
     /// The application protocol.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub app_protocol: Text,
+    pub app_protocol: InternedStr,
 }
 
 /// A container's port, by number or name.
@@ -71,7 +71,7 @@ pub enum TargetPort {
     /// The number.
     Number(i32),
     /// The name of the container's port.
-    Name(Text),
+    Name(InternedStr),
 }
 
 /// A Service's status, of which nothing is read.
@@ -85,12 +85,13 @@ impl ChildSpec for ServiceSpec {
     const IMMUTABLE: &'static [&'static str] = &["spec.clusterIP"];
     type Status = Unread;
 
-    fn interner() -> &'static Interner<Arc<Made<ServiceSpec>>> {
-        static INTERNER: LazyLock<Interner<Arc<Made<ServiceSpec>>>> = LazyLock::new(Interner::new);
+    fn interner() -> &'static Interner<Arc<Desired<ServiceSpec>>> {
+        static INTERNER: LazyLock<Interner<Arc<Desired<ServiceSpec>>>> =
+            LazyLock::new(Interner::new);
         &INTERNER
     }
 
-    fn in_the_way(&self, there: &Service, foreign: Foreign<'_>) -> Vec<Value> {
+    fn conflicts(&self, there: &Service, foreign: Foreign<'_>) -> Vec<Value> {
         let mut operations = self.ports_in_the_way(there.spec(), foreign);
         operations.extend(self.ranges_in_the_way(there).filter(|path| foreign(path)).map(removal));
         operations
@@ -153,7 +154,7 @@ fn is_zero(number: &i32) -> bool {
 }
 
 /// An assigned address does not matter, and would differ for each Service.
-fn headless<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
-    let address = Option::<Text>::deserialize(deserializer)?.unwrap_or_default();
-    Ok(if address == "None" { address } else { Text::default() })
+fn headless<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<InternedStr, D::Error> {
+    let address = Option::<InternedStr>::deserialize(deserializer)?.unwrap_or_default();
+    Ok(if address == "None" { address } else { InternedStr::default() })
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use workload_operator::client::{Client, Deletion, Preconditions};
 use workload_operator::informer::Informer;
 use workload_operator::object::{Object, ObjectKey};
-use workload_operator::store::{Author, ControllerId};
+use workload_operator::store::{ControllerId, WriteOrigin};
 
 use crate::model::{Fault, Id, Model};
 use crate::thing::{THINGS, Thing, client, held, id, key, pass, poison, run, served, thing};
@@ -110,7 +110,7 @@ impl Simulation {
         let authors = [(0, "one"), (0, "two"), (1, "one")];
         let sleeper = |(controller, name): (usize, &str)| {
             let controller = controllers[controller];
-            Sleeper::new(Author { controller, key: ObjectKey::new("a", name) })
+            Sleeper::new(WriteOrigin { controller, key: ObjectKey::new("a", name) })
         };
         let sleepers = authors.into_iter().map(sleeper).collect();
         Simulation { model, client, informer, rng, verdict, reader, prompt, sleepers, value: 0 }
@@ -191,7 +191,7 @@ impl Simulation {
     /// Changes something as one of us would, based on the store's view, and passes the answer to the
     /// store.
     async fn write(&mut self) {
-        let author = self.sleepers[self.rng.usize(..3)].author.clone();
+        let origin = self.sleepers[self.rng.usize(..3)].origin.clone();
         let id = self.any();
         let key = key(&id);
         self.value += 1;
@@ -200,8 +200,8 @@ impl Simulation {
             let mut body = thing(self.value);
             body["metadata"] = json!({ "name": id.name, "namespace": id.namespace });
             if let Ok(new) = client.create::<Thing>(&key, &body).await {
-                self.verdict.wrote(&new, &author);
-                author.scope(async { store.wrote(new) }).await;
+                self.verdict.wrote(&new, &origin);
+                origin.scope(async { store.apply_response(new) }).await;
             }
             return;
         };
@@ -209,7 +209,7 @@ impl Simulation {
             let (uid, version) = (old.uid(), old.meta().version);
             let deletion = client.delete::<Thing>(&key, Preconditions { uid, version }).await;
             if let Ok(Deletion::Final) = deletion {
-                author.scope(async { store.removed(&key, uid) }).await;
+                origin.scope(async { store.apply_delete(&key, uid) }).await;
             }
             return;
         }
@@ -218,8 +218,8 @@ impl Simulation {
             "spec": { "value": self.value },
         });
         if let Ok(new) = client.merge_patch::<Thing>(&key, &body).await {
-            self.verdict.wrote(&new, &author);
-            author.scope(async { store.wrote(new) }).await;
+            self.verdict.wrote(&new, &origin);
+            origin.scope(async { store.apply_response(new) }).await;
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use workload_operator::informer::Informer;
 use workload_operator::object::{Object, ObjectKey, Uid};
-use workload_operator::store::{Author, Delta};
+use workload_operator::store::{Delta, WriteOrigin};
 
 use crate::thing::Thing;
 
@@ -15,7 +15,7 @@ use crate::thing::Thing;
 pub(crate) struct Verdict {
     wrong: Arc<Mutex<Option<String>>>,
     /// Versions of our own writes, and their authors. Handlers may be notified of them again.
-    own: Arc<Mutex<HashMap<u64, Author>>>,
+    own: Arc<Mutex<HashMap<u64, WriteOrigin>>>,
 }
 
 impl Verdict {
@@ -27,11 +27,11 @@ impl Verdict {
         self.wrong.lock().clone()
     }
 
-    pub(crate) fn wrote(&self, object: &Thing, author: &Author) {
-        self.own.lock().insert(object.version(), author.clone());
+    pub(crate) fn wrote(&self, object: &Thing, origin: &WriteOrigin) {
+        self.own.lock().insert(object.version(), origin.clone());
     }
 
-    fn author_of(&self, version: u64) -> Option<Author> {
+    fn author_of(&self, version: u64) -> Option<WriteOrigin> {
         self.own.lock().get(&version).cloned()
     }
 
@@ -110,18 +110,18 @@ impl Listener {
 /// A key that is woken by all but its own writes.
 #[derive(Clone)]
 pub(crate) struct Sleeper {
-    pub(crate) author: Author,
+    pub(crate) origin: WriteOrigin,
     /// The newest state of each object that it was woken for.
     woken: Arc<Mutex<HashMap<String, u64>>>,
 }
 
 impl Sleeper {
-    pub(crate) fn new(author: Author) -> Sleeper {
-        Sleeper { author, woken: Arc::default() }
+    pub(crate) fn new(origin: WriteOrigin) -> Sleeper {
+        Sleeper { origin, woken: Arc::default() }
     }
 
     pub(crate) fn told(&self, delta: &Delta<Thing>) {
-        if delta.author() != Some(&self.author) {
+        if delta.origin() != Some(&self.origin) {
             let object = delta.object();
             self.woken.lock().insert(object.key().to_string(), object.version());
         }
@@ -130,10 +130,10 @@ impl Sleeper {
     /// Returns whether it knows of all that is there, or has written it.
     pub(crate) fn check(&self, served: &[(String, u64)], verdict: &Verdict) {
         for (key, version) in served {
-            let own = verdict.author_of(*version).as_ref() == Some(&self.author);
+            let own = verdict.author_of(*version).as_ref() == Some(&self.origin);
             let woken = self.woken.lock().get(key).copied();
             if !own && woken.is_none_or(|woken| woken < *version) {
-                let who = &self.author;
+                let who = &self.origin;
                 verdict
                     .wrong(format!("{who:?} was woken for {woken:?}, and {key} is at {version}"));
             }

@@ -43,7 +43,7 @@ fn start(world: &World, labels: Value) -> tokio::task::JoinSet<()> {
         .namespaces([world.namespace.as_str()])
         .controller::<Account>()
         .informer::<Account>(|builder| builder.fields("metadata.name=owner"))
-        .tell_writes()
+        .publish_writes()
         .owns::<Role>()
         .informer::<Role>(|builder| builder.labels("app=role"))
         .reconcile(move |_: Arc<Account>, cx: Context<Account>| {

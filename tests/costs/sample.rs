@@ -12,7 +12,7 @@ use kube::client::Body;
 use serde::Deserialize;
 use tower::service_fn;
 use workload_operator::client::{Client, Options};
-use workload_operator::object::{Keep, Kind, Labels, Meta, Text};
+use workload_operator::object::{InternedStr, Keep, Kind, Labels, Meta};
 
 /// Keeps what a controller compares: the labels, but no annotations.
 #[derive(Debug)]
@@ -61,8 +61,8 @@ struct PodSpec {
 
 #[derive(Debug, Deserialize)]
 struct Container {
-    name: Text,
-    image: Text,
+    name: InternedStr,
+    image: InternedStr,
 }
 
 #[derive(Debug, Default, Deserialize)]

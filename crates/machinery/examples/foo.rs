@@ -6,7 +6,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use controller_machinery::controller::{Action, Problem};
 use controller_machinery::manager::{Applied, Context, Manager};
-use controller_machinery::object::{Kind, Meta, Text};
+use controller_machinery::object::{InternedStr, Kind, Meta};
 use controller_machinery::view;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -32,7 +32,7 @@ struct Deployment {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Spec {
-    deployment_name: Text,
+    deployment_name: InternedStr,
     replicas: Option<i32>,
 }
 

@@ -11,7 +11,7 @@ use controller_machinery::controller::{Reconciler, enqueue};
 use controller_machinery::events::{self, Recorder, Regarding, Type};
 use controller_machinery::identity::Identity;
 use controller_machinery::informer::Informer;
-use controller_machinery::object::{Kind, Meta, Object, ObjectKey, Resource, Text};
+use controller_machinery::object::{InternedStr, Kind, Meta, Object, ObjectKey, Resource};
 use controller_machinery::shutdown::Shutdown;
 use controller_machinery::store::{Index, Store};
 use controller_machinery::view;
@@ -32,7 +32,7 @@ struct Foo {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct FooSpec {
-    deployment_name: Text,
+    deployment_name: InternedStr,
     replicas: Option<i32>,
 }
 
@@ -96,14 +96,16 @@ impl FooReconciler {
         }
         let key = foo.key().sibling(name.clone());
         let deployment = match self.deployments.get(&key) {
-            None => self.deployments.wrote(self.client.create(&key, &new_deployment(foo)).await?),
+            None => self
+                .deployments
+                .apply_response(self.client.create(&key, &new_deployment(foo)).await?),
             Some(there) if !there.metadata.is_controlled_by(foo.uid()) => {
                 return Err(Problem::taken::<Foo, Deployment>(&key));
             }
             Some(there) if replicas.is_some() && *replicas != there.spec.replicas => {
                 let uid = json!({ "uid": there.uid() }); // This one, not a namesake.
                 let patch = json!({ "metadata": uid, "spec": { "replicas": replicas } });
-                self.deployments.wrote(self.client.merge_patch(&key, &patch).await?)
+                self.deployments.apply_response(self.client.merge_patch(&key, &patch).await?)
             }
             Some(there) => there,
         };
@@ -111,7 +113,7 @@ impl FooReconciler {
         let available = Some(deployment.status.available_replicas.unwrap_or(0));
         if foo.status.available_replicas != available {
             let patch = json!({ "status": { "availableReplicas": available } });
-            self.foos.wrote(self.client.patch_status(foo.key(), &patch).await?);
+            self.foos.apply_response(self.client.patch_status(foo.key(), &patch).await?);
         }
         Ok(())
     }
@@ -125,7 +127,7 @@ impl FooReconciler {
             }
             let only = Preconditions { uid: *uid, version: *version };
             if self.client.delete::<Deployment>(key, only).await? == Deletion::Final {
-                self.deployments.removed(key, *uid);
+                self.deployments.apply_delete(key, *uid);
             }
         }
         Ok(())
@@ -192,9 +194,9 @@ async fn main() -> Result<(), ExitError> {
         foos: foos.store(),
         deployments: deployments.store(),
     };
-    let reach = Some(client.reach().clone());
+    let connectivity = Some(client.connectivity().clone());
     let controller =
-        Controller::new("foo", reconciler, Options { workers, reach, ..Options::default() });
+        Controller::new("foo", reconciler, Options { workers, connectivity, ..Options::default() });
 
     foos.handle(enqueue::for_object(controller.handle()));
     deployments.handle(enqueue::for_owner(controller.handle(), Foo::KIND));

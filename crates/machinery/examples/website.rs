@@ -9,7 +9,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 use clap::Parser;
 use controller_machinery::controller::{Action, Problem};
 use controller_machinery::manager::{Applied, Condition, Context, Manager};
-use controller_machinery::object::{Kind, Meta, ObjectKey, Text};
+use controller_machinery::object::{InternedStr, Kind, Meta, ObjectKey};
 use controller_machinery::{identity::Identity, view};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ struct Website {
 #[serde(rename_all = "camelCase")]
 struct WebsiteSpec {
     page: String,
-    theme: Option<Text>,
+    theme: Option<InternedStr>,
     max_replicas: i32,
 }
 

@@ -1,6 +1,6 @@
 //! Which differences of a child matter.
 
-mod in_the_way;
+mod conflicts;
 
 use super::*;
 use crate::app::{self, App};
@@ -41,14 +41,14 @@ spec:
 ";
 
 /// The App, its desired Deployment, and the Deployment as it would be after applying that.
-fn nginx() -> (App, Made<DeploymentSpec>, Value) {
+fn nginx() -> (App, Desired<DeploymentSpec>, Value) {
     let app: App = custom(NGINX);
     let desired = app::desired(&app).deployment;
     let there = wire(&app, &desired);
     (app, desired, there)
 }
 
-fn nginx_service() -> (App, Made<ServiceSpec>, Value) {
+fn nginx_service() -> (App, Desired<ServiceSpec>, Value) {
     let app: App = custom(NGINX);
     let desired = app::desired(&app).service.unwrap();
     let there = wire(&app, &desired);
@@ -58,7 +58,7 @@ fn nginx_service() -> (App, Made<ServiceSpec>, Value) {
 /// Returns whether a pass leaves the child alone if it is as `change` makes of what was applied.
 async fn is_left<V: Custom, S: ChildSpec>(
     object: V,
-    desired: &Made<S>,
+    desired: &Desired<S>,
     change: impl Fn(&mut Value),
 ) -> bool {
     let (cx, mut there) = applied(object, desired).await;
@@ -73,7 +73,7 @@ async fn a_child_with_another_selector_cannot_be_changed() {
     let (cx, mut there) = applied(app, &desired).await;
     there["metadata"]["resourceVersion"] = json!("21");
     there["spec"]["selector"]["matchLabels"] = json!({ "app": "x" });
-    cx.store::<Deployment>().unwrap().learned(child(&there));
+    cx.store::<Deployment>().unwrap().apply_read(child(&there));
     let problem = desired.ensure(&cx).await.unwrap_err();
     assert!(matches!(problem, Problem::Immutable { field: "spec.selector", .. }), "{problem:?}");
 }
@@ -179,7 +179,7 @@ async fn a_services_address_type_and_node_ports_are_kept() {
 async fn a_name_that_the_operator_did_not_give_a_port_is_left_alone() {
     let (app, mut desired, _) = nginx_service();
     for (given, expected) in [("", true), ("http", false)] {
-        desired.spec.ports[0].name = Text::new(given);
+        desired.spec.ports[0].name = InternedStr::new(given);
         let name = |there: &mut Value| there["spec"]["ports"][0]["name"] = json!("web");
         assert_eq!(is_left(app.clone(), &desired, name).await, expected);
     }

@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
-use super::{Applied, Child, ChildSpec, Made, OWN_NAME};
-use crate::object::{Kind, Labels, Meta, Owner, Text, Uid};
+use super::{Applied, Child, ChildSpec, Desired, OWN_NAME};
+use crate::object::{InternedStr, Kind, Labels, Meta, Owner, Uid};
 use crate::workload::KINDS;
 
 /// The longest group, version, kind or name of an object that can exist, in bytes: `group/version`
@@ -56,11 +56,12 @@ impl<'de, S: ChildSpec> Visitor<'de> for ChildVisitor<S> {
         let mut meta = meta.ok_or_else(|| A::Error::missing_field("metadata"))?;
         if is_foreign(&meta) {
             let meta = reduced(meta);
-            let made = S::interner().intern(Made { labels: Labels::default(), spec: S::default() });
+            let made =
+                S::interner().intern(Desired { labels: Labels::default(), spec: S::default() });
             return Ok(Child { meta, made, status: S::Status::default() });
         }
         let made =
-            Made { labels: std::mem::take(&mut meta.labels), spec: spec.unwrap_or_default() };
+            Desired { labels: std::mem::take(&mut meta.labels), spec: spec.unwrap_or_default() };
         let made = S::interner().intern(made.renamed(meta.key.name(), OWN_NAME));
         Ok(Child { meta, made, status: status.unwrap_or_default() })
     }
@@ -79,7 +80,8 @@ fn is_foreign(meta: &Meta<Applied>) -> bool {
 
 /// All that is kept of a foreign object's metadata. Its owner is not one that controls a child.
 fn reduced(meta: Meta<Applied>) -> Meta<Applied> {
-    let possible = |text: Text| if text.len() > LONGEST { Text::default() } else { text };
+    let possible =
+        |text: InternedStr| if text.len() > LONGEST { InternedStr::default() } else { text };
     let owner = meta.owner.map(|owner| Owner {
         api_version: possible(owner.api_version),
         kind: possible(owner.kind),

@@ -56,11 +56,11 @@ async fn a_late_handler_starts_from_what_is_held_our_writes_included() {
     let mut body = thing(1);
     body["metadata"] = json!({ "name": "y", "namespace": "a" });
     let new = client.create::<Thing>(&key(&id("a", "y")), &body).await.unwrap();
-    in_a_pass(async { store.wrote(new) }).await;
+    in_a_pass(async { store.apply_response(new) }).await;
     let x = store.get(&key(&id("a", "x"))).unwrap();
     let preconditions = Preconditions { uid: x.uid(), version: x.meta().version };
     client.delete::<Thing>(x.key(), preconditions).await.unwrap();
-    in_a_pass(async { store.removed(x.key(), x.uid()) }).await;
+    in_a_pass(async { store.apply_delete(x.key(), x.uid()) }).await;
     let late = log(&informer);
     pass(5).await;
     assert_eq!(*early.lock(), ["+a/x", "(+a/y)", "(-a/x)"]);

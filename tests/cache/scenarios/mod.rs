@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use workload_operator::informer::Informer;
 use workload_operator::object::{Object, ObjectKey};
 use workload_operator::reflector::State;
-use workload_operator::store::{Author, ControllerId, Delta};
+use workload_operator::store::{ControllerId, Delta, WriteOrigin};
 
 use crate::model::Model;
 use crate::thing::Thing;
@@ -31,7 +31,7 @@ fn word(delta: &Delta<Thing>) -> String {
         Delta::Deleted(..) => '-',
     };
     let key = delta.object().key();
-    match delta.author() {
+    match delta.origin() {
         Some(_) => format!("({sign}{key})"),
         None => format!("{sign}{key}"),
     }
@@ -39,8 +39,9 @@ fn word(delta: &Delta<Thing>) -> String {
 
 /// Does this in a pass.
 async fn in_a_pass<T>(does: impl Future<Output = T>) -> T {
-    let author = Author { controller: ControllerId::new(), key: ObjectKey::new("a", "parent") };
-    author.scope(does).await.0
+    let origin =
+        WriteOrigin { controller: ControllerId::new(), key: ObjectKey::new("a", "parent") };
+    origin.scope(does).await.0
 }
 
 fn state(informer: &Informer<Thing>) -> State {

@@ -283,5 +283,5 @@ async fn a_list_and_a_get_that_are_older_than_what_is_held_end_the_informer() {
     model.script([Fault::GoneInStream]);
     model.put(&id("a", "y"), thing(1));
     let error = ends.await.unwrap().unwrap_err();
-    assert!(matches!(error, Error::Rewound { .. }), "{error}");
+    assert!(matches!(error, Error::ResourceVersionRegressed { .. }), "{error}");
 }

@@ -12,11 +12,11 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout, timeout_at};
 use tower::{BoxError, Service, ServiceExt};
 
+use super::connectivity::Connectivity;
 use super::exec::Plugin;
 use super::options::Options;
 use super::query::Url;
-use super::reach::Reach;
-use super::transport::{self, Answer, Route, Wire};
+use super::transport::{self, Answer, Endpoint, HttpService};
 use super::warnings::Warnings;
 use super::{Error, Feeds, MAX_OBJECT, status};
 use crate::identity::Identity;
@@ -34,16 +34,16 @@ pub struct Client {
 }
 
 struct Shared {
-    wire: Wire,
+    wire: HttpService,
     /// `None` over a service.
-    route: Option<Route>,
+    endpoint: Option<Endpoint>,
     options: Options,
     warnings: Warnings,
     feeds: Arc<Feeds>,
 }
 
 /// A request under way. When dropped, it reports to the observer.
-pub(super) struct Told<'a> {
+pub(super) struct ObservedCall<'a> {
     options: &'a Options,
     verb: &'static str,
     kind: &'a Kind,
@@ -61,8 +61,8 @@ impl Client {
     /// # Errors
     /// [`Error::Config`]: unusable certificates, credentials or proxy.
     pub fn new(config: kube::Config, options: Options) -> Result<Client, Error> {
-        let route = Route::to(config)?;
-        Ok(Client::over(route.connect(&options.identity)?, Some(route), options))
+        let endpoint = Endpoint::to(config)?;
+        Ok(Client::over(endpoint.connect(&options.identity)?, Some(endpoint), options))
     }
 
     /// A client with the same credentials, connections of its own and other options. A credential
@@ -71,12 +71,12 @@ impl Client {
     /// # Errors
     /// As [`Client::new`].
     pub fn sibling(&self, options: Options) -> Result<Client, Error> {
-        let route = self.shared.route.clone();
-        let wire = match &route {
-            Some(route) => route.connect(&options.identity)?,
+        let endpoint = self.shared.endpoint.clone();
+        let wire = match &endpoint {
+            Some(endpoint) => endpoint.connect(&options.identity)?,
             None => self.shared.wire.clone(),
         };
-        Ok(Client::over(wire, route, options))
+        Ok(Client::over(wire, endpoint, options))
     }
 
     /// Waits until a credential plugin, if there is one, has answered, however long that takes.
@@ -92,7 +92,7 @@ impl Client {
     }
 
     fn plugin(&self) -> Option<&Plugin> {
-        self.shared.route.as_ref().and_then(Route::plugin)
+        self.shared.endpoint.as_ref().and_then(Endpoint::plugin)
     }
 
     /// A client over any service that answers requests, such as an API server in memory. Request
@@ -108,9 +108,9 @@ impl Client {
         Client::over(transport::wire(service, &options.identity), None, options)
     }
 
-    fn over(wire: Wire, route: Option<Route>, options: Options) -> Client {
+    fn over(wire: HttpService, endpoint: Option<Endpoint>, options: Options) -> Client {
         let (warnings, feeds) = (Warnings::default(), Arc::default());
-        Client { shared: Arc::new(Shared { wire, route, options, warnings, feeds }), kind: None }
+        Client { shared: Arc::new(Shared { wire, endpoint, options, warnings, feeds }), kind: None }
     }
 
     /// The same client, for views whose kind is known only at run time ([`Kind::RUNTIME`]): to it,
@@ -136,8 +136,8 @@ impl Client {
     }
 
     /// Signals when the API server answers again after it was away.
-    pub fn reach(&self) -> &Reach {
-        &self.options().reach
+    pub fn connectivity(&self) -> &Connectivity {
+        &self.options().connectivity
     }
 
     /// The informers that it feeds.
@@ -159,8 +159,8 @@ impl Client {
         &self.shared.options
     }
 
-    pub(super) fn told<'a>(&'a self, verb: &'static str, kind: &'a Kind) -> Told<'a> {
-        Told { options: self.options(), verb, kind, code: 0, began: Instant::now() }
+    pub(super) fn observe<'a>(&'a self, verb: &'static str, kind: &'a Kind) -> ObservedCall<'a> {
+        ObservedCall { options: self.options(), verb, kind, code: 0, began: Instant::now() }
     }
 
     /// A whole exchange: the body of the answer, or its error.
@@ -170,41 +170,41 @@ impl Client {
         kind: &Kind,
         request: Request<Body>,
     ) -> Result<Bytes, Error> {
-        let mut told = self.told(verb, kind);
-        let answer = self.open(request, &mut told).await?;
+        let mut observe = self.observe(verb, kind);
+        let answer = self.open(request, &mut observe).await?;
         let code = answer.status().as_u16();
-        let body = told.by_deadline(read(answer.into_body(), MAX_OBJECT)).await??;
-        told.code = code;
+        let body = observe.by_deadline(read(answer.into_body(), MAX_OBJECT)).await??;
+        observe.code = code;
         body.ok_or(Error::TooLarge { what: "an answer", limit: MAX_OBJECT })
     }
 
     /// Sends `request` and waits for the head of the answer. A refusal is an error; its body is
-    /// read and its code set in `told`.
+    /// read and its code set in `observe`.
     pub(super) async fn open(
         &self,
         request: Request<Body>,
-        told: &mut Told<'_>,
+        observe: &mut ObservedCall<'_>,
     ) -> Result<Response<Answer>, Error> {
-        let reach = self.reach();
+        let connectivity = self.connectivity();
         let answered = async {
             if let Some(plugin) = self.plugin() {
                 plugin.ready().await?;
             }
             self.shared.wire.clone().oneshot(request).await.map_err(Error::transport)
         };
-        let answer = told.by_deadline(answered).await.flatten();
-        let answer = answer.inspect_err(|_| reach.failed())?;
-        reach.answered(answer.status().as_u16());
+        let answer = observe.by_deadline(answered).await.flatten();
+        let answer = answer.inspect_err(|_| connectivity.failed())?;
+        connectivity.answered(answer.status().as_u16());
         self.shared.warnings.log(answer.headers());
         if answer.status().is_success() {
             return Ok(answer);
         }
         let code = answer.status().as_u16();
         let asked = status::retry_after(answer.headers());
-        let body = told.by_deadline(read(answer.into_body(), MAX_ERROR)).await??;
-        told.code = code;
+        let body = observe.by_deadline(read(answer.into_body(), MAX_ERROR)).await??;
+        observe.code = code;
         let error = status::error(code, asked, &body.unwrap_or_default());
-        Err(error.about(told.kind, self.identity()))
+        Err(error.about(observe.kind, self.identity()))
     }
 
     /// The next piece of a body, if it comes within the deadline.
@@ -220,9 +220,9 @@ impl fmt::Debug for Client {
     }
 }
 
-// === impl Told ===
+// === impl ObservedCall ===
 
-impl Told<'_> {
+impl ObservedCall<'_> {
     /// Awaits `future` until the deadline of the call, then fails with [`Error::Deadline`].
     async fn by_deadline<T>(&self, future: impl Future<Output = T>) -> Result<T, Error> {
         let deadline = match self.verb {
@@ -233,7 +233,7 @@ impl Told<'_> {
     }
 }
 
-impl Drop for Told<'_> {
+impl Drop for ObservedCall<'_> {
     fn drop(&mut self) {
         let took: Duration = self.began.elapsed();
         self.options.observer.request(self.verb, self.kind, self.code, took);

@@ -32,7 +32,7 @@ impl Frames {
     ///
     /// # Errors
     /// A frame larger than [`MAX_OBJECT`].
-    pub(super) fn next(&mut self) -> Result<Option<Lent<'_>>, Error> {
+    pub(super) fn next(&mut self) -> Result<Option<Frame<'_>>, Error> {
         if std::mem::take(&mut self.lent) {
             self.begun.clear();
             self.begun.shrink_to(KEPT);
@@ -49,7 +49,7 @@ impl Frames {
             self.piece.advance(1);
             if self.begun.is_empty() {
                 if !blank(&line) {
-                    return Ok(Some(Lent::Whole(line)));
+                    return Ok(Some(Frame::Whole(line)));
                 }
                 continue;
             }
@@ -59,7 +59,7 @@ impl Frames {
                 continue;
             }
             self.lent = true;
-            return Ok(Some(Lent::Joined(&self.begun)));
+            return Ok(Some(Frame::Joined(&self.begun)));
         }
     }
 
@@ -73,19 +73,19 @@ impl Frames {
 const KEPT: usize = 16 << 10;
 
 /// A frame.
-pub(super) enum Lent<'a> {
+pub(super) enum Frame<'a> {
     /// In the buffer it was read into.
     Whole(Bytes),
     /// Assembled from pieces.
     Joined(&'a [u8]),
 }
 
-impl std::ops::Deref for Lent<'_> {
+impl std::ops::Deref for Frame<'_> {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         match self {
-            Lent::Whole(bytes) => bytes,
-            Lent::Joined(bytes) => bytes,
+            Frame::Whole(bytes) => bytes,
+            Frame::Joined(bytes) => bytes,
         }
     }
 }
@@ -173,7 +173,7 @@ mod tests {
         let mut frames = Frames::default();
         frames.arrived(piece.clone());
         match frames.next().unwrap() {
-            Some(Lent::Whole(frame)) => assert_eq!(frame.as_ptr(), piece.as_ptr()),
+            Some(Frame::Whole(frame)) => assert_eq!(frame.as_ptr(), piece.as_ptr()),
             _ => panic!("it was joined"),
         }
     }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::call::{Client, request};
 use super::query::Url;
-use super::splitter::{Part, Splitter, Take};
+use super::splitter::{ItemVisitor, Part, Splitter};
 use super::transport::Answer;
 use super::types::{Page, PageEnd, Scope, Undecodable};
 use super::{Error, MAX_OBJECT, status, undecodable};
@@ -86,8 +86,8 @@ impl Client {
     ) -> Result<PageEnd, Error> {
         let kind = self.kind::<V>();
         let url = Url::list(&kind, scope, page)?;
-        let mut told = self.told("list", &kind);
-        let answer = self.open(request("GET", url)?.accept(accept).empty(), &mut told).await?;
+        let mut observe = self.observe("list", &kind);
+        let answer = self.open(request("GET", url)?.accept(accept).empty(), &mut observe).await?;
         let code = answer.status().as_u16();
         let mut body = answer.into_body();
         let mut splitter = Splitter::new();
@@ -103,7 +103,7 @@ impl Client {
             splitter.arrived(&gathered, &mut reading)?;
             if reading.refused {
                 let status = self.rest(gathered, &mut body).await?;
-                told.code = code;
+                observe.code = code;
                 return Err(status::error(code, None, &status));
             }
             gathered.clear();
@@ -112,7 +112,7 @@ impl Client {
             }
         }
         splitter.end()?;
-        told.code = code;
+        observe.code = code;
         reading.end()
     }
 
@@ -130,7 +130,7 @@ impl Client {
 
 // === impl Reading ===
 
-impl<E: FnMut(Result<V, Undecodable>), V: Resource> Take for Reading<E, V> {
+impl<E: FnMut(Result<V, Undecodable>), V: Resource> ItemVisitor for Reading<E, V> {
     fn item(&mut self, rest: &[u8]) -> Option<usize> {
         let mut items = serde_json::Deserializer::from_slice(rest).into_iter::<V>();
         // Incomplete, or it does not fit: which of the two is clear once its end is known.

@@ -10,7 +10,7 @@
 //! - A dead connection (packets vanish, no FIN) is detected within 45 s, by TCP keepalive or by
 //!   unacknowledged data.
 //! - When an API server that was away answers again, everything waiting for it is woken
-//!   ([`Reach`]). If no call is made in the meantime, [`Client::look_out`] probes.
+//!   ([`Connectivity`]). If no call is made in the meantime, [`Client::probe_while_down`] probes.
 //! - Every write first asks [`Options::gate`], and carries [`Options::field_manager`].
 //! - A list is decoded item by item as it arrives: apart from what `each` keeps, memory is bounded
 //!   by the largest item. A watch is decoded from the buffer it was read into. A body or an object
@@ -38,7 +38,7 @@ mod error;
 mod feeds;
 mod status;
 mod options;
-mod reach;
+mod connectivity;
 mod config;
 mod token;
 mod exec;
@@ -57,15 +57,15 @@ mod watch;
 mod write;
 mod dry_run;
 mod plain;
-mod look_out;
+mod probe;
 
 pub use call::Client;
 pub use config::config;
+pub use connectivity::{Connectivity, Reconnected};
 pub use dry_run::{DryRun, DryWrite, Refusal};
 pub use error::Error;
 pub(crate) use feeds::{Feed, Feeds};
 pub use options::{Observer, Options, WriteGate};
-pub use reach::{Reach, Returns};
 pub use types::{Deletion, Event, Page, PageEnd, Preconditions, Scope, Undecodable, WatchFrom};
 pub use watch::Watch;
 

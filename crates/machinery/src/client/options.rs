@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::connectivity::Connectivity;
 use super::dry_run::DryRun;
-use super::reach::Reach;
 use crate::identity::Identity;
 use crate::object::Kind;
 
@@ -32,7 +32,7 @@ pub struct Options {
     /// store, and reports it here. Default: `None`.
     pub dry_run: Option<Arc<dyn DryRun>>,
     /// Learns from every call whether the API server answers. Shared by clients of one server.
-    pub reach: Reach,
+    pub connectivity: Connectivity,
 }
 
 /// Says whether this process may write now; leader election implements it.
@@ -86,7 +86,7 @@ impl Options {
             gate: Arc::new(Always),
             observer: Arc::new(Nobody),
             dry_run: None,
-            reach: Reach::default(),
+            connectivity: Connectivity::default(),
         }
     }
 }

@@ -23,7 +23,7 @@ pub(super) enum Part {
 }
 
 /// Receives what is found.
-pub(super) trait Take {
+pub(super) trait ItemVisitor {
     /// An item begins here. If it is complete and fits, takes it and returns its length in bytes.
     fn item(&mut self, rest: &[u8]) -> Option<usize>;
 
@@ -90,7 +90,11 @@ impl Splitter {
     ///
     /// # Errors
     /// Errors from `take`; input that is not a list; a part larger than [`MAX_OBJECT`].
-    pub(super) fn arrived(&mut self, piece: &[u8], take: &mut dyn Take) -> Result<(), Error> {
+    pub(super) fn arrived(
+        &mut self,
+        piece: &[u8],
+        take: &mut dyn ItemVisitor,
+    ) -> Result<(), Error> {
         let mut at = 0;
         while let Some(&byte) = piece.get(at) {
             let rest = piece.get(at..).unwrap_or_default();
@@ -135,7 +139,7 @@ impl Splitter {
         &mut self,
         part: Option<Part>,
         rest: &[u8],
-        take: &mut dyn Take,
+        take: &mut dyn ItemVisitor,
     ) -> Result<usize, Error> {
         let end = self.nest.scan(rest);
         let used = end.unwrap_or(rest.len());

@@ -19,7 +19,7 @@ const FRESH: Duration = Duration::from_secs(50);
 
 /// A value that is reread from files, and the last one that was read. All clones share one state.
 #[derive(Clone)]
-pub(super) struct Reread<T>(Arc<Shared<T>>);
+pub(super) struct ReloadingFile<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
     read: Box<dyn Fn() -> Result<T, String> + Send + Sync>,
@@ -33,7 +33,7 @@ struct Last<T> {
 }
 
 /// A file with a token.
-pub(super) type TokenFile = Reread<HeaderValue>;
+pub(super) type TokenFile = ReloadingFile<HeaderValue>;
 
 /// A client certificate and its key, in PEM.
 #[derive(PartialEq, Eq)]
@@ -43,15 +43,15 @@ pub(super) struct ClientCertificate {
 }
 
 /// The files of a client certificate and its key.
-pub(super) type CertificateFiles = Reread<Arc<ClientCertificate>>;
+pub(super) type CertificateFiles = ReloadingFile<Arc<ClientCertificate>>;
 
-// === impl Reread ===
+// === impl ReloadingFile ===
 
-impl<T: Clone + PartialEq> Reread<T> {
+impl<T: Clone + PartialEq> ReloadingFile<T> {
     /// Reads for the first time.
     fn new(read: impl Fn() -> Result<T, String> + Send + Sync + 'static) -> Result<Self, String> {
         let last = Last { value: read()?, fresh_until: Some(Instant::now() + FRESH) };
-        Ok(Reread(Arc::new(Shared { read: Box::new(read), last: Mutex::new(last) })))
+        Ok(ReloadingFile(Arc::new(Shared { read: Box::new(read), last: Mutex::new(last) })))
     }
 
     /// The value for a request that is sent now. If the file cannot be read, its last content is
@@ -99,7 +99,7 @@ impl TokenFile {
 
     fn open(path: &Path) -> Result<TokenFile, Error> {
         let file = path.to_owned();
-        Reread::new(move || token(&file)).map_err(|why| {
+        ReloadingFile::new(move || token(&file)).map_err(|why| {
             Error::Config(format!("the token file {} cannot be used: {why}", path.display()))
         })
     }
@@ -118,7 +118,7 @@ impl CertificateFiles {
             return Ok(None);
         };
         let read = |path: &str| std::fs::read(path).map_err(|error| format!("{path}: {error}"));
-        let both = Reread::new(move || {
+        let both = ReloadingFile::new(move || {
             Ok(Arc::new(ClientCertificate { certificate: read(&certificate)?, key: read(&key)? }))
         });
         let unusable = |why| Error::Config(format!("the client certificate cannot be used: {why}"));

@@ -32,7 +32,7 @@ use crate::identity::Identity;
 pub(super) type Answer = UnsyncBoxBody<Bytes, BoxError>;
 /// Anything that sends requests to an API server. kube's `Client` wraps such a service in a buffer
 /// with a task; without it a request takes one hop fewer between tasks.
-pub(super) type Wire = BoxCloneSyncService<Request<Body>, Response<Answer>, BoxError>;
+pub(super) type HttpService = BoxCloneSyncService<Request<Body>, Response<Answer>, BoxError>;
 
 /// Time limit for a TCP connection. TLS on it, and the answer, fall under the deadline of the call.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -55,7 +55,7 @@ const READ_BUFFER: usize = 64 << 10;
 
 /// The way to an API server: where it is, and who we are there. Clones share their credentials.
 #[derive(Clone)]
-pub(super) struct Route(Arc<Credentials>);
+pub(super) struct Endpoint(Arc<Credentials>);
 
 struct Credentials {
     /// Without what the other fields stand for.
@@ -85,18 +85,18 @@ pub(super) struct Outgoing {
 
 /// Connections that are recreated, for new requests, when the client certificate changes.
 struct Connections {
-    route: Route,
+    endpoint: Endpoint,
     current: Mutex<(Option<Arc<ClientCertificate>>, Http)>,
 }
 
-// === impl Route ===
+// === impl Endpoint ===
 
-impl Route {
+impl Endpoint {
     /// The way to the API server that `config` names. Nothing is connected or run yet.
     ///
     /// # Errors
     /// [`Error::Config`] if its files cannot be read.
-    pub(super) fn to(config: kube::Config) -> Result<Route, Error> {
+    pub(super) fn to(config: kube::Config) -> Result<Endpoint, Error> {
         let mut config = config;
         let auth = &mut config.auth_info;
         let token = TokenFile::of(auth)?;
@@ -115,7 +115,7 @@ impl Route {
             (auth.client_certificate, auth.client_key) = (None, None);
         }
         let plugin = exec.map(Plugin::new).transpose()?;
-        Ok(Route(Arc::new(Credentials { config, token, certificate, plugin })))
+        Ok(Endpoint(Arc::new(Credentials { config, token, certificate, plugin })))
     }
 
     /// The plugin on which all calls depend, if any.
@@ -127,11 +127,11 @@ impl Route {
     ///
     /// # Errors
     /// [`Error::Config`]: unusable certificates, credentials or proxy.
-    pub(super) fn connect(&self, identity: &Identity) -> Result<Wire, Error> {
+    pub(super) fn connect(&self, identity: &Identity) -> Result<HttpService, Error> {
         let config = &self.0.config;
         let shown = self.0.certificate.as_ref().map(CertificateFiles::get);
         let current = Mutex::new((shown.clone(), self.http(shown.as_deref())?));
-        let connections = Arc::new(Connections { route: self.clone(), current });
+        let connections = Arc::new(Connections { endpoint: self.clone(), current });
         let send = service_fn(move |request| connections.clone().send(request));
         let stack = ServiceBuilder::new()
             .layer(config.base_uri_layer())
@@ -217,7 +217,7 @@ impl Connections {
         self: Arc<Self>,
         mut request: Request<Body>,
     ) -> Result<Response<Incoming>, BoxError> {
-        let Credentials { token, certificate, plugin, .. } = &*self.route.0;
+        let Credentials { token, certificate, plugin, .. } = &*self.endpoint.0;
         let printed = plugin.as_ref().and_then(Plugin::last);
         let file = token.as_ref().map(TokenFile::get);
         let header = file.or_else(|| printed.as_ref().and_then(|printed| printed.header.clone()));
@@ -249,7 +249,7 @@ impl Connections {
     fn with(&self, identity: Option<Arc<ClientCertificate>>) -> Http {
         let mut current = self.current.lock();
         if identity.as_ref().map(Arc::as_ptr) != current.0.as_ref().map(Arc::as_ptr) {
-            match self.route.http(identity.as_deref()) {
+            match self.endpoint.http(identity.as_deref()) {
                 Ok(http) => current.1 = http,
                 Err(error) => tracing::warn!(%error, "The new client certificate cannot be used"),
             }
@@ -273,7 +273,7 @@ fn connector() -> HttpConnector {
 }
 
 /// Erases the types of a service.
-pub(super) fn wire<S, B>(service: S, identity: &Identity) -> Wire
+pub(super) fn wire<S, B>(service: S, identity: &Identity) -> HttpService
 where
     S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
     S::Error: Into<BoxError>,

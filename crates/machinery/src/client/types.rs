@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::object::{ObjectKey, ResourceVersion, Text, Uid};
+use crate::object::{InternedStr, ObjectKey, ResourceVersion, Uid};
 
 /// Selects objects of a kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scope {
     /// One namespace, or all.
-    pub namespace: Option<Text>,
+    pub namespace: Option<InternedStr>,
     /// Label selector.
     pub labels: Option<String>,
     /// Field selector.

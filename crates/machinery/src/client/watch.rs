@@ -47,9 +47,9 @@ impl Client {
         // clients can read; uncompressed, an event is decoded from the read buffer.
         let request =
             request("GET", url)?.accept(accept).header(ACCEPT_ENCODING, "identity").empty();
-        let mut told = self.told("watch", &kind);
-        let answer = self.open(request, &mut told).await?;
-        told.code = answer.status().as_u16();
+        let mut observe = self.observe("watch", &kind);
+        let answer = self.open(request, &mut observe).await?;
+        observe.code = answer.status().as_u16();
         Ok(Watch {
             body: answer.into_body(),
             frames: Frames::default(),

@@ -1,7 +1,7 @@
 //! From a change in a store to the keys that must be reconciled for it.
 //!
 //! Each function makes a handler of deltas. `initial` means that the delta comes from the first
-//! list or a resync: no user waits for it in particular, so it goes to [`Band::Initial`].
+//! list or a resync: no user waits for it in particular, so it goes to [`Priority::Low`].
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use parking_lot::Mutex;
 use super::{Handle, Name};
 use crate::object::{Kind, Object, ObjectKey, Owner, Resource};
 use crate::store::Delta;
-use crate::workqueue::{Band, Key};
+use crate::workqueue::{Key, Priority};
 
 impl Key for ObjectKey {
-    type Tenant = crate::object::Text;
+    type Tenant = crate::object::InternedStr;
 
     /// The namespace. All cluster-scoped objects are one tenant.
-    fn tenant(&self) -> &crate::object::Text {
+    fn tenant(&self) -> &crate::object::InternedStr {
         self.namespace()
     }
 
@@ -30,7 +30,7 @@ impl Key for ObjectKey {
 /// writes (status, finalizers) does not wake it again; what any other pass writes does.
 pub fn for_object<V: Object>(handle: Handle) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
     move |delta, initial| {
-        handle.changed(delta.object().key(), delta.author(), band(initial));
+        handle.changed(delta.object().key(), delta.origin(), priority(initial));
     }
 }
 
@@ -46,9 +46,9 @@ pub fn for_owner<V: Object>(
         let before = old.and_then(|old| owner(&kind, old));
         let now = owner(&kind, new);
         if before != now {
-            before.iter().for_each(|key| handle.changed(key, delta.author(), band(initial)));
+            before.iter().for_each(|key| handle.changed(key, delta.origin(), priority(initial)));
         }
-        now.iter().for_each(|key| handle.changed(key, delta.author(), band(initial)));
+        now.iter().for_each(|key| handle.changed(key, delta.origin(), priority(initial)));
     }
 }
 
@@ -63,7 +63,9 @@ pub fn for_mapped<V: Object>(
         let (old, new) = sides(delta);
         for side in old.into_iter().chain([new]) {
             // A key named by both sides is one piece of work.
-            keys(side).iter().for_each(|key| handle.changed(key, delta.author(), band(initial)));
+            keys(side)
+                .iter()
+                .for_each(|key| handle.changed(key, delta.origin(), priority(initial)));
         }
     }
 }
@@ -91,7 +93,7 @@ pub(crate) fn note_bereaved<V: Object>(
     kind: Kind,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
     move |delta, _| {
-        if let (Delta::Deleted(gone, _), None) = (delta, delta.author())
+        if let (Delta::Deleted(gone, _), None) = (delta, delta.origin())
             && let Some(owner) = owner(&kind, &**gone)
         {
             bereaved.lock().insert(owner);
@@ -99,8 +101,8 @@ pub(crate) fn note_bereaved<V: Object>(
     }
 }
 
-fn band(initial: bool) -> Band {
-    if initial { Band::Initial } else { Band::People }
+fn priority(initial: bool) -> Priority {
+    if initial { Priority::Low } else { Priority::High }
 }
 
 /// The previous and the latest state of the object.
@@ -130,7 +132,7 @@ mod tests {
     use super::*;
     use crate::object::fixtures::Thing;
     use crate::object::{Meta, Uid};
-    use crate::store::{self, Author, Index};
+    use crate::store::{self, Index, WriteOrigin};
     use crate::workqueue::WorkQueue;
 
     const APP: Kind = Kind::namespaced("app.example.com", "v1", "App", "apps");
@@ -148,39 +150,39 @@ mod tests {
         Arc::new(Thing { meta })
     }
 
-    /// Returns the keys and bands that this handler enqueues.
+    /// Returns the keys and priorities that this handler enqueues.
     async fn enqueued<H: Fn(&Delta<Thing>, bool)>(
         handler: impl Fn(Handle) -> H,
         delta: Delta<Thing>,
         initial: bool,
-    ) -> Vec<(String, Band)> {
+    ) -> Vec<(String, Priority)> {
         let handle = Handle::new(WorkQueue::new());
         handler(handle.clone())(&delta, initial);
         let queue = handle.queue();
         queue.shut_down();
         let mut keys = Vec::new();
         while let Some(taken) = queue.get().await {
-            keys.push((taken.key().to_string(), taken.band()));
+            keys.push((taken.key().to_string(), taken.priority()));
         }
         keys
     }
 
-    fn people(keys: &[&str]) -> Vec<(String, Band)> {
-        keys.iter().map(|key| ((*key).to_owned(), Band::People)).collect()
+    fn people(keys: &[&str]) -> Vec<(String, Priority)> {
+        keys.iter().map(|key| ((*key).to_owned(), Priority::High)).collect()
     }
 
     /// Returns the keys that two controllers' handlers enqueue for a delta whose author is the key
-    /// `ns/author` of the first.
+    /// `ns/origin` of the first.
     async fn of_both<H: Fn(&Delta<Thing>, bool)>(
         handler: impl Fn(Handle) -> H,
-        delta: impl Fn(Option<Author>) -> Delta<Thing>,
-        author: &str,
+        delta: impl Fn(Option<WriteOrigin>) -> Delta<Thing>,
+        origin: &str,
     ) -> [Vec<String>; 2] {
         let handles = [(); 2].map(|()| Handle::new(WorkQueue::new()));
-        let author = Author { controller: handles[0].id(), key: ObjectKey::new("ns", author) };
+        let origin = WriteOrigin { controller: handles[0].id(), key: ObjectKey::new("ns", origin) };
         let mut enqueued = [Vec::new(), Vec::new()];
         for (handle, keys) in handles.iter().zip(&mut enqueued) {
-            handler(handle.clone())(&delta(Some(author.clone())), false);
+            handler(handle.clone())(&delta(Some(origin.clone())), false);
             handle.queue().shut_down();
             while let Some(taken) = handle.queue().get().await {
                 keys.push(taken.key().to_string());
@@ -191,7 +193,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_write_wakes_every_key_but_its_authors() {
-        let added = |author| Delta::Added(child(None), author);
+        let added = |origin| Delta::Added(child(None), origin);
         assert_eq!(of_both(for_object, added, "child").await, [vec![], vec!["ns/child"]]);
         assert_eq!(of_both(for_object, added, "other").await, [["ns/child"], ["ns/child"]]);
         let named = |handle| for_mapped(handle, |thing: &Thing| vec![thing.meta.key.clone()]);
@@ -201,10 +203,10 @@ mod tests {
     #[tokio::test]
     async fn a_pass_that_takes_a_child_over_wakes_the_former_owner_and_not_itself() {
         let owned = |handle| for_owner(handle, APP);
-        let taken_over = |author| Delta::Updated {
+        let taken_over = |origin| Delta::Updated {
             old: child(Some(("app.example.com/v1", "App", "before"))),
             new: child(Some(("app.example.com/v1", "App", "after"))),
-            author,
+            origin,
         };
         let [first, second] = of_both(owned, taken_over, "after").await;
         assert_eq!(
@@ -238,7 +240,7 @@ mod tests {
         let added = || Delta::Added(child(None), None);
         assert_eq!(enqueued(for_object, added(), false).await, people(&["ns/child"]));
         let initial = enqueued(for_object, added(), true).await;
-        assert_eq!(initial, [("ns/child".to_owned(), Band::Initial)]);
+        assert_eq!(initial, [("ns/child".to_owned(), Priority::Low)]);
     }
 
     #[tokio::test]
@@ -261,7 +263,7 @@ mod tests {
         let delta = Delta::Updated {
             old: child(Some(("app.example.com/v1", "App", "before"))),
             new: child(Some(("app.example.com/v1", "App", "after"))),
-            author: None,
+            origin: None,
         };
         let keys = enqueued(|handle| for_owner(handle, APP), delta, false).await;
         assert_eq!(keys, people(&["ns/before", "ns/after"]));
@@ -287,7 +289,7 @@ mod tests {
         let delta = Delta::Updated {
             old: child(Some(("v1", "Node", "before"))),
             new: child(Some(("v1", "Node", "after"))),
-            author: None,
+            origin: None,
         };
         let keys = enqueued(|handle| for_mapped(handle, keys), delta, false).await;
         assert_eq!(keys, people(&["ns/before", "ns/child", "ns/after"]));

@@ -49,7 +49,7 @@ impl Retries {
     pub(super) fn of(
         &self,
         class: Class,
-        row: &Row,
+        row: &FailureStreak,
         retry_after: Option<Duration>,
     ) -> Option<Retry> {
         let backoff = match class {
@@ -76,7 +76,7 @@ impl Retries {
 
 /// State of a key whose last pass failed, until a pass succeeds or fails with a terminal error.
 #[derive(Debug, Clone)]
-pub(super) struct Row {
+pub(super) struct FailureStreak {
     /// Condition whose end wakes the key; `None` if its end is not noticed.
     pub(super) wakes: Option<Wakes>,
     /// Until when the server asked to be left alone. The pause may be longer; whatever cuts it
@@ -99,7 +99,7 @@ pub(super) enum Wakes {
 /// The keys that fail, and the names that became free a moment ago.
 #[derive(Debug, Default)]
 pub(super) struct Failing {
-    pub(super) rows: HashMap<ObjectKey, Row>,
+    pub(super) rows: HashMap<ObjectKey, FailureStreak>,
     freed: VecDeque<(Instant, Name)>,
 }
 
@@ -114,7 +114,7 @@ impl Failing {
     }
 
     /// Returns whether what the row waits for has come about since `began`, or may have.
-    pub(super) fn is_over(&self, row: &Row, began: Instant) -> bool {
+    pub(super) fn is_over(&self, row: &FailureStreak, began: Instant) -> bool {
         let Some(Wakes::Name(name)) = &row.wakes else { return false };
         let mut since = self.freed.iter().take_while(|(at, _)| *at >= began);
         let oldest = self.freed.back().filter(|_| self.freed.len() == FREED);
@@ -122,16 +122,16 @@ impl Failing {
     }
 }
 
-impl Row {
+impl FailureStreak {
     /// The row after one more failure, for which the server asked for the pause `asked`.
     pub(super) fn after(
-        before: Option<&Row>,
+        before: Option<&FailureStreak>,
         class: Class,
         asked: Option<Duration>,
         name: Option<Name>,
-    ) -> Row {
+    ) -> FailureStreak {
         let refused = matches!(class, Class::Forbidden | Class::Waiting | Class::NotServed);
-        Row {
+        FailureStreak {
             wakes: match class {
                 Class::Transient => Some(Wakes::Outage),
                 _ => name.map(|name| Wakes::Name(Box::new(name))),
@@ -165,7 +165,7 @@ mod tests {
         let (mut row, mut errors) = (None, Vec::new());
         let classes = [Transient, Forbidden, Transient, Conflict, Forbidden, Transient, Forbidden];
         for (at, class) in classes.into_iter().enumerate() {
-            let after = Row::after(row.as_ref(), class, None, None);
+            let after = FailureStreak::after(row.as_ref(), class, None, None);
             errors.extend((level(class, after.refusals) == Level::ERROR).then_some(at));
             row = Some(after);
         }
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn however_long_an_outage_was_the_next_try_comes_within_half_a_minute() {
-        let row = Row::after(None, Class::Transient, None, None);
+        let row = FailureStreak::after(None, Class::Transient, None, None);
         let retry = Retries::default().of(Class::Transient, &row, None).unwrap();
         for failures in 0..100 {
             assert!(retry.backoff.delay(failures) <= Duration::from_secs(30), "{failures}");

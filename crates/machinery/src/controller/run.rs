@@ -12,13 +12,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::policy::{Failing, Retries, Wakes};
-use super::watchdog::{Post, Watchdog};
+use super::watchdog::{Heartbeat, Watchdog};
 use super::worker::Core;
 use super::{Name, Observer, Reconciler};
-use crate::client::{Reach, Returns};
+use crate::client::{Connectivity, Reconnected};
 use crate::object::ObjectKey;
-use crate::store::{Author, ControllerId};
-use crate::workqueue::{Backoff, Band, Limits, Retry, WorkQueue};
+use crate::store::{ControllerId, WriteOrigin};
+use crate::workqueue::{Backoff, Limits, Priority, Retry, WorkQueue};
 
 /// Time for passes dropped by shutdown to reach an await point. One that blocks its thread
 /// never does, and is left behind.
@@ -40,7 +40,7 @@ pub struct Options {
     pub retries: Retries,
     /// Reach of the reconciler's client: keys that failed while the API server was away then run
     /// again when it is back, instead of after their backoff. Default `None`.
-    pub reach: Option<Reach>,
+    pub connectivity: Option<Connectivity>,
     /// Notified of what the controller does.
     pub observer: Arc<dyn Observer>,
     /// The overall limits of retries.
@@ -85,7 +85,7 @@ impl Default for Options {
             drain: Duration::from_secs(25),
             blocked: Duration::from_secs(5),
             retries: Retries::default(),
-            reach: None,
+            connectivity: None,
             observer: Arc::new(()),
             limits: Limits::default(),
             queue_observer: Arc::new(()),
@@ -131,20 +131,24 @@ impl<R: Reconciler> Controller<R> {
         let handle = self.handle();
         let (name, options) = (self.core.name, self.options);
         let core = Arc::new(self.core);
-        let posts: Vec<Arc<Post>> = (0..options.workers.max(1)).map(|_| Arc::default()).collect();
+        let posts: Vec<Arc<Heartbeat>> =
+            (0..options.workers.max(1)).map(|_| Arc::default()).collect();
         options.observer.running(name, posts.len());
         let _watchdog =
             Watchdog::start(name, posts.clone(), options.blocked, options.observer.clone());
         let (mut workers, mut at) = (JoinSet::new(), HashMap::new());
-        for post in posts {
-            at.insert(workers.spawn(Arc::clone(&core).work(Arc::clone(&post))).id(), post);
+        for heartbeat in posts {
+            at.insert(
+                workers.spawn(Arc::clone(&core).work(Arc::clone(&heartbeat))).id(),
+                heartbeat,
+            );
         }
-        let mut returns = options.reach.as_ref().map(Reach::returns);
+        let mut reconnected = options.connectivity.as_ref().map(Connectivity::reconnected);
         let mut shutdown = pin!(shutdown);
         loop {
             let ended = tokio::select! {
                 () = &mut shutdown => break,
-                () = returned(&mut returns) => {
+                () = returned(&mut reconnected) => {
                     handle.wake_transient();
                     continue;
                 }
@@ -153,9 +157,12 @@ impl<R: Reconciler> Controller<R> {
             // No pass can cause this, whatever it does; an observer can.
             if let Err(error) = ended {
                 tracing::error!(controller = name, %error, "a worker died and is replaced");
-                // At its predecessor's post, which the watchdog knows.
-                let post = at.remove(&error.id()).unwrap_or_default();
-                at.insert(workers.spawn(Arc::clone(&core).work(Arc::clone(&post))).id(), post);
+                // At its predecessor's heartbeat, which the watchdog knows.
+                let heartbeat = at.remove(&error.id()).unwrap_or_default();
+                at.insert(
+                    workers.spawn(Arc::clone(&core).work(Arc::clone(&heartbeat))).id(),
+                    heartbeat,
+                );
             }
         }
         core.queue.shut_down_now();
@@ -176,9 +183,9 @@ impl<R: Reconciler> Controller<R> {
 }
 
 /// Waits for the API server to come back the next time.
-async fn returned(returns: &mut Option<Returns>) {
-    match returns {
-        Some(returns) => returns.next().await,
+async fn returned(reconnected: &mut Option<Reconnected>) {
+    match reconnected {
+        Some(reconnected) => reconnected.next().await,
         None => std::future::pending().await,
     }
 }
@@ -206,10 +213,15 @@ impl Handle {
     }
 
     /// Something changed that `key` must be reconciled for, unless a pass over `key` itself was the
-    /// author of the change.
-    pub(super) fn changed(&self, key: &ObjectKey, author: Option<&Author>, band: Band) {
-        if !author.is_some_and(|author| author.controller == self.id && author.key == *key) {
-            self.queue.add_with(key, band);
+    /// origin of the change.
+    pub(super) fn changed(
+        &self,
+        key: &ObjectKey,
+        origin: Option<&WriteOrigin>,
+        priority: Priority,
+    ) {
+        if !origin.is_some_and(|origin| origin.controller == self.id && origin.key == *key) {
+            self.queue.add_with(key, priority);
         }
     }
 
@@ -243,7 +255,7 @@ impl Handle {
                 }
                 None => {
                     before(key);
-                    self.queue.add_with(key, Band::Initial);
+                    self.queue.add_with(key, Priority::Low);
                 }
             }
         }

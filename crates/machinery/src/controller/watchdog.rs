@@ -23,30 +23,30 @@ use crate::object::ObjectKey;
 
 /// State that a worker shows to the watchdog.
 #[derive(Default)]
-pub(super) struct Post {
+pub(super) struct Heartbeat {
     /// Milliseconds on CLOCK_MONOTONIC when the poll under way began; 0 between polls.
     polling_since: AtomicU64,
     /// The key of the pass.
     key: Mutex<Option<ObjectKey>>,
 }
 
-/// Watches posts until it is dropped.
+/// Watches heartbeats until it is dropped.
 pub(super) struct Watchdog {
     _stop: Sender<()>,
 }
 
-/// A future that shows its polls at a post.
+/// A future that shows its polls in a heartbeat.
 pub(super) struct Watched<F> {
     pub(super) pass: Pin<Box<F>>,
-    pub(super) post: Arc<Post>,
+    pub(super) heartbeat: Arc<Heartbeat>,
 }
 
-/// Clears the post's mark, however the poll ends.
-struct Polling<'a>(&'a Post);
+/// Clears the heartbeat's mark, however the poll ends.
+struct Polling<'a>(&'a Heartbeat);
 
-// === impl Post ===
+// === impl Heartbeat ===
 
-impl Post {
+impl Heartbeat {
     /// The next pass is over `key`.
     pub(super) fn over(&self, key: &ObjectKey) {
         *self.key.lock() = Some(key.clone());
@@ -66,7 +66,7 @@ impl Watchdog {
     /// thread, there is no watchdog, which merits a warning and no more.
     pub(super) fn start(
         controller: &'static str,
-        posts: Vec<Arc<Post>>,
+        posts: Vec<Arc<Heartbeat>>,
         limit: Duration,
         observer: Arc<dyn Observer>,
     ) -> Watchdog {
@@ -81,14 +81,14 @@ impl Watchdog {
                 {
                     runtime.spawn(std::future::ready(()));
                 }
-                for (post, told) in posts.iter().zip(&mut told) {
-                    let since = post.polling_since.load(Ordering::Relaxed);
+                for (heartbeat, told) in posts.iter().zip(&mut told) {
+                    let since = heartbeat.polling_since.load(Ordering::Relaxed);
                     let for_so_long = Duration::from_millis(now().saturating_sub(since));
                     if since == 0 || since == *told || for_so_long < limit {
                         continue;
                     }
                     *told = since;
-                    let key = post.key.lock().clone().unwrap_or_default();
+                    let key = heartbeat.key.lock().clone().unwrap_or_default();
                     tracing::error!(
                         controller,
                         namespace = %key.namespace(),
@@ -114,9 +114,9 @@ impl<F: Future> Future for Watched<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let Watched { pass, post } = &mut *self;
-        post.polling_since.store(now(), Ordering::Relaxed);
-        let _polling = Polling(post);
+        let Watched { pass, heartbeat } = &mut *self;
+        heartbeat.polling_since.store(now(), Ordering::Relaxed);
+        let _polling = Polling(heartbeat);
         pass.as_mut().poll(context)
     }
 }

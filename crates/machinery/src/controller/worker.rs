@@ -12,12 +12,12 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{Instrument, Level};
 
-use super::policy::{Failing, Retries, Row, level};
-use super::watchdog::{Post, Watched};
+use super::policy::{Failing, FailureStreak, Retries, level};
+use super::watchdog::{Heartbeat, Watched};
 use super::{Action, Class, Failure, Name, Observer, Outcome, Reconciler};
 use crate::object::ObjectKey;
-use crate::store::{Author, ControllerId};
-use crate::workqueue::{Taken, WorkQueue};
+use crate::store::{ControllerId, WriteOrigin};
+use crate::workqueue::{WorkItem, WorkQueue};
 
 /// Up to this fraction of a RequeueAfter is added at random, so that objects created together are
 /// not reconciled together forever.
@@ -75,7 +75,7 @@ impl Failed {
 
 impl<R: Reconciler> Core<R> {
     /// Works until the queue is shut down.
-    pub(super) async fn work(self: Arc<Self>, post: Arc<Post>) {
+    pub(super) async fn work(self: Arc<Self>, heartbeat: Arc<Heartbeat>) {
         let mut next = self.queue.get().await;
         while let Some(taken) = next {
             let key = taken.key();
@@ -87,29 +87,29 @@ impl<R: Reconciler> Core<R> {
                 object = %key.name(),
                 id = %format_args!("{:016x}", fastrand::u64(..)),
             );
-            self.pass(&taken, &post).instrument(span).await;
+            self.pass(&taken, &heartbeat).instrument(span).await;
             // Without this, a pass that never has to wait would keep the thread from other tasks.
             tokio::task::consume_budget().await;
             next = self.queue.done_and_get(taken).await;
         }
     }
 
-    async fn pass(&self, taken: &Taken<ObjectKey>, post: &Arc<Post>) {
+    async fn pass(&self, taken: &WorkItem<ObjectKey>, heartbeat: &Arc<Heartbeat>) {
         let key = taken.key();
         let mut pass = Pass { core: self, key, began: Instant::now(), outcome: Outcome::Dropped };
         self.observer.started(self.name);
-        post.over(key);
-        let ended = self.reconcile(key, post).await;
+        heartbeat.over(key);
+        let ended = self.reconcile(key, heartbeat).await;
         // An error's own methods may also panic.
         let concluded = catch_unwind(AssertUnwindSafe(|| self.conclude(key, pass.began, ended)));
         pass.outcome = concluded.unwrap_or_else(|panic| self.panicked(key, &*panic));
     }
 
-    async fn reconcile(&self, key: &ObjectKey, post: &Arc<Post>) -> Ended<R::Error> {
-        let author = Author { controller: self.id, key: key.clone() };
+    async fn reconcile(&self, key: &ObjectKey, heartbeat: &Arc<Heartbeat>) -> Ended<R::Error> {
+        let origin = WriteOrigin { controller: self.id, key: key.clone() };
         let bounded = async {
-            let pass = author.scope(self.reconciler.reconcile(key));
-            let watched = Watched { pass: Box::pin(pass), post: Arc::clone(post) };
+            let pass = origin.scope(self.reconciler.reconcile(key));
+            let watched = Watched { pass: Box::pin(pass), heartbeat: Arc::clone(heartbeat) };
             tokio::time::timeout(self.deadline, watched).await
         };
         // Around the timeout, because a pass may also panic while being dropped. After a panic
@@ -201,10 +201,10 @@ impl<R: Reconciler> Core<R> {
         retry_after: Option<Duration>,
         waits_for: Option<Name>,
         began: Instant,
-    ) -> Row {
+    ) -> FailureStreak {
         let mut failing = self.failing.lock();
         let asked = self.retries.asked(retry_after);
-        let row = Row::after(failing.rows.get(key), class, asked, waits_for);
+        let row = FailureStreak::after(failing.rows.get(key), class, asked, waits_for);
         if failing.is_over(&row, began) {
             self.queue.add(key);
         }

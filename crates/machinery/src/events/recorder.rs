@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::correlate::{Correlator, Group, Verdict};
 use super::text;
 use crate::identity::Identity;
-use crate::object::{ObjectKey, Resource, Text, Uid};
+use crate::object::{InternedStr, ObjectKey, Resource, Uid};
 
 /// Normal or Warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,9 +25,9 @@ pub enum Type {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Regarding {
     /// apiVersion.
-    pub api_version: Text,
+    pub api_version: InternedStr,
     /// Kind.
-    pub kind: Text,
+    pub kind: InternedStr,
     /// Namespace and name.
     pub key: ObjectKey,
     /// UID; `kubectl describe` shows only Events that carry the object's own.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::correlate::Job;
 use super::{Regarding, Type};
 use crate::identity::Identity;
-use crate::object::{Kind, Meta, ObjectKey, Text, Uid};
+use crate::object::{InternedStr, Kind, Meta, ObjectKey, Uid};
 
 /// The part of a written Event that is read: its metadata, to confirm that it is one.
 #[derive(Debug, serde::Deserialize)]
@@ -51,11 +51,11 @@ struct Count {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Reference<'a> {
-    api_version: &'a Text,
-    kind: &'a Text,
+    api_version: &'a InternedStr,
+    kind: &'a InternedStr,
     #[serde(skip_serializing_if = "str::is_empty")]
     namespace: &'a str,
-    name: &'a Text,
+    name: &'a InternedStr,
     #[serde(skip_serializing_if = "Option::is_none")]
     uid: Option<Uid>,
 }

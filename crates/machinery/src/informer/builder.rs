@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Informer, Refusal};
 use crate::client::{Client, Scope};
-use crate::object::{Resource, Text};
+use crate::object::{InternedStr, Resource};
 use crate::reflector::{Observer, Unobserved};
 use crate::store::Index;
 
@@ -15,7 +15,7 @@ const SHORTEST_RESYNC: Duration = Duration::from_secs(1);
 /// Makes an [`Informer`].
 pub struct Builder<V> {
     pub(super) client: Client,
-    pub(super) namespaces: Vec<Text>,
+    pub(super) namespaces: Vec<InternedStr>,
     pub(super) labels: Option<String>,
     pub(super) fields: Option<String>,
     pub(super) metadata_only: bool,
@@ -43,7 +43,10 @@ impl<V: Resource> Builder<V> {
     /// Only these namespaces. Each is listed and watched on its own, so a Role in each is enough.
     /// An empty list (the default) means all namespaces, and cluster-scoped objects. For a
     /// cluster-scoped kind, anything else is refused by [`Informer::run`].
-    pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<Text>>) -> Self {
+    pub fn namespaces(
+        mut self,
+        namespaces: impl IntoIterator<Item = impl Into<InternedStr>>,
+    ) -> Self {
         self.namespaces = namespaces.into_iter().map(Into::into).collect();
         self.namespaces.sort();
         self.namespaces.dedup();
@@ -110,7 +113,7 @@ impl<V: Resource> Builder<V> {
         if !kind.namespaced && !self.namespaces.is_empty() {
             return Some(Refusal::ClusterScoped { resource: resource() });
         }
-        let names: Vec<&Text> = self.indexes.iter().map(Index::name).collect();
+        let names: Vec<&InternedStr> = self.indexes.iter().map(Index::name).collect();
         let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
         twice.map(|(_, name)| Refusal::DuplicateIndex {
             resource: resource(),

@@ -47,7 +47,7 @@ mod tests {
         (old.generation, new.generation) = (1, 1);
         change(&mut new);
         let (old, new) = (Arc::new(Thing { meta: old }), Arc::new(Thing { meta: new }));
-        Delta::Updated { old, new, author: None }
+        Delta::Updated { old, new, origin: None }
     }
 
     #[test]
@@ -69,7 +69,7 @@ mod tests {
         let mut meta = Meta::default();
         meta.generation = 1;
         let thing = Arc::new(Thing { meta });
-        let again = Delta::Updated { old: thing.clone(), new: thing, author: None };
+        let again = Delta::Updated { old: thing.clone(), new: thing, origin: None };
         assert!(generation_changed(&again) && labels_changed(&again));
         assert!(annotations_changed(&again));
     }

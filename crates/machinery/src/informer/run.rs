@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 use super::builder::Builder;
 use super::handlers::Handlers;
 use crate::client::{Client, Feed, Feeds};
-use crate::object::{Kind, Resource, Text};
-use crate::reflector::{Health, HealthHandle, Reflector, Refresh, Rewound};
+use crate::object::{InternedStr, Kind, Resource};
+use crate::reflector::{Health, HealthHandle, Reflector, Refresh, ResourceVersionRegressed};
 use crate::shutdown::Shutdown;
 use crate::store::{self, Delta, Store};
 
@@ -30,11 +30,11 @@ pub enum Error {
     },
     /// The objects it holds are from a history that no longer exists. The process should restart.
     #[error("the informer of {resource} ended: {source}")]
-    Rewound {
+    ResourceVersionRegressed {
         /// `deployments.apps`.
         resource: String,
         /// The versions that show it.
-        source: Rewound,
+        source: ResourceVersionRegressed,
     },
     /// It was built in a way that cannot work.
     #[error(transparent)]
@@ -85,7 +85,7 @@ struct Shared<V> {
     reflectors: Mutex<Vec<Reflector<V>>>,
     /// Reason why it cannot work as it was built.
     refused: Option<Refusal>,
-    health: Vec<(Option<Text>, HealthHandle)>,
+    health: Vec<(Option<InternedStr>, HealthHandle)>,
     refreshes: Vec<Refresh>,
     /// Number of first lists that are still to come.
     unsynced: watch::Receiver<usize>,
@@ -154,7 +154,7 @@ impl<V: Resource> From<Builder<V>> for Informer<V> {
 }
 
 /// The store of all namespaces, or one made from several.
-fn as_one<V: Resource>(stores: Vec<(Option<Text>, Store<V>)>) -> Store<V> {
+fn as_one<V: Resource>(stores: Vec<(Option<InternedStr>, Store<V>)>) -> Store<V> {
     match stores.as_slice() {
         [(None, store)] => store.clone(),
         _ => {
@@ -232,7 +232,7 @@ impl<V: Resource> Informer<V> {
     }
 
     /// The health of its reflectors, by namespace (`None`: all).
-    pub fn health(&self) -> Vec<(Option<Text>, Health)> {
+    pub fn health(&self) -> Vec<(Option<InternedStr>, Health)> {
         self.0.health.iter().map(|(namespace, handle)| (namespace.clone(), handle.get())).collect()
     }
 
@@ -270,7 +270,7 @@ impl<V: Resource> Informer<V> {
                     Some(Ok(Ok(()))) => {}
                     Some(Ok(Err(source))) => {
                         stop.request();
-                        died = Err(Error::Rewound { resource: resource(), source });
+                        died = Err(Error::ResourceVersionRegressed { resource: resource(), source });
                     }
                     Some(Err(source)) => {
                         stop.request();
@@ -290,7 +290,7 @@ impl<V: Resource> Informer<V> {
         self.0.store.paused(|held| {
             for object in held {
                 let (old, new) = (object.clone(), object);
-                self.0.handlers.notify(&Delta::Updated { old, new, author: None }, true);
+                self.0.handlers.notify(&Delta::Updated { old, new, origin: None }, true);
             }
         });
     }

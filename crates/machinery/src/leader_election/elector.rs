@@ -124,7 +124,7 @@ impl Elector {
                     self.answered(answer, error);
                 }
             }
-            self.tell();
+            self.publish();
         }
         self.give_up(api).await;
     }
@@ -136,7 +136,7 @@ impl Elector {
         let answered = tokio::select! {
             answered = &mut request => answered,
             () = sleep(self.rest()) => {
-                self.tell();
+                self.publish();
                 request.await
             }
         };
@@ -197,7 +197,7 @@ impl Elector {
     }
 
     /// Publishes the current state.
-    fn tell(&self) {
+    fn publish(&self) {
         let permitted = self.leadership.is_permitted();
         let phase = match (permitted, self.candidate.holds()) {
             (true, _) => Phase::Leading,
@@ -207,7 +207,7 @@ impl Elector {
         let holder = self.candidate.holder().map(str::to_owned);
         let (problem, is_known) = (self.problem.clone(), self.candidate.is_known());
         let status = Status { phase, holder, problem, is_known };
-        let before = self.leadership.tell(status);
+        let before = self.leadership.publish(status);
         match phase {
             Phase::Suspended if before == Phase::Leading => tracing::warn!(
                 lease = %self.lease,
@@ -228,7 +228,7 @@ impl Elector {
     async fn give_up(mut self, api: &impl Api) {
         self.candidate.give_up(self.clock.now());
         self.leadership.permit_until(None);
-        self.tell();
+        self.publish();
         sleep(self.leadership.unsettled()).await;
         let giving_up = async {
             loop {
@@ -245,7 +245,7 @@ impl Elector {
         if timeout(GIVE_UP, giving_up).await.is_err() {
             tracing::debug!(lease = %self.lease, "Could not give the lease up; it will expire");
         }
-        self.tell();
+        self.publish();
     }
 }
 

@@ -151,11 +151,11 @@ impl Leadership {
             self.begin_term();
         }
         self.permit_until(permitted.then_some(Duration::MAX));
-        self.tell(Status { phase, holder: None, problem: None, is_known: true });
+        self.publish(Status { phase, holder: None, problem: None, is_known: true });
     }
 
     /// Publishes `status` and returns the previous phase.
-    pub(super) fn tell(&self, status: Status) -> Phase {
+    pub(super) fn publish(&self, status: Status) -> Phase {
         let before = self.shared.status.borrow().phase;
         self.shared.status.send_if_modified(|known| {
             let differs = *known != status;

@@ -10,7 +10,7 @@ use super::context::Declared;
 #[cfg(any(test, feature = "testing"))]
 use super::context::Pass;
 use super::function::{Finalizer, Function};
-use super::kinds::{Informers, Parts};
+use super::kinds::{ControllerDeps, Informers};
 use super::referrers::Referrers;
 use super::wiring::{self, WiringError};
 use super::{Context, Manager, Shared};
@@ -44,9 +44,10 @@ pub struct ControllerBuilder<V> {
 /// Sees each problem that ends a pass.
 pub(super) type OnProblem<V> = fn(&Context<V>, Problem) -> Problem;
 /// Makes what runs once the controller has ended.
-type Ending = Box<dyn FnOnce(&Parts) -> Result<BoxFuture<'static, ()>, WiringError> + Send>;
+type Ending =
+    Box<dyn FnOnce(&ControllerDeps) -> Result<BoxFuture<'static, ()>, WiringError> + Send>;
 /// Makes a handler, once there is a queue.
-type Handler = Box<dyn FnOnce(&Parts) -> Result<Listen, WiringError> + Send>;
+type Handler = Box<dyn FnOnce(&ControllerDeps) -> Result<Listen, WiringError> + Send>;
 /// Adds a handler to its informer.
 pub(super) type Listen = Box<dyn FnOnce() + Send>;
 
@@ -101,7 +102,7 @@ impl<V: Resource> ControllerBuilder<V> {
     /// Has an Event tell of each child that [`Context::ensure`] creates, changes or restores and that
     /// [`Context::prune`] deletes: `DeploymentCreated`, `DeploymentUpdated`, `DeploymentRestored` with the
     /// field that somebody had changed, `DeploymentDeleted`. That is one more request for each write.
-    pub fn tell_writes(mut self) -> Self {
+    pub fn publish_writes(mut self) -> Self {
         self.tells_writes = true;
         self
     }
@@ -153,7 +154,7 @@ impl<V: Resource> ControllerBuilder<V> {
     /// views: `keys` is given the parts of which it takes them.
     pub fn watches_with<W: Resource, K>(
         self,
-        keys: impl FnOnce(&Parts) -> Result<K, WiringError> + Send + 'static,
+        keys: impl FnOnce(&ControllerDeps) -> Result<K, WiringError> + Send + 'static,
     ) -> Self
     where
         K: Fn(&W) -> Vec<ObjectKey> + Send + Sync + 'static,
@@ -192,7 +193,7 @@ impl<V: Resource> ControllerBuilder<V> {
 
     fn listen<W: Resource, H>(
         self,
-        make: impl FnOnce(&Parts) -> Result<H, WiringError> + Send + 'static,
+        make: impl FnOnce(&ControllerDeps) -> Result<H, WiringError> + Send + 'static,
     ) -> Self
     where
         H: Fn(&Delta<W>, bool) + Send + Sync + 'static,
@@ -255,7 +256,7 @@ impl<V: Resource> ControllerBuilder<V> {
     pub fn at_end<F>(
         mut self,
         name: &'static str,
-        make: impl FnOnce(&Parts) -> Result<F, WiringError> + Send + 'static,
+        make: impl FnOnce(&ControllerDeps) -> Result<F, WiringError> + Send + 'static,
     ) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -286,7 +287,7 @@ impl<V: Resource> ControllerBuilder<V> {
     /// objects that are being deleted, and for keys whose object is gone.
     pub fn reconciler<R: Reconciler>(
         self,
-        make: impl FnOnce(&Parts) -> Result<R, WiringError> + Send + 'static,
+        make: impl FnOnce(&ControllerDeps) -> Result<R, WiringError> + Send + 'static,
     ) -> Manager {
         let ControllerBuilder { mut manager, name, options, declared, handlers, finalizer, .. } =
             self;
@@ -329,7 +330,7 @@ impl<V: Resource> ControllerBuilder<V> {
     }
 
     /// The context of a pass over `object`, for unit tests of a reconcile function: its stores are empty
-    /// until the test shows them objects ([`Store::learned`](crate::store::Store::learned)), and `client`
+    /// until the test shows them objects ([`Store::apply_read`](crate::store::Store::apply_read)), and `client`
     /// may be one of [`Client::from_service`]. Nothing is listed or watched.
     ///
     /// # Errors
@@ -354,7 +355,7 @@ impl<V: Resource> ControllerBuilder<V> {
         let informers = Arc::new(manager.declarations.build(&shared));
         let parts = shared.parts(name, informers, declared.into());
         let pass = Pass::new(&parts, Declared { owned, conditions, tells_writes })?;
-        let object = pass.objects.learned(object);
+        let object = pass.objects.apply_read(object);
         Ok(Context::new(Arc::new(pass), object))
     }
 

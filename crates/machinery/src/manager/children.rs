@@ -23,7 +23,7 @@ use super::managed_fields::{Conflicts, Foreign, conflict_if_another};
 use super::wiring::{WiringError, view};
 use crate::client::{self, Deletion, Page, Preconditions, Scope, Undecodable};
 use crate::controller::{CallError, Name, Problem};
-use crate::object::{Keep, Meta, ObjectKey, Owner, Resource, Text};
+use crate::object::{InternedStr, Keep, Meta, ObjectKey, Owner, Resource};
 use crate::store::Store;
 
 /// Annotations that the metadata of a child keeps, for [`Context::ensure`]: `Meta<Applied>`. A [`Keep`]
@@ -145,7 +145,7 @@ impl<V: Resource> Context<V> {
     /// value. What admission makes of an apply is recorded on the child and accepted.
     ///
     /// # Errors
-    /// [`Problem::Taken`] if the name is taken by what the object does not control;
+    /// [`Problem::WorkItem`] if the name is taken by what the object does not control;
     /// [`Problem::Awaiting`] while a child under the name is being deleted, or is about to be, because it
     /// is of a former object of this name; [`Problem::Contested`] if somebody keeps undoing what is
     /// applied; `ErrNotWatched` if the child exists and the view of it does not select it; `ErrWiring` if
@@ -218,14 +218,14 @@ impl<V: Resource> Context<V> {
                     fights.wrote(creation, 0, now);
                 }
                 let note = format!("Created {} {}", C::KIND.kind, desired.key.name());
-                self.tell_write::<C>("Created", &note);
+                self.publish_write::<C>("Created", &note);
                 self.applied(children, desired, options, created).await
             }
             // The store lags, or does not hold whatever has the name.
             Err(error) if error.is_conflict() => {
                 let there = self.client().get::<C>(&desired.key).await;
                 let there = there.map_err(|error| failed::<C>("get", &desired.key, error))?;
-                let there = children.learned(there);
+                let there = children.apply_read(there);
                 // If the store still has none, its informer does not select it. Then the label that it
                 // lacks may be one of those that are applied.
                 let is_unseen = children.get(&desired.key).is_none();
@@ -272,7 +272,7 @@ impl<V: Resource> Context<V> {
         let applied = self.apply_over(desired, options, &*child, is_applied).await?;
         fights.wrote((child.uid(), 0), desired.hash, now);
         let is_changed = is_unseen || applied.meta().generation != meta.generation;
-        self.tell_change(desired, &*child, is_applied, &different, is_changed);
+        self.publish_change(desired, &*child, is_applied, &different, is_changed);
         let applied = self.applied(children, desired, options, applied).await?;
         if is_unseen && children.get(key).is_none() && !self.client().is_dry_run() {
             let kind = C::KIND.kind;
@@ -288,7 +288,7 @@ impl<V: Resource> Context<V> {
 
     /// Tells that a child was changed, or restored if it was applied like this before. A change of the record
     /// alone is not worth an Event.
-    fn tell_change<C: Resource>(
+    fn publish_change<C: Resource>(
         &self,
         desired: &Desired,
         child: &C,
@@ -302,9 +302,9 @@ impl<V: Resource> Context<V> {
             && let Some(place) = blamed(was, child)
         {
             let note = format!("Restored {place} of {kind} {name}, which was changed");
-            self.tell_write::<C>("Restored", &note);
+            self.publish_write::<C>("Restored", &note);
         } else if is_changed || was.iter().any(|(place, _)| *place != record_at::<C>()) {
-            self.tell_write::<C>("Updated", &format!("Updated {kind} {name}"));
+            self.publish_write::<C>("Updated", &format!("Updated {kind} {name}"));
         }
     }
 
@@ -326,7 +326,7 @@ impl<V: Resource> Context<V> {
         };
         let listed = self.client().list::<V>(&scope, &Page::default(), each).await;
         listed.map_err(|error| failed::<V>("list", key, error))?;
-        let live = live.map(|live| self.pass.objects.learned(live));
+        let live = live.map(|live| self.pass.objects.apply_read(live));
         if live.is_none_or(|live| live.uid() != self.object.uid() || live.meta().deleting) {
             return Err(Problem::Awaiting(Name { kind: V::KIND, key: key.clone() }));
         }
@@ -362,12 +362,12 @@ impl<V: Resource> Context<V> {
             }
             let only = Preconditions { uid: *uid, version: *version };
             match self.client().delete::<C>(key, only).await {
-                Ok(Deletion::Final) => children.removed(key, *uid),
+                Ok(Deletion::Final) => children.apply_delete(key, *uid),
                 Ok(Deletion::Started) => {}
                 Err(error) if error.is_not_found() => continue,
                 Err(error) => return Err(failed::<C>("delete", key, error).into()),
             }
-            self.tell_write::<C>("Deleted", &format!("Deleted {} {}", C::KIND.kind, key.name()));
+            self.publish_write::<C>("Deleted", &format!("Deleted {} {}", C::KIND.kind, key.name()));
         }
         Ok(())
     }
@@ -431,7 +431,7 @@ where {
         if self.client().is_dry_run() {
             return Ok(Arc::new(answer));
         }
-        let mut child = children.wrote(answer);
+        let mut child = children.apply_response(answer);
         if !is_applied(desired, &*child) {
             // Admission removes even the record.
             return Err(Problem::contested::<C>(&desired.key, Some(record_at::<C>()), WINDOW));
@@ -448,7 +448,7 @@ where {
         let recorded = self.client().merge_patch::<C>(&desired.key, &patch).await;
         let recorded = recorded.map_err(conflict_if_another);
         let recorded = recorded.map_err(|error| failed::<C>("update", &desired.key, error))?;
-        child = children.wrote(recorded);
+        child = children.apply_response(recorded);
         let different = options.different(desired, &*child)?;
         if is_settled(&different, &*child) {
             return Ok(child);
@@ -469,7 +469,7 @@ impl Desired {
 
 /// The record of this name on a child.
 fn record<'a, C: Resource>(child: &'a C, annotation: &str) -> Option<&'a str> {
-    child.meta().annotations.get(annotation).map(Text::as_str)
+    child.meta().annotations.get(annotation).map(InternedStr::as_str)
 }
 
 /// The place of the record of what was applied.

@@ -3,18 +3,18 @@
 use jiff::{Timestamp, Unit};
 use serde::{Deserialize, Serialize};
 
-use crate::object::{Object, Text};
+use crate::object::{InternedStr, Object};
 
 /// An entry of `status.conditions` (metav1.Condition).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
     /// The aspect that it describes: `Ready`.
-    pub r#type: Text,
+    pub r#type: InternedStr,
     /// `True`, `False` or `Unknown`.
-    pub status: Text,
+    pub status: InternedStr,
     /// Why, as one word.
-    pub reason: Text,
+    pub reason: InternedStr,
     /// Why, as a sentence. Others may leave it out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,

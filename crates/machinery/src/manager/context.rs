@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::fights::{Fights, LastStatuses};
-use super::kinds::Parts;
+use super::kinds::ControllerDeps;
 use super::wiring::WiringError;
 use crate::client::Client;
 use crate::controller::Problem;
@@ -29,7 +29,7 @@ pub struct Context<V> {
 
 /// State that all passes of a controller share.
 pub(super) struct Pass<V> {
-    pub(super) parts: Parts,
+    pub(super) parts: ControllerDeps,
     pub(super) objects: Store<V>,
     pub(super) owned: Vec<TypeId>,
     pub(super) fights: Fights,
@@ -68,7 +68,7 @@ const AGAIN: Duration = Duration::from_secs(30 * 60);
 // === impl Pass ===
 
 impl<V: Resource> Pass<V> {
-    pub(super) fn new(parts: &Parts, declared: Declared) -> Result<Pass<V>, WiringError> {
+    pub(super) fn new(parts: &ControllerDeps, declared: Declared) -> Result<Pass<V>, WiringError> {
         let objects = parts.store()?;
         let Declared { owned, conditions, tells_writes } = declared;
         Ok(Pass {
@@ -153,7 +153,7 @@ impl<V: Resource> Context<V> {
     /// Takes in the answer to a write of the object.
     pub(super) fn wrote(&self, answer: V) -> Arc<V> {
         let version = answer.meta().version;
-        let object = self.pass.objects.wrote(answer);
+        let object = self.pass.objects.apply_response(answer);
         // If the store has a newer one, this pass has not seen it: its next write conflicts.
         if object.meta().version.is_same_as(version) {
             *self.written.lock() = object.clone();
@@ -181,7 +181,7 @@ impl<V: Resource> Context<V> {
         &self.object
     }
 
-    /// The client. What it writes should be shown to the store ([`Store::wrote`]), as
+    /// The client. What it writes should be shown to the store ([`Store::apply_response`]), as
     /// [`Context::ensure`] and [`Context::patch_status`] do.
     pub fn client(&self) -> Client {
         self.pass.parts.client()
@@ -205,7 +205,7 @@ impl<V: Resource> Context<V> {
 
     /// Publishes an Event about a write of a child, such as `DeploymentCreated`, if the controller tells of
     /// its writes.
-    pub(super) fn tell_write<C: Resource>(&self, what: &'static str, note: &str) {
+    pub(super) fn publish_write<C: Resource>(&self, what: &'static str, note: &str) {
         if self.pass.tells_writes {
             let action = match what {
                 "Created" => "Create",

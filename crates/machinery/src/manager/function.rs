@@ -10,11 +10,11 @@ use super::Context;
 use super::builder::OnProblem;
 use super::children::failed;
 use super::context::{Declared, Pass};
-use super::kinds::Parts;
+use super::kinds::ControllerDeps;
 use super::wiring::WiringError;
 use crate::client;
 use crate::controller::{Action, Problem, Reconciler};
-use crate::object::{ObjectKey, Resource, Text};
+use crate::object::{InternedStr, ObjectKey, Resource};
 
 /// Calls `reconcile` for each object that exists and is not being deleted.
 pub(super) struct Function<V, F> {
@@ -39,7 +39,7 @@ type Cleanup<V> =
 
 impl<V: Resource, F> Function<V, F> {
     pub(super) fn new(
-        parts: &Parts,
+        parts: &ControllerDeps,
         reconcile: F,
         (finalizer, on_problem): (Option<Finalizer<V>>, OnProblem<V>),
         declared: Declared,
@@ -134,14 +134,14 @@ impl<V: Resource> Finalizer<V> {
     async fn remove(&self, cx: &Context<V>) -> Result<(), Problem> {
         let object = cx.latest();
         let others = object.meta().finalizers.iter().filter(|name| **name != *self.name);
-        let others: Vec<Text> = others.cloned().collect();
+        let others: Vec<InternedStr> = others.cloned().collect();
         let left = match cx.write_finalizers(&others).await {
             // It is gone: another manager removed the finalizer.
             Err(Problem::Call(call)) if call.source.is_not_found() => return Ok(()),
             written => written?,
         };
         if left.meta().finalizers.is_empty() {
-            cx.pass.objects.removed(left.key(), left.uid());
+            cx.pass.objects.apply_delete(left.key(), left.uid());
         } else {
             cx.wrote(left);
         }
@@ -166,14 +166,14 @@ impl<V: Resource> Context<V> {
 
     async fn write_finalizer(&self, name: &str) -> Result<Arc<V>, Problem> {
         let object = self.latest();
-        let mut finalizers: Vec<Text> = object.meta().finalizers.iter().cloned().collect();
+        let mut finalizers: Vec<InternedStr> = object.meta().finalizers.iter().cloned().collect();
         finalizers.push(name.into());
         Ok(self.wrote(self.write_finalizers(&finalizers).await?))
     }
 
     /// Writes all finalizers, unless the object has changed since it was read: a conflict, and the next
     /// pass sees what has changed.
-    async fn write_finalizers(&self, finalizers: &[Text]) -> Result<V, Problem> {
+    async fn write_finalizers(&self, finalizers: &[InternedStr]) -> Result<V, Problem> {
         let object = self.latest();
         let meta = object.meta();
         let patch = json!({ "metadata": {

@@ -52,7 +52,7 @@ pub(super) type Synced = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Parts of a controller: its client, its recorder of Events, its queue, and the stores of the
 /// views that it declares.
 #[derive(Clone)]
-pub struct Parts {
+pub struct ControllerDeps {
     pub(super) controller: &'static str,
     pub(super) client: Client,
     pub(super) recorder: Recorder,
@@ -178,9 +178,9 @@ impl<V: Resource> AnyInformer for Informer<V> {
     }
 }
 
-// === impl Parts ===
+// === impl ControllerDeps ===
 
-impl Parts {
+impl ControllerDeps {
     /// The controller's name.
     pub fn controller(&self) -> &'static str {
         self.controller
@@ -219,7 +219,7 @@ impl Parts {
     }
 }
 
-impl std::fmt::Debug for Parts {
+impl std::fmt::Debug for ControllerDeps {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Parts").field("controller", &self.controller).finish_non_exhaustive()
     }

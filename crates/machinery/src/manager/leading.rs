@@ -19,9 +19,9 @@ use crate::controller::{Action, Controller, Options, Program, Reconciler};
 use crate::events::Recorder;
 use crate::informer::Informer;
 use crate::leader_election::{self, Boottime, Config, Elector, Leadership};
-use crate::object::{Object, ObjectKey, Resource, Text};
+use crate::object::{InternedStr, Object, ObjectKey, Resource};
 use crate::store::{Delta, Store};
-use crate::workqueue::{Band, WorkQueue};
+use crate::workqueue::{Priority, WorkQueue};
 
 /// A pod's own namespace, from its ServiceAccount volume.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -39,8 +39,8 @@ const NOTICE: Duration = Duration::from_secs(1);
 /// The Lease by which the processes of one program elect the one that works.
 #[derive(Debug, Clone)]
 pub struct Lease {
-    name: Text,
-    namespace: Option<Text>,
+    name: InternedStr,
+    namespace: Option<InternedStr>,
     pub(super) config: Config,
 }
 
@@ -137,12 +137,12 @@ impl Election {
 impl Lease {
     /// A Lease of this name, in the pod's own namespace, else in the first of
     /// [`Manager::namespaces`](super::Manager::namespaces).
-    pub fn named(name: impl Into<Text>) -> Lease {
+    pub fn named(name: impl Into<InternedStr>) -> Lease {
         Lease { name: name.into(), namespace: None, config: Config::default() }
     }
 
     /// Sets its namespace.
-    pub fn namespace(mut self, namespace: impl Into<Text>) -> Lease {
+    pub fn namespace(mut self, namespace: impl Into<InternedStr>) -> Lease {
         self.namespace = Some(namespace.into());
         self
     }
@@ -153,7 +153,7 @@ impl Lease {
         self
     }
 
-    pub(super) fn key(&self, namespaces: &[Text]) -> Result<ObjectKey, WiringError> {
+    pub(super) fn key(&self, namespaces: &[InternedStr]) -> Result<ObjectKey, WiringError> {
         let namespace = self.namespace.clone().or_else(|| {
             let own = std::fs::read_to_string(POD_NAMESPACE).ok();
             own.map(|text| text.trim().into()).or_else(|| namespaces.first().cloned())
@@ -333,9 +333,9 @@ async fn catch_up<V: Object>(
         skipped.any.notified().await;
         barrier.opened().await;
         let gone: Vec<_> = skipped.gone.lock().iter().cloned().collect();
-        gone.iter().for_each(|key| queue.add_with(key, Band::Initial));
+        gone.iter().for_each(|key| queue.add_with(key, Priority::Low));
         for object in objects.list() {
-            queue.add_with(object.key(), Band::Initial);
+            queue.add_with(object.key(), Priority::Low);
         }
     }
 }

@@ -60,7 +60,7 @@ pub use builder::ControllerBuilder;
 pub use children::{Applied, EnsureOptions};
 pub use conditions::{Condition, ConditionStatus};
 pub use context::Context;
-pub use kinds::Parts;
+pub use kinds::ControllerDeps;
 #[cfg(feature = "leader-election")]
 pub use leading::Lease;
 pub use managed_fields::Foreign;
@@ -84,7 +84,7 @@ use crate::events::{self, Recorder};
 use crate::identity::Identity;
 #[cfg(not(feature = "metrics"))]
 use crate::informer::Informer;
-use crate::object::{Resource, Text};
+use crate::object::{InternedStr, Resource};
 #[cfg(not(feature = "metrics"))]
 use crate::reflector;
 use crate::shutdown::Shutdown;
@@ -94,7 +94,7 @@ use crate::shutdown::Shutdown;
 pub struct Manager {
     kubeconfig: Option<PathBuf>,
     client: client::Options,
-    namespaces: Vec<Text>,
+    namespaces: Vec<InternedStr>,
     /// Of the controllers that are added later.
     defaults: Options,
     declarations: Declarations,
@@ -136,7 +136,7 @@ pub enum Error {
 struct Shared {
     client: Client,
     recorder: Recorder,
-    namespaces: Vec<Text>,
+    namespaces: Vec<InternedStr>,
     lead: Lead,
     #[cfg(feature = "metrics")]
     observed: observed::Observed,
@@ -176,7 +176,10 @@ impl Manager {
 
     /// Restricts every namespaced kind to these namespaces; a Role in each is then enough. Default:
     /// all namespaces.
-    pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<Text>>) -> Manager {
+    pub fn namespaces(
+        mut self,
+        namespaces: impl IntoIterator<Item = impl Into<InternedStr>>,
+    ) -> Manager {
         self.namespaces = namespaces.into_iter().map(Into::into).collect();
         self
     }
@@ -332,10 +335,10 @@ impl Shared {
         controller: &'static str,
         informers: Arc<Informers>,
         declared: Arc<[TypeId]>,
-    ) -> Parts {
+    ) -> ControllerDeps {
         let (client, recorder) = (self.client.clone(), self.recorder.for_controller(controller));
         let bereaved = Arc::default();
-        Parts { controller, client, recorder, handle: None, informers, declared, bereaved }
+        ControllerDeps { controller, client, recorder, handle: None, informers, declared, bereaved }
     }
 }
 
@@ -358,7 +361,7 @@ impl Shared {
     fn watch_queue(&self, _: &'static str, _: &Handle) {}
 
     fn observed(&self, _: &'static str, options: Options) -> Options {
-        Options { reach: Some(self.client.reach().clone()), ..options }
+        Options { connectivity: Some(self.client.connectivity().clone()), ..options }
     }
 }
 

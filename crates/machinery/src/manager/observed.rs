@@ -141,7 +141,7 @@ impl Shared {
 
     /// The options of a controller, with what the manager knows.
     pub(super) fn observed(&self, name: &'static str, mut options: Options) -> Options {
-        options.reach = Some(self.client.reach().clone());
+        options.connectivity = Some(self.client.connectivity().clone());
         if let Some(metrics) = &self.observed.metrics {
             options.queue_observer = Arc::new(metrics.queue_observer(name));
         }

@@ -64,7 +64,7 @@ mod tests {
         let referrers = Referrers::default();
         referrers.record(&Delta::Added(to("b"), None), &keys);
         assert_eq!(referrers.of(&b), [ObjectKey::new("ns", "a")]);
-        let changed = Delta::Updated { old: to("b"), new: to("c"), author: None };
+        let changed = Delta::Updated { old: to("b"), new: to("c"), origin: None };
         referrers.record(&changed, &keys);
         assert_eq!((referrers.of(&b), referrers.of(&c)), (vec![], vec![ObjectKey::new("ns", "a")]));
         referrers.record(&Delta::Deleted(to("c"), None), &keys);

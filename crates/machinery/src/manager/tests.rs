@@ -391,7 +391,7 @@ async fn a_problem_that_stays_is_told_once_and_again_after_a_success() {
 fn context(server: &Server) -> Context<Site> {
     let (recorder, _) = events::new("test", "here", Arc::new(events::Unobserved));
     let site = server.find(SITE).unwrap_or_else(|| server.put(SITE, json!({})));
-    let controller = Manager::new("test").controller::<Site>().owns::<Child>().tell_writes();
+    let controller = Manager::new("test").controller::<Site>().owns::<Child>().publish_writes();
     let client = server.client(client::Options::new("test".into()));
     controller.context(client, recorder, serde_json::from_value(site).unwrap()).unwrap()
 }
@@ -425,7 +425,7 @@ async fn a_child_is_created_once_and_then_applied_only_when_something_differs() 
     let mut changed = server.get(CHILD);
     changed["spec"]["size"] = json!(9);
     let changed = server.put(CHILD, changed);
-    cx.store::<Child>().unwrap().learned(serde_json::from_value(changed).unwrap());
+    cx.store::<Child>().unwrap().apply_read(serde_json::from_value(changed).unwrap());
     ensure(other.clone()).await.unwrap();
     ensure(other).await.unwrap();
     assert_eq!(server.writes().len(), 3);
@@ -458,7 +458,7 @@ async fn what_admission_makes_of_a_child_is_accepted_after_one_try() {
 
 /// Shows the child as it is to the store.
 fn shows(cx: &Context<Site>, server: &Server) {
-    cx.store::<Child>().unwrap().learned(serde_json::from_value(server.get(CHILD)).unwrap());
+    cx.store::<Child>().unwrap().apply_read(serde_json::from_value(server.get(CHILD)).unwrap());
 }
 
 #[tokio::test]
@@ -516,7 +516,7 @@ async fn a_child_that_is_deleted_each_time_is_created_a_few_times_a_minute() {
         let child = ensure().await.unwrap();
         server.remove(CHILD);
         cx.pass.parts.bereaved.lock().insert(cx.key().clone());
-        cx.store::<Child>().unwrap().removed(&child.metadata.key, child.metadata.uid);
+        cx.store::<Child>().unwrap().apply_delete(&child.metadata.key, child.metadata.uid);
     }
     let contested = ensure().await.unwrap_err();
     assert!(matches!(contested, Problem::Contested { field: None, .. }), "{contested:?}");
@@ -612,7 +612,7 @@ async fn a_status_that_another_program_overwrites_is_written_a_few_times_a_minut
         let mut site = server.get(SITE);
         site["status"] = json!({"pods": 9});
         let site = serde_json::from_value(server.put(SITE, site)).unwrap();
-        Context::new(first.pass.clone(), first.pass.objects.learned(site))
+        Context::new(first.pass.clone(), first.pass.objects.apply_read(site))
     };
     first.patch_status(json!({"pods": 0})).await.unwrap();
     for pods in 1..6 {

@@ -26,12 +26,12 @@ const BUFFERED: u8 = 2;
 pub(super) struct Busy(Arc<AtomicU8>);
 
 /// A request under way; its end leaves the answer, if there is one, to be flushed.
-pub(super) struct UnderWay(Busy);
+pub(super) struct InFlight(Busy);
 
 /// The body of an answer.
 pub(super) struct Answer {
     body: Full<Bytes>,
-    _under_way: UnderWay,
+    _under_way: InFlight,
 }
 
 /// The stream of a connection. hyper flushes it when its own buffer is empty.
@@ -48,9 +48,9 @@ impl Busy {
     }
 
     /// Marks the connection as busy until the answer is sent.
-    pub(super) fn begin(&self) -> UnderWay {
+    pub(super) fn begin(&self) -> InFlight {
         self.0.store(ANSWERING, Ordering::Relaxed);
-        UnderWay(self.clone())
+        InFlight(self.clone())
     }
 
     /// Only the connection's own task changes the state, so that a load and a store suffice.
@@ -62,15 +62,15 @@ impl Busy {
     }
 }
 
-// === impl UnderWay ===
+// === impl InFlight ===
 
-impl UnderWay {
+impl InFlight {
     pub(super) fn until_sent(self, body: Full<Bytes>) -> Answer {
         Answer { body, _under_way: self }
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.0.store(BUFFERED, Ordering::Relaxed);
     }

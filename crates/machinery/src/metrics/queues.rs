@@ -13,7 +13,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use super::labels::{Histograms, Labels};
-use crate::workqueue::{Band, Key, Observer, WorkQueue};
+use crate::workqueue::{Key, Observer, Priority, WorkQueue};
 
 /// 10 ns to 1,000 s, as in controller-runtime.
 const SECONDS: [f64; 12] =
@@ -51,7 +51,7 @@ struct Numbers {
 // === impl QueueObserver ===
 
 impl Observer for QueueObserver {
-    fn taken(&self, _: Band, waited: Duration) {
+    fn taken(&self, _: Priority, waited: Duration) {
         self.waited.observe(waited.as_secs_f64());
     }
 
@@ -151,9 +151,9 @@ impl Collector for Queues {
         let mut depth =
             encoder.encode_descriptor("workqueue_depth", help, None, MetricType::Gauge)?;
         for (queue, numbers) in &all {
-            for (band, keys) in Band::ALL.iter().zip(numbers.depth) {
+            for (priority, keys) in Priority::ALL.iter().zip(numbers.depth) {
                 let [name, controller] = labels(queue);
-                let labels = [name, controller, ("priority", band.as_str().into())];
+                let labels = [name, controller, ("priority", priority.as_str().into())];
                 let keys = i64::try_from(keys).unwrap_or(i64::MAX);
                 ConstGauge::new(keys).encode(depth.encode_family(&labels)?)?;
             }

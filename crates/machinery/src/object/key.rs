@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use prefetch_index::prefetch_index;
 
-use super::Text;
+use super::InternedStr;
 use super::interner::Interner;
 
 /// A key without a holder keeps its two texts until it is swept.
@@ -26,31 +26,31 @@ pub struct ObjectKey(Arc<Name>);
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 #[repr(C)]
 struct Name {
-    namespace: Text,
-    name: Text,
+    namespace: InternedStr,
+    name: InternedStr,
 }
 
 // === impl ObjectKey ===
 
 impl ObjectKey {
     /// The key of `name` in `namespace`; an empty namespace means cluster-scoped.
-    pub fn new(namespace: impl Into<Text>, name: impl Into<Text>) -> ObjectKey {
+    pub fn new(namespace: impl Into<InternedStr>, name: impl Into<InternedStr>) -> ObjectKey {
         let name = Name { namespace: namespace.into(), name: name.into() };
         ObjectKey(INTERNED.intern(name))
     }
 
     /// The namespace; empty for a cluster-scoped object.
-    pub fn namespace(&self) -> &Text {
+    pub fn namespace(&self) -> &InternedStr {
         &self.0.namespace
     }
 
     /// The name.
-    pub fn name(&self) -> &Text {
+    pub fn name(&self) -> &InternedStr {
         &self.0.name
     }
 
     /// The key of another object in the same namespace.
-    pub fn sibling(&self, name: impl Into<Text>) -> ObjectKey {
+    pub fn sibling(&self, name: impl Into<InternedStr>) -> ObjectKey {
         ObjectKey::new(self.namespace().clone(), name)
     }
 

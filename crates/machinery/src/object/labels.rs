@@ -6,22 +6,22 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, Vi
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use thin_vec::ThinVec;
 
-use super::Text;
+use super::InternedStr;
 
 /// A small sorted map of strings: labels, annotations, a selector. 8 bytes when empty, one
 /// allocation otherwise (a `BTreeMap` with one entry takes 544).
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Labels(ThinVec<(Text, Text)>);
+pub struct Labels(ThinVec<(InternedStr, InternedStr)>);
 
 impl Labels {
     /// The value under `key`.
-    pub fn get(&self, key: &str) -> Option<&Text> {
+    pub fn get(&self, key: &str) -> Option<&InternedStr> {
         let at = self.0.binary_search_by(|(k, _)| k.as_str().cmp(key)).ok()?;
         Some(&self.0[at].1)
     }
 
     /// All pairs, by key.
-    pub fn iter(&self) -> impl Iterator<Item = (&Text, &Text)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&InternedStr, &InternedStr)> {
         self.0.iter().map(|(key, value)| (key, value))
     }
 
@@ -49,10 +49,10 @@ impl Labels {
     }
 }
 
-impl<K: Into<Text>, V: Into<Text>> FromIterator<(K, V)> for Labels {
+impl<K: Into<InternedStr>, V: Into<InternedStr>> FromIterator<(K, V)> for Labels {
     /// If a key occurs more than once, its last value counts.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Labels {
-        let mut pairs: Vec<(Text, Text)> =
+        let mut pairs: Vec<(InternedStr, InternedStr)> =
             pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
         pairs.reverse();
         pairs.sort_by(|a, b| a.0.cmp(&b.0));
@@ -104,7 +104,7 @@ impl<'de> Visitor<'de> for Kept {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
-        let mut kept: Vec<(Text, Text)> = Vec::new();
+        let mut kept: Vec<(InternedStr, InternedStr)> = Vec::new();
         while let Some(key) = map.next_key_seed(self)? {
             match key {
                 Some(key) => kept.push((key, map.next_value()?)),
@@ -116,18 +116,21 @@ impl<'de> Visitor<'de> for Kept {
 }
 
 impl<'de> DeserializeSeed<'de> for Kept {
-    type Value = Option<Text>;
+    type Value = Option<InternedStr>;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<Text>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> Result<Option<InternedStr>, D::Error> {
         struct Key(fn(&str) -> bool);
 
         impl Visitor<'_> for Key {
-            type Value = Option<Text>;
+            type Value = Option<InternedStr>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a string")
             }
-            fn visit_str<E: Error>(self, key: &str) -> Result<Option<Text>, E> {
-                Ok((self.0)(key).then(|| Text::new(key)))
+            fn visit_str<E: Error>(self, key: &str) -> Result<Option<InternedStr>, E> {
+                Ok((self.0)(key).then(|| InternedStr::new(key)))
             }
         }
         deserializer.deserialize_str(Key(self.0))

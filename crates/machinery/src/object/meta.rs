@@ -8,7 +8,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use thin_vec::ThinVec;
 
-use super::{Labels, ObjectKey, ResourceVersion, Text, Uid};
+use super::{InternedStr, Labels, ObjectKey, ResourceVersion, Uid};
 
 /// Which labels and annotations a view keeps. The others are skipped while parsing.
 pub trait Keep: 'static {
@@ -36,11 +36,11 @@ pub enum Everything {}
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Owner {
     /// `group/version` of the owner.
-    pub api_version: Text,
+    pub api_version: InternedStr,
     /// Kind of the owner.
-    pub kind: Text,
+    pub kind: InternedStr,
     /// Name of the owner, in the object's own namespace or cluster-scoped.
-    pub name: Text,
+    pub name: InternedStr,
     /// UID of the owner. A namesake with another UID is another object. [`Uid::NONE`], and so no
     /// object's, if what the object says is not a UUID: users write these references, and the API
     /// server only requires that the field is not empty (`validateOwnerReference`).
@@ -69,7 +69,7 @@ pub struct Meta<K = Nothing> {
     /// The annotations that `K` keeps.
     pub annotations: Labels,
     /// All finalizers, in order.
-    pub finalizers: ThinVec<Text>,
+    pub finalizers: ThinVec<InternedStr>,
     keep: PhantomData<fn() -> K>,
 }
 
@@ -220,8 +220,8 @@ impl<'de, K: Keep> Visitor<'de> for MetaVisitor<K> {
         let mut meta = Meta::default();
         while let Some(field) = map.next_key()? {
             match field {
-                Field::Name => name = Some(map.next_value::<Text>()?),
-                Field::Namespace => namespace = Some(map.next_value::<Text>()?),
+                Field::Name => name = Some(map.next_value::<InternedStr>()?),
+                Field::Namespace => namespace = Some(map.next_value::<InternedStr>()?),
                 Field::Uid => meta.uid = map.next_value()?,
                 Field::ResourceVersion => meta.version = map.next_value()?,
                 Field::Generation => meta.generation = map.next_value()?,
@@ -280,9 +280,9 @@ impl<'de> Deserialize<'de> for Controller {
         #[derive(serde::Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Reference<'a> {
-            api_version: Text,
-            kind: Text,
-            name: Text,
+            api_version: InternedStr,
+            kind: InternedStr,
+            name: InternedStr,
             #[serde(borrow)]
             uid: Cow<'a, str>,
             controller: Option<bool>,
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!((meta.generation, meta.deleting), (3, false));
         assert_eq!(meta.labels.len(), 2);
         assert_eq!(meta.owner.as_ref().unwrap().kind, "App", "only the controller is kept");
-        assert_eq!(&*meta.finalizers, [Text::new("a/b")]);
+        assert_eq!(&*meta.finalizers, [InternedStr::new("a/b")]);
         assert_eq!(meta.finalizers.capacity(), 1, "no room that nothing will ever be put into");
     }
 

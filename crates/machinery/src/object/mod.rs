@@ -1,7 +1,7 @@
 //! Common parts of all Kubernetes objects, in as few bytes as possible.
 //!
 //! Guarantees
-//! - [`Text`] and [`ObjectKey`] are interned: equal ones share one allocation for as long as one is
+//! - [`InternedStr`] and [`ObjectKey`] are interned: equal ones share one allocation for as long as one is
 //!   in use, so the ten thousandth `app.kubernetes.io/name` costs a pointer, and so does a key, in
 //!   however many stores and queues it is.
 //! - [`Meta`] decodes `metadata` in one pass and never allocates for a field it does not keep;
@@ -16,7 +16,7 @@
 //! implements [`Object`] and, to be listed and watched, [`Resource`].
 
 mod interner;
-mod text;
+mod interned_str;
 mod uid;
 mod version;
 mod key;
@@ -27,12 +27,12 @@ mod resource;
 #[cfg(test)]
 pub(crate) mod fixtures;
 
+pub use interned_str::InternedStr;
 pub use interner::{Interner, Shared};
 pub use key::ObjectKey;
 pub use labels::Labels;
 pub use meta::{Everything, Keep, Meta, Nothing, Owner};
 pub use quantity::Quantity;
 pub use resource::{Dynamic, Kind, Object, Resource};
-pub use text::Text;
 pub use uid::{ParseUidError, Uid};
 pub use version::ResourceVersion;

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::Text;
+use super::InternedStr;
 
 /// An amount as a person wrote it: `500m`, `0.5Gi`, `1e3`. Two amounts are the same if their values
 /// are: see [`Quantity::is_same_as`]. (`Eq` compares the text; it exists for interning.)
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
-pub struct Quantity(Text);
+pub struct Quantity(InternedStr);
 
 /// Kubernetes keeps no digits below this (resource.Nano); finer amounts are rounded up.
 const NANO_DIGITS: i32 = 9;
@@ -22,7 +22,7 @@ const MAX_EXPONENT: i32 = 30;
 impl Quantity {
     /// The amount that `text` means.
     pub fn new(text: &str) -> Quantity {
-        Quantity(Text::new(text))
+        Quantity(InternedStr::new(text))
     }
 
     /// Returns whether both mean the same amount: `1000m` and `1`, `0.5Gi` and `512Mi`; also
@@ -114,11 +114,11 @@ impl<'de> Deserialize<'de> for Quantity {
         #[derive(Deserialize)]
         #[serde(untagged)]
         enum Written {
-            Text(Text),
+            InternedStr(InternedStr),
             Whole(i64),
         }
         Ok(match Written::deserialize(deserializer)? {
-            Written::Text(text) => Quantity(text),
+            Written::InternedStr(text) => Quantity(text),
             Written::Whole(number) => Quantity::new(&number.to_string()),
         })
     }

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::failure::Failure;
 use super::position::Position;
-use super::rewound::Rewound;
+use super::regressed::ResourceVersionRegressed;
 use super::state::State;
 use crate::client::{Page, WatchFrom};
 use crate::object::ResourceVersion;
@@ -54,7 +54,7 @@ pub(super) enum Action {
     /// A watch ended early without getting anywhere.
     ShortWatch,
     /// The held objects are from a history that no longer exists. The reflector ends.
-    End(Rewound),
+    End(ResourceVersionRegressed),
 }
 
 /// Why a list begins.

@@ -22,14 +22,14 @@
 //!   within 30 s if the deadline is longer, is reopened.
 //! - Waits after failures start at 800 ms and double up to 30 s, with jitter. They start over when
 //!   a watch delivers something new, after two minutes of health, and when an API server that was
-//!   unreachable answers again ([`Reach`](crate::client::Reach)), which also cuts the current wait
+//!   unreachable answers again ([`Connectivity`](crate::client::Connectivity)), which also cuts the current wait
 //!   short. While no other client calls, the reflectors take turns asking whether it does, every
 //!   two seconds. An expired version is not a failure, unless it happens again before a watch has
 //!   delivered anything. `Retry-After` is a lower bound. `timeoutSeconds` is drawn from 120 to 230
 //!   s, so that replicas do not move in lockstep.
 //! - An object that cannot be decoded stays as it last was and is counted; other objects are not
 //!   affected, and its next version or its deletion heals it.
-//! - A server whose data went back in time is detected ([`Rewound`]): if a list that asked for the
+//! - A server whose data went back in time is detected ([`ResourceVersionRegressed`]): if a list that asked for the
 //!   newest version is answered with one older than what is held, three times in a row; or, if its
 //!   versions have caught up since, if a list has an older state of an object than was seen before.
 //! - The health can be read at any time ([`HealthHandle`]), even after the task ended by a panic.
@@ -48,17 +48,17 @@ mod position;
 mod backoff;
 mod failure;
 mod state;
-mod rewound;
+mod regressed;
 mod action;
 mod step;
 mod quarantine;
 mod observer;
-mod inlet;
+mod feed;
 mod report;
 mod run;
 
 pub use action::Reason;
 pub use observer::{Observer, Unobserved};
-pub use rewound::Rewound;
+pub use regressed::ResourceVersionRegressed;
 pub use run::{Reflector, Refresh};
 pub use state::{Health, HealthHandle, State};

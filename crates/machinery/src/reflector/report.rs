@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::observer::Observer;
 use super::state::{HealthHandle, State};
 use crate::identity::Hints;
-use crate::object::{Kind, ResourceVersion, Text};
+use crate::object::{InternedStr, Kind, ResourceVersion};
 
 /// This many failures in a row are worth a log line; a single one is routine.
 const WORTH_A_LINE: u32 = 3;
@@ -15,7 +15,7 @@ const WORTH_A_LINE: u32 = 3;
 /// Reports states: each problem once when it begins and once when it is over.
 pub(super) struct Report {
     kind: Kind,
-    namespace: Option<Text>,
+    namespace: Option<InternedStr>,
     health: HealthHandle,
     observer: Arc<dyn Observer>,
     hints: Hints,
@@ -23,19 +23,19 @@ pub(super) struct Report {
     /// Number of failures since the kind was last live.
     failures: u32,
     /// True if the problem was logged, so that its end must be too.
-    told: bool,
+    reported: bool,
 }
 
 impl Report {
     pub(super) fn new(
         kind: Kind,
-        namespace: Option<Text>,
+        namespace: Option<InternedStr>,
         health: HealthHandle,
         observer: Arc<dyn Observer>,
         hints: Hints,
     ) -> Report {
         let state = State::Starting;
-        Report { kind, namespace, health, observer, hints, state, failures: 0, told: false }
+        Report { kind, namespace, health, observer, hints, state, failures: 0, reported: false }
     }
 
     pub(super) fn handle(&self) -> HealthHandle {
@@ -68,15 +68,15 @@ impl Report {
         let begins = state != self.state;
         match state {
             State::Forbidden if begins => {
-                self.told = true;
+                self.reported = true;
                 tracing::warn!(why, "cannot list {what}: forbidden; {}", self.hints.rights);
             }
             State::NotServed if begins => {
-                self.told = true;
+                self.reported = true;
                 tracing::warn!(why, "cannot list {what}: not served; {}", self.hints.kinds);
             }
             State::Live => {
-                if std::mem::take(&mut self.told) {
+                if std::mem::take(&mut self.reported) {
                     tracing::info!("{what}: listed and watched again");
                 } else if self.state == State::Listing {
                     tracing::info!("{what}: listed, watching");
@@ -85,8 +85,8 @@ impl Report {
             }
             State::Stale | State::Listing if !why.is_empty() => {
                 self.failures += 1;
-                if self.failures == WORTH_A_LINE && !self.told {
-                    self.told = true;
+                if self.failures == WORTH_A_LINE && !self.reported {
+                    self.reported = true;
                     tracing::warn!("cannot list or watch {what}: {why}; trying on");
                 } else {
                     tracing::debug!("{what}: {why}");

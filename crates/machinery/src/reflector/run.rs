@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use super::action::{Action, Input};
 use super::failure::Failure;
-use super::inlet::Inlet;
+use super::feed::StoreFeed;
 use super::observer::Observer;
+use super::regressed::ResourceVersionRegressed;
 use super::report::Report;
-use super::rewound::Rewound;
 use super::state::HealthHandle;
 use super::step::Machine;
 use crate::client::{Client, Error, Event, Page, PageEnd, Scope, Watch, WatchFrom};
@@ -30,7 +30,7 @@ pub struct Reflector<V> {
     metadata_only: bool,
     machine: Machine,
     /// Shared with the list in progress, which adds its items as they are decoded.
-    inlet: Arc<Mutex<Inlet<V>>>,
+    feed: Arc<Mutex<StoreFeed<V>>>,
     report: Report,
     observer: Arc<dyn Observer>,
     refresh: Refresh,
@@ -46,7 +46,7 @@ pub struct Refresh {
 }
 
 /// The operation in progress.
-enum Doing<V> {
+enum Operation<V> {
     Nothing,
     Listing(Pending<PageEnd>),
     Opening(Pending<Watch<V>>),
@@ -54,7 +54,7 @@ enum Doing<V> {
     /// Asking the API server itself for an object of a list that contradicts what is held.
     Confirming(Box<Confirming<V>>),
     /// The reflector is at its end.
-    Over(Rewound),
+    Over(ResourceVersionRegressed),
 }
 
 /// A watch that the server accepted. Its end is reported when it is dropped.
@@ -83,7 +83,7 @@ struct Confirming<V> {
 }
 
 /// Result of the operation in progress.
-enum Came<V> {
+enum Completion<V> {
     Page(PageEnd),
     Open(Watch<V>),
     Confirmed(Result<V, Error>),
@@ -107,7 +107,7 @@ impl<V: Resource> Reflector<V> {
         let now = Instant::now();
         let health = HealthHandle::new(now);
         let kind = client.kind::<V>();
-        let inlet = Inlet::new(writer, synced, observer.clone(), health.clone(), kind);
+        let feed = StoreFeed::new(writer, synced, observer.clone(), health.clone(), kind);
         let hints = client.identity().remedies();
         let report = Report::new(kind, scope.namespace.clone(), health, observer.clone(), hints);
         Reflector {
@@ -115,7 +115,7 @@ impl<V: Resource> Reflector<V> {
             scope,
             metadata_only,
             machine: Machine::new(metadata_only, fastrand::Rng::new(), now),
-            inlet: Arc::new(Mutex::new(inlet)),
+            feed: Arc::new(Mutex::new(feed)),
             report,
             observer,
             refresh: Refresh { wanted: watch::Sender::new(0), done: watch::Sender::new(0) },
@@ -137,31 +137,31 @@ impl<V: Resource> Reflector<V> {
     ///
     /// # Errors
     /// If the API server's data went back in time.
-    pub async fn run(self, shutdown: Shutdown) -> Result<(), Rewound> {
+    pub async fn run(self, shutdown: Shutdown) -> Result<(), ResourceVersionRegressed> {
         let client = self.client.clone();
         tokio::select! {
             biased;
             ended = self.follow(shutdown) => ended,
             // All callers may be waiting out a pause.
-            never = client.look_out() => match never {},
+            never = client.probe_while_down() => match never {},
         }
     }
 
-    async fn follow(mut self, shutdown: Shutdown) -> Result<(), Rewound> {
-        let mut doing = Doing::Nothing;
+    async fn follow(mut self, shutdown: Shutdown) -> Result<(), ResourceVersionRegressed> {
+        let mut operation = Operation::Nothing;
         let requested = shutdown.requested();
         tokio::pin!(requested);
-        let mut returns = self.client.reach().returns();
+        let mut reconnected = self.client.connectivity().reconnected();
         let mut refresh = self.refresh.wanted.subscribe();
         if *refresh.borrow() > 0 {
             refresh.mark_changed();
         }
         let timer = tokio::time::sleep(std::time::Duration::ZERO);
         tokio::pin!(timer);
-        self.step(Input::Start, &mut doing);
+        self.step(Input::Start, &mut operation);
         loop {
-            if let Doing::Over(rewound) = doing {
-                return Err(rewound);
+            if let Operation::Over(regressed) = operation {
+                return Err(regressed);
             }
             // The deadline moves with every event; the timer is reset only when it must fire
             // earlier, and checked again when it fires.
@@ -174,50 +174,50 @@ impl<V: Resource> Reflector<V> {
                 () = &mut requested => return Ok(()),
                 () = &mut timer, if deadline.is_some() => {
                     if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                        self.step(Input::Deadline, &mut doing);
+                        self.step(Input::Deadline, &mut operation);
                     }
                 }
-                () = returns.next() => self.step(Input::Returned, &mut doing),
+                () = reconnected.next() => self.step(Input::Returned, &mut operation),
                 // Its sender is here, so it always has one.
                 _ = refresh.changed() => {
                     self.serving = *refresh.borrow_and_update();
-                    self.step(Input::Refresh, &mut doing);
+                    self.step(Input::Refresh, &mut operation);
                 }
-                came = doing.next() => self.came(came, &mut doing),
+                came = operation.next() => self.came(came, &mut operation),
             }
             // A stream that always has something ready must not hog the thread.
             tokio::task::coop::consume_budget().await;
         }
     }
 
-    fn came(&mut self, came: Came<V>, doing: &mut Doing<V>) {
-        if let Came::Confirmed(answer) = came {
-            return self.confirmed(answer, doing);
+    fn came(&mut self, came: Completion<V>, operation: &mut Operation<V>) {
+        if let Completion::Confirmed(answer) = came {
+            return self.confirmed(answer, operation);
         }
-        if !matches!(came, Came::Event(_)) {
+        if !matches!(came, Completion::Event(_)) {
             // A future that is over must not be polled again, whatever comes next.
-            *doing = Doing::Nothing;
+            *operation = Operation::Nothing;
         }
         let input = match came {
-            Came::Event(event) => return self.event(event, doing),
-            Came::Confirmed(_) => unreachable!("handled above"),
-            Came::Page(PageEnd { version, continue_token }) => {
+            Completion::Event(event) => return self.event(event, operation),
+            Completion::Confirmed(_) => unreachable!("handled above"),
+            Completion::Page(PageEnd { version, continue_token }) => {
                 Input::Page { version, continue_token }
             }
-            Came::Open(watch) => {
+            Completion::Open(watch) => {
                 let (kind, observer) = (self.client.kind::<V>(), self.observer.clone());
                 observer.watch_opened(&kind);
                 let timing = Timing { kind, since: Instant::now(), items: 0, observer };
-                *doing = Doing::Watching(Open { watch, timing });
+                *operation = Operation::Watching(Open { watch, timing });
                 Input::Opened
             }
-            Came::Ended => Input::Ended,
-            Came::Failed(error) => Input::Failed(Failure::from(&error)),
+            Completion::Ended => Input::Ended,
+            Completion::Failed(error) => Input::Failed(Failure::from(&error)),
         };
-        self.step(input, doing);
+        self.step(input, operation);
     }
 
-    fn event(&mut self, event: Event<V>, doing: &mut Doing<V>) {
+    fn event(&mut self, event: Event<V>, operation: &mut Operation<V>) {
         let version = match &event {
             Event::Added(object) | Event::Modified(object) | Event::Deleted(object) => {
                 object.meta().version
@@ -226,40 +226,42 @@ impl<V: Resource> Reflector<V> {
             Event::Bookmark { version, initial_events_end } => {
                 let (version, initial_events_end) = (version.clone(), *initial_events_end);
                 if !self.machine.is_staging() {
-                    self.inlet.lock().apply(event);
+                    self.feed.lock().apply(event);
                 }
-                return self.step(Input::Bookmark { version, initial_events_end }, doing);
+                return self.step(Input::Bookmark { version, initial_events_end }, operation);
             }
         };
-        if let Doing::Watching(open) = doing {
+        if let Operation::Watching(open) = operation {
             open.timing.items += 1;
         }
         self.observer.event(&self.client.kind::<V>());
         if self.machine.is_staging() {
-            self.inlet.lock().stage(event);
+            self.feed.lock().stage(event);
         } else if self.machine.is_news(version) {
-            self.inlet.lock().apply(event);
+            self.feed.lock().apply(event);
         }
-        self.step(Input::Event(version), doing);
+        self.step(Input::Event(version), operation);
     }
 
     /// The API server itself has answered what it knows of an object whose listed state
     /// contradicts the held one. Only an older answer proves that data went back in time; anything
     /// else is used in place of what was listed.
-    fn confirmed(&mut self, answer: Result<V, Error>, doing: &mut Doing<V>) {
-        let Doing::Confirming(confirming) = std::mem::replace(doing, Doing::Nothing) else {
+    fn confirmed(&mut self, answer: Result<V, Error>, operation: &mut Operation<V>) {
+        let Operation::Confirming(confirming) = std::mem::replace(operation, Operation::Nothing)
+        else {
             return;
         };
         let Confirming { found, list, then, stream, .. } = *confirming;
         match answer {
             Ok(object) if object.meta().version.is_older_than(found.held) => {
                 let at = object.meta().version.to_string();
-                *doing = Doing::Over(Rewound { held: found.held.to_string(), at });
+                *operation =
+                    Operation::Over(ResourceVersionRegressed { held: found.held.to_string(), at });
                 return;
             }
-            Ok(object) => self.inlet.lock().confirmed(object, list),
-            Err(error) if error.is_not_found() => self.inlet.lock().refuted(&found.key),
-            Err(error) => return self.step(Input::Failed(Failure::from(&error)), doing),
+            Ok(object) => self.feed.lock().confirmed(object, list),
+            Err(error) if error.is_not_found() => self.feed.lock().refuted(&found.key),
+            Err(error) => return self.step(Input::Failed(Failure::from(&error)), operation),
         }
         tracing::warn!(
             "the API server listed {} {} at version {}, although it was at {} before: its watch \
@@ -269,69 +271,69 @@ impl<V: Resource> Reflector<V> {
             found.listed,
             found.held,
         );
-        *doing = stream.map_or(Doing::Nothing, Doing::Watching);
-        self.step(then, doing);
+        *operation = stream.map_or(Operation::Nothing, Operation::Watching);
+        self.step(then, operation);
     }
 
     /// Asks for an object if `input` completes a list that contradicts what is held.
-    fn confirm(&mut self, input: Input, doing: &mut Doing<V>) -> Option<Input> {
+    fn confirm(&mut self, input: Input, operation: &mut Operation<V>) -> Option<Input> {
         let found = self.machine.completes(&input).and_then(|list| {
-            let found = self.inlet.lock().contradiction(list)?;
+            let found = self.feed.lock().contradiction(list)?;
             Some((list, found))
         });
         let Some((list, found)) = found else { return Some(input) };
         let (client, key) = (self.client.clone(), found.key.clone());
         let get: Pending<V> = Box::pin(async move { client.get::<V>(&key).await });
-        let stream = match std::mem::replace(doing, Doing::Nothing) {
-            Doing::Watching(watch) => Some(watch),
+        let stream = match std::mem::replace(operation, Operation::Nothing) {
+            Operation::Watching(watch) => Some(watch),
             _ => None,
         };
         let confirming = Confirming { get, found, list, then: input, stream };
-        *doing = Doing::Confirming(Box::new(confirming));
+        *operation = Operation::Confirming(Box::new(confirming));
         None
     }
 
-    fn step(&mut self, input: Input, doing: &mut Doing<V>) {
-        let Some(input) = self.confirm(input, doing) else { return };
+    fn step(&mut self, input: Input, operation: &mut Operation<V>) {
+        let Some(input) = self.confirm(input, operation) else { return };
         let now = Instant::now();
         for action in self.machine.step(input, now) {
-            self.perform(action, doing);
-            if matches!(doing, Doing::Over(_)) {
+            self.perform(action, operation);
+            if matches!(operation, Operation::Over(_)) {
                 break;
             }
         }
         self.report.heard(self.machine.heard(), self.machine.held());
     }
 
-    fn perform(&mut self, action: Action, doing: &mut Doing<V>) {
+    fn perform(&mut self, action: Action, operation: &mut Operation<V>) {
         match action {
             Action::Begin(reason) => {
                 // A list in progress would keep staging its items.
-                *doing = Doing::Nothing;
-                self.inlet.lock().begin(reason);
+                *operation = Operation::Nothing;
+                self.feed.lock().begin(reason);
             }
-            Action::List(page) => *doing = Doing::Listing(self.list(page)),
-            Action::Watch(from) => *doing = Doing::Opening(self.watch(from)),
-            Action::Wait => *doing = Doing::Nothing,
+            Action::List(page) => *operation = Operation::Listing(self.list(page)),
+            Action::Watch(from) => *operation = Operation::Opening(self.watch(from)),
+            Action::Wait => *operation = Operation::Nothing,
             Action::Commit(at) => {
-                self.inlet.lock().commit(at.number());
+                self.feed.lock().commit(at.number());
                 self.refresh.done.send_replace(self.serving);
             }
             Action::Abandon => {
-                *doing = Doing::Nothing;
-                self.inlet.lock().abandon();
+                *operation = Operation::Nothing;
+                self.feed.lock().abandon();
             }
             Action::State { state, since, why } => self.report.state(state, since, why),
             Action::ShortWatch => self.observer.short_watch(&self.client.kind::<V>()),
-            Action::End(rewound) => *doing = Doing::Over(rewound),
+            Action::End(regressed) => *operation = Operation::Over(regressed),
         }
     }
 
     fn list(&self, page: Page) -> Pending<PageEnd> {
         let (client, scope) = (self.client.clone(), self.scope.clone());
-        let (inlet, metadata_only) = (self.inlet.clone(), self.metadata_only);
+        let (feed, metadata_only) = (self.feed.clone(), self.metadata_only);
         Box::pin(async move {
-            let each = |item| inlet.lock().listed(item);
+            let each = |item| feed.lock().listed(item);
             if metadata_only {
                 client.list_metadata::<V>(&scope, &page, each).await
             } else {
@@ -376,18 +378,24 @@ impl Drop for Timing {
     }
 }
 
-impl<V: Resource> Doing<V> {
+impl<V: Resource> Operation<V> {
     /// Waits for what comes out of it. Cancel-safe, as its parts are.
-    async fn next(&mut self) -> Came<V> {
+    async fn next(&mut self) -> Completion<V> {
         match self {
-            Doing::Nothing | Doing::Over(_) => std::future::pending().await,
-            Doing::Listing(page) => page.await.map_or_else(Came::Failed, Came::Page),
-            Doing::Confirming(confirming) => Came::Confirmed(confirming.get.as_mut().await),
-            Doing::Opening(watch) => watch.await.map_or_else(Came::Failed, Came::Open),
-            Doing::Watching(open) => match open.watch.next().await {
-                Some(Ok(event)) => Came::Event(event),
-                Some(Err(error)) => Came::Failed(error),
-                None => Came::Ended,
+            Operation::Nothing | Operation::Over(_) => std::future::pending().await,
+            Operation::Listing(page) => {
+                page.await.map_or_else(Completion::Failed, Completion::Page)
+            }
+            Operation::Confirming(confirming) => {
+                Completion::Confirmed(confirming.get.as_mut().await)
+            }
+            Operation::Opening(watch) => {
+                watch.await.map_or_else(Completion::Failed, Completion::Open)
+            }
+            Operation::Watching(open) => match open.watch.next().await {
+                Some(Ok(event)) => Completion::Event(event),
+                Some(Err(error)) => Completion::Failed(error),
+                None => Completion::Ended,
             },
         }
     }

@@ -15,7 +15,7 @@ use super::action::{Action, Input, Reason};
 use super::backoff::Backoff;
 use super::failure::Failure;
 use super::position::Position;
-use super::rewound::Rewound;
+use super::regressed::ResourceVersionRegressed;
 use super::state::State;
 use crate::client::Page;
 use crate::object::ResourceVersion;
@@ -67,7 +67,7 @@ pub(super) struct Machine {
     too_large: u32,
     silence: Silence,
     /// Number of answers in a row, to lists without a lower bound, that were older than `held`.
-    rewound: u32,
+    regressed: u32,
     /// Number of internal errors of the watch in a row since `held` last moved.
     stuck: u32,
     /// A list followed an expired version, and no watch has made progress since.
@@ -90,7 +90,7 @@ impl Machine {
             streams_cut: 0,
             too_large: 0,
             silence: Silence::new(),
-            rewound: 0,
+            regressed: 0,
             stuck: 0,
             relisted: false,
             metadata_only,
@@ -302,13 +302,16 @@ impl Machine {
 
     /// The list is complete at `at`. `Err`: it had to be refused; these are the actions to take.
     fn commit(&mut self, at: Option<Position>, now: Instant) -> Result<Vec<Action>, Vec<Action>> {
-        let (held, mut rewound) = (self.held.clone(), None);
+        let (held, mut regressed) = (self.held.clone(), None);
         let why = match (at, held) {
             (None, _) => "the API server sent a list without a resourceVersion".to_owned(),
             (Some(at), Some(held)) if at.is_older_than(&held) => {
-                self.rewound += u32::from(self.unbounded);
-                if self.rewound >= REWOUND {
-                    rewound = Some(Rewound { held: held.to_string(), at: at.to_string() });
+                self.regressed += u32::from(self.unbounded);
+                if self.regressed >= REWOUND {
+                    regressed = Some(ResourceVersionRegressed {
+                        held: held.to_string(),
+                        at: at.to_string(),
+                    });
                 }
                 format!(
                     "the API server answered with version {at}, older than {held} which is held"
@@ -321,14 +324,14 @@ impl Machine {
                 self.unbounded = false;
                 self.consistent = false;
                 self.too_large = 0;
-                self.rewound = 0;
+                self.regressed = 0;
                 self.stuck = 0;
                 self.streams_cut = 0;
                 return Ok(vec![Action::Commit(at)]);
             }
         };
         let wait = self.back_off(&Failure::transient(why), Next::List(self.retry()), now);
-        let end = rewound.map(Action::End);
+        let end = regressed.map(Action::End);
         Err(std::iter::once(Action::Abandon).chain(wait).chain(end).collect())
     }
 }

@@ -11,12 +11,12 @@ use hashbrown::HashTable;
 
 use self::posting::Posting;
 use super::table::{Hashing, SHARDS, Table, is_too_large, shard_of};
-use crate::object::{Object, ObjectKey, Resource, Text};
+use crate::object::{InternedStr, Object, ObjectKey, Resource};
 
 /// A named way to find objects: the values under which an object is found.
 pub struct Index<V> {
-    name: Text,
-    values: fn(&V, &mut dyn FnMut(Text)),
+    name: InternedStr,
+    values: fn(&V, &mut dyn FnMut(InternedStr)),
     is_by_controller: bool,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Indexed<V> {
 }
 
 /// Values and their postings.
-type Values<V> = HashTable<(Text, Posting<V>)>;
+type Values<V> = HashTable<(InternedStr, Posting<V>)>;
 
 /// The postings of one index by value: many small tables, for the same reason as in [`Table`], as
 /// there may be as many values as objects.
@@ -68,7 +68,10 @@ struct Postings<V> {
 impl<V: Object> Index<V> {
     /// An index of this name. `values` passes on the values of one object; it must be a pure
     /// function of it. An object for which it panics is found under no value.
-    pub fn new(name: impl Into<Text>, values: fn(&V, &mut dyn FnMut(Text))) -> Index<V> {
+    pub fn new(
+        name: impl Into<InternedStr>,
+        values: fn(&V, &mut dyn FnMut(InternedStr)),
+    ) -> Index<V> {
         Index { name: name.into(), values, is_by_controller: false }
     }
 
@@ -76,7 +79,7 @@ impl<V: Object> Index<V> {
     /// [`Store::controlled_by`](super::Store::controlled_by). Its name includes the kind, so that
     /// one informer can have several.
     pub fn by_controller<P: Resource>() -> Index<V> {
-        let values = |object: &V, each: &mut dyn FnMut(Text)| match &object.meta().owner {
+        let values = |object: &V, each: &mut dyn FnMut(InternedStr)| match &object.meta().owner {
             Some(owner) if owner.kind == P::KIND.kind && is_of_group::<P>(&owner.api_version) => {
                 each(owner.name.clone());
             }
@@ -91,7 +94,7 @@ impl<V: Object> Index<V> {
     }
 
     /// Its name.
-    pub fn name(&self) -> &Text {
+    pub fn name(&self) -> &InternedStr {
         &self.name
     }
 }
@@ -129,7 +132,7 @@ impl<V> Indexes<V> {
     }
 
     /// The values of `object`; empty if the function panics.
-    fn values(&self, at: usize, object: &V) -> Vec<Text> {
+    fn values(&self, at: usize, object: &V) -> Vec<InternedStr> {
         let Some(index) = self.all.get(at) else { return Vec::new() };
         let mut values = Vec::new();
         let made = catch_unwind(AssertUnwindSafe(|| {
@@ -243,7 +246,7 @@ impl<V: Object> Postings<V> {
         found.map(|(_, posting)| posting)
     }
 
-    fn insert(&mut self, value: Text, hash: u64, object: &Arc<V>) {
+    fn insert(&mut self, value: InternedStr, hash: u64, object: &Arc<V>) {
         if self.shards.is_empty() {
             self.shards = (0..SHARDS).map(|_| HashTable::new()).collect();
         }
@@ -253,7 +256,7 @@ impl<V: Object> Postings<V> {
         match shard.find_mut(hash_of_value, |(known, _)| *known == value) {
             Some((_, posting)) => posting.insert(hash, object, hashing),
             None => {
-                let rehash = |(known, _): &(Text, Posting<V>)| hashing.hash_value(known);
+                let rehash = |(known, _): &(InternedStr, Posting<V>)| hashing.hash_value(known);
                 shard.insert_unique(hash_of_value, (value, Posting::One(object.clone())), rehash);
             }
         }
@@ -285,7 +288,7 @@ mod tests {
         let mut postings: Postings<Thing> = Postings::new(hashing.clone());
         let object = Arc::new(thing("it", 1, 1));
         let hash = hashing.hash(object.key());
-        let value = |number: usize| Text::from(number.to_string());
+        let value = |number: usize| InternedStr::from(number.to_string());
         (0..10_000).for_each(|number| postings.insert(value(number), hash, &object));
         let room =
             |postings: &Postings<Thing>| postings.shards.iter().map(HashTable::capacity).sum();

@@ -15,34 +15,34 @@
 //! - The deltas, in order, are the whole truth: applied to an empty map they yield what the store
 //!   holds, at every moment. A relist reports deletes first, except for a name that was taken over
 //!   (its delete comes right before the add).
-//! - Our own writes are visible and reported at once ([`Store::wrote`], [`Store::removed`]), with
-//!   their [`Author`]. See below.
+//! - Our own writes are visible and reported at once ([`Store::apply_response`], [`Store::apply_delete`]), with
+//!   their [`WriteOrigin`]. See below.
 //! - On top of an object itself the store needs 32 bytes for it, `Arc` included. (Indexes cost
 //!   extra.)
 //!
-//! # One door
-//! The watch's news and the answers to our own writes come in by the same door, one after another,
-//! and handlers are notified of each before the next may enter. An answer names its author, the
-//! controller and key whose pass wrote: that key is not woken, everybody else's is. What the watch
-//! repeats of it has the same version and is nothing.
+//! # One order of changes
+//! Watch events and the responses to this process's writes change the store one after another, and
+//! handlers are notified of each before the next. A response names its origin, the controller and
+//! key whose pass wrote: that key is not woken, all others are. A watch event that repeats the
+//! response has the same version and is ignored.
 //!
 //! This must never hide a foreign change. The danger is one that came *before* ours: a handler
-//! knows version 5, somebody writes 6, we write 7 and see 7 at once. When 6 arrives, it is older
-//! than what is held, but no handler has looked at 7 with it in mind. So it is reported as a change
-//! without an author, from 7 to 7: it wakes, and changes nothing. A list that comes before the watch
-//! has confirmed an answer may have swallowed such a change, so it reports the object in the same
-//! way. A change that could not be decoded counts against the next answer.
+//! knows version 5, another client writes 6, this process writes 7 and sees 7 at once. When 6
+//! arrives, it is older than what is held, but no handler has looked at 7 with it in mind. So it is
+//! reported as a change without an origin, from 7 to 7: it wakes, and changes nothing. A list that
+//! comes before the watch has confirmed a response may include such a change, so it reports the
+//! object in the same way. A change that could not be decoded counts against the next response.
 //!
-//! A delete leaves a tombstone until the watch has passed it. If the answer to a write comes when
-//! the store knows that its object is gone, the author believes what is not true and is not going to
-//! be woken by any news: it learns so from [`Author::scope`].
+//! A delete leaves a tombstone until the watch has passed it. If the response to a write arrives when
+//! the store knows that its object is gone, no event will wake the writer: [`WriteOrigin::scope`]
+//! reports it.
 //!
-//! The watch may be faster than the answer. Then it is unknown whose write it is, and its author
+//! The watch may be faster than the response. Then the origin of the write is unknown, and its key
 //! is woken for nothing.
 //!
-//! The answer to a write that changed nothing carries the version of somebody's earlier write. If
+//! The response to a write that changed nothing carries the version of an earlier, foreign write. If
 //! that write has not come over the watch yet, it is taken for ours. A writer that cannot rule this
-//! out and must not miss it uses [`Store::learned`].
+//! out and must not miss it uses [`Store::apply_read`].
 //!
 //! # Versions
 //! All this needs versions that can be ordered. Where they cannot be
@@ -51,19 +51,19 @@
 //!
 //! [`ResourceVersion::UNKNOWN`]: crate::object::ResourceVersion::UNKNOWN
 
-mod author;
+mod origin;
 mod delta;
-mod unconfirmed;
+mod pending;
 mod table;
 mod index;
-mod door;
+mod state;
 mod reader;
 mod relist;
 mod writer;
 
-pub use author::{Author, ControllerId};
 pub use delta::{Delta, DeltaHandler};
 pub use index::{Index, UnknownIndex};
+pub use origin::{ControllerId, WriteOrigin};
 pub use reader::Store;
 pub use relist::Contradiction;
 pub use writer::Writer;

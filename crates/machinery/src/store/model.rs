@@ -17,7 +17,7 @@ use self::answer::{Answer, authors};
 use self::server::{Change, Live, Server};
 use self::steps::{Step, steps};
 use super::tests::{Thing, thing, uid};
-use super::{Author, Delta, Store, Writer, new};
+use super::{Delta, Store, WriteOrigin, Writer, new};
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -25,7 +25,7 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 struct World {
     writer: Writer<Thing>,
     store: Store<Thing>,
-    authors: Vec<Author>,
+    authors: Vec<WriteOrigin>,
     notified: Arc<Mutex<Vec<Notified>>>,
     server: Server,
     answers: Vec<Answer>,
@@ -73,11 +73,11 @@ impl World {
             let held = reads.get(delta.object().key());
             let sees = held.and_then(|held| held.meta().version.number());
             let delta = match delta {
-                Delta::Added(new, author) => Delta::Added(new.clone(), author.clone()),
-                Delta::Deleted(last, author) => Delta::Deleted(last.clone(), author.clone()),
-                Delta::Updated { old, new, author } => {
-                    let (old, new, author) = (old.clone(), new.clone(), author.clone());
-                    Delta::Updated { old, new, author }
+                Delta::Added(new, origin) => Delta::Added(new.clone(), origin.clone()),
+                Delta::Deleted(last, origin) => Delta::Deleted(last.clone(), origin.clone()),
+                Delta::Updated { old, new, origin } => {
+                    let (old, new, origin) = (old.clone(), new.clone(), origin.clone());
+                    Delta::Updated { old, new, origin }
                 }
             };
             notes.lock().push(Notified { delta, sees });
@@ -107,23 +107,23 @@ impl World {
         name: usize,
         deleted: bool,
         readable: bool,
-        author: Option<usize>,
+        origin: Option<usize>,
     ) -> Option<Live> {
-        let live = self.server.change(name, deleted, readable, author)?;
-        if author.is_none() {
+        let live = self.server.change(name, deleted, readable, origin)?;
+        if origin.is_none() {
             self.foreign.insert(name);
         }
         let change = *self.server.log.last().expect("it was just made");
-        let others = (0..self.authors.len()).filter(|key| Some(*key) != author);
+        let others = (0..self.authors.len()).filter(|key| Some(*key) != origin);
         self.owed.extend(others.map(|key| (key, change)));
         Some(live)
     }
 
     /// One of us does.
-    fn own_change(&mut self, name: usize, deleted: bool, author: usize) -> Option<Live> {
+    fn own_change(&mut self, name: usize, deleted: bool, origin: usize) -> Option<Live> {
         let live = self.server.at(self.server.now()).get(&name).copied();
         let readable = !deleted || live.is_some_and(|live| self.server.is_readable(&live));
-        self.change(name, deleted, readable, Some(author))
+        self.change(name, deleted, readable, Some(origin))
     }
 
     /// Takes an answer out. Answers to writes of one object may come out of order, but a client
@@ -131,7 +131,7 @@ impl World {
     fn pick(&mut self, at: usize) -> Answer {
         let picked = self.answers[at];
         let same =
-            |answer: &&Answer| answer.name() == picked.name() && answer.author() == picked.author();
+            |answer: &&Answer| answer.name() == picked.name() && answer.origin() == picked.origin();
         let first = self.answers.iter().position(|answer| same(&answer)).unwrap();
         let mut before = self.answers[first..=at].iter().filter(same);
         let deletes = before.any(|answer| matches!(answer, Answer::Removed(..)));
@@ -173,19 +173,19 @@ impl World {
         let (removed, outdated) = answer.arrives(&self.store, &self.authors);
         self.removed.extend(removed);
         self.answered[name] = self.answered[name].max(at);
-        if let (Answer::Removed(.., author), false) = (answer, unseen) {
+        if let (Answer::Removed(.., origin), false) = (answer, unseen) {
             // Whoever deletes an object need not know what it was, nor what had its name before.
             self.owed.retain(|(owed, change)| {
-                *owed != author || change.name != name || change.version > at
+                *owed != origin || change.name != name || change.version > at
             });
         }
-        if let Answer::Wrote(_, live, author) = answer {
-            assert!(outdated || !gone, "{:?} believes in {live:?}", self.authors[author]);
+        if let Answer::Wrote(_, live, origin) = answer {
+            assert!(outdated || !gone, "{:?} believes in {live:?}", self.authors[origin]);
             if outdated {
                 self.blurred.insert(name);
                 // Its next pass sees what is visible.
                 let held = self.store.get(&key(name)).and_then(|held| held.meta().version.number());
-                self.look(author, name, held.unwrap_or(self.shown.max(self.answered[name])));
+                self.look(origin, name, held.unwrap_or(self.shown.max(self.answered[name])));
             }
         }
     }
@@ -198,10 +198,10 @@ impl World {
         }
         let version = ResourceVersion::new(change.version);
         if change.deleted {
-            self.writer.vanished(&key, uid(change.uid), version);
+            self.writer.delete_undecodable(&key, uid(change.uid), version);
         } else {
             self.unread = true;
-            self.writer.displaced(&key, uid(change.uid), version);
+            self.writer.update_undecodable(&key, uid(change.uid), version);
         }
     }
 
@@ -240,7 +240,7 @@ impl World {
             if self.server.is_readable(&live) {
                 self.writer.listed(thing(NAMES[name], live.uid, live.version));
             } else {
-                self.writer.keep(&key(name), uid(live.uid));
+                self.writer.retain(&key(name), uid(live.uid));
             }
         }
         self.list = Some((version, until));
@@ -289,7 +289,7 @@ impl World {
             Answer::Removed(name, uid, _) => *name == change.name && *uid == change.uid,
             Answer::Got(..) => false,
         };
-        if change.author.is_some() && self.answers.iter().any(under_way) {
+        if change.origin.is_some() && self.answers.iter().any(under_way) {
             self.blurred.insert(change.name);
         }
         if change.readable {
@@ -303,13 +303,13 @@ impl World {
         match step {
             Step::Write(name, readable) => drop(self.change(*name, false, *readable, None)),
             Step::Delete(name, readable) => drop(self.change(*name, true, *readable, None)),
-            Step::OwnWrite(name, author) => {
-                let live = self.own_change(*name, false, *author);
-                self.answers.extend(live.map(|live| Answer::Wrote(*name, live, *author)));
+            Step::OwnWrite(name, origin) => {
+                let live = self.own_change(*name, false, *origin);
+                self.answers.extend(live.map(|live| Answer::Wrote(*name, live, *origin)));
             }
-            Step::OwnDelete(name, author) => {
-                let live = self.own_change(*name, true, *author);
-                self.answers.extend(live.map(|live| Answer::Removed(*name, live.uid, *author)));
+            Step::OwnDelete(name, origin) => {
+                let live = self.own_change(*name, true, *origin);
+                self.answers.extend(live.map(|live| Answer::Removed(*name, live.uid, *origin)));
             }
             Step::Get(name) => {
                 let live = self.server.at(self.server.now()).get(name).copied();

@@ -5,24 +5,24 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
-use super::author::Author;
-use super::door::Door;
 use super::index::{Index, Indexed, Indexes, UnknownIndex, by_controller};
+use super::origin::WriteOrigin;
+use super::state::StoreState;
 use super::table::Hashing;
-use crate::object::{Object, ObjectKey, Resource, Text, Uid};
+use crate::object::{InternedStr, Object, ObjectKey, Resource, Uid};
 
 /// Reads the local copy. Cheap to clone.
 pub struct Store<V> {
     /// Everything, unless there are parts.
     shared: Arc<Shared<V>>,
     /// By namespace, sorted. Each has its own writer, which knows nothing of the others.
-    parts: Arc<[(Text, Arc<Shared<V>>)]>,
+    parts: Arc<[(InternedStr, Arc<Shared<V>>)]>,
 }
 
 pub(super) struct Shared<V> {
     /// Locked by whoever changes the objects, until handlers have been notified.
-    pub(super) door: Mutex<Door<V>>,
-    /// Locked for one lookup or one change at a time. Changed only with the door locked.
+    pub(super) state: Mutex<StoreState<V>>,
+    /// Locked for one lookup or one change at a time. Changed only with the state locked.
     pub(super) objects: RwLock<Indexed<V>>,
     pub(super) hashing: Hashing,
     pub(super) indexes: Arc<Indexes<V>>,
@@ -46,14 +46,16 @@ impl<V: Object> Store<V> {
     pub(super) fn new(indexes: Vec<Index<V>>) -> Store<V> {
         let (hashing, indexes) = (Hashing::default(), Arc::new(Indexes::new(indexes)));
         let objects = RwLock::new(Indexed::new(hashing.clone(), indexes.clone()));
-        let door = Mutex::new(Door::new());
-        let shared = Arc::new(Shared { door, objects, hashing, indexes });
+        let state = Mutex::new(StoreState::new());
+        let shared = Arc::new(Shared { state, objects, hashing, indexes });
         Store { shared, parts: Arc::default() }
     }
 
     /// Reads several stores as one. Each holds the objects of one namespace, and no others. What is
     /// promised "at one instant" holds for each namespace by itself. `None` if there are no stores.
-    pub fn of_namespaces(stores: impl IntoIterator<Item = (Text, Store<V>)>) -> Option<Store<V>> {
+    pub fn of_namespaces(
+        stores: impl IntoIterator<Item = (InternedStr, Store<V>)>,
+    ) -> Option<Store<V>> {
         let mut parts: Vec<_> =
             stores.into_iter().map(|(namespace, store)| (namespace, store.shared)).collect();
         parts.sort_by(|a, b| a.0.cmp(&b.0));
@@ -156,34 +158,34 @@ impl<V: Object> Store<V> {
         self.len() == 0
     }
 
-    /// Write-through: the API server's answer to a write of the running task's author
-    /// ([`Author::scope`]). The newest wins; returns what to use from here on. Visible and reported
+    /// Write-through: the API server's answer to a write of the running task's origin
+    /// ([`WriteOrigin::scope`]). The newest wins; returns what to use from here on. Visible and reported
     /// at once.
     ///
     /// An answer whose version is unknown, or that the watch has overtaken, changes nothing.
-    pub fn wrote(&self, object: V) -> Arc<V> {
-        self.answered(object, Author::current())
+    pub fn apply_response(&self, object: V) -> Arc<V> {
+        self.answered(object, WriteOrigin::current())
     }
 
-    /// Like [`Store::wrote`], for an object that may be another client's work: the answer to a
-    /// read, or to a write that may have changed nothing. It has no author.
-    pub fn learned(&self, object: V) -> Arc<V> {
+    /// Like [`Store::apply_response`], for an object that may be another client's work: the answer to a
+    /// read, or to a write that may have changed nothing. It has no origin.
+    pub fn apply_read(&self, object: V) -> Arc<V> {
         self.answered(object, None)
     }
 
-    fn answered(&self, object: V, author: Option<Author>) -> Arc<V> {
+    fn answered(&self, object: V, origin: Option<WriteOrigin>) -> Arc<V> {
         let object = Arc::new(object);
         match self.part(object.key()) {
-            Some((part, hash)) => part.enter(|change| change.answered(hash, object, author)),
+            Some((part, hash)) => part.enter(|change| change.answered(hash, object, origin)),
             None => object,
         }
     }
 
     /// Write-through of a delete that the API server has acknowledged as final. The object is
     /// invisible at once, and is not seen again even if the watch still shows earlier states of it.
-    pub fn removed(&self, key: &ObjectKey, uid: Uid) {
+    pub fn apply_delete(&self, key: &ObjectKey, uid: Uid) {
         if let Some((part, hash)) = self.part(key) {
-            part.enter(|change| change.removed(hash, key, uid, Author::current()));
+            part.enter(|change| change.removed(hash, key, uid, WriteOrigin::current()));
         }
     }
 
@@ -191,7 +193,7 @@ impl<V: Object> Store<V> {
     /// not write to them.
     pub fn paused<T>(&self, then: impl FnOnce(Vec<Arc<V>>) -> T) -> T {
         // Always locked in the same order.
-        let _doors: Vec<_> = self.all().map(|part| part.door.lock()).collect();
+        let _doors: Vec<_> = self.all().map(|part| part.state.lock()).collect();
         then(self.list())
     }
 
@@ -203,6 +205,6 @@ impl<V: Object> Store<V> {
     /// Returns the number of keys with answers that wait for the watch to confirm them, or with a
     /// change that could not be decoded and waits for the next one that can.
     pub fn unconfirmed(&self) -> usize {
-        self.all().map(|part| part.door.lock().unconfirmed.len()).sum()
+        self.all().map(|part| part.state.lock().unconfirmed.len()).sum()
     }
 }

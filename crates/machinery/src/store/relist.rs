@@ -5,11 +5,11 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet, HashTable};
 
 use super::delta::{Delta, step};
-use super::door::{Door, is_same_state};
 use super::index::Indexed;
+use super::pending::PendingWrites;
 use super::reader::Shared;
+use super::state::{StoreState, is_same_state};
 use super::table::Hashing;
-use super::unconfirmed::Unconfirmed;
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
 /// A list, reduced to its differences from what is held.
@@ -66,12 +66,12 @@ impl<V: Object> Relist<V> {
     }
 
     /// The list has `uid` under `key`, but it cannot be decoded.
-    pub(super) fn keep(&mut self, key: &ObjectKey, uid: Uid) {
+    pub(super) fn retain(&mut self, key: &ObjectKey, uid: Uid) {
         self.kept.insert(key.clone(), uid);
     }
 
     /// Removes the object listed under `key`, which was deleted since.
-    pub(super) fn unlisted(&mut self, hash: u64, key: &ObjectKey) {
+    pub(super) fn unstage(&mut self, hash: u64, key: &ObjectKey) {
         self.staged.remove(hash, key);
         self.forget_unchanged(hash, key);
         self.kept.remove(key);
@@ -121,7 +121,7 @@ impl<V: Object> Relist<V> {
         &mut self,
         shared: &Shared<V>,
         key: &ObjectKey,
-        memory: &mut Unconfirmed,
+        memory: &mut PendingWrites,
         version: ResourceVersion,
     ) -> Option<Arc<V>> {
         let hash = shared.hashing.hash(key);
@@ -158,13 +158,14 @@ impl<V: Object> Relist<V> {
         &self,
         objects: &Indexed<V>,
         hashing: &Hashing,
-        door: &Door<V>,
+        state: &StoreState<V>,
         version: ResourceVersion,
     ) -> Vec<Arc<V>> {
         let is_gone = |held: &&Arc<V>| {
             let (key, hash) = (held.key(), hashing.hash(held.key()));
-            let newer =
-                || door.unconfirmed.contains_key(key) && held.meta().version.is_newer_than(version);
+            let newer = || {
+                state.unconfirmed.contains_key(key) && held.meta().version.is_newer_than(version)
+            };
             !self.is_unchanged(hash, key)
                 && self.staged.find(hash, key).is_none()
                 && !self.keeps(key, held.uid())
@@ -213,18 +214,18 @@ impl<V: Object> Shared<V> {
     /// Takes over a list that is complete, at this version, and reports how it differs from what
     /// was held. If it is older than what has already been seen, changes nothing and returns false.
     ///
-    /// Whatever changes the objects comes through the door, which is locked all the while. So
+    /// Whatever changes the objects needs the state, which is locked all the while. So
     /// readers wait only for the swap.
     pub(super) fn take_over(&self, mut relist: Relist<V>, version: ResourceVersion) -> bool {
-        let mut door = self.door.lock();
-        let door = &mut *door;
-        if version.is_older_than(door.seen) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        if version.is_older_than(state.seen) {
             return false;
         }
         let mut deltas = Vec::new();
         // A foreign change that the list has swallowed may be part of these answers.
         let mut doubtful: HashSet<ObjectKey> = HashSet::new();
-        for (key, memory) in &mut door.unconfirmed {
+        for (key, memory) in &mut state.unconfirmed {
             if memory.has_writes() {
                 doubtful.insert(key.clone());
             }
@@ -235,7 +236,7 @@ impl<V: Object> Shared<V> {
         let kept: Vec<ObjectKey> = relist.kept.keys().cloned().collect();
         let next = {
             let objects = self.objects.read();
-            let gone = relist.gone(&objects, &self.hashing, door, version);
+            let gone = relist.gone(&objects, &self.hashing, state, version);
             let changed = !gone.is_empty() || !relist.staged.table().is_empty();
             changed.then(|| relist.build(&objects, &self.hashing, gone, &mut deltas))
         };
@@ -252,18 +253,18 @@ impl<V: Object> Shared<V> {
             deltas.extend(doubtful.iter().filter_map(find).map(|held| Delta::again(held, None)));
         }
         for key in kept.iter().filter(|key| find(key).is_some()) {
-            if let Some(memory) = door.remember(key) {
+            if let Some(memory) = state.remember(key) {
                 memory.unread = true;
             }
         }
         drop(objects);
-        let keys: Vec<ObjectKey> = door.unconfirmed.keys().cloned().collect();
-        keys.iter().for_each(|key| door.forget_if_idle(key));
+        let keys: Vec<ObjectKey> = state.unconfirmed.keys().cloned().collect();
+        keys.iter().for_each(|key| state.forget_if_idle(key));
         if version.is_known() {
-            door.seen = version;
+            state.seen = version;
         }
-        let initial = !std::mem::replace(&mut door.synced, true);
-        deltas.iter().for_each(|delta| (door.handler)(delta, initial));
+        let initial = !std::mem::replace(&mut state.synced, true);
+        deltas.iter().for_each(|delta| (state.handler)(delta, initial));
         true
     }
 }

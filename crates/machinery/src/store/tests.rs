@@ -9,13 +9,13 @@ use futures::FutureExt;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::object::{Kind, Meta, ObjectKey, Resource, ResourceVersion, Text, Uid};
+use crate::object::{InternedStr, Kind, Meta, ObjectKey, Resource, ResourceVersion, Uid};
 
 /// An object with nothing but metadata and a color.
 #[derive(Debug)]
 pub(super) struct Thing {
     meta: Meta,
-    color: Text,
+    color: InternedStr,
 }
 
 impl Object for Thing {
@@ -55,8 +55,8 @@ fn colored(name: &str, uid_number: u64, version: u64, color: &str) -> Thing {
     Thing { meta, color: color.into() }
 }
 
-fn author() -> Author {
-    Author { controller: ControllerId::new(), key: ObjectKey::new("ns", "parent") }
+fn origin() -> WriteOrigin {
+    WriteOrigin { controller: ControllerId::new(), key: ObjectKey::new("ns", "parent") }
 }
 
 fn key(name: &str) -> ObjectKey {
@@ -64,7 +64,7 @@ fn key(name: &str) -> ObjectKey {
 }
 
 /// A store and what it reported, in short: `+a1@5` is an add of `a` with UID 1 at version 5; `own`
-/// after it means that it has an author.
+/// after it means that it has an origin.
 struct Bed {
     writer: Writer<Thing>,
     store: Store<Thing>,
@@ -84,7 +84,7 @@ pub(super) fn short(delta: &Delta<Thing>) -> String {
         Delta::Updated { old, new, .. } => format!("~{}>{}", name(old), new.meta().version),
         Delta::Deleted(object, _) => format!("-{}", name(object)),
     };
-    if delta.author().is_some() { text + " own" } else { text }
+    if delta.origin().is_some() { text + " own" } else { text }
 }
 
 impl Bed {
@@ -121,13 +121,13 @@ impl Bed {
 
     /// The answer to a write of a pass. Returns whether the pass has to look again.
     fn wrote(&self, thing: Thing) -> bool {
-        author().scope(async { drop(self.store.wrote(thing)) }).now_or_never().unwrap().1
+        origin().scope(async { drop(self.store.apply_response(thing)) }).now_or_never().unwrap().1
     }
 
     /// The answer to a delete of a pass.
     fn removed(&self, name: &str, number: u64) {
-        let removed = async { self.store.removed(&key(name), uid(number)) };
-        author().scope(removed).now_or_never().unwrap();
+        let removed = async { self.store.apply_delete(&key(name), uid(number)) };
+        origin().scope(removed).now_or_never().unwrap();
     }
 
     /// Returns the deltas reported since the last call, in order.

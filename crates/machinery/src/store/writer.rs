@@ -35,12 +35,12 @@ impl<V: Object> Writer<V> {
     /// Sets the handler, which is called for every change of the store from now on, whether the
     /// writer makes it or an answer does.
     pub fn on_delta(&mut self, handler: impl FnMut(&Delta<V>, bool) + Send + 'static) {
-        self.store.shared().door.lock().handler = Box::new(handler);
+        self.store.shared().state.lock().handler = Box::new(handler);
     }
 
     /// Returns the version up to which news has been taken in; unknown before the first list.
     pub fn version(&self) -> ResourceVersion {
-        self.store.shared().door.lock().seen
+        self.store.shared().state.lock().seen
     }
 
     /// ADDED or MODIFIED. An event known not to be newer than [`Writer::version`] is ignored.
@@ -65,7 +65,7 @@ impl<V: Object> Writer<V> {
     }
 
     /// DELETED, for an object that could not be decoded.
-    pub fn vanished(&mut self, key: &ObjectKey, uid: Uid, version: ResourceVersion) {
+    pub fn delete_undecodable(&mut self, key: &ObjectKey, uid: Uid, version: ResourceVersion) {
         self.gone(key, uid, version, None);
     }
 
@@ -76,9 +76,9 @@ impl<V: Object> Writer<V> {
 
     /// ADDED or MODIFIED, for an object that could not be decoded: the last good state of the same
     /// object stays, a namesake's does not.
-    pub fn displaced(&mut self, key: &ObjectKey, uid: Uid, version: ResourceVersion) {
+    pub fn update_undecodable(&mut self, key: &ObjectKey, uid: Uid, version: ResourceVersion) {
         let hash = self.hash(key);
-        self.store.shared().enter(|change| change.displaced(hash, key, uid, version));
+        self.store.shared().enter(|change| change.update_undecodable(hash, key, uid, version));
     }
 
     /// BOOKMARK: there is no other news up to `version`. Forgets answers that should have been
@@ -88,7 +88,7 @@ impl<V: Object> Writer<V> {
         if !shared.enter(|change| change.passed(version)) {
             return;
         }
-        let keys: Vec<ObjectKey> = shared.door.lock().unconfirmed.keys().cloned().collect();
+        let keys: Vec<ObjectKey> = shared.state.lock().unconfirmed.keys().cloned().collect();
         for key in keys {
             let hash = self.hash(&key);
             shared.enter(|change| change.overdue(hash, &key, version));
@@ -111,18 +111,18 @@ impl<V: Object> Writer<V> {
     }
 
     /// The list has `uid` under `key`, but it cannot be decoded: what is held of it stays.
-    pub fn keep(&mut self, key: &ObjectKey, uid: Uid) {
+    pub fn retain(&mut self, key: &ObjectKey, uid: Uid) {
         if let Some(relist) = &mut self.relist {
-            relist.keep(key, uid);
+            relist.retain(key, uid);
         }
     }
 
     /// Removes the object listed under `key`, which was deleted since: a streaming list shows changes
     /// made meanwhile.
-    pub fn unlisted(&mut self, key: &ObjectKey) {
+    pub fn unstage(&mut self, key: &ObjectKey) {
         let hash = self.hash(key);
         if let Some(relist) = &mut self.relist {
-            relist.unlisted(hash, key);
+            relist.unstage(hash, key);
         }
     }
 

@@ -26,12 +26,12 @@ use super::settings::Settings;
 /// Limit for reading an answer. A partial success carries a number and a sentence.
 const MAX_ANSWER: usize = 64 << 10;
 
-type Wire = BoxCloneSyncService<Request<Full<Bytes>>, Response<Incoming>, legacy::Error>;
+type HttpService = BoxCloneSyncService<Request<Full<Bytes>>, Response<Incoming>, legacy::Error>;
 
 /// Sends what the exporter has encoded. The exporter calls from its own thread, outside the runtime
 /// that hyper needs, so each request is spawned there as a task.
 pub(super) struct Collector {
-    wire: Wire,
+    wire: HttpService,
     runtime: Handle,
     timeout: Duration,
     /// The last request failed, and this was logged.
@@ -60,7 +60,7 @@ impl Collector {
     }
 
     /// Logs one line when requests begin to fail and one when they succeed again.
-    fn tell(&self, answer: &Result<Response<Bytes>, HttpError>) {
+    fn observe(&self, answer: &Result<Response<Bytes>, HttpError>) {
         let why = match answer {
             Ok(answer) if answer.status().is_success() => None,
             Ok(answer) => Some(format!("it answers {}", answer.status())),
@@ -89,7 +89,7 @@ impl HttpClient for Collector {
             // The runtime has ended.
             Err(error) => Err(error.into()),
         };
-        self.tell(&answer);
+        self.observe(&answer);
         answer
     }
 }
@@ -113,7 +113,10 @@ fn tls(settings: &Settings) -> Result<kube::Config, Error> {
     Ok(config)
 }
 
-async fn exchange(wire: Wire, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, HttpError> {
+async fn exchange(
+    wire: HttpService,
+    request: Request<Full<Bytes>>,
+) -> Result<Response<Bytes>, HttpError> {
     let (head, body) = wire.oneshot(request).await?.into_parts();
     let body = Limited::new(body, MAX_ANSWER).collect().await?.to_bytes();
     Ok(Response::from_parts(head, body))

@@ -14,14 +14,14 @@ use super::sync::Nanos;
 /// Lets `burst` through at once and `rate` per second after that. Nothing is reserved: a key that
 /// does not get through costs nothing and takes no other key's place.
 pub(super) struct Bucket {
-    limiter: RateLimiter<NotKeyed, InMemoryState, Told, StateInformationMiddleware>,
+    limiter: RateLimiter<NotKeyed, InMemoryState, GivenTime, StateInformationMiddleware>,
     /// Time of the next token, as of the last take. governor only reports it in reply to a request
     /// for a token, and such a request takes a token if there is one.
     next: Nanos,
 }
 
 /// A clock that shows the time it was given, so that the core stays pure.
-struct Told(Cell<Duration>);
+struct GivenTime(Cell<Duration>);
 
 // === impl Bucket ===
 
@@ -30,7 +30,7 @@ impl Bucket {
     pub(super) fn new(rate: u32, burst: u32) -> Bucket {
         let at_least_one = |number: u32| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
         let quota = Quota::per_second(at_least_one(rate)).allow_burst(at_least_one(burst));
-        let clock = Told(Cell::new(Duration::ZERO));
+        let clock = GivenTime(Cell::new(Duration::ZERO));
         let limiter = RateLimiter::direct_with_clock(quota, clock).with_middleware();
         Bucket { limiter, next: 0 }
     }
@@ -53,9 +53,9 @@ impl Bucket {
     }
 }
 
-// === impl Told ===
+// === impl ObservedCall ===
 
-impl Clock for Told {
+impl Clock for GivenTime {
     type Instant = Duration;
 
     fn now(&self) -> Duration {

@@ -26,15 +26,15 @@ impl<K: Key> Delaying<K> {
     pub(super) fn add_after(&mut self, now: Nanos, wish: &Hashed<'_, K>, delay: Duration) {
         let id = self.queue.enter(wish);
         let due = after(now, delay);
-        let known = self.timers.due(&self.queue.slots, id, Timer::After);
+        let known = self.timers.due(&self.queue.arena, id, Timer::After);
         if known.is_none_or(|known| due < known) {
-            self.timers.set(&mut self.queue.slots, id, Timer::After, due);
+            self.timers.set(&mut self.queue.arena, id, Timer::After, due);
         }
     }
 
     /// The next timer that has expired by `now`: when it expired, its slot, and which kind it is.
     pub(super) fn next_due(&mut self, now: Nanos) -> Option<(Nanos, u32, Timer)> {
-        self.timers.pop(&mut self.queue.slots, now)
+        self.timers.pop(&mut self.queue.arena, now)
     }
 }
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 use hashbrown::DefaultHashBuilder;
 
 use super::backoff::{Limits, Retry};
-use super::key::{Band, Hashed, Key};
+use super::key::{Hashed, Key, Priority};
 use super::observer::{Observer, Snapshot};
 use super::rate_limited::RateLimited;
 use super::sync::{Arc, Clock, Mutex, Nanos};
-use super::taken::{Drained, Get, Taken};
 use super::waiting::{State, unlock};
+use super::work_item::{Drained, Get, WorkItem};
 
 /// A queue of keys. Cheap to clone; all clones are one queue.
 pub struct WorkQueue<K: Key> {
@@ -49,17 +49,17 @@ impl<K: Key> WorkQueue<K> {
         WorkQueue { shared: Arc::new(shared) }
     }
 
-    /// Requests a run of `key` in [`Band::People`].
+    /// Requests a run of `key` in [`Priority::High`].
     pub fn add(&self, key: impl Borrow<K>) {
-        self.add_with(key, Band::People);
+        self.add_with(key, Priority::High);
     }
 
-    /// Requests a run of `key`. If it is waiting already, it only rises to `band`; if it is being
+    /// Requests a run of `key`. If it is waiting already, it only rises to `priority`; if it is being
     /// processed, it runs again afterwards. A pending backoff does not hold it off; a Retry-After
     /// does. A key passed by reference, here and below, is cloned only if the queue does not know it.
-    pub fn add_with(&self, key: impl Borrow<K>, band: Band) {
+    pub fn add_with(&self, key: impl Borrow<K>, priority: Priority) {
         let wish = self.hashed(key.borrow());
-        self.change(|queue, now| queue.add(now, &wish, band));
+        self.change(|queue, now| queue.add(now, &wish, priority));
     }
 
     /// Requests a run after `delay`. If there are several such requests, the earliest counts.
@@ -121,7 +121,7 @@ impl<K: Key> WorkQueue<K> {
 
     /// Ends a run and takes the next key under one lock: like dropping `before` and then calling
     /// [`get`](Self::get), for a worker's loop. `before` must belong to this queue.
-    pub fn done_and_get(&self, before: Taken<K>) -> Get<'_, K> {
+    pub fn done_and_get(&self, before: WorkItem<K>) -> Get<'_, K> {
         Get::new(self, Some(before))
     }
 

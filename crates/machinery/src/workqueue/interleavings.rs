@@ -2,7 +2,7 @@
 //!
 //! Invariants of every schedule: no key is processed twice at once; the last request for a key
 //! is followed by a run that began later; every worker ends after shutdown; a key that a worker takes
-//! and gives back keeps its failures and its band. A lost wake-up shows up as a deadlock, which both
+//! and gives back keeps its failures and its priority. A lost wake-up shows up as a deadlock, which both
 //! tools report.
 
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 #[cfg(shuttle)]
-use super::Band;
-use super::{Key, Limits, Taken, WorkQueue};
+use super::Priority;
+use super::{Key, Limits, WorkItem, WorkQueue};
 
 #[cfg(loom)]
 use loom::{future::block_on, thread};
@@ -52,7 +52,7 @@ impl Case {
         self.queue.add((name % 2, name));
     }
 
-    fn run(&self, taken: &Taken<Named>, during: impl FnOnce(&Named)) {
+    fn run(&self, taken: &WorkItem<Named>, during: impl FnOnce(&Named)) {
         let seen = &self.seen[usize::from(taken.1)];
         assert!(!seen.busy.swap(true, SeqCst), "{taken:?} is in process twice");
         seen.answered.fetch_max(seen.asked.load(SeqCst), SeqCst);
@@ -172,7 +172,7 @@ fn a_delay_wakes_a_worker_although_the_timekeeper_may_have_left() {
 }
 
 /// Polls a `get` once and drops it, as `select!` does with the branch that loses.
-fn poll_once(queue: &WorkQueue<Named>) -> Option<Option<Taken<Named>>> {
+fn poll_once(queue: &WorkQueue<Named>) -> Option<Option<WorkItem<Named>>> {
     let mut get = Box::pin(queue.get());
     block_on(std::future::poll_fn(|context| {
         use std::task::Poll;
@@ -263,26 +263,26 @@ fn eight_workers_with_failures_and_delays_lose_no_key_in_random_schedules() {
 #[cfg(shuttle)]
 fn fails_twice_and_succeeds_twice(
     queue: &WorkQueue<Named>,
-    taken: &Taken<Named>,
+    taken: &WorkItem<Named>,
     run: u32,
 ) -> bool {
-    let (key, band) = (taken.key(), taken.band());
+    let (key, priority) = (taken.key(), taken.priority());
     // Key 2 was added with a delay.
-    let first = if key.1 == 2 { Band::Initial } else { Band::People };
+    let first = if key.1 == 2 { Priority::Low } else { Priority::High };
     assert_eq!(queue.requeues(key), run % 3, "failures of {key:?} before run {run}");
     match run {
         0 | 1 => {
-            assert_eq!(band, first, "{key:?} in run {run}");
+            assert_eq!(priority, first, "{key:?} in run {run}");
             queue.add_rate_limited(*key);
         }
         2 => {
             // It waits for the overall rate, until its patience is over.
-            assert_ne!(band, Band::People, "{key:?} in run {run}");
+            assert_ne!(priority, Priority::High, "{key:?} in run {run}");
             queue.forget(key);
             queue.requeue_after(*key, Duration::from_millis(2));
         }
         _ => {
-            assert_eq!((run, band), (3, Band::Initial), "{key:?} was requeued once");
+            assert_eq!((run, priority), (3, Priority::Low), "{key:?} was requeued once");
             queue.forget(key);
         }
     }

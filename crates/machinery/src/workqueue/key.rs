@@ -28,17 +28,17 @@ pub(super) struct Hashed<'a, K> {
     pub(super) hash: u64,
 }
 
-/// Urgency of a key. A higher band goes first, but never keeps a lower one waiting forever: see
-/// [`Band::EVERY`].
+/// Urgency of a key. A higher priority goes first, but never keeps a lower one waiting forever: see
+/// [`Priority::EVERY`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Band {
+pub enum Priority {
     /// Retries after the second failure in a row. Only the queue itself puts keys here; if
-    /// requested from outside, it means [`Band::Initial`].
+    /// requested from outside, it means [`Priority::Low`].
     Retry,
     /// The initial list, resyncs and timers: no user waits for one of them in particular.
-    Initial,
+    Low,
     /// Something changed: somebody may be watching.
-    People,
+    High,
 }
 
 // === impl Hashed ===
@@ -49,14 +49,14 @@ impl<'a, K: Key> Hashed<'a, K> {
     }
 }
 
-// === impl Band ===
+// === impl Priority ===
 
-impl Band {
-    /// All bands, lowest first; the order of [`Snapshot::depth`](super::Snapshot::depth).
-    pub const ALL: [Band; 3] = [Band::Retry, Band::Initial, Band::People];
+impl Priority {
+    /// All priorities, lowest first; the order of [`Snapshot::depth`](super::Snapshot::depth).
+    pub const ALL: [Priority; 3] = [Priority::Retry, Priority::Low, Priority::High];
 
-    /// The ageing bound, in the order of [`Band::ALL`]: a band with waiting keys is served at least
-    /// once in this many gets, however many keys arrive above it (for [`Band::Retry`]: gets at
+    /// The ageing bound, in the order of [`Priority::ALL`]: a priority with waiting keys is served at least
+    /// once in this many gets, however many keys arrive above it (for [`Priority::Retry`]: gets at
     /// which the overall limit lets a retry through). One get in eight is enough to work off an
     /// initial list on a busy day, and costs people at most an eighth of the speed.
     pub const EVERY: [u32; 3] = [16, 8, 1];
@@ -64,9 +64,9 @@ impl Band {
     /// A static word, for metric labels.
     pub fn as_str(self) -> &'static str {
         match self {
-            Band::Retry => "retry",
-            Band::Initial => "initial",
-            Band::People => "people",
+            Priority::Retry => "retry",
+            Priority::Low => "initial",
+            Priority::High => "people",
         }
     }
 

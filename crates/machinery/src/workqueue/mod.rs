@@ -1,16 +1,16 @@
-//! 5. What to do next: a queue of keys, fair, in bands, with retries.
+//! 5. What to do next: a queue of keys, fair, in priorities, with retries.
 //!
 //! Guarantees
 //! - A key waits at most once and is processed at most once at a time. If requested while being
 //!   processed, it runs again afterwards. No request is lost: what was requested before a run began
 //!   is covered by that run, what is requested later by another.
-//! - A key that was taken is given back by dropping [`Taken`], so neither a panic nor a dropped
+//! - A key that was taken is given back by dropping [`WorkItem`], so neither a panic nor a dropped
 //!   future can lose it.
-//! - Within a band tenants take turns, one key each; within a tenant it is first come, first
+//! - Within a priority tenants take turns, one key each; within a tenant it is first come, first
 //!   served. With `p` keys of its own tenant ahead of it and `t` tenants waiting, a key is taken
-//!   within `(p + 1) · t` turns of its band, however many keys the others have.
-//! - Bands share the gets: [`Band::People`] goes first, but one get in 8 is for [`Band::Initial`]
-//!   and one in 16 for [`Band::Retry`] while they have keys (one get later if both are due at
+//!   within `(p + 1) · t` turns of its priority, however many keys the others have.
+//! - Bands share the gets: [`Priority::High`] goes first, but one get in 8 is for [`Priority::Low`]
+//!   and one in 16 for [`Priority::Retry`] while they have keys (one get later if both are due at
 //!   once).
 //! - A failure delays a key by `base · 2ⁿ` (5 ms to 1000 s) plus a jitter of at most 10 %, where n
 //!   is the number of failures in a row before it. Only failures spaced by a backoff count: events
@@ -36,14 +36,14 @@
 //!
 //! There are three layers, each a file on top of the previous: `queue`, `delaying`, `rate_limited`,
 //! all pure, with the time as an argument. `waiting` knows whom to wake, `handle` puts a lock
-//! around both, and `taken` is the worker's side. All locks and clocks come from `sync`, so that
+//! around both, and `work_item` is the worker's side. All locks and clocks come from `sync`, so that
 //! model checkers can drive the code that ships.
 
 mod key;
 mod sync;
 mod recent;
-mod slots;
-mod lines;
+mod arena;
+mod fair;
 mod queue;
 mod timers;
 mod delaying;
@@ -53,13 +53,13 @@ mod rate_limited;
 mod observer;
 mod waiting;
 mod handle;
-mod taken;
+mod work_item;
 
 pub use backoff::{Backoff, Limits, Retry};
 pub use handle::WorkQueue;
-pub use key::{Band, Key};
+pub use key::{Key, Priority};
 pub use observer::{Observer, Snapshot};
-pub use taken::{Drained, Get, Taken};
+pub use work_item::{Drained, Get, WorkItem};
 
 #[cfg(all(test, any(loom, shuttle)))]
 mod interleavings;

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::key::Band;
+use super::key::Priority;
 
 /// Notified of every key that goes out and every run that ends; metrics implement it. Every method
 /// has an empty default, is called without any lock held, and runs in the worker: it must be quick
 /// and must not block. Plain numbers, as opposed to distributions, are in [`Snapshot`].
 pub trait Observer: Send + Sync + 'static {
-    /// A worker took a key from `band`, `waited` after its run was requested (client-go:
+    /// A worker took a key from `priority`, `waited` after its run was requested (client-go:
     /// `workqueue_queue_duration_seconds`). Time in backoff or held by a Retry-After does not
     /// count; time waiting for the key's previous run to finish does.
-    fn taken(&self, band: Band, waited: Duration) {
-        let _ = (band, waited);
+    fn taken(&self, priority: Priority, waited: Duration) {
+        let _ = (priority, waited);
     }
 
     /// A run ended (client-go: `workqueue_work_duration_seconds`).
@@ -26,8 +26,8 @@ pub trait Observer: Send + Sync + 'static {
 impl Observer for () {}
 
 impl<T: Observer + ?Sized> Observer for Arc<T> {
-    fn taken(&self, band: Band, waited: Duration) {
-        (**self).taken(band, waited);
+    fn taken(&self, priority: Priority, waited: Duration) {
+        (**self).taken(priority, waited);
     }
     fn done(&self, worked: Duration) {
         (**self).done(worked);
@@ -42,9 +42,9 @@ pub struct Snapshot<K> {
     pub adds: u64,
     /// Delays and retries requested so far (`workqueue_retries_total`).
     pub retries: u64,
-    /// Runs requested that have not begun, in the order of [`Band::ALL`] (their sum:
+    /// Runs requested that have not begun, in the order of [`Priority::ALL`] (their sum:
     /// `workqueue_depth`): keys ready to be taken and, as in client-go, keys being processed that
-    /// were requested again. Those in [`Band::Retry`] may wait for the overall rate.
+    /// were requested again. Those in [`Priority::Retry`] may wait for the overall rate.
     pub depth: [usize; 3],
     /// Timers set: backoffs and `add_after`.
     pub delayed: usize,

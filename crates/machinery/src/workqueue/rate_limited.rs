@@ -1,10 +1,10 @@
 //! The third layer: keys that failed come back after a backoff, within an overall rate.
 //!
 //! A retry of a key is *pending* from the failure until its backoff has passed. Then it is queued:
-//! after the first failure in the band the key was taken from, after further ones in
-//! [`Band::Retry`], which the overall rate limits. While it is there, the retry timer marks the end
-//! of its patience, after which the key moves to [`Band::Initial`]. So a retry timer means
-//! "pending" unless the key is queued in that band.
+//! after the first failure in the priority the key was taken from, after further ones in
+//! [`Priority::Retry`], which the overall rate limits. While it is there, the retry timer marks the end
+//! of its patience, after which the key moves to [`Priority::Low`]. So a retry timer means
+//! "pending" unless the key is queued in that priority.
 
 mod standing;
 
@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use hashbrown::DefaultHashBuilder;
 
+use super::arena::{DIRTY, HELD, PROCESSING, QUEUED, RETRY_DUE};
 use super::backoff::{Limits, Retry};
 use super::bucket::Bucket;
 use super::delaying::{Delaying, after};
-use super::key::{Band, Hashed, Key};
+use super::key::{Hashed, Key, Priority};
 use super::queue::Next;
-use super::slots::{DIRTY, HELD, PROCESSING, QUEUED, RETRY_DUE};
 use super::sync::Nanos;
 use super::timers::Timer;
 
@@ -65,11 +65,11 @@ impl<K: Key> RateLimited<K> {
     }
 
     /// Requests a run.
-    pub(super) fn add(&mut self, now: Nanos, wish: &Hashed<'_, K>, band: Band) {
+    pub(super) fn add(&mut self, now: Nanos, wish: &Hashed<'_, K>, priority: Priority) {
         let now = self.fire(now);
         if self.phase == Phase::Open {
             let id = self.delaying.queue.enter(wish);
-            self.ask(now, id, band.max(Band::Initial));
+            self.ask(now, id, priority.max(Priority::Low));
         }
     }
 
@@ -92,9 +92,9 @@ impl<K: Key> RateLimited<K> {
         let id = self.delaying.queue.enter(wish);
         if !self.is_throttled(id) {
             // A retry of an earlier run that came due during this one is not wanted any more.
-            self.delaying.queue.slots.get_mut(id).clear(RETRY_DUE);
+            self.delaying.queue.arena.get_mut(id).clear(RETRY_DUE);
             let due = after(now, delay);
-            self.delaying.timers.set(&mut self.delaying.queue.slots, id, Timer::Retry, due);
+            self.delaying.timers.set(&mut self.delaying.queue.arena, id, Timer::Retry, due);
         }
     }
 
@@ -110,7 +110,7 @@ impl<K: Key> RateLimited<K> {
             return Duration::ZERO;
         }
         let pending = self.pending(id);
-        let slot = self.delaying.queue.slots.get_mut(id);
+        let slot = self.delaying.queue.arena.get_mut(id);
         slot.clear(RETRY_DUE);
         // A run that outside events caused before the backoff had passed does not count. What is
         // pending without a failure is a requeue.
@@ -130,18 +130,18 @@ impl<K: Key> RateLimited<K> {
         } else if slot.is(HELD) {
             due = due.max(pending.unwrap_or(due));
         }
-        self.delaying.timers.set(&mut self.delaying.queue.slots, id, Timer::Retry, due);
+        self.delaying.timers.set(&mut self.delaying.queue.arena, id, Timer::Retry, due);
         Duration::from_nanos(due - now)
     }
 
     /// Ends a row of failures: the pending retry is cancelled, the next failure is the first.
     pub(super) fn forget(&mut self, now: Nanos, known: &Hashed<'_, K>) {
         self.fire(now);
-        let Some(id) = self.delaying.queue.slots.find(known) else { return };
+        let Some(id) = self.delaying.queue.arena.find(known) else { return };
         if !self.is_throttled(id) {
             self.cancel_retry(id);
         }
-        let slot = self.delaying.queue.slots.get_mut(id);
+        let slot = self.delaying.queue.arena.get_mut(id);
         slot.failures = 0;
         slot.clear(RETRY_DUE | HELD);
         self.delaying.queue.settle(id);
@@ -151,22 +151,22 @@ impl<K: Key> RateLimited<K> {
     /// Cancels what `add_after` requested.
     pub(super) fn cancel(&mut self, now: Nanos, known: &Hashed<'_, K>) {
         self.fire(now);
-        let Some(id) = self.delaying.queue.slots.find(known) else { return };
-        self.delaying.timers.cancel(&mut self.delaying.queue.slots, id, Timer::After);
+        let Some(id) = self.delaying.queue.arena.find(known) else { return };
+        self.delaying.timers.cancel(&mut self.delaying.queue.arena, id, Timer::After);
         self.delaying.queue.release(id);
     }
 
     /// Failures in a row.
     pub(super) fn requeues(&self, known: &Hashed<'_, K>) -> u32 {
-        let slots = &self.delaying.queue.slots;
-        slots.find(known).map_or(0, |id| u32::from(slots.get(id).failures))
+        let arena = &self.delaying.queue.arena;
+        arena.find(known).map_or(0, |id| u32::from(arena.get(id).failures))
     }
 
     /// Takes the next key.
     pub(super) fn take(&mut self, now: Nanos) -> Option<Next<K>> {
         let now = self.fire(now);
         let next = self.delaying.queue.take(now, self.lets_retries_through())?;
-        if next.band == Band::Retry {
+        if next.priority == Priority::Retry {
             self.cancel_retry(next.id);
             self.bucket.take(now);
         }
@@ -174,7 +174,7 @@ impl<K: Key> RateLimited<K> {
     }
 
     /// Takes a key back that was taken and not run: nothing counts, neither a run nor a failure, and
-    /// its band stays.
+    /// its priority stays.
     pub(super) fn untake(&mut self, now: Nanos, id: u32) {
         let now = self.fire(now);
         if self.phase == Phase::Abandoned {
@@ -182,21 +182,21 @@ impl<K: Key> RateLimited<K> {
             self.delaying.queue.release(id);
             return;
         }
-        if self.delaying.queue.untake(id) == Band::Retry && self.phase == Phase::Open {
+        if self.delaying.queue.untake(id) == Priority::Retry && self.phase == Phase::Open {
             // Its token is lost: governor takes none back.
             let patience = after(now, self.limits.retry_patience);
-            self.delaying.timers.set(&mut self.delaying.queue.slots, id, Timer::Retry, patience);
+            self.delaying.timers.set(&mut self.delaying.queue.arena, id, Timer::Retry, patience);
         }
     }
 
     /// Ends a run of the key with this hash. Returns how long it took, and the key that this
     /// evicted, if any.
     pub(super) fn done(&mut self, now: Nanos, id: u32, hash: u64) -> (Duration, Option<K>) {
-        self.delaying.queue.slots.remember(hash, id);
+        self.delaying.queue.arena.remember(hash, id);
         let now = self.fire(now);
         let took = self.delaying.queue.done(now, id);
         let pending = self.pending(id).is_some();
-        let slot = self.delaying.queue.slots.get_mut(id);
+        let slot = self.delaying.queue.arena.get_mut(id);
         if slot.is(RETRY_DUE) {
             slot.clear(RETRY_DUE);
             if !slot.is(DIRTY) {
@@ -226,32 +226,32 @@ impl<K: Key> RateLimited<K> {
     fn fire_all(&mut self, now: Nanos) {
         while let Some((due, id, timer)) = self.delaying.next_due(now) {
             match timer {
-                Timer::After => self.ask(due, id, Band::Initial),
+                Timer::After => self.ask(due, id, Priority::Low),
                 Timer::Retry => self.retry_due(due, id),
             }
         }
     }
 
     /// A run is wanted for a reason other than a failure.
-    fn ask(&mut self, now: Nanos, id: u32, band: Band) {
+    fn ask(&mut self, now: Nanos, id: u32, priority: Priority) {
         if self.is_throttled(id) {
             // The overall rate no longer applies to it, so it needs no patience.
             self.cancel_retry(id);
         }
-        self.mark(now, id, band);
+        self.mark(now, id, priority);
     }
 
-    fn mark(&mut self, now: Nanos, id: u32, band: Band) {
-        self.adds += u64::from(self.delaying.queue.mark(now, id, band));
+    fn mark(&mut self, now: Nanos, id: u32, priority: Priority) {
+        self.adds += u64::from(self.delaying.queue.mark(now, id, priority));
     }
 
     fn retry_due(&mut self, due: Nanos, id: u32) {
         let queue = &mut self.delaying.queue;
-        let slot = queue.slots.get_mut(id);
+        let slot = queue.arena.get_mut(id);
         slot.clear(HELD);
         if slot.is(QUEUED) {
             // Either its patience has run out, or something else was faster than the retry.
-            queue.mark(due, id, Band::Initial);
+            queue.mark(due, id, Priority::Low);
         } else if slot.is(PROCESSING) {
             slot.set(RETRY_DUE);
         } else if slot.is(DIRTY) {
@@ -265,17 +265,17 @@ impl<K: Key> RateLimited<K> {
 
     /// Puts a retry that is due into its line.
     fn enqueue_retry(&mut self, due: Nanos, id: u32) {
-        let slot = self.delaying.queue.slots.get(id);
+        let slot = self.delaying.queue.arena.get(id);
         if slot.failures <= 1 {
             // A requeue is a timer: no user waits for it in particular.
-            let band =
-                if slot.failures == 0 { Band::Initial } else { slot.band.max(Band::Initial) };
-            self.mark(due, id, band);
+            let priority =
+                if slot.failures == 0 { Priority::Low } else { slot.priority.max(Priority::Low) };
+            self.mark(due, id, priority);
             return;
         }
-        self.mark(due, id, Band::Retry);
+        self.mark(due, id, Priority::Retry);
         let patience = after(due, self.limits.retry_patience);
-        self.delaying.timers.set(&mut self.delaying.queue.slots, id, Timer::Retry, patience);
+        self.delaying.timers.set(&mut self.delaying.queue.arena, id, Timer::Retry, patience);
     }
 
     /// Until when a retry of the key waits for its backoff, if one does.
@@ -283,16 +283,16 @@ impl<K: Key> RateLimited<K> {
         if self.is_throttled(id) {
             return None;
         }
-        self.delaying.timers.due(&self.delaying.queue.slots, id, Timer::Retry)
+        self.delaying.timers.due(&self.delaying.queue.arena, id, Timer::Retry)
     }
 
     /// Returns whether a retry of the key waits for the overall rate.
     fn is_throttled(&self, id: u32) -> bool {
-        let slot = self.delaying.queue.slots.get(id);
-        slot.is(QUEUED) && slot.band == Band::Retry
+        let slot = self.delaying.queue.arena.get(id);
+        slot.is(QUEUED) && slot.priority == Priority::Retry
     }
 
     fn cancel_retry(&mut self, id: u32) {
-        self.delaying.timers.cancel(&mut self.delaying.queue.slots, id, Timer::Retry);
+        self.delaying.timers.cancel(&mut self.delaying.queue.arena, id, Timer::Retry);
     }
 }

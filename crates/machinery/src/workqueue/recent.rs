@@ -3,7 +3,7 @@
 //! The key requested is usually one that is being processed or was just done, because of the news
 //! of what its run wrote. In a table of a million keys, each lookup waits for memory twice.
 
-use super::slots::NONE;
+use super::arena::NONE;
 
 /// Several times the number of workers and idle slots, so that few slots share a place; 2 KiB,
 /// which stay in the first-level cache. Few in tests, so that models see places being shared.

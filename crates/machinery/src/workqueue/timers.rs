@@ -1,8 +1,8 @@
 //! A heap of timers. A slot knows where its own timers are, so any of them can be moved or
 //! cancelled in O(log n): nothing is left behind, and nothing fires that is no longer wanted.
 
+use super::arena::{Arena, NONE};
 use super::key::Key;
-use super::slots::{NONE, Slots};
 use super::sync::Nanos;
 
 /// Purpose of a timer. A slot has at most one of each.
@@ -51,16 +51,16 @@ impl Timers {
     }
 
     /// Returns the due time of the timer of a slot, if it has one.
-    pub(super) fn due<K: Key>(&self, slots: &Slots<K>, id: u32, timer: Timer) -> Option<Nanos> {
-        match slots.get(id).timers[timer as usize] {
+    pub(super) fn due<K: Key>(&self, arena: &Arena<K>, id: u32, timer: Timer) -> Option<Nanos> {
+        match arena.get(id).timers[timer as usize] {
             NONE => None,
             at => self.heap.get(at as usize).map(|entry| entry.due),
         }
     }
 
     /// Sets the timer of a slot, or moves it.
-    pub(super) fn set<K: Key>(&mut self, slots: &mut Slots<K>, id: u32, timer: Timer, due: Nanos) {
-        let at = match slots.get(id).timers[timer as usize] {
+    pub(super) fn set<K: Key>(&mut self, arena: &mut Arena<K>, id: u32, timer: Timer, due: Nanos) {
+        let at = match arena.get(id).timers[timer as usize] {
             NONE => {
                 let kind = if timer == Timer::Retry { RETRY_BIT } else { 0 };
                 if self.heap.len() == self.heap.capacity() {
@@ -75,15 +75,15 @@ impl Timers {
                 at as usize
             }
         };
-        self.sift(slots, at);
+        self.sift(arena, at);
     }
 
     /// Removes a slot's timer. Returns whether it had one.
-    pub(super) fn cancel<K: Key>(&mut self, slots: &mut Slots<K>, id: u32, timer: Timer) -> bool {
-        match slots.get(id).timers[timer as usize] {
+    pub(super) fn cancel<K: Key>(&mut self, arena: &mut Arena<K>, id: u32, timer: Timer) -> bool {
+        match arena.get(id).timers[timer as usize] {
             NONE => false,
             at => {
-                self.remove(slots, at as usize);
+                self.remove(arena, at as usize);
                 true
             }
         }
@@ -92,39 +92,39 @@ impl Timers {
     /// Takes the first timer that is due.
     pub(super) fn pop<K: Key>(
         &mut self,
-        slots: &mut Slots<K>,
+        arena: &mut Arena<K>,
         now: Nanos,
     ) -> Option<(Nanos, u32, Timer)> {
         let first = self.heap.first().copied().filter(|entry| entry.due <= now)?;
-        self.remove(slots, 0);
+        self.remove(arena, 0);
         Some((first.due, first.slot(), first.timer()))
     }
 
     /// Takes any timer.
-    pub(super) fn pop_any<K: Key>(&mut self, slots: &mut Slots<K>) -> Option<u32> {
+    pub(super) fn pop_any<K: Key>(&mut self, arena: &mut Arena<K>) -> Option<u32> {
         let last = self.heap.last().copied()?;
-        self.remove(slots, self.heap.len() - 1);
+        self.remove(arena, self.heap.len() - 1);
         Some(last.slot())
     }
 
-    fn remove<K: Key>(&mut self, slots: &mut Slots<K>, at: usize) {
+    fn remove<K: Key>(&mut self, arena: &mut Arena<K>, at: usize) {
         let gone = self.heap.swap_remove(at);
-        slots.get_mut(gone.slot()).timers[gone.timer() as usize] = NONE;
+        arena.get_mut(gone.slot()).timers[gone.timer() as usize] = NONE;
         if at < self.heap.len() {
-            self.sift(slots, at);
+            self.sift(arena, at);
         }
     }
 
     /// Moves the entry at `at` to where it belongs, up or down, and updates every slot whose timer
     /// moved.
-    fn sift<K: Key>(&mut self, slots: &mut Slots<K>, mut at: usize) {
+    fn sift<K: Key>(&mut self, arena: &mut Arena<K>, mut at: usize) {
         let entry = self.heap[at];
         while at > 0 {
             let parent = (at - 1) / ARITY;
             if self.heap[parent].due <= entry.due {
                 break;
             }
-            self.place(slots, at, self.heap[parent]);
+            self.place(arena, at, self.heap[parent]);
             at = parent;
         }
         loop {
@@ -134,15 +134,15 @@ impl Timers {
             if self.heap[child].due >= entry.due {
                 break;
             }
-            self.place(slots, at, self.heap[child]);
+            self.place(arena, at, self.heap[child]);
             at = child;
         }
-        self.place(slots, at, entry);
+        self.place(arena, at, entry);
     }
 
-    fn place<K: Key>(&mut self, slots: &mut Slots<K>, at: usize, entry: Entry) {
+    fn place<K: Key>(&mut self, arena: &mut Arena<K>, at: usize, entry: Entry) {
         self.heap[at] = entry;
-        slots.get_mut(entry.slot()).timers[entry.timer() as usize] = at as u32;
+        arena.get_mut(entry.slot()).timers[entry.timer() as usize] = at as u32;
     }
 }
 

@@ -17,7 +17,7 @@ struct Notes {
     eager: bool,
 }
 
-impl Take for Notes {
+impl ItemVisitor for Notes {
     fn item(&mut self, rest: &[u8]) -> Option<usize> {
         if !self.eager {
             return None;

@@ -67,10 +67,12 @@ impl Reconciler for Writing {
             match comes {
                 Comes::News(version) => self.0.writer.lock().apply(thing(version)),
                 Comes::Gone(version) => self.0.writer.lock().deleted(thing(version)),
-                Comes::Answer(version) => drop(self.0.store.wrote(thing(version))),
-                Comes::AnswerOfOther(version) => drop(self.0.store.wrote(named("other", version))),
+                Comes::Answer(version) => drop(self.0.store.apply_response(thing(version))),
+                Comes::AnswerOfOther(version) => {
+                    drop(self.0.store.apply_response(named("other", version)));
+                }
                 Comes::AnswerToDelete => {
-                    self.0.store.removed(&thing(0).meta.key, UID.parse().unwrap());
+                    self.0.store.apply_delete(&thing(0).meta.key, UID.parse().unwrap());
                 }
                 Comes::Nothing => std::future::pending().await,
                 Comes::Failure => return Err(Wrong(Some(Class::Terminal), None, None)),

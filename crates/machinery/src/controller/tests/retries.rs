@@ -3,7 +3,7 @@
 use tokio::time::sleep;
 
 use super::{Class, Does, MS, Options, SECOND, child, start, start_with};
-use crate::client::Reach;
+use crate::client::Connectivity;
 
 #[tokio::test(start_paused = true)]
 async fn a_transient_failure_is_retried_with_doubling_delays() {
@@ -137,8 +137,9 @@ async fn a_name_that_becomes_free_during_the_pass_that_finds_it_taken_is_not_mis
 #[tokio::test(start_paused = true)]
 async fn when_the_api_server_is_back_what_failed_meanwhile_runs_at_once_and_fails_as_if_for_the_first_time()
  {
-    let reach = Reach::default();
-    let options = Options { workers: 1, reach: Some(reach.clone()), ..Options::default() };
+    let connectivity = Connectivity::default();
+    let options =
+        Options { workers: 1, connectivity: Some(connectivity.clone()), ..Options::default() };
     let script = [
         ("away", Does::Fail(Class::Transient)),
         ("asked", Does::Refuse(120 * SECOND)),
@@ -150,11 +151,11 @@ async fn when_the_api_server_is_back_what_failed_meanwhile_runs_at_once_and_fail
         // Long enough for its pauses to grow, and into the middle of one.
         sleep(45 * SECOND).await;
     }
-    reach.failed();
+    connectivity.failed();
     sleep(6 * SECOND).await;
     let passes = |name| running.told.passes(name);
     let before = script.map(|(name, _)| passes(name));
-    reach.answered(200);
+    connectivity.answered(200);
     sleep(MS).await;
     assert_eq!(script.map(|(name, _)| passes(name)), [before[0] + 1, before[1], before[2]]);
     sleep(200 * MS).await;
@@ -164,12 +165,13 @@ async fn when_the_api_server_is_back_what_failed_meanwhile_runs_at_once_and_fail
 /// A short Retry-After late in an outage used to hold the key for the whole pause.
 #[tokio::test(start_paused = true)]
 async fn a_return_cuts_a_pause_to_what_the_server_asked_for() {
-    let reach = Reach::default();
-    let options = Options { workers: 1, reach: Some(reach.clone()), ..Options::default() };
+    let connectivity = Connectivity::default();
+    let options =
+        Options { workers: 1, connectivity: Some(connectivity.clone()), ..Options::default() };
     let running = start_with(options, &[("r", Does::Fail(Class::Transient))]);
     running.add("r");
     sleep(60 * SECOND).await;
-    reach.failed();
+    connectivity.failed();
     running.told.tell("r", Does::Refuse(10 * SECOND));
     let before = running.told.passes("r");
     while running.told.passes("r") == before {
@@ -177,7 +179,7 @@ async fn a_return_cuts_a_pause_to_what_the_server_asked_for() {
     }
     running.told.tell("r", Does::Succeed);
     sleep(5 * SECOND).await;
-    reach.answered(200);
+    connectivity.answered(200);
     sleep(4900 * MS).await;
     assert_eq!(running.told.passes("r"), before + 1, "it asked for ten seconds");
     running.add("r");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::server::Live;
 use super::{Notified, World, name_of};
 use crate::object::Object;
-use crate::store::{Author, Delta};
+use crate::store::{Delta, WriteOrigin};
 
 impl World {
     /// Checks what handlers were notified of since the last call; the story must be consistent.
@@ -32,21 +32,21 @@ impl World {
                     self.believed.remove(&name);
                 }
             }
-            let author = delta.author().map(|author| self.index_of(author));
+            let origin = delta.origin().map(|origin| self.index_of(origin));
             assert!(
-                author.is_some() || self.foreign.contains(&name) || self.blurred.contains(&name),
+                origin.is_some() || self.foreign.contains(&name) || self.blurred.contains(&name),
                 "nobody but us touched it: {delta:?}"
             );
             // Whoever is woken now sees all that is visible now.
             let sees = sees.unwrap_or_else(|| self.shown.max(self.answered[name]));
-            for woken in (0..self.authors.len()).filter(|key| Some(*key) != author) {
+            for woken in (0..self.authors.len()).filter(|key| Some(*key) != origin) {
                 self.look(woken, name, sees);
             }
         }
     }
 
-    fn index_of(&self, author: &Author) -> usize {
-        self.authors.iter().position(|known| known == author).expect("it is one of us")
+    fn index_of(&self, origin: &WriteOrigin) -> usize {
+        self.authors.iter().position(|known| known == origin).expect("it is one of us")
     }
 
     /// A key runs, and sees an object as it was at this version.

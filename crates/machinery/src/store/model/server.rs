@@ -15,7 +15,7 @@ pub(super) struct Change {
     pub(super) uid: u64,
     pub(super) deleted: bool,
     /// Which of us did it; `None`: another client.
-    pub(super) author: Option<usize>,
+    pub(super) origin: Option<usize>,
     /// True if the object can be read as it is after it, or as it was before it was deleted.
     pub(super) readable: bool,
 }
@@ -55,7 +55,7 @@ impl Server {
         name: usize,
         deleted: bool,
         readable: bool,
-        author: Option<usize>,
+        origin: Option<usize>,
     ) -> Option<Live> {
         let live = self.at(self.now()).get(&name).copied();
         if deleted && live.is_none() {
@@ -69,7 +69,7 @@ impl Server {
             |live| live.uid,
         );
         let version = self.now() + 1;
-        self.log.push(Change { version, name, uid, deleted, author, readable });
+        self.log.push(Change { version, name, uid, deleted, origin, readable });
         Some(Live { uid, version })
     }
 }

@@ -19,20 +19,20 @@ fn our_own_write_is_visible_and_reported_at_once_and_its_repetition_is_nothing()
 #[test]
 fn a_delta_names_its_author() {
     let (mut writer, store) = new::<Thing>(Vec::new());
-    let authors: Arc<Mutex<Vec<Option<Author>>>> = Arc::default();
+    let authors: Arc<Mutex<Vec<Option<WriteOrigin>>>> = Arc::default();
     let notified = authors.clone();
-    writer.on_delta(move |delta, _| notified.lock().push(delta.author().cloned()));
-    let (first, second) = (author(), author());
-    let writes = |author: &Author, version| {
-        let wrote = async { drop(store.wrote(thing("a", 1, version))) };
-        author.clone().scope(wrote).now_or_never().unwrap();
+    writer.on_delta(move |delta, _| notified.lock().push(delta.origin().cloned()));
+    let (first, second) = (origin(), origin());
+    let writes = |origin: &WriteOrigin, version| {
+        let wrote = async { drop(store.apply_response(thing("a", 1, version))) };
+        origin.clone().scope(wrote).now_or_never().unwrap();
     };
     writes(&first, 5);
     writes(&second, 6);
     writer.apply(thing("a", 1, 5));
     writer.apply(thing("a", 1, 6));
     writer.apply(thing("a", 1, 7));
-    store.learned(thing("a", 1, 8));
+    store.apply_read(thing("a", 1, 8));
     assert_eq!(*authors.lock(), [Some(first), Some(second), None, None]);
 }
 
@@ -117,14 +117,14 @@ fn a_change_that_could_not_be_decoded_counts_against_the_next_answer() {
     let mut bed = Bed::new();
     bed.list(5, vec![thing("a", 1, 5), thing("b", 2, 5)]);
     bed.told();
-    bed.writer.displaced(&key("a"), uid(1), ResourceVersion::new(6));
+    bed.writer.update_undecodable(&key("a"), uid(1), ResourceVersion::new(6));
     assert!(bed.told().is_empty(), "there is nothing new to see yet");
     bed.wrote(thing("a", 1, 7));
     assert_eq!(bed.told(), ["~a1@5>7"], "somebody else's 6 is in it, too");
     bed.wrote(thing("b", 2, 9));
     bed.told();
     bed.apply(thing("a", 1, 7));
-    bed.writer.displaced(&key("b"), uid(2), ResourceVersion::new(8));
+    bed.writer.update_undecodable(&key("b"), uid(2), ResourceVersion::new(8));
     assert_eq!(bed.told(), ["~b2@9>9"], "what is held has it already");
     bed.apply(thing("b", 2, 9));
     assert_eq!(bed.store.unconfirmed(), 0);
@@ -138,7 +138,7 @@ fn the_end_of_an_object_that_cannot_be_decoded_leaves_what_was_done_after_it() {
     bed.apply(thing("a", 1, 6));
     bed.removed("a", 2);
     bed.told();
-    bed.writer.vanished(&key("a"), uid(1), ResourceVersion::new(7));
+    bed.writer.delete_undecodable(&key("a"), uid(1), ResourceVersion::new(7));
     bed.apply(thing("a", 2, 8));
     assert!(bed.held().is_empty());
     bed.deleted(thing("a", 2, 9));
@@ -188,7 +188,7 @@ fn handlers_hear_of_answers_and_of_the_watch_in_the_order_in_which_they_became_v
         });
         scope.spawn(|| {
             for at in (1..=2000).filter(|at| at % 2 == 1) {
-                store.wrote(thing("a", 1, at));
+                store.apply_response(thing("a", 1, at));
             }
         });
     });

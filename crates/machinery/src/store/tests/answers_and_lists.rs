@@ -105,7 +105,7 @@ fn what_a_list_cannot_decode_counts_against_the_next_answer() {
     let mut bed = Bed::new();
     bed.list(5, vec![thing("b", 2, 5)]);
     bed.writer.begin();
-    bed.writer.keep(&key("b"), uid(2));
+    bed.writer.retain(&key("b"), uid(2));
     bed.commit(9);
     bed.told();
     bed.wrote(thing("b", 2, 10));
@@ -120,7 +120,7 @@ fn what_we_write_while_a_list_cannot_decode_it_is_not_lost() {
     bed.list(5, vec![]);
     bed.wrote(thing("a", 1, 6));
     bed.writer.begin();
-    bed.writer.keep(&key("a"), uid(1));
+    bed.writer.retain(&key("a"), uid(1));
     bed.wrote(thing("a", 1, 7));
     bed.commit(8);
     assert_eq!(bed.in_order(), ["+a1@6 own", "~a1@6>7 own", "~a1@7>7"]);
@@ -134,7 +134,7 @@ fn what_we_deleted_is_not_seen_again_though_a_list_could_not_decode_it() {
     bed.wrote(thing("a", 1, 6));
     bed.removed("a", 1);
     bed.writer.begin();
-    bed.writer.keep(&key("a"), uid(1));
+    bed.writer.retain(&key("a"), uid(1));
     bed.commit(8);
     bed.apply(thing("a", 1, 9));
     assert!(bed.held().is_empty());

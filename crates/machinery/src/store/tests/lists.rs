@@ -119,7 +119,7 @@ fn a_deleted_event_with_a_name_alone_means_whatever_has_it() {
 fn without_versions_a_list_takes_what_is_under_a_name_that_could_not_be_decoded() {
     let mut bed = Bed::new();
     bed.list(0, vec![thing("a", 1, 0)]);
-    bed.writer.displaced(&key("a"), uid(1), ResourceVersion::UNKNOWN);
+    bed.writer.update_undecodable(&key("a"), uid(1), ResourceVersion::UNKNOWN);
     bed.list(0, vec![thing("a", 2, 0)]);
     assert_eq!(bed.store.get(&key("a")).unwrap().uid(), uid(2));
     assert_eq!(bed.store.unconfirmed(), 0);
@@ -143,14 +143,14 @@ fn an_undecodable_item_keeps_what_is_held_of_it_and_only_that() {
     bed.list(5, vec![thing("a", 1, 3), thing("b", 2, 4)]);
     bed.told();
     bed.writer.begin();
-    bed.writer.keep(&key("a"), uid(1));
-    bed.writer.keep(&key("b"), uid(9));
+    bed.writer.retain(&key("a"), uid(1));
+    bed.writer.retain(&key("b"), uid(9));
     bed.commit(8);
     assert_eq!(bed.told(), ["-b2@4"]);
     assert_eq!(bed.held(), ["a1@3"]);
-    bed.writer.displaced(&key("a"), uid(1), ResourceVersion::new(9));
+    bed.writer.update_undecodable(&key("a"), uid(1), ResourceVersion::new(9));
     assert!(bed.told().is_empty(), "it is the same object");
-    bed.writer.vanished(&key("a"), uid(1), ResourceVersion::new(10));
+    bed.writer.delete_undecodable(&key("a"), uid(1), ResourceVersion::new(10));
     assert_eq!(bed.told(), ["-a1@3"]);
     assert!(bed.held().is_empty());
 }
@@ -163,7 +163,7 @@ fn what_a_streaming_list_takes_back_is_not_held() {
     bed.writer.begin();
     for name in ["a", "b", "c"] {
         bed.writer.listed(thing(name, name.bytes().map(u64::from).sum::<u64>() - 96, 4));
-        bed.writer.unlisted(&key(name));
+        bed.writer.unstage(&key(name));
     }
     bed.writer.listed(thing("b", 2, 4));
     bed.commit(8);
@@ -201,7 +201,7 @@ fn what_can_be_read_again_as_it_was_reported_is_forgotten() {
     bed.list(5, vec![]);
     bed.wrote(thing("a", 1, 7));
     bed.writer.begin();
-    bed.writer.keep(&key("a"), uid(1));
+    bed.writer.retain(&key("a"), uid(1));
     bed.commit(8);
     assert_eq!(
         (bed.in_order(), bed.store.unconfirmed()),

@@ -11,7 +11,7 @@ fn what_an_owner_controls_is_not_what_its_namesake_does() {
     let mut child = thing("child", 3, 5);
     child.meta.owner = Some(parent(1).as_owner());
     drop(writer);
-    store.wrote(child);
+    store.apply_response(child);
     assert_eq!(store.controlled_by(&parent(1)).unwrap().len(), 1);
     assert!(store.controlled_by(&parent(2)).unwrap().is_empty());
 }
@@ -24,7 +24,7 @@ fn two_kinds_of_owners_have_an_index_each() {
     for (name, owner) in [("a", parent.as_owner()), ("b", uncle.as_owner())] {
         let mut child = thing(name, 3, 5);
         child.meta.owner = Some(owner);
-        store.wrote(child);
+        store.apply_response(child);
     }
     let names = |things: Vec<Arc<Thing>>| -> Vec<String> {
         things.iter().map(|thing| thing.key().name().to_string()).collect()

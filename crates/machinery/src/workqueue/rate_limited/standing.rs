@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::key::{Band, Key};
+use super::super::arena::{DIRTY, HELD, PROCESSING};
+use super::super::key::{Key, Priority};
 use super::super::observer::Snapshot;
-use super::super::slots::{DIRTY, HELD, PROCESSING};
 use super::super::sync::Nanos;
 use super::{Phase, RateLimited};
 
@@ -12,7 +12,7 @@ impl<K: Key> RateLimited<K> {
     /// Returns the time at which something becomes ready that is not ready yet, if nothing is added.
     pub(in super::super) fn next_deadline(&self) -> Option<Nanos> {
         let timer = self.delaying.timers.first();
-        let token = (self.depth()[Band::Retry.index()] > 0).then(|| self.bucket.next());
+        let token = (self.depth()[Priority::Retry.index()] > 0).then(|| self.bucket.next());
         [timer, token].into_iter().flatten().min()
     }
 
@@ -27,7 +27,7 @@ impl<K: Key> RateLimited<K> {
         self.is_shut_down() || self.bucket.next() <= self.now
     }
 
-    /// Keys queued, by band.
+    /// Keys queued, by priority.
     pub(in super::super) fn depth(&self) -> [usize; 3] {
         self.delaying.queue.lines.waiting()
     }
@@ -35,7 +35,7 @@ impl<K: Key> RateLimited<K> {
     /// Number of timers set.
     pub(in super::super) fn delayed(&self) -> usize {
         // A queued retry's timer is its patience, not a delay.
-        self.delaying.timers.len().saturating_sub(self.depth()[Band::Retry.index()])
+        self.delaying.timers.len().saturating_sub(self.depth()[Priority::Retry.index()])
     }
 
     pub(in super::super) fn processing(&self) -> usize {
@@ -44,7 +44,7 @@ impl<K: Key> RateLimited<K> {
 
     /// Keys about which anything is known.
     pub(in super::super) fn known(&self) -> usize {
-        self.delaying.queue.slots.len()
+        self.delaying.queue.arena.len()
     }
 
     /// The current state.
@@ -54,7 +54,7 @@ impl<K: Key> RateLimited<K> {
         let age = |began: Nanos| Duration::from_nanos(now.saturating_sub(began));
         let oldest = queue.in_process().min_by_key(|(_, began)| *began);
         let mut depth = self.depth();
-        for slot in queue.in_process().map(|(id, _)| queue.slots.get(id)) {
+        for slot in queue.in_process().map(|(id, _)| queue.arena.get(id)) {
             depth[slot.wanted.index()] += usize::from(slot.is(DIRTY) && !slot.is(HELD));
         }
         Snapshot {
@@ -66,7 +66,7 @@ impl<K: Key> RateLimited<K> {
             known: self.known(),
             unfinished: queue.in_process().map(|(_, began)| age(began)).sum(),
             oldest: oldest.and_then(|(id, began)| {
-                queue.slots.get(id).key.clone().map(|key| (key, age(began)))
+                queue.arena.get(id).key.clone().map(|key| (key, age(began)))
             }),
         }
     }
@@ -77,8 +77,8 @@ impl<K: Key> RateLimited<K> {
         if self.phase == Phase::Open {
             self.phase = Phase::Draining;
         }
-        while let Some(id) = self.delaying.timers.pop_any(&mut self.delaying.queue.slots) {
-            let slot = self.delaying.queue.slots.get_mut(id);
+        while let Some(id) = self.delaying.timers.pop_any(&mut self.delaying.queue.arena) {
+            let slot = self.delaying.queue.arena.get_mut(id);
             slot.clear(HELD);
             if !slot.is(PROCESSING) {
                 slot.clear(DIRTY);

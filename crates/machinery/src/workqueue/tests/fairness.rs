@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tokio::time::advance;
 
-use super::{Band, Named, WorkQueue, exact, run_all, take};
+use super::{Named, Priority, WorkQueue, exact, run_all, take};
 
-/// Takes and ends one run; returns its key and band.
-fn run(queue: &WorkQueue<Named>) -> (Named, Band) {
+/// Takes and ends one run; returns its key and priority.
+fn run(queue: &WorkQueue<Named>) -> (Named, Priority) {
     let taken = take(queue).expect("a key is ready");
-    (*taken.key(), taken.band())
+    (*taken.key(), taken.priority())
 }
 
 #[tokio::test]
@@ -45,13 +45,13 @@ async fn a_hot_key_does_not_overtake_the_keys_of_its_own_tenant() {
 #[tokio::test]
 async fn changes_go_before_the_initial_list_but_for_one_get_in_eight() {
     let queue = exact();
-    (0..1000).for_each(|name| queue.add_with((1, name), Band::Initial));
+    (0..1000).for_each(|name| queue.add_with((1, name), Priority::Low));
     (0..700).for_each(|name| queue.add((2, name)));
     for round in 0..100 {
         for get in 1..=8 {
-            let band = run(&queue).1;
-            let expected = if get == 8 { Band::Initial } else { Band::People };
-            assert_eq!(band, expected, "get {get} of round {round}");
+            let priority = run(&queue).1;
+            let expected = if get == 8 { Priority::Low } else { Priority::High };
+            assert_eq!(priority, expected, "get {get} of round {round}");
         }
     }
 }
@@ -59,7 +59,7 @@ async fn changes_go_before_the_initial_list_but_for_one_get_in_eight() {
 #[tokio::test(start_paused = true)]
 async fn no_band_starves_while_the_one_above_it_never_runs_dry() {
     let queue = exact();
-    // A key with two failures behind it is in the retry band.
+    // A key with two failures behind it is in the retry priority.
     queue.add((3, 0));
     for backoff in [5, 10] {
         let taken = take(&queue).unwrap();
@@ -67,15 +67,15 @@ async fn no_band_starves_while_the_one_above_it_never_runs_dry() {
         drop(taken);
         advance(Duration::from_millis(backoff)).await;
     }
-    (0..10).for_each(|name| queue.add_with((1, name), Band::Initial));
+    (0..10).for_each(|name| queue.add_with((1, name), Priority::Low));
     (0..8).for_each(|name| queue.add((2, name)));
     let (mut initial, mut retry) = (Vec::new(), None);
     for get in 1..=100 {
         let taken = take(&queue).unwrap();
-        match taken.band() {
-            Band::People => queue.add(*taken.key()),
-            Band::Initial => initial.push(get),
-            Band::Retry => retry = Some(get),
+        match taken.priority() {
+            Priority::High => queue.add(*taken.key()),
+            Priority::Low => initial.push(get),
+            Priority::Retry => retry = Some(get),
         }
     }
     assert!(retry.is_some_and(|get| get <= 17), "the retry was taken at {retry:?}");
@@ -88,13 +88,13 @@ async fn no_band_starves_while_the_one_above_it_never_runs_dry() {
 #[tokio::test]
 async fn a_change_lifts_a_key_out_of_the_initial_list() {
     let queue = exact();
-    (0..100).for_each(|name| queue.add_with((1, name), Band::Initial));
+    (0..100).for_each(|name| queue.add_with((1, name), Priority::Low));
     queue.add((1, 70));
-    assert_eq!(run(&queue), ((1, 70), Band::People));
+    assert_eq!(run(&queue), ((1, 70), Priority::High));
     // The line closes behind it, and a resync does not pull a change down.
     queue.add((1, 50));
-    queue.add_with((1, 50), Band::Initial);
-    assert_eq!(run(&queue), ((1, 50), Band::People));
+    queue.add_with((1, 50), Priority::Low);
+    assert_eq!(run(&queue), ((1, 50), Priority::High));
     let rest: Vec<u32> = run_all(&queue).iter().map(|key| key.1).collect();
     assert_eq!(rest, (0..100).filter(|name| ![50, 70].contains(name)).collect::<Vec<_>>());
 }
@@ -103,11 +103,11 @@ async fn a_change_lifts_a_key_out_of_the_initial_list() {
 async fn a_tenant_whose_last_key_was_lifted_keeps_the_ring_sound() {
     let queue = exact();
     for tenant in 0..3 {
-        queue.add_with((tenant, 0), Band::Initial);
+        queue.add_with((tenant, 0), Priority::Low);
     }
     queue.add((1, 0));
     assert_eq!(run_all(&queue), [(1, 0), (0, 0), (2, 0)]);
-    queue.add_with((1, 1), Band::Initial);
+    queue.add_with((1, 1), Priority::Low);
     assert_eq!(run_all(&queue), [(1, 1)]);
     assert_eq!(queue.snapshot().known, 0);
 }

@@ -11,7 +11,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use super::{Band, Key, Limits, Taken, WorkQueue};
+use super::{Key, Limits, Priority, WorkItem, WorkQueue};
 
 /// Tenant and name.
 pub(super) type Named = (u32, u32);
@@ -29,7 +29,7 @@ fn exact() -> WorkQueue<Named> {
 }
 
 /// Returns what `get` returns at once, if anything: polls it once and drops it.
-fn take(queue: &WorkQueue<Named>) -> Option<Taken<Named>> {
+fn take(queue: &WorkQueue<Named>) -> Option<WorkItem<Named>> {
     match pin!(queue.get()).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(taken) => taken,
         Poll::Pending => None,

@@ -17,7 +17,7 @@ use super::super::key::Hashed;
 use super::super::rate_limited::RateLimited;
 use super::super::sync::Nanos;
 use super::super::{Backoff, Retry};
-use super::{Band, Limits, Named};
+use super::{Limits, Named, Priority};
 use reference::Model;
 
 const MS: Nanos = 1_000_000;
@@ -36,7 +36,7 @@ fn limits() -> Limits {
 
 #[derive(Debug, Clone)]
 enum Op {
-    Add(Named, Band),
+    Add(Named, Priority),
     AddAfter(Named, u64),
     Retry(Named, Retry),
     RequeueAfter(Named, u64),
@@ -62,7 +62,7 @@ impl ReferenceStateMachine for Model {
 
     fn transitions(state: &Model) -> proptest::strategy::BoxedStrategy<Op> {
         let key = || (0..3u32, 0..3u32);
-        let band = prop_oneof![Just(Band::People), Just(Band::Initial)];
+        let priority = prop_oneof![Just(Priority::High), Just(Priority::Low)];
         let retry = (0..3u32, any::<bool>()).prop_map(|(hold, soon)| Retry {
             backoff: if soon {
                 let base = Duration::from_millis(5);
@@ -74,7 +74,7 @@ impl ReferenceStateMachine for Model {
         });
         let in_process = state.keys.values().filter(|known| known.processing.is_some()).count();
         prop_oneof![
-            12 => (key(), band).prop_map(|(key, band)| Op::Add(key, band)),
+            12 => (key(), priority).prop_map(|(key, priority)| Op::Add(key, priority)),
             8 => (key(), 0..50u64, any::<bool>()).prop_map(|(key, delay, by_run)| {
                 if by_run { Op::RequeueAfter(key, delay) } else { Op::AddAfter(key, delay) }
             }),
@@ -109,7 +109,7 @@ impl ReferenceStateMachine for Model {
         state.taken = None;
         state.delay = None;
         match op.clone() {
-            Op::Add(key, band) if !state.closed => state.mark(key, band),
+            Op::Add(key, priority) if !state.closed => state.mark(key, priority),
             Op::AddAfter(key, delay) if !state.closed => {
                 let due = state.now + delay * MS;
                 let known = state.known(key);
@@ -163,7 +163,7 @@ impl StateMachineTest for Real {
         real.now += 1;
         let Real { queue, hasher, now, runs } = &mut real;
         match op {
-            Op::Add(key, band) => queue.add(*now, &Hashed::new(hasher, &key), band),
+            Op::Add(key, priority) => queue.add(*now, &Hashed::new(hasher, &key), priority),
             Op::AddAfter(key, delay) => {
                 queue.add_after(*now, &Hashed::new(hasher, &key), Duration::from_millis(delay));
             }
@@ -178,7 +178,7 @@ impl StateMachineTest for Real {
             Op::Cancel(key) => queue.cancel(*now, &Hashed::new(hasher, &key)),
             Op::Take => {
                 let next = queue.take(*now);
-                let taken = next.as_ref().map(|next| (next.key, next.band));
+                let taken = next.as_ref().map(|next| (next.key, next.priority));
                 assert_eq!(taken, model.taken, "what was taken");
                 runs.extend(next.map(|next| (next.id, hasher.hash_one(next.key))));
             }

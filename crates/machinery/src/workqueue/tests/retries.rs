@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, advance};
 
 use super::super::{Backoff, Get, Retry};
-use super::{Band, Limits, Named, WorkQueue, exact, run_all, take};
+use super::{Limits, Named, Priority, WorkQueue, exact, run_all, take};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -157,7 +157,11 @@ async fn a_storm_of_failures_is_bounded_and_delays_no_healthy_key() {
         assert_eq!(fail(&queue), Some((key, 5 * MS)), "its first run waited");
         advance(5 * MS).await;
         let first = take(&queue).unwrap();
-        assert_eq!((*first.key(), first.band()), (key, Band::People), "its first retry waited");
+        assert_eq!(
+            (*first.key(), first.priority()),
+            (key, Priority::High),
+            "its first retry waited"
+        );
         queue.forget(&key);
     }
 }
@@ -237,11 +241,11 @@ async fn retry_after_is_a_lower_bound_that_events_do_not_cut_short() {
     queue.add(A);
     assert!(take(&queue).is_none());
     advance(29 * SECOND).await;
-    queue.add_with(A, Band::Initial);
+    queue.add_with(A, Priority::Low);
     assert!(take(&queue).is_none());
     advance(SECOND).await;
     let taken = take(&queue).unwrap();
-    assert_eq!(taken.band(), Band::People, "what was asked for meanwhile was forgotten");
+    assert_eq!(taken.priority(), Priority::High, "what was asked for meanwhile was forgotten");
     assert_eq!(taken.waited(), Duration::ZERO, "being held is no waiting");
     queue.forget(&A);
     drop(taken);
@@ -311,10 +315,10 @@ async fn a_key_that_is_given_back_keeps_its_failures_and_its_band() {
     assert_eq!(queue.requeues(&A), 2, "its failures stay");
     assert_eq!(queue.snapshot().adds, 4, "and nothing was requested");
     drop(other);
-    let mut bands: Vec<_> =
-        std::iter::from_fn(|| take(&queue)).map(|taken| (*taken.key(), taken.band())).collect();
-    bands.sort_unstable_by_key(|(key, _)| *key);
-    assert_eq!(bands, [(A, Band::Retry), ((0, 2), Band::Initial)]);
+    let mut priorities: Vec<_> =
+        std::iter::from_fn(|| take(&queue)).map(|taken| (*taken.key(), taken.priority())).collect();
+    priorities.sort_unstable_by_key(|(key, _)| *key);
+    assert_eq!(priorities, [(A, Priority::Retry), ((0, 2), Priority::Low)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{advance, sleep, timeout};
 
 use super::super::Observer;
-use super::{Band, Limits, Named, WorkQueue, exact, run_all, take};
+use super::{Limits, Named, Priority, WorkQueue, exact, run_all, take};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -127,7 +127,7 @@ async fn a_snapshot_shows_the_oldest_key_in_process() {
     queue.add(A);
     let first = take(&queue).unwrap();
     advance(Duration::from_secs(2)).await;
-    queue.add_with(B, Band::Initial);
+    queue.add_with(B, Priority::Low);
     let second = take(&queue).unwrap();
     advance(Duration::from_secs(1)).await;
     queue.add((0, 3));
@@ -145,7 +145,7 @@ async fn a_key_asked_for_while_in_process_counts_in_the_depth_as_in_client_go() 
     let queue = exact();
     queue.add(A);
     let taken = take(&queue).unwrap();
-    queue.add_with(A, Band::Initial);
+    queue.add_with(A, Priority::Low);
     assert_eq!((queue.snapshot().depth, queue.len()), ([0, 1, 0], 0));
     drop(taken);
     assert_eq!((queue.snapshot().depth, queue.len()), ([0, 1, 0], 1));
@@ -155,7 +155,7 @@ async fn a_key_asked_for_while_in_process_counts_in_the_depth_as_in_client_go() 
 async fn a_key_that_an_observer_panics_over_is_taken_again() {
     struct Panics(AtomicBool);
     impl Observer for Panics {
-        fn taken(&self, _: Band, _: Duration) {
+        fn taken(&self, _: Priority, _: Duration) {
             assert!(self.0.swap(true, Ordering::Relaxed), "as an observer may not");
         }
     }

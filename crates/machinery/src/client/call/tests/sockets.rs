@@ -76,10 +76,10 @@ fn where_there_is_another_credential_no_plugin_runs() {
     let mut config = kube::Config::new("https://127.0.0.1:1".parse().unwrap());
     let exec = r#"{"command": "aws"}"#;
     config.auth_info.exec = Some(serde_json::from_str(exec).unwrap());
-    assert!(Route::to(config.clone()).unwrap().plugin().is_some());
+    assert!(Endpoint::to(config.clone()).unwrap().plugin().is_some());
     let mut with_token = config.clone();
     with_token.auth_info.token = Some("t".to_owned().into());
-    assert!(Route::to(with_token).unwrap().plugin().is_none());
+    assert!(Endpoint::to(with_token).unwrap().plugin().is_none());
     config.auth_info.token_file = Some(path.display().to_string());
-    assert!(Route::to(config).unwrap().plugin().is_none());
+    assert!(Endpoint::to(config).unwrap().plugin().is_none());
 }

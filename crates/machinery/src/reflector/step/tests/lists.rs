@@ -108,7 +108,7 @@ fn a_server_that_is_in_the_past_is_asked_for_the_newest_and_believed_once_it_has
 #[test]
 fn a_server_whose_newest_is_older_than_what_is_held_has_lost_its_history_and_this_is_the_end() {
     let mut run = Run::watching().then(bookmark("9"));
-    let end = Rewound { held: "10".to_owned(), at: "9".to_owned() };
+    let end = ResourceVersionRegressed { held: "10".to_owned(), at: "9".to_owned() };
     for answer in 1..=REWOUND {
         assert!(!run.has(&Action::End(end.clone())), "after {answer} answers");
         run = run.at_deadline().then(Input::Opened).then(end_of_list("9"));

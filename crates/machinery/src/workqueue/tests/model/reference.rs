@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use super::super::super::Retry;
 use super::super::super::sync::Nanos;
-use super::super::{Band, Named};
+use super::super::{Named, Priority};
 use super::MS;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Known {
-    pub(super) queued: Option<Band>,
+    pub(super) queued: Option<Priority>,
     /// The number of the take.
     pub(super) processing: Option<u64>,
-    pub(super) dirty: Option<Band>,
+    pub(super) dirty: Option<Priority>,
     pub(super) retry_due: bool,
     pub(super) held: bool,
-    pub(super) band: Option<Band>,
+    pub(super) priority: Option<Priority>,
     pub(super) failures: u32,
     pub(super) after: Option<Nanos>,
     pub(super) retry: Option<Nanos>,
@@ -27,8 +27,8 @@ pub(super) struct Known {
 pub(super) struct Model {
     pub(super) now: Nanos,
     pub(super) keys: BTreeMap<Named, Known>,
-    /// Per band, the tenants in the order of their turns, with their lines. A line emptied by other
-    /// bands keeps its turn until the whole band is empty.
+    /// Per priority, the tenants in the order of their turns, with their lines. A line emptied by other
+    /// priorities keeps its turn until the whole priority is empty.
     pub(super) lines: [Vec<(u32, Vec<Named>)>; 3],
     pub(super) passed_over: [u32; 3],
     /// Tokens, as nanoseconds' worth, and as of when.
@@ -37,7 +37,7 @@ pub(super) struct Model {
     pub(super) closed: bool,
     pub(super) abandoned: bool,
     /// Result of the last take.
-    pub(super) taken: Option<(Named, Band)>,
+    pub(super) taken: Option<(Named, Priority)>,
     /// Result of the last retry.
     pub(super) delay: Option<Duration>,
 }
@@ -75,32 +75,32 @@ impl Model {
         });
     }
 
-    pub(super) fn push(&mut self, key: Named, band: Band) {
+    pub(super) fn push(&mut self, key: Named, priority: Priority) {
         if let Some(before) = self.known(key).queued {
             let lines = &mut self.lines[before.index()];
             lines.iter_mut().for_each(|(_, line)| line.retain(|other| *other != key));
             leave_if_empty(lines);
         }
-        self.known(key).queued = Some(band);
-        let lines = &mut self.lines[band.index()];
+        self.known(key).queued = Some(priority);
+        let lines = &mut self.lines[priority.index()];
         match lines.iter_mut().find(|(tenant, _)| *tenant == key.0) {
             Some((_, line)) => line.push(key),
             None => lines.push((key.0, vec![key])),
         }
     }
 
-    pub(super) fn mark(&mut self, key: Named, band: Band) {
+    pub(super) fn mark(&mut self, key: Named, priority: Priority) {
         let known = self.known(key);
         match known.queued {
-            Some(before) if band > before => {
+            Some(before) if priority > before => {
                 known.patience = None;
-                self.push(key, band);
+                self.push(key, priority);
             }
             Some(_) => {}
             None if known.processing.is_some() || known.held => {
-                known.dirty = Some(known.dirty.map_or(band, |before| before.max(band)));
+                known.dirty = Some(known.dirty.map_or(priority, |before| before.max(priority)));
             }
-            None => self.push(key, band),
+            None => self.push(key, priority),
         }
     }
 
@@ -108,10 +108,10 @@ impl Model {
         let known = self.known(key);
         if known.failures > 1 {
             known.patience = Some(due + 100 * MS);
-            self.push(key, Band::Retry);
+            self.push(key, Priority::Retry);
         } else {
-            let band = if known.failures == 0 { None } else { known.band };
-            self.push(key, band.unwrap_or(Band::Initial).max(Band::Initial));
+            let priority = if known.failures == 0 { None } else { known.priority };
+            self.push(key, priority.unwrap_or(Priority::Low).max(Priority::Low));
         }
     }
 
@@ -127,7 +127,7 @@ impl Model {
             match kind {
                 0 => {
                     known.after = None;
-                    self.mark(key, Band::Initial);
+                    self.mark(key, Priority::Low);
                 }
                 1 => {
                     known.retry = None;
@@ -135,15 +135,15 @@ impl Model {
                     if known.queued.is_some() {
                     } else if known.processing.is_some() {
                         known.retry_due = true;
-                    } else if let Some(band) = known.dirty.take() {
-                        self.push(key, band);
+                    } else if let Some(priority) = known.dirty.take() {
+                        self.push(key, priority);
                     } else {
                         self.push_retry(key, due);
                     }
                 }
                 _ => {
                     known.patience = None;
-                    self.mark(key, Band::Initial);
+                    self.mark(key, Priority::Low);
                 }
             }
         }
@@ -152,7 +152,7 @@ impl Model {
     pub(super) fn retry(&mut self, key: Named, retry: Retry) -> Duration {
         let now = self.now;
         let known = self.known(key);
-        if known.queued == Some(Band::Retry) {
+        if known.queued == Some(Priority::Retry) {
             return Duration::ZERO;
         }
         known.retry_due = false;
@@ -180,23 +180,23 @@ impl Model {
         self.closed || (level + self.now - as_of).min(2 * INTERVAL) >= INTERVAL
     }
 
-    pub(super) fn take(&mut self) -> Option<(Named, Band)> {
+    pub(super) fn take(&mut self) -> Option<(Named, Priority)> {
         let token = self.token();
         let mut best = None;
-        for band in Band::ALL {
-            let at = band.index();
+        for priority in Priority::ALL {
+            let at = priority.index();
             let waits = self.lines[at].iter().any(|(_, line)| !line.is_empty());
-            if !waits || (band == Band::Retry && !token) {
+            if !waits || (priority == Priority::Retry && !token) {
                 continue;
             }
             self.passed_over[at] += 1;
-            let due = band != Band::People && self.passed_over[at] >= Band::EVERY[at];
-            let by = if due { 1 + self.passed_over[at] - Band::EVERY[at] } else { 0 };
-            best = best.max(Some((by, band)));
+            let due = priority != Priority::High && self.passed_over[at] >= Priority::EVERY[at];
+            let by = if due { 1 + self.passed_over[at] - Priority::EVERY[at] } else { 0 };
+            best = best.max(Some((by, priority)));
         }
-        let band = best?.1;
-        self.passed_over[band.index()] = 0;
-        let lines = &mut self.lines[band.index()];
+        let priority = best?.1;
+        self.passed_over[priority.index()] = 0;
+        let lines = &mut self.lines[priority.index()];
         let turn = lines.iter().position(|(_, line)| !line.is_empty())?;
         let (tenant, mut line) = lines.drain(..=turn).next_back()?;
         let key = line.remove(0);
@@ -204,7 +204,7 @@ impl Model {
             lines.push((tenant, line));
         }
         leave_if_empty(lines);
-        if band == Band::Retry {
+        if priority == Priority::Retry {
             let (level, as_of) = self.tokens;
             let level = (level + self.now - as_of).min(2 * INTERVAL);
             // After shutdown, retries go out with or without a token.
@@ -216,8 +216,8 @@ impl Model {
         known.patience = None;
         known.queued = None;
         known.processing = Some(takes);
-        known.band = Some(band);
-        Some((key, band))
+        known.priority = Some(priority);
+        Some((key, priority))
     }
 
     pub(super) fn runs(&self) -> Vec<Named> {
@@ -244,13 +244,13 @@ impl Model {
     pub(super) fn requeue(&mut self, key: Named, delay: Nanos) {
         let due = self.now + delay;
         let known = self.known(key);
-        if known.queued != Some(Band::Retry) {
+        if known.queued != Some(Priority::Retry) {
             known.retry_due = false;
             known.retry = Some(due);
         }
     }
 
-    /// The run did not begin: it is still to come, in the band that it was taken from or in a better
+    /// The run did not begin: it is still to come, in the priority that it was taken from or in a better
     /// one that was asked for meanwhile.
     pub(super) fn untake(&mut self, key: Named) {
         let (now, closed, abandoned) = (self.now, self.closed, self.abandoned);
@@ -259,20 +259,20 @@ impl Model {
         if abandoned {
             return;
         }
-        let band = known.dirty.take().max(known.band).unwrap_or(Band::Initial);
-        if band == Band::Retry && !closed {
+        let priority = known.dirty.take().max(known.priority).unwrap_or(Priority::Low);
+        if priority == Priority::Retry && !closed {
             known.patience = Some(now + 100 * MS);
         }
-        self.push(key, band);
+        self.push(key, priority);
     }
 
     pub(super) fn settle(&mut self, key: Named) {
         let known = self.known(key);
         if known.processing.is_none()
             && !known.held
-            && let Some(band) = known.dirty.take()
+            && let Some(priority) = known.dirty.take()
         {
-            self.push(key, band);
+            self.push(key, priority);
         }
     }
 
@@ -301,7 +301,7 @@ impl Model {
     }
 
     pub(super) fn depth(&self) -> [usize; 3] {
-        [0, 1, 2].map(|band| self.lines[band].iter().map(|(_, line)| line.len()).sum())
+        [0, 1, 2].map(|priority| self.lines[priority].iter().map(|(_, line)| line.len()).sum())
     }
 
     pub(super) fn delayed(&self) -> usize {

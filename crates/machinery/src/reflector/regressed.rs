@@ -8,7 +8,7 @@
     "the API server's data went back from version {held} to {at}, as when a backup is restored; \
      what was known does not hold any more, so everything must begin anew"
 )]
-pub struct Rewound {
+pub struct ResourceVersionRegressed {
     /// The version that was seen.
     pub held: String,
     /// The newest version that there is now.

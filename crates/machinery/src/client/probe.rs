@@ -25,12 +25,12 @@ const KIND: Kind = Kind::cluster_scoped("", "", "", "readyz");
 impl Client {
     /// Probes the API server every two seconds or so while calls fail, none is answered and no
     /// other client calls; the first answer ends the pauses of everything that waits for it
-    /// ([`Reach`](super::Reach)). While calls are answered, it sends nothing. Any number of these
-    /// may run; those sharing one `Reach` take turns. Reflectors run it. It runs until it is
+    /// ([`Connectivity`](super::Connectivity)). While calls are answered, it sends nothing. Any number of these
+    /// may run; those sharing one `Connectivity` take turns. Reflectors run it. It runs until it is
     /// dropped.
-    pub async fn look_out(&self) -> Infallible {
+    pub async fn probe_while_down(&self) -> Infallible {
         loop {
-            self.reach().is_to_be_asked().await;
+            self.connectivity().is_to_be_asked().await;
             // Each call reports its own outcome. Boxed, because it hardly ever runs.
             drop(timeout(ANSWER, Box::pin(self.is_ready())).await);
         }
@@ -82,10 +82,10 @@ mod tests {
             Client::from_service(service, Options::default())
         }
 
-        /// Returns the number of requests that several `look_out`s made in `time`.
+        /// Returns the number of requests that several `probe_while_down`s made in `time`.
         async fn asked_in(&self, client: &Client, time: Duration) -> usize {
             let before = self.asked.load(Ordering::Relaxed);
-            let all = (0..5).map(|_| client.look_out());
+            let all = (0..5).map(|_| client.probe_while_down());
             drop(timeout(time, futures::future::join_all(all)).await);
             self.asked.load(Ordering::Relaxed) - before
         }
@@ -95,7 +95,7 @@ mod tests {
     async fn while_the_api_server_is_away_one_of_all_asks_every_two_seconds() {
         let server = Server::default();
         let client = server.client();
-        client.reach().failed();
+        client.connectivity().failed();
         let asked = server.asked_in(&client, Duration::from_secs(300)).await;
         assert!((110..=240).contains(&asked), "{asked} times in 300 s");
     }
@@ -105,15 +105,15 @@ mod tests {
         for (trouble, answer) in [(0, 200), (500, 200), (403, 200)] {
             let server = Server::default();
             let client = server.client();
-            let mut returns = client.reach().returns();
+            let mut reconnected = client.connectivity().reconnected();
             server.code.store(trouble, Ordering::Relaxed);
-            client.reach().failed();
+            client.connectivity().failed();
             server.asked_in(&client, Duration::from_secs(60)).await;
-            assert!(returns.next().now_or_never().is_none(), "it is away: {trouble}");
+            assert!(reconnected.next().now_or_never().is_none(), "it is away: {trouble}");
             server.code.store(answer, Ordering::Relaxed);
             let back = Instant::now();
             let told = async {
-                tokio::select! { () = returns.next() => {}, _ = client.look_out() => {} }
+                tokio::select! { () = reconnected.next() => {}, _ = client.probe_while_down() => {} }
             };
             timeout(Duration::from_secs(60), told).await.expect("it is back");
             assert!(back.elapsed() < Duration::from_secs(5), "{:?}", back.elapsed());
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(server.asked_in(&client, Duration::from_secs(600)).await, 0, "all is well");
         let others = async {
             for _ in 0..600 {
-                client.reach().failed();
+                client.connectivity().failed();
                 sleep(Duration::from_secs(1)).await;
             }
         };

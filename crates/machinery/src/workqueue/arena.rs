@@ -9,7 +9,7 @@ use std::hash::BuildHasher;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use prefetch_index::prefetch_index;
 
-use super::key::{Band, Hashed, Key};
+use super::key::{Hashed, Key, Priority};
 use super::recent::Recent;
 use super::sync::Nanos;
 
@@ -23,7 +23,7 @@ const CHUNK: usize = 512;
 struct Chunk<K>([Slot<K>; CHUNK]);
 
 /// All that the queue knows about one key. The fields belong to these layers: flags and times to
-/// `queue.rs`, tenant and links to `lines.rs`, timer positions to `delaying.rs`, failures to
+/// `queue.rs`, tenant and links to `fair.rs`, timer positions to `delaying.rs`, failures to
 /// `rate_limited.rs`.
 pub(super) struct Slot<K> {
     /// None only in a free slot.
@@ -43,10 +43,10 @@ pub(super) struct Slot<K> {
     pub(super) failures: u8,
     /// See the constants.
     pub(super) flags: u8,
-    /// The band it is in while QUEUED; the one it was taken from while PROCESSING.
-    pub(super) band: Band,
-    /// The band it will be in next; meaningful while DIRTY.
-    pub(super) wanted: Band,
+    /// The priority it is in while QUEUED; the one it was taken from while PROCESSING.
+    pub(super) priority: Priority,
+    /// The priority it will be in next; meaningful while DIRTY.
+    pub(super) wanted: Priority,
 }
 
 /// In a line.
@@ -69,7 +69,7 @@ pub(super) const IDLE: u8 = 32;
 const IDLE_KEPT: usize = if cfg!(any(test, loom, shuttle)) { 2 } else { 64 };
 
 /// The arena and the table.
-pub(super) struct Slots<K> {
+pub(super) struct Arena<K> {
     chunks: Vec<Box<Chunk<K>>>,
     /// First free slot, linked by `next`.
     free: u32,
@@ -97,8 +97,8 @@ impl<K> Slot<K> {
         timers: [NONE; 2],
         failures: 0,
         flags: 0,
-        band: Band::Initial,
-        wanted: Band::Initial,
+        priority: Priority::Low,
+        wanted: Priority::Low,
     };
 
     pub(super) fn is(&self, flag: u8) -> bool {
@@ -119,11 +119,11 @@ impl<K> Slot<K> {
     }
 }
 
-// === impl Slots ===
+// === impl Arena ===
 
-impl<K: Key> Slots<K> {
-    pub(super) fn new(hasher: DefaultHashBuilder) -> Slots<K> {
-        Slots {
+impl<K: Key> Arena<K> {
+    pub(super) fn new(hasher: DefaultHashBuilder) -> Arena<K> {
+        Arena {
             chunks: Vec::new(),
             free: NONE,
             table: HashTable::new(),
@@ -191,7 +191,7 @@ impl<K: Key> Slots<K> {
         let former = std::mem::replace(&mut self.idle[place], id);
         self.idle_len += 1;
         let slot = self.get_mut(id);
-        (slot.failures, slot.band, slot.flags) = (0, Band::Initial, IDLE);
+        (slot.failures, slot.priority, slot.flags) = (0, Priority::Low, IDLE);
         slot.prev = place as u32;
         (former != NONE).then(|| self.free(former))
     }
@@ -264,36 +264,36 @@ mod tests {
         }
     }
 
-    fn slots_of(keys: u32) -> Slots<Few> {
-        let mut slots = Slots::new(DefaultHashBuilder::default());
+    fn slots_of(keys: u32) -> Arena<Few> {
+        let mut arena = Arena::new(DefaultHashBuilder::default());
         for key in (0..keys).map(Few) {
-            slots.insert(slots.hasher.hash_one(key), key, 0);
+            arena.insert(arena.hasher.hash_one(key), key, 0);
         }
-        slots
+        arena
     }
 
-    fn find(slots: &Slots<Few>, key: u32) -> Option<u32> {
-        slots.find(&Hashed::new(&slots.hasher, &Few(key)))
+    fn find(arena: &Arena<Few>, key: u32) -> Option<u32> {
+        arena.find(&Hashed::new(&arena.hasher, &Few(key)))
     }
 
     #[test]
     fn of_idle_slots_the_last_ones_stay_and_the_longest_idle_is_freed_first() {
-        let mut slots = slots_of(4);
-        let freed: Vec<_> = (0..4).map(|id| slots.retire(id).and_then(|(key, _)| key)).collect();
+        let mut arena = slots_of(4);
+        let freed: Vec<_> = (0..4).map(|id| arena.retire(id).and_then(|(key, _)| key)).collect();
         assert_eq!(freed, [None, None, Some(Few(0)), Some(Few(1))]);
-        assert_eq!(slots.len(), 0);
-        assert_eq!([0, 1, 2, 3].map(|key| find(&slots, key)), [None, None, Some(2), Some(3)]);
+        assert_eq!(arena.len(), 0);
+        assert_eq!([0, 1, 2, 3].map(|key| find(&arena, key)), [None, None, Some(2), Some(3)]);
     }
 
     #[test]
     fn an_idle_slot_that_is_wanted_again_is_not_freed_for_others() {
-        let mut slots = slots_of(4);
-        slots.retire(0);
-        slots.retire(1);
-        slots.revive(0);
-        assert!(slots.retire(2).is_none());
-        assert_eq!(slots.retire(3).and_then(|(key, _)| key), Some(Few(1)));
-        assert_eq!((slots.len(), find(&slots, 0)), (1, Some(0)));
+        let mut arena = slots_of(4);
+        arena.retire(0);
+        arena.retire(1);
+        arena.revive(0);
+        assert!(arena.retire(2).is_none());
+        assert_eq!(arena.retire(3).and_then(|(key, _)| key), Some(Few(1)));
+        assert_eq!((arena.len(), find(&arena, 0)), (1, Some(0)));
     }
 
     #[test]

@@ -15,20 +15,20 @@ use super::interner::Interner;
 static INTERNED: LazyLock<Interner<ArcStr>> = LazyLock::new(Interner::new);
 
 /// Value of fields that are left out.
-static EMPTY: LazyLock<Text> = LazyLock::new(|| Text::new(""));
+static EMPTY: LazyLock<InternedStr> = LazyLock::new(|| InternedStr::new(""));
 
 /// A string whose equal copies share one allocation.
 ///
-/// Takes 8 bytes. Cloning costs a reference count, comparing two `Text`s one comparison of pointers.
+/// Takes 8 bytes. Cloning costs a reference count, comparing two `InternedStr`s one comparison of pointers.
 #[derive(Clone, PartialOrd, Ord)]
-pub struct Text(ArcStr);
+pub struct InternedStr(ArcStr);
 
-// === impl Text ===
+// === impl InternedStr ===
 
-impl Text {
+impl InternedStr {
     /// The interned copy of `text`.
-    pub fn new(text: &str) -> Text {
-        Text(INTERNED.intern(text))
+    pub fn new(text: &str) -> InternedStr {
+        InternedStr(INTERNED.intern(text))
     }
 
     /// The characters.
@@ -42,107 +42,107 @@ impl Text {
     }
 }
 
-impl Deref for Text {
+impl Deref for InternedStr {
     type Target = str;
     fn deref(&self) -> &str {
         &self.0
     }
 }
 
-impl Borrow<str> for Text {
+impl Borrow<str> for InternedStr {
     fn borrow(&self) -> &str {
         &self.0
     }
 }
 
-impl AsRef<str> for Text {
+impl AsRef<str> for InternedStr {
     fn as_ref(&self) -> &str {
         &self.0
     }
 }
 
-impl Default for Text {
-    fn default() -> Text {
+impl Default for InternedStr {
+    fn default() -> InternedStr {
         EMPTY.clone()
     }
 }
 
-impl PartialEq for Text {
-    fn eq(&self, other: &Text) -> bool {
+impl PartialEq for InternedStr {
+    fn eq(&self, other: &InternedStr) -> bool {
         ArcStr::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for Text {}
+impl Eq for InternedStr {}
 
-impl PartialEq<str> for Text {
+impl PartialEq<str> for InternedStr {
     fn eq(&self, other: &str) -> bool {
         *self.0 == *other
     }
 }
 
-impl PartialEq<&str> for Text {
+impl PartialEq<&str> for InternedStr {
     fn eq(&self, other: &&str) -> bool {
         *self.0 == **other
     }
 }
 
-impl Hash for Text {
+impl Hash for InternedStr {
     fn hash<H: Hasher>(&self, state: &mut H) {
         // Same as for `str`, as `Borrow<str>` requires.
         self.0.hash(state);
     }
 }
 
-impl From<&str> for Text {
-    fn from(text: &str) -> Text {
-        Text::new(text)
+impl From<&str> for InternedStr {
+    fn from(text: &str) -> InternedStr {
+        InternedStr::new(text)
     }
 }
 
-impl From<String> for Text {
-    fn from(text: String) -> Text {
-        Text::new(&text)
+impl From<String> for InternedStr {
+    fn from(text: String) -> InternedStr {
+        InternedStr::new(&text)
     }
 }
 
-impl From<&String> for Text {
-    fn from(text: &String) -> Text {
-        Text::new(text)
+impl From<&String> for InternedStr {
+    fn from(text: &String) -> InternedStr {
+        InternedStr::new(text)
     }
 }
 
-impl fmt::Display for Text {
+impl fmt::Display for InternedStr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl fmt::Debug for Text {
+impl fmt::Debug for InternedStr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&*self.0, f)
     }
 }
 
-impl Serialize for Text {
+impl Serialize for InternedStr {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.0)
     }
 }
 
-impl<'de> Deserialize<'de> for Text {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
+impl<'de> Deserialize<'de> for InternedStr {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<InternedStr, D::Error> {
         struct Interning;
 
         impl Visitor<'_> for Interning {
-            type Value = Text;
+            type Value = InternedStr;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a string")
             }
             // Borrowed or not, this reads the parser's own buffer: nothing is allocated for a
             // string that is already interned.
-            fn visit_str<E: Error>(self, text: &str) -> Result<Text, E> {
-                Ok(Text::new(text))
+            fn visit_str<E: Error>(self, text: &str) -> Result<InternedStr, E> {
+                Ok(InternedStr::new(text))
             }
         }
         deserializer.deserialize_str(Interning)
@@ -155,14 +155,17 @@ mod tests {
 
     #[test]
     fn equal_strings_share_one_allocation() {
-        let (a, b) = (Text::new("memcached-sample"), Text::from(String::from("memcached-sample")));
+        let (a, b) = (
+            InternedStr::new("memcached-sample"),
+            InternedStr::from(String::from("memcached-sample")),
+        );
         assert!(ArcStr::ptr_eq(&a.0, &b.0));
         assert_eq!(a, b);
     }
 
     #[test]
     fn escaped_json_decodes_to_the_text_it_means() {
-        let text: Text = serde_json::from_str(r#""a\nbé""#).unwrap();
+        let text: InternedStr = serde_json::from_str(r#""a\nbé""#).unwrap();
         assert_eq!(text, "a\nb\u{e9}");
     }
 }

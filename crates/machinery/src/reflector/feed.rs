@@ -13,7 +13,7 @@ use crate::object::{Kind, ObjectKey, Resource, ResourceVersion, Uid};
 use crate::store::{Contradiction, Writer};
 
 /// Puts what is read into the store, staged or at once.
-pub(super) struct Inlet<V> {
+pub(super) struct StoreFeed<V> {
     writer: Writer<V>,
     quarantine: Quarantine,
     observer: Arc<dyn Observer>,
@@ -26,15 +26,15 @@ pub(super) struct Inlet<V> {
     synced: Option<Box<dyn FnOnce() + Send>>,
 }
 
-impl<V: Resource> Inlet<V> {
+impl<V: Resource> StoreFeed<V> {
     pub(super) fn new(
         writer: Writer<V>,
         synced: impl FnOnce() + Send + 'static,
         observer: Arc<dyn Observer>,
         health: HealthHandle,
         kind: Kind,
-    ) -> Inlet<V> {
-        Inlet {
+    ) -> StoreFeed<V> {
+        StoreFeed {
             writer,
             quarantine: Quarantine::default(),
             observer,
@@ -62,7 +62,7 @@ impl<V: Resource> Inlet<V> {
             Ok(object) => self.writer.listed(object),
             Err(bad) => {
                 // Its last decodable state stays.
-                self.writer.keep(&bad.key, bad.uid);
+                self.writer.retain(&bad.key, bad.uid);
                 self.quarantine(bad, true);
             }
         }
@@ -76,19 +76,19 @@ impl<V: Resource> Inlet<V> {
                 self.listed(Ok(object));
             }
             Event::Deleted(object) => {
-                self.unlisted(object.key());
+                self.unstage(object.key());
             }
             Event::Undecodable(bad) if bad.deleted => {
-                self.unlisted(&bad.key);
+                self.unstage(&bad.key);
             }
             Event::Undecodable(bad) => self.listed(Err(bad)),
             Event::Bookmark { .. } => {}
         }
     }
 
-    fn unlisted(&mut self, key: &ObjectKey) {
+    fn unstage(&mut self, key: &ObjectKey) {
         self.quarantine.remove(key, true);
-        self.writer.unlisted(key);
+        self.writer.unstage(key);
     }
 
     /// An event of a watch.
@@ -105,12 +105,12 @@ impl<V: Resource> Inlet<V> {
                 self.heal(&key);
             }
             Event::Undecodable(bad) if bad.deleted => {
-                self.writer.vanished(&bad.key, bad.uid, bad.version);
+                self.writer.delete_undecodable(&bad.key, bad.uid, bad.version);
                 self.heal(&bad.key);
             }
             Event::Undecodable(bad) => {
                 // A namesake is a different object: then the one held is gone.
-                self.writer.displaced(&bad.key, bad.uid, bad.version);
+                self.writer.update_undecodable(&bad.key, bad.uid, bad.version);
                 self.quarantine(bad, false);
             }
             Event::Bookmark { version, .. } => {
@@ -129,8 +129,8 @@ impl<V: Resource> Inlet<V> {
     pub(super) fn confirmed(&mut self, object: V, list: ResourceVersion) {
         if object.meta().version.is_newer_than(list) {
             let key = object.key().clone();
-            self.writer.unlisted(&key);
-            self.writer.keep(&key, Uid::NONE);
+            self.writer.unstage(&key);
+            self.writer.retain(&key, Uid::NONE);
         } else {
             self.writer.listed(object);
         }
@@ -138,7 +138,7 @@ impl<V: Resource> Inlet<V> {
 
     /// The API server itself does not have an object of the list.
     pub(super) fn refuted(&mut self, key: &ObjectKey) {
-        self.writer.unlisted(key);
+        self.writer.unstage(key);
     }
 
     /// The list is complete: shows it to readers, and reports what it changed.
@@ -224,17 +224,17 @@ mod tests {
             });
         });
         let health = HealthHandle::new(Instant::now());
-        let mut inlet =
-            Inlet::new(writer, || {}, Arc::new(Unobserved), health.clone(), Thing::KIND);
+        let mut feed =
+            StoreFeed::new(writer, || {}, Arc::new(Unobserved), health.clone(), Thing::KIND);
         let meta: Value = json!({
             "name": "it", "namespace": "ns", "uid": uid(1), "resourceVersion": "5",
         });
         let thing: Thing = serde_json::from_value(json!({ "metadata": meta })).unwrap();
         let key = thing.meta.key.clone();
-        inlet.apply(Event::Added(thing));
-        inlet.apply(undecodable(1, 6));
+        feed.apply(Event::Added(thing));
+        feed.apply(undecodable(1, 6));
         assert!(store.get(&key).is_some(), "the object as it last could be decoded");
-        inlet.apply(undecodable(2, 7));
+        feed.apply(undecodable(2, 7));
         assert!(store.get(&key).is_none(), "it is another one that cannot be decoded");
         assert_eq!(*deltas.lock(), ['+', '-']);
         assert_eq!(health.get().quarantined, 1);

@@ -18,13 +18,13 @@ const ASK: Duration = Duration::from_millis(1_300);
 
 /// Signals when an API server that was away answers again, so that nothing has to wait out a pause
 /// that grew with the outage. Cheap to clone; all clones share one state. Clients in one process
-/// share it through [`Options::reach`](super::Options::reach).
+/// share it through [`Options::connectivity`](super::Options::connectivity).
 #[derive(Clone)]
-pub struct Reach(Arc<Shared>);
+pub struct Connectivity(Arc<Shared>);
 
 struct Shared {
     calls: Mutex<Calls>,
-    returns: watch::Sender<u64>,
+    reconnected: watch::Sender<u64>,
     /// Incremented by the first failure after an answer.
     troubles: watch::Sender<u64>,
 }
@@ -45,16 +45,16 @@ enum Due {
     Never,
 }
 
-/// Waits for the returns of an API server: see [`Reach::returns`].
+/// Waits for the returns of an API server: see [`Connectivity::reconnected`].
 #[derive(Debug)]
-pub struct Returns(watch::Receiver<u64>);
+pub struct Reconnected(watch::Receiver<u64>);
 
-// === impl Reach ===
+// === impl Connectivity ===
 
-impl Reach {
+impl Connectivity {
     /// For waiters: each return from now on.
-    pub fn returns(&self) -> Returns {
-        Returns(self.0.returns.subscribe())
+    pub fn reconnected(&self) -> Reconnected {
+        Reconnected(self.0.reconnected.subscribe())
     }
 
     /// A call was answered; the client reports every call. 502 to 504 do not count as answers: the
@@ -71,7 +71,7 @@ impl Reach {
         }
         let failing = self.0.calls.lock().failing.take();
         if failing.is_some_and(|since| since.elapsed() >= AWAY) {
-            self.0.returns.send_modify(|returns| *returns += 1);
+            self.0.reconnected.send_modify(|reconnected| *reconnected += 1);
         }
     }
 
@@ -120,26 +120,26 @@ fn pause() -> Duration {
     ASK + ASK.mul_f64(fastrand::f64())
 }
 
-impl Default for Reach {
-    fn default() -> Reach {
+impl Default for Connectivity {
+    fn default() -> Connectivity {
         let calls = Calls { failing: None, ask_at: Instant::now() };
-        Reach(Arc::new(Shared {
+        Connectivity(Arc::new(Shared {
             calls: Mutex::new(calls),
-            returns: watch::Sender::new(0),
+            reconnected: watch::Sender::new(0),
             troubles: watch::Sender::new(0),
         }))
     }
 }
 
-impl fmt::Debug for Reach {
+impl fmt::Debug for Connectivity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reach").finish_non_exhaustive()
     }
 }
 
-// === impl Returns ===
+// === impl Reconnected ===
 
-impl Returns {
+impl Reconnected {
     /// The next return. Cancel-safe.
     pub async fn next(&mut self) {
         if self.0.changed().await.is_err() {
@@ -158,16 +158,16 @@ mod tests {
     /// Returns whether a return was announced after calls with these answers (0: none), this far
     /// apart.
     async fn told(every: Duration, calls: &[u16]) -> bool {
-        let reach = Reach::default();
-        let mut returns = reach.returns();
+        let connectivity = Connectivity::default();
+        let mut reconnected = connectivity.reconnected();
         for code in calls {
             match code {
-                0 => reach.failed(),
-                code => reach.answered(*code),
+                0 => connectivity.failed(),
+                code => connectivity.answered(*code),
             }
             tokio::time::sleep(every).await;
         }
-        returns.next().now_or_never().is_some()
+        reconnected.next().now_or_never().is_some()
     }
 
     #[tokio::test(start_paused = true)]
@@ -203,12 +203,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_failure_after_a_long_quiet_is_no_outage() {
-        let reach = Reach::default();
-        let mut returns = reach.returns();
-        reach.answered(200);
+        let connectivity = Connectivity::default();
+        let mut reconnected = connectivity.reconnected();
+        connectivity.answered(200);
         tokio::time::sleep(Duration::from_secs(600)).await;
-        reach.failed();
-        reach.answered(200);
-        assert!(returns.next().now_or_never().is_none());
+        connectivity.failed();
+        connectivity.answered(200);
+        assert!(reconnected.next().now_or_never().is_none());
     }
 }

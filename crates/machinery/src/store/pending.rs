@@ -15,7 +15,7 @@ const BOOKMARKS: u8 = 3;
 /// Writes to the objects under one key that were answered and reported, but that the watch has not
 /// shown yet.
 #[derive(Debug, Default)]
-pub(super) struct Unconfirmed {
+pub(super) struct PendingWrites {
     /// The writes, oldest first.
     writes: Vec<(Uid, ResourceVersion)>,
     /// The newest write there ever was.
@@ -30,9 +30,9 @@ pub(super) struct Unconfirmed {
     bookmarks: u8,
 }
 
-// === impl Unconfirmed ===
+// === impl PendingWrites ===
 
-impl Unconfirmed {
+impl PendingWrites {
     /// Records a write.
     pub(super) fn wrote(&mut self, uid: Uid, version: ResourceVersion) {
         let at = self.writes.partition_point(|(_, known)| known.is_older_than(version));
@@ -140,7 +140,7 @@ mod tests {
         let written = uid("00000000-0000-4000-8000-000000000001");
         let other = uid("00000000-0000-4000-8000-000000000002");
         let version = ResourceVersion::new;
-        let mut unconfirmed = Unconfirmed::default();
+        let mut unconfirmed = PendingWrites::default();
         unconfirmed.wrote(written, version(5));
         unconfirmed.bury(written, version(5));
         unconfirmed.bury(other, version(6));
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_tombstone_is_forgotten_with_the_third_bookmark() {
         let uid = "00000000-0000-4000-8000-000000000001".parse::<Uid>().unwrap();
-        let mut unconfirmed = Unconfirmed::default();
+        let mut unconfirmed = PendingWrites::default();
         unconfirmed.bury(uid, ResourceVersion::new(5));
         let forgotten: Vec<bool> = (0..BOOKMARKS)
             .map(|_| {

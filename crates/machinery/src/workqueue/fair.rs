@@ -1,12 +1,12 @@
-//! Order of keys: a line per tenant and band; tenants take turns within a band, bands share the gets.
+//! Order of keys: a line per tenant and priority; tenants take turns within a priority, priorities share the gets.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::key::{Band, Key};
-use super::slots::{NONE, Slots};
+use super::arena::{Arena, NONE};
+use super::key::{Key, Priority};
 
 /// First and last of a list of slots, linked by `prev` and `next`; NONE if it is empty.
 #[derive(Clone, Copy)]
@@ -15,12 +15,12 @@ struct Ends {
     tail: u32,
 }
 
-/// Keys of one tenant that wait in one band, first come, first served.
+/// Keys of one tenant that wait in one priority, first come, first served.
 #[derive(Clone, Copy)]
 struct Line {
     keys: Ends,
-    /// True if the tenant is in the band's ring: always while the line has keys and, if its last
-    /// key was moved to another band, until its turn comes or the band is empty.
+    /// True if the tenant is in the priority's ring: always while the line has keys and, if its last
+    /// key was moved to another priority, until its turn comes or the priority is empty.
     in_ring: bool,
 }
 
@@ -33,16 +33,16 @@ struct Tenant<T> {
 }
 
 /// All lines.
-pub(super) struct Lines<K: Key> {
+pub(super) struct FairQueue<K: Key> {
     tenants: Vec<Tenant<K::Tenant>>,
     free: Vec<u32>,
     table: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    /// Tenants in the order of their turns, per band.
+    /// Tenants in the order of their turns, per priority.
     rings: [VecDeque<u32>; 3],
-    /// Keys waiting, per band.
+    /// Keys waiting, per priority.
     waiting: [usize; 3],
-    /// Gets since a band was last served, counting only those at which it could have been.
+    /// Gets since a priority was last served, counting only those at which it could have been.
     passed_over: [u32; 3],
 }
 
@@ -52,45 +52,45 @@ impl Ends {
     const EMPTY: Ends = Ends { head: NONE, tail: NONE };
 
     /// Appends a slot.
-    fn link<K: Key>(&mut self, slots: &mut Slots<K>, id: u32) {
-        let slot = slots.get_mut(id);
+    fn link<K: Key>(&mut self, arena: &mut Arena<K>, id: u32) {
+        let slot = arena.get_mut(id);
         (slot.prev, slot.next) = (self.tail, NONE);
         match self.tail {
             NONE => self.head = id,
-            last => slots.get_mut(last).next = id,
+            last => arena.get_mut(last).next = id,
         }
         self.tail = id;
     }
 
     /// Takes out one of its slots.
-    fn unlink<K: Key>(&mut self, slots: &mut Slots<K>, id: u32) {
+    fn unlink<K: Key>(&mut self, arena: &mut Arena<K>, id: u32) {
         if id == self.head {
-            self.unlink_first(slots);
+            self.unlink_first(arena);
             return;
         }
-        let (prev, next) = (slots.get(id).prev, slots.get(id).next);
-        slots.get_mut(prev).next = next;
+        let (prev, next) = (arena.get(id).prev, arena.get(id).next);
+        arena.get_mut(prev).next = next;
         match next {
             NONE => self.tail = prev,
-            next => slots.get_mut(next).prev = prev,
+            next => arena.get_mut(next).prev = prev,
         }
     }
 
     /// Takes out its first slot. The next one's `prev` means nothing from then on; writing it would
     /// mean waiting for that slot's memory.
-    fn unlink_first<K: Key>(&mut self, slots: &Slots<K>) {
-        self.head = slots.get(self.head).next;
+    fn unlink_first<K: Key>(&mut self, arena: &Arena<K>) {
+        self.head = arena.get(self.head).next;
         if self.head == NONE {
             self.tail = NONE;
         }
     }
 }
 
-// === impl Lines ===
+// === impl FairQueue ===
 
-impl<K: Key> Lines<K> {
-    pub(super) fn new(hasher: DefaultHashBuilder) -> Lines<K> {
-        Lines {
+impl<K: Key> FairQueue<K> {
+    pub(super) fn new(hasher: DefaultHashBuilder) -> FairQueue<K> {
+        FairQueue {
             tenants: Vec::new(),
             free: Vec::new(),
             table: HashTable::new(),
@@ -101,7 +101,7 @@ impl<K: Key> Lines<K> {
         }
     }
 
-    /// Keys waiting, per band.
+    /// Keys waiting, per priority.
     pub(super) fn waiting(&self) -> [usize; 3] {
         self.waiting
     }
@@ -147,65 +147,65 @@ impl<K: Key> Lines<K> {
         self.free.push(id);
     }
 
-    /// Appends a slot to its tenant's line in `band`.
-    pub(super) fn push(&mut self, slots: &mut Slots<K>, id: u32, band: Band) {
-        let slot = slots.get_mut(id);
+    /// Appends a slot to its tenant's line in `priority`.
+    pub(super) fn push(&mut self, arena: &mut Arena<K>, id: u32, priority: Priority) {
+        let slot = arena.get_mut(id);
         let at = slot.tenant;
         let tenant = &mut self.tenants[at as usize];
-        let line = &mut tenant.lines[band.index()];
-        slot.band = band;
-        line.keys.link(slots, id);
+        let line = &mut tenant.lines[priority.index()];
+        slot.priority = priority;
+        line.keys.link(arena, id);
         if !line.in_ring {
             line.in_ring = true;
             tenant.users += 1;
-            self.rings[band.index()].push_back(at);
+            self.rings[priority.index()].push_back(at);
         }
-        self.waiting[band.index()] += 1;
+        self.waiting[priority.index()] += 1;
     }
 
     /// Takes a slot out of its line.
-    pub(super) fn remove(&mut self, slots: &mut Slots<K>, id: u32) {
-        let slot = slots.get(id);
-        let (tenant, band) = (slot.tenant, slot.band.index());
-        let line = &mut self.tenants[tenant as usize].lines[band];
-        line.keys.unlink(slots, id);
-        self.left(band);
+    pub(super) fn remove(&mut self, arena: &mut Arena<K>, id: u32) {
+        let slot = arena.get(id);
+        let (tenant, priority) = (slot.tenant, slot.priority.index());
+        let line = &mut self.tenants[tenant as usize].lines[priority];
+        line.keys.unlink(arena, id);
+        self.left(priority);
     }
 
-    /// A key has left `band`. If it was the last, tenants still in the band's ring leave it too,
+    /// A key has left `priority`. If it was the last, tenants still in the priority's ring leave it too,
     /// since their turn will not come.
-    fn left(&mut self, band: usize) {
-        self.waiting[band] -= 1;
-        while self.waiting[band] == 0
-            && let Some(at) = self.rings[band].pop_front()
+    fn left(&mut self, priority: usize) {
+        self.waiting[priority] -= 1;
+        while self.waiting[priority] == 0
+            && let Some(at) = self.rings[priority].pop_front()
         {
-            self.tenants[at as usize].lines[band].in_ring = false;
+            self.tenants[at as usize].lines[priority].in_ring = false;
             self.leave(at);
         }
     }
 
-    /// Takes the next slot. `retries`: whether it may be one of [`Band::Retry`].
-    pub(super) fn pop(&mut self, slots: &mut Slots<K>, retries: bool) -> Option<u32> {
-        let band = self.choose(retries)?.index();
+    /// Takes the next slot. `retries`: whether it may be one of [`Priority::Retry`].
+    pub(super) fn pop(&mut self, arena: &mut Arena<K>, retries: bool) -> Option<u32> {
+        let priority = self.choose(retries)?.index();
         loop {
-            let at = self.rings[band].pop_front()?;
-            let line = &mut self.tenants[at as usize].lines[band];
+            let at = self.rings[priority].pop_front()?;
+            let line = &mut self.tenants[at as usize].lines[priority];
             let id = line.keys.head;
             if id == NONE {
                 line.in_ring = false;
                 self.leave(at);
                 continue;
             }
-            line.keys.unlink_first(slots);
+            line.keys.unlink_first(arena);
             if line.keys.head == NONE {
                 line.in_ring = false;
                 // Its slot is still a user, so the tenant stays.
                 self.tenants[at as usize].users -= 1;
             } else {
-                self.rings[band].push_back(at);
+                self.rings[priority].push_back(at);
             }
-            self.left(band);
-            self.prefetch(slots, band, at);
+            self.left(priority);
+            self.prefetch(arena, priority, at);
             return Some(id);
         }
     }
@@ -213,42 +213,42 @@ impl<K: Key> Lines<K> {
     /// Has the processor fetch what the next calls of `pop` need, so that they need not wait for
     /// memory: the key whose turn is next and, in the line of the tenant whose turn is over, the
     /// second slot. The slots read here were fetched when it was their tenant's turn before.
-    fn prefetch(&self, slots: &Slots<K>, band: usize, at: u32) {
-        let first = |at: u32| match self.tenants[at as usize].lines[band].keys.head {
+    fn prefetch(&self, arena: &Arena<K>, priority: usize, at: u32) {
+        let first = |at: u32| match self.tenants[at as usize].lines[priority].keys.head {
             NONE => None,
-            id => Some(slots.get(id)),
+            id => Some(arena.get(id)),
         };
         if let Some(second) = first(at).map(|slot| slot.next).filter(|&id| id != NONE) {
-            slots.prefetch(second);
+            arena.prefetch(second);
         }
-        let next = self.rings[band].front();
+        let next = self.rings[priority].front();
         if let Some(key) = next.and_then(|&at| first(at)?.key.as_ref()) {
             key.prefetch();
         }
     }
 
-    /// The band whose turn it is: the highest, unless a lower one was passed over as often as its
+    /// The priority whose turn it is: the highest, unless a lower one was passed over as often as its
     /// bound allows. If there are two of those, the one further beyond its bound.
-    fn choose(&mut self, retries: bool) -> Option<Band> {
-        let mut chosen: Option<(u32, Band)> = None;
-        for band in Band::ALL {
-            let at = band.index();
-            if self.waiting[at] == 0 || (band == Band::Retry && !retries) {
+    fn choose(&mut self, retries: bool) -> Option<Priority> {
+        let mut chosen: Option<(u32, Priority)> = None;
+        for priority in Priority::ALL {
+            let at = priority.index();
+            if self.waiting[at] == 0 || (priority == Priority::Retry && !retries) {
                 continue;
             }
             self.passed_over[at] += 1;
-            // 0: not overdue. The more overdue wins; on a tie, the later, that is higher, band.
-            let overdue = match band {
-                Band::People => 0,
-                _ => (self.passed_over[at] + 1).saturating_sub(Band::EVERY[at]),
+            // 0: not overdue. The more overdue wins; on a tie, the later, that is higher, priority.
+            let overdue = match priority {
+                Priority::High => 0,
+                _ => (self.passed_over[at] + 1).saturating_sub(Priority::EVERY[at]),
             };
             if chosen.is_none_or(|(most, _)| overdue >= most) {
-                chosen = Some((overdue, band));
+                chosen = Some((overdue, priority));
             }
         }
-        let (_, band) = chosen?;
-        self.passed_over[band.index()] = 0;
-        Some(band)
+        let (_, priority) = chosen?;
+        self.passed_over[priority.index()] = 0;
+        Some(priority)
     }
 }
 
@@ -285,15 +285,15 @@ mod tests {
     #[test]
     fn a_key_is_fetched_when_its_turn_is_next() {
         let hasher = DefaultHashBuilder::default();
-        let (mut lines, mut slots) = (Lines::new(hasher.clone()), Slots::new(hasher));
+        let (mut lines, mut arena) = (FairQueue::new(hasher.clone()), Arena::new(hasher));
         for name in 0..12 {
             let key = Noted(name % 3, name);
             let tenant = lines.enter(&key.0);
-            let id = slots.insert(u64::from(name), key, tenant);
-            lines.push(&mut slots, id, Band::Initial);
+            let id = arena.insert(u64::from(name), key, tenant);
+            lines.push(&mut arena, id, Priority::Low);
         }
-        let popped: Vec<u32> = std::iter::from_fn(|| lines.pop(&mut slots, true)).collect();
-        let keys: Vec<Noted> = popped.iter().filter_map(|&id| slots.get(id).key).collect();
+        let popped: Vec<u32> = std::iter::from_fn(|| lines.pop(&mut arena, true)).collect();
+        let keys: Vec<Noted> = popped.iter().filter_map(|&id| arena.get(id).key).collect();
         assert_eq!(keys.len(), 12);
         assert_eq!(FETCHED.take(), keys[1..], "each during the pop before its own");
     }
@@ -301,14 +301,14 @@ mod tests {
     #[test]
     fn tenants_whose_keys_have_left_a_band_do_not_stay_in_its_ring() {
         let hasher = DefaultHashBuilder::default();
-        let (mut lines, mut slots) = (Lines::new(hasher.clone()), Slots::new(hasher));
+        let (mut lines, mut arena) = (FairQueue::new(hasher.clone()), Arena::new(hasher));
         for name in 0..100_u32 {
             let tenant = lines.enter(&name);
-            let id = slots.insert(u64::from(name), (name, 0), tenant);
-            lines.push(&mut slots, id, Band::Initial);
-            lines.remove(&mut slots, id);
-            lines.push(&mut slots, id, Band::People);
-            assert_eq!(lines.pop(&mut slots, true), Some(id));
+            let id = arena.insert(u64::from(name), (name, 0), tenant);
+            lines.push(&mut arena, id, Priority::Low);
+            lines.remove(&mut arena, id);
+            lines.push(&mut arena, id, Priority::High);
+            assert_eq!(lines.pop(&mut arena, true), Some(id));
             lines.leave(tenant);
         }
         assert_eq!(lines.tenants.len(), 1, "the place of the one before is taken again");

@@ -1,4 +1,4 @@
-//! The one door into a store: the watch's news and the answers to our own writes come in here, one
+//! State of a store's changes: watch events and responses to own writes are applied here, one
 //! after another, and handlers are notified before the next may enter.
 
 use std::cmp::Ordering;
@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::author::Author;
 use super::delta::{Delta, DeltaHandler, step};
 use super::index::Indexed;
+use super::origin::WriteOrigin;
+use super::pending::PendingWrites;
 use super::reader::Shared;
 use super::table::is_too_large;
-use super::unconfirmed::Unconfirmed;
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
 /// Number of keys whose answers are remembered; answers for others wait for the watch. Normally one is
@@ -21,11 +21,11 @@ const REMEMBERED: usize = 1 << 16;
 
 /// State to tell news from repetitions, and the handler that is notified of news. Locked for one
 /// change and its report at a time.
-pub(super) struct Door<V> {
+pub(super) struct StoreState<V> {
     pub(super) handler: DeltaHandler<V>,
     /// Keys with answers that the watch has yet to confirm, or with something that could not be
     /// decoded.
-    pub(super) unconfirmed: HashMap<ObjectKey, Unconfirmed>,
+    pub(super) unconfirmed: HashMap<ObjectKey, PendingWrites>,
     /// All news from the API server up to this version has been taken in. What is not newer is a
     /// repetition.
     pub(super) seen: ResourceVersion,
@@ -35,9 +35,9 @@ pub(super) struct Door<V> {
     deltas: Vec<Delta<V>>,
 }
 
-/// A change that is being made: the door is locked, and so are the objects.
+/// A change that is being made: this state is locked, and so are the objects.
 pub(super) struct Change<'a, V> {
-    door: &'a mut Door<V>,
+    state: &'a mut StoreState<V>,
     objects: &'a mut Indexed<V>,
     deltas: &'a mut Vec<Delta<V>>,
 }
@@ -47,25 +47,25 @@ pub(super) struct Change<'a, V> {
 impl<V: Object> Shared<V> {
     /// Makes one change, then notifies the handlers of it.
     pub(super) fn enter<T>(&self, change: impl FnOnce(&mut Change<'_, V>) -> T) -> T {
-        let mut door = self.door.lock();
-        let mut deltas = std::mem::take(&mut door.deltas);
+        let mut state = self.state.lock();
+        let mut deltas = std::mem::take(&mut state.deltas);
         let result = {
             let mut objects = self.objects.write();
-            change(&mut Change { door: &mut door, objects: &mut objects, deltas: &mut deltas })
+            change(&mut Change { state: &mut state, objects: &mut objects, deltas: &mut deltas })
         };
         for delta in deltas.drain(..) {
-            (door.handler)(&delta, false);
+            (state.handler)(&delta, false);
         }
-        door.deltas = deltas;
+        state.deltas = deltas;
         result
     }
 }
 
-// === impl Door ===
+// === impl StoreState ===
 
-impl<V> Door<V> {
-    pub(super) fn new() -> Door<V> {
-        Door {
+impl<V> StoreState<V> {
+    pub(super) fn new() -> StoreState<V> {
+        StoreState {
             handler: Box::new(|_, _| {}),
             unconfirmed: HashMap::new(),
             seen: ResourceVersion::UNKNOWN,
@@ -91,7 +91,7 @@ impl<V> Door<V> {
     }
 
     /// Returns the memory of `key`, new if there is none; `None` if too much is remembered already.
-    pub(super) fn remember(&mut self, key: &ObjectKey) -> Option<&mut Unconfirmed> {
+    pub(super) fn remember(&mut self, key: &ObjectKey) -> Option<&mut PendingWrites> {
         if self.unconfirmed.len() >= REMEMBERED && !self.unconfirmed.contains_key(key) {
             return None;
         }
@@ -100,7 +100,7 @@ impl<V> Door<V> {
 
     /// Forgets a key of which nothing is left to remember.
     pub(super) fn forget_if_idle(&mut self, key: &ObjectKey) {
-        if self.unconfirmed.get(key).is_some_and(Unconfirmed::is_idle) {
+        if self.unconfirmed.get(key).is_some_and(PendingWrites::is_idle) {
             self.unconfirmed.remove(key);
             if is_too_large(self.unconfirmed.len(), self.unconfirmed.capacity()) {
                 self.unconfirmed.shrink_to(2 * self.unconfirmed.len());
@@ -109,41 +109,46 @@ impl<V> Door<V> {
     }
 }
 
-impl<V> fmt::Debug for Door<V> {
+impl<V> fmt::Debug for StoreState<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Door").field("seen", &self.seen).finish_non_exhaustive()
+        f.debug_struct("StoreState").field("seen", &self.seen).finish_non_exhaustive()
     }
 }
 
 // === impl Change ===
 
 impl<V: Object> Change<'_, V> {
-    /// The answer to a write, by `author`. Returns what to use instead of `object`: what is held,
+    /// The answer to a write, by `origin`. Returns what to use instead of `object`: what is held,
     /// if that is newer.
-    pub(super) fn answered(&mut self, hash: u64, object: Arc<V>, author: Option<Author>) -> Arc<V> {
+    pub(super) fn answered(
+        &mut self,
+        hash: u64,
+        object: Arc<V>,
+        origin: Option<WriteOrigin>,
+    ) -> Arc<V> {
         let (key, uid, version) = (object.key(), object.uid(), object.meta().version);
         if let Some(held) = self.objects.find(hash, key)
             && !version.is_newer_than(held.meta().version)
         {
             let held = held.clone();
-            return self.answered_late(object, held, author);
+            return self.answered_late(object, held, origin);
         }
         if !version.is_known() {
             return object;
         }
-        if self.door.has_passed(version) {
+        if self.state.has_passed(version) {
             // The API server has shown everything up to here: the object is gone again.
-            if author.is_some() && self.objects.find(hash, key).is_none() {
-                Author::note_outdated();
+            if origin.is_some() && self.objects.find(hash, key).is_none() {
+                WriteOrigin::note_outdated();
             }
             return object;
         }
         let known = self.objects.find(hash, key).is_some_and(|held| held.uid() == uid);
-        let Some(memory) = self.door.remember(key) else { return object };
+        let Some(memory) = self.state.remember(key) else { return object };
         if memory.is_past(uid, object.meta().version) {
             // It is gone, or another object has come under its name since.
-            if author.is_some() {
-                Author::note_outdated();
+            if origin.is_some() {
+                WriteOrigin::note_outdated();
             }
             return object;
         }
@@ -153,50 +158,61 @@ impl<V: Object> Change<'_, V> {
         }
         let unread = std::mem::take(&mut memory.unread);
         let old = self.objects.insert(hash, object.clone());
-        step(old, Some(object.clone()), author.filter(|_| !unread), self.deltas);
+        step(old, Some(object.clone()), origin.filter(|_| !unread), self.deltas);
         object
     }
 
     /// The answer to a write when something is held that is no older.
-    fn answered_late(&mut self, object: Arc<V>, held: Arc<V>, author: Option<Author>) -> Arc<V> {
+    fn answered_late(
+        &mut self,
+        object: Arc<V>,
+        held: Arc<V>,
+        origin: Option<WriteOrigin>,
+    ) -> Arc<V> {
         let (key, version) = (object.key(), object.meta().version);
         if held.uid() != object.uid() {
-            if author.is_some() && version.is_known() {
-                Author::note_outdated();
+            if origin.is_some() && version.is_known() {
+                WriteOrigin::note_outdated();
             }
             return object;
         }
         // The answers to two writes came in the wrong order: no handler knows of this one yet.
         if version.is_older_than(held.meta().version)
-            && !self.door.has_passed(version)
-            && let Some(memory) = self.door.unconfirmed.get_mut(key)
+            && !self.state.has_passed(version)
+            && let Some(memory) = self.state.unconfirmed.get_mut(key)
             && !memory.has_written(version)
         {
             memory.wrote(object.uid(), version);
-            self.deltas.push(Delta::again(held.clone(), author));
+            self.deltas.push(Delta::again(held.clone(), origin));
         }
         held
     }
 
-    /// The API server has deleted `uid` for `author`, for good.
-    pub(super) fn removed(&mut self, hash: u64, key: &ObjectKey, uid: Uid, author: Option<Author>) {
+    /// The API server has deleted `uid` for `origin`, for good.
+    pub(super) fn removed(
+        &mut self,
+        hash: u64,
+        key: &ObjectKey,
+        uid: Uid,
+        origin: Option<WriteOrigin>,
+    ) {
         // Otherwise its deletion has already come over the watch, or with a list.
         let held = self.objects.find(hash, key).filter(|held| held.uid() == uid);
         let Some(version) = held.map(|held| held.meta().version) else { return };
-        let Some(memory) = self.door.remember(key) else { return };
+        let Some(memory) = self.state.remember(key) else { return };
         memory.bury(uid, version);
         memory.unread = false;
         let gone = self.objects.remove(hash, key);
-        step(gone, None, author, self.deltas);
+        step(gone, None, origin, self.deltas);
     }
 
     /// The watch shows that `object` exists.
     pub(super) fn applied(&mut self, hash: u64, object: Arc<V>) {
         let (uid, version) = (object.uid(), object.meta().version);
-        if self.door.is_repetition(version) {
+        if self.state.is_repetition(version) {
             return;
         }
-        let Some(memory) = self.door.unconfirmed.get_mut(object.key()) else {
+        let Some(memory) = self.state.unconfirmed.get_mut(object.key()) else {
             let old = self.objects.insert(hash, object.clone());
             return step(old, Some(object), None, self.deltas);
         };
@@ -215,7 +231,7 @@ impl<V: Object> Change<'_, V> {
             let old = self.objects.insert(hash, object.clone());
             step(old, Some(object), None, self.deltas);
         }
-        self.door.forget_if_idle(&key);
+        self.state.forget_if_idle(&key);
     }
 
     /// Reports a change that can no longer be shown: what is held includes it, or it is gone.
@@ -239,10 +255,10 @@ impl<V: Object> Change<'_, V> {
         version: ResourceVersion,
         last: Option<Arc<V>>,
     ) {
-        if self.door.is_repetition(version) {
+        if self.state.is_repetition(version) {
             return;
         }
-        let ours = self.door.unconfirmed.get_mut(key).is_some_and(|memory| {
+        let ours = self.state.unconfirmed.get_mut(key).is_some_and(|memory| {
             let written = memory.confirm(version);
             memory.unbury(uid) || written
         });
@@ -253,11 +269,11 @@ impl<V: Object> Change<'_, V> {
                 // A held namesake that is older went before this one came.
                 let last = last.filter(|last| last.uid() == held.uid());
                 self.objects.remove(hash, key);
-                if let Some(memory) = self.door.unconfirmed.get_mut(key) {
+                if let Some(memory) = self.state.unconfirmed.get_mut(key) {
                     memory.unread = false;
                     if !version.is_known() {
                         // A version written since is news if it comes again.
-                        *memory = Unconfirmed::default();
+                        *memory = PendingWrites::default();
                     }
                 }
                 self.deltas.push(Delta::Deleted(last.unwrap_or(held), None));
@@ -266,26 +282,26 @@ impl<V: Object> Change<'_, V> {
                 self.deltas.push(Delta::again(held, None));
             }
         }
-        self.door.forget_if_idle(key);
+        self.state.forget_if_idle(key);
     }
 
     /// The watch shows that `uid` is under `key`, but it could not be decoded: the last good state
     /// of the same object stays, and what changed is reported with what is shown next. A namesake
     /// is gone.
-    pub(super) fn displaced(
+    pub(super) fn update_undecodable(
         &mut self,
         hash: u64,
         key: &ObjectKey,
         uid: Uid,
         version: ResourceVersion,
     ) {
-        if self.door.is_repetition(version) {
+        if self.state.is_repetition(version) {
             return;
         }
-        let memory = self.door.unconfirmed.get_mut(key);
+        let memory = self.state.unconfirmed.get_mut(key);
         let reported = memory.is_some_and(|memory| memory.confirm(version));
         let Some(held) = self.objects.find(hash, key).cloned() else {
-            return self.door.forget_if_idle(key);
+            return self.state.forget_if_idle(key);
         };
         if held.meta().version.is_newer_than(version) {
             if !reported {
@@ -294,21 +310,21 @@ impl<V: Object> Change<'_, V> {
         } else if uid.is_some() && held.uid() != uid {
             self.objects.remove(hash, key);
             self.deltas.push(Delta::Deleted(held, None));
-            self.door.unconfirmed.entry_ref(key).and_modify(|memory| memory.unread = false);
-        } else if !reported && let Some(memory) = self.door.remember(key) {
+            self.state.unconfirmed.entry_ref(key).and_modify(|memory| memory.unread = false);
+        } else if !reported && let Some(memory) = self.state.remember(key) {
             memory.unread = true;
         }
-        self.door.forget_if_idle(key);
+        self.state.forget_if_idle(key);
     }
 
     /// The API server has shown everything up to `version`. Returns whether that is news.
     pub(super) fn passed(&mut self, version: ResourceVersion) -> bool {
-        version.is_known() && !self.door.is_repetition(version)
+        version.is_known() && !self.state.is_repetition(version)
     }
 
     /// A bookmark at `version` came: forgets what the watch should have shown under `key` by now.
     pub(super) fn overdue(&mut self, hash: u64, key: &ObjectKey, version: ResourceVersion) {
-        let Some(memory) = self.door.unconfirmed.get_mut(key) else { return };
+        let Some(memory) = self.state.unconfirmed.get_mut(key) else { return };
         memory.age();
         memory.confirm(version);
         let unseen = memory.unseen;
@@ -320,7 +336,7 @@ impl<V: Object> Change<'_, V> {
             let gone = self.objects.remove(hash, key);
             step(gone, None, None, self.deltas);
         }
-        self.door.forget_if_idle(key);
+        self.state.forget_if_idle(key);
     }
 }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::handle::WorkQueue;
-use super::key::{Band, Key};
+use super::key::{Key, Priority};
 use super::queue::Next;
 use super::sync::Sleep;
 use super::waiting::unlock;
@@ -17,12 +17,12 @@ use super::waiting::unlock;
 /// A key that was taken. Dropping it ends the run, whatever the cause: a return, a panic or a
 /// cancelled task.
 #[must_use = "dropping it at once ends the run before it began"]
-pub struct Taken<K: Key> {
+pub struct WorkItem<K: Key> {
     /// None once the run was ended in some way other than dropping this.
     queue: Option<WorkQueue<K>>,
     key: K,
     id: u32,
-    band: Band,
+    priority: Priority,
     waited: Duration,
 }
 
@@ -31,7 +31,7 @@ pub struct Taken<K: Key> {
 pub struct Get<'a, K: Key> {
     queue: &'a WorkQueue<K>,
     /// The run to end first.
-    before: Option<Taken<K>>,
+    before: Option<WorkItem<K>>,
     /// That run's handle, reused for the next: all workers share its count, so cloning is costly.
     handle: Option<WorkQueue<K>>,
     /// The number under which it waits or was notified.
@@ -40,7 +40,7 @@ pub struct Get<'a, K: Key> {
     /// Taken, but another worker was woken: it goes first. tokio runs a task that was woken here on
     /// this very thread, which is not free before this worker lets go of it, and if what it does now
     /// blocks the thread, that may be never.
-    yielded: Option<Taken<K>>,
+    yielded: Option<WorkItem<K>>,
 }
 
 /// Waits for the end: see [`WorkQueue::drained`].
@@ -53,12 +53,12 @@ pub struct Drained<'a, K: Key> {
 
 impl<'a, K: Key> Get<'a, K> {
     /// Waits for a key, after ending the run `before`, if any.
-    pub(super) fn new(queue: &'a WorkQueue<K>, before: Option<Taken<K>>) -> Get<'a, K> {
+    pub(super) fn new(queue: &'a WorkQueue<K>, before: Option<WorkItem<K>>) -> Get<'a, K> {
         Get { queue, before, handle: None, number: None, sleep: None, yielded: None }
     }
 
     /// Takes a key, finds out that there will be none, or waits.
-    fn look(&mut self, context: &mut Context<'_>) -> Poll<Option<Taken<K>>> {
+    fn look(&mut self, context: &mut Context<'_>) -> Poll<Option<WorkItem<K>>> {
         let shared = &self.queue.shared;
         if let Some(before) = &mut self.before {
             // Its run ends here, so dropping it must not end it again.
@@ -83,13 +83,13 @@ impl<'a, K: Key> Get<'a, K> {
         let woken = unlock(state);
         // The timer was for what has been found now.
         self.sleep = None;
-        let taken = next.map(|Next { id, key, band, waited }| {
+        let taken = next.map(|Next { id, key, priority, waited }| {
             let queue = self.handle.take().unwrap_or_else(|| self.queue.clone());
-            Taken { queue: Some(queue), key, id, band, waited }
+            WorkItem { queue: Some(queue), key, id, priority, waited }
         });
         let over = catch_unwind(AssertUnwindSafe(|| self.over(ended.map(|(worked, _)| worked))));
         if let Err(panic) = over {
-            taken.into_iter().for_each(Taken::untake);
+            taken.into_iter().for_each(WorkItem::untake);
             resume_unwind(panic);
         }
         if woken && taken.is_some() {
@@ -101,9 +101,9 @@ impl<'a, K: Key> Get<'a, K> {
     }
 
     /// Reports that a worker works on the key from now on.
-    fn hand_out(&self, taken: Taken<K>) -> Taken<K> {
+    fn hand_out(&self, taken: WorkItem<K>) -> WorkItem<K> {
         let observer = &self.queue.shared.observer;
-        let told = catch_unwind(AssertUnwindSafe(|| observer.taken(taken.band, taken.waited)));
+        let told = catch_unwind(AssertUnwindSafe(|| observer.taken(taken.priority, taken.waited)));
         if let Err(panic) = told {
             taken.untake();
             resume_unwind(panic);
@@ -125,7 +125,7 @@ impl<'a, K: Key> Get<'a, K> {
 impl<K: Key> Unpin for Get<'_, K> {}
 
 impl<K: Key> Future for Get<'_, K> {
-    type Output = Option<Taken<K>>;
+    type Output = Option<WorkItem<K>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if let Some(taken) = self.yielded.take() {
@@ -152,7 +152,7 @@ impl<K: Key> Future for Get<'_, K> {
 
 impl<K: Key> Drop for Get<'_, K> {
     fn drop(&mut self) {
-        self.yielded.take().into_iter().for_each(Taken::untake);
+        self.yielded.take().into_iter().for_each(WorkItem::untake);
         let Some(number) = self.number else { return };
         let mut state = self.queue.shared.state.lock();
         state.leave(number);
@@ -183,17 +183,17 @@ impl<K: Key> Future for Drained<'_, K> {
     }
 }
 
-// === impl Taken ===
+// === impl WorkItem ===
 
-impl<K: Key> Taken<K> {
+impl<K: Key> WorkItem<K> {
     /// The key.
     pub fn key(&self) -> &K {
         &self.key
     }
 
-    /// The band it was taken from.
-    pub fn band(&self) -> Band {
-        self.band
+    /// The priority it was taken from.
+    pub fn priority(&self) -> Priority {
+        self.priority
     }
 
     /// Gives the key back: its run has not begun, and is still to come.
@@ -209,20 +209,20 @@ impl<K: Key> Taken<K> {
     }
 }
 
-impl<K: Key> Deref for Taken<K> {
+impl<K: Key> Deref for WorkItem<K> {
     type Target = K;
     fn deref(&self) -> &K {
         &self.key
     }
 }
 
-impl<K: Key> fmt::Debug for Taken<K> {
+impl<K: Key> fmt::Debug for WorkItem<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Taken").field(&self.key).finish()
     }
 }
 
-impl<K: Key> Drop for Taken<K> {
+impl<K: Key> Drop for WorkItem<K> {
     fn drop(&mut self) {
         let Some(queue) = self.queue.take() else { return };
         let hash = queue.hash(&self.key);

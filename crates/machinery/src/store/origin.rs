@@ -1,6 +1,6 @@
-//! The author of a write: the controller and the key whose pass made it.
+//! The origin of a write: the controller and the key whose pass made it.
 //!
-//! The task that runs a pass carries its author, so that every answer that it passes to a store is
+//! The task that runs a pass carries its origin, so that every answer that it passes to a store is
 //! attributed without an argument at each call.
 
 use std::cell::Cell;
@@ -13,9 +13,9 @@ tokio::task_local! {
     static CURRENT: Current;
 }
 
-/// The author of the running task, and what its stores have found out about its answers.
+/// The origin of the running task, and what its stores have found out about its answers.
 struct Current {
-    author: Author,
+    origin: WriteOrigin,
     outdated: Cell<bool>,
 }
 
@@ -25,7 +25,7 @@ pub struct ControllerId(u64);
 
 /// The controller and key whose pass wrote an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Author {
+pub struct WriteOrigin {
     /// The controller.
     pub controller: ControllerId,
     /// The key that it was reconciling.
@@ -43,14 +43,14 @@ impl ControllerId {
     }
 }
 
-// === impl Author ===
+// === impl WriteOrigin ===
 
-impl Author {
-    /// Runs `task` as this author: the answers that it passes to stores count as its writes. Tasks
+impl WriteOrigin {
+    /// Runs `task` as this origin: the answers that it passes to stores count as its writes. Tasks
     /// that it spawns are not included. Also returns whether one of the answers was outdated: the
-    /// store knew already that its object is gone, so the author has to look again.
+    /// store knew already that its object is gone, so the origin has to look again.
     pub async fn scope<F: Future>(self, task: F) -> (F::Output, bool) {
-        let current = Current { author: self, outdated: Cell::new(false) };
+        let current = Current { origin: self, outdated: Cell::new(false) };
         let noted = async {
             let output = task.await;
             (output, CURRENT.with(|current| current.outdated.get()))
@@ -58,12 +58,12 @@ impl Author {
         CURRENT.scope(current, noted).await
     }
 
-    /// The author of the running task.
-    pub(super) fn current() -> Option<Author> {
-        CURRENT.try_with(|current| current.author.clone()).ok()
+    /// The origin of the running task.
+    pub(super) fn current() -> Option<WriteOrigin> {
+        CURRENT.try_with(|current| current.origin.clone()).ok()
     }
 
-    /// Notes that an answer of the running task is outdated. Without an author it has no effect.
+    /// Notes that an answer of the running task is outdated. Without an origin it has no effect.
     pub(super) fn note_outdated() {
         let _ = CURRENT.try_with(|current| current.outdated.set(true));
     }
