@@ -206,7 +206,7 @@ pub enum LogFormat {
     /// Text on a terminal, JSON elsewhere.
     Auto,
     /// For people.
-    InternedStr,
+    Text,
     /// One JSON object a line.
     Json,
 }

@@ -24,7 +24,7 @@ pub(crate) fn init(level: &str, format: LogFormat, spans: Option<Lines>) -> Resu
     let terminal = std::io::stderr().is_terminal();
     let json = match format {
         LogFormat::Json => true,
-        LogFormat::InternedStr => false,
+        LogFormat::Text => false,
         LogFormat::Auto => !terminal,
     };
     // Each has its own filter: a quiet log is no reason for fewer spans.

@@ -222,7 +222,7 @@ impl Health {
                 Reason::AwaitingDeletion,
                 format!("Waiting until the former {} {} is deleted", kind.kind, key.name()),
             ),
-            Problem::WorkItem { owner, name: Name { kind, key } } => of(
+            Problem::Taken { owner, name: Name { kind, key } } => of(
                 Level::Stalled,
                 Reason::ErrResourceExists,
                 format!(

@@ -67,7 +67,7 @@ pub struct PlanArgs {
 #[value(rename_all = "lower")]
 pub enum Output {
     /// For people.
-    InternedStr,
+    Text,
     /// One JSON object.
     Json,
 }
@@ -115,7 +115,7 @@ where
     };
     let plan = recorder.plan(left_out.into_iter().chain(problems));
     let text = match args.output {
-        Output::InternedStr => plan.as_text(),
+        Output::Text => plan.as_text(),
         Output::Json => format!("{:#}\n", plan.as_json()),
     };
     std::io::stdout().write_all(text.as_bytes()).map_err(Error::Print)?;

@@ -42,7 +42,7 @@ pub(crate) async fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
     };
     let diagnosis = diagnose(&facts);
     let text = match args.output {
-        Output::InternedStr => as_text(args.kind, &key, &facts, &diagnosis),
+        Output::Text => as_text(args.kind, &key, &facts, &diagnosis),
         Output::Json => as_json(args.kind, &key, &facts, &diagnosis),
     };
     std::io::stdout().write_all(text.as_bytes()).map_err(Error::Print)?;
@@ -80,7 +80,7 @@ pub struct StatusArgs {
 #[value(rename_all = "lower")]
 pub enum Output {
     /// For people.
-    InternedStr,
+    Text,
     /// One JSON object.
     Json,
 }

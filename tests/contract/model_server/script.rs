@@ -33,7 +33,7 @@ pub(super) enum Uid {
 /// The value of a parameter.
 #[derive(Debug, Clone)]
 pub(super) enum Query {
-    InternedStr(String),
+    Text(String),
     Version(Version),
     /// A continue token from an answer; the index wraps around.
     Token(usize),
@@ -60,7 +60,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 
 impl Query {
     pub(super) fn text(text: &str) -> Query {
-        Query::InternedStr(text.to_owned())
+        Query::Text(text.to_owned())
     }
 }
 
@@ -106,7 +106,7 @@ impl Request {
     }
 
     pub(super) fn has(&self, name: &str, value: &str) -> bool {
-        let is = |query: &Query| matches!(query, Query::InternedStr(text) if text == value);
+        let is = |query: &Query| matches!(query, Query::Text(text) if text == value);
         self.query.iter().any(|(known, query)| *known == name && is(query))
     }
 }
@@ -287,7 +287,7 @@ impl Author {
     fn list(&mut self) -> Request {
         let mut query = Vec::new();
         if self.rng.bool() {
-            query.push(("limit", Query::InternedStr(self.rng.u8(1..4).to_string())));
+            query.push(("limit", Query::Text(self.rng.u8(1..4).to_string())));
         }
         if self.rarely(2) {
             query.push(("continue", Query::Token(self.rng.usize(..))));

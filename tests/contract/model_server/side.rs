@@ -153,7 +153,7 @@ impl Side {
         let mut separator = '?';
         for (name, query) in &request.query {
             let value = match query {
-                Query::InternedStr(text) => Some(text.clone()),
+                Query::Text(text) => Some(text.clone()),
                 Query::Version(version) => self.version(*version),
                 Query::Token(at) => round(&self.tokens, *at),
             };

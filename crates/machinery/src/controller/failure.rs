@@ -106,7 +106,7 @@ pub enum Problem {
     /// The name of a child is taken by an object that is not the owner's. The text is that of
     /// Kubernetes' sample-controller.
     #[error("Resource {:?} already exists and is not managed by {owner}", .name.key.name())]
-    WorkItem {
+    Taken {
         /// The kind of the owner, `Foo`.
         owner: String,
         /// The name.
@@ -169,7 +169,7 @@ impl Problem {
     /// An object that is not a `V`'s has the name that a child of kind `C` should have.
     pub fn taken<V: Resource, C: Resource>(key: &ObjectKey) -> Problem {
         let name = Name { kind: C::KIND, key: key.clone() };
-        Problem::WorkItem { owner: V::KIND.kind.to_string(), name }
+        Problem::Taken { owner: V::KIND.kind.to_string(), name }
     }
 
     /// The child of kind `C` that has to go first.
@@ -214,7 +214,7 @@ impl Problem {
     pub fn reason(&self) -> Option<&'static str> {
         let error = match self {
             Problem::Told { reason, .. } => return Some(reason),
-            Problem::WorkItem { .. } => return Some("ErrResourceExists"),
+            Problem::Taken { .. } => return Some("ErrResourceExists"),
             Problem::Immutable { .. } => return Some("ErrFieldImmutable"),
             Problem::Contested { .. } => return Some("ErrContested"),
             Problem::Awaiting(_) | Problem::Reported(_) => return None,
@@ -242,7 +242,7 @@ impl Failure for Problem {
     fn class(&self) -> Class {
         match self {
             Problem::Told { class, .. } => *class,
-            Problem::WorkItem { .. } | Problem::Awaiting(_) | Problem::Immutable { .. } => {
+            Problem::Taken { .. } | Problem::Awaiting(_) | Problem::Immutable { .. } => {
                 Class::Waiting
             }
             Problem::Contested { .. } => Class::Forbidden,
@@ -264,7 +264,7 @@ impl Failure for Problem {
 
     fn waits_for(&self) -> Option<Name> {
         match self {
-            Problem::WorkItem { name, .. }
+            Problem::Taken { name, .. }
             | Problem::Immutable { name, .. }
             | Problem::Awaiting(name) => Some(name.clone()),
             Problem::Reported(problem) => problem.waits_for(),

@@ -145,7 +145,7 @@ impl<V: Resource> Context<V> {
     /// value. What admission makes of an apply is recorded on the child and accepted.
     ///
     /// # Errors
-    /// [`Problem::WorkItem`] if the name is taken by what the object does not control;
+    /// [`Problem::Taken`] if the name is taken by what the object does not control;
     /// [`Problem::Awaiting`] while a child under the name is being deleted, or is about to be, because it
     /// is of a former object of this name; [`Problem::Contested`] if somebody keeps undoing what is
     /// applied; `ErrNotWatched` if the child exists and the view of it does not select it; `ErrWiring` if

@@ -114,11 +114,11 @@ impl<'de> Deserialize<'de> for Quantity {
         #[derive(Deserialize)]
         #[serde(untagged)]
         enum Written {
-            InternedStr(InternedStr),
+            Text(InternedStr),
             Whole(i64),
         }
         Ok(match Written::deserialize(deserializer)? {
-            Written::InternedStr(text) => Quantity(text),
+            Written::Text(text) => Quantity(text),
             Written::Whole(number) => Quantity::new(&number.to_string()),
         })
     }

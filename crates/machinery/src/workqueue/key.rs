@@ -65,8 +65,8 @@ impl Priority {
     pub fn as_str(self) -> &'static str {
         match self {
             Priority::Retry => "retry",
-            Priority::Low => "initial",
-            Priority::High => "people",
+            Priority::Low => "low",
+            Priority::High => "high",
         }
     }
 
