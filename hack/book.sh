@@ -6,7 +6,7 @@
 #   hack/book.sh if-there    build it if mdBook is there, and say so if it is not
 #
 # Environment: XDG_CACHE_HOME.
-# Exit status: 0 done, 1 a link leads nowhere, 2 wrong usage.
+# Exit status: 0 done, 1 a link leads nowhere, 2 wrong usage, 3 install mdBook.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=hack/lib/say.sh
@@ -24,7 +24,8 @@ elif [[ ${1:-} == if-there ]]; then
   exit 0
 else
   say "building mdBook $VERSION (once; some minutes) ..."
-  cargo install --quiet --locked --version "$VERSION" --root "$CACHE_FOLDER" --no-default-features --features search mdbook
+  cargo install --quiet --locked --version "$VERSION" --root "$CACHE_FOLDER" --no-default-features --features search mdbook ||
+    die 3 "mdBook $VERSION cannot be built: install it, or let cargo reach a registry"
   mdbook=$CACHE_FOLDER/bin/mdbook
 fi
 rm -rf "$BOOK"

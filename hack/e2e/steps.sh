@@ -162,7 +162,7 @@ crash_is_reported() {
 # A Memcached as one would run it: its memory holds what it should, an eviction leaves enough instances, and a
 # change replaces them one at a time.
 show_production_fields() {
-  local pods pod ip refusal least
+  local pods pod ip refusal
   kubectl -n "$CACHES" apply -f - >/dev/null <<YAML
 apiVersion: cache.example.com/v1alpha1
 kind: Memcached
@@ -197,15 +197,10 @@ YAML
   expect "$CACHES" pdb/large '{.status.disruptionsAllowed}' 1
   line "an eviction, and no second one" "$refusal"
 
-  kubectl -n "$CACHES" get deployment large -w -o 'jsonpath={.status.availableReplicas}{"\n"}' >"$DIR/log/available" &
-  FORWARDER=$!
-  kubectl -n "$CACHES" patch memcached large --type=merge -p '{"spec":{"threads":2}}' >/dev/null
-  wait_until "the change is rolled out" large_has_threads 2
-  is_ready "$CACHES" memcached/large
-  kill "$FORWARDER"
-  least=$(grep . "$DIR/log/available" | sort -n | head -n 1)
-  is "fewest instances during the rollout" "$least" 2
-  line "a rollout one instance at a time" "never fewer than $least of 3"
+  is "fewest instances during a drain" "$(fewest_during drain_large)" 2
+  line "a drain of their nodes, one instance at a time" "kubectl drain --pod-selector cache.example.com/memcached=large"
+  is "fewest instances during a rollout" "$(fewest_during roll_large)" 2
+  line "a rollout one instance at a time" "never fewer than 2 of 3"
   kubectl -n "$CACHES" delete memcached large --timeout="${PATIENCE}s" >/dev/null
   wait_until "the children of large are gone" nothing_left "$CACHES" deployments,services,pods,poddisruptionbudgets -l cache.example.com/memcached=large
 }
@@ -221,6 +216,31 @@ shows_metrics() {
     grep -q "^$name[{ ]" <<<"$metrics" || fail "the exporter of $1 has no series $name"
   done
   line "metrics of memcached by its exporter" "memcached_up 1, and each series of alerts and dashboard"
+}
+
+# fewest_during COMMAND: the fewest instances of `large` that were available until all are again.
+fewest_during() {
+  kubectl -n "$CACHES" get deployment large -w -o 'jsonpath={.status.availableReplicas}{"\n"}' >"$DIR/log/available" &
+  FORWARDER=$!
+  "$1" >"$DIR/log/$1.log" 2>&1 || fail "$1: $(tail -n 3 "$DIR/log/$1.log")"
+  is_ready "$CACHES" memcached/large
+  kill "$FORWARDER"
+  grep . "$DIR/log/available" | sort -n | head -n 1
+}
+
+# One node after the other, so that each instance is evicted; the disruption budget makes kubectl wait.
+drain_large() {
+  local node
+  for node in $NODES; do
+    kubectl drain "$node" --pod-selector=cache.example.com/memcached=large --timeout="${PATIENCE}s"
+    kubectl uncordon "$node"
+    is_ready "$CACHES" memcached/large
+  done
+}
+
+roll_large() {
+  kubectl -n "$CACHES" patch memcached large --type=merge -p '{"spec":{"threads":2}}'
+  wait_until "the change is rolled out" large_has_threads 2
 }
 
 large_pods() { kubectl -n "$CACHES" get pods -l cache.example.com/memcached=large,team=e2e -o name; }
@@ -297,14 +317,17 @@ show_ports() {
   log=$(kubectl -n "$SYSTEM" exec "$pod" -- /workload-operator check) || fail "workload-operator check in $pod: $log"
   line "workload-operator check, in its pod" "$(awk 'END { $1 = $1; print }' <<<"$log")"
   : >"$DIR/log/port-forward.log"
-  kubectl -n "$SYSTEM" port-forward "$pod" :8081 :8080 >"$DIR/log/port-forward.log" 2>&1 &
+  kubectl -n "$SYSTEM" port-forward "$pod" :8081 :8443 >"$DIR/log/port-forward.log" 2>&1 &
   FORWARDER=$!
-  wait_until "port-forward listens" forwards_to 8080
+  wait_until "port-forward listens" forwards_to 8443
   forwards_to 8081
   body=$(http_get "$PORT" /readyz)
   is "/readyz" "$body" ok
-  forwards_to 8080
-  body=$(http_get "$PORT" /metrics)
+  forwards_to 8443
+  [[ $(https_get "$PORT" /metrics none) == *" 401 "* ]] || fail "/metrics answers without a valid token"
+  kubectl create clusterrolebinding e2e-scraper --clusterrole="workload-operator-metrics-reader" --serviceaccount="$SYSTEM:default" >/dev/null
+  body=$(https_get "$PORT" /metrics "$(kubectl -n "$SYSTEM" create token default)")
+  kubectl delete clusterrolebinding e2e-scraper >/dev/null
   [[ $body == *"controller_runtime_reconcile_total"* ]] || fail "/metrics lacks controller_runtime_reconcile_total: $(head -n 3 <<<"$body")"
   kill "$FORWARDER"
   line "/readyz and /metrics by port-forward" "$(grep -c '^[a-z]' <<<"$body") series"
@@ -314,6 +337,12 @@ show_ports() {
 forwards_to() {
   PORT=$(sed -n "s/^Forwarding from 127.0.0.1:\([0-9]*\) -> $1$/\1/p" "$DIR/log/port-forward.log")
   [[ -n $PORT ]]
+}
+
+# https_get PORT PATH TOKEN: head and body, whoever signed the certificate.
+https_get() {
+  printf 'GET %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nConnection: close\r\n\r\n' "$2" "$3" |
+    timeout 10 openssl s_client -quiet -connect "127.0.0.1:$1" 2>/dev/null
 }
 
 # http_get PORT PATH: the body.

@@ -148,8 +148,14 @@ pub struct RunArgs {
     )]
     pub metrics_bind_address: BindAddress,
 
-    /// Serve /metrics over TLS with this certificate (PEM; renewed files are picked up), and only
-    /// to those whom the API server lets read the non-resource URL /metrics.
+    /// Serve /metrics over TLS, and only to clients that the API server lets read the non-resource URL
+    /// /metrics; `false`: over plain HTTP, to anyone. Without it: true, unless the address is a loopback
+    /// address.
+    #[arg(long, env = "METRICS_SECURE", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub metrics_secure: Option<bool>,
+
+    /// The certificate of /metrics (PEM; renewed files are picked up). Without it, one that the operator
+    /// signs itself at each start.
     #[arg(long, env = "METRICS_CERTIFICATE", value_name = "FILE", requires = "metrics_key")]
     pub metrics_certificate: Option<PathBuf>,
 
@@ -185,6 +191,15 @@ pub struct RunArgs {
     /// text for people, json for machines, auto: text on a terminal.
     #[arg(long, env = "LOG_FORMAT", value_name = "FORMAT", default_value = "auto")]
     pub log_format: LogFormat,
+}
+
+impl RunArgs {
+    /// Returns whether /metrics is served over TLS to authorized clients only.
+    pub(crate) fn serves_metrics_securely(&self) -> bool {
+        let is_local =
+            self.metrics_bind_address.0.is_some_and(|address| address.ip().is_loopback());
+        self.metrics_secure.unwrap_or(!is_local || self.metrics_certificate.is_some())
+    }
 }
 
 /// A controller, by its kind.
@@ -321,6 +336,21 @@ mod tests {
         let all = parsed(&["--metrics-bind-address=:8443"]).metrics_bind_address;
         assert_eq!(all, BindAddress(Some("[::]:8443".parse().unwrap())), "of both families");
         assert!(refused(&["--metrics-bind-address=here"]).contains("has to be IP:PORT"));
+    }
+
+    #[test]
+    fn metrics_are_secure_except_on_a_loopback_address_or_if_told_otherwise() {
+        for (arguments, secure) in [
+            (&["--metrics-bind-address=:8443"][..], true),
+            (&["--metrics-bind-address=10.0.0.1:8443"], true),
+            (&["--metrics-bind-address=:8080", "--metrics-secure=false"], false),
+            (&[], false),
+            (&["--metrics-bind-address=[::1]:8080"], false),
+            (&["--metrics-secure"], true),
+            (&["--metrics-certificate=a", "--metrics-key=b"], true),
+        ] {
+            assert_eq!(parsed(arguments).serves_metrics_securely(), secure, "{arguments:?}");
+        }
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(crate) const IDENTITY: Identity = Identity::new(MANAGER, "workload-operator.
     .hints(Hints {
         kinds: "apply artifacts/crds/",
         rights: "apply artifacts/rbac/",
-        reviews: "apply artifacts/components/metrics-over-tls/",
+        reviews: "apply artifacts/rbac/metrics.yaml, or serve metrics with --metrics-secure=false",
     });
 
 /// Parses the command line.

@@ -40,10 +40,13 @@ pub(crate) async fn bind(
 }
 
 fn tls(args: &RunArgs) -> Result<Option<Tls>, Error> {
-    match (&args.metrics_certificate, &args.metrics_key) {
-        (Some(certificate), Some(key)) => Ok(Some(Tls::load(certificate, key)?)),
-        _ => Ok(None),
+    if args.metrics_bind_address.0.is_none() || !args.serves_metrics_securely() {
+        return Ok(None);
     }
+    Ok(Some(match (&args.metrics_certificate, &args.metrics_key) {
+        (Some(certificate), Some(key)) => Tls::load(certificate, key)?,
+        _ => Tls::self_signed()?,
+    }))
 }
 
 /// The server, and its name for people.

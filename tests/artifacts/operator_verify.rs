@@ -5,14 +5,15 @@ use std::process::Command;
 
 use crate::unchecked::built_by;
 
-/// Its warnings about every bundle like this one. It takes `events` and
-/// `poddisruptionbudgets` for v1beta1, which Kubernetes 1.25 no longer had; rights name no version.
-const EXPECTED: [&str; 2] = [
-    "The \\\"operatorhub\\\" validator is deprecated",
-    "Migrate the API(s) for events: ([\\\"ClusterServiceVersion.Spec.InstallStrategy.\
-     StrategySpec.Permissions[0].Rules[14]\\\" \\\"ClusterServiceVersion.Spec.\
-     InstallStrategy.StrategySpec.Permissions[0].Rules[17]\\\"]),poddisruptionbudgets: ([\\\"ClusterServiceVersion.Spec.\
-     InstallStrategy.StrategySpec.Permissions[0].Rules[11]\\\"])",
+/// Its messages about every bundle like this one. It takes `events` and `poddisruptionbudgets` for v1beta1,
+/// which Kubernetes 1.25 no longer had; rights name no version. It names the two in any order.
+const EXPECTED: [&[&str]; 2] = [
+    &["The \\\"operatorhub\\\" validator is deprecated"],
+    &[
+        "Migrate the API(s) for ",
+        "poddisruptionbudgets: ([\\\"ClusterServiceVersion.Spec.InstallStrategy.StrategySpec.Permissions[0].Rules[11]\\\"]),",
+        "events: ([\\\"ClusterServiceVersion.Spec.InstallStrategy.StrategySpec.Permissions[0].Rules[14]\\\" \\\"ClusterServiceVersion.Spec.InstallStrategy.StrategySpec.Permissions[0].Rules[17]\\\"]),",
+    ],
 ];
 
 fn operator_verify() -> Option<PathBuf> {
@@ -24,7 +25,9 @@ fn complaints(program: &Path, folder: &Path) -> Vec<String> {
     let arguments = ["manifests", "--operatorhub_validate", "--object_validate"];
     let output = Command::new(program).args(arguments).arg(folder).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
-    let unexpected = said.lines().filter(|line| EXPECTED.iter().all(|known| !line.contains(known)));
+    let unexpected = said
+        .lines()
+        .filter(|line| !EXPECTED.iter().any(|parts| parts.iter().all(|part| line.contains(part))));
     unexpected.map(str::to_owned).collect()
 }
 

@@ -72,7 +72,8 @@ fn the_chart_has_copies_of_the_manifests() {
         ("components/memcached-monitoring/pod-monitor.yaml", "memcached-pod-monitor.yaml"),
         ("components/memcached-monitoring/prometheus-rule.yaml", "memcached-rule.yaml"),
         ("components/memcached-monitoring/dashboard.json", "memcached-dashboard.json"),
-        ("components/metrics-over-tls/rbac.yaml", "metrics-over-tls.yaml"),
+        ("components/with-prometheus/scraper.yaml", "scraper.yaml"),
+        ("rbac/metrics.yaml", "metrics.yaml"),
     ] {
         is_or_becomes(&format!("{folder}/{name}"), &read(&format!("artifacts/{file}")));
     }
@@ -155,8 +156,10 @@ fn install() -> Value {
     environment.push(json!({"name": "WATCH_NAMESPACE", "valueFrom": {"fieldRef": namespaces}}));
     let account = "workload-operator";
     let rules = |kind: &str| of_operator(kind)["rules"].as_array().unwrap().clone();
-    let (in_cluster, in_namespaces): (Vec<_>, Vec<_>) =
+    let (mut in_cluster, in_namespaces): (Vec<_>, Vec<_>) =
         rules("ClusterRole").into_iter().partition(|rule| rule["resources"] == json!(["nodes"]));
+    let auth = documents("artifacts/rbac/metrics.yaml").swap_remove(0);
+    in_cluster.extend(auth["rules"].as_array().unwrap().clone());
     let in_namespaces: Vec<_> = in_namespaces.into_iter().chain(rules("Role")).collect();
     json!({"strategy": "deployment", "spec": {
         "clusterPermissions": [{"serviceAccountName": account, "rules": in_cluster}],

@@ -33,6 +33,20 @@ fn each_step_runs_a_script_that_exists() {
     assert!(scripts > 8, "{scripts} scripts");
 }
 
+/// A tag can be moved to other code, a commit cannot. Dependabot reads the version from the comment.
+#[test]
+fn each_action_is_pinned_to_a_commit() {
+    for file in names_in(".github/workflows") {
+        for line in read(&format!(".github/workflows/{file}")).lines() {
+            let Some((_, action)) = line.split_once("uses: ") else { continue };
+            let (_, pin) = action.split_once('@').unwrap();
+            let (commit, version) = pin.split_once(" # v").expect(line);
+            assert!(commit.len() == 40 && commit.bytes().all(|b| b.is_ascii_hexdigit()), "{line}");
+            assert!(version.starts_with(|first: char| first.is_ascii_digit()), "{line}");
+        }
+    }
+}
+
 #[test]
 fn dependabot_follows_every_lock_file() {
     let settings: Value = serde_yaml_ng::from_str(&read(".github/dependabot.yml")).unwrap();

@@ -149,6 +149,8 @@ fn helm_finds_nothing_to_complain_about_in_the_chart() {
         "namespaced=true",
         "metrics.enabled=false",
         "metrics.tls.enabled=true",
+        "metrics.secure=false,metrics.serviceMonitor.enabled=true",
+        "namespaced=true,metrics.serviceMonitor.enabled=true",
     ] {
         helm.run(&["lint", "--strict", CHART, "--set", values]).unwrap();
     }

@@ -1,7 +1,7 @@
 //! Metrics over TLS: the operator asks the API server who may read them, with the rights in
-//! artifacts/components/metrics-over-tls.
+//! artifacts/rbac/metrics.yaml.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +9,15 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::client::danger::{
+    HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
+};
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{
+    self, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
 
 use crate::http::fetch_over;
 use crate::monitoring::{Prometheus, program};
@@ -25,28 +30,73 @@ const KEY: &str = "crates/machinery/src/metrics/tls/test-key.pem";
 const AUTH: &str = "workload-operator-metrics-auth";
 const READER: &str = "workload-operator-metrics-reader";
 
-/// Starts the operator with a certificate; also returns where it serves.
-async fn start(world: &World) -> (OperatorProcess, String) {
-    let files = [("METRICS_CERTIFICATE", CERTIFICATE), ("METRICS_KEY", KEY)];
-    let operator = world.start_operator_with(&files).await;
+/// Accepts every certificate, as a scraper with `insecureSkipVerify`.
+#[derive(Debug)]
+struct AnyCertificate;
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        ring::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Starts the operator with this environment; also returns where it serves.
+async fn start(world: &World, environment: &[(&str, &str)]) -> (OperatorProcess, String) {
+    let operator = world.start_operator_with(environment).await;
     let line = operator.logged("Serving metrics on https://").await;
     let (_, address) = line.split_once("https://").unwrap();
     (operator, address.trim().to_owned())
 }
 
-/// Status code and body of a scrape with this token.
-async fn scrape(address: &str, token: Option<&str>) -> (u16, String) {
+/// Status code and body of a scrape with this token, by a client that trusts the test's certificate or any.
+async fn scrape_trusting(any: bool, address: &str, token: Option<&str>) -> (u16, String) {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(CERTIFICATE).unwrap()).unwrap();
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
+    if any {
+        config.dangerous().set_certificate_verifier(Arc::new(AnyCertificate));
+    }
     let stream = TcpStream::connect(address).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
     let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
     fetch_over(stream, "/metrics", token).await
+}
+
+async fn scrape(address: &str, token: Option<&str>) -> (u16, String) {
+    scrape_trusting(false, address, token).await
 }
 
 /// Creates a ServiceAccount and returns a token for it.
@@ -89,19 +139,25 @@ async fn until_may(world: &World, account: &str, what: &[&str]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn over_tls_only_those_read_the_metrics_whom_the_api_server_lets() {
     let world = World::new("metrics-tls", "restricted").await;
-    let text = std::fs::read_to_string("artifacts/components/metrics-over-tls/rbac.yaml").unwrap();
-    for role in objects(&text).iter().filter(|object| object["kind"] == "ClusterRole") {
-        apply(&world, role);
+    for file in ["artifacts/rbac/metrics.yaml", "artifacts/rbac/people.yaml"] {
+        let text = std::fs::read_to_string(file).unwrap();
+        let is_ours =
+            |role: &&Value| [AUTH, READER].iter().any(|it| role["metadata"]["name"] == *it);
+        let roles = objects(&text);
+        for role in roles.iter().filter(|object| object["kind"] == "ClusterRole").filter(is_ours) {
+            apply(&world, role);
+        }
     }
     let (reader, stranger) = (account(&world, "reader").await, account(&world, "stranger").await);
     bind(&world, READER, "reader");
     until_may(&world, "reader", &["get", "/metrics"]).await;
 
     // Without its rights it cannot ask, lets no client in, and says what to do.
-    let (operator, address) = start(&world).await;
+    let files = [("METRICS_CERTIFICATE", CERTIFICATE), ("METRICS_KEY", KEY)];
+    let (operator, address) = start(&world, &files).await;
     assert_eq!(scrape(&address, Some(&reader)).await.0, 503);
     let line = operator.logged("Cannot ask who may read metrics").await;
-    assert!(line.contains("apply artifacts/components/metrics-over-tls"), "{line}");
+    assert!(line.contains("apply artifacts/rbac/metrics.yaml"), "{line}");
 
     bind(&world, AUTH, "workload-operator");
     for resource in
@@ -116,20 +172,34 @@ async fn over_tls_only_those_read_the_metrics_whom_the_api_server_lets() {
     assert_eq!(scrape(&address, Some("nonsense")).await, (401, "Unauthorized\n".to_owned()));
     assert_eq!(scrape(&address, None).await, (401, "Unauthorized\n".to_owned()));
     assert!(!operator.lines().iter().any(|line| line.contains(&reader)), "a token in the log");
-    by_prometheus(&address, &reader).await;
+    by_prometheus(
+        &address,
+        &reader,
+        &json!({"ca_file": file_of(CERTIFICATE), "server_name": "localhost"}),
+    )
+    .await;
+
+    // Without a certificate it signs one itself.
+    let (_operator, address) = start(&world, &[("METRICS_SECURE", "true")]).await;
+    assert_eq!(scrape_trusting(true, &address, Some(&reader)).await.0, 200);
+    assert_eq!(scrape_trusting(true, &address, None).await.0, 401);
+    by_prometheus(&address, &reader, &json!({"insecure_skip_verify": true})).await;
 }
 
-/// As the component's ServiceMonitor specifies: https, a certificate to trust, a token.
-async fn by_prometheus(address: &str, token: &str) {
+fn file_of(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// As the ServiceMonitors specify: https, the certificate to trust if there is one, a token.
+async fn by_prometheus(address: &str, token: &str, tls: &Value) {
     let Some(program) = program("prometheus", "a scrape over TLS by a real Prometheus") else {
         return;
     };
-    let certificate = Path::new(env!("CARGO_MANIFEST_DIR")).join(CERTIFICATE);
     let scrape = |job: &str, token: &str| {
         json!({"job_name": job, "scrape_interval": "1s", "scheme": "https",
             "static_configs": [{"targets": [address]}],
             "authorization": {"credentials": token},
-            "tls_config": {"ca_file": certificate, "server_name": "localhost"}})
+            "tls_config": tls})
     };
     let jobs = [scrape("may", token), scrape("may-not", "nonsense")];
     let prometheus = Prometheus::scraping(&program, &jobs).await;

@@ -20,7 +20,7 @@ use self::programs::Programs;
 use crate::control_plane::ControlPlane;
 use crate::helm::{memcached_threads, runs};
 use crate::operator_process::OperatorProcess;
-use crate::packaging::{NAME, Rights, SYSTEM, granted_by, rights_in};
+use crate::packaging::{NAME, Rights, SYSTEM, granted_by, granted_in, rights_in};
 use crate::world::{Kind, MEMCACHED, MEMCACHED_IMAGE, Seen, World, is_ready, memcached};
 
 /// OLM takes several seconds for each step, and is in no hurry.
@@ -159,7 +159,12 @@ fn expected() -> (Rights, Rights) {
     let all = granted_by("ClusterRole");
     let (in_cluster, in_namespaces): (Rights, Rights) =
         all.into_iter().partition(|[_, resource, _]| resource == "nodes");
-    (in_cluster, &in_namespaces | &of_role)
+    (&in_cluster | &of_metrics(), &in_namespaces | &of_role)
+}
+
+/// The rights to ask who may read the metrics.
+fn of_metrics() -> Rights {
+    granted_in("artifacts/rbac/metrics.yaml", "ClusterRole")
 }
 
 /// To an operator for all namespaces, OLM grants in all of them what it is granted in its own, plus
@@ -172,7 +177,7 @@ fn the_rights_are_those_and_what_olm_adds(plane: &ControlPlane, version: &str) {
             plane.kubectl(&["wait", "--for=create", &same, "--timeout=600s"]);
         }
     }
-    let mut in_cluster = &granted_by("ClusterRole") | &granted_by("Role");
+    let mut in_cluster = &(&granted_by("ClusterRole") | &granted_by("Role")) | &of_metrics();
     let read = ["get", "list", "watch"].map(|verb| ["", "namespaces", verb]);
     in_cluster.extend(read.map(|right| right.map(str::to_owned)));
     assert_eq!(bound(plane, "clusterrolebinding"), in_cluster);

@@ -163,8 +163,15 @@ pub fn what_finds_the_pods_finds_them(plane: &ControlPlane, overlay: &str, repli
         let labels = service["metadata"]["labels"].as_object().unwrap();
         assert!(selector.iter().all(|(key, value)| labels.get(key) == Some(value)));
         assert_eq!(monitor["spec"]["endpoints"][0]["port"], service["spec"]["ports"][0]["name"]);
-        let scheme = &monitor["spec"]["endpoints"][0]["scheme"];
-        assert_eq!(scheme == "https", overlay.ends_with("metrics-over-tls"), "{scheme}");
+        let endpoint = &monitor["spec"]["endpoints"][0];
+        assert_eq!(endpoint["scheme"], "https");
+        let has_authority = endpoint["tlsConfig"]["ca"].is_object();
+        assert_eq!(has_authority, overlay.ends_with("metrics-over-tls"), "{endpoint}");
+        let credentials = &endpoint["authorization"]["credentials"];
+        let secret = get("secret", credentials["name"].as_str().unwrap());
+        let account = &secret["metadata"]["annotations"]["kubernetes.io/service-account.name"];
+        let scraper = format!("--as=system:serviceaccount:{SYSTEM}:{}", account.as_str().unwrap());
+        plane.kubectl(&["auth", "can-i", &scraper, "get", "/metrics"]);
         // The Prometheus operator derives the job from the Service's name: what the alerts ask for.
         let rule = get("prometheusrule", NAME)["spec"]["groups"][0]["rules"][0]["expr"].to_string();
         let job = service["metadata"]["name"].as_str().unwrap();
@@ -237,7 +244,12 @@ pub fn granted() -> Rights {
 
 /// Returns the rights that its roles of one kind grant.
 pub fn granted_by(kind: &str) -> Rights {
-    let text = std::fs::read_to_string("artifacts/rbac/operator.yaml").unwrap();
+    granted_in("artifacts/rbac/operator.yaml", kind)
+}
+
+/// Returns the rights that a file's roles of one kind grant.
+pub fn granted_in(file: &str, kind: &str) -> Rights {
+    let text = std::fs::read_to_string(file).unwrap();
     let roles = objects(&text).into_iter().filter(|object| object["kind"] == kind);
     roles.flat_map(|role| rights_in(&role["rules"])).collect()
 }

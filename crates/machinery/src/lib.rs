@@ -31,3 +31,8 @@ pub mod metrics;
 pub mod traces;
 // All of it, wired from what controllers declare.
 pub mod manager;
+
+/// The example of the README, compiled by `cargo test --doc`.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -24,9 +24,14 @@
 {{- end }}
 {{- end }}
 
-{{/* Not empty if metrics are served over TLS. */}}
-{{- define "workload-operator.metricsOverTls" -}}
-{{- if and .Values.metrics.enabled .Values.metrics.tls.enabled }}yes{{ end }}
+{{/* Not empty if metrics are served over TLS to authorized clients; namespaced, only with a certificate. */}}
+{{- define "workload-operator.metricsSecure" -}}
+{{- if and .Values.metrics.enabled .Values.metrics.secure (or .Values.metrics.tls.enabled (not .Values.namespaced)) }}yes{{ end }}
+{{- end }}
+
+{{/* Not empty if the certificate of the metrics is in a Secret. */}}
+{{- define "workload-operator.metricsCertificate" -}}
+{{- if and (include "workload-operator.metricsSecure" .) .Values.metrics.tls.enabled }}yes{{ end }}
 {{- end }}
 
 {{- define "workload-operator.metricsSecret" -}}

@@ -19,11 +19,16 @@ use tokio_rustls::server::TlsStream;
 /// Shortest time between two checks of the files. A certificate is renewed weeks before it expires.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// A certificate and its key, from files that may be renewed while in use.
-pub struct Tls {
-    certificate: PathBuf,
-    key: PathBuf,
-    loaded: Mutex<Loaded>,
+/// A certificate and its key.
+#[derive(Debug)]
+pub struct Tls(Source);
+
+/// Origin of a certificate.
+enum Source {
+    /// Signed by itself; it lasts as long as the process.
+    SelfSigned(TlsAcceptor),
+    /// Files that may be renewed while in use.
+    Files { certificate: PathBuf, key: PathBuf, loaded: Mutex<Loaded> },
 }
 
 /// Why there is no TLS.
@@ -50,6 +55,9 @@ pub enum TlsError {
     /// The two do not match, or are of an unknown kind.
     #[error("the certificate and the key cannot be used")]
     Unusable(#[from] rustls::Error),
+    /// No certificate could be made.
+    #[error("no self-signed certificate could be made")]
+    SelfSigned(#[from] rcgen::Error),
 }
 
 struct Loaded {
@@ -72,8 +80,20 @@ impl Tls {
             acceptor: acceptor(certificate, key)?,
             looked: Instant::now(),
         };
-        let loaded = Mutex::new(loaded);
-        Ok(Tls { certificate: certificate.to_owned(), key: key.to_owned(), loaded })
+        let (certificate, key) = (certificate.to_owned(), key.to_owned());
+        Ok(Tls(Source::Files { certificate, key, loaded: Mutex::new(loaded) }))
+    }
+
+    /// Makes a certificate for `localhost` that no authority has signed, as controller-runtime's metrics
+    /// server does. It encrypts what a client sends, its token included; it does not prove to the client
+    /// whom it talks to.
+    ///
+    /// # Errors
+    /// If there is no randomness.
+    pub fn self_signed() -> Result<Tls, TlsError> {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+        let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+        Ok(Tls(Source::SelfSigned(serving(vec![made.cert.der().clone()], key)?)))
     }
 
     /// Performs the TLS handshake.
@@ -85,12 +105,16 @@ impl Tls {
     /// The acceptor for what the files hold now. While they are unusable, as between the writing of
     /// one and of the other, the previous one stays in use.
     fn current(&self) -> TlsAcceptor {
-        let mut loaded = self.loaded.lock();
+        let (certificate, key, loaded) = match &self.0 {
+            Source::SelfSigned(acceptor) => return acceptor.clone(),
+            Source::Files { certificate, key, loaded } => (certificate, key, loaded),
+        };
+        let mut loaded = loaded.lock();
         if loaded.looked.elapsed() >= LOOK {
             loaded.looked = Instant::now();
-            let now = [changed(&self.certificate), changed(&self.key)];
+            let now = [changed(certificate), changed(key)];
             if now != loaded.changed {
-                match acceptor(&self.certificate, &self.key) {
+                match acceptor(certificate, key) {
                     Ok(acceptor) => {
                         (loaded.acceptor, loaded.changed) = (acceptor, now);
                         tracing::debug!("The certificate of the metrics was renewed");
@@ -105,9 +129,12 @@ impl Tls {
     }
 }
 
-impl std::fmt::Debug for Tls {
+impl std::fmt::Debug for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tls").field("certificate", &self.certificate).finish_non_exhaustive()
+        match self {
+            Source::SelfSigned(_) => f.write_str("SelfSigned"),
+            Source::Files { certificate, .. } => f.debug_tuple("Files").field(certificate).finish(),
+        }
     }
 }
 
@@ -126,6 +153,13 @@ fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
         .filter(|chain| !chain.is_empty())
         .ok_or_else(|| pem(certificate, "certificate"))?;
     let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|_| pem(key, "private key"))?;
+    serving(chain, key)
+}
+
+fn serving(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<TlsAcceptor, TlsError> {
     // TLS 1.3 only: every maintained Prometheus speaks it.
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])?
