@@ -3,6 +3,8 @@
 //! With `UPDATE_ARTIFACTS=1` what follows from those is written first.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -37,7 +39,11 @@ fn of_operator(kind: &str) -> Value {
 /// Checks that the file has this text; with `UPDATE_ARTIFACTS=1` writes it first.
 pub(crate) fn is_or_becomes(file: &str, text: &str) {
     if std::env::var_os("UPDATE_ARTIFACTS").is_some() && read(file) != text {
-        std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(file), text).unwrap();
+        // At once: another test may be reading it.
+        let whole = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        std::fs::write(whole.path(), text).unwrap();
+        std::fs::set_permissions(whole.path(), Permissions::from_mode(0o644)).unwrap();
+        whole.persist(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
     }
     assert!(read(file) == text, "{file} is out of date: run hack/update-codegen.sh");
 }

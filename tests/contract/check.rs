@@ -215,9 +215,12 @@ async fn old_version(cluster: &Cluster) {
 }
 
 async fn surroundings(cluster: &Cluster) {
-    let binding = ["validatingadmissionpolicybinding", "workload-operator-generic-daemon"];
     let actions = |action: &str| json!({"spec": {"validationActions": [action]}});
-    cluster.patched(&binding, actions("Audit"), actions("Deny"), (false, "D003", 0)).await;
+    for policy in ["app", "children", "generic-daemon", "memcached"] {
+        let name = format!("workload-operator-{policy}");
+        let binding = ["validatingadmissionpolicybinding", name.as_str()];
+        cluster.patched(&binding, actions("Audit"), actions("Deny"), (false, "D003", 0)).await;
+    }
     let service = ["service", "workload-operator-metrics", "-n", SYSTEM];
     let selector = |name: &str| json!({"spec": {"selector": {"app.kubernetes.io/name": name}}});
     let (wrong, right) = (selector("another"), selector("workload-operator"));

@@ -1,4 +1,4 @@
-//! The installation: P, the operator; M, its metrics; G and D003, GenericDaemons and who may create them.
+//! The installation: P, the operator; M, its metrics; D003, its policies; G, GenericDaemons.
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -244,7 +244,8 @@ fn judge_metrics(ready: usize, slices: &[Value]) -> Finding {
 }
 
 /// From artifacts/policy/generic-daemon.yaml.
-const POLICY_NAME: &str = "workload-operator-generic-daemon";
+/// Its policies, as the ends of their names; each begins with the name of the installation.
+const POLICIES: [&str; 4] = ["app", "children", "generic-daemon", "memcached"];
 /// Most objects that are named; the rest are only counted.
 const NAMED: usize = 3;
 
@@ -260,26 +261,35 @@ const fn admission(kind: &'static str, plural: &'static str) -> Kind {
 
 pub(super) async fn daemon_findings(client: &Client, args: &CheckArgs) -> Vec<Finding> {
     vec![
-        guarded(client).await.unwrap_or_else(|error| D003.unasked(&error)),
+        guarded(client, args).await.unwrap_or_else(|error| D003.unasked(&error)),
         matched(client, args).await.unwrap_or_else(|error| G001.unasked(&error)),
     ]
 }
 
-async fn guarded(client: &Client) -> Result<Finding, Error> {
-    let key = ObjectKey::new("", POLICY_NAME);
-    for kind in [POLICY, BINDING] {
-        match client.read(&kind, &key).await {
-            Ok(found) if kind == BINDING && !denies(&found) => {
-                return Ok(D003.warn(format!("{} {POLICY_NAME} does not deny", kind.kind)));
+async fn guarded(client: &Client, args: &CheckArgs) -> Result<Finding, Error> {
+    let installation = match deployment(client, args).await {
+        Ok(Found::One(deployment)) => word(&deployment["metadata"]["name"]),
+        // Another check reports that.
+        _ => args.operator_name.clone().unwrap_or_else(|| NAME.to_owned()),
+    };
+    let mut faults = Vec::new();
+    for policy in POLICIES {
+        let name = format!("{installation}-{policy}");
+        for kind in [POLICY, BINDING] {
+            match client.read(&kind, &ObjectKey::new("", name.as_str())).await {
+                Ok(found) if kind == BINDING && !denies(&found) => {
+                    faults.push(format!("{} {name} does not deny", kind.kind));
+                }
+                Ok(_) => {}
+                Err(error) if error.is_not_found() => {
+                    faults.push(format!("there is no {} {name}", kind.kind));
+                    break;
+                }
+                Err(error) => return Err(error),
             }
-            Ok(_) => {}
-            Err(error) if error.is_not_found() => {
-                return Ok(D003.warn(format!("there is no {} {POLICY_NAME}", kind.kind)));
-            }
-            Err(error) => return Err(error),
         }
     }
-    Ok(D003.ok(""))
+    Ok(if faults.is_empty() { D003.ok("") } else { D003.warn(faults.join("; ")) })
 }
 
 fn denies(binding: &Value) -> bool {
