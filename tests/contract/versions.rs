@@ -56,6 +56,7 @@ async fn holds_on(version: String) -> String {
     only_who_may_create_daemon_sets_may_create_generic_daemons(&world).await;
     an_editor_gains_no_rights_of_others(&world).await;
     an_editor_gets_no_other_program_into_an_app_with_rights(&world).await;
+    the_whole_spec_of_an_app_can_be_guarded(&world).await;
     the_operators_account_may_write_only_children(&world).await;
     memcached(&world).await;
     app(&world).await;
@@ -331,6 +332,41 @@ async fn an_editor_gains_no_rights_of_others(world: &World) {
     let without = json!({"size": 1});
     assert!(dry_run("replace", &object(memcached, &without), mallory).is_err(), "left out");
     world.kubectl(&["delete", "memcached", "mallory"]).unwrap();
+}
+
+/// An editor may set what docs/TENANCY.md lists, until the administrator guards the whole spec.
+async fn the_whole_spec_of_an_app_can_be_guarded(world: &World) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let create = |spec: &Value| {
+        let object = json!({"apiVersion": "app.example.com/v1", "kind": "App",
+            "metadata": {"name": "mallory"}, "spec": spec});
+        std::fs::write(file.path(), object.to_string()).unwrap();
+        let path = file.path().to_str().unwrap();
+        world.kubectl(&["--as=mallory", "create", "--dry-run=server", "-f", path])
+    };
+    let key = json!({"secretKeyRef": {"name": "passwords", "key": "admin"}});
+    let specs = [
+        json!({"image": "a", "envs": [{"name": "PASSWORD", "valueFrom": key}]}),
+        json!({"image": "a", "ports": [{"name": "http", "port": 80, "nodePort": 30080}]}),
+    ];
+    for spec in &specs {
+        create(spec).unwrap();
+    }
+    let guard = |condition: &str| {
+        let value = json!([{"op": "replace", "path": "/spec/matchConditions/0/expression", "value": condition}]);
+        let policy = ["patch", "validatingadmissionpolicy", "workload-operator-app"];
+        let patch = ["--type=json".to_owned(), format!("-p={value}")];
+        world.plane().kubectl(&[&policy[..], &[patch[0].as_str(), patch[1].as_str()]].concat());
+    };
+    let policy = ["get", "validatingadmissionpolicy", "workload-operator-app"];
+    let condition = "-o=jsonpath={.spec.matchConditions[0].expression}";
+    let before = world.plane().kubectl(&[&policy[..], &[condition]].concat());
+    guard("oldObject == null || object.spec != oldObject.spec");
+    for spec in &specs {
+        let refused = logged(|| create(spec).err()).await;
+        assert!(refused.contains("must be allowed to create deployments.apps"), "{refused}");
+    }
+    guard(&before);
 }
 
 /// `kubectl replace` reads the version that it replaces: a status written in between is a conflict.
