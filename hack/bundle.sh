@@ -31,4 +31,4 @@ rm -rf "$FOLDER/manifests"
 mkdir "$FOLDER/manifests"
 cp -r olm/bundle.Dockerfile olm/metadata olm/tests "$FOLDER"
 cp olm/workload-operator.clusterserviceversion.yaml crds/*.yaml "$FOLDER/manifests"
-one_file_per_object rbac/people.yaml default/service.yaml default/pod-disruption-budget.yaml
+one_file_per_object rbac/people.yaml rbac/metrics-reader.yaml default/service.yaml default/pod-disruption-budget.yaml

@@ -190,10 +190,9 @@ async fn dry_run(
     Ok(add_controllers(manager, &args).program(|options| client.sibling(options)).await?)
 }
 
-fn metrics(config: &kube::Config) -> Arc<Metrics> {
-    let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
+fn metrics(config: &client::Config) -> Arc<Metrics> {
     let revision = option_env!("REVISION").unwrap_or("unknown");
-    Metrics::new(&IDENTITY, &host, &Build { version: env!("CARGO_PKG_VERSION"), revision })
+    Metrics::new(&IDENTITY, &config.host(), &Build { version: env!("CARGO_PKG_VERSION"), revision })
 }
 
 fn lease(args: &RunArgs) -> Result<Lease, ConfigError> {

@@ -1,7 +1,8 @@
 # The bundle, as a catalogue of the Operator Lifecycle Manager takes it.
 #
-#   hack/bundle.sh target/bundle
-#   docker build -f target/bundle/bundle.Dockerfile -t REGISTRY/workload-operator-bundle:v0.1.0 target/bundle
+#   docker build -f bundle.Dockerfile -t REGISTRY/workload-operator-bundle:v0.1.0 .
+#
+# in the folder that hack/bundle.sh writes.
 FROM scratch
 LABEL operators.operatorframework.io.bundle.mediatype.v1=registry+v1
 LABEL operators.operatorframework.io.bundle.manifests.v1=manifests/

@@ -222,7 +222,10 @@ shows_metrics() {
 fewest_during() {
   kubectl -n "$CACHES" get deployment large -w -o 'jsonpath={.status.availableReplicas}{"\n"}' >"$DIR/log/available" &
   FORWARDER=$!
-  "$1" >"$DIR/log/$1.log" 2>&1 || fail "$1: $(tail -n 3 "$DIR/log/$1.log")"
+  if ! "$1" >"$DIR/log/$1.log" 2>&1; then
+    kill "$FORWARDER"
+    fail "$1: $(tail -n 3 "$DIR/log/$1.log")"
+  fi
   is_ready "$CACHES" memcached/large
   kill "$FORWARDER"
   grep . "$DIR/log/available" | sort -n | head -n 1
@@ -232,9 +235,10 @@ fewest_during() {
 drain_large() {
   local node
   for node in $NODES; do
-    kubectl drain "$node" --pod-selector=cache.example.com/memcached=large --timeout="${PATIENCE}s"
-    kubectl uncordon "$node"
-    is_ready "$CACHES" memcached/large
+    # Not by errexit: the caller asks for the status.
+    kubectl drain "$node" --pod-selector=cache.example.com/memcached=large --timeout="${PATIENCE}s" || return
+    kubectl uncordon "$node" || return
+    is_ready "$CACHES" memcached/large || return
   done
 }
 
@@ -326,6 +330,7 @@ show_ports() {
   forwards_to 8443
   [[ $(https_get "$PORT" /metrics none) == *" 401 "* ]] || fail "/metrics answers without a valid token"
   kubectl create clusterrolebinding e2e-scraper --clusterrole="workload-operator-metrics-reader" --serviceaccount="$SYSTEM:default" >/dev/null
+  wait_until "the account may read the metrics" kubectl auth can-i get /metrics --as="system:serviceaccount:$SYSTEM:default" >/dev/null
   body=$(https_get "$PORT" /metrics "$(kubectl -n "$SYSTEM" create token default)")
   kubectl delete clusterrolebinding e2e-scraper >/dev/null
   [[ $body == *"controller_runtime_reconcile_total"* ]] || fail "/metrics lacks controller_runtime_reconcile_total: $(head -n 3 <<<"$body")"

@@ -163,8 +163,9 @@ pub struct RunArgs {
     #[arg(long, env = "METRICS_KEY", value_name = "FILE", requires = "metrics_certificate")]
     pub metrics_key: Option<PathBuf>,
 
-    /// Where /healthz and /readyz are served: IP:PORT, or :PORT for every address (IPv4 and IPv6),
-    /// port 0 for any free one; 0 alone switches it off.
+    /// Where /healthz and /readyz are served, over plain HTTP: IP:PORT, or :PORT for every address (IPv4 and
+    /// IPv6), port 0 for any free one; 0 alone switches it off. It may be the address of /metrics if that is
+    /// not secure.
     #[arg(
         long,
         env = "HEALTH_PROBE_BIND_ADDRESS",
@@ -232,7 +233,7 @@ pub struct BindAddress(pub Option<std::net::SocketAddr>);
 
 impl ConnectionArgs {
     /// The configuration that the flags select.
-    pub(crate) async fn config(&self) -> Result<kube::Config, Error> {
+    pub(crate) async fn config(&self) -> Result<client::Config, Error> {
         client::config(self.kubeconfig.as_deref(), self.context.as_deref()).await
     }
 

@@ -37,6 +37,9 @@ pub enum Error {
         /// Why not.
         source: std::io::Error,
     },
+    /// The flags of the metrics contradict each other.
+    #[error("{0}")]
+    Metrics(&'static str),
     /// The certificate for metrics cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),

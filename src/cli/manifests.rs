@@ -18,9 +18,10 @@ pub(crate) const CRDS: [&str; 3] = [
 
 /// The other files of artifacts/default, in an order in which they can be applied: the RBAC file
 /// comes first because it contains the namespace.
-const REST: [&str; 10] = [
+const REST: [&str; 11] = [
     include_str!("../../artifacts/rbac/operator.yaml"),
     include_str!("../../artifacts/rbac/metrics.yaml"),
+    include_str!("../../artifacts/rbac/metrics-reader.yaml"),
     include_str!("../../artifacts/rbac/people.yaml"),
     include_str!("../../artifacts/policy/app.yaml"),
     include_str!("../../artifacts/policy/generic-daemon.yaml"),

@@ -29,7 +29,8 @@ pub(crate) const IDENTITY: Identity = Identity::new(MANAGER, "workload-operator.
     .hints(Hints {
         kinds: "apply artifacts/crds/",
         rights: "apply artifacts/rbac/",
-        reviews: "apply artifacts/rbac/metrics.yaml, or serve metrics with --metrics-secure=false",
+        reviews: "grant its account to create tokenreviews and subjectaccessreviews \
+                  (artifacts/rbac/metrics.yaml), or set --metrics-secure=false",
     });
 
 /// Parses the command line.

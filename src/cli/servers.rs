@@ -23,12 +23,21 @@ pub(crate) async fn bind(
     let health = Checks::default();
     health.add("ping", || Ok(String::new()));
     let tls = tls(args)?;
+    // Kubernetes probes a port over TLS only if it is told to.
+    let is_shared =
+        scraped.is_some() && scraped == probed && scraped.is_some_and(|at| at.port() != 0);
+    if is_shared && tls.is_some() {
+        return Err(Error::Metrics(
+            "health checks and metrics over TLS cannot share an address: choose another \
+             --health-probe-bind-address, or --metrics-secure=false",
+        ));
+    }
     let guard: Arc<dyn Guard> =
         if tls.is_some() { Arc::new(Reviews::new(client.clone())) } else { Arc::new(Open) };
     let mut metrics = Routes { metrics: Some((metrics.clone(), guard)), ..Routes::default() };
     let probes = Routes { health: Some(health), ready: Some(ready.clone()), metrics: None };
     let mut servers = Vec::new();
-    if scraped.is_some() && scraped == probed && scraped.is_some_and(|at| at.port() != 0) {
+    if is_shared {
         (metrics.health, metrics.ready) = (probes.health, probes.ready);
     } else if let Some(address) = probed {
         servers.push(listen("health", address, probes, None).await?);
@@ -40,6 +49,11 @@ pub(crate) async fn bind(
 }
 
 fn tls(args: &RunArgs) -> Result<Option<Tls>, Error> {
+    if args.metrics_secure == Some(false) && args.metrics_certificate.is_some() {
+        return Err(Error::Metrics(
+            "--metrics-secure=false serves plain HTTP and uses no --metrics-certificate: leave out one of them",
+        ));
+    }
     if args.metrics_bind_address.0.is_none() || !args.serves_metrics_securely() {
         return Ok(None);
     }

@@ -80,6 +80,7 @@ fn the_chart_has_copies_of_the_manifests() {
         ("components/memcached-monitoring/dashboard.json", "memcached-dashboard.json"),
         ("components/with-prometheus/scraper.yaml", "scraper.yaml"),
         ("rbac/metrics.yaml", "metrics.yaml"),
+        ("rbac/metrics-reader.yaml", "metrics-reader.yaml"),
     ] {
         is_or_becomes(&format!("{folder}/{name}"), &read(&format!("artifacts/{file}")));
     }
@@ -241,7 +242,8 @@ fn the_bundle_has_the_crds_and_the_other_objects_of_the_manifests_and_nothing_el
     let people = documents("artifacts/rbac/people.yaml");
     let beside = ["service", "pod-disruption-budget"];
     let beside = beside.map(|name| yaml(&format!("artifacts/default/{name}.yaml")));
-    for mut object in people.into_iter().chain(beside) {
+    let reader = documents("artifacts/rbac/metrics-reader.yaml");
+    for mut object in people.into_iter().chain(reader).chain(beside) {
         object["metadata"].as_object_mut().unwrap().remove("namespace");
         let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
         let (kind, name) = (kind.as_str().unwrap(), name.as_str().unwrap());

@@ -219,7 +219,8 @@ async fn surroundings(cluster: &Cluster) {
     for policy in ["app", "children", "generic-daemon", "memcached"] {
         let name = format!("workload-operator-{policy}");
         let binding = ["validatingadmissionpolicybinding", name.as_str()];
-        cluster.patched(&binding, actions("Audit"), actions("Deny"), (false, "D003", 0)).await;
+        let id = if policy == "generic-daemon" { "D003" } else { "D004" };
+        cluster.patched(&binding, actions("Audit"), actions("Deny"), (false, id, 0)).await;
     }
     let service = ["service", "workload-operator-metrics", "-n", SYSTEM];
     let selector = |name: &str| json!({"spec": {"selector": {"app.kubernetes.io/name": name}}});

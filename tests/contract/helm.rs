@@ -156,6 +156,24 @@ fn helm_finds_nothing_to_complain_about_in_the_chart() {
     }
 }
 
+/// With any switches: a binding to a role that is not there grants nothing, without a word.
+#[test]
+fn every_role_that_is_bound_is_rendered() {
+    let Some(helm) = Helm::find("that bound roles are rendered") else { return };
+    for values in
+        ["rbac.people=false", "rbac.create=false", "namespaced=true", "metrics.secure=false"]
+    {
+        let values = format!("{values},metrics.serviceMonitor.enabled=true");
+        let all = helm.template(&["--set", &values]).unwrap();
+        let role = |kind: &Value, name: &Value| {
+            all.iter().any(|o| &o["kind"] == kind && &o["metadata"]["name"] == name)
+        };
+        for bound in all.iter().map(|object| &object["roleRef"]).filter(|role| role.is_object()) {
+            assert!(role(&bound["kind"], &bound["name"]), "{values}: {bound}");
+        }
+    }
+}
+
 #[test]
 fn values_that_the_chart_does_not_know_or_cannot_take_are_refused() {
     let Some(helm) = Helm::find("that the chart refuses wrong values") else { return };

@@ -139,7 +139,7 @@ async fn until_may(world: &World, account: &str, what: &[&str]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn over_tls_only_those_read_the_metrics_whom_the_api_server_lets() {
     let world = World::new("metrics-tls", "restricted").await;
-    for file in ["artifacts/rbac/metrics.yaml", "artifacts/rbac/people.yaml"] {
+    for file in ["artifacts/rbac/metrics.yaml", "artifacts/rbac/metrics-reader.yaml"] {
         let text = std::fs::read_to_string(file).unwrap();
         let is_ours =
             |role: &&Value| [AUTH, READER].iter().any(|it| role["metadata"]["name"] == *it);
@@ -157,7 +157,7 @@ async fn over_tls_only_those_read_the_metrics_whom_the_api_server_lets() {
     let (operator, address) = start(&world, &files).await;
     assert_eq!(scrape(&address, Some(&reader)).await.0, 503);
     let line = operator.logged("Cannot ask who may read metrics").await;
-    assert!(line.contains("apply artifacts/rbac/metrics.yaml"), "{line}");
+    assert!(line.contains("(artifacts/rbac/metrics.yaml)"), "{line}");
 
     bind(&world, AUTH, "workload-operator");
     for resource in

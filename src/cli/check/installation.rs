@@ -1,11 +1,11 @@
-//! The installation: P, the operator; M, its metrics; D003, its policies; G, GenericDaemons.
+//! The installation: P, the operator; M, its metrics; D003 and D004, its policies; G, GenericDaemons.
 
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::CheckArgs;
-use super::{D003, Finding, G001, M001, P001, P002, P003};
+use super::{Check, D003, D004, Finding, G001, M001, P001, P002, P003};
 use crate::client::{Client, Error, Scope};
 use crate::generic_daemon::{self, GenericDaemon};
 use crate::object::{Kind, ObjectKey, Resource};
@@ -243,9 +243,6 @@ fn judge_metrics(ready: usize, slices: &[Value]) -> Finding {
     }
 }
 
-/// From artifacts/policy/generic-daemon.yaml.
-/// Its policies, as the ends of their names; each begins with the name of the installation.
-const POLICIES: [&str; 4] = ["app", "children", "generic-daemon", "memcached"];
 /// Most objects that are named; the rest are only counted.
 const NAMED: usize = 3;
 
@@ -260,36 +257,47 @@ const fn admission(kind: &'static str, plural: &'static str) -> Kind {
 }
 
 pub(super) async fn daemon_findings(client: &Client, args: &CheckArgs) -> Vec<Finding> {
-    vec![
-        guarded(client, args).await.unwrap_or_else(|error| D003.unasked(&error)),
-        matched(client, args).await.unwrap_or_else(|error| G001.unasked(&error)),
-    ]
+    let mut findings = Vec::from(policies(client, args).await);
+    findings.push(matched(client, args).await.unwrap_or_else(|error| G001.unasked(&error)));
+    findings
 }
 
-async fn guarded(client: &Client, args: &CheckArgs) -> Result<Finding, Error> {
+/// Judges the policies, whose names begin with that of the installation.
+async fn policies(client: &Client, args: &CheckArgs) -> [Finding; 2] {
     let installation = match deployment(client, args).await {
         Ok(Found::One(deployment)) => word(&deployment["metadata"]["name"]),
-        // Another check reports that.
-        _ => args.operator_name.clone().unwrap_or_else(|| NAME.to_owned()),
+        Ok(Found::None(_)) => args.operator_name.clone().unwrap_or_else(|| NAME.to_owned()),
+        Ok(Found::Several(why)) => return [D003.skip(why.clone()), D004.skip(why)],
+        Err(error) => return [D003.unasked(&error), D004.unasked(&error)],
     };
-    let mut faults = Vec::new();
-    for policy in POLICIES {
-        let name = format!("{installation}-{policy}");
-        for kind in [POLICY, BINDING] {
-            match client.read(&kind, &ObjectKey::new("", name.as_str())).await {
-                Ok(found) if kind == BINDING && !denies(&found) => {
-                    faults.push(format!("{} {name} does not deny", kind.kind));
-                }
-                Ok(_) => {}
-                Err(error) if error.is_not_found() => {
-                    faults.push(format!("there is no {} {name}", kind.kind));
-                    break;
-                }
-                Err(error) => return Err(error),
+    let judge = async |check: &'static Check, policies: &[&str]| {
+        let mut faults = Vec::new();
+        for policy in policies {
+            match fault_of(client, &format!("{installation}-{policy}")).await {
+                Ok(fault) => faults.extend(fault),
+                Err(error) => return check.unasked(&error),
             }
         }
+        if faults.is_empty() { check.ok("") } else { check.warn(faults.join("; ")) }
+    };
+    [judge(&D003, &["generic-daemon"]).await, judge(&D004, &["app", "memcached", "children"]).await]
+}
+
+/// Returns why a policy guards nothing.
+async fn fault_of(client: &Client, name: &str) -> Result<Option<String>, Error> {
+    for kind in [POLICY, BINDING] {
+        match client.read(&kind, &ObjectKey::new("", name)).await {
+            Ok(found) if kind == BINDING && !denies(&found) => {
+                return Ok(Some(format!("{} {name} does not deny", kind.kind)));
+            }
+            Ok(_) => {}
+            Err(error) if error.is_not_found() => {
+                return Ok(Some(format!("there is no {} {name}", kind.kind)));
+            }
+            Err(error) => return Err(error),
+        }
     }
-    Ok(if faults.is_empty() { D003.ok("") } else { D003.warn(faults.join("; ")) })
+    Ok(None)
 }
 
 fn denies(binding: &Value) -> bool {

@@ -203,9 +203,12 @@ checks! {
     D002: "an invalid object of each kind is refused",
         "apply the CRDs of this binary, and look for admission policies that change objects",
         "invalid objects fail later instead of when they are applied";
-    D003: "the admission policies deny",
-        "kubectl apply -k artifacts/policy, or enable them in the Helm chart",
-        "whoever edits a kind gets rights of others: volumes, images, ServiceAccounts, pods on each node";
+    D003: "creating a GenericDaemon requires the right to create DaemonSets",
+        "kubectl apply -k artifacts/policy, or genericDaemonPolicy.enabled of the Helm chart",
+        "anyone who may create a GenericDaemon can run any image on the nodes";
+    D004: "the policies of App, Memcached and the operator's account deny",
+        "kubectl apply -k artifacts/policy, or appPolicy, memcachedPolicy, childrenPolicy of the Helm chart",
+        "whoever edits these kinds, or takes over the operator, gets rights of others";
     P001: "operator pods ready",
         "kubectl describe pods -l app.kubernetes.io/name=workload-operator in its namespace",
         "no object is reconciled";

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout, timeout_at};
 use tower::{BoxError, Service, ServiceExt};
 
+use super::config::Config;
 use super::connectivity::Connectivity;
 use super::exec::Plugin;
 use super::options::Options;
@@ -60,8 +61,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Config`]: unusable certificates, credentials or proxy.
-    pub fn new(config: kube::Config, options: Options) -> Result<Client, Error> {
-        let endpoint = Endpoint::to(config)?;
+    pub fn new(config: impl Into<Config>, options: Options) -> Result<Client, Error> {
+        let endpoint = Endpoint::to(config.into().0)?;
         Ok(Client::over(endpoint.connect(&options.identity)?, Some(endpoint), options))
     }
 

@@ -6,6 +6,11 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use super::{Error, proxy};
 
+/// The address of an API server, and the credentials for it: what [`config`] finds, or a `kube::Config`
+/// converted.
+#[derive(Debug, Clone)]
+pub struct Config(pub(super) kube::Config);
+
 /// Source of the configuration.
 #[derive(Debug, PartialEq, Eq)]
 enum Source {
@@ -24,10 +29,7 @@ enum Source {
 ///
 /// # Errors
 /// [`Error::Config`] with a sentence that says where we looked and what to do.
-pub async fn config(
-    kubeconfig: Option<&Path>,
-    context: Option<&str>,
-) -> Result<kube::Config, Error> {
+pub async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, Error> {
     let named = std::env::var_os("KUBECONFIG").is_some_and(|paths| !paths.is_empty());
     let home = std::env::home_dir().map(|home| home.join(".kube/config"));
     let home = home.is_some_and(|path| path.is_file());
@@ -52,7 +54,20 @@ pub async fn config(
     if config.proxy_url.is_none() {
         config.proxy_url = proxy::of_environment(&config.cluster_url, proxy::variable)?;
     }
-    Ok(config)
+    Ok(Config(config))
+}
+
+impl Config {
+    /// Returns the host and port of the API server's URL.
+    pub fn host(&self) -> String {
+        self.0.cluster_url.authority().map(ToString::to_string).unwrap_or_default()
+    }
+}
+
+impl From<kube::Config> for Config {
+    fn from(config: kube::Config) -> Config {
+        Config(config)
+    }
 }
 
 /// Returns the configuration in a kubeconfig; `proxy_url` is set only if the kubeconfig itself
@@ -131,7 +146,7 @@ mod tests {
             {name: b, cluster: {server: 'http://b:2', proxy-url: ''}}]\n\
             contexts: [{name: a, context: {cluster: a}}, {name: b, context: {cluster: b}}]\n";
         std::fs::write(&path, text).unwrap();
-        let proxy = async |context| config(Some(&path), Some(context)).await.unwrap().proxy_url;
+        let proxy = async |context| config(Some(&path), Some(context)).await.unwrap().0.proxy_url;
         assert_eq!(proxy("a").await.map(|proxy| proxy.to_string()).as_deref(), Some("http://p:1/"));
         assert_eq!(proxy("b").await, None);
     }
@@ -145,7 +160,7 @@ mod tests {
             contexts: [{name: a, context: {cluster: a, user: u}}, {name: b, context: {cluster: b, user: u}}]\n";
         std::fs::write(&path, text).unwrap();
         let config = config(Some(&path), Some("b")).await.unwrap();
-        assert_eq!(config.cluster_url.to_string(), "http://b:2/");
+        assert_eq!(config.0.cluster_url.to_string(), "http://b:2/");
         let error = super::config(Some(&path), Some("c")).await.unwrap_err().to_string();
         assert!(error.contains('c'), "{error}");
     }

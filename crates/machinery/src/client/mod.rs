@@ -60,7 +60,7 @@ mod plain;
 mod probe;
 
 pub use call::Client;
-pub use config::config;
+pub use config::{Config, config};
 pub use connectivity::{Connectivity, Reconnected};
 pub use dry_run::{DryRun, DryWrite, Refusal};
 pub use error::Error;

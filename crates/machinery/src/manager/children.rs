@@ -468,7 +468,7 @@ impl Desired {
 }
 
 /// The record of this name on a child.
-fn record<'a, C: Resource>(child: &'a C, annotation: &str) -> Option<&'a str> {
+pub(super) fn record<'a, C: Resource>(child: &'a C, annotation: &str) -> Option<&'a str> {
     child.meta().annotations.get(annotation).map(InternedStr::as_str)
 }
 

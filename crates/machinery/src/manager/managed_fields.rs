@@ -12,10 +12,14 @@ use serde::de::{Deserialize, Deserializer, Error};
 use serde_json::{Value, json};
 
 use super::Context;
-use super::children::{Desired, EnsureOptions, failed};
+use super::children::{Desired, EnsureOptions, failed, record};
 use crate::client;
 use crate::controller::Problem;
-use crate::object::{Kind, Meta, Nothing, Object, ObjectKey, Resource, ResourceVersion, Uid};
+use crate::object::{Keep, Kind, Meta, Nothing, Object, ObjectKey, Resource, ResourceVersion, Uid};
+
+/// The record of an apply to a child of which a patch has set fields, too, until these are left to the apply. The
+/// next pass sees it if this one does not get that far.
+const PENDING: &str = "pending";
 
 /// Number of attempts to leave fields to the apply, while others write.
 const LEAVING: u32 = 5;
@@ -35,6 +39,9 @@ impl<V: Resource> Context<V> {
         let (client, key) = (self.client(), &desired.key);
         let mut only = desired.body.clone();
         only["metadata"]["uid"] = json!(child.uid()); // This one, not a namesake.
+        if record(child, C::Keep::APPLIED) == Some(PENDING) {
+            self.leave_to_the_apply::<C>(key, child.uid()).await?;
+        }
         let mut answer = client.apply::<C>(key, &only).await.map_err(conflict_if_another);
         if let Some(conflicts) = options.conflicts
             && answer.as_ref().is_err_and(may_be_hindered)
@@ -49,9 +56,12 @@ impl<V: Resource> Context<V> {
                 // The apply would meet what is stored, again.
                 Ok(Some(cleared)) if client.is_dry_run() => return Ok(cleared),
                 Ok(Some(_)) => {
-                    answer = client.apply(key, &only).await.map_err(conflict_if_another);
-                    if let Ok(applied) = answer {
-                        answer = Ok(self.leave_to_the_apply(applied).await?);
+                    let mut pending = only.clone();
+                    pending["metadata"]["annotations"][C::Keep::APPLIED] = json!(PENDING);
+                    answer = client.apply(key, &pending).await.map_err(conflict_if_another);
+                    if answer.is_ok() {
+                        self.leave_to_the_apply::<C>(key, child.uid()).await?;
+                        answer = client.apply(key, &only).await.map_err(conflict_if_another);
                     }
                 }
                 // Without what conflicts the object would be invalid, too: the first answer says
@@ -85,21 +95,24 @@ impl<V: Resource> Context<V> {
     }
 
     /// Leaves the fields that this manager set by a patch to its apply, so that they go when they are no longer
-    /// applied. A controller that writes a status meanwhile is no reason to give up: the next pass would find
-    /// nothing to apply, and the fields would stay for ever.
-    async fn leave_to_the_apply<C: Resource>(&self, applied: C) -> Result<C, Problem> {
-        let (client, key) = (self.client(), applied.key());
+    /// applied. Tries again if a controller writes a status meanwhile.
+    async fn leave_to_the_apply<C: Resource>(
+        &self,
+        key: &ObjectKey,
+        uid: Uid,
+    ) -> Result<(), Problem> {
+        let client = self.client();
         let mut attempt = 1;
         loop {
             let fields = client.get::<ManagedFields<C>>(key).await;
             let fields = fields.map_err(|error| failed::<C>("get", key, error))?;
-            if fields.meta.uid != applied.uid() {
-                return Ok(applied);
+            if fields.meta.uid != uid {
+                return Ok(());
             }
             let operations = fields.drop_update_entries(&client.options().field_manager);
-            match self.patch_version(key, (fields.meta.uid, fields.meta.version), operations).await
-            {
-                Ok(patched) => return Ok(patched.unwrap_or(applied)),
+            let version = (uid, fields.meta.version);
+            match self.patch_version::<C>(key, version, operations).await {
+                Ok(_) => return Ok(()),
                 Err(problem)
                     if attempt < LEAVING
                         && problem.api_error().is_some_and(client::Error::is_conflict) =>

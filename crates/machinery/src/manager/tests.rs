@@ -587,6 +587,16 @@ async fn what_was_patched_is_left_to_the_apply_while_a_controller_writes_the_sta
     server.interfere_after_patch(3);
     ensure(3).await.unwrap();
     assert_eq!(server.get(CHILD)["metadata"]["managedFields"], json!([]));
+    // So it is if a pass gave up: the next one goes on.
+    let mut limited = server.get(CHILD);
+    limited["spec"] = json!({"limit": 2, "size": 2});
+    server.put(CHILD, limited);
+    shows(&cx, &server);
+    server.interfere_after_patch(8);
+    assert_eq!(ensure(3).await.unwrap_err().class(), Class::Conflict);
+    shows(&cx, &server);
+    ensure(3).await.unwrap();
+    assert_eq!(server.get(CHILD)["metadata"]["managedFields"], json!([]));
 }
 
 #[tokio::test]

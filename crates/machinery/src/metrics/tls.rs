@@ -57,7 +57,7 @@ pub enum TlsError {
     Unusable(#[from] rustls::Error),
     /// No certificate could be made.
     #[error("no self-signed certificate could be made")]
-    SelfSigned(#[from] rcgen::Error),
+    SelfSigned(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 struct Loaded {
@@ -91,7 +91,8 @@ impl Tls {
     /// # Errors
     /// If there is no randomness.
     pub fn self_signed() -> Result<Tls, TlsError> {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])
+            .map_err(|error| TlsError::SelfSigned(error.into()))?;
         let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
         Ok(Tls(Source::SelfSigned(serving(vec![made.cert.der().clone()], key)?)))
     }
