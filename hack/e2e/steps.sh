@@ -197,9 +197,9 @@ YAML
   expect "$CACHES" pdb/large '{.status.disruptionsAllowed}' 1
   line "an eviction, and no second one" "$refusal"
 
-  is "fewest instances during a drain" "$(fewest_during drain_large)" 2
+  is "fewest instances during a drain" "$(fewest_during drain_large readyReplicas)" 2
   line "a drain of their nodes, one instance at a time" "kubectl drain --pod-selector cache.example.com/memcached=large"
-  is "fewest instances during a rollout" "$(fewest_during roll_large)" 2
+  is "fewest instances during a rollout" "$(fewest_during roll_large availableReplicas)" 2
   line "a rollout one instance at a time" "never fewer than 2 of 3"
   kubectl -n "$CACHES" delete memcached large --timeout="${PATIENCE}s" >/dev/null
   wait_until "the children of large are gone" nothing_left "$CACHES" deployments,services,pods,poddisruptionbudgets -l cache.example.com/memcached=large
@@ -218,9 +218,10 @@ shows_metrics() {
   line "metrics of memcached by its exporter" "memcached_up 1, and each series of alerts and dashboard"
 }
 
-# fewest_during COMMAND: the fewest instances of `large` that were available until all are again.
+# fewest_during COMMAND FIELD: the smallest such number in the status of `large` until all are ready again. A budget
+# counts ready pods, a rollout those that have been for minReadySeconds.
 fewest_during() {
-  kubectl -n "$CACHES" get deployment large -w -o 'jsonpath={.status.availableReplicas}{"\n"}' >"$DIR/log/available" &
+  kubectl -n "$CACHES" get deployment large -w -o "jsonpath={.status.$2}{'\n'}" >"$DIR/log/available" &
   FORWARDER=$!
   if ! "$1" >"$DIR/log/$1.log" 2>&1; then
     kill "$FORWARDER"

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# The table of docs/SIZING.md: memory and processor time of the operator with that many Apps, each with a
+# Deployment and a Service, on an API server without controllers. A few minutes.
+#
+#   hack/sizing.sh [COUNT...]      by default 100 1000 5000 10000
+#
+# Environment: OPERATOR, a release build (default: built).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=hack/lib/say.sh
+source hack/lib/say.sh
+HACK_DIR=hack
+[[ ${1:-} != -* ]] || { usage && exit 2; }
+(($# > 0)) || set -- 100 1000 5000 10000
+if [[ -z ${OPERATOR:-} ]]; then
+  cargo build --quiet --release --locked --bin workload-operator
+  OPERATOR=target/release/workload-operator
+fi
+WORK=$(mktemp -d)
+trap 'stop_operator; hack/controlplane.sh stop --dir "$WORK/plane" 2>/dev/null || true; rm -rf "$WORK"' EXIT
+PID=''
+
+stop_operator() {
+  [[ -n $PID ]] || return 0
+  kill "$PID" && wait "$PID" || true
+  PID=''
+}
+
+start_operator() {
+  "$OPERATOR" --metrics-bind-address 0 --health-probe-bind-address 0 2>"$WORK/log" &
+  PID=$!
+}
+
+# until COMMAND...: until it succeeds, for ten minutes.
+until_true() {
+  local left=3000
+  until "$@"; do
+    ((left-- > 0)) || die 1 "waited in vain: $*"
+    sleep 0.2
+  done
+}
+
+have_deployments() { (($(kubectl get deployments --no-headers 2>/dev/null | wc -l) >= $1)); }
+is_at_rest() {
+  local before after
+  before=$(cpu) && sleep 2 && after=$(cpu)
+  ((after - before < 5))
+}
+cpu() { awk '{ print $14 + $15 }' "/proc/$PID/stat"; } # hundredths of a second
+megabytes() { awk -v field="$1:" '$1 == field { printf "%.0f", $2 * 1024 / 1e6 }' "/proc/$PID/status"; }
+
+apps() { # FROM TO
+  local at
+  for ((at = $1; at < $2; at++)); do
+    printf '{"apiVersion":"app.example.com/v1","kind":"App","metadata":{"name":"app-%d"},"spec":{"image":"nginx:1.16.1","replicas":2,"envs":[{"name":"A","value":"b"}],"ports":[{"name":"http","port":8080,"targetPort":80}]}}\n' "$at"
+  done
+}
+
+KUBECONFIG=$(hack/controlplane.sh start --only-api --dir "$WORK/plane" 2>"$WORK/plane.log") || { cat "$WORK/plane.log" >&2 && exit 1; }
+export KUBECONFIG
+kubectl() { "$KUBECTL" "$@"; }
+KUBECTL=$(hack/controlplane.sh which kubectl)
+kubectl apply --server-side -f artifacts/crds/ >/dev/null
+kubectl wait --for=condition=Established crd --all >/dev/null
+
+printf '| Apps | MB at rest | MB at most | s of CPU to create the children | MB after a restart, at most | s of CPU of the restart |\n'
+printf '|---|---|---|---|---|---|\n'
+there=0
+for count in "$@"; do
+  start_operator
+  until_true grep -q 'Ready to work' "$WORK/log"
+  before=$(cpu)
+  apps "$there" "$count" | kubectl create -f - >/dev/null
+  until_true have_deployments "$count"
+  until_true is_at_rest
+  row="$count | $(megabytes VmRSS) | $(megabytes VmHWM) | $(awk -v c=$(($(cpu) - before)) -v n=$((count - there)) 'BEGIN { printf "%.1f for %d", c / 100, n }')"
+  stop_operator
+  start_operator
+  until_true grep -q 'Ready to work' "$WORK/log"
+  until_true is_at_rest
+  printf '| %s | %s | %s |\n' "$row" "$(megabytes VmHWM)" "$(awk -v c="$(cpu)" 'BEGIN { printf "%.1f", c / 100 }')"
+  stop_operator
+  there=$count
+done
