@@ -221,7 +221,7 @@ shows_metrics() {
 # fewest_during COMMAND FIELD: the smallest such number in the status of `large` until all are ready again. A budget
 # counts ready pods, a rollout those that have been for minReadySeconds.
 fewest_during() {
-  kubectl -n "$CACHES" get deployment large -w -o "jsonpath={.status.$2}{'\n'}" >"$DIR/log/available" &
+  kubectl -n "$CACHES" get deployment large -w -o "jsonpath={.status.$2}{'\n'}" >"$DIR/log/$1.instances" &
   FORWARDER=$!
   if ! "$1" >"$DIR/log/$1.log" 2>&1; then
     kill "$FORWARDER"
@@ -229,7 +229,7 @@ fewest_during() {
   fi
   is_ready "$CACHES" memcached/large
   kill "$FORWARDER"
-  grep . "$DIR/log/available" | sort -n | head -n 1
+  grep . "$DIR/log/$1.instances" | sort -n | head -n 1
 }
 
 # One node after the other, so that each instance is evicted; the disruption budget makes kubectl wait.
