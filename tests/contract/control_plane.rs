@@ -69,8 +69,6 @@ impl ControlPlane {
         let pid = std::process::id();
         let dir = std::env::temp_dir().join(format!("workload-operator-test-{pid}-{name}"));
         let output = Command::new("hack/controlplane.sh")
-            // The servers take nine tenths of the processor time of all tests; memory is plenty.
-            .envs([("GOGC", "300"), ("GOMEMLIMIT", "1GiB")])
             .args(["start", "--while-pid", &pid.to_string(), "--dir"])
             .arg(&dir)
             .args(options)
