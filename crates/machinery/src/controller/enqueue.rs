@@ -20,10 +20,6 @@ impl Key for ObjectKey {
     fn tenant(&self) -> &crate::object::InternedStr {
         self.namespace()
     }
-
-    fn prefetch(&self) {
-        self.fetch_ahead();
-    }
 }
 
 /// Enqueues the object itself, for the kind that the controller reconciles. What a pass over it

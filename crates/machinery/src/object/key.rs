@@ -4,8 +4,6 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
-use prefetch_index::prefetch_index;
-
 use super::InternedStr;
 use super::interner::Interner;
 
@@ -52,13 +50,6 @@ impl ObjectKey {
     /// The key of another object in the same namespace.
     pub fn sibling(&self, name: impl Into<InternedStr>) -> ObjectKey {
         ObjectKey::new(self.namespace().clone(), name)
-    }
-
-    /// Has the processor fetch the count that a clone writes to. It is right in front of what the key
-    /// says, and `MAX`, which wraps around, is the place before the first. If `Arc` ever has it
-    /// elsewhere, this fetches something useless, no more.
-    pub(crate) fn fetch_ahead(&self) {
-        prefetch_index(std::slice::from_ref(&self.0.namespace), usize::MAX);
     }
 }
 

@@ -1,14 +1,14 @@
 //! Order of keys: a line per tenant and priority; tenants take turns within a priority, priorities share the gets.
 
 use std::collections::VecDeque;
-use std::hash::BuildHasher;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::HashMap;
+use slab::Slab;
 
-use super::arena::{Arena, NONE};
+use super::items::{Items, NONE};
 use super::key::{Key, Priority};
 
-/// First and last of a list of slots, linked by `prev` and `next`; NONE if it is empty.
+/// First and last of a list of items, linked by `prev` and `next`; NONE if it is empty.
 #[derive(Clone, Copy)]
 struct Ends {
     head: u32,
@@ -25,19 +25,17 @@ struct Line {
 }
 
 struct Tenant<T> {
-    /// None only in a free place.
-    name: Option<T>,
-    /// Slots that belong to it, plus the rings it is in. At 0 the place is free.
+    name: T,
+    /// Items that belong to it, plus the rings it is in. At 0 it is forgotten.
     users: u32,
     lines: [Line; 3],
 }
 
 /// All lines.
 pub(super) struct FairQueue<K: Key> {
-    tenants: Vec<Tenant<K::Tenant>>,
-    free: Vec<u32>,
-    table: HashTable<u32>,
-    hasher: DefaultHashBuilder,
+    /// Every tenant with a user.
+    tenants: Slab<Tenant<K::Tenant>>,
+    ids: HashMap<K::Tenant, u32>,
     /// Tenants in the order of their turns, per priority.
     rings: [VecDeque<u32>; 3],
     /// Keys waiting, per priority.
@@ -51,35 +49,34 @@ pub(super) struct FairQueue<K: Key> {
 impl Ends {
     const EMPTY: Ends = Ends { head: NONE, tail: NONE };
 
-    /// Appends a slot.
-    fn link<K: Key>(&mut self, arena: &mut Arena<K>, id: u32) {
-        let slot = arena.get_mut(id);
-        (slot.prev, slot.next) = (self.tail, NONE);
+    /// Appends an item.
+    fn link<K: Key>(&mut self, items: &mut Items<K>, id: u32) {
+        let item = items.get_mut(id);
+        (item.prev, item.next) = (self.tail, NONE);
         match self.tail {
             NONE => self.head = id,
-            last => arena.get_mut(last).next = id,
+            last => items.get_mut(last).next = id,
         }
         self.tail = id;
     }
 
-    /// Takes out one of its slots.
-    fn unlink<K: Key>(&mut self, arena: &mut Arena<K>, id: u32) {
+    /// Takes out one of its items.
+    fn unlink<K: Key>(&mut self, items: &mut Items<K>, id: u32) {
         if id == self.head {
-            self.unlink_first(arena);
+            self.unlink_first(items);
             return;
         }
-        let (prev, next) = (arena.get(id).prev, arena.get(id).next);
-        arena.get_mut(prev).next = next;
+        let (prev, next) = (items.get(id).prev, items.get(id).next);
+        items.get_mut(prev).next = next;
         match next {
             NONE => self.tail = prev,
-            next => arena.get_mut(next).prev = prev,
+            next => items.get_mut(next).prev = prev,
         }
     }
 
-    /// Takes out its first slot. The next one's `prev` means nothing from then on; writing it would
-    /// mean waiting for that slot's memory.
-    fn unlink_first<K: Key>(&mut self, arena: &Arena<K>) {
-        self.head = arena.get(self.head).next;
+    /// Takes out its first item. The next one's `prev` means nothing from then on.
+    fn unlink_first<K: Key>(&mut self, items: &Items<K>) {
+        self.head = items.get(self.head).next;
         if self.head == NONE {
             self.tail = NONE;
         }
@@ -89,12 +86,10 @@ impl Ends {
 // === impl FairQueue ===
 
 impl<K: Key> FairQueue<K> {
-    pub(super) fn new(hasher: DefaultHashBuilder) -> FairQueue<K> {
+    pub(super) fn new() -> FairQueue<K> {
         FairQueue {
-            tenants: Vec::new(),
-            free: Vec::new(),
-            table: HashTable::new(),
-            hasher,
+            tenants: Slab::new(),
+            ids: HashMap::new(),
             rings: Default::default(),
             waiting: [0; 3],
             passed_over: [0; 3],
@@ -108,27 +103,14 @@ impl<K: Key> FairQueue<K> {
 
     /// The place of a tenant; adds a user to it.
     pub(super) fn enter(&mut self, name: &K::Tenant) -> u32 {
-        let hash = self.hasher.hash_one(name);
-        let tenants = &self.tenants;
-        let known = self.table.find(hash, |&id| tenants[id as usize].name.as_ref() == Some(name));
-        if let Some(&id) = known {
+        if let Some(&id) = self.ids.get(name) {
             self.tenants[id as usize].users += 1;
             return id;
         }
         let line = Line { keys: Ends::EMPTY, in_ring: false };
-        let tenant = Tenant { name: Some(name.clone()), users: 1, lines: [line; 3] };
-        let id = match self.free.pop() {
-            Some(id) => {
-                self.tenants[id as usize] = tenant;
-                id
-            }
-            None => {
-                self.tenants.push(tenant);
-                self.tenants.len() as u32 - 1
-            }
-        };
-        let (tenants, hasher) = (&self.tenants, &self.hasher);
-        self.table.insert_unique(hash, id, |&id| hash_of(hasher, &tenants[id as usize].name));
+        let tenant = Tenant { name: name.clone(), users: 1, lines: [line; 3] };
+        let id = self.tenants.insert(tenant) as u32;
+        self.ids.insert(name.clone(), id);
         id
     }
 
@@ -136,25 +118,19 @@ impl<K: Key> FairQueue<K> {
     pub(super) fn leave(&mut self, id: u32) {
         let tenant = &mut self.tenants[id as usize];
         tenant.users -= 1;
-        if tenant.users > 0 {
-            return;
+        if tenant.users == 0 {
+            self.ids.remove(&self.tenants.remove(id as usize).name);
         }
-        let name = tenant.name.take();
-        let hash = hash_of(&self.hasher, &name);
-        if let Ok(entry) = self.table.find_entry(hash, |&other| other == id) {
-            entry.remove();
-        }
-        self.free.push(id);
     }
 
-    /// Appends a slot to its tenant's line in `priority`.
-    pub(super) fn push(&mut self, arena: &mut Arena<K>, id: u32, priority: Priority) {
-        let slot = arena.get_mut(id);
-        let at = slot.tenant;
+    /// Appends an item to its tenant's line in `priority`.
+    pub(super) fn push(&mut self, items: &mut Items<K>, id: u32, priority: Priority) {
+        let item = items.get_mut(id);
+        let at = item.tenant;
         let tenant = &mut self.tenants[at as usize];
         let line = &mut tenant.lines[priority.index()];
-        slot.priority = priority;
-        line.keys.link(arena, id);
+        item.priority = priority;
+        line.keys.link(items, id);
         if !line.in_ring {
             line.in_ring = true;
             tenant.users += 1;
@@ -163,12 +139,12 @@ impl<K: Key> FairQueue<K> {
         self.waiting[priority.index()] += 1;
     }
 
-    /// Takes a slot out of its line.
-    pub(super) fn remove(&mut self, arena: &mut Arena<K>, id: u32) {
-        let slot = arena.get(id);
-        let (tenant, priority) = (slot.tenant, slot.priority.index());
+    /// Takes an item out of its line.
+    pub(super) fn remove(&mut self, items: &mut Items<K>, id: u32) {
+        let item = items.get(id);
+        let (tenant, priority) = (item.tenant, item.priority.index());
         let line = &mut self.tenants[tenant as usize].lines[priority];
-        line.keys.unlink(arena, id);
+        line.keys.unlink(items, id);
         self.left(priority);
     }
 
@@ -184,8 +160,8 @@ impl<K: Key> FairQueue<K> {
         }
     }
 
-    /// Takes the next slot. `retries`: whether it may be one of [`Priority::Retry`].
-    pub(super) fn pop(&mut self, arena: &mut Arena<K>, retries: bool) -> Option<u32> {
+    /// Takes the next item. `retries`: whether it may be one of [`Priority::Retry`].
+    pub(super) fn pop(&mut self, items: &mut Items<K>, retries: bool) -> Option<u32> {
         let priority = self.choose(retries)?.index();
         loop {
             let at = self.rings[priority].pop_front()?;
@@ -196,34 +172,16 @@ impl<K: Key> FairQueue<K> {
                 self.leave(at);
                 continue;
             }
-            line.keys.unlink_first(arena);
+            line.keys.unlink_first(items);
             if line.keys.head == NONE {
                 line.in_ring = false;
-                // Its slot is still a user, so the tenant stays.
+                // Its item is still a user, so the tenant stays.
                 self.tenants[at as usize].users -= 1;
             } else {
                 self.rings[priority].push_back(at);
             }
             self.left(priority);
-            self.prefetch(arena, priority, at);
             return Some(id);
-        }
-    }
-
-    /// Has the processor fetch what the next calls of `pop` need, so that they need not wait for
-    /// memory: the key whose turn is next and, in the line of the tenant whose turn is over, the
-    /// second slot. The slots read here were fetched when it was their tenant's turn before.
-    fn prefetch(&self, arena: &Arena<K>, priority: usize, at: u32) {
-        let first = |at: u32| match self.tenants[at as usize].lines[priority].keys.head {
-            NONE => None,
-            id => Some(arena.get(id)),
-        };
-        if let Some(second) = first(at).map(|slot| slot.next).filter(|&id| id != NONE) {
-            arena.prefetch(second);
-        }
-        let next = self.rings[priority].front();
-        if let Some(key) = next.and_then(|&at| first(at)?.key.as_ref()) {
-            key.prefetch();
         }
     }
 
@@ -252,65 +210,22 @@ impl<K: Key> FairQueue<K> {
     }
 }
 
-/// The hash of a tenant's name. Only a free place has none, and the table has no free places.
-fn hash_of<T: std::hash::Hash>(hasher: &DefaultHashBuilder, name: &Option<T>) -> u64 {
-    name.as_ref().map_or(0, |name| hasher.hash_one(name))
-}
-
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use std::cell::RefCell;
-
     use super::*;
 
-    thread_local! {
-        /// Keys that were to be fetched, in this test.
-        static FETCHED: RefCell<Vec<Noted>> = const { RefCell::new(Vec::new()) };
-    }
-
-    /// Tenant and name; notes when it is to be fetched.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-    struct Noted(u32, u32);
-
-    impl Key for Noted {
-        type Tenant = u32;
-        fn tenant(&self) -> &u32 {
-            &self.0
-        }
-        fn prefetch(&self) {
-            FETCHED.with_borrow_mut(|fetched| fetched.push(*self));
-        }
-    }
-
     #[test]
-    fn a_key_is_fetched_when_its_turn_is_next() {
-        let hasher = DefaultHashBuilder::default();
-        let (mut lines, mut arena) = (FairQueue::new(hasher.clone()), Arena::new(hasher));
-        for name in 0..12 {
-            let key = Noted(name % 3, name);
-            let tenant = lines.enter(&key.0);
-            let id = arena.insert(u64::from(name), key, tenant);
-            lines.push(&mut arena, id, Priority::Low);
-        }
-        let popped: Vec<u32> = std::iter::from_fn(|| lines.pop(&mut arena, true)).collect();
-        let keys: Vec<Noted> = popped.iter().filter_map(|&id| arena.get(id).key).collect();
-        assert_eq!(keys.len(), 12);
-        assert_eq!(FETCHED.take(), keys[1..], "each during the pop before its own");
-    }
-
-    #[test]
-    fn tenants_whose_keys_have_left_a_band_do_not_stay_in_its_ring() {
-        let hasher = DefaultHashBuilder::default();
-        let (mut lines, mut arena) = (FairQueue::new(hasher.clone()), Arena::new(hasher));
+    fn tenants_whose_keys_have_left_a_priority_do_not_stay_in_its_ring() {
+        let (mut lines, mut items) = (FairQueue::new(), Items::new());
         for name in 0..100_u32 {
             let tenant = lines.enter(&name);
-            let id = arena.insert(u64::from(name), (name, 0), tenant);
-            lines.push(&mut arena, id, Priority::Low);
-            lines.remove(&mut arena, id);
-            lines.push(&mut arena, id, Priority::High);
-            assert_eq!(lines.pop(&mut arena, true), Some(id));
+            let id = items.insert((name, 0), tenant);
+            lines.push(&mut items, id, Priority::Low);
+            lines.remove(&mut items, id);
+            lines.push(&mut items, id, Priority::High);
+            assert_eq!(lines.pop(&mut items, true), Some(id));
             lines.leave(tenant);
         }
-        assert_eq!(lines.tenants.len(), 1, "the place of the one before is taken again");
+        assert!(lines.tenants.is_empty(), "each left with its key");
     }
 }

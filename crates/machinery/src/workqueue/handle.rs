@@ -2,13 +2,10 @@
 
 use std::borrow::Borrow;
 use std::fmt;
-use std::hash::BuildHasher;
 use std::time::Duration;
 
-use hashbrown::DefaultHashBuilder;
-
 use super::backoff::{Limits, Retry};
-use super::key::{Hashed, Key, Priority};
+use super::key::{Key, Priority};
 use super::observer::{Observer, Snapshot};
 use super::rate_limited::RateLimited;
 use super::sync::{Arc, Clock, Mutex, Nanos};
@@ -23,7 +20,6 @@ pub struct WorkQueue<K: Key> {
 pub(super) struct Shared<K: Key> {
     pub(super) state: Mutex<State<K>>,
     pub(super) clock: Clock,
-    hasher: DefaultHashBuilder,
     limits: Limits,
     pub(super) observer: Box<dyn Observer>,
 }
@@ -38,11 +34,9 @@ impl<K: Key> WorkQueue<K> {
 
     /// An empty queue.
     pub fn with(limits: Limits, observer: impl Observer) -> WorkQueue<K> {
-        let hasher = DefaultHashBuilder::default();
         let shared = Shared {
-            state: Mutex::new(State::new(RateLimited::new(limits, hasher.clone()))),
+            state: Mutex::new(State::new(RateLimited::new(limits))),
             clock: Clock::new(),
-            hasher,
             limits,
             observer: Box::new(observer),
         };
@@ -58,22 +52,19 @@ impl<K: Key> WorkQueue<K> {
     /// processed, it runs again afterwards. A pending backoff does not hold it off; a Retry-After
     /// does. A key passed by reference, here and below, is cloned only if the queue does not know it.
     pub fn add_with(&self, key: impl Borrow<K>, priority: Priority) {
-        let wish = self.hashed(key.borrow());
-        self.change(|queue, now| queue.add(now, &wish, priority));
+        self.change(|queue, now| queue.add(now, key.borrow(), priority));
     }
 
     /// Requests a run after `delay`. If there are several such requests, the earliest counts.
     pub fn add_after(&self, key: impl Borrow<K>, delay: Duration) {
-        let wish = self.hashed(key.borrow());
-        self.change(|queue, now| queue.add_after(now, &wish, delay));
+        self.change(|queue, now| queue.add_after(now, key.borrow(), delay));
     }
 
     /// Requests a run after `delay` on behalf of the run that is ending, which did not fail. Unlike
     /// what [`add_after`](Self::add_after) requested, it is forgotten with
     /// [`forget`](Self::forget): the last run decides. Must be called before the run is done.
     pub fn requeue_after(&self, key: impl Borrow<K>, delay: Duration) {
-        let wish = self.hashed(key.borrow());
-        self.change(|queue, now| queue.requeue(now, &wish, delay));
+        self.change(|queue, now| queue.requeue(now, key.borrow(), delay));
     }
 
     /// Counts a failure of `key` and requests a retry after a backoff, as the limits say. Must be
@@ -89,28 +80,24 @@ impl<K: Key> WorkQueue<K> {
     /// Like [`add_rate_limited`](Self::add_rate_limited), but with its own backoff. While a retry
     /// is pending, the earlier of the two times counts, but never one before `at_least`.
     pub fn add_rate_limited_with(&self, key: impl Borrow<K>, retry: Retry) -> Duration {
-        let wish = self.hashed(key.borrow());
-        self.change(|queue, now| queue.retry(now, &wish, retry))
+        self.change(|queue, now| queue.retry(now, key.borrow(), retry))
     }
 
     /// `key` is well: forgets its failures and cancels its pending retry or requeue. Runs requested in
     /// other ways, including by `add_after`, stay.
     pub fn forget(&self, key: &K) {
-        let known = self.hashed(key);
-        self.change(|queue, now| queue.forget(now, &known));
+        self.change(|queue, now| queue.forget(now, key));
     }
 
     /// Cancels what [`add_after`](Self::add_after) requested, if it is not due yet.
     pub fn cancel(&self, key: &K) {
-        let known = self.hashed(key);
-        self.change(|queue, now| queue.cancel(now, &known));
+        self.change(|queue, now| queue.cancel(now, key));
     }
 
     /// Failures of `key` in a row, each after the backoff of the previous one (at most 255). 0 once
     /// it was forgotten, or a run of it ended while no retry was pending.
     pub fn requeues(&self, key: &K) -> u32 {
-        let known = self.hashed(key);
-        self.shared.state.lock().queue.requeues(&known)
+        self.shared.state.lock().queue.requeues(key)
     }
 
     /// The next key; `None` once the queue is shut down and nothing is left to take. Cancel-safe:
@@ -157,14 +144,6 @@ impl<K: Key> WorkQueue<K> {
     /// Ready once the queue is shut down and the last run is done.
     pub fn drained(&self) -> Drained<'_, K> {
         Drained::new(self)
-    }
-
-    pub(super) fn hash(&self, key: &K) -> u64 {
-        self.shared.hasher.hash_one(key)
-    }
-
-    fn hashed<'a>(&self, key: &'a K) -> Hashed<'a, K> {
-        Hashed::new(&self.shared.hasher, key)
     }
 
     /// Changes the queue, then, without the lock, wakes those affected.

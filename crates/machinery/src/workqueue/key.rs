@@ -1,9 +1,7 @@
 //! Keys of a queue.
 
 use std::fmt::Debug;
-use std::hash::{BuildHasher, Hash};
-
-use hashbrown::DefaultHashBuilder;
+use std::hash::Hash;
 
 /// The name of a piece of work. Two equal keys are the same piece of work.
 ///
@@ -15,17 +13,6 @@ pub trait Key: Clone + Eq + Hash + Debug + Send + Sync + 'static {
 
     /// The tenant of this key. Equal keys have equal tenants.
     fn tenant(&self) -> &Self::Tenant;
-
-    /// Has the processor fetch what the key points to, because the key is about to be cloned, and
-    /// the clone should not wait for memory. A hint, called with the lock held; by default nothing.
-    fn prefetch(&self) {}
-}
-
-/// A key and its hash, computed before the lock is taken: hashing may read what the key points to, and
-/// no other thread should have to wait for that.
-pub(super) struct Hashed<'a, K> {
-    pub(super) key: &'a K,
-    pub(super) hash: u64,
 }
 
 /// Urgency of a key. A higher priority goes first, but never keeps a lower one waiting forever: see
@@ -39,14 +26,6 @@ pub enum Priority {
     Low,
     /// Something changed: somebody may be watching.
     High,
-}
-
-// === impl Hashed ===
-
-impl<'a, K: Key> Hashed<'a, K> {
-    pub(super) fn new(hasher: &DefaultHashBuilder, key: &'a K) -> Hashed<'a, K> {
-        Hashed { key, hash: hasher.hash_one(key) }
-    }
 }
 
 // === impl Priority ===

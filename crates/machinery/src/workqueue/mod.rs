@@ -9,7 +9,7 @@
 //! - Within a priority tenants take turns, one key each; within a tenant it is first come, first
 //!   served. With `p` keys of its own tenant ahead of it and `t` tenants waiting, a key is taken
 //!   within `(p + 1) · t` turns of its priority, however many keys the others have.
-//! - Bands share the gets: [`Priority::High`] goes first, but one get in 8 is for [`Priority::Low`]
+//! - Priorities share the gets: [`Priority::High`] goes first, but one get in 8 is for [`Priority::Low`]
 //!   and one in 16 for [`Priority::Retry`] while they have keys (one get later if both are due at
 //!   once).
 //! - A failure delays a key by `base · 2ⁿ` (5 ms to 1000 s) plus a jitter of at most 10 %, where n
@@ -26,27 +26,25 @@
 //! - If `add_after` asks for several delays, the earliest counts.
 //! - One key wakes one worker. Timers need no task of their own: one waiting worker keeps the time
 //!   for all.
-//! - A parked key costs at most 59 bytes beyond itself, including one timer (15 more for a second).
-//!   Adding a known key allocates nothing. Memory follows the largest number of keys held at once;
-//!   the last 64 keys that are done are still held, but nothing is known about them.
+//! - A waiting key costs at most 60 bytes beyond itself, and 30 more for a timer. Memory
+//!   follows the largest number of keys held at once; some of the last 256 keys that are done are still held,
+//!   but nothing is known about them.
 //!
-//! Why an arena with links, and not maps: with a `HashMap` of keys, a `BTreeMap` per tenant and one of
-//! timers, a key with 100,000 others waiting took 630 ns through add, get and done, where client-go's queue
-//! takes 309 and this one 146 (docs/PERFORMANCE.md), and a parked key up to 180 bytes.
+//! Why items with links, and not a map per tenant: with a `HashMap` of keys, a `BTreeMap` per tenant and
+//! one of timers, a key with 100,000 others waiting took twice as long as in client-go's queue, and a
+//! parked key up to 180 bytes.
 //!
-//! There are three layers, each a file on top of the previous: `queue`, `delaying`, `rate_limited`,
+//! There are two layers, each a file on top of the previous: `queue` and `rate_limited`,
 //! all pure, with the time as an argument. `waiting` knows whom to wake, `handle` puts a lock
 //! around both, and `work_item` is the worker's side. All locks and clocks come from `sync`, so that
 //! model checkers can drive the code that ships.
 
 mod key;
 mod sync;
-mod recent;
-mod arena;
+mod items;
 mod fair;
 mod queue;
 mod timers;
-mod delaying;
 mod backoff;
 mod bucket;
 mod rate_limited;

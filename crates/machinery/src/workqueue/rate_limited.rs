@@ -1,4 +1,5 @@
-//! The third layer: keys that failed come back after a backoff, within an overall rate.
+//! The second layer: keys that come later, and keys that failed and come back after a backoff, within
+//! an overall rate.
 //!
 //! A retry of a key is *pending* from the failure until its backoff has passed. Then it is queued:
 //! after the first failure in the priority the key was taken from, after further ones in
@@ -10,16 +11,13 @@ mod standing;
 
 use std::time::Duration;
 
-use hashbrown::DefaultHashBuilder;
-
-use super::arena::{DIRTY, HELD, PROCESSING, QUEUED, RETRY_DUE};
 use super::backoff::{Limits, Retry};
 use super::bucket::Bucket;
-use super::delaying::{Delaying, after};
-use super::key::{Hashed, Key, Priority};
-use super::queue::Next;
+use super::items::{DIRTY, HELD, PROCESSING, QUEUED, RETRY_DUE};
+use super::key::{Key, Priority};
+use super::queue::{Next, Queue};
 use super::sync::Nanos;
-use super::timers::Timer;
+use super::timers::{Timer, Timers, after};
 
 /// Phase of the queue: in which directions keys pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +32,8 @@ enum Phase {
 
 /// The whole queue, without locks and wake-ups.
 pub(super) struct RateLimited<K: Key> {
-    delaying: Delaying<K>,
+    queue: Queue<K>,
+    timers: Timers,
     bucket: Bucket,
     limits: Limits,
     random: fastrand::Rng,
@@ -51,9 +50,10 @@ pub(super) struct RateLimited<K: Key> {
 // === impl RateLimited ===
 
 impl<K: Key> RateLimited<K> {
-    pub(super) fn new(limits: Limits, hasher: DefaultHashBuilder) -> RateLimited<K> {
+    pub(super) fn new(limits: Limits) -> RateLimited<K> {
         RateLimited {
-            delaying: Delaying::new(hasher),
+            queue: Queue::new(),
+            timers: Timers::new(),
             bucket: Bucket::new(limits.retries_per_second, limits.retry_burst),
             random: limits.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed),
             limits,
@@ -65,59 +65,62 @@ impl<K: Key> RateLimited<K> {
     }
 
     /// Requests a run.
-    pub(super) fn add(&mut self, now: Nanos, wish: &Hashed<'_, K>, priority: Priority) {
+    pub(super) fn add(&mut self, now: Nanos, key: &K, priority: Priority) {
         let now = self.fire(now);
         if self.phase == Phase::Open {
-            let id = self.delaying.queue.enter(wish);
+            let id = self.queue.enter(key);
             self.ask(now, id, priority.max(Priority::Low));
         }
     }
 
-    /// Requests a run later.
-    pub(super) fn add_after(&mut self, now: Nanos, wish: &Hashed<'_, K>, delay: Duration) {
+    /// Requests a run later. If there are several such requests, the earliest counts.
+    pub(super) fn add_after(&mut self, now: Nanos, key: &K, delay: Duration) {
         let now = self.fire(now);
         if self.phase == Phase::Open {
             self.retries += 1;
-            self.delaying.add_after(now, wish, delay);
+            let (id, due) = (self.queue.enter(key), after(now, delay));
+            if self.queue.items.get(id).due(Timer::After).is_none_or(|known| due < known) {
+                self.timers.set(&mut self.queue.items, id, Timer::After, due);
+            }
         }
     }
 
     /// Requests a run later, like a retry, but without a failure.
-    pub(super) fn requeue(&mut self, now: Nanos, wish: &Hashed<'_, K>, delay: Duration) {
+    pub(super) fn requeue(&mut self, now: Nanos, key: &K, delay: Duration) {
         let now = self.fire(now);
         if self.phase != Phase::Open {
             return;
         }
         self.retries += 1;
-        let id = self.delaying.queue.enter(wish);
+        let id = self.queue.enter(key);
         if !self.is_throttled(id) {
             // A retry of an earlier run that came due during this one is not wanted any more.
-            self.delaying.queue.arena.get_mut(id).clear(RETRY_DUE);
+            self.queue.items.get_mut(id).clear(RETRY_DUE);
             let due = after(now, delay);
-            self.delaying.timers.set(&mut self.delaying.queue.arena, id, Timer::Retry, due);
+            self.timers.set(&mut self.queue.items, id, Timer::Retry, due);
         }
     }
 
     /// Counts a failure and retries the key after a backoff; returns how long that is.
-    pub(super) fn retry(&mut self, now: Nanos, wish: &Hashed<'_, K>, retry: Retry) -> Duration {
+    pub(super) fn retry(&mut self, now: Nanos, key: &K, retry: Retry) -> Duration {
         let now = self.fire(now);
         if self.phase != Phase::Open {
             return Duration::ZERO;
         }
         self.retries += 1;
-        let id = self.delaying.queue.enter(wish);
+        let id = self.queue.enter(key);
         if self.is_throttled(id) {
             return Duration::ZERO;
         }
         let pending = self.pending(id);
-        let slot = self.delaying.queue.arena.get_mut(id);
-        slot.clear(RETRY_DUE);
+        let item = self.queue.items.get_mut(id);
+        item.clear(RETRY_DUE);
         // A run that outside events caused before the backoff had passed does not count. What is
         // pending without a failure is a requeue.
-        if pending.is_none() || slot.failures == 0 {
-            slot.failures = slot.failures.saturating_add(1);
+        if pending.is_none() || item.failures == 0 {
+            item.failures = item.failures.saturating_add(1);
         }
-        let before = slot.failures - 1;
+        let before = item.failures - 1;
         let backoff = retry.backoff.delay(u32::from(before));
         let jitter = 1.0 + self.limits.jitter.clamp(0.0, 1.0) * self.random.f64();
         // A backoff too long to stretch counts as forever.
@@ -125,47 +128,47 @@ impl<K: Key> RateLimited<K> {
         let mut due = after(now, stretched.unwrap_or(Duration::MAX));
         due = pending.map_or(due, |pending| pending.min(due));
         if retry.at_least > Duration::ZERO {
-            slot.set(HELD);
+            item.set(HELD);
             due = due.max(after(now, retry.at_least));
-        } else if slot.is(HELD) {
+        } else if item.is(HELD) {
             due = due.max(pending.unwrap_or(due));
         }
-        self.delaying.timers.set(&mut self.delaying.queue.arena, id, Timer::Retry, due);
+        self.timers.set(&mut self.queue.items, id, Timer::Retry, due);
         Duration::from_nanos(due - now)
     }
 
     /// Ends a row of failures: the pending retry is cancelled, the next failure is the first.
-    pub(super) fn forget(&mut self, now: Nanos, known: &Hashed<'_, K>) {
+    pub(super) fn forget(&mut self, now: Nanos, key: &K) {
         self.fire(now);
-        let Some(id) = self.delaying.queue.arena.find(known) else { return };
+        let Some(id) = self.queue.items.find(key) else { return };
         if !self.is_throttled(id) {
             self.cancel_retry(id);
         }
-        let slot = self.delaying.queue.arena.get_mut(id);
-        slot.failures = 0;
-        slot.clear(RETRY_DUE | HELD);
-        self.delaying.queue.settle(id);
-        self.delaying.queue.release(id);
+        let item = self.queue.items.get_mut(id);
+        item.failures = 0;
+        item.clear(RETRY_DUE | HELD);
+        self.queue.settle(id);
+        self.queue.release(id);
     }
 
     /// Cancels what `add_after` requested.
-    pub(super) fn cancel(&mut self, now: Nanos, known: &Hashed<'_, K>) {
+    pub(super) fn cancel(&mut self, now: Nanos, key: &K) {
         self.fire(now);
-        let Some(id) = self.delaying.queue.arena.find(known) else { return };
-        self.delaying.timers.cancel(&mut self.delaying.queue.arena, id, Timer::After);
-        self.delaying.queue.release(id);
+        let Some(id) = self.queue.items.find(key) else { return };
+        self.timers.cancel(&mut self.queue.items, id, Timer::After);
+        self.queue.release(id);
     }
 
     /// Failures in a row.
-    pub(super) fn requeues(&self, known: &Hashed<'_, K>) -> u32 {
-        let arena = &self.delaying.queue.arena;
-        arena.find(known).map_or(0, |id| u32::from(arena.get(id).failures))
+    pub(super) fn requeues(&self, key: &K) -> u32 {
+        let items = &self.queue.items;
+        items.find(key).map_or(0, |id| u32::from(items.get(id).failures))
     }
 
     /// Takes the next key.
     pub(super) fn take(&mut self, now: Nanos) -> Option<Next<K>> {
         let now = self.fire(now);
-        let next = self.delaying.queue.take(now, self.lets_retries_through())?;
+        let next = self.queue.take(now, self.lets_retries_through())?;
         if next.priority == Priority::Retry {
             self.cancel_retry(next.id);
             self.bucket.take(now);
@@ -178,36 +181,35 @@ impl<K: Key> RateLimited<K> {
     pub(super) fn untake(&mut self, now: Nanos, id: u32) {
         let now = self.fire(now);
         if self.phase == Phase::Abandoned {
-            self.delaying.queue.done(now, id);
-            self.delaying.queue.release(id);
+            self.queue.done(now, id);
+            self.queue.release(id);
             return;
         }
-        if self.delaying.queue.untake(id) == Priority::Retry && self.phase == Phase::Open {
+        if self.queue.untake(id) == Priority::Retry && self.phase == Phase::Open {
             // Its token is lost: governor takes none back.
             let patience = after(now, self.limits.retry_patience);
-            self.delaying.timers.set(&mut self.delaying.queue.arena, id, Timer::Retry, patience);
+            self.timers.set(&mut self.queue.items, id, Timer::Retry, patience);
         }
     }
 
-    /// Ends a run of the key with this hash. Returns how long it took, and the key that this
-    /// evicted, if any.
-    pub(super) fn done(&mut self, now: Nanos, id: u32, hash: u64) -> (Duration, Option<K>) {
-        self.delaying.queue.arena.remember(hash, id);
+    /// Ends a run. Returns how long it took.
+    pub(super) fn done(&mut self, now: Nanos, id: u32) -> Duration {
         let now = self.fire(now);
-        let took = self.delaying.queue.done(now, id);
+        let took = self.queue.done(now, id);
         let pending = self.pending(id).is_some();
-        let slot = self.delaying.queue.arena.get_mut(id);
-        if slot.is(RETRY_DUE) {
-            slot.clear(RETRY_DUE);
-            if !slot.is(DIRTY) {
+        let item = self.queue.items.get_mut(id);
+        if item.is(RETRY_DUE) {
+            item.clear(RETRY_DUE);
+            if !item.is(DIRTY) {
                 self.enqueue_retry(now, id);
             }
         } else if !pending {
             // No retry was requested: the failure streak is over, forgotten or not.
-            slot.failures = 0;
+            item.failures = 0;
         }
-        self.delaying.queue.settle(id);
-        (took, self.delaying.queue.release(id))
+        self.queue.settle(id);
+        self.queue.release(id);
+        took
     }
 
     /// Queues what is due by now. Every operation that is given the time calls it first, so that
@@ -215,7 +217,7 @@ impl<K: Key> RateLimited<K> {
     #[inline]
     pub(super) fn fire(&mut self, now: Nanos) -> Nanos {
         self.now = self.now.max(now);
-        if self.delaying.timers.first().is_some_and(|due| due <= self.now) {
+        if self.timers.first().is_some_and(|due| due <= self.now) {
             self.fire_all(self.now);
         }
         self.now
@@ -224,7 +226,7 @@ impl<K: Key> RateLimited<K> {
     /// Out of line, since usually nothing is due.
     #[cold]
     fn fire_all(&mut self, now: Nanos) {
-        while let Some((due, id, timer)) = self.delaying.next_due(now) {
+        while let Some((due, id, timer)) = self.timers.pop(&mut self.queue.items, now) {
             match timer {
                 Timer::After => self.ask(due, id, Priority::Low),
                 Timer::Retry => self.retry_due(due, id),
@@ -242,21 +244,21 @@ impl<K: Key> RateLimited<K> {
     }
 
     fn mark(&mut self, now: Nanos, id: u32, priority: Priority) {
-        self.adds += u64::from(self.delaying.queue.mark(now, id, priority));
+        self.adds += u64::from(self.queue.mark(now, id, priority));
     }
 
     fn retry_due(&mut self, due: Nanos, id: u32) {
-        let queue = &mut self.delaying.queue;
-        let slot = queue.arena.get_mut(id);
-        slot.clear(HELD);
-        if slot.is(QUEUED) {
+        let queue = &mut self.queue;
+        let item = queue.items.get_mut(id);
+        item.clear(HELD);
+        if item.is(QUEUED) {
             // Either its patience has run out, or something else was faster than the retry.
             queue.mark(due, id, Priority::Low);
-        } else if slot.is(PROCESSING) {
-            slot.set(RETRY_DUE);
-        } else if slot.is(DIRTY) {
+        } else if item.is(PROCESSING) {
+            item.set(RETRY_DUE);
+        } else if item.is(DIRTY) {
             // It was held until now, which does not count as waiting in the queue.
-            slot.asked_at = due;
+            item.asked_at = due;
             queue.settle(id);
         } else {
             self.enqueue_retry(due, id);
@@ -265,17 +267,17 @@ impl<K: Key> RateLimited<K> {
 
     /// Puts a retry that is due into its line.
     fn enqueue_retry(&mut self, due: Nanos, id: u32) {
-        let slot = self.delaying.queue.arena.get(id);
-        if slot.failures <= 1 {
+        let item = self.queue.items.get(id);
+        if item.failures <= 1 {
             // A requeue is a timer: no user waits for it in particular.
             let priority =
-                if slot.failures == 0 { Priority::Low } else { slot.priority.max(Priority::Low) };
+                if item.failures == 0 { Priority::Low } else { item.priority.max(Priority::Low) };
             self.mark(due, id, priority);
             return;
         }
         self.mark(due, id, Priority::Retry);
         let patience = after(due, self.limits.retry_patience);
-        self.delaying.timers.set(&mut self.delaying.queue.arena, id, Timer::Retry, patience);
+        self.timers.set(&mut self.queue.items, id, Timer::Retry, patience);
     }
 
     /// Until when a retry of the key waits for its backoff, if one does.
@@ -283,16 +285,16 @@ impl<K: Key> RateLimited<K> {
         if self.is_throttled(id) {
             return None;
         }
-        self.delaying.timers.due(&self.delaying.queue.arena, id, Timer::Retry)
+        self.queue.items.get(id).due(Timer::Retry)
     }
 
     /// Returns whether a retry of the key waits for the overall rate.
     fn is_throttled(&self, id: u32) -> bool {
-        let slot = self.delaying.queue.arena.get(id);
-        slot.is(QUEUED) && slot.priority == Priority::Retry
+        let item = self.queue.items.get(id);
+        item.is(QUEUED) && item.priority == Priority::Retry
     }
 
     fn cancel_retry(&mut self, id: u32) {
-        self.delaying.timers.cancel(&mut self.delaying.queue.arena, id, Timer::Retry);
+        self.timers.cancel(&mut self.queue.items, id, Timer::Retry);
     }
 }

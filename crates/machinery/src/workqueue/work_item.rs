@@ -64,10 +64,10 @@ impl<'a, K: Key> Get<'a, K> {
             // Its run ends here, so dropping it must not end it again.
             self.handle = before.queue.take();
         }
-        let before = self.before.as_ref().map(|before| (before.id, self.queue.hash(&before.key)));
+        let before = self.before.as_ref().map(|before| before.id);
         let now = shared.clock.now();
         let mut state = shared.state.lock();
-        let ended = before.map(|(id, hash)| state.queue.done(now, id, hash));
+        let ended = before.map(|id| state.queue.done(now, id));
         if let Some(number) = self.number.take() {
             state.leave(number);
         }
@@ -77,7 +77,7 @@ impl<'a, K: Key> Get<'a, K> {
             drop(state);
             self.number = Some(number);
             self.sleep = deadline.map(|deadline| shared.clock.sleep_until(deadline));
-            self.over(ended.map(|(worked, _)| worked));
+            self.over(ended);
             return Poll::Pending;
         }
         let woken = unlock(state);
@@ -87,7 +87,7 @@ impl<'a, K: Key> Get<'a, K> {
             let queue = self.handle.take().unwrap_or_else(|| self.queue.clone());
             WorkItem { queue: Some(queue), key, id, priority, waited }
         });
-        let over = catch_unwind(AssertUnwindSafe(|| self.over(ended.map(|(worked, _)| worked))));
+        let over = catch_unwind(AssertUnwindSafe(|| self.over(ended)));
         if let Err(panic) = over {
             taken.into_iter().for_each(WorkItem::untake);
             resume_unwind(panic);
@@ -218,15 +218,14 @@ impl<K: Key> Deref for WorkItem<K> {
 
 impl<K: Key> fmt::Debug for WorkItem<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Taken").field(&self.key).finish()
+        f.debug_tuple("WorkItem").field(&self.key).finish()
     }
 }
 
 impl<K: Key> Drop for WorkItem<K> {
     fn drop(&mut self) {
         let Some(queue) = self.queue.take() else { return };
-        let hash = queue.hash(&self.key);
-        let (worked, _) = queue.change(|queue, now| queue.done(now, self.id, hash));
+        let worked = queue.change(|queue, now| queue.done(now, self.id));
         queue.shared.observer.done(worked);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::arena::{DIRTY, HELD, PROCESSING};
+use super::super::items::{DIRTY, HELD, NEVER, PROCESSING};
 use super::super::key::{Key, Priority};
 use super::super::observer::Snapshot;
 use super::super::sync::Nanos;
@@ -11,7 +11,7 @@ use super::{Phase, RateLimited};
 impl<K: Key> RateLimited<K> {
     /// Returns the time at which something becomes ready that is not ready yet, if nothing is added.
     pub(in super::super) fn next_deadline(&self) -> Option<Nanos> {
-        let timer = self.delaying.timers.first();
+        let timer = self.timers.first();
         let token = (self.depth()[Priority::Retry.index()] > 0).then(|| self.bucket.next());
         [timer, token].into_iter().flatten().min()
     }
@@ -29,33 +29,33 @@ impl<K: Key> RateLimited<K> {
 
     /// Keys queued, by priority.
     pub(in super::super) fn depth(&self) -> [usize; 3] {
-        self.delaying.queue.lines.waiting()
+        self.queue.lines.waiting()
     }
 
     /// Number of timers set.
     pub(in super::super) fn delayed(&self) -> usize {
         // A queued retry's timer is its patience, not a delay.
-        self.delaying.timers.len().saturating_sub(self.depth()[Priority::Retry.index()])
+        self.timers.len().saturating_sub(self.depth()[Priority::Retry.index()])
     }
 
     pub(in super::super) fn processing(&self) -> usize {
-        self.delaying.queue.processing()
+        self.queue.processing()
     }
 
     /// Keys about which anything is known.
     pub(in super::super) fn known(&self) -> usize {
-        self.delaying.queue.arena.len()
+        self.queue.items.len()
     }
 
     /// The current state.
     pub(in super::super) fn snapshot(&mut self, now: Nanos) -> Snapshot<K> {
         let now = self.fire(now);
-        let queue = &self.delaying.queue;
+        let queue = &self.queue;
         let age = |began: Nanos| Duration::from_nanos(now.saturating_sub(began));
         let oldest = queue.in_process().min_by_key(|(_, began)| *began);
         let mut depth = self.depth();
-        for slot in queue.in_process().map(|(id, _)| queue.arena.get(id)) {
-            depth[slot.wanted.index()] += usize::from(slot.is(DIRTY) && !slot.is(HELD));
+        for item in queue.in_process().map(|(id, _)| queue.items.get(id)) {
+            depth[item.wanted.index()] += usize::from(item.is(DIRTY) && !item.is(HELD));
         }
         Snapshot {
             adds: self.adds,
@@ -66,7 +66,7 @@ impl<K: Key> RateLimited<K> {
             known: self.known(),
             unfinished: queue.in_process().map(|(_, began)| age(began)).sum(),
             oldest: oldest.and_then(|(id, began)| {
-                queue.arena.get(id).key.clone().map(|key| (key, age(began)))
+                queue.items.get(id).key.clone().map(|key| (key, age(began)))
             }),
         }
     }
@@ -77,13 +77,13 @@ impl<K: Key> RateLimited<K> {
         if self.phase == Phase::Open {
             self.phase = Phase::Draining;
         }
-        while let Some(id) = self.delaying.timers.pop_any(&mut self.delaying.queue.arena) {
-            let slot = self.delaying.queue.arena.get_mut(id);
-            slot.clear(HELD);
-            if !slot.is(PROCESSING) {
-                slot.clear(DIRTY);
+        while let Some((_, id, _)) = self.timers.pop(&mut self.queue.items, NEVER) {
+            let item = self.queue.items.get_mut(id);
+            item.clear(HELD);
+            if !item.is(PROCESSING) {
+                item.clear(DIRTY);
             }
-            let queue = &mut self.delaying.queue;
+            let queue = &mut self.queue;
             queue.release(id);
         }
     }
@@ -92,7 +92,7 @@ impl<K: Key> RateLimited<K> {
     pub(in super::super) fn shut_down_now(&mut self, now: Nanos) {
         self.shut_down(now);
         self.phase = Phase::Abandoned;
-        self.delaying.queue.abandon();
+        self.queue.abandon();
     }
 
     pub(in super::super) fn is_shut_down(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Compares the queue with a model of it that uses plain lists and no arena, heap or links.
+//! Compares the queue with a model of it that uses plain lists and no tables or links.
 //!
 //! Runs every operation, on a virtual clock, in any order; after each, the two must agree on
 //! everything visible. Times never tie: every operation happens a nanosecond after the previous
@@ -6,14 +6,11 @@
 
 mod reference;
 
-use std::hash::BuildHasher;
 use std::time::Duration;
 
-use hashbrown::DefaultHashBuilder;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
 
-use super::super::key::Hashed;
 use super::super::rate_limited::RateLimited;
 use super::super::sync::Nanos;
 use super::super::{Backoff, Retry};
@@ -143,10 +140,9 @@ impl ReferenceStateMachine for Model {
 
 struct Real {
     queue: RateLimited<Named>,
-    hasher: DefaultHashBuilder,
     now: Nanos,
-    /// Slots being processed and their keys' hashes, oldest first.
-    runs: Vec<(u32, u64)>,
+    /// Items being processed, oldest first.
+    runs: Vec<u32>,
 }
 
 impl StateMachineTest for Real {
@@ -154,44 +150,40 @@ impl StateMachineTest for Real {
     type Reference = Model;
 
     fn init_test(_: &Model) -> Real {
-        let hasher = DefaultHashBuilder::default();
-        let queue = RateLimited::new(limits(), hasher.clone());
-        Real { queue, hasher, now: 0, runs: Vec::new() }
+        Real { queue: RateLimited::new(limits()), now: 0, runs: Vec::new() }
     }
 
     fn apply(mut real: Real, model: &Model, op: Op) -> Real {
         real.now += 1;
-        let Real { queue, hasher, now, runs } = &mut real;
+        let Real { queue, now, runs } = &mut real;
         match op {
-            Op::Add(key, priority) => queue.add(*now, &Hashed::new(hasher, &key), priority),
+            Op::Add(key, priority) => queue.add(*now, &key, priority),
             Op::AddAfter(key, delay) => {
-                queue.add_after(*now, &Hashed::new(hasher, &key), Duration::from_millis(delay));
+                queue.add_after(*now, &key, Duration::from_millis(delay));
             }
             Op::Retry(key, retry) => {
-                let delay = queue.retry(*now, &Hashed::new(hasher, &key), retry);
+                let delay = queue.retry(*now, &key, retry);
                 assert_eq!(delay, model.delay.unwrap_or_default(), "the delay of a retry");
             }
             Op::RequeueAfter(key, delay) => {
-                queue.requeue(*now, &Hashed::new(hasher, &key), Duration::from_millis(delay));
+                queue.requeue(*now, &key, Duration::from_millis(delay));
             }
-            Op::Forget(key) => queue.forget(*now, &Hashed::new(hasher, &key)),
-            Op::Cancel(key) => queue.cancel(*now, &Hashed::new(hasher, &key)),
+            Op::Forget(key) => queue.forget(*now, &key),
+            Op::Cancel(key) => queue.cancel(*now, &key),
             Op::Take => {
                 let next = queue.take(*now);
                 let taken = next.as_ref().map(|next| (next.key, next.priority));
                 assert_eq!(taken, model.taken, "what was taken");
-                runs.extend(next.map(|next| (next.id, hasher.hash_one(next.key))));
+                runs.extend(next.map(|next| next.id));
             }
             Op::Done(at) => {
                 if at < runs.len() {
-                    let (id, hash) = runs.remove(at);
-                    queue.done(*now, id, hash);
+                    queue.done(*now, runs.remove(at));
                 }
             }
             Op::Untake(at) => {
                 if at < runs.len() {
-                    let (id, _) = runs.remove(at);
-                    queue.untake(*now, id);
+                    queue.untake(*now, runs.remove(at));
                 }
             }
             Op::Pass(time) => *now += time * MS,
@@ -212,11 +204,7 @@ impl StateMachineTest for Real {
             for name in 0..3 {
                 let key = (tenant, name);
                 let failures = model.keys.get(&key).map_or(0, |known| known.failures);
-                assert_eq!(
-                    queue.requeues(&Hashed::new(&real.hasher, &key)),
-                    failures,
-                    "failures of {key:?}"
-                );
+                assert_eq!(queue.requeues(&key), failures, "failures of {key:?}");
             }
         }
         let [retry, initial, people] = model.depth();
