@@ -26,9 +26,9 @@
 //! - If `add_after` asks for several delays, the earliest counts.
 //! - One key wakes one worker. Timers need no task of their own: one waiting worker keeps the time
 //!   for all.
-//! - A waiting key costs about 50 bytes beyond itself, and 35 more with a timer (`cargo bench --bench workqueue`). Memory
-//!   follows the largest number of keys held at once; some of the last 256 keys that are done are still held,
-//!   but nothing is known about them.
+//! - A waiting key costs about 50 bytes beyond itself, and 35 more with a timer (`cargo bench --bench
+//!   workqueue`). Memory follows the largest number of keys held at once; some of the last 256 keys that
+//!   are done are still held, but nothing is known about them.
 //!
 //! Why items with links, and not a map per tenant: with a `HashMap` of keys, a `BTreeMap` per tenant and
 //! one of timers, a key with 100,000 others waiting took twice as long as in client-go's queue, and a
