@@ -210,7 +210,9 @@ fn place(reason: Reason) -> &'static str {
 #[test]
 fn the_rights_that_are_checked_are_those_of_the_rbac_artifacts() {
     use std::collections::BTreeSet;
-    use workload_operator::cli::check::{CLUSTER_RIGHTS, LEASE_RIGHTS, RIGHTS, Right};
+    use workload_operator::cli::check::{
+        CLUSTER_RIGHTS, LEASE_RIGHTS, METRICS_RIGHTS, RIGHTS, Right,
+    };
 
     let flat = |rights: &[Right]| -> BTreeSet<[String; 3]> {
         let verbs = |right: &Right| right.verbs.iter().map(|verb| (*verb).to_owned());
@@ -221,14 +223,19 @@ fn the_rights_that_are_checked_are_those_of_the_rbac_artifacts() {
     };
     let in_cluster = [RIGHTS, CLUSTER_RIGHTS].concat();
     for (kind, rights) in [("ClusterRole", &*in_cluster), ("Role", LEASE_RIGHTS)] {
-        assert_eq!(granted(kind), flat(rights), "{kind} in artifacts/rbac/operator.yaml");
+        assert_eq!(
+            granted("operator.yaml", kind),
+            flat(rights),
+            "{kind} in artifacts/rbac/operator.yaml"
+        );
     }
+    assert_eq!(granted("metrics.yaml", "ClusterRole"), flat(METRICS_RIGHTS));
 }
 
-/// Group, resource and verb of every rule of the `kind` in artifacts/rbac/operator.yaml.
-fn granted(kind: &str) -> std::collections::BTreeSet<[String; 3]> {
+/// Group, resource and verb of every rule of the `kind` in a file of artifacts/rbac.
+fn granted(file: &str, kind: &str) -> std::collections::BTreeSet<[String; 3]> {
     use serde::Deserialize;
-    let text = std::fs::read_to_string("artifacts/rbac/operator.yaml").unwrap();
+    let text = std::fs::read_to_string(format!("artifacts/rbac/{file}")).unwrap();
     let objects = serde_yaml_ng::Deserializer::from_str(&text)
         .map(|document| serde_json::Value::deserialize(document).unwrap());
     let words = |value: &serde_json::Value| -> Vec<String> {

@@ -263,6 +263,21 @@ impl std::str::FromStr for BindAddress {
     }
 }
 
+/// Returns the command line without the environment variables that are set but empty: a manifest often
+/// leaves one so that has no value. They count as not set.
+pub(crate) fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty =
+        |name: &std::ffi::OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    let forget = move |argument: clap::Arg| {
+        if argument.get_env().is_some_and(is_empty) {
+            argument.env(clap::builder::Resettable::Reset)
+        } else {
+            argument
+        }
+    };
+    command.mut_args(forget).mut_subcommands(without_empty_variables)
+}
+
 /// An empty name is how the Operator Lifecycle Manager says "all namespaces".
 pub(crate) fn all_if_empty(namespaces: &mut Vec<String>) {
     namespaces.retain(|name| !name.is_empty());
@@ -351,6 +366,15 @@ mod tests {
             (&["--metrics-certificate=a", "--metrics-key=b"], true),
         ] {
             assert_eq!(parsed(arguments).serves_metrics_securely(), secure, "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn each_form_of_the_log_is_chosen_by_its_name() {
+        for (name, format) in
+            [("auto", LogFormat::Auto), ("text", LogFormat::Text), ("json", LogFormat::Json)]
+        {
+            assert_eq!(parsed(&["--log-format", name]).log_format, format);
         }
     }
 

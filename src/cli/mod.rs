@@ -18,7 +18,7 @@ pub use error::Error;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 use crate::identity::{Hints, Identity};
 use crate::workload::MANAGER;
@@ -39,7 +39,8 @@ pub(crate) const IDENTITY: Identity = Identity::new(MANAGER, "workload-operator.
 /// The exit code, if it is wrong or only asks for help: what it printed says which. Of `plan`, 2 means that
 /// something would change, so wrong arguments are 1.
 pub fn parse() -> Result<Cli, ExitCode> {
-    Cli::try_parse().map_err(|error| {
+    let matches = args::without_empty_variables(Cli::command()).try_get_matches();
+    matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| {
         // The error is lost if stderr is closed.
         let _ = error.print();
         let is_plan = std::env::args_os().nth(1).is_some_and(|command| command == "plan");

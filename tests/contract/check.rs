@@ -244,6 +244,12 @@ async fn rights(cluster: &Cluster) {
     let secrets = json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]});
     more.as_array_mut().unwrap().push(secrets);
     cluster.patched(&what, json!({"rules": more}), all, (true, "R002", 1)).await;
+    let asks = ["clusterrole", "workload-operator-metrics-auth"];
+    let review = json!([{"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"],
+        "verbs": ["create"]}, {"apiGroups": ["authorization.k8s.io"],
+        "resources": ["subjectaccessreviews"], "verbs": ["create"]}]);
+    let (one, both) = (json!({"rules": [review[0]]}), json!({"rules": review}));
+    cluster.patched(&asks, one, both, (true, "R003", 1)).await;
     // Granted in one namespace only.
     let account = format!("--serviceaccount={SYSTEM}:workload-operator");
     let edit =

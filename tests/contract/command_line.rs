@@ -56,6 +56,23 @@ fn bash_completes_a_command_a_flag_and_a_kind() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "check --wait memcached ");
 }
 
+#[test]
+fn a_variable_that_is_empty_counts_as_not_set() {
+    let names = ["METRICS_SECURE", "WORKERS", "LOG_FORMAT", "LEADER_ELECT", "METRICS_BIND_ADDRESS"];
+    for (arguments, reached) in [(&["check"][..], "K001"), (&[], "/there/is/none")] {
+        let output = Command::new(env!("CARGO_BIN_EXE_workload-operator"))
+            .args(arguments)
+            .args(["--kubeconfig", "/there/is/none"])
+            .envs(names.map(|name| (name, "")))
+            .env("CHECK_OUTPUT", "")
+            .output()
+            .unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains(reached) && !said.contains("invalid value"), "{said}");
+    }
+}
+
 #[cfg(not(feature = "otel"))]
 #[test]
 fn whoever_asks_a_build_without_spans_for_spans_is_told() {

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::CheckArgs;
 use super::{Check, D003, D004, Finding, G001, M001, P001, P002, P003};
+use crate::cli::args::BindAddress;
 use crate::client::{Client, Error, Scope};
 use crate::generic_daemon::{self, GenericDaemon};
 use crate::object::{Kind, ObjectKey, Resource};
@@ -49,13 +50,13 @@ pub(super) async fn operator_findings(client: &Client, args: &CheckArgs) -> Vec<
 }
 
 /// The operator's Deployment.
-enum Found {
+pub(super) enum Found {
     One(Value),
     None(String),
     Several(String),
 }
 
-async fn deployment(client: &Client, args: &CheckArgs) -> Result<Found, Error> {
+pub(super) async fn deployment(client: &Client, args: &CheckArgs) -> Result<Found, Error> {
     let namespace = args.operator_namespace.as_str();
     let key = ObjectKey::new(namespace, args.operator_name.as_deref().unwrap_or(NAME));
     match client.read(&DEPLOYMENT, &key).await {
@@ -91,14 +92,46 @@ fn word(value: &Value) -> String {
 
 /// Returns whether its replicas elect a leader.
 fn elects(deployment: &Value) -> bool {
+    is_on(setting(deployment, "leader-elect", "LEADER_ELECT"))
+}
+
+/// Returns whether it asks the API server who reads /metrics.
+pub(super) fn asks_for_scrapers(deployment: &Value) -> bool {
+    let address = setting(deployment, "metrics-bind-address", "METRICS_BIND_ADDRESS");
+    let address = address.and_then(|text| text.parse::<BindAddress>().ok());
+    let socket = address.and_then(|address| address.0);
+    let secure = setting(deployment, "metrics-secure", "METRICS_SECURE");
+    let certified = setting(deployment, "metrics-certificate", "METRICS_CERTIFICATE").is_some();
+    match secure {
+        _ if address == Some(BindAddress(None)) => false,
+        Some(_) => is_on(secure),
+        None => certified || socket.is_some_and(|socket| !socket.ip().is_loopback()),
+    }
+}
+
+fn is_on(setting: Option<String>) -> bool {
+    setting.is_some_and(|value| value == "true")
+}
+
+/// The value of a flag or its variable in the Deployment's first container; `true` for a flag without one.
+fn setting(deployment: &Value, flag: &str, variable: &str) -> Option<String> {
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-    let all = |field: &str| container[field].as_array().cloned().unwrap_or_default();
-    let by_flag = all("args").iter().chain(&all("command")).any(|argument| {
-        matches!(argument.as_str(), Some("--leader-elect" | "--leader-elect=true"))
+    let list = |field: &str| container[field].as_array().cloned().unwrap_or_default();
+    let mut arguments: Vec<String> =
+        list("command").iter().chain(&list("args")).map(word).collect();
+    arguments.push(String::new());
+    let by_flag = arguments.windows(2).rev().find_map(|pair| {
+        match pair[0].strip_prefix("--")?.strip_prefix(flag)? {
+            "" if pair[1].is_empty() || pair[1].starts_with('-') => Some("true".to_owned()),
+            "" => Some(pair[1].clone()),
+            value => value.strip_prefix('=').map(str::to_owned),
+        }
     });
-    let by_variable =
-        all("env").iter().any(|one| one["name"] == "LEADER_ELECT" && one["value"] == "true");
-    by_flag || by_variable
+    let by_variable = || {
+        let of_name = |one: &&Value| one["name"] == variable;
+        list("env").iter().find(of_name).map(|one| word(&one["value"]))
+    };
+    by_flag.or_else(by_variable).filter(|value| !value.is_empty())
 }
 
 /// The pods that the Deployment selects.
@@ -379,6 +412,26 @@ mod tests {
         assert!(with("args", json!(["--leader-elect"])));
         assert!(with("env", json!([{"name": "LEADER_ELECT", "value": "true"}])));
         assert!(!with("args", json!(["--leader-elect=false"])));
+    }
+
+    #[test]
+    fn scrapers_are_asked_for_unless_the_deployment_serves_anyone() {
+        let asks = |args: &[&str]| {
+            asks_for_scrapers(
+                &json!({"spec": {"template": {"spec": {"containers": [{"args": args}]}}}}),
+            )
+        };
+        assert!(asks(&["--metrics-bind-address=:8443"]));
+        assert!(asks(&["--metrics-bind-address", ":8443", "--leader-elect"]));
+        assert!(asks(&["--metrics-secure"]));
+        for args in [
+            &["--metrics-bind-address=:8443", "--metrics-secure=false"][..],
+            &["--metrics-bind-address=0", "--metrics-secure"],
+            &["--metrics-bind-address=127.0.0.1:8080"],
+            &[],
+        ] {
+            assert!(!asks(args), "{args:?}");
+        }
     }
 
     #[test]

@@ -15,9 +15,9 @@ mod api_server;
 mod rights;
 mod installation;
 
-/// The rights of the operator and those for its Lease. A test compares them with the ClusterRole
-/// and the Role in artifacts/rbac/operator.yaml.
-pub use rights::{CLUSTER_RIGHTS, LEASE_RIGHTS, RIGHTS, Right};
+/// The rights of the operator, those for its Lease and those for /metrics. A test compares them with the ClusterRole
+/// and the Role in artifacts/rbac/operator.yaml, and those for /metrics with artifacts/rbac/metrics.yaml.
+pub use rights::{CLUSTER_RIGHTS, LEASE_RIGHTS, METRICS_RIGHTS, RIGHTS, Right};
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -197,6 +197,9 @@ checks! {
     R002: "account has no further dangerous rights",
         "remove the right from the role that grants it",
         "an attacker who takes over the operator can use them";
+    R003: "account may ask who reads /metrics",
+        "kubectl apply -f artifacts/rbac/metrics.yaml, or run the operator with --metrics-secure=false",
+        "/metrics answers 503 to every scraper";
     D001: "a valid object of each kind is accepted",
         "look at the admission policies and webhooks that the message names",
         "objects of that kind cannot be created";

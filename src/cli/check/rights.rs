@@ -4,7 +4,8 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use super::CheckArgs;
-use super::{Finding, R001, R002};
+use super::installation::{self, Found};
+use super::{Finding, R001, R002, R003};
 use crate::client::{Client, Error};
 use crate::object::Kind;
 
@@ -64,6 +65,12 @@ pub const CLUSTER_RIGHTS: &[Right] = &[right("", "nodes", &["list"])];
 /// only; and Events about who leads.
 pub const LEASE_RIGHTS: &[Right] = &[LEASE, right("events.k8s.io", "events", &["create", "patch"])];
 
+/// Rights that it needs in the whole cluster to serve /metrics to authorized clients only.
+pub const METRICS_RIGHTS: &[Right] = &[
+    right("authentication.k8s.io", "tokenreviews", &["create"]),
+    right("authorization.k8s.io", "subjectaccessreviews", &["create"]),
+];
+
 const LEASE: Right = right("coordination.k8s.io", "leases", &["create", "get", "patch", "watch"]);
 
 /// Rights that give power over a cluster and that the operator does not need.
@@ -102,16 +109,26 @@ pub(super) async fn findings(client: &Client, args: &CheckArgs) -> Vec<Finding> 
     let namespaces =
         if args.namespaces.is_empty() { &everywhere[..] } else { &args.namespaces[..] };
     match administrator(client).await {
-        Err(error) => return vec![R001.unasked(&error), R002.unasked(&error)],
+        Err(error) => return [&R001, &R002, &R003].map(|check| check.unasked(&error)).into(),
         Ok(true) => {
             let who = "this account may do everything; run it under the operator's ServiceAccount";
-            return vec![R001.skip(who), R002.skip(who)];
+            return [&R001, &R002, &R003].map(|check| check.skip(who)).into();
         }
         Ok(false) => {}
     }
+    vec![
+        needed(client, args, namespaces).await,
+        further(client, args, namespaces).await,
+        metrics(client, args).await,
+    ]
+}
+
+/// Judges the rights that the operator works with.
+async fn needed(client: &Client, args: &CheckArgs, namespaces: &[String]) -> Finding {
+    let everywhere = String::new();
     let (mut missing, mut asked) = (Vec::new(), 0);
     let needed = namespaces.iter().map(|namespace| (namespace, RIGHTS));
-    let in_cluster = args.namespaces.is_empty().then_some((&everywhere[0], CLUSTER_RIGHTS));
+    let in_cluster = args.namespaces.is_empty().then_some((&everywhere, CLUSTER_RIGHTS));
     let lease = (&args.operator_namespace, LEASE_RIGHTS);
     for (namespace, rights) in needed.chain(in_cluster).chain(std::iter::once(lease)) {
         for (what, answer) in ask(client, namespace, rights).await {
@@ -121,24 +138,50 @@ pub(super) async fn findings(client: &Client, args: &CheckArgs) -> Vec<Finding> 
                 // The Lease's namespace may be one of these as well.
                 Ok(false) if missing.contains(&what) => {}
                 Ok(false) => missing.push(what),
-                Err(error) => return vec![R001.unasked(&error), R002.unasked(&error)],
+                Err(error) => return R001.unasked(&error),
             }
         }
     }
-    let needed = if missing.is_empty() {
+    if missing.is_empty() {
         R001.ok(format!("all {asked}"))
     } else {
         R001.fail(format!("may not {}", missing.join("; ")))
-    };
-    let further = match beyond(client, args, namespaces).await {
+    }
+}
+
+/// Judges the rights beside those.
+async fn further(client: &Client, args: &CheckArgs, namespaces: &[String]) -> Finding {
+    match beyond(client, args, namespaces).await {
         Ok((beyond, true)) if beyond.is_empty() => {
             R002.unknown("an authorizer of the API server does not list the rights that it grants")
         }
         Ok((beyond, false)) if beyond.is_empty() => R002.ok(""),
         Ok((beyond, _)) => R002.fail(format!("may {}", beyond.join("; "))),
         Err(error) => R002.unasked(&error),
-    };
-    vec![needed, further]
+    }
+}
+
+/// Judges the rights for /metrics, if the Deployment serves it to authorized clients only. Where the
+/// Deployment cannot be read, the operator's defaults count.
+async fn metrics(client: &Client, args: &CheckArgs) -> Finding {
+    if let Ok(Found::One(deployment)) = installation::deployment(client, args).await
+        && !installation::asks_for_scrapers(&deployment)
+    {
+        return R003.skip("its /metrics is served to anyone, or on a loopback address");
+    }
+    let mut missing = Vec::new();
+    for (what, answer) in ask(client, "", METRICS_RIGHTS).await {
+        match answer {
+            Ok(true) => {}
+            Ok(false) => missing.push(what),
+            Err(error) => return R003.unasked(&error),
+        }
+    }
+    if missing.is_empty() {
+        R003.ok("")
+    } else {
+        R003.fail(format!("may not {}", missing.join("; ")))
+    }
 }
 
 /// The dangerous rights that the account has in `namespaces`; and those that it has in the operator's own

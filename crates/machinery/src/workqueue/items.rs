@@ -235,7 +235,7 @@ fn at<K>(chunks: &[Vec<Item<K>>], id: u32) -> &Item<K> {
     &chunks[id / CHUNK][id % CHUNK]
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 
