@@ -34,7 +34,7 @@ main() {
     build) build "$commit" ;;
     run)
       build "$commit"
-      cargo test --locked --test contract -- upgrade::
+      cargo test --locked --test contract -- --ignored upgrade::
       ;;
     *) usage && exit 2 ;;
   esac

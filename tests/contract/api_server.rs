@@ -65,6 +65,7 @@ async fn when_the_api_server_or_etcd_is_killed_no_work_is_lost_and_the_operator_
 /// that knows of them; a client that is not restarted has to restart itself, or it never again sees
 /// anything that has such a version.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn when_etcd_is_restored_from_a_backup_the_operator_ends_and_begins_anew() {
     let plane = ControlPlane::leaked(|| ControlPlane::private("restored")).await;
     let world = World::on(plane, "restored", "baseline").await;
@@ -174,6 +175,7 @@ fn is_create(write: &Entry, name: &str) -> bool {
 /// A second API server whose connection to etcd is stalled shows the past: an object without
 /// children that has since been deleted, and one that has since been recreated under its name.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn an_api_server_that_lives_in_the_past_is_not_believed() {
     let plane = ControlPlane::leaked(|| ControlPlane::private("past")).await;
     let world = World::on(plane, "past", "baseline").await;

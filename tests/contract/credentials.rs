@@ -202,6 +202,7 @@ async fn a_certificate_comes_from_a_plugin_or_from_files_and_is_replaced() {
 
 /// A pod's CA is a file that the kubelet replaces; kube reads it again after a minute.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn a_ca_that_was_replaced_in_a_pod_is_trusted_within_a_minute_or_so() {
     let world = World::new("rotated-ca", "restricted").await;
     let folder = tempfile::tempdir().unwrap();

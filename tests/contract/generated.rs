@@ -63,6 +63,7 @@ const NAMES: usize = 60;
 const SLOTS: [u64; 3] = [0, 40, 80];
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn no_sequence_of_edits_leaves_a_wrong_state() {
     let (first, count) = (number("GENERATED_SEED", 1), number("GENERATED_SEQUENCES", SEQUENCES));
     let run = Run::start("generated").await;

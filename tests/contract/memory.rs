@@ -50,6 +50,7 @@ async fn fence(world: &World, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn foreign_deployments_of_a_megabyte_take_no_memory() {
     let world = World::new("foreign-memory", "baseline").await;
     let environment = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE)];

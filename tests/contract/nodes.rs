@@ -95,6 +95,7 @@ async fn renew(world: &World, nodes: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn a_lost_node_is_degraded_by_name_until_it_returns_or_is_deleted() {
     let (world, _controllers) = on_three_nodes("lost-node").await;
     let mut kwok = Server::of(world.plane(), "kwok");

@@ -197,6 +197,7 @@ fn running(plane: &ControlPlane) -> [String; 2] {
 // === How it comes and goes ===
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn olm_installs_the_bundle_upgrades_it_removes_it_and_installs_it_again() {
     let Some(programs) = Programs::find("that OLM installs the bundle") else { return };
     let bundle = bundle();

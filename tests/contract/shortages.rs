@@ -104,6 +104,7 @@ async fn while_etcd_is_full_it_tries_now_and_then_and_when_there_is_space_it_wor
 /// It may open only two descriptors more than it has: watches that break can hardly be replaced,
 /// and workers take turns.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn with_hardly_a_file_descriptor_left_it_works_on_as_it_can() {
     let world = World::new("descriptors", "restricted").await;
     let proxy = Proxy::start(world.plane()).await;

@@ -238,11 +238,13 @@ async fn there_and_back(name: &'static str, installer: Installer) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn an_upgrade_by_kubectl_and_the_way_back_restart_no_pod() {
     there_and_back("upgrade-kubectl", Installer::Kubectl).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn an_upgrade_by_helm_and_the_way_back_restart_no_pod() {
     let Some(helm) = Helm::find("an upgrade with Helm") else { return };
     there_and_back("upgrade-helm", Installer::Helm(helm)).await;

@@ -113,6 +113,7 @@ async fn work(world: &World, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn a_clock_that_jumps_a_day_ahead_and_back_moves_neither_the_lease_nor_the_work() {
     let (Some(clock), Some(other)) = (wall_clock(), wall_clock()) else { return };
     let world = World::new("wall-clock", "restricted").await;

@@ -63,6 +63,7 @@ struct Pair {
 type Reference = (Arc<Workload>, Arc<Outcome>);
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn killed_at_any_write_it_ends_as_if_it_had_not_been() {
     let all = is_all("CRASH_POINTS");
     let chosen = chosen(|workload| all || workload.slice != Slice::Nothing);
