@@ -87,6 +87,7 @@ pub fn prometheus_operators_kinds() -> [Value; 3] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn each_overlay_is_installed_runs_under_restricted_and_is_removed() {
     let plane = tokio::task::spawn_blocking(|| ControlPlane::private("packaging")).await.unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -213,6 +214,23 @@ async fn a_component_raises_the_size_of_memcacheds() {
         built.iter().find(|o| o["metadata"]["name"] == "memcacheds.cache.example.com").unwrap();
     let spec = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
     assert_eq!(spec["properties"]["size"]["maximum"], 8);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_documented_patch_narrows_the_way_to_the_api_server() {
+    let plane = tokio::task::spawn_blocking(ControlPlane::shared).await.unwrap();
+    let install = include_str!("../../docs/INSTALL.md");
+    let (_, from) = install.split_once("```yaml\npatches:").expect("INSTALL.md has the patch");
+    let (patch, _) = from.split_once("```").unwrap();
+    let folder = tempfile::tempdir_in("artifacts").unwrap();
+    let overlay = format!("resources: [../default]\npatches:{patch}");
+    std::fs::write(folder.path().join("kustomization.yaml"), overlay).unwrap();
+    let built = objects(&plane.kubectl(&["kustomize", folder.path().to_str().unwrap()]));
+    let policy = built.iter().find(|object| object["kind"] == "NetworkPolicy").unwrap();
+    let port = |number: u16| json!([{"port": number, "protocol": "TCP"}]);
+    let egress = policy["spec"]["egress"].as_array().unwrap();
+    let narrow = json!({"to": [{"ipBlock": {"cidr": "10.0.0.1/32"}}], "ports": port(8443)});
+    assert_eq!(egress[1..], [narrow, json!({"ports": port(3128)})]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -187,4 +188,78 @@ async fn a_plan_knows_what_is_deleted_in_the_way_taken_and_not_told() {
         told[0].contains("plan-ways/exported: ImageMissing: Unable to find MEMCACHED_EXPORTER")
     );
     assert!(told[1].contains("plan-ways/taken: ErrResourceExists"), "{plan:#}");
+}
+
+/// A policy that adds a container to every Deployment of the world's namespace, as a webhook of a service
+/// mesh does.
+fn sidecars(world: &World) {
+    let name = format!("sidecars-of-{}", world.namespace);
+    let group = "admissionregistration.k8s.io/v1";
+    let add = "[JSONPatch{op: 'add', path: '/spec/template/spec/containers/-', value: \
+        Object.spec.template.spec.containers{name: 'sidecar', image: 'proxy:1'}}]";
+    let policy = json!({"apiVersion": group, "kind": "MutatingAdmissionPolicy",
+        "metadata": {"name": name}, "spec": {
+            "matchConstraints": {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": &*world.namespace}},
+                "resourceRules": [{"apiGroups": ["apps"], "apiVersions": ["v1"],
+                    "resources": ["deployments"], "operations": ["CREATE", "UPDATE"]}]},
+            "matchConditions": [{"name": "none-yet", "expression":
+                "!object.spec.template.spec.containers.exists(one, one.name == 'sidecar')"}],
+            "reinvocationPolicy": "Never", "failurePolicy": "Fail",
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": add}}]}});
+    let binding = json!({"apiVersion": group, "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": {"name": name}, "spec": {"policyName": name}});
+    for object in [policy, binding] {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), object.to_string()).unwrap();
+        world.plane().kubectl(&["apply", "--server-side", "-f", file.path().to_str().unwrap()]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_beside_a_busy_operator_and_a_mesh_shows_only_what_differs() {
+    let (world, operator) = World::with_operator_at("plan-busy", "baseline").await;
+    let world = Arc::new(world);
+    sidecars(&world);
+    let has_sidecar =
+        |child: &Value| child["spec"]["template"]["spec"]["containers"][1]["name"] == "sidecar";
+    let app = |name: &str| json!({"metadata": {"name": name}, "spec": {"image": "nginx:1"}});
+    // The API server learns of the policy a little later.
+    for attempt in 0.. {
+        let name = format!("probe-{attempt}");
+        world.create(APP, app(&name)).await.unwrap();
+        if has_sidecar(&world.until(DEPLOYMENT, &name, |_| true).await) {
+            break;
+        }
+        world.delete(APP, &name).await;
+    }
+    for n in 0..20 {
+        world.create(APP, app(&format!("quiet-{n}"))).await.unwrap();
+    }
+    world.create(APP, app("busy")).await.unwrap();
+    for n in 0..20 {
+        let child = world.until(DEPLOYMENT, &format!("quiet-{n}"), has_sidecar).await;
+        assert_eq!(child["spec"]["template"]["spec"]["containers"].as_array().unwrap().len(), 2);
+    }
+    let changing = tokio::spawn({
+        let world = world.clone();
+        async move {
+            for n in 1.. {
+                let change = json!({"spec": {"replicas": n % 3, "envs": [{"name": "N", "value": n.to_string()}]}});
+                world.patch(APP, "busy", change).await.unwrap();
+            }
+        }
+    });
+    let kubeconfig = world.operator_kubeconfig().await;
+    for image in [MEMCACHED_IMAGE, "memcached:new"] {
+        let (beside, kubeconfig) = (world.clone(), kubeconfig.clone());
+        let planned = tokio::task::spawn_blocking(move || plan(&beside, &kubeconfig, image, &[]));
+        let (plan, code) = planned.await.unwrap();
+        let others = effects(&plan).into_iter().filter(|effect| !effect.ends_with("/busy"));
+        assert_eq!(others.collect::<Vec<_>>(), Vec::<String>::new(), "{plan:#}");
+        assert!(plan["problems"] == json!([]) && [0, 2].contains(&code), "{plan:#}");
+        assert!(plan["summary"]["reconciled"].as_u64() >= Some(22), "{plan:#}");
+    }
+    changing.abort();
+    operator.kill().await;
 }
