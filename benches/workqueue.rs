@@ -42,7 +42,7 @@ struct Counts {
 }
 
 impl Observer for Counts {
-    fn taken(&self, priority: Priority, waited: Duration) {
+    fn dequeued(&self, priority: Priority, waited: Duration) {
         self.taken[priority as usize].fetch_add(waited.as_nanos() as u64, Relaxed);
     }
     fn done(&self, worked: Duration) {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::controller::{Action, Problem};
 use crate::manager::Context;
-use crate::object::{InternedStr, Labels, Meta};
+use crate::object::{InternedStr, Meta};
 use crate::workload::child::Desired;
 use crate::workload::condition::{self, Condition, Time, Type, Wanted, merge};
 use crate::workload::custom_resource::{Switches, custom, is_paused};
@@ -20,7 +20,9 @@ use crate::workload::labels::{APP_V1, Identity, selector_text};
 use crate::workload::observer::{Looking, Observer};
 use crate::workload::progress::completed;
 use crate::workload::reason::Reason;
-use crate::workload::report::{Ensured, ensure_or_prune, outcome, own, report, sooner, to_report};
+use crate::workload::report::{
+    ensure_or_prune, is_as_desired, outcome, own, report, sooner, there, to_report,
+};
 use crate::workload::service::{ServicePort, ServiceSpec};
 use crate::workload::{
     BudgetSettings, BudgetSpec, ChildCondition, Deployment, DeploymentSpec, EnvVar, PodMeta,
@@ -168,13 +170,7 @@ pub fn desired(app: &App) -> Children {
     let service = (!app.spec.ports.is_empty()).then(|| Desired {
         labels: labels.clone(),
         spec: ServiceSpec {
-            // Somebody may set another type by hand, and that is kept; but a node port that the App
-            // requests needs this type.
-            kind: InternedStr::new(if app.spec.ports.iter().any(|p| p.node_port != 0) {
-                "NodePort"
-            } else {
-                ""
-            }),
+            kind: service_type(&app.spec.ports),
             selector,
             ports: service_ports(&app.spec.ports),
             ..ServiceSpec::default()
@@ -187,9 +183,10 @@ pub fn desired(app: &App) -> Children {
     Children { deployment: Desired { labels, spec: deployment }, service, budget }
 }
 
-/// The label that selects the pods.
-fn selector(app: &App) -> Labels {
-    identity(app).selector()
+/// The Service's type. Somebody may set another by hand, and that is kept; but a node port needs this one.
+fn service_type(ports: &[ServicePort]) -> InternedStr {
+    let is_on_nodes = ports.iter().any(|port| port.node_port != 0);
+    InternedStr::new(if is_on_nodes { "NodePort" } else { "" })
 }
 
 fn identity(app: &App) -> Identity<'_> {
@@ -215,9 +212,8 @@ fn service_ports(ports: &[ServicePort]) -> Box<[ServicePort]> {
 fn free_name(port: &ServicePort, taken: &BTreeSet<&str>) -> InternedStr {
     let name = format!("{}-{}", port.protocol.to_lowercase(), port.port);
     let candidates = std::iter::once(name.clone()).chain((2..).map(|n| format!("{name}-{n}")));
-    let free =
-        candidates.into_iter().find(|name| !taken.contains(name.as_str())).map(InternedStr::from);
-    free.expect("of infinitely many names one is not taken")
+    let mut free = candidates.filter(|name| !taken.contains(name.as_str()));
+    free.next().expect("of infinitely many names one is not taken").into()
 }
 
 // === Status ===
@@ -270,7 +266,7 @@ pub fn status(app: &App, found: &Found<'_>, now: Time) -> Status {
         } else {
             app.spec.replicas.saturating_sub(counts.available_replicas).max(0)
         },
-        selector: InternedStr::from(selector_text(&selector(app))),
+        selector: InternedStr::from(selector_text(&identity(app).selector())),
         conditions: merge(&app.status.conditions, wanted, generation, now),
     }
 }
@@ -309,25 +305,18 @@ pub async fn reconcile(
 ) -> Result<Action, Problem> {
     let children = desired(&app);
     if is_paused(&app.meta) {
-        let deployment = own::<_, DeploymentSpec>(&cx)?;
-        let as_desired = match &deployment {
-            Some(child) => children.deployment.is_ensured(&cx, child)?,
-            None => false,
-        };
+        let deployment = own(&cx)?;
+        let as_desired = is_as_desired(&children.deployment, &cx, deployment.as_deref())?;
         let health = Health::paused(completed(&*app));
         let found = Found { deployment: deployment.as_deref(), as_desired, health };
         return report(&cx, &status(&app, &found, Time::now()), &found.health).await;
     }
-    let deployment: Ensured<DeploymentSpec> = to_report(children.deployment.ensure(&cx).await)?;
+    let deployment = to_report(children.deployment.ensure(&cx).await)?;
     let service = to_report(ensure_or_prune(children.service.as_ref(), &cx).await)?;
     let budget = to_report(ensure_or_prune(children.budget.as_ref(), &cx).await)?;
-    let (settled, again) = match &deployment {
-        Ok(child) => observer.observe(&cx.client(), &*app, child, Looking::default()).await,
-        Err(problem) => (Health::of_problem(problem), Action::Done),
-    };
+    let (settled, again) = observer.health(&cx, &deployment, |_| Looking::default()).await;
     let health = settled.and(Health::of_result(&service)).and(Health::of_result(&budget));
-    let child =
-        deployment.as_ref().ok().cloned().map_or_else(|| own(&cx), |child| Ok(Some(child)))?;
+    let child = there(&deployment, &cx)?;
     let found = Found { deployment: child.as_deref(), as_desired: deployment.is_ok(), health };
     let reported = report(&cx, &status(&app, &found, Time::now()), &found.health).await?;
     let outcome = outcome([deployment.map(drop), service, budget])?;

@@ -3,6 +3,7 @@
 //! Nodes are not watched: the DaemonSet controller follows their labels, and its status shows the
 //! result. While it shows none, nodes are listed once a minute, to tell a missing label from a taint.
 
+mod pod;
 mod host_paths;
 
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::controller::{Action, Problem};
 use crate::manager::Context;
-use crate::object::{InternedStr, Labels, Meta};
+use crate::object::{InternedStr, Meta};
 use crate::workload::child::Desired;
 use crate::workload::condition::{self, Condition, Time, Type, Wanted, merge};
 use crate::workload::custom_resource::{Switches, custom, is_paused};
@@ -21,14 +22,14 @@ use crate::workload::labels::{GENERIC_DAEMON, Identity};
 use crate::workload::observer::{Looking, Observer};
 use crate::workload::progress::completed;
 use crate::workload::reason::Reason;
-use crate::workload::report::{Ensured, outcome, own, report, sooner, to_report};
+use crate::workload::report::{is_as_desired, outcome, own, report, sooner, there, to_report};
 use crate::workload::{
-    Affinity, Amount, Container, ContainerSecurity, DaemonSet, DaemonSetSpec, EnvVar,
-    MatchExpression, NodeAffinity, NodeSelector, NodeSelectorTerm, PodMeta, PodSecurity,
-    PodSettings, PodSpec, PodTemplate, Resources, Seccomp, Selector,
+    Amount, DaemonSet, DaemonSetSpec, EnvVar, PodMeta, PodSettings, PodTemplate, Resources,
+    Selector,
 };
 
 pub use host_paths::HostPath;
+use pod::pod;
 
 /// The administrator's settings for all GenericDaemons.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -120,9 +121,6 @@ custom!(GenericDaemon);
 
 // === Children ===
 
-/// The container's name.
-const DAEMON: &str = "daemon";
-
 /// The DaemonSet of `daemon`.
 pub fn desired(daemon: &GenericDaemon) -> Desired<DaemonSetSpec> {
     let identity = Identity {
@@ -158,68 +156,6 @@ fn update_strategy(spec: &Spec) -> Option<Box<Value>> {
         strategy["rollingUpdate"] = json!({ "maxUnavailable": max_unavailable });
     }
     is_set.then(|| Box::new(strategy))
-}
-
-/// A pod without token or privilege escalation, and with the allowed directories of the node only. Which user the image runs as is its
-/// own business: many daemons have to be root.
-fn pod(daemon: &GenericDaemon) -> PodSpec {
-    let image = &daemon.spec.image;
-    let (volumes, volume_mounts) = host_paths::volumes(&daemon.spec.host_paths);
-    let container = Container {
-        name: InternedStr::new(DAEMON),
-        image: image.clone(),
-        image_pull_policy: InternedStr::new(pull_policy(image)),
-        command: daemon.spec.command.clone(),
-        args: daemon.spec.args.clone(),
-        env: daemon.spec.envs.clone(),
-        resources: daemon.spec.resources.clone(),
-        volume_mounts,
-        security_context: Some(Box::new(ContainerSecurity {
-            allow_privilege_escalation: Some(false),
-            ..ContainerSecurity::default()
-        })),
-        ..Container::default()
-    };
-    let (node_selector, affinity) = nodes(daemon.spec.label.as_deref());
-    PodSpec {
-        containers: [container].into(),
-        volumes,
-        security_context: Some(PodSecurity {
-            run_as_non_root: None,
-            seccomp_profile: Some(Seccomp { kind: InternedStr::new("RuntimeDefault") }),
-        }),
-        automount_service_account_token: Some(false),
-        node_selector,
-        affinity,
-        ..PodSpec::default()
-    }
-}
-
-/// The nodes that have the label. `kubectl get daemonset` shows a node selector, so one is used
-/// where it can express the label.
-fn nodes(label: Option<&str>) -> (Labels, Option<Affinity>) {
-    match label.map(|label| label.split_once('=').ok_or(label)) {
-        None => (Labels::default(), None),
-        Some(Ok(pair)) => ([pair].into_iter().collect(), None),
-        Some(Err(key)) => {
-            let exists = MatchExpression {
-                key: InternedStr::new(key),
-                operator: InternedStr::new("Exists"),
-                values: Box::default(),
-            };
-            let term = NodeSelectorTerm { match_expressions: [exists].into() };
-            let required = Some(NodeSelector { node_selector_terms: [term].into() });
-            (Labels::default(), Some(Affinity { node_affinity: Some(NodeAffinity { required }) }))
-        }
-    }
-}
-
-/// The policy that Kubernetes itself would fill in for this image. It does so only at creation, so
-/// if left out the policy would forever be that of the first image.
-fn pull_policy(image: &str) -> &'static str {
-    let (name, digest) = image.split_once('@').map_or((image, false), |(name, _)| (name, true));
-    let tag = name.rsplit('/').next().and_then(|last| last.split_once(':')).map(|(_, tag)| tag);
-    if digest || tag.is_some_and(|tag| tag != "latest") { "IfNotPresent" } else { "Always" }
 }
 
 // === Status ===
@@ -311,17 +247,11 @@ pub async fn reconcile(
         let health = Health::new(Level::Stalled, Reason::HostPathNotAllowed, refusal);
         return report_only(&cx, &desired, health).await;
     }
-    let daemon_set: Ensured<DaemonSetSpec> = to_report(desired.ensure(&cx).await)?;
+    let daemon_set = to_report(desired.ensure(&cx).await)?;
     let label = daemon.spec.node_labels();
-    let (health, again) = match &daemon_set {
-        Ok(child) => {
-            let looking = looking(&daemon, child, label.as_deref());
-            observer.observe(&cx.client(), &*daemon, child, looking).await
-        }
-        Err(problem) => (Health::of_problem(problem), Action::Done),
-    };
-    let child =
-        daemon_set.as_ref().ok().cloned().map_or_else(|| own(&cx), |child| Ok(Some(child)))?;
+    let looking = |child: &DaemonSet| looking(&daemon, child, label.as_deref());
+    let (health, again) = observer.health(&cx, &daemon_set, looking).await;
+    let child = there(&daemon_set, &cx)?;
     let found = Found { daemon_set: child.as_deref(), as_desired: daemon_set.is_ok(), health };
     let reported = report(&cx, &status(&daemon, &found, Time::now()), &found.health).await?;
     Ok(sooner(sooner(reported, again), outcome([daemon_set.map(drop)])?))
@@ -333,11 +263,8 @@ async fn report_only(
     desired: &Desired<DaemonSetSpec>,
     health: Health,
 ) -> Result<Action, Problem> {
-    let daemon_set = own::<_, DaemonSetSpec>(cx)?;
-    let as_desired = match &daemon_set {
-        Some(child) => desired.is_ensured(cx, child)?,
-        None => false,
-    };
+    let daemon_set = own(cx)?;
+    let as_desired = is_as_desired(desired, cx, daemon_set.as_deref())?;
     let found = Found { daemon_set: daemon_set.as_deref(), as_desired, health };
     report(cx, &status(cx.object(), &found, Time::now()), &found.health).await
 }

@@ -22,7 +22,7 @@ use crate::workload::observer::{Looking, Observer};
 use crate::workload::pod::{BY_MEMCACHED, Pod};
 use crate::workload::progress::completed;
 use crate::workload::reason::Reason;
-use crate::workload::report::{Ensured, ensure_or_prune, outcome, own, report, sooner, to_report};
+use crate::workload::report::{ensure_or_prune, outcome, own, report, sooner, there, to_report};
 use crate::workload::service::{ServicePort, ServiceSpec, TargetPort};
 use crate::workload::{
     Amount, BudgetSettings, BudgetSpec, DeploymentSpec, PodMeta, PodSettings, PodTemplate,
@@ -226,11 +226,6 @@ fn service(memcached: &Memcached) -> ServiceSpec {
 /// The operator removes it once it has reported that a Memcached is being deleted.
 pub const FINALIZER: &str = "cache.example.com/finalizer";
 
-/// The messages if neither the Memcached nor the administrator names an image.
-const NO_IMAGE: &str = "Unable to find MEMCACHED_IMAGE environment variable with the image";
-const NO_EXPORTER_IMAGE: &str =
-    "Unable to find MEMCACHED_EXPORTER_IMAGE environment variable with the image";
-
 /// Has a Memcached's children be as desired, and reports how it is.
 ///
 /// # Errors
@@ -244,7 +239,7 @@ pub async fn reconcile(
     if is_paused(&memcached.meta) {
         return report_only(&cx, Health::paused(completed(&*memcached)), None).await;
     }
-    let images = match images(&memcached.spec, &settings) {
+    let images = match Images::chosen(&memcached.spec, &settings) {
         Ok(images) => images,
         Err(missing) => {
             let health = Health::new(Level::Stalled, Reason::ImageMissing, missing);
@@ -258,42 +253,19 @@ pub async fn reconcile(
         return Err(problem.reported());
     }
     let children = desired(&memcached, &images);
-    let deployment: Ensured<DeploymentSpec> = to_report(children.deployment.ensure(&cx).await)?;
+    let deployment = to_report(children.deployment.ensure(&cx).await)?;
     let service = to_report(children.service.ensure(&cx).await)?;
     let budget = to_report(ensure_or_prune(children.budget.as_ref(), &cx).await)?;
     let nodes = nodes(&cx)?;
-    let (settled, again) = match &deployment {
-        Ok(child) => {
-            let looking = Looking { listed: Some(nodes.len()), ..Looking::default() };
-            observer.observe(&cx.client(), &*memcached, child, looking).await
-        }
-        Err(problem) => (Health::of_problem(problem), Action::Done),
-    };
+    let looking = Looking { listed: Some(nodes.len()), ..Looking::default() };
+    let (settled, again) = observer.health(&cx, &deployment, |_| looking).await;
     let health = settled.and(Health::of_result(&service)).and(Health::of_result(&budget));
     let failure = deployment.as_ref().err().and_then(failure);
-    let child =
-        deployment.as_ref().ok().cloned().map_or_else(|| own(&cx), |child| Ok(Some(child)))?;
+    let child = there(&deployment, &cx)?;
     let found = Found { deployment: child.as_deref(), nodes, health: health.clone(), failure };
     let reported = report(&cx, &status(&memcached, found, Time::now()), &health).await?;
     let outcome = outcome([deployment.map(drop), service.map(drop), budget])?;
     Ok(sooner(sooner(reported, again), outcome))
-}
-
-/// The images of the containers: the Memcached's own or the administrator's.
-///
-/// # Errors
-/// Which environment variable is missing.
-fn images(spec: &Spec, settings: &Settings) -> Result<Images, &'static str> {
-    let chosen = |own: &InternedStr, administrators: &Option<InternedStr>, missing| {
-        let named = [Some(own), administrators.as_ref()].into_iter().flatten();
-        named.into_iter().find(|image| !image.is_empty()).cloned().ok_or(missing)
-    };
-    let exporter =
-        |exporter: &Exporter| chosen(&exporter.image, &settings.exporter_image, NO_EXPORTER_IMAGE);
-    Ok(Images {
-        memcached: chosen(&spec.image, &settings.memcached_image, NO_IMAGE)?,
-        exporter: spec.exporter.as_deref().map(exporter).transpose()?,
-    })
 }
 
 /// Why the Deployment is not as desired, if a write failed, the name is taken, or a field cannot be

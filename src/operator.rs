@@ -86,7 +86,7 @@ fn start(args: RunArgs) -> Result<(), Error> {
     let runtime = runtime.enable_all().build().map_err(Error::Runtime)?;
     let spans = Spans::from_environment(runtime.handle());
     logs::init(&args.log_level, args.log_format, spans.layer()).map_err(Error::Logs)?;
-    spans.tell();
+    spans.log_problem();
     to_its_end(runtime, run(args, spans))
 }
 
@@ -167,9 +167,10 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     let connect = |options| ungated.sibling(options);
     let mut program = add_controllers(manager, &args.workloads).program(connect).await?;
     for (name, server) in servers {
-        program = program.around(name, |stop| async move { server.run(stop.requested()).await });
+        program =
+            program.outer_task(name, |stop| async move { server.run(stop.requested()).await });
     }
-    Ok(program.around("the export of spans", |stop| async move {
+    Ok(program.outer_task("the export of spans", |stop| async move {
         stop.requested().await;
         spans.end().await;
     }))

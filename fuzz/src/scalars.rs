@@ -7,7 +7,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use kube::client::Body;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use tower::service_fn;
@@ -52,7 +51,7 @@ pub fn query(data: &[u8]) {
     let (labels, fields, token) = (lines.next(), lines.next(), lines.next());
     let asked = Arc::new(Mutex::new(None));
     let seen = asked.clone();
-    let service = service_fn(move |request: Request<Body>| {
+    let service = service_fn(move |request: Request<Bytes>| {
         *seen.lock() = Some(request.uri().clone());
         let list = br#"{"kind":"List","metadata":{"resourceVersion":"1"},"items":[]}"#;
         async { Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(list)))) }

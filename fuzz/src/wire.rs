@@ -8,7 +8,6 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::StreamBody;
 use hyper::body::Frame;
-use kube::client::Body;
 use serde::Deserialize;
 use tower::service_fn;
 use workload_operator::client::{Client, Error, Event, Options, Page, Scope, WatchFrom};
@@ -135,7 +134,7 @@ fn failure(error: &Error) -> String {
 
 /// A client whose server answers everything with this.
 fn client(code: u16, pieces: Vec<Bytes>) -> Client {
-    let service = service_fn(move |_: Request<Body>| {
+    let service = service_fn(move |_: Request<Bytes>| {
         let pieces = pieces.clone();
         async move {
             let frames = pieces.into_iter().map(|piece| Ok::<_, Infallible>(Frame::data(piece)));

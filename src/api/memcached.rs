@@ -26,9 +26,9 @@ use super::schema;
         status_replicas_path = ".status.size",
         label_selector_path = ".status.selector"
     ),
-    printcolumn(name = "Size", type_ = "integer", json_path = ".spec.size", description = "How many instances are wanted."),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status", description = "Whether everything is as the spec says."),
-    printcolumn(name = "Available", type_ = "string", json_path = ".status.conditions[?(@.type==\"Available\")].status", description = "Whether as many instances as wanted can be used."),
+    printcolumn(name = "Size", type_ = "integer", json_path = ".spec.size", description = "Number of instances."),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status", description = "True if everything is as the spec says."),
+    printcolumn(name = "Available", type_ = "string", json_path = ".status.conditions[?(@.type==\"Available\")].status", description = "True if as many instances as wanted can be used."),
     printcolumn(name = "Nodes", type_ = "string", json_path = ".status.nodes", priority = 1, description = "The names of the pods."),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = schema::dns_label_name("the Service"),

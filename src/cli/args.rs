@@ -16,7 +16,7 @@ use crate::client::{self, Client, Error, Options};
 #[derive(Debug, Parser)]
 #[command(name = "workload-operator", version, args_conflicts_with_subcommands = true)]
 pub struct Cli {
-    /// What to do; without it, `run`.
+    /// The command; without it, `run`.
     #[command(subcommand)]
     pub command: Option<Command>,
     /// Flags of `run`.
@@ -24,7 +24,7 @@ pub struct Cli {
     pub run: RunArgs,
 }
 
-/// What the binary can do.
+/// Commands of the binary.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the operator (the default).
@@ -54,7 +54,7 @@ pub enum Command {
     },
 }
 
-/// Where the API server is, and who we are there.
+/// Address of the API server, and the account.
 #[derive(Debug, Clone, Args)]
 pub struct ConnectionArgs {
     /// The file that says where the API server is and who we are there. Without it: the KUBECONFIG environment
@@ -100,14 +100,14 @@ pub struct WorkloadArgs {
     pub allowed_host_paths: Vec<String>,
 }
 
-/// How the operator runs.
+/// Settings of `run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
     /// Which API server, as whom.
     #[command(flatten)]
     pub connection: ConnectionArgs,
 
-    /// What is reconciled.
+    /// Kinds and namespaces that are reconciled, and settings of the kinds.
     #[command(flatten)]
     pub workloads: WorkloadArgs,
 
@@ -124,11 +124,11 @@ pub struct RunArgs {
     #[arg(long, env = "LEADER_ELECT_NAMESPACE", value_name = "NAME")]
     pub leader_elect_namespace: Option<String>,
 
-    /// How long a Lease that is not renewed keeps others out.
+    /// Time for which a Lease that is not renewed keeps others out.
     #[arg(long, env = "LEADER_ELECT_LEASE_DURATION", value_name = "TIME", default_value = "15s", value_parser = duration)]
     pub leader_elect_lease_duration: Duration,
 
-    /// How long a leader tries to renew before it stops working. Shorter than the Lease; and never
+    /// Time for which a leader tries to renew before it stops working. Shorter than the Lease; and never
     /// longer than half of it less 2s (of a Lease of less than 12s: than a third of it), 5.5s by
     /// default, in case its clock is slow.
     #[arg(long, env = "LEADER_ELECT_RENEW_DEADLINE", value_name = "TIME", default_value = "10s", value_parser = duration)]
@@ -138,7 +138,7 @@ pub struct RunArgs {
     #[arg(long, env = "LEADER_ELECT_RETRY_PERIOD", value_name = "TIME", default_value = "2s", value_parser = duration)]
     pub leader_elect_retry_period: Duration,
 
-    /// Where /metrics is served: IP:PORT, or :PORT for every address (IPv4 and IPv6), port 0 for any
+    /// Address of /metrics: IP:PORT, or :PORT for every address (IPv4 and IPv6), port 0 for any
     /// free one; 0 alone switches it off.
     #[arg(
         long,
@@ -163,7 +163,7 @@ pub struct RunArgs {
     #[arg(long, env = "METRICS_KEY", value_name = "FILE", requires = "metrics_certificate")]
     pub metrics_key: Option<PathBuf>,
 
-    /// Where /healthz and /readyz are served, over plain HTTP: IP:PORT, or :PORT for every address (IPv4 and
+    /// Address of /healthz and /readyz, over plain HTTP: IP:PORT, or :PORT for every address (IPv4 and
     /// IPv6), port 0 for any free one; 0 alone switches it off. It may be the address of /metrics if that is
     /// not secure.
     #[arg(
@@ -174,18 +174,18 @@ pub struct RunArgs {
     )]
     pub health_probe_bind_address: BindAddress,
 
-    /// How long an API call may take; one without an answer by then has failed and is tried again.
+    /// Longest time that an API call may take; one without an answer by then has failed and is tried again.
     /// The API server queues a call for up to 15 s when it has too many. A list may take 65 s to
     /// begin.
     #[arg(long, env = "API_DEADLINE", value_name = "TIME", default_value = "20s", value_parser = duration)]
     pub api_deadline: Duration,
 
-    /// How long SIGTERM waits for what is under way. Keep it 15 s below the pod's
+    /// Longest time that SIGTERM waits for what is under way. Keep it 15 s below the pod's
     /// terminationGracePeriodSeconds: Events are sent and the lease is released after it.
     #[arg(long, env = "SHUTDOWN_GRACE", value_name = "TIME", default_value = "25s", value_parser = duration)]
     pub shutdown_grace: Duration,
 
-    /// What is logged: error, warn, info, debug, trace, or RUST_LOG's finer syntax.
+    /// Level of the log: error, warn, info, debug, trace, or RUST_LOG's finer syntax.
     #[arg(long, env = "RUST_LOG", value_name = "LEVEL", default_value = "info")]
     pub log_level: String,
 
@@ -215,7 +215,7 @@ pub enum ControllerName {
     App,
 }
 
-/// How log lines look.
+/// Form of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "lower")]
 pub enum LogFormat {
@@ -227,7 +227,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Where a server listens, if at all.
+/// Address of a server, if it is switched on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BindAddress(pub Option<std::net::SocketAddr>);
 

@@ -11,14 +11,14 @@ use tracing_subscriber::{EnvFilter, Layer, fmt, registry};
 
 use super::args::LogFormat;
 use super::is_control;
-use super::spans::Lines;
+use super::spans::LogLayer;
 
 /// Sends log lines to stderr from now on, and spans to `spans`. `level` is `info` or RUST_LOG's
 /// syntax; anything else is an error that quotes it.
 ///
 /// Text from outside (names, messages of the API server) is safe in both formats: JSON escapes it,
 /// and so does the text format, so that no line can be injected and no terminal be controlled.
-pub(crate) fn init(level: &str, format: LogFormat, spans: Option<Lines>) -> Result<(), String> {
+pub(crate) fn init(level: &str, format: LogFormat, spans: Option<LogLayer>) -> Result<(), String> {
     let filter = EnvFilter::try_new(level)
         .map_err(|error| format!("--log-level '{level}' is not understood: {error}"))?;
     let terminal = std::io::stderr().is_terminal();
@@ -28,7 +28,7 @@ pub(crate) fn init(level: &str, format: LogFormat, spans: Option<Lines>) -> Resu
         LogFormat::Auto => !terminal,
     };
     // Each has its own filter: a quiet log is no reason for fewer spans.
-    let mut all = vec![lines(filter, json, terminal, std::io::stderr)];
+    let mut all = vec![layer(filter, json, terminal, std::io::stderr)];
     all.extend(spans);
     registry()
         .with(all)
@@ -36,7 +36,7 @@ pub(crate) fn init(level: &str, format: LogFormat, spans: Option<Lines>) -> Resu
         .map_err(|error| format!("log lines are already sent somewhere: {error}"))
 }
 
-fn lines<W>(filter: EnvFilter, json: bool, colours: bool, writer: W) -> Lines
+fn layer<W>(filter: EnvFilter, json: bool, colours: bool, writer: W) -> LogLayer
 where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
 {
@@ -98,7 +98,7 @@ mod tests {
     fn logged(json: bool) -> String {
         let written = Written::default();
         let writer = written.clone();
-        let all = vec![lines(EnvFilter::new("info"), json, false, move || writer.clone())];
+        let all = vec![layer(EnvFilter::new("info"), json, false, move || writer.clone())];
         tracing::subscriber::with_default(registry().with(all), || {
             let pass = tracing::info_span!("reconcile", controller = "app", object = "shop");
             pass.in_scope(|| {

@@ -17,7 +17,7 @@ mod absent;
 use absent::Traces;
 
 /// A layer that makes log lines or spans.
-pub(crate) type Lines = Box<dyn Layer<Registry> + Send + Sync>;
+pub(crate) type LogLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// The spans of the process, if there are any.
 #[derive(Clone, Default)]
@@ -31,7 +31,7 @@ pub(crate) struct Spans {
 
 impl Spans {
     /// As the environment says. If its settings are wrong, the operator works all the same: see
-    /// [`Spans::tell`].
+    /// [`Spans::log_problem`].
     pub(crate) fn from_environment(runtime: &Handle) -> Spans {
         match Traces::from_environment(&IDENTITY, runtime) {
             Ok(traces) => Spans { traces, problem: None },
@@ -40,12 +40,12 @@ impl Spans {
     }
 
     /// The layer that makes them, next to the one for log lines.
-    pub(crate) fn layer(&self) -> Option<Lines> {
+    pub(crate) fn layer(&self) -> Option<LogLayer> {
         self.traces.as_ref().map(|traces| traces.layer().boxed())
     }
 
     /// Logs why there are none, once there is a log.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn log_problem(&self) {
         if let Some(problem) = &self.problem {
             tracing::warn!(why = %problem, "Spans are not exported");
         }

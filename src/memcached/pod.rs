@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{DEFAULT_PORT, MEMCACHED, Spec};
+use super::{DEFAULT_PORT, MEMCACHED, Settings, Spec};
 use crate::object::{InternedStr, Quantity};
 use crate::workload::{
     Capabilities, Container, ContainerPort, ContainerSecurity, PodSecurity, PodSpec, Quantities,
@@ -23,6 +23,12 @@ const METRICS: &str = "metrics";
 const DEFAULT_MEMORY: i128 = 64;
 const MEBIBYTE: i128 = 1 << 20;
 
+/// The messages if neither the Memcached nor the administrator names an image.
+pub(super) const NO_IMAGE: &str =
+    "Unable to find MEMCACHED_IMAGE environment variable with the image";
+const NO_EXPORTER_IMAGE: &str =
+    "Unable to find MEMCACHED_EXPORTER_IMAGE environment variable with the image";
+
 /// The images of the containers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Images {
@@ -36,6 +42,24 @@ impl Images {
     /// This image of memcached, and no exporter.
     pub fn of(memcached: &str) -> Images {
         Images { memcached: InternedStr::new(memcached), exporter: None }
+    }
+
+    /// The Memcached's own images or the administrator's.
+    ///
+    /// # Errors
+    /// Which environment variable is missing.
+    pub(super) fn chosen(spec: &Spec, settings: &Settings) -> Result<Images, &'static str> {
+        let chosen = |own: &InternedStr, administrators: &Option<InternedStr>, missing| {
+            let named = [Some(own), administrators.as_ref()].into_iter().flatten();
+            named.into_iter().find(|image| !image.is_empty()).cloned().ok_or(missing)
+        };
+        let exporter = |exporter: &Exporter| {
+            chosen(&exporter.image, &settings.exporter_image, NO_EXPORTER_IMAGE)
+        };
+        Ok(Images {
+            memcached: chosen(&spec.image, &settings.memcached_image, NO_IMAGE)?,
+            exporter: spec.exporter.as_deref().map(exporter).transpose()?,
+        })
     }
 }
 

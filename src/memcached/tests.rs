@@ -255,8 +255,8 @@ fn pods_that_cannot_be_made_are_degraded_but_not_stalled() {
 
 #[test]
 fn without_an_image_the_condition_says_which_variable_is_missing() {
-    let health = Health::new(Level::Stalled, Reason::ImageMissing, NO_IMAGE);
-    let status = failed(&sample(), health, NO_IMAGE);
+    let health = Health::new(Level::Stalled, Reason::ImageMissing, pod::NO_IMAGE);
+    let status = failed(&sample(), health, pod::NO_IMAGE);
     let (truth, reason, message) = condition(&status.conditions, Type::Available).unwrap();
     assert_eq!((truth, reason), (Truth::False, "Reconciling"));
     assert!(message.contains("Unable to find MEMCACHED_IMAGE environment variable with the image"));
@@ -439,7 +439,7 @@ fn an_exporter_runs_beside_memcached_and_asks_it_on_its_port() {
         memcached_image: Some(InternedStr::new("memcached:1")),
         exporter_image: Some(InternedStr::new("exporter:1")),
     };
-    let images = images(&memcached.spec, &settings).unwrap();
+    let images = Images::chosen(&memcached.spec, &settings).unwrap();
     let pod = serde_json::to_value(desired(&memcached, &images).deployment.spec.template.spec);
     let pod = pod.unwrap();
     let names =
@@ -461,8 +461,8 @@ fn an_exporters_image_is_its_own_or_the_administrators() {
     };
     let memcached_image = Some(InternedStr::new("memcached:1"));
     let without = Settings { memcached_image, ..Settings::default() };
-    let own = images(&spec("{image: mine:2}"), &without).unwrap();
+    let own = Images::chosen(&spec("{image: mine:2}"), &without).unwrap();
     assert_eq!(own.exporter.as_deref(), Some("mine:2"));
-    let missing = images(&spec("{}"), &without).unwrap_err();
+    let missing = Images::chosen(&spec("{}"), &without).unwrap_err();
     assert!(missing.contains("MEMCACHED_EXPORTER_IMAGE"), "{missing}");
 }

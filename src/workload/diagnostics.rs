@@ -465,8 +465,8 @@ fn without_generated_names(message: &str, name: &str) -> String {
 mod tests {
     use std::convert::Infallible;
 
+    use bytes::Bytes;
     use http::{Request, Response};
-    use kube::client::Body;
     use serde_json::{Value, json};
     use tower::service_fn;
 
@@ -565,13 +565,13 @@ mod tests {
     async fn explained(events: Vec<Value>) -> (Vec<String>, Evidence) {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let seen = asked.clone();
-        let service = service_fn(move |request: Request<Body>| {
+        let service = service_fn(move |request: Request<Bytes>| {
             let (path, query) = (request.uri().path().to_owned(), request.uri().query());
             seen.lock().push(query.unwrap_or_default().to_owned());
             let items = if path.ends_with("/events") { events.clone() } else { Vec::new() };
             let list = json!({"kind": "List", "apiVersion": "v1",
                 "metadata": {"resourceVersion": "1"}, "items": items});
-            async move { Ok::<_, Infallible>(Response::new(Body::from(list.to_string().into_bytes()))) }
+            async move { Ok::<_, Infallible>(Response::new(list.to_string())) }
         });
         let client = Client::from_service(service, Options::default());
         let daemon: GenericDaemon = custom(include_str!("../../artifacts/examples/syslog.yaml"));

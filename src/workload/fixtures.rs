@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::{Request, Response};
-use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::service_fn;
@@ -111,15 +111,14 @@ pub(crate) type Requests = Arc<Mutex<Vec<(String, String, Value)>>>;
 fn client(answer: fn(&Value) -> (u16, Value)) -> (Client, Requests) {
     let requests = Requests::default();
     let seen = requests.clone();
-    let service = service_fn(move |request: Request<Body>| {
+    let service = service_fn(move |request: Request<Bytes>| {
         let seen = seen.clone();
         async move {
             let (head, body) = request.into_parts();
-            let body = body.collect_bytes().await.unwrap();
             let body = serde_json::from_slice(&body).unwrap_or_default();
             let (code, answer) = answer(&body);
             seen.lock().push((head.method.to_string(), head.uri.path().to_owned(), body));
-            let mut response = Response::new(Body::from(answer.to_string().into_bytes()));
+            let mut response = Response::new(answer.to_string());
             *response.status_mut() = code.try_into().unwrap();
             Ok::<_, Infallible>(response)
         }

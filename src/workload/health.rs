@@ -119,9 +119,9 @@ pub trait Workload: ChildSpec {
 // === impl Context ===
 
 impl Context<'_> {
-    /// Returns whether it has made no progress for [`Progress::PATIENCE`].
+    /// Returns whether it has made no progress for [`Progress::IDLE_MAX`].
     fn is_stuck(&self) -> bool {
-        self.idle >= Progress::PATIENCE
+        self.idle >= Progress::IDLE_MAX
     }
 
     /// The problem that the status reports, if diagnostic lists show such.

@@ -11,9 +11,10 @@ use super::diagnostics::Diagnostics;
 use super::health::{Context, Health, Level, Rollout, STALLED_AFTER, Workload};
 use super::progress::{Progress, completed, reported};
 use super::reason::Reason;
-use super::report::sooner;
+use super::report::{Ensured, sooner};
 use crate::client::Client;
 use crate::controller::Action;
+use crate::manager;
 
 /// Interval of listing the nodes of a daemon that is well, but belongs on fewer nodes than have its
 /// label, or on none: nodes are not watched.
@@ -48,6 +49,19 @@ impl Observer {
     /// Lists with `diagnostics` what the workloads' own statuses do not show.
     pub fn new(diagnostics: Diagnostics) -> Observer {
         Observer { progress: Arc::default(), diagnostics }
+    }
+
+    /// The health of the workload that a pass ensured, or of the problem with it, and when to look again.
+    pub(crate) async fn health<'a, V: Custom, S: Workload>(
+        &self,
+        cx: &manager::Context<V>,
+        workload: &Ensured<S>,
+        looking: impl FnOnce(&Child<S>) -> Looking<'a>,
+    ) -> (Health, Action) {
+        match workload {
+            Ok(child) => self.observe(&cx.client(), &**cx.object(), child, looking(child)).await,
+            Err(problem) => (Health::of_problem(problem), Action::Done),
+        }
     }
 
     /// The health of `object`'s workload `child`, which is as desired, and when to look again.
@@ -90,7 +104,7 @@ impl Observer {
         let again = Action::RequeueAfter(Progress::next(context.idle));
         let goes_on = first.level == Level::Progressing && first.rollout == Rollout::UnderWay;
         let is_known = known.is_some_and(|known| known.reason.is_of_pods());
-        if goes_on && !unclear && !is_known && context.idle < Progress::PATIENCE {
+        if goes_on && !unclear && !is_known && context.idle < Progress::IDLE_MAX {
             // A deployment that is paused is known to be so only after a while.
             return (S::health(child, &context), again);
         }

@@ -95,7 +95,7 @@ struct Mark {
 
 impl Progress {
     /// Longest time without progress before the pods of a rollout are looked at.
-    pub const PATIENCE: Duration = Duration::from_secs(30);
+    pub const IDLE_MAX: Duration = Duration::from_secs(30);
     /// The longest time between two looks at an object that is not healthy.
     const SELDOM: Duration = Duration::from_secs(300);
     /// An object that was not looked at for this long is forgotten.
@@ -118,7 +118,7 @@ impl Progress {
             // Another process has looked already, if the status names a problem of the pods.
             let known = reported(object).filter(|health| health.reason.is_of_pods());
             let ago = |time: Duration| now.checked_sub(time).unwrap_or(now);
-            let idle = known.as_ref().map_or(Duration::ZERO, |_| Self::PATIENCE);
+            let idle = known.as_ref().map_or(Duration::ZERO, |_| Self::IDLE_MAX);
             let problem =
                 known.map(|health| (health.reason, ago(degraded_for(object, Time::now()))));
             Mark { generation, best: counts, since: ago(idle), seen: now, problem }
@@ -158,10 +158,10 @@ impl Progress {
 
     /// Returns the pause before the next look at an object that has been idle for this long.
     pub fn next(idle: Duration) -> Duration {
-        match Self::PATIENCE.checked_sub(idle).filter(|left| !left.is_zero()) {
+        match Self::IDLE_MAX.checked_sub(idle).filter(|left| !left.is_zero()) {
             // Not a moment too soon: then the pass would find it a moment short.
             Some(left) => left + Duration::from_millis(10),
-            None => (idle / 2).clamp(Self::PATIENCE, Self::SELDOM),
+            None => (idle / 2).clamp(Self::IDLE_MAX, Self::SELDOM),
         }
     }
 }
@@ -206,7 +206,7 @@ mod tests {
             let now = Instant::now() + Duration::from_secs(3600);
             Progress::default().idle(&memcached, 1, [0; 4], now)
         };
-        assert_eq!(said("CrashLoopBackOff"), Progress::PATIENCE);
+        assert_eq!(said("CrashLoopBackOff"), Progress::IDLE_MAX);
         assert_eq!(said("ErrResourceExists"), Duration::ZERO);
     }
 

@@ -83,6 +83,29 @@ pub(crate) fn own<V: Custom, S: ChildSpec>(
     Ok(cx.get::<Child<S>>(cx.key())?.filter(|child| child.meta.is_controlled_by(uid)))
 }
 
+/// The child that a pass ensured or, if it could not, the one that is there.
+///
+/// # Errors
+/// Those of [`own`].
+pub(crate) fn there<V: Custom, S: ChildSpec>(
+    ensured: &Ensured<S>,
+    cx: &Context<V>,
+) -> Result<Option<Arc<Child<S>>>, Problem> {
+    ensured.as_ref().map_or_else(|_| own(cx), |child| Ok(Some(child.clone())))
+}
+
+/// Returns whether there is a child, and it is as `desired`.
+///
+/// # Errors
+/// Those of [`Desired::is_ensured`].
+pub(crate) fn is_as_desired<V: Custom, S: ChildSpec>(
+    desired: &Desired<S>,
+    cx: &Context<V>,
+    child: Option<&Child<S>>,
+) -> Result<bool, Problem> {
+    child.map_or(Ok(false), |child| desired.is_ensured(cx, child))
+}
+
 /// Writes a changed status, and publishes a Warning if a problem has begun. If another manager (a
 /// second operator, say) keeps writing another one for the same spec, theirs is left for a while.
 ///

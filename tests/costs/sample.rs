@@ -8,7 +8,6 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::StreamBody;
 use hyper::body::Frame;
-use kube::client::Body;
 use serde::Deserialize;
 use tower::service_fn;
 use workload_operator::client::{Client, Options};
@@ -106,7 +105,7 @@ pub(crate) fn client(body: &Bytes, piece: usize) -> Client {
         .step_by(piece)
         .map(|at| body.slice(at..body.len().min(at + piece)))
         .collect();
-    let service = service_fn(move |_: Request<Body>| {
+    let service = service_fn(move |_: Request<Bytes>| {
         let pieces = pieces.clone();
         async move {
             let frames = pieces.into_iter().map(|piece| Ok::<_, Infallible>(Frame::data(piece)));

@@ -11,7 +11,6 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
-use kube::client::Body;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -234,7 +233,7 @@ impl State {
     }
 }
 
-impl tower::Service<Request<Body>> for Model {
+impl tower::Service<Request<Bytes>> for Model {
     type Response = Response<Answer>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Response<Answer>>> + Send>>;
@@ -243,11 +242,10 @@ impl tower::Service<Request<Body>> for Model {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, request: Request<Bytes>) -> Self::Future {
         let model = self.clone();
         Box::pin(async move {
             let (head, body) = request.into_parts();
-            let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
             super::request::answer(&model, &head, &body).await
         })
     }

@@ -73,10 +73,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Runs a Deployment of nginx for each Foo.
 #[derive(clap::Parser)]
 struct Args {
-    /// Where the API server is; else KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount.
+    /// The kubeconfig; else KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
-    /// How many Foos are worked on at a time.
+    /// Foos that are worked on at a time.
     #[arg(long, default_value_t = 2)]
     workers: usize,
     /// Work in this namespace only (may be repeated).

@@ -165,10 +165,10 @@ const IDENTITY: Identity = Identity::new("sample-controller", "samplecontroller.
 /// Runs a Deployment of nginx for each Foo.
 #[derive(Parser)]
 struct Args {
-    /// Where the API server is; else KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount.
+    /// The kubeconfig; else KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
-    /// How many Foos are worked on at a time.
+    /// Foos that are worked on at a time.
     #[arg(long, default_value_t = 2)]
     workers: usize,
     /// Work in this namespace only (may be repeated).
@@ -203,7 +203,7 @@ async fn main() -> Result<(), ExitError> {
     deployments.handle(enqueue::waiting_when_freed(controller.handle()));
 
     let program = Program::new().informer(&foos).informer(&deployments).controller(controller);
-    let program = program.beside("the sink of Events", |stop| async move {
+    let program = program.task("the sink of Events", |stop| async move {
         sink.run(client, stop.requested()).await;
     });
     Ok(program.run(Shutdown::from_signals()?).await?)

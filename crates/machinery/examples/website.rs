@@ -141,7 +141,7 @@ async fn pass(site: Arc<Website>, cx: Context<Website>, to: &Directory) -> Resul
 /// Runs websites.
 #[derive(Parser)]
 struct Args {
-    /// Where the API server is; else KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount.
+    /// The kubeconfig; else KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
     /// The folder in which websites are announced.

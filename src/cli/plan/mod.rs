@@ -49,7 +49,7 @@ pub struct PlanArgs {
     #[command(flatten)]
     pub connection: ConnectionArgs,
 
-    /// What is reconciled.
+    /// Kinds and namespaces that are reconciled, and settings of the kinds.
     #[command(flatten)]
     pub workloads: WorkloadArgs,
 

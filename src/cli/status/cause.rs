@@ -103,7 +103,7 @@ fn of_child(facts: &Facts) -> Option<Diagnosis> {
     let spec = generic_daemon::Spec::deserialize(&facts.object["spec"]).ok();
     let label = spec.and_then(|spec| spec.node_labels());
     let context = Context {
-        idle: if shown { Progress::PATIENCE } else { Duration::ZERO },
+        idle: if shown { Progress::IDLE_MAX } else { Duration::ZERO },
         label: label.as_deref(),
         evidence,
         ..Context::default()

@@ -91,9 +91,9 @@ impl Health {
                 let reason = Reason::ReplicasUnavailable;
                 context.health_of(Trouble { reason, message: behind, stalls_at_once: false }, false)
             }
-            None if context.idle >= patience(daemon_set) && !is_terminating(context) => {
+            None if context.idle >= longest_idle(daemon_set) && !is_terminating(context) => {
                 // Kubernetes gives a DaemonSet no deadline.
-                let seconds = patience(daemon_set).as_secs();
+                let seconds = longest_idle(daemon_set).as_secs();
                 let message = format!("No progress for {seconds} seconds: {behind}");
                 let reason = Reason::ProgressDeadlineExceeded;
                 context.health_of(Trouble { reason, message, stalls_at_once: false }, false)
@@ -111,15 +111,15 @@ fn is_on_delete(daemon_set: &DaemonSet) -> bool {
 
 /// Longest time of a rollout without progress: a pod is not available before it has been ready for as long as the
 /// spec says.
-fn patience(daemon_set: &DaemonSet) -> Duration {
+fn longest_idle(daemon_set: &DaemonSet) -> Duration {
     let ready = daemon_set.spec().min_ready_seconds.unwrap_or(0);
-    Progress::PATIENCE + Duration::from_secs(u64::try_from(ready).unwrap_or(0))
+    Progress::IDLE_MAX + Duration::from_secs(u64::try_from(ready).unwrap_or(0))
 }
 
 /// Returns whether a pod of the rollout is being deleted, and still has time to end.
 fn is_terminating(context: &Context<'_>) -> bool {
     let grace = context.evidence.terminating().map_or(0, |(_, grace)| grace.unsigned_abs());
-    grace > 0 && context.idle < Progress::PATIENCE + Duration::from_secs(grace)
+    grace > 0 && context.idle < Progress::IDLE_MAX + Duration::from_secs(grace)
 }
 
 /// A rollout of a DaemonSet that has made no progress: a refusal is final, because the controller

@@ -66,7 +66,7 @@ impl Health {
                 if trouble.reason == Reason::ContainersNotReady
                     && !completed
                     && context.idle
-                        < Progress::PATIENCE + deployment.spec().template.starting() =>
+                        < Progress::IDLE_MAX + deployment.spec().template.starting() =>
             {
                 Health::rolling_out(behind)
             }

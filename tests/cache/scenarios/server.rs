@@ -8,7 +8,6 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
-use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::Service;
@@ -217,7 +216,7 @@ async fn watches_end_at_times_that_differ() {
 fn twisted(model: &Model, gets: bool) -> (Arc<AtomicBool>, Informer<Thing>) {
     let (twist, wire) = (Arc::new(AtomicBool::new(false)), model.clone());
     let twists = twist.clone();
-    let service = tower::service_fn(move |request: Request<Body>| {
+    let service = tower::service_fn(move |request: Request<Bytes>| {
         let (mut wire, uri) = (wire.clone(), request.uri().to_string());
         let lists = !uri.contains("watch=") && uri.contains('?');
         let one = !uri.contains('?');

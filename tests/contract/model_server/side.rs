@@ -7,7 +7,6 @@ use bytes::Bytes;
 use http::{Method, Response};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
-use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::{BoxError, ServiceExt};
@@ -204,14 +203,15 @@ impl Side {
         let request = http::Request::builder().method(method).uri(path);
         let request =
             if body.is_empty() { request } else { request.header("content-type", content) };
-        let request = request.body(Body::from(body)).expect("a request");
+        let request = request.body(body).expect("a request");
         match &self.server {
             Server::Real(client) => {
-                let answer = client.send(request).await.expect("an answer");
+                let answer = client.send(request.map(Into::into)).await.expect("an answer");
                 answer.map(|body| body.map_err(BoxError::from).boxed_unsync())
             }
             Server::Model(model) => {
-                let answer = model.clone().oneshot(request).await.expect("an answer");
+                let answer =
+                    model.clone().oneshot(request.map(Bytes::from)).await.expect("an answer");
                 answer.map(|body| body.map_err(BoxError::from).boxed_unsync())
             }
         }

@@ -59,7 +59,7 @@ struct Options {
     /// Path to a kubeconfig.
     #[arg(long, env = "KUBECONFIG")]
     kubeconfig: std::path::PathBuf,
-    /// How many Foos are worked on at once.
+    /// Foos that are worked on at once.
     #[arg(long, default_value_t = 8)]
     workers: u16,
     /// Write no status that is there already.

@@ -7,7 +7,6 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::{Request, Response};
 use http_body_util::BodyExt;
-use kube::client::Body;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout, timeout_at};
 use tower::{BoxError, Service, ServiceExt};
@@ -87,7 +86,7 @@ impl Client {
     /// [`Error::Credentials`] if the plugin failed.
     pub async fn log_in(&self) -> Result<(), Error> {
         match self.plugin() {
-            Some(plugin) => plugin.settled().await,
+            Some(plugin) => plugin.answered().await,
             None => Ok(()),
         }
     }
@@ -96,11 +95,11 @@ impl Client {
         self.shared.endpoint.as_ref().and_then(Endpoint::plugin)
     }
 
-    /// A client over any service that answers requests, such as an API server in memory. Request
-    /// URLs are paths only.
+    /// A client over any service that answers requests, such as an API server in memory. A request has
+    /// its whole body, and the path as its URL.
     pub fn from_service<S, B>(service: S, options: Options) -> Client
     where
-        S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S: Service<Request<Bytes>, Response = Response<B>> + Clone + Send + Sync + 'static,
         S::Error: Into<BoxError>,
         S::Future: Send + 'static,
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
@@ -169,7 +168,7 @@ impl Client {
         &self,
         verb: &'static str,
         kind: &Kind,
-        request: Request<Body>,
+        request: Request<Bytes>,
     ) -> Result<Bytes, Error> {
         let mut observe = self.observe(verb, kind);
         let answer = self.open(request, &mut observe).await?;
@@ -183,7 +182,7 @@ impl Client {
     /// read and its code set in `observe`.
     pub(super) async fn open(
         &self,
-        request: Request<Body>,
+        request: Request<Bytes>,
         observe: &mut ObservedCall<'_>,
     ) -> Result<Response<Answer>, Error> {
         let connectivity = self.connectivity();
@@ -300,20 +299,20 @@ impl Draft {
     }
 
     /// Without a body.
-    pub(super) fn empty(self) -> Request<Body> {
-        self.finish(Body::empty())
+    pub(super) fn empty(self) -> Request<Bytes> {
+        self.finish(Bytes::new())
     }
 
     /// With a body of type `kind`.
-    pub(super) fn body(self, kind: &'static str, body: Vec<u8>) -> Request<Body> {
-        Draft(self.0.header(http::header::CONTENT_TYPE, kind)).finish(Body::from(body))
+    pub(super) fn body(self, kind: &'static str, body: Vec<u8>) -> Request<Bytes> {
+        Draft(self.0.header(http::header::CONTENT_TYPE, kind)).finish(Bytes::from(body))
     }
 
     pub(super) fn header(self, name: http::HeaderName, value: &'static str) -> Draft {
         Draft(self.0.header(name, value))
     }
 
-    fn finish(self, body: Body) -> Request<Body> {
+    fn finish(self, body: Bytes) -> Request<Bytes> {
         self.0.body(body).expect("method, URI and headers were valid when they were set")
     }
 }

@@ -11,7 +11,6 @@
 
 use bytes::Bytes;
 use http::{Request, Uri};
-use kube::client::Body;
 use serde_json::Value;
 
 use super::Error;
@@ -59,7 +58,7 @@ impl Client {
         &self,
         verb: &'static str,
         kind: &Kind,
-        mut request: Request<Body>,
+        mut request: Request<Bytes>,
         reports: &dyn DryRun,
     ) -> Result<Bytes, Error> {
         let (path, subresource) = split(kind, request.uri().path());
@@ -78,7 +77,7 @@ impl Client {
         &self,
         verb: &'static str,
         kind: &Kind,
-        request: Request<Body>,
+        request: Request<Bytes>,
         path: &str,
     ) -> Result<(Option<Value>, Option<Value>, Bytes), Error> {
         let before = if verb == "create" { None } else { self.stored(kind, path).await? };
@@ -91,7 +90,7 @@ impl Client {
     /// not have the one to get it.
     async fn stored(&self, kind: &Kind, path: &str) -> Result<Option<Value>, Error> {
         let (collection, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let url = Url::plain(collection).with("fieldSelector", &format!("metadata.name={name}"));
+        let url = Url::at(collection).with("fieldSelector", &format!("metadata.name={name}"));
         let list = self.call("list", kind, request("GET", url)?.empty()).await?;
         let mut list: Value = decode(&list)?;
         Ok(list["items"].get_mut(0).map(Value::take))

@@ -111,7 +111,7 @@ impl Plugin {
     /// # Errors
     /// [`Error::Credentials`] if the plugin failed, or takes too long.
     pub(super) async fn ready(&self) -> Result<(), Error> {
-        timeout(WAIT, self.settled()).await.unwrap_or_else(|_| {
+        timeout(WAIT, self.answered()).await.unwrap_or_else(|_| {
             let since = self.0.state.borrow().running.map(|since| since.elapsed());
             let seconds = since.unwrap_or_default().as_secs();
             Err(Error::Credentials(format!(
@@ -125,11 +125,11 @@ impl Plugin {
     ///
     /// # Errors
     /// [`Error::Credentials`] if the plugin failed.
-    pub(super) async fn settled(&self) -> Result<(), Error> {
+    pub(super) async fn answered(&self) -> Result<(), Error> {
         self.begin();
         let mut state = self.0.state.subscribe();
-        let settled = state.wait_for(|state| state.is_usable() || state.running.is_none()).await;
-        let state = settled.expect("`self` holds the sender");
+        let answered = state.wait_for(|state| state.is_usable() || state.running.is_none()).await;
+        let state = answered.expect("`self` holds the sender");
         if state.is_usable() {
             return Ok(());
         }

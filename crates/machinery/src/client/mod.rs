@@ -56,7 +56,7 @@ mod list;
 mod watch;
 mod write;
 mod dry_run;
-mod plain;
+mod untyped;
 mod probe;
 
 pub use call::Client;

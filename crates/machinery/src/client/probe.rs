@@ -37,7 +37,7 @@ impl Client {
     }
 
     async fn is_ready(&self) -> Result<(), Error> {
-        self.call("get", &KIND, request("GET", Url::plain(PATH))?.empty()).await.map(drop)
+        self.call("get", &KIND, request("GET", Url::at(PATH))?.empty()).await.map(drop)
     }
 }
 
@@ -50,7 +50,6 @@ mod tests {
     use futures::FutureExt;
     use http::{Request, Response};
     use http_body_util::Full;
-    use kube::client::Body;
     use tokio::time::{Instant, sleep};
     use tower::service_fn;
 
@@ -67,7 +66,7 @@ mod tests {
     impl Server {
         fn client(&self) -> Client {
             let server = self.clone();
-            let service = service_fn(move |request: Request<Body>| {
+            let service = service_fn(move |request: Request<Bytes>| {
                 assert_eq!(request.uri().path(), "/readyz");
                 server.asked.fetch_add(1, Ordering::Relaxed);
                 let code = server.code.load(Ordering::Relaxed);

@@ -44,7 +44,7 @@ impl Url {
     }
 
     /// A path, unchanged.
-    pub(super) fn plain(path: &str) -> Url {
+    pub(super) fn at(path: &str) -> Url {
         Url { text: path.to_owned(), separator: '?' }
     }
 

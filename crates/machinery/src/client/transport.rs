@@ -10,13 +10,13 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, USER_AGENT};
 use http::{HeaderValue, Request, Response, StatusCode};
-use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use kube::client::{Body, ConfigExt};
+use kube::client::ConfigExt;
 use parking_lot::Mutex;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt, service_fn};
@@ -32,7 +32,7 @@ use crate::identity::Identity;
 pub(super) type Answer = UnsyncBoxBody<Bytes, BoxError>;
 /// Anything that sends requests to an API server. kube's `Client` wraps such a service in a buffer
 /// with a task; without it a request takes one hop fewer between tasks.
-pub(super) type HttpService = BoxCloneSyncService<Request<Body>, Response<Answer>, BoxError>;
+pub(super) type HttpService = BoxCloneSyncService<Request<Bytes>, Response<Answer>, BoxError>;
 
 /// Time limit for a TCP connection. TLS on it, and the answer, fall under the deadline of the call.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -78,7 +78,7 @@ pub(super) struct Permit {
 
 /// The body of a request.
 pub(super) struct Outgoing {
-    body: Body,
+    body: Full<Bytes>,
     /// Asked for once, when the first byte is wanted.
     permit: Option<Permit>,
 }
@@ -134,6 +134,7 @@ impl Endpoint {
         let connections = Arc::new(Connections { endpoint: self.clone(), current });
         let send = service_fn(move |request| connections.clone().send(request));
         let stack = ServiceBuilder::new()
+            .map_request(|request: Request<Bytes>| request.map(Full::from))
             .layer(config.base_uri_layer())
             .option_layer(config.auth_layer().map_err(unusable)?)
             .layer(config.extra_headers_layer().map_err(unusable)?)
@@ -215,7 +216,7 @@ impl hyper::body::Body for Outgoing {
 impl Connections {
     async fn send(
         self: Arc<Self>,
-        mut request: Request<Body>,
+        mut request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, BoxError> {
         let Credentials { token, certificate, plugin, .. } = &*self.endpoint.0;
         let printed = plugin.as_ref().and_then(Plugin::last);
@@ -275,7 +276,7 @@ fn connector() -> HttpConnector {
 /// Erases the types of a service.
 pub(super) fn wire<S, B>(service: S, identity: &Identity) -> HttpService
 where
-    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
+    S: Service<Request<Bytes>, Response = Response<B>> + Clone + Send + Sync + 'static,
     S::Error: Into<BoxError>,
     S::Future: Send + 'static,
     B: hyper::body::Body<Data = Bytes> + Send + 'static,
@@ -283,7 +284,7 @@ where
 {
     let agent = HeaderValue::try_from(identity.user_agent()).expect("it is visible ASCII");
     let service = service
-        .map_request(move |mut request: Request<Body>| {
+        .map_request(move |mut request: Request<Bytes>| {
             request.headers_mut().insert(USER_AGENT, agent.clone());
             request
         })
@@ -315,8 +316,7 @@ mod tests {
         for open in [true, false] {
             let gate = Arc::new(Switch(AtomicBool::new(true)));
             let permit = Permit::new(gate.clone());
-            let mut body =
-                Outgoing { body: Body::from(b"body".to_vec()), permit: Some(permit.clone()) };
+            let mut body = Outgoing { body: Full::from("body"), permit: Some(permit.clone()) };
             assert_eq!(hyper::body::Body::size_hint(&body).exact(), Some(4));
             gate.0.store(open, Ordering::Relaxed);
             let sent = body.frame().await.expect("it has a frame");

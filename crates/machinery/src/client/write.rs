@@ -9,7 +9,6 @@ use std::pin::pin;
 
 use bytes::Bytes;
 use http::Request;
-use kube::client::Body;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -192,7 +191,7 @@ impl Client {
         &self,
         verb: &'static str,
         kind: &Kind,
-        mut request: Request<Body>,
+        mut request: Request<Bytes>,
     ) -> Result<Bytes, Error> {
         if let Some(dry_run) = &self.options().dry_run {
             return self.dry_run(verb, kind, request, &**dry_run).await;

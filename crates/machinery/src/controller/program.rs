@@ -48,8 +48,8 @@ const LAST_STEPS: Duration = Duration::from_millis(4500);
 #[must_use = "a program does nothing until it runs"]
 pub struct Program {
     informers: Vec<Task>,
-    beside: Vec<Task>,
-    around: Vec<Task>,
+    tasks: Vec<Task>,
+    outer_tasks: Vec<Task>,
     controllers: Vec<(&'static str, Option<Ready>, Work)>,
     /// One for each of `informers`.
     synced: Vec<Ready>,
@@ -158,7 +158,7 @@ impl Program {
 
     /// Also runs `task`, which controllers depend on; it must end soon after the shutdown that it
     /// is given, and not before. `name` is for people. The sink of Events is such a task.
-    pub fn beside<T>(
+    pub fn task<T>(
         mut self,
         name: impl Into<String>,
         task: impl FnOnce(Shutdown) -> T + Send + 'static,
@@ -166,13 +166,13 @@ impl Program {
     where
         T: Future<Output = ()> + Send + 'static,
     {
-        self.beside.push((name.into(), Box::new(|stop| task(stop).map(Ok).boxed())));
+        self.tasks.push((name.into(), Box::new(|stop| task(stop).map(Ok).boxed())));
         self
     }
 
     /// Also runs `task`, until all else has ended, such as a server that shows how it ends. As with
-    /// [`Program::beside`], it may not end before it is asked to.
-    pub fn around<T>(
+    /// [`Program::task`], it may not end before it is asked to.
+    pub fn outer_task<T>(
         mut self,
         name: impl Into<String>,
         task: impl FnOnce(Shutdown) -> T + Send + 'static,
@@ -180,7 +180,7 @@ impl Program {
     where
         T: Future<Output = ()> + Send + 'static,
     {
-        self.around.push((name.into(), Box::new(|stop| task(stop).map(Ok).boxed())));
+        self.outer_tasks.push((name.into(), Box::new(|stop| task(stop).map(Ok).boxed())));
         self
     }
 
@@ -201,9 +201,9 @@ impl Program {
         });
         let mut controllers = Stage::start(controllers, shutdown.clone());
         let mut others: Vec<Stage> =
-            self.beside.into_iter().map(|task| Stage::start([task], Shutdown::manual())).collect();
+            self.tasks.into_iter().map(|task| Stage::start([task], Shutdown::manual())).collect();
         others.push(Stage::start(self.informers, Shutdown::manual()));
-        others.push(Stage::start(self.around, Shutdown::manual()));
+        others.push(Stage::start(self.outer_tasks, Shutdown::manual()));
 
         let outcome = tokio::select! {
             // First: an idle controller that ends because it was asked to has not died.

@@ -311,7 +311,7 @@ mod tests {
 
     /// An informer whose API server is never asked.
     fn builder() -> Builder<Node> {
-        type Answer = Result<http::Response<kube::client::Body>, std::io::Error>;
+        type Answer = Result<http::Response<String>, std::io::Error>;
         let service = tower::service_fn(|_| std::future::pending::<Answer>());
         Informer::builder(Client::from_service(service, Options::default()))
     }

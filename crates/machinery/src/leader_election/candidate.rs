@@ -19,7 +19,7 @@ const HASTE: f64 = 0.25;
 const HURRY: f64 = 0.1;
 /// A renewal may take this share of the permission that is left, so that the rest suffices to see
 /// whether it was carried out.
-const PATIENCE: f64 = 2.0 / 3.0;
+const RENEW_SHARE: f64 = 2.0 / 3.0;
 /// The least time that a request has.
 const LEAST: Duration = Duration::from_millis(250);
 /// The most writes without an answer that are remembered.
@@ -190,7 +190,7 @@ impl Candidate {
     pub(super) fn deadline(&self, now: Duration) -> Duration {
         let validity = self.config.validity();
         match self.until.and_then(|until| until.checked_sub(now)) {
-            Some(left) => left.mul_f64(PATIENCE).clamp(LEAST, validity.max(LEAST)),
+            Some(left) => left.mul_f64(RENEW_SHARE).clamp(LEAST, validity.max(LEAST)),
             None => validity.max(LEAST),
         }
     }

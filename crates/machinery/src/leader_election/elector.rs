@@ -229,7 +229,7 @@ impl Elector {
         self.candidate.give_up(self.clock.now());
         self.leadership.permit_until(None);
         self.publish();
-        sleep(self.leadership.unsettled()).await;
+        sleep(self.leadership.writes_until()).await;
         let giving_up = async {
             loop {
                 match self.candidate.next(self.clock.now(), Timestamp::now()) {

@@ -67,7 +67,7 @@ pub(super) struct Shared {
     /// Longest duration of a write that was begun with permission.
     in_flight: Duration,
     /// Writes without an answer may be carried out until this reading of `clock`.
-    unsettled: AtomicU64,
+    writes_until: AtomicU64,
     /// Number of times this process became the leader. A suspension does not count: no other process
     /// has led meanwhile.
     term: AtomicU64,
@@ -80,8 +80,8 @@ impl Leadership {
     pub(super) fn new(clock: Arc<dyn Clock>, in_flight: Duration) -> Leadership {
         let status = Status { phase: Phase::Standby, holder: None, problem: None, is_known: false };
         let status = watch::Sender::new(status);
-        let (until, unsettled, term) = Default::default();
-        let shared = Shared { clock, until, in_flight, unsettled, term, status };
+        let (until, writes_until, term) = Default::default();
+        let shared = Shared { clock, until, in_flight, writes_until, term, status };
         Leadership { shared: Arc::new(shared) }
     }
 
@@ -108,8 +108,8 @@ impl Leadership {
     }
 
     /// Returns the time for which the API server may yet carry out a write that had no answer.
-    pub(super) fn unsettled(&self) -> Duration {
-        let until = self.shared.unsettled.load(Ordering::Acquire);
+    pub(super) fn writes_until(&self) -> Duration {
+        let until = self.shared.writes_until.load(Ordering::Acquire);
         Duration::from_nanos(until.saturating_sub(nanoseconds(self.shared.clock.now())))
     }
 
@@ -181,7 +181,7 @@ impl WriteGate for Leadership {
 
     fn unanswered(&self) {
         let until = self.shared.clock.now() + self.shared.in_flight;
-        self.shared.unsettled.fetch_max(nanoseconds(until), Ordering::Release);
+        self.shared.writes_until.fetch_max(nanoseconds(until), Ordering::Release);
     }
 }
 

@@ -305,7 +305,7 @@ impl<V: Resource> ControllerBuilder<V> {
                 shared.lead.control(program, name, reconciler, (informer, options), &barrier);
             for (name, ending) in endings {
                 let ending = ending(&parts)?;
-                program = program.beside(name, |stop| async move {
+                program = program.task(name, |stop| async move {
                     stop.requested().await;
                     ending.await;
                 });

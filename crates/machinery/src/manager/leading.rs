@@ -118,7 +118,7 @@ impl Election {
         let Some((leadership, elector, client)) = &self.0 else { return program };
         let recorder = recorder.for_controller("leader-election");
         let events = LeaseEvents::new(recorder, leadership.clone(), elector, client.clone());
-        program.beside("the Events of the Lease", |stop| async move {
+        program.task("the Events of the Lease", |stop| async move {
             events.run(stop.requested()).await;
         })
     }
@@ -126,7 +126,7 @@ impl Election {
     /// Adds the election, which gives the lease up when nothing writes any more.
     pub(super) fn after(self, program: Program) -> Program {
         let Some((_, elector, client)) = self.0 else { return program };
-        program.beside("the leader election", |stop| async move {
+        program.task("the leader election", |stop| async move {
             elector.run(client, stop.requested()).await;
         })
     }
@@ -190,14 +190,14 @@ impl Lead {
         let informer = informer.clone();
         let listen = Box::new(move || informer.handle(move |delta, _| deleted.note(delta)));
         let keep = barrier.clone().keep();
-        let program = program.beside(format!("the barrier of {name}"), |stop| async move {
+        let program = program.task(format!("the barrier of {name}"), |stop| async move {
             tokio::select! {
                 () = stop.requested() => {}
                 never = keep => match never {},
             }
         });
         let catch_up = catch_up(barrier.clone(), skipped, objects, queue);
-        let program = program.beside(format!("the catching up of {name}"), |stop| async move {
+        let program = program.task(format!("the catching up of {name}"), |stop| async move {
             tokio::select! {
                 () = stop.requested() => {}
                 never = catch_up => match never {},

@@ -305,7 +305,7 @@ impl Manager {
         }
         // The last passes' reports are still sent, and then the lease is released: nothing
         // writes any more.
-        program = informers.run_by(program).beside("the sink of Events", |stop| async move {
+        program = informers.run_by(program).task("the sink of Events", |stop| async move {
             sink.run(client, stop.requested()).await;
         });
         Ok(election.after(program))

@@ -79,7 +79,7 @@ impl Observed {
         let server = Server::bind(address, routes, Limits::default()).await.map_err(refused)?;
         let address = server.address().map_err(refused)?;
         tracing::info!("Serving metrics and health on http://{address}");
-        Ok(program.around("the server of metrics and health", |stop| async move {
+        Ok(program.outer_task("the server of metrics and health", |stop| async move {
             server.run(stop.requested()).await;
         }))
     }

@@ -22,7 +22,7 @@ mod requests;
 mod queues;
 mod passes;
 mod watches;
-mod beside;
+mod events_and_lease;
 mod process;
 mod registry;
 mod checks;

@@ -51,7 +51,7 @@ struct Numbers {
 // === impl QueueObserver ===
 
 impl Observer for QueueObserver {
-    fn taken(&self, _: Priority, waited: Duration) {
+    fn dequeued(&self, _: Priority, waited: Duration) {
         self.waited.observe(waited.as_secs_f64());
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::beside::{Events, Lease};
+use super::events_and_lease::{Events, Lease};
 use super::labels::Gauges;
 use super::passes::Passes;
 use super::process::Process;

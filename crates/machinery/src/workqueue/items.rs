@@ -1,4 +1,4 @@
-//! What the queue knows about each key: items, identified by a `u32`, and a table from key to item.
+//! State of each key of the queue: items, identified by a `u32`, and a table from key to item.
 //!
 //! Items are in chunks, so growing never copies what is there and never wastes more than one chunk: at a
 //! cold start every object's key waits at once.

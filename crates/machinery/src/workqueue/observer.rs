@@ -12,7 +12,7 @@ pub trait Observer: Send + Sync + 'static {
     /// A worker took a key from `priority`, `waited` after its run was requested (client-go:
     /// `workqueue_queue_duration_seconds`). Time in backoff or held by a Retry-After does not
     /// count; time waiting for the key's previous run to finish does.
-    fn taken(&self, priority: Priority, waited: Duration) {
+    fn dequeued(&self, priority: Priority, waited: Duration) {
         let _ = (priority, waited);
     }
 
@@ -26,8 +26,8 @@ pub trait Observer: Send + Sync + 'static {
 impl Observer for () {}
 
 impl<T: Observer + ?Sized> Observer for Arc<T> {
-    fn taken(&self, priority: Priority, waited: Duration) {
-        (**self).taken(priority, waited);
+    fn dequeued(&self, priority: Priority, waited: Duration) {
+        (**self).dequeued(priority, waited);
     }
     fn done(&self, worked: Duration) {
         (**self).done(worked);

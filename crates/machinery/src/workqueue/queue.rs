@@ -113,7 +113,7 @@ impl<K: Key> Queue<K> {
 
     /// Queues a key again that was taken and not run, in the priority that it was taken from or one that
     /// was requested meanwhile. Returns that priority.
-    pub(super) fn untake(&mut self, id: u32) -> Priority {
+    pub(super) fn put_back(&mut self, id: u32) -> Priority {
         self.done(0, id);
         let item = self.items.get_mut(id);
         item.clear(RETRY_DUE);

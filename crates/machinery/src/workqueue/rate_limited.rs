@@ -178,14 +178,14 @@ impl<K: Key> RateLimited<K> {
 
     /// Takes a key back that was taken and not run: nothing counts, neither a run nor a failure, and
     /// its priority stays.
-    pub(super) fn untake(&mut self, now: Nanos, id: u32) {
+    pub(super) fn put_back(&mut self, now: Nanos, id: u32) {
         let now = self.fire(now);
         if self.phase == Phase::Abandoned {
             self.queue.done(now, id);
             self.queue.release(id);
             return;
         }
-        if self.queue.untake(id) == Priority::Retry && self.phase == Phase::Open {
+        if self.queue.put_back(id) == Priority::Retry && self.phase == Phase::Open {
             // Its token is lost: governor takes none back.
             let patience = after(now, self.limits.retry_patience);
             self.timers.set(&mut self.queue.items, id, Timer::Retry, patience);

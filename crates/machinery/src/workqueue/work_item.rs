@@ -14,7 +14,7 @@ use super::queue::Next;
 use super::sync::Sleep;
 use super::waiting::unlock;
 
-/// A key that was taken. Dropping it ends the run, whatever the cause: a return, a panic or a
+/// A key that a worker has. Dropping it ends the run, whatever the cause: a return, a panic or a
 /// cancelled task.
 #[must_use = "dropping it at once ends the run before it began"]
 pub struct WorkItem<K: Key> {
@@ -83,32 +83,33 @@ impl<'a, K: Key> Get<'a, K> {
         let woken = unlock(state);
         // The timer was for what has been found now.
         self.sleep = None;
-        let taken = next.map(|Next { id, key, priority, waited }| {
+        let item = next.map(|Next { id, key, priority, waited }| {
             let queue = self.handle.take().unwrap_or_else(|| self.queue.clone());
             WorkItem { queue: Some(queue), key, id, priority, waited }
         });
         let over = catch_unwind(AssertUnwindSafe(|| self.over(ended)));
         if let Err(panic) = over {
-            taken.into_iter().for_each(WorkItem::untake);
+            item.into_iter().for_each(WorkItem::put_back);
             resume_unwind(panic);
         }
-        if woken && taken.is_some() {
-            self.yielded = taken;
+        if woken && item.is_some() {
+            self.yielded = item;
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        Poll::Ready(taken.map(|taken| self.hand_out(taken)))
+        Poll::Ready(item.map(|item| self.hand_out(item)))
     }
 
     /// Reports that a worker works on the key from now on.
-    fn hand_out(&self, taken: WorkItem<K>) -> WorkItem<K> {
+    fn hand_out(&self, item: WorkItem<K>) -> WorkItem<K> {
         let observer = &self.queue.shared.observer;
-        let told = catch_unwind(AssertUnwindSafe(|| observer.taken(taken.priority, taken.waited)));
-        if let Err(panic) = told {
-            taken.untake();
+        let observed =
+            catch_unwind(AssertUnwindSafe(|| observer.dequeued(item.priority, item.waited)));
+        if let Err(panic) = observed {
+            item.put_back();
             resume_unwind(panic);
         }
-        taken
+        item
     }
 
     /// The previous run has ended and took this long. Called without the lock: dropping its key,
@@ -128,15 +129,15 @@ impl<K: Key> Future for Get<'_, K> {
     type Output = Option<WorkItem<K>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Some(taken) = self.yielded.take() {
+        if let Some(item) = self.yielded.take() {
             if !self.queue.shared.state.lock().queue.is_abandoned() {
-                return Poll::Ready(Some(self.hand_out(taken)));
+                return Poll::Ready(Some(self.hand_out(item)));
             }
-            taken.untake();
+            item.put_back();
         }
         loop {
-            if let Poll::Ready(taken) = self.look(context) {
-                return Poll::Ready(taken);
+            if let Poll::Ready(item) = self.look(context) {
+                return Poll::Ready(item);
             }
             if self.yielded.is_some() {
                 return Poll::Pending;
@@ -152,7 +153,7 @@ impl<K: Key> Future for Get<'_, K> {
 
 impl<K: Key> Drop for Get<'_, K> {
     fn drop(&mut self) {
-        self.yielded.take().into_iter().for_each(WorkItem::untake);
+        self.yielded.take().into_iter().for_each(WorkItem::put_back);
         let Some(number) = self.number else { return };
         let mut state = self.queue.shared.state.lock();
         state.leave(number);
@@ -197,13 +198,13 @@ impl<K: Key> WorkItem<K> {
     }
 
     /// Gives the key back: its run has not begun, and is still to come.
-    fn untake(mut self) {
+    fn put_back(mut self) {
         if let Some(queue) = self.queue.take() {
-            queue.change(|queue, now| queue.untake(now, self.id));
+            queue.change(|queue, now| queue.put_back(now, self.id));
         }
     }
 
-    /// Returns the time from the request for the run until it was taken.
+    /// Returns the time from the request for the run until a worker got it.
     pub fn waited(&self) -> Duration {
         self.waited
     }

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use kube::client::Body;
 use tempfile::TempDir;
 
 use super::*;
@@ -55,7 +54,7 @@ async fn one_run_serves_all_callers_and_outlives_their_deadlines() {
     let (folder, plugin) = plugin(&format!("read _ < pipe; {}", print("t", "")));
     let brief = Duration::from_millis(1);
     for _ in 0..3 {
-        let waits = timeout(brief, plugin.settled()).await;
+        let waits = timeout(brief, plugin.answered()).await;
         assert!(waits.is_err(), "the caller's deadline was shorter");
     }
     let error = plugin.ready().await.unwrap_err();
@@ -63,7 +62,7 @@ async fn one_run_serves_all_callers_and_outlives_their_deadlines() {
     assert!(said.contains("the credential plugin sh has been running for"), "{said}");
     release(&folder).await;
     let clone = plugin.clone();
-    let (one, other) = tokio::join!(plugin.settled(), clone.settled());
+    let (one, other) = tokio::join!(plugin.answered(), clone.answered());
     one.and(other).unwrap();
     assert_eq!(token(&plugin), "Bearer t");
     assert_eq!(runs(&folder), 1);
@@ -168,7 +167,7 @@ async fn a_call_blames_the_plugin_and_siblings_share_its_run() {
     let service =
         hyper::service::service_fn(|request: http::Request<hyper::body::Incoming>| async move {
             assert_eq!(request.headers()["authorization"], "Bearer t");
-            Ok::<_, std::convert::Infallible>(http::Response::new(Body::from(b"{}".to_vec())))
+            Ok::<_, std::convert::Infallible>(http::Response::new("{}".to_owned()))
         });
     let served = async {
         let (stream, _) = listener.accept().await.unwrap();

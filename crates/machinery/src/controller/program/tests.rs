@@ -28,7 +28,7 @@ async fn what_runs_beside_is_asked_to_stop_when_the_last_pass_has_ended() {
     let controller = Controller::new("slow", slow, Options::default());
     controller.handle().queue().add(ObjectKey::new("ns", "a"));
     let beside = Arc::clone(&told);
-    let program = Program::new().controller(controller).beside("a sink", |stop| async move {
+    let program = Program::new().controller(controller).task("a sink", |stop| async move {
         stop.requested().await;
         beside.lock().push("sink");
     });
@@ -49,9 +49,9 @@ async fn what_is_beside_ends_in_the_order_it_was_added_and_what_is_around_ends_l
         }
     };
     let program = Program::new()
-        .around("a server", task("server", 0))
-        .beside("a sink", task("sink", 2))
-        .beside("an election", task("election", 1));
+        .outer_task("a server", task("server", 0))
+        .task("a sink", task("sink", 2))
+        .task("an election", task("election", 1));
     shutdown.request();
     program.run(shutdown).await.unwrap();
     assert_eq!(*ended.lock(), ["sink", "election", "server"]);
@@ -66,7 +66,7 @@ async fn a_controller_with_a_condition_of_its_own_begins_when_that_is_met() {
     let (met, condition) = tokio::sync::oneshot::channel::<()>();
     let (ready, begun) = (condition.map(drop), Arc::clone(&told));
     let program = Program::new().controller_after(ready, controller);
-    let program = program.beside("a clock", |stop| async move {
+    let program = program.task("a clock", |stop| async move {
         tokio::time::sleep(Duration::from_secs(5)).await;
         begun.lock().push("met");
         met.send(()).unwrap();
@@ -80,8 +80,8 @@ async fn a_controller_with_a_condition_of_its_own_begins_when_that_is_met() {
 async fn what_ends_before_it_may_ends_the_program_and_is_named() {
     let shutdown = Shutdown::manual();
     let program = Program::new()
-        .beside("a sink", |_| async {})
-        .beside("another", |stop| async move { stop.requested().await });
+        .task("a sink", |_| async {})
+        .task("another", |stop| async move { stop.requested().await });
     let died = program.run(shutdown.clone()).await.unwrap_err();
     assert_eq!(died.to_string(), "a sink died: it ended");
     assert!(shutdown.is_requested());
@@ -93,7 +93,7 @@ async fn what_ends_because_it_was_asked_to_has_not_died() {
     for _ in 0..64 {
         let shutdown = Shutdown::manual();
         let (program, stop) = (Program::new(), shutdown.clone());
-        let program = program.beside("a sink", |stop| async move { stop.requested().await });
+        let program = program.task("a sink", |stop| async move { stop.requested().await });
         let slow = Slow(Shutdown::manual(), Arc::default());
         let program = program.controller(Controller::new("idle", slow, Options::default()));
         tokio::spawn(async move { stop.request() });
@@ -103,7 +103,7 @@ async fn what_ends_because_it_was_asked_to_has_not_died() {
 
 #[tokio::test(start_paused = true)]
 async fn what_panics_is_named_with_what_it_said() {
-    let program = Program::new().beside("a sink", |_| async { panic!("as the test wants it") });
+    let program = Program::new().task("a sink", |_| async { panic!("as the test wants it") });
     let died = program.run(Shutdown::manual()).await.unwrap_err();
     assert_eq!(died.to_string(), "a sink died: it panicked: as the test wants it");
 }
@@ -112,7 +112,7 @@ async fn what_panics_is_named_with_what_it_said() {
 async fn what_does_not_stop_is_not_waited_for_for_ever_and_nothing_of_it_is_left() {
     let (shutdown, (alive, gone)) = (Shutdown::manual(), tokio::sync::oneshot::channel::<()>());
     shutdown.request();
-    let program = Program::new().beside("a rock", |_| async move {
+    let program = Program::new().task("a rock", |_| async move {
         let _alive = alive;
         std::future::pending::<()>().await;
     });
@@ -124,7 +124,7 @@ async fn what_does_not_stop_is_not_waited_for_for_ever_and_nothing_of_it_is_left
 #[tokio::test(start_paused = true)]
 async fn a_program_that_is_dropped_leaves_nothing_running() {
     let (alive, gone) = tokio::sync::oneshot::channel::<()>();
-    let program = Program::new().beside("a rock", |_| async move {
+    let program = Program::new().task("a rock", |_| async move {
         let _alive = alive;
         std::future::pending::<()>().await;
     });
@@ -149,8 +149,8 @@ async fn two_controllers_of_one_name_are_refused_before_anything_begins() {
 
 /// An API server that never answers.
 fn silent() -> Client {
-    let service = tower::service_fn(|_: http::Request<kube::client::Body>| {
-        std::future::pending::<Result<http::Response<kube::client::Body>, Infallible>>()
+    let service = tower::service_fn(|_: http::Request<bytes::Bytes>| {
+        std::future::pending::<Result<http::Response<String>, Infallible>>()
     });
     Client::from_service(service, Default::default())
 }

@@ -9,9 +9,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::StreamExt;
 use http::{Request, Response};
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::StreamBody;
 use hyper::body::Frame;
-use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
@@ -61,7 +60,7 @@ impl Default for State {
 impl Server {
     pub(super) fn client(&self, options: Options) -> Client {
         let server = self.clone();
-        let service = service_fn(move |request: Request<Body>| {
+        let service = service_fn(move |request: Request<Bytes>| {
             let server = server.clone();
             async move { Ok::<_, Infallible>(server.answer(request).await) }
         });
@@ -112,10 +111,9 @@ impl Server {
         writes.map(|(method, url, _)| format!("{method} {}", path(&url))).collect()
     }
 
-    async fn answer(&self, request: Request<Body>) -> Response<StreamBody<Pieces>> {
+    async fn answer(&self, request: Request<Bytes>) -> Response<StreamBody<Pieces>> {
         let (head, body) = request.into_parts();
-        let bytes = body.collect().await.unwrap().to_bytes();
-        let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         let (path, url) = (head.uri.path().to_owned(), head.uri.to_string());
         let mut state = self.0.state.lock();
         state.requests.push((head.method.to_string(), url.clone(), body.clone()));

@@ -120,8 +120,8 @@ async fn the_memory_is_bounded_and_whoever_tries_tokens_pushes_no_valid_one_out(
 
 #[tokio::test]
 async fn only_so_many_requests_wait_for_the_api_server() {
-    let service = tower::service_fn(|_: Request<kube::client::Body>| {
-        std::future::pending::<Result<Response<kube::client::Body>, std::io::Error>>()
+    let service = tower::service_fn(|_: Request<Bytes>| {
+        std::future::pending::<Result<Response<String>, std::io::Error>>()
     });
     let reviews = Arc::new(Reviews::new(Client::from_service(service, Options::default())));
     let mut asked = tokio::task::JoinSet::new();

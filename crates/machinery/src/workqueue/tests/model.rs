@@ -124,7 +124,7 @@ impl ReferenceStateMachine for Model {
             }
             Op::Untake(at) => {
                 if let Some(key) = state.runs().get(at).copied() {
-                    state.untake(key);
+                    state.put_back(key);
                 }
             }
             Op::ShutDown => state.shut_down(false),
@@ -183,7 +183,7 @@ impl StateMachineTest for Real {
             }
             Op::Untake(at) => {
                 if at < runs.len() {
-                    queue.untake(*now, runs.remove(at));
+                    queue.put_back(*now, runs.remove(at));
                 }
             }
             Op::Pass(time) => *now += time * MS,

@@ -155,7 +155,7 @@ async fn a_key_asked_for_while_in_process_counts_in_the_depth_as_in_client_go() 
 async fn a_key_that_an_observer_panics_over_is_taken_again() {
     struct Panics(AtomicBool);
     impl Observer for Panics {
-        fn taken(&self, _: Priority, _: Duration) {
+        fn dequeued(&self, _: Priority, _: Duration) {
             assert!(self.0.swap(true, Ordering::Relaxed), "as an observer may not");
         }
     }

@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_never_answers_is_given_up_at_the_deadline() {
-    let service = service_fn(|_: Request<Body>| async {
+    let service = service_fn(|_: Request<Bytes>| async {
         std::future::pending::<()>().await;
         Ok::<_, Infallible>(Response::new(body(&[], End::Good)))
     });
@@ -19,7 +19,7 @@ async fn a_server_that_never_answers_is_given_up_at_the_deadline() {
 /// The API server queues a call for up to 15 s, and gives up a request after 60 s.
 #[tokio::test(start_paused = true)]
 async fn an_overloaded_server_has_time_to_answer() {
-    let service = service_fn(|request: Request<Body>| async move {
+    let service = service_fn(|request: Request<Bytes>| async move {
         let lists = request.uri().path().ends_with("/things");
         let queued = Duration::from_secs(if lists { 61 } else { 16 });
         tokio::time::sleep(queued).await;
@@ -208,7 +208,7 @@ async fn an_answer_without_end_is_refused_and_not_kept() {
         std::sync::LazyLock::new(|| vec![b'x'; 1 << 20].into());
     let endless = || stream::repeat(()).map(|()| Ok::<_, BoxError>(Frame::data(PIECE.clone())));
     for (code, expected) in [(200, None), (500, Some(500))] {
-        let service = service_fn(move |_: Request<Body>| async move {
+        let service = service_fn(move |_: Request<Bytes>| async move {
             let body: Pieces = Box::pin(endless());
             let mut answer = Response::new(StreamBody::new(body));
             *answer.status_mut() = code.try_into().unwrap();
@@ -261,7 +261,7 @@ fn until(seconds: u64) -> (Arc<Until>, Options) {
 #[tokio::test(start_paused = true)]
 async fn a_write_takes_no_longer_than_the_gate_permits() {
     for (permitted, expected) in [(3, 3), (60, 20)] {
-        let service = service_fn(|_: Request<Body>| async {
+        let service = service_fn(|_: Request<Bytes>| async {
             std::future::pending::<()>().await;
             Ok::<_, Infallible>(Response::new(body(&[], End::Good)))
         });

@@ -42,7 +42,7 @@ async fn an_error_frame_ends_the_watch() {
 async fn a_watch_loses_no_event_when_waiting_for_it_is_given_up() {
     let (sender, receiver) = tokio::sync::mpsc::unbounded_channel::<&'static str>();
     let receiver = Arc::new(Mutex::new(Some(receiver)));
-    let service = service_fn(move |_: Request<Body>| {
+    let service = service_fn(move |_: Request<Bytes>| {
         let receiver = receiver.lock().take().unwrap();
         async move {
             let pieces = stream::unfold(receiver, |mut receiver| async {
@@ -87,7 +87,7 @@ async fn metadata_only_is_preferred_to_all_of_an_object() {
 /// An aggregated API server that knows nothing of metadata-only answers is asked all the same.
 #[tokio::test]
 async fn a_server_without_metadata_only_answers_in_plain_json() {
-    let service = service_fn(|request: Request<Body>| async move {
+    let service = service_fn(|request: Request<Bytes>| async move {
         let accept = request.headers()["accept"].to_str().unwrap();
         let plain = accept.split(',').any(|kind| kind.trim() == "application/json");
         let text = match request.uri().query() {

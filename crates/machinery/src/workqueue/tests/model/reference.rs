@@ -252,7 +252,7 @@ impl Model {
 
     /// The run did not begin: it is still to come, in the priority that it was taken from or in a better
     /// one that was asked for meanwhile.
-    pub(super) fn untake(&mut self, key: Named) {
+    pub(super) fn put_back(&mut self, key: Named) {
         let (now, closed, abandoned) = (self.now, self.closed, self.abandoned);
         let known = self.known(key);
         known.processing = None;

@@ -23,7 +23,7 @@ impl Client {
     /// # Errors
     /// All that can go wrong with a call.
     pub async fn read_path(&self, path: &str) -> Result<Value, Error> {
-        let body = self.call("get", &NO_KIND, request("GET", Url::plain(path))?.empty()).await?;
+        let body = self.call("get", &NO_KIND, request("GET", Url::at(path))?.empty()).await?;
         decode(&body)
     }
 
@@ -51,7 +51,7 @@ impl Client {
             "" => format!("/api/{version}"),
             group => format!("/apis/{group}/{version}"),
         };
-        let asked = self.call("get", &NO_KIND, request("GET", Url::plain(&path))?.empty()).await;
+        let asked = self.call("get", &NO_KIND, request("GET", Url::at(&path))?.empty()).await;
         let body =
             asked.map_err(|error| if error.is_not_found() { not_served() } else { error })?;
         let all: All = decode(&body)?;
