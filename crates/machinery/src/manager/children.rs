@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Context;
-use super::compared::{canonical, deviations, hash, hex, project, without_nulls};
+use super::compared::{Canonical, deviations, hash, hex, project, remove_nulls};
 use super::fights::WINDOW;
 use super::managed_fields::{Conflicts, Foreign, conflict_if_another};
 use super::wiring::{WiringError, view};
@@ -382,8 +382,7 @@ impl<V: Resource> Context<V> {
     }
 
     /// Completes what is desired.
-    fn complete<C: Resource + Serialize>(&self, desired: Value) -> Result<Desired, Problem>
-where {
+    fn complete<C: Resource + Serialize>(&self, mut desired: Value) -> Result<Desired, Problem> {
         let (applied, admitted) = (C::Keep::APPLIED, C::Keep::ADMITTED);
         if ![applied, admitted].iter().all(|annotation| C::Keep::annotation(annotation)) {
             let view = view::<C>();
@@ -393,7 +392,7 @@ where {
             );
             return Err(Problem::terminal("ErrWiring", what));
         }
-        let mut desired = without_nulls(desired);
+        remove_nulls(&mut desired);
         let annotations = &desired["metadata"]["annotations"];
         if !desired["metadata"]["name"].is_string()
             || !(annotations.is_null() || annotations.is_object())
@@ -402,7 +401,7 @@ where {
             return Err(Problem::terminal("ErrUnnamed", what));
         }
         // Of what the controller desires, whichever object it is for.
-        let hash = hash(&canonical(&desired));
+        let hash = hash(&Canonical::of(&desired));
         desired["apiVersion"] = C::KIND.api_version().into();
         desired["kind"] = C::KIND.kind.into();
         let metadata = &mut desired["metadata"];
@@ -521,7 +520,9 @@ fn wanted<C: Resource + Serialize>(desired: &Value) -> Result<Value, Problem> {
         );
         Problem::terminal("ErrWiring", what)
     })?;
-    Ok(project(&json_of(&read)?, desired))
+    let mut shown = json_of(&read)?;
+    project(&mut shown, desired);
+    Ok(shown)
 }
 
 pub(super) fn json_of<V: Serialize>(object: &V) -> Result<Value, Problem> {

@@ -1,53 +1,122 @@
 //! Comparison of the observed with the desired state, as far as a view shows it.
 
+use std::io;
+
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::object::Quantity;
 
-/// `desired` in the form that is hashed: lists whose order means nothing sorted by their keys, and amounts
-/// normalised. Reordering the variables of a container, say, restarts no pod.
-pub(super) fn canonical(desired: &Value) -> Value {
-    let mut canonical = desired.clone();
-    normalise(&mut canonical, &mut Vec::new());
-    canonical
+/// A place in an object: the name of a field or the key of an item, and what that is in.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    name: &'a str,
+    within: Option<&'a Place<'a>>,
 }
 
-fn normalise(value: &mut Value, at: &mut Place) {
-    match value {
-        Value::Object(map) => {
-            for (field, value) in map {
-                at.push(field.clone());
-                normalise(value, at);
-                at.pop();
+/// What is desired, in the form that is hashed: lists whose order means nothing are sorted by their keys, and
+/// amounts normalised. Reordering the variables of a container, say, restarts no pod.
+pub(super) struct Canonical<'a> {
+    value: &'a Value,
+    at: Place<'a>,
+}
+
+/// FNV-1a, 64 bit: stable across releases and machines, unlike the standard library's hasher.
+struct Fnv1a(u64);
+
+// === impl Place ===
+
+impl<'a> Place<'a> {
+    const ROOT: Place<'static> = Place { name: "", within: None };
+
+    fn inner(&'a self, name: &'a str) -> Place<'a> {
+        Place { name, within: Some(self) }
+    }
+
+    fn path(&self) -> String {
+        match self.within.map(Place::path) {
+            None => String::new(),
+            Some(outer) if outer.is_empty() => self.name.to_owned(),
+            Some(outer) => format!("{outer}.{}", self.name),
+        }
+    }
+
+    /// The last three names, the innermost last.
+    fn last(&self) -> [&str; 3] {
+        let name = |place: Option<&Place<'a>>| place.map_or("", |place| place.name);
+        let outer = self.within.and_then(|place| place.within);
+        [name(outer), name(self.within), self.name]
+    }
+
+    /// Returns whether it is this field of this field of the object.
+    fn is(&self, outer: &str, field: &str) -> bool {
+        self.last() == ["", outer, field]
+    }
+}
+
+// === impl Canonical ===
+
+impl<'a> Canonical<'a> {
+    pub(super) fn of(value: &'a Value) -> Canonical<'a> {
+        Canonical { value, at: Place::ROOT }
+    }
+}
+
+impl Serialize for Canonical<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let at = self.at;
+        match self.value {
+            Value::Object(map) => serializer.collect_map(
+                map.iter()
+                    .map(|(name, value)| (name, Canonical { value, at: self.at.inner(name) })),
+            ),
+            Value::Array(list) => {
+                let mut items: Vec<&Value> = list.iter().collect();
+                if let Some(keys) = keys(&at, list)
+                    && !is_ordered(&at, list)
+                {
+                    let text = |item: &Value, key: &&str| item[*key].to_string();
+                    items.sort_by_cached_key(|item| {
+                        keys.iter().map(|key| text(item, key)).collect::<Vec<_>>()
+                    });
+                }
+                serializer.collect_seq(items.into_iter().map(|value| Canonical { value, at }))
             }
-        }
-        Value::Array(list) => {
-            list.iter_mut().for_each(|item| normalise(item, at));
-            if let Some(keys) = keys(at, list)
-                && !is_ordered(at, list)
-            {
-                list.sort_by_key(|item| {
-                    keys.iter().map(|key| item[*key].to_string()).collect::<Vec<_>>()
-                });
+            Value::String(amount) if is_amount(&at) => {
+                Quantity::new(amount).normalised().serialize(serializer)
             }
+            other => other.serialize(serializer),
         }
-        amount if is_amount(at) && amount.is_string() => {
-            *amount = json!(Quantity::new(amount.as_str().unwrap_or_default()).normalised());
+    }
+}
+
+// === impl Fnv1a ===
+
+impl io::Write for Fnv1a {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         }
-        _ => {}
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
 /// Returns whether the order of a keyed list counts: init containers run one after another, and a variable
 /// refers to an earlier one.
-fn is_ordered(at: &[String], items: &[Value]) -> bool {
+fn is_ordered(at: &Place<'_>, items: &[Value]) -> bool {
     let refers = |item: &Value| item["value"].as_str().is_some_and(|value| value.contains("$("));
-    at.last().is_some_and(|field| field == "initContainers") || items.iter().any(refers)
+    at.name == "initContainers" || items.iter().any(refers)
 }
 
-/// The hash of what is to be applied; the same in every process that applies the same.
-pub(super) fn hash(desired: &Value) -> u64 {
-    fnv1a(desired.to_string().as_bytes())
+/// The hash of a JSON text; the same in every process.
+pub(super) fn hash(value: &impl Serialize) -> u64 {
+    let mut hash = Fnv1a(0xcbf2_9ce4_8422_2325);
+    serde_json::to_writer(&mut hash, value).expect("the keys are texts, and the hasher takes all");
+    hash.0
 }
 
 /// A hash as an annotation holds it.
@@ -57,40 +126,32 @@ pub(super) fn hex(hash: u64) -> String {
 
 /// The hash of an accepted state: of what was applied, and what the API server made of it.
 pub(super) fn form(desired: &Value, observed: &Value) -> u64 {
-    fnv1a(format!("{desired}\n{observed}").as_bytes())
-}
-
-/// FNV-1a, 64 bit: stable across releases and machines, unlike the standard library's hasher.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    hash(&[desired, observed])
 }
 
 /// Removes what is null: to server-side apply a null is a value, to everybody else there is none.
-pub(super) fn without_nulls(desired: Value) -> Value {
+pub(super) fn remove_nulls(desired: &mut Value) {
     match desired {
         Value::Object(map) => {
-            let some = map.into_iter().filter(|(_, value)| !value.is_null());
-            some.map(|(field, value)| (field, without_nulls(value))).collect()
+            map.retain(|_, value| !value.is_null());
+            map.values_mut().for_each(remove_nulls);
         }
-        Value::Array(list) => list.into_iter().map(without_nulls).collect(),
-        other => other,
+        Value::Array(list) => list.iter_mut().for_each(remove_nulls),
+        _ => {}
     }
 }
 
-/// `value` without the fields that `onto` does not have.
-pub(super) fn project(value: &Value, onto: &Value) -> Value {
+/// Removes the fields that `onto` does not have.
+pub(super) fn project(value: &mut Value, onto: &Value) {
     match (value, onto) {
-        (Value::Object(value), Value::Object(onto)) => {
-            let both =
-                value.iter().filter_map(|(field, value)| Some((field, value, onto.get(field)?)));
-            both.map(|(field, value, onto)| (field.clone(), project(value, onto))).collect()
-        }
+        (Value::Object(value), Value::Object(onto)) => value.retain(|field, value| {
+            let onto = onto.get(field);
+            onto.inspect(|onto| project(value, onto)).is_some()
+        }),
         (Value::Array(value), Value::Array(onto)) if value.len() == onto.len() => {
-            value.iter().zip(onto).map(|(value, onto)| project(value, onto)).collect()
+            value.iter_mut().zip(onto).for_each(|(value, onto)| project(value, onto));
         }
-        _ => value.clone(),
+        _ => {}
     }
 }
 
@@ -99,29 +160,31 @@ pub(super) fn project(value: &Value, onto: &Value) -> Value {
 /// by keys are compared by keys, and amounts of resources by value.
 pub(super) fn deviations(wanted: &Value, observed: &Value) -> Vec<(String, Value)> {
     let mut found = Vec::new();
-    compare(&mut found, &mut Vec::new(), wanted, observed);
+    compare(&mut found, &Place::ROOT, wanted, observed);
     found
 }
-
-type Place = Vec<String>;
 
 /// Maps of which server-side apply sets all entries at once (`x-kubernetes-map-type: atomic`): another
 /// entry selects other objects, so it counts.
 const WHOLE: [&str; 3] = ["selector", "nodeSelector", "matchLabels"];
 
-fn compare(found: &mut Vec<(String, Value)>, at: &mut Place, wanted: &Value, observed: &Value) {
+fn compare(found: &mut Vec<(String, Value)>, at: &Place<'_>, wanted: &Value, observed: &Value) {
     match (wanted, observed) {
         (Value::Object(wanted), Value::Object(_) | Value::Null) => {
             for (field, wanted) in wanted {
-                at.push(field.clone());
-                compare(found, at, wanted, observed.get(field).unwrap_or(&Value::Null));
-                at.pop();
+                compare(
+                    found,
+                    &at.inner(field),
+                    wanted,
+                    observed.get(field).unwrap_or(&Value::Null),
+                );
             }
-            let is_whole = at.last().is_some_and(|field| WHOLE.contains(&field.as_str()));
-            if is_whole && let Value::Object(observed) = observed {
+            if WHOLE.contains(&at.name)
+                && let Value::Object(observed) = observed
+            {
                 let others = observed.iter().filter(|(key, _)| !wanted.contains_key(*key));
                 for (key, value) in others.filter(|(_, value)| value.is_string()) {
-                    found.push((format!("{}.{key}", at.join(".")), value.clone()));
+                    found.push((at.inner(key).path(), value.clone()));
                 }
             }
         }
@@ -132,25 +195,23 @@ fn compare(found: &mut Vec<(String, Value)>, at: &mut Place, wanted: &Value, obs
         }
         _ if is_equal(wanted, observed) => {}
         _ if is_amount(at) && is_same_amount(wanted, observed) => {}
-        _ => found.push((at.join("."), observed.clone())),
+        _ => found.push((at.path(), observed.clone())),
     }
 }
 
 fn compare_lists(
     found: &mut Vec<(String, Value)>,
-    at: &mut Place,
+    at: &Place<'_>,
     wanted: &[Value],
     observed: &[Value],
 ) {
     let Some(keys) = keys(at, wanted) else {
         if wanted.len() != observed.len() {
-            found.push((at.join("."), json!(observed)));
+            found.push((at.path(), json!(observed)));
             return;
         }
         for (number, (wanted, observed)) in wanted.iter().zip(observed).enumerate() {
-            at.push(number.to_string());
-            compare(found, at, wanted, observed);
-            at.pop();
+            compare(found, &at.inner(&number.to_string()), wanted, observed);
         }
         return;
     };
@@ -165,22 +226,21 @@ fn compare_lists(
     };
     let places: Vec<Option<usize>> = wanted.iter().map(place).collect();
     for (wanted, place) in wanted.iter().zip(&places) {
-        at.push(wanted[keys[0]].to_string());
+        let key = wanted[keys[0]].to_string();
         match place {
-            Some(place) => compare(found, at, wanted, &observed[*place]),
-            None => found.push((at.join("."), Value::Null)),
+            Some(place) => compare(found, &at.inner(&key), wanted, &observed[*place]),
+            None => found.push((at.inner(&key).path(), Value::Null)),
         }
-        at.pop();
     }
     if is_ordered(at, wanted) && !places.is_sorted() {
-        found.push((at.join("."), json!(places)));
+        found.push((at.path(), json!(places)));
     }
 }
 
 /// The keys by which server-side apply merges the items of a list of the built-in kinds
 /// (`x-kubernetes-list-map-keys`); `None` if it is compared as a whole.
-fn keys(at: &[String], items: &[Value]) -> Option<&'static [&'static str]> {
-    let keys: &[&str] = match at.last()?.as_str() {
+fn keys(at: &Place<'_>, items: &[Value]) -> Option<&'static [&'static str]> {
+    let keys: &[&str] = match at.name {
         "containers" | "initContainers" | "env" | "volumes" | "imagePullSecrets" => &["name"],
         "volumeMounts" => &["mountPath"],
         "topologySpreadConstraints" => &["topologyKey", "whenUnsatisfiable"],
@@ -188,20 +248,19 @@ fn keys(at: &[String], items: &[Value]) -> Option<&'static [&'static str]> {
             &["containerPort", "protocol"]
         }
         // Of a Service. Those of a NetworkPolicy's rule are one list.
-        "ports" if at.len() == 2 && at[0] == "spec" => &["port", "protocol"],
+        "ports" if at.is("spec", "ports") => &["port", "protocol"],
         _ => return None,
     };
     items.iter().all(|item| !item[keys[0]].is_null()).then_some(keys)
 }
 
 /// Returns whether the value is an amount of a resource: of a container or a volume.
-fn is_amount(at: &[String]) -> bool {
-    let at: Vec<&str> = at.iter().map(String::as_str).collect();
+fn is_amount(at: &Place<'_>) -> bool {
     matches!(
-        at.as_slice(),
-        [.., "resources", "limits" | "requests", _]
-            | [.., "emptyDir", "sizeLimit"]
-            | [.., "resourceFieldRef", "divisor"]
+        at.last(),
+        ["resources", "limits" | "requests", _]
+            | [_, "emptyDir", "sizeLimit"]
+            | [_, "resourceFieldRef", "divisor"]
     )
 }
 
@@ -234,14 +293,17 @@ mod tests {
         let with =
             |env: Value| json!({"containers": [{"name": "a", "env": env}], "args": ["x", "a"]});
         let (a, b) = (json!({"name": "A", "value": "1"}), json!({"name": "B", "value": "2"}));
-        assert_eq!(canonical(&with(json!([a, b]))), canonical(&with(json!([b, a]))));
+        let canonical = |value: Value| json!(Canonical::of(&value));
+        assert_eq!(canonical(with(json!([a, b]))), canonical(with(json!([b, a]))));
         let refers = json!({"name": "C", "value": "$(A)"});
-        assert_ne!(canonical(&with(json!([a, refers]))), canonical(&with(json!([refers, a]))));
+        assert_ne!(canonical(with(json!([a, refers]))), canonical(with(json!([refers, a]))));
         let init = |first, second| json!({"initContainers": [{"name": first}, {"name": second}]});
-        assert_ne!(canonical(&init("a", "b")), canonical(&init("b", "a")));
+        assert_ne!(canonical(init("a", "b")), canonical(init("b", "a")));
         let cpu = |amount: &str| json!({"resources": {"limits": {"cpu": amount}}});
-        assert_eq!(canonical(&cpu("0.5")), canonical(&cpu("500m")));
-        assert_eq!(canonical(&with(json!([])))["args"], json!(["x", "a"]));
+        assert_eq!(canonical(cpu("0.5")), canonical(cpu("500m")));
+        assert_eq!(canonical(with(json!([])))["args"], json!(["x", "a"]));
+        let text = hash(&canonical(with(json!([b, a]))));
+        assert_eq!(hash(&Canonical::of(&with(json!([a, b])))), text, "of the JSON text");
     }
 
     #[test]
@@ -264,13 +326,16 @@ mod tests {
     #[test]
     fn the_hash_is_fnv_1a() {
         // From the reference's test vectors.
-        assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
+        let mut hash = Fnv1a(0xcbf2_9ce4_8422_2325);
+        io::Write::write_all(&mut hash, b"foobar").unwrap();
+        assert_eq!(hash.0, 0x8594_4171_f739_67e8);
     }
 
     #[test]
     fn what_is_null_is_not_applied() {
-        let desired = json!({"spec": {"replicas": null, "list": [{"a": null, "b": 1}]}});
-        assert_eq!(without_nulls(desired), json!({"spec": {"list": [{"b": 1}]}}));
+        let mut desired = json!({"spec": {"replicas": null, "list": [{"a": null, "b": 1}]}});
+        remove_nulls(&mut desired);
+        assert_eq!(desired, json!({"spec": {"list": [{"b": 1}]}}));
     }
 
     #[test]
@@ -324,10 +389,11 @@ mod tests {
 
     #[test]
     fn a_projection_has_the_values_of_the_one_and_the_fields_of_the_other() {
-        let value =
+        let mut value =
             json!({"a": 1, "b": {"c": 2, "d": 3}, "list": [{"e": 4, "f": 5}], "longer": [6, 7]});
         let onto = json!({"b": {"c": 0}, "list": [{"e": 0}], "longer": [0], "other": 0});
         let both = json!({"b": {"c": 2}, "list": [{"e": 4}], "longer": [6, 7]});
-        assert_eq!(project(&value, &onto), both);
+        project(&mut value, &onto);
+        assert_eq!(value, both);
     }
 }

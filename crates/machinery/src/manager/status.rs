@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::Context;
 use super::children::{failed, json_of};
-use super::compared::{form, hash, is_equal, without_nulls};
+use super::compared::{form, hash, is_equal, remove_nulls};
 use crate::controller::Problem;
 use crate::object::Resource;
 
@@ -35,7 +35,8 @@ impl<V: Resource> Context<V> {
     where
         V: Serialize,
     {
-        let status = without_nulls(json_of(&status)?);
+        let mut status = json_of(&status)?;
+        remove_nulls(&mut status);
         let (pass, object, now) = (&self.pass, self.latest(), Instant::now());
         let observed = status_of(&*object)?;
         if is_same(&status, &observed, pass.conditions)
