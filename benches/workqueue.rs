@@ -37,13 +37,13 @@ impl Key for Small {
 /// Counts as metrics would.
 #[derive(Default)]
 struct Counts {
-    taken: [AtomicU64; 3],
+    dequeued: [AtomicU64; 3],
     done: AtomicU64,
 }
 
 impl Observer for Counts {
     fn dequeued(&self, priority: Priority, waited: Duration) {
-        self.taken[priority as usize].fetch_add(waited.as_nanos() as u64, Relaxed);
+        self.dequeued[priority as usize].fetch_add(waited.as_nanos() as u64, Relaxed);
     }
     fn done(&self, worked: Duration) {
         self.done.fetch_add(worked.as_nanos() as u64, Relaxed);

@@ -79,7 +79,7 @@ fn asked(answer: impl Future<Output = Result<ExitCode, Error>>) -> Result<ExitCo
 
 fn start(args: RunArgs) -> Result<(), Error> {
     let mut runtime = Builder::new_multi_thread();
-    if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
+    if std::env::var_os("TOKIO_WORKER_THREADS").is_none_or(|threads| threads.is_empty()) {
         runtime
             .worker_threads(threads(std::thread::available_parallelism().map_or(1, usize::from)));
     }
@@ -220,7 +220,9 @@ fn own_namespace(args: &WorkloadArgs) -> Option<String> {
 /// The pod's name in a cluster, otherwise the machine's host name.
 fn host_name() -> String {
     std::env::var("POD_NAME")
-        .unwrap_or_else(|_| rustix::system::uname().nodename().to_string_lossy().into_owned())
+        .ok()
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned())
 }
 
 // === Controllers ===

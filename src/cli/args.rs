@@ -263,8 +263,8 @@ impl std::str::FromStr for BindAddress {
     }
 }
 
-/// Returns the command line without the environment variables that are set but empty: a manifest often
-/// leaves one so that has no value. They count as not set.
+/// Returns `command` with empty environment variables ignored, as if they were not set. Manifests often
+/// define a variable with an empty value.
 pub(crate) fn without_empty_variables(command: clap::Command) -> clap::Command {
     let is_empty =
         |name: &std::ffi::OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
@@ -278,7 +278,7 @@ pub(crate) fn without_empty_variables(command: clap::Command) -> clap::Command {
     command.mut_args(forget).mut_subcommands(without_empty_variables)
 }
 
-/// An empty name is how the Operator Lifecycle Manager says "all namespaces".
+/// Removes empty names: `--namespace=` means all namespaces.
 pub(crate) fn all_if_empty(namespaces: &mut Vec<String>) {
     namespaces.retain(|name| !name.is_empty());
 }

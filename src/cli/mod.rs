@@ -40,7 +40,10 @@ pub(crate) const IDENTITY: Identity = Identity::new(MANAGER, "workload-operator.
 /// something would change, so wrong arguments are 1.
 pub fn parse() -> Result<Cli, ExitCode> {
     let matches = args::without_empty_variables(Cli::command()).try_get_matches();
-    matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| {
+    let parsed = matches.and_then(|matches| {
+        Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut Cli::command()))
+    });
+    parsed.map_err(|error| {
         // The error is lost if stderr is closed.
         let _ = error.print();
         let is_plan = std::env::args_os().nth(1).is_some_and(|command| command == "plan");

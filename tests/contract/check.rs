@@ -134,7 +134,7 @@ fn a_server_that_is_not_there_is_k001_and_exit_code_2() {
     }
 }
 
-/// As with OLM: `WATCH_NAMESPACE` is set, but empty.
+/// As with a manifest that gives the flag no value.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_namespace_means_all_as_it_does_for_run() {
     let world = World::new("check-everywhere", "baseline").await;

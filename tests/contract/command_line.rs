@@ -58,7 +58,15 @@ fn bash_completes_a_command_a_flag_and_a_kind() {
 
 #[test]
 fn a_variable_that_is_empty_counts_as_not_set() {
-    let names = ["METRICS_SECURE", "WORKERS", "LOG_FORMAT", "LEADER_ELECT", "METRICS_BIND_ADDRESS"];
+    let names = [
+        "METRICS_SECURE",
+        "WORKERS",
+        "LOG_FORMAT",
+        "LEADER_ELECT",
+        "METRICS_BIND_ADDRESS",
+        "RUST_LOG",
+        "WATCH_NAMESPACE",
+    ];
     for (arguments, reached) in [(&["check"][..], "K001"), (&[], "/there/is/none")] {
         let output = Command::new(env!("CARGO_BIN_EXE_workload-operator"))
             .args(arguments)

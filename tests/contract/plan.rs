@@ -225,7 +225,8 @@ async fn a_plan_beside_a_busy_operator_and_a_mesh_shows_only_what_differs() {
         |child: &Value| child["spec"]["template"]["spec"]["containers"][1]["name"] == "sidecar";
     let app = |name: &str| json!({"metadata": {"name": name}, "spec": {"image": "nginx:1"}});
     // The API server learns of the policy a little later.
-    for attempt in 0.. {
+    for attempt in 0..200 {
+        assert!(attempt < 199, "the policy never comes into force");
         let name = format!("probe-{attempt}");
         world.create(APP, app(&name)).await.unwrap();
         if has_sidecar(&world.until(DEPLOYMENT, &name, |_| true).await) {
@@ -260,6 +261,7 @@ async fn a_plan_beside_a_busy_operator_and_a_mesh_shows_only_what_differs() {
         assert!(plan["problems"] == json!([]) && [0, 2].contains(&code), "{plan:#}");
         assert!(plan["summary"]["reconciled"].as_u64() >= Some(22), "{plan:#}");
     }
+    assert!(!changing.is_finished(), "{:?}", changing.await);
     changing.abort();
     operator.kill().await;
 }

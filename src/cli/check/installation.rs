@@ -90,31 +90,49 @@ fn word(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Returns whether its replicas elect a leader.
-fn elects(deployment: &Value) -> bool {
-    is_on(setting(deployment, "leader-elect", "LEADER_ELECT"))
+/// A setting of the operator in its Deployment.
+#[derive(Debug, PartialEq)]
+enum Setting {
+    Absent,
+    Text(String),
+    /// The value comes from elsewhere: another object, or another variable.
+    Elsewhere,
 }
 
-/// Returns whether it asks the API server who reads /metrics.
-pub(super) fn asks_for_scrapers(deployment: &Value) -> bool {
-    let address = setting(deployment, "metrics-bind-address", "METRICS_BIND_ADDRESS");
-    let address = address.and_then(|text| text.parse::<BindAddress>().ok());
-    let socket = address.and_then(|address| address.0);
-    let secure = setting(deployment, "metrics-secure", "METRICS_SECURE");
-    let certified = setting(deployment, "metrics-certificate", "METRICS_CERTIFICATE").is_some();
-    match secure {
-        _ if address == Some(BindAddress(None)) => false,
-        Some(_) => is_on(secure),
-        None => certified || socket.is_some_and(|socket| !socket.ip().is_loopback()),
+/// Returns whether its replicas elect a leader.
+fn elects(deployment: &Value) -> bool {
+    match setting(deployment, "leader-elect", "LEADER_ELECT") {
+        Setting::Text(value) => value == "true",
+        Setting::Absent => false,
+        // A Lease that nobody renews is worth a look.
+        Setting::Elsewhere => true,
     }
 }
 
-fn is_on(setting: Option<String>) -> bool {
-    setting.is_some_and(|value| value == "true")
+/// Returns whether it asks the API server who reads /metrics; `None` if the Deployment does not show it.
+pub(super) fn asks_for_scrapers(deployment: &Value) -> Option<bool> {
+    let of = |flag: &str, variable: &str| setting(deployment, flag, variable);
+    let address = match of("metrics-bind-address", "METRICS_BIND_ADDRESS") {
+        Setting::Text(text) => Some(text.parse::<BindAddress>().ok()?.0),
+        Setting::Absent => None,
+        Setting::Elsewhere => return None,
+    };
+    if address == Some(None) {
+        return Some(false);
+    }
+    match of("metrics-secure", "METRICS_SECURE") {
+        Setting::Text(value) => return Some(value == "true"),
+        Setting::Absent => {}
+        Setting::Elsewhere => return None,
+    }
+    let is_certified = of("metrics-certificate", "METRICS_CERTIFICATE") != Setting::Absent;
+    let is_local = address.flatten().is_none_or(|socket| socket.ip().is_loopback());
+    Some(is_certified || !is_local)
 }
 
-/// The value of a flag or its variable in the Deployment's first container; `true` for a flag without one.
-fn setting(deployment: &Value, flag: &str, variable: &str) -> Option<String> {
+/// A flag, or the variable in its place, of the Deployment's first container; `true` for a flag without a
+/// value.
+fn setting(deployment: &Value, flag: &str, variable: &str) -> Setting {
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     let list = |field: &str| container[field].as_array().cloned().unwrap_or_default();
     let mut arguments: Vec<String> =
@@ -127,11 +145,15 @@ fn setting(deployment: &Value, flag: &str, variable: &str) -> Option<String> {
             value => value.strip_prefix('=').map(str::to_owned),
         }
     });
-    let by_variable = || {
-        let of_name = |one: &&Value| one["name"] == variable;
-        list("env").iter().find(of_name).map(|one| word(&one["value"]))
-    };
-    by_flag.or_else(by_variable).filter(|value| !value.is_empty())
+    let variables = list("env");
+    let entry = variables.iter().find(|one| one["name"] == variable);
+    match by_flag.or_else(|| entry.map(|entry| word(&entry["value"]))) {
+        Some(text) if text.contains("$(") => Setting::Elsewhere,
+        Some(text) if !text.is_empty() => Setting::Text(text),
+        _ if entry.is_some_and(|entry| entry["valueFrom"].is_object()) => Setting::Elsewhere,
+        None if !list("envFrom").is_empty() => Setting::Elsewhere,
+        _ => Setting::Absent,
+    }
 }
 
 /// The pods that the Deployment selects.
@@ -416,22 +438,32 @@ mod tests {
 
     #[test]
     fn scrapers_are_asked_for_unless_the_deployment_serves_anyone() {
-        let asks = |args: &[&str]| {
-            asks_for_scrapers(
-                &json!({"spec": {"template": {"spec": {"containers": [{"args": args}]}}}}),
-            )
+        let of = |container: Value| {
+            asks_for_scrapers(&json!({"spec": {"template": {"spec": {"containers": [container]}}}}))
         };
-        assert!(asks(&["--metrics-bind-address=:8443"]));
-        assert!(asks(&["--metrics-bind-address", ":8443", "--leader-elect"]));
-        assert!(asks(&["--metrics-secure"]));
+        let asks = |args: &[&str]| of(json!({ "args": args }));
+        for args in [
+            &["--metrics-bind-address=:8443"][..],
+            &["--metrics-bind-address", ":8443", "--leader-elect"],
+            &["--metrics-secure"],
+            &["--metrics-secure", "--leader-elect"],
+        ] {
+            assert_eq!(asks(args), Some(true), "{args:?}");
+        }
         for args in [
             &["--metrics-bind-address=:8443", "--metrics-secure=false"][..],
+            &["--metrics-bind-address=:8443", "--metrics-secure", "false"],
             &["--metrics-bind-address=0", "--metrics-secure"],
             &["--metrics-bind-address=127.0.0.1:8080"],
             &[],
         ] {
-            assert!(!asks(args), "{args:?}");
+            assert_eq!(asks(args), Some(false), "{args:?}");
         }
+        assert_eq!(asks(&["--metrics-bind-address=$(POD_IP):8443"]), None);
+        let elsewhere = json!({"name": "METRICS_SECURE", "valueFrom": {"configMapKeyRef": {}}});
+        let command = ["workload-operator", "--metrics-bind-address=:8443"];
+        assert_eq!(of(json!({"command": command, "env": [elsewhere]})), None);
+        assert_eq!(of(json!({"envFrom": [{"configMapRef": {"name": "settings"}}]})), None);
     }
 
     #[test]

@@ -198,7 +198,7 @@ checks! {
         "remove the right from the role that grants it",
         "an attacker who takes over the operator can use them";
     R003: "account may ask who reads /metrics",
-        "kubectl apply -f artifacts/rbac/metrics.yaml, or run the operator with --metrics-secure=false",
+        "let the account create tokenreviews and subjectaccessreviews (artifacts/rbac/metrics.yaml), or set --metrics-secure=false",
         "/metrics answers 503 to every scraper";
     D001: "a valid object of each kind is accepted",
         "look at the admission policies and webhooks that the message names",

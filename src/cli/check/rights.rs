@@ -149,7 +149,7 @@ async fn needed(client: &Client, args: &CheckArgs, namespaces: &[String]) -> Fin
     }
 }
 
-/// Judges the rights beside those.
+/// Judges the dangerous rights that the operator does not need.
 async fn further(client: &Client, args: &CheckArgs, namespaces: &[String]) -> Finding {
     match beyond(client, args, namespaces).await {
         Ok((beyond, true)) if beyond.is_empty() => {
@@ -161,13 +161,21 @@ async fn further(client: &Client, args: &CheckArgs, namespaces: &[String]) -> Fi
     }
 }
 
-/// Judges the rights for /metrics, if the Deployment serves it to authorized clients only. Where the
-/// Deployment cannot be read, the operator's defaults count.
+/// Judges the rights for /metrics, if the Deployment serves it to authorized clients only.
 async fn metrics(client: &Client, args: &CheckArgs) -> Finding {
-    if let Ok(Found::One(deployment)) = installation::deployment(client, args).await
-        && !installation::asks_for_scrapers(&deployment)
-    {
-        return R003.skip("its /metrics is served to anyone, or on a loopback address");
+    let deployment = match installation::deployment(client, args).await {
+        Ok(Found::One(deployment)) => deployment,
+        Ok(Found::None(why) | Found::Several(why)) => return R003.skip(why),
+        Err(error) => return R003.unasked(&error),
+    };
+    match installation::asks_for_scrapers(&deployment) {
+        Some(true) => {}
+        Some(false) => {
+            return R003.skip(
+                "the operator's /metrics is off, served to anyone, or on a loopback address",
+            );
+        }
+        None => return R003.skip("the Deployment does not show how /metrics is served"),
     }
     let mut missing = Vec::new();
     for (what, answer) in ask(client, "", METRICS_RIGHTS).await {

@@ -95,8 +95,8 @@ impl Client {
         self.shared.endpoint.as_ref().and_then(Endpoint::plugin)
     }
 
-    /// A client over any service that answers requests, such as an API server in memory. A request has
-    /// its whole body, and the path as its URL.
+    /// A client over any service that answers requests, such as an API server in memory. The body of
+    /// a request is complete, and its URL is a path with a query.
     pub fn from_service<S, B>(service: S, options: Options) -> Client
     where
         S: Service<Request<Bytes>, Response = Response<B>> + Clone + Send + Sync + 'static,

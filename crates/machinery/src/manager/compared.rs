@@ -27,6 +27,7 @@ struct Fnv1a(u64);
 // === impl Place ===
 
 impl<'a> Place<'a> {
+    /// The object itself.
     const ROOT: Place<'static> = Place { name: "", within: None };
 
     fn inner(&'a self, name: &'a str) -> Place<'a> {
@@ -41,14 +42,14 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// The last three names, the innermost last.
+    /// The last three names, the innermost last; empty beyond the object itself.
     fn last(&self) -> [&str; 3] {
         let name = |place: Option<&Place<'a>>| place.map_or("", |place| place.name);
         let outer = self.within.and_then(|place| place.within);
         [name(outer), name(self.within), self.name]
     }
 
-    /// Returns whether it is this field of this field of the object.
+    /// Returns whether the place is `outer.field` at the top of the object.
     fn is(&self, outer: &str, field: &str) -> bool {
         self.last() == ["", outer, field]
     }
@@ -124,7 +125,8 @@ pub(super) fn hex(hash: u64) -> String {
     format!("{hash:016x}")
 }
 
-/// The hash of an accepted state: of what was applied, and what the API server made of it.
+/// The hash of an accepted state: of what was applied, and what the API server made of it. It is kept in
+/// memory only.
 pub(super) fn form(desired: &Value, observed: &Value) -> u64 {
     hash(&[desired, observed])
 }

@@ -368,7 +368,9 @@ impl Shared {
 /// The pod's name in a cluster, otherwise the machine's host name.
 fn host_name() -> String {
     std::env::var("POD_NAME")
-        .unwrap_or_else(|_| rustix::system::uname().nodename().to_string_lossy().into_owned())
+        .ok()
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned())
 }
 
 #[cfg(test)]

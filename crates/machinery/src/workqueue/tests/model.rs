@@ -43,7 +43,7 @@ enum Op {
     /// Ends the run that began first, second, …
     Done(usize),
     /// Gives back what was taken first, second, …: its run did not begin.
-    Untake(usize),
+    PutBack(usize),
     Pass(u64),
     ShutDown,
     ShutDownNow,
@@ -81,7 +81,7 @@ impl ReferenceStateMachine for Model {
             }),
             24 => Just(Op::Take),
             18 => (0..in_process.max(1)).prop_map(Op::Done),
-            6 => (0..in_process.max(1)).prop_map(Op::Untake),
+            6 => (0..in_process.max(1)).prop_map(Op::PutBack),
             12 => (0..60u64).prop_map(Op::Pass),
             if state.takes > 60 { 1 } else { 0 } => Just(Op::ShutDown),
             if state.takes > 60 { 1 } else { 0 } => Just(Op::ShutDownNow),
@@ -91,7 +91,7 @@ impl ReferenceStateMachine for Model {
 
     /// A run that has not begun has not failed.
     fn preconditions(state: &Model, op: &Op) -> bool {
-        let Op::Untake(at) = op else { return true };
+        let Op::PutBack(at) = op else { return true };
         let known = state.runs().get(*at).map(|key| &state.keys[key]);
         known.is_none_or(|known| known.retry.is_none() && !known.held && !known.retry_due)
     }
@@ -122,7 +122,7 @@ impl ReferenceStateMachine for Model {
                     state.done(key);
                 }
             }
-            Op::Untake(at) => {
+            Op::PutBack(at) => {
                 if let Some(key) = state.runs().get(at).copied() {
                     state.put_back(key);
                 }
@@ -181,7 +181,7 @@ impl StateMachineTest for Real {
                     queue.done(*now, runs.remove(at));
                 }
             }
-            Op::Untake(at) => {
+            Op::PutBack(at) => {
                 if at < runs.len() {
                     queue.put_back(*now, runs.remove(at));
                 }
