@@ -24,7 +24,6 @@ mod memcached;
 mod generic_daemon;
 mod app;
 mod schema;
-mod finish;
 
 pub use app::{
     App, AppSpec, AppStatus, EnvVar, EnvVarSource, FieldSelector, KeySelector,
@@ -39,17 +38,78 @@ pub use generic_daemon::{GenericDaemon, GenericDaemonSpec, GenericDaemonStatus};
 pub use memcached::{Memcached, MemcachedSpec, MemcachedStatus};
 pub use pod::{PodDisruptionBudget, PodSettings, SecretName, Toleration, TopologySpreadConstraint};
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,
+};
 use kube::CustomResourceExt;
+use serde_json::{Value, json};
 
 /// The CustomResourceDefinitions, by name.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let mut crds = vec![App::crd(), GenericDaemon::crd(), Memcached::crd()];
-    crds.iter_mut().for_each(finish::finish);
+    crds.iter_mut().for_each(finish);
     crds
 }
 
 /// `observedGeneration` while no controller has seen the object.
 fn unseen() -> i64 {
     -1
+}
+
+/// Completes what the derives made: the status' defaults, and no nullable field. (The API server
+/// treats a null in a field that is not nullable as absent, so nobody has to tell them apart.)
+fn finish(crd: &mut CustomResourceDefinition) {
+    let kind = crd.spec.names.kind.clone();
+    for version in &mut crd.spec.versions {
+        let schema = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut());
+        let schema = schema.expect("the derive gives every version a schema");
+        forbid_null(schema);
+        let properties = schema.properties.as_mut().expect("the root has properties");
+        if kind == "GenericDaemon" {
+            without_spreading(properties.get_mut("spec").expect("every kind has a spec"));
+        }
+        let status = properties.get_mut("status").expect("every kind has a status");
+        status.default = Some(JSON(untouched(&kind)));
+    }
+}
+
+/// A daemon runs once on each node: there is nothing to spread.
+fn without_spreading(spec: &mut JSONSchemaProps) {
+    let pod = spec.properties.as_mut().and_then(|fields| fields.get_mut("pod"));
+    let fields = pod.and_then(|pod| pod.properties.as_mut()).expect("every kind has `pod`");
+    fields.remove("topologySpreadConstraints").expect("`pod` has it");
+}
+
+/// The status of an object that no controller has seen.
+fn untouched(kind: &str) -> Value {
+    let condition = |name: &str, status: &str, reason: &str, message: &str| {
+        json!({
+            "type": name, "status": status, "reason": reason, "message": message,
+            "observedGeneration": -1, "lastTransitionTime": "1970-01-01T00:00:00Z",
+        })
+    };
+    let waiting = "Waiting for the controller";
+    let mut conditions = vec![
+        condition("Ready", "Unknown", "Pending", waiting),
+        condition("Reconciling", "True", "Pending", waiting),
+    ];
+    if kind == "Memcached" {
+        conditions.push(condition(
+            "Available",
+            "Unknown",
+            "Reconciling",
+            "Starting reconciliation",
+        ));
+    }
+    json!({ "observedGeneration": -1, "conditions": conditions })
+}
+
+fn forbid_null(schema: &mut JSONSchemaProps) {
+    schema.nullable = None;
+    for property in schema.properties.iter_mut().flat_map(|p| p.values_mut()) {
+        forbid_null(property);
+    }
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        forbid_null(items);
+    }
 }

@@ -5,8 +5,8 @@ use std::io::Write;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
+use super::Error;
 use super::args::Cli;
-use super::error::Error;
 
 /// The files in artifacts/crds/, which hack/update-codegen.sh generates from the types in the module
 /// `api`; a test compares the two.

@@ -9,19 +9,21 @@ pub mod check;
 pub mod plan;
 pub mod status;
 pub(crate) mod manifests;
-mod error;
 
 pub use args::{
     BindAddress, Cli, Command, ConnectionArgs, ControllerName, LogFormat, RunArgs, WorkloadArgs,
 };
-pub use error::Error;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 
+use crate::controller::ProgramError;
 use crate::identity::{Hints, Identity};
+use crate::leader_election::ConfigError;
+use crate::metrics::TlsError;
 use crate::workload::MANAGER;
+use crate::{client, manager};
 
 /// The operator, as the API server and people see it.
 pub(crate) const IDENTITY: Identity = Identity::new(MANAGER, "workload-operator.example.com")
@@ -32,6 +34,54 @@ pub(crate) const IDENTITY: Identity = Identity::new(MANAGER, "workload-operator.
         reviews: "grant its account to create tokenreviews and subjectaccessreviews \
                   (artifacts/rbac/metrics.yaml), or set --metrics-secure=false",
     });
+
+/// Why the operator did not run, or stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The log level is not understood.
+    #[error("{0}")]
+    Logs(String),
+    /// The runtime's threads could not be started.
+    #[error("cannot start: {0}")]
+    Runtime(#[source] std::io::Error),
+    /// The signal handlers could not be installed.
+    #[error("cannot listen to signals: {0}")]
+    Signals(#[source] std::io::Error),
+    /// The API server cannot be reached.
+    #[error("{0}")]
+    Client(#[from] client::Error),
+    /// The durations of the leader election are inconsistent.
+    #[error("the flags --leader-elect-… do not fit together: {0}")]
+    LeaderElection(#[from] ConfigError),
+    /// Cannot listen on an address.
+    #[error(
+        "cannot serve {what} on {address}: {source}; choose another --…-bind-address, or 0 for none"
+    )]
+    Listen {
+        /// Metrics or health.
+        what: &'static str,
+        /// The address.
+        address: std::net::SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The flags of the metrics contradict each other.
+    #[error("{0}")]
+    Metrics(&'static str),
+    /// The certificate for metrics cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The output could not be printed.
+    #[error("cannot print: {0}")]
+    Print(#[source] std::io::Error),
+    /// The controllers could not be started.
+    #[error(transparent)]
+    Manager(#[from] manager::Error),
+    /// A task that everything depends on died, or the program is wired wrongly.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+}
 
 /// Parses the command line.
 ///

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use super::Error;
 use super::args::RunArgs;
-use super::error::Error;
 use crate::client::Client;
 use crate::metrics::{Checks, Guard, Limits, Metrics, Open, Reviews, Routes, Server, Tls};
 

@@ -12,8 +12,6 @@ use crate::traces::Traces;
 use crate::{client, controller};
 
 #[cfg(not(feature = "otel"))]
-mod absent;
-#[cfg(not(feature = "otel"))]
 use absent::Traces;
 
 /// A layer that makes log lines or spans.
@@ -71,6 +69,69 @@ impl Spans {
     pub(crate) async fn end(&self) {
         if let Some(traces) = &self.traces {
             traces.end().await;
+        }
+    }
+}
+
+/// A build without spans.
+#[cfg(not(feature = "otel"))]
+mod absent {
+    use std::sync::Arc;
+
+    use tokio::runtime::Handle;
+    use tracing_subscriber::layer::Identity;
+
+    use crate::identity::Identity as Program;
+    use crate::{client, controller};
+
+    /// Stands in for `crate::traces::Traces`, which other builds have. No value of it exists.
+    #[derive(Clone)]
+    pub(super) enum Traces {}
+
+    /// The environment requests spans.
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0} is set, and this binary is built without the feature otel")]
+    pub(super) struct AskedFor(&'static str);
+
+    /// The variables that request them.
+    const ENDPOINTS: [&str; 2] =
+        ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
+
+    // === impl Traces ===
+
+    impl Traces {
+        /// Always `None`, or an error if the environment requests spans.
+        pub(super) fn from_environment(
+            _: &Program,
+            _: &Handle,
+        ) -> Result<Option<Traces>, AskedFor> {
+            match ENDPOINTS.iter().find(|name| std::env::var(name).is_ok_and(|url| !url.is_empty()))
+            {
+                None => Ok(None),
+                Some(name) => Err(AskedFor(name)),
+            }
+        }
+
+        pub(super) fn layer(&self) -> Identity {
+            match *self {}
+        }
+
+        pub(super) fn of_requests(
+            &self,
+            _: Arc<dyn client::Observer>,
+        ) -> Arc<dyn client::Observer> {
+            match *self {}
+        }
+
+        pub(super) fn of_passes(
+            &self,
+            _: Arc<dyn controller::Observer>,
+        ) -> Arc<dyn controller::Observer> {
+            match *self {}
+        }
+
+        pub(super) async fn end(&self) {
+            match *self {}
         }
     }
 }

@@ -1,14 +1,21 @@
-//! DaemonSets.
+//! DaemonSets, and their health.
 
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::child::{Child, ChildSpec, Desired, renamed};
+use super::diagnostics::Ask;
+use super::evidence::Answer;
+use super::health::{Context, Health, Level, Rollout, Workload};
+use super::pod_state::Trouble;
 use super::pod_template::{PodTemplate, Selector};
+use super::progress::Progress;
+use super::reason::Reason;
 use crate::manager::Foreign;
-use crate::object::{Interner, Kind};
-use crate::workload::child::{Child, ChildSpec, Desired, renamed};
+use crate::object::{Interner, Kind, Labels};
 
 /// An existing DaemonSet.
 pub type DaemonSet = Child<DaemonSetSpec>;
@@ -80,5 +87,243 @@ impl ChildSpec for DaemonSetSpec {
         self.selector.match_labels = renamed(&self.selector.match_labels, from, to);
         self.template = self.template.renamed(from, to);
         self
+    }
+}
+
+impl Workload for DaemonSetSpec {
+    fn health(child: &DaemonSet, context: &Context<'_>) -> Health {
+        Health::of_daemon_set(child, context)
+    }
+
+    fn is_observed(child: &DaemonSet) -> bool {
+        child.is_observed() && child.status.desired_number_scheduled.is_some()
+    }
+
+    fn progress(child: &DaemonSet) -> [i32; 4] {
+        let status = &child.status;
+        [
+            status.current_number_scheduled,
+            status.updated_number_scheduled,
+            status.number_available,
+            status.number_ready,
+        ]
+    }
+
+    fn selector(&self) -> &Labels {
+        &self.selector.match_labels
+    }
+
+    fn ask(child: &DaemonSet) -> Ask {
+        let status = &child.status;
+        match status.desired_number_scheduled {
+            Some(0) => Ask::Nodes,
+            Some(desired) if behind(child, desired).is_none() => Ask::Nodes,
+            Some(desired) if status.current_number_scheduled < desired => Ask::PodsAndEvents,
+            _ => Ask::Pods,
+        }
+    }
+
+    fn is_to_be_explained(child: &DaemonSet) -> bool {
+        child.status.desired_number_scheduled == Some(0) || child.status.number_misscheduled > 0
+    }
+}
+
+// === impl Health ===
+
+impl Health {
+    /// The health of a DaemonSet that is as desired.
+    pub fn of_daemon_set(daemon_set: &DaemonSet, context: &Context<'_>) -> Health {
+        let status = &daemon_set.status;
+        let desired = match status.desired_number_scheduled {
+            Some(desired) if daemon_set.is_observed() => desired,
+            _ => return Health::rolling_out("Waiting for the DaemonSet controller"),
+        };
+        if desired == 0 {
+            return nowhere(context);
+        }
+        let Some(behind) = behind(daemon_set, desired) else {
+            let health = everywhere(desired, status.number_misscheduled, context);
+            let old = desired - status.updated_number_scheduled;
+            if is_on_delete(daemon_set) && old > 0 && health.level == Level::Ready {
+                let message =
+                    format!("{}; {old} run the former template until deleted", health.message);
+                return Health { message, ..health };
+            }
+            return health;
+        };
+        // Daemons of an older template are left, and will be replaced.
+        let rolling = !is_on_delete(daemon_set)
+            && status.updated_number_scheduled < status.current_number_scheduled;
+        let completed = context.completed && !rolling;
+        let refused = (status.current_number_scheduled < desired).then(|| context.of_events());
+        let known = context.known();
+        match refused.flatten().or_else(|| context.of_pods()) {
+            Some(trouble) if completed => context.health_of(trouble, true),
+            // A known problem stays until its pods show that it is gone.
+            Some(trouble) if context.is_stuck() || known.is_some() => given_up(trouble, context),
+            None if completed => Health {
+                rollout: Rollout::Complete,
+                ..Health::new(Level::Degraded, Reason::ReplicasUnavailable, behind)
+            },
+            // A node has joined, and no more of the others are ready than before.
+            None if known.as_ref().is_some_and(|k| k.reason == Reason::ReplicasUnavailable)
+                && status.number_ready < context.desired_before =>
+            {
+                let reason = Reason::ReplicasUnavailable;
+                context.health_of(Trouble { reason, message: behind, stalls_at_once: false }, false)
+            }
+            None if context.idle >= longest_idle(daemon_set) && !is_terminating(context) => {
+                // Kubernetes gives a DaemonSet no deadline.
+                let seconds = longest_idle(daemon_set).as_secs();
+                let message = format!("No progress for {seconds} seconds: {behind}");
+                let reason = Reason::ProgressDeadlineExceeded;
+                context.health_of(Trouble { reason, message, stalls_at_once: false }, false)
+            }
+            _ => Health::rolling_out(behind),
+        }
+    }
+}
+
+/// Returns whether pods of an older template stay until somebody deletes them.
+fn is_on_delete(daemon_set: &DaemonSet) -> bool {
+    let strategy = daemon_set.spec().update_strategy.as_deref();
+    strategy.is_some_and(|strategy| strategy["type"] == "OnDelete")
+}
+
+/// Longest time of a rollout without progress: a pod is not available before it has been ready for as long as the
+/// spec says.
+fn longest_idle(daemon_set: &DaemonSet) -> Duration {
+    let ready = daemon_set.spec().min_ready_seconds.unwrap_or(0);
+    Progress::IDLE_MAX + Duration::from_secs(u64::try_from(ready).unwrap_or(0))
+}
+
+/// Returns whether a pod of the rollout is being deleted, and still has time to end.
+fn is_terminating(context: &Context<'_>) -> bool {
+    let grace = context.evidence.terminating().map_or(0, |(_, grace)| grace.unsigned_abs());
+    grace > 0 && context.idle < Progress::IDLE_MAX + Duration::from_secs(grace)
+}
+
+/// A rollout of a DaemonSet that has made no progress: a refusal is final, because the controller
+/// never gives up by itself.
+fn given_up(trouble: Trouble, context: &Context<'_>) -> Health {
+    match trouble.reason {
+        Reason::ReplicaFailure => Health::new(Level::Stalled, trouble.reason, trouble.message),
+        _ => context.health_of(trouble, false),
+    }
+}
+
+/// The part that is missing until it is as wanted.
+fn behind(daemon_set: &DaemonSet, desired: i32) -> Option<String> {
+    let status = &daemon_set.status;
+    let updated = status.updated_number_scheduled;
+    let counts = [
+        (status.current_number_scheduled, "have the daemon"),
+        // With OnDelete they come when somebody deletes the old ones.
+        (
+            if is_on_delete(daemon_set) { desired } else { updated },
+            "have the daemon of this generation",
+        ),
+        (status.number_available, "have the daemon available"),
+        (status.number_ready, "have the daemon ready"),
+    ];
+    let (count, what) = counts.into_iter().find(|(count, _)| *count < desired)?;
+    Some(format!("{count} of {desired} nodes {what}"))
+}
+
+/// A daemon that is ready on all nodes where it belongs. A node that is lost, or that a taint closes,
+/// counts as one where it does not belong; if it runs the daemon, it is `misscheduled`.
+fn everywhere(desired: i32, misscheduled: i32, context: &Context<'_>) -> Health {
+    let message = format!("The daemon is ready on all {desired} nodes where it belongs");
+    let ready = |message| Health::ready(Reason::AllNodesReady, message);
+    if misscheduled == 0 {
+        return ready(message);
+    }
+    let trouble = |reason, message| {
+        context.health_of(Trouble { reason, message, stalls_at_once: false }, true)
+    };
+    match &context.evidence.nodes {
+        Answer::Found(_) => {
+            let nodes = context.evidence.nodes(context.label).expect("they were found");
+            // If it belongs on more nodes than are open, its template tolerates some taints.
+            let tainted = nodes.tainted().filter(|_| usize::try_from(desired) == Ok(nodes.open()));
+            match (nodes.lost(), tainted) {
+                (Some(lost), _) => {
+                    let others = format!("the daemon is ready on {desired} others");
+                    trouble(Reason::NodeNotReady, format!("{lost}; {others}"))
+                }
+                (None, Some(tainted)) => ready(format!("{message}; {tainted}")),
+                (None, None) => ready(message),
+            }
+        }
+        Answer::NotPermitted => match context.of_pods() {
+            Some(of_pods) if of_pods.reason == Reason::NodeNotReady => {
+                trouble(of_pods.reason, of_pods.message)
+            }
+            _ => ready(format!(
+                "{message}; {misscheduled} more run it, which a taint may keep it from: the \
+                 operator may not list nodes"
+            )),
+        },
+        Answer::NotAsked | Answer::Failed => {
+            kept(context, &[Reason::NodeNotReady, Reason::AllNodesReady], &message)
+        }
+    }
+}
+
+/// A daemon that belongs on no node: no node has its label, or each is lost or closed by a taint.
+fn nowhere(context: &Context<'_>) -> Health {
+    let trouble = |reason, message| {
+        context.health_of(Trouble { reason, message, stalls_at_once: false }, context.completed)
+    };
+    let none = || match context.label {
+        None => "There is no node where the daemon can run".to_owned(),
+        Some(label) => format!("No node has the label {label}"),
+    };
+    match &context.evidence.nodes {
+        Answer::Found(_) => {
+            let nodes = context.evidence.nodes(context.label).expect("they were found");
+            match (nodes.lost(), nodes.tainted()) {
+                _ if nodes.is_empty() => {
+                    Health::ready(Reason::NoMatchingNodes, format!("{}{}", none(), hint(context)))
+                }
+                (Some(lost), Some(tainted)) => {
+                    trouble(Reason::NodeNotReady, format!("{lost}; {tainted}"))
+                }
+                (Some(lost), None) => trouble(Reason::NodeNotReady, lost),
+                (None, Some(tainted)) if nodes.open() == 0 => {
+                    trouble(Reason::NodesTainted, tainted)
+                }
+                _ => Health::rolling_out("Waiting until the DaemonSet controller counts the nodes"),
+            }
+        }
+        Answer::NotPermitted => {
+            let message = format!(
+                "{}, or taints keep the daemon from all of them: the operator may not list nodes",
+                none()
+            );
+            Health::ready(Reason::NoMatchingNodes, message)
+        }
+        Answer::NotAsked | Answer::Failed => {
+            let reasons = [Reason::NodeNotReady, Reason::NodesTainted, Reason::NoMatchingNodes];
+            kept(context, &reasons, "The daemon belongs on no node")
+        }
+    }
+}
+
+fn hint(context: &Context<'_>) -> String {
+    let Some(label) = context.label else { return String::new() };
+    let example = |label: &str| {
+        if label.contains('=') { label.to_owned() } else { format!("{label}=true") }
+    };
+    let examples: Vec<String> = label.split(',').map(example).collect();
+    format!("; kubectl label node NODE {}", examples.join(" "))
+}
+
+/// The health while the nodes cannot be listed: what the status says about this generation, if it is
+/// one of the reasons that the counts allow; else one that is no better.
+fn kept(context: &Context<'_>, reasons: &[Reason], message: &str) -> Health {
+    match context.previous.as_ref().filter(|previous| reasons.contains(&previous.reason)) {
+        Some(previous) => previous.clone(),
+        None => Health::rolling_out(format!("{message}; the nodes cannot be listed at the moment")),
     }
 }

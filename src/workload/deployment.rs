@@ -1,15 +1,20 @@
-//! Deployments.
+//! Deployments, and their health by the rules of kstatus (sigs.k8s.io/cli-utils, pkg/kstatus) where they are
+//! healthy: Ready means what tools would report for the Deployment itself.
 
 use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::child::{Child, ChildSpec, Desired, renamed};
+use super::condition::{Status, Time};
+use super::health::{Context, Health, Level, Rollout, Workload};
+use super::pod_state::Trouble;
 use super::pod_template::{PodTemplate, Selector};
+use super::progress::Progress;
+use super::reason::Reason;
 use crate::manager::Foreign;
-use crate::object::{InternedStr, Interner, Kind};
-use crate::workload::child::{Child, ChildSpec, Desired, renamed};
-use crate::workload::condition::{Status, Time};
+use crate::object::{InternedStr, Interner, Kind, Labels};
 
 /// An existing Deployment.
 pub type Deployment = Child<DeploymentSpec>;
@@ -115,6 +120,9 @@ pub struct ChildCondition {
 /// Kubernetes' default of `progressDeadlineSeconds` (k8s.io/kubernetes/pkg/apis/apps/v1/defaults.go).
 const DEADLINE: i32 = 600;
 
+/// The reasons of a Deployment's condition Progressing that do not stand for a rollout.
+const NO_ROLLOUT: [&str; 2] = ["NewReplicaSetAvailable", "DeploymentPaused"];
+
 /// The deadline of a rollout in which each pod must be ready for so long. Kubernetes refuses one that is not
 /// longer than that.
 pub(crate) fn deadline(min_ready_seconds: Option<i32>) -> Option<i32> {
@@ -166,5 +174,203 @@ impl DeploymentStatus {
     /// The condition of this type.
     pub fn condition(&self, kind: &str) -> Option<&ChildCondition> {
         self.conditions.iter().find(|condition| condition.kind == kind)
+    }
+}
+
+impl Workload for DeploymentSpec {
+    fn health(child: &Deployment, context: &Context<'_>) -> Health {
+        Health::of_deployment(child, context)
+    }
+
+    fn is_observed(child: &Deployment) -> bool {
+        child.is_observed()
+    }
+
+    fn progress(child: &Deployment) -> [i32; 4] {
+        let status = &child.status;
+        // Old pods that go are progress, too.
+        let old = status.replicas - status.updated_replicas;
+        [status.updated_replicas, status.ready_replicas, status.available_replicas, -old]
+    }
+
+    fn selector(&self) -> &Labels {
+        &self.selector.match_labels
+    }
+}
+
+// === impl Health ===
+
+impl Health {
+    /// The health of a Deployment that is as desired.
+    pub fn of_deployment(deployment: &Deployment, context: &Context<'_>) -> Health {
+        let status = &deployment.status;
+        if !deployment.is_observed() {
+            return Health::rolling_out("Waiting for the Deployment controller");
+        }
+        let progressing = status.condition("Progressing");
+        let rolling = status.updated_replicas < status.replicas
+            || progressing.is_some_and(|c| !NO_ROLLOUT.contains(&&*c.reason));
+        let completed = context.completed && !rolling;
+        if let Some(late) = progressing.filter(|c| c.reason == "ProgressDeadlineExceeded") {
+            let message = context.with_pod(&late.message);
+            return Health::new(Level::Stalled, Reason::ProgressDeadlineExceeded, message);
+        }
+        let failure = status.condition("ReplicaFailure").filter(|c| c.status == Status::True);
+        if let Some(failure) = failure {
+            let (reason, message) = (Reason::ReplicaFailure, context.with_pod(&failure.message));
+            let trouble = Trouble { reason, message, stalls_at_once: false };
+            return context.health_of(trouble, completed);
+        }
+        let Some(behind) = behind(deployment, context.listed) else { return ready(deployment) };
+        if deployment.spec().paused && waits_for_a_template(deployment, context.is_stuck()) {
+            return Health::new(Level::Stalled, Reason::RolloutPaused, paused(deployment));
+        }
+        // A known problem stays until its pods show that it is gone.
+        let reports = completed || context.is_stuck() || context.known().is_some();
+        match context.of_pods() {
+            // Its probes give it longer to start.
+            Some(trouble)
+                if trouble.reason == Reason::ContainersNotReady
+                    && !completed
+                    && context.idle
+                        < Progress::IDLE_MAX + deployment.spec().template.starting() =>
+            {
+                Health::rolling_out(behind)
+            }
+            Some(trouble) if reports => context.health_of(trouble, completed),
+            _ if completed && is_short(deployment, context.listed) => Health {
+                rollout: Rollout::Complete,
+                ..Health::new(Level::Degraded, Reason::ReplicasUnavailable, behind)
+            },
+            _ => Health::rolling_out(behind),
+        }
+    }
+}
+
+fn ready(deployment: &Deployment) -> Health {
+    match deployment.spec().replicas {
+        0 => Health::ready(Reason::ScaledToZero, "No replica is wanted"),
+        replicas => {
+            Health::ready(Reason::AllReplicasReady, format!("All {replicas} replicas are ready"))
+        }
+    }
+}
+
+fn paused(deployment: &Deployment) -> String {
+    let name = deployment.meta.key.name();
+    format!(
+        "Deployment {name} is paused by kubectl rollout pause; kubectl rollout resume \
+         deployment/{name}"
+    )
+}
+
+/// Returns whether it waits for pods of its newest template, which a paused Deployment does not
+/// get. It does get more pods of the template that it has.
+fn waits_for_a_template(deployment: &Deployment, stuck: bool) -> bool {
+    let status = &deployment.status;
+    status.updated_replicas < status.replicas
+        || stuck && status.updated_replicas < deployment.spec().replicas
+}
+
+/// Returns whether fewer pods serve than are wanted.
+fn is_short(deployment: &Deployment, listed: Option<usize>) -> bool {
+    let (status, wanted) = (&deployment.status, deployment.spec().replicas);
+    let listed = listed.is_some_and(|listed| usize::try_from(wanted).is_ok_and(|w| listed < w));
+    let fewest = [status.updated_replicas, status.ready_replicas, status.available_replicas];
+    listed || fewest.iter().any(|count| *count < wanted)
+}
+
+/// The part that is missing until the Deployment is as wanted.
+fn behind(deployment: &Deployment, listed: Option<usize>) -> Option<String> {
+    let (status, wanted) = (&deployment.status, deployment.spec().replicas);
+    let share = |n: i32, what: &str| Some(format!("{n} of {wanted} replicas are {what}"));
+    let surplus = status.replicas - status.updated_replicas;
+    if status.updated_replicas < wanted {
+        share(status.updated_replicas, "up to date")
+    } else if surplus > 0 {
+        Some(format!("{surplus} old replicas are left"))
+    } else if status.replicas > wanted {
+        Some(format!("{} surplus replicas are left", status.replicas - wanted))
+    } else if status.ready_replicas < wanted {
+        share(status.ready_replicas, "ready")
+    } else if status.available_replicas < wanted {
+        share(status.available_replicas, "available")
+    } else if status.unavailable_replicas > 0 {
+        // Counted from the desired size of the ReplicaSets: pods that are still to come, though
+        // no longer wanted, are in no other count.
+        Some(format!("{} surplus replicas are on their way", status.unavailable_replicas))
+    } else if status.condition("Progressing").is_some_and(|c| !NO_ROLLOUT.contains(&&*c.reason)) {
+        Some("Waiting for the rollout to complete".to_owned())
+    } else if status.condition("Available").is_none_or(|c| c.status != Status::True) {
+        Some("Waiting for the Deployment to be available".to_owned())
+    } else {
+        // The pods are counted separately, because the Deployment's counts lag: Ready promises
+        // that the status lists every pod, and that no more run than are wanted.
+        let listed = listed.filter(|listed| usize::try_from(wanted).is_ok_and(|w| *listed != w));
+        listed.map(|listed| format!("{listed} of {wanted} pods are listed in nodes"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::workload::evidence::{Answer, Evidence};
+
+    fn deployment(wanted: i32, counts: [i32; 2]) -> Deployment {
+        let [replicas, updated] = counts;
+        serde_json::from_value(json!({
+            "metadata": {"name": "a", "namespace": "ns", "ownerReferences": [{
+                "apiVersion": "app.example.com/v1", "kind": "App", "name": "a", "controller": true,
+                "uid": "00000000-0000-4000-8000-000000000001",
+            }]},
+            "spec": {"replicas": wanted},
+            "status": {"replicas": replicas, "updatedReplicas": updated},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_slow_start_that_its_probes_allow_is_a_rollout() {
+        let mut stored = serde_json::to_value(deployment(1, [1, 1])).unwrap();
+        let pod = json!({"metadata": {"name": "a-1", "namespace": "ns"}, "status": {"phase": "Running",
+            "conditions": [{"type": "Ready", "status": "False", "reason": "ContainersNotReady"}],
+            "containerStatuses": [{"name": "a", "image": "m", "ready": false,
+                "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]}});
+        let pods = Answer::Found(vec![serde_json::from_value(pod).unwrap()].into());
+        let context = |idle| Context {
+            idle: Duration::from_secs(idle),
+            evidence: Evidence { pods: pods.clone(), ..Evidence::default() },
+            ..Context::default()
+        };
+        stored["metadata"]["ownerReferences"] = json!([{"apiVersion": "app.example.com/v1", "kind": "App",
+            "name": "a", "controller": true, "uid": "00000000-0000-4000-8000-000000000001"}]);
+        stored["status"] = json!({"replicas": 1, "updatedReplicas": 1});
+        let mut level = |probe: Value, idle| {
+            stored["spec"]["template"]["spec"]["containers"] =
+                json!([{"name": "a", "startupProbe": probe}]);
+            let deployment: Deployment = serde_json::from_value(stored.clone()).unwrap();
+            Health::of_deployment(&deployment, &context(idle)).level
+        };
+        let slow = json!({"tcpSocket": {"port": 80}, "failureThreshold": 30, "periodSeconds": 10});
+        assert_eq!(level(Value::Null, 31), Level::Degraded);
+        assert_eq!(level(slow.clone(), 31), Level::Progressing);
+        assert_eq!(level(slow, 331), Level::Degraded);
+    }
+
+    #[test]
+    fn old_pods_that_go_are_progress() {
+        let old = |counts| DeploymentSpec::progress(&deployment(2, counts))[3];
+        assert_eq!([old([3, 1]), old([2, 1]), old([2, 2])], [-2, -1, 0]);
+    }
+
+    #[test]
+    fn a_paused_deployment_waits_for_its_newest_template_only() {
+        let stored = deployment(2, [2, 2]);
+        assert!(!waits_for_a_template(&stored, true) && !waits_for_a_template(&stored, false));
+        assert!(waits_for_a_template(&deployment(2, [2, 1]), false));
     }
 }

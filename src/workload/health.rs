@@ -9,8 +9,6 @@
 //! rollout is under way from a change until it has completed once; what happens to the pods after
 //! that is not a rollout.
 
-mod deployment;
-mod daemon_set;
 #[cfg(test)]
 mod tests;
 
@@ -120,12 +118,12 @@ pub trait Workload: ChildSpec {
 
 impl Context<'_> {
     /// Returns whether it has made no progress for [`Progress::IDLE_MAX`].
-    fn is_stuck(&self) -> bool {
+    pub(super) fn is_stuck(&self) -> bool {
         self.idle >= Progress::IDLE_MAX
     }
 
     /// The problem that the status reports, if diagnostic lists show such.
-    fn known(&self) -> Option<Trouble> {
+    pub(super) fn known(&self) -> Option<Trouble> {
         let previous = self.previous.as_ref().filter(|previous| previous.reason.is_of_pods())?;
         let (reason, message) = previous.trouble()?;
         let stalls_at_once = previous.level == Level::Stalled;
@@ -133,7 +131,7 @@ impl Context<'_> {
     }
 
     /// Why pods are not ready. While their list fails, what the status says about that.
-    fn of_pods(&self) -> Option<Trouble> {
+    pub(super) fn of_pods(&self) -> Option<Trouble> {
         let known = self.known();
         match self.evidence.pods {
             Answer::Failed => known.filter(|known| known.reason.is_shown_by_pods()),
@@ -142,7 +140,7 @@ impl Context<'_> {
     }
 
     /// Why a DaemonSet's pods cannot be created.
-    fn of_events(&self) -> Option<Trouble> {
+    pub(super) fn of_events(&self) -> Option<Trouble> {
         let reason = Reason::ReplicaFailure;
         match &self.evidence.refusal {
             Answer::Failed => self.known().filter(|known| known.reason == reason),
@@ -155,7 +153,7 @@ impl Context<'_> {
     }
 
     /// `first`, and what is known of a pod.
-    fn with_pod(&self, first: &str) -> String {
+    pub(super) fn with_pod(&self, first: &str) -> String {
         if matches!(self.evidence.pods, Answer::Failed)
             && let Some(known) = self.known().filter(|known| known.message.starts_with(first))
         {
@@ -168,7 +166,7 @@ impl Context<'_> {
     }
 
     /// The health of a workload with this problem.
-    fn health_of(&self, trouble: Trouble, completed: bool) -> Health {
+    pub(super) fn health_of(&self, trouble: Trouble, completed: bool) -> Health {
         let lasts = self.previous.as_ref().is_some_and(|previous| {
             previous.reason == trouble.reason
                 && (previous.level == Level::Stalled || self.lasting >= STALLED_AFTER)

@@ -24,7 +24,6 @@ pub(crate) mod labels;
 pub(crate) mod child;
 pub(crate) mod container;
 pub(crate) mod pod_template;
-pub(crate) mod pod_settings;
 pub(crate) mod deployment;
 pub(crate) mod daemon_set;
 pub(crate) mod service;
@@ -59,11 +58,10 @@ pub use health::{Context, Health, Level, Rollout, Workload};
 pub use labels::MANAGER;
 pub use observer::Observer;
 pub use pod::{BY_MEMCACHED, Pod, PodLabels};
-pub use pod_settings::PodSettings;
 pub use pod_state::{NodeLabels, NodeState, PodState, Trouble};
 pub use pod_template::{
     Affinity, MatchExpression, NodeAffinity, NodeSelector, NodeSelectorTerm, PodMeta, PodSecurity,
-    PodSpec, PodTemplate, Selector,
+    PodSettings, PodSpec, PodTemplate, Selector,
 };
 pub use progress::{Progress, completed, reported};
 pub use reason::{Action, Reason};

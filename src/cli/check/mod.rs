@@ -27,8 +27,8 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
+use super::Error;
 use super::args::all_if_empty;
-use super::error::Error;
 use super::one_line;
 use crate::cli::args::ConnectionArgs;
 use crate::client::Client;

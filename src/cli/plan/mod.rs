@@ -25,8 +25,8 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use super::Error;
 use super::args::{ConnectionArgs, ControllerName, WorkloadArgs, all_if_empty};
-use super::error::Error;
 use super::{IDENTITY, one_line};
 use crate::app::App;
 use crate::client::{self, Client, Options, Scope};

@@ -17,7 +17,7 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::error::Error;
+use super::Error;
 use crate::app::App;
 use crate::cli::args::ConnectionArgs;
 use crate::cli::one_line;
