@@ -29,16 +29,16 @@ use super::Error;
 use super::args::{ConnectionArgs, ControllerName, WorkloadArgs, all_if_empty};
 use super::{IDENTITY, one_line};
 use crate::app::App;
-use crate::client::{self, Client, Options, Scope};
+use crate::client::{Client, Options, Page, Scope, Undecodable};
 use crate::controller::{Observer, Program};
 use crate::generic_daemon::GenericDaemon;
 use crate::memcached::Memcached;
-use crate::object::{Kind, ObjectKey, Resource};
+use crate::object::Resource;
 use crate::shutdown::Shutdown;
 use change::{Change, Effect};
 use recorder::{Reconciled, Recorder};
 
-/// The pause after which what is missing is listed again.
+/// The time without progress after which the objects are listed again.
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Scope of the plan, and form of the output.
@@ -130,55 +130,64 @@ async fn reconciled(
     recorder: &Recorder,
 ) -> Result<(), Error> {
     recorder.wants(wanted);
-    while timeout(AGAIN, recorder.have_been_reconciled()).await.is_err() {
-        recorder.wants(self::wanted(client, args).await?.0);
+    while !recorder.is_complete() {
+        if timeout(AGAIN, recorder.progressed()).await.is_err() {
+            recorder.wants(self::wanted(client, args).await?.0);
+        }
     }
     Ok(())
 }
 
-/// The custom resources to reconcile: those that are not being deleted. And what may not be listed.
+/// The custom resources to reconcile: those that are not being deleted. And what is left out.
 async fn wanted(
     client: &Client,
     args: &WorkloadArgs,
 ) -> Result<(BTreeSet<Reconciled>, Vec<String>), Error> {
-    let (mut wanted, mut left_out) = (BTreeSet::new(), Vec::new());
+    let mut found = (BTreeSet::new(), Vec::new());
     let scopes: Vec<Option<_>> = match &args.namespaces[..] {
         [] => vec![None],
         some => some.iter().map(|name| Some(name.as_str().into())).collect(),
     };
-    for (name, controller, kind) in [
-        (ControllerName::Memcached, "memcached", Memcached::KIND),
-        (ControllerName::GenericDaemon, "genericdaemon", GenericDaemon::KIND),
-        (ControllerName::App, "app", App::KIND),
-    ] {
-        if !args.controllers.contains(&name) {
-            continue;
-        }
-        for namespace in &scopes {
-            let scope = Scope { namespace: namespace.clone(), ..Scope::default() };
-            match client.read_all(&kind, &scope).await {
-                Ok(objects) => {
-                    let staying = objects.iter().map(|object| &object["metadata"]);
-                    let staying = staying.filter(|meta| meta["deletionTimestamp"].is_null());
-                    wanted.extend(staying.map(|meta| (controller, key(meta))));
+    for namespace in scopes {
+        let scope = Scope { namespace, ..Scope::default() };
+        for name in &args.controllers {
+            match name {
+                ControllerName::Memcached => {
+                    add::<Memcached>(client, &scope, "memcached", &mut found).await?;
                 }
-                // Without the CRD, there is nothing to change.
-                Err(error) if error.is_not_served() => {}
-                Err(error) if error.is_forbidden() => left_out.push(cannot_list(&kind, &error)),
-                Err(error) => return Err(error.into()),
+                ControllerName::GenericDaemon => {
+                    add::<GenericDaemon>(client, &scope, "genericdaemon", &mut found).await?;
+                }
+                ControllerName::App => add::<App>(client, &scope, "app", &mut found).await?,
             }
         }
     }
-    Ok((wanted, left_out))
+    Ok(found)
 }
 
-fn cannot_list(kind: &Kind, error: &client::Error) -> String {
-    format!("{} are left out: {error}", kind.plural)
-}
-
-fn key(meta: &Value) -> ObjectKey {
-    let text = |field: &str| meta[field].as_str().unwrap_or_default();
-    ObjectKey::new(text("namespace"), text("name"))
+/// Adds the objects of one kind.
+async fn add<V: Resource>(
+    client: &Client,
+    scope: &Scope,
+    controller: &'static str,
+    (wanted, left_out): &mut (BTreeSet<Reconciled>, Vec<String>),
+) -> Result<(), Error> {
+    let each = |object: Result<V, Undecodable>| match object {
+        Ok(object) if object.meta().deleting => {}
+        Ok(object) => drop(wanted.insert((controller, object.key().clone()))),
+        Err(Undecodable { key, why, .. }) => {
+            left_out.push(format!("{controller} {key} is left out: {why}"));
+        }
+    };
+    match client.list::<V>(scope, &Page::default(), each).await {
+        // Without the CRD, there is nothing to change.
+        Err(error) if error.is_not_served() => {}
+        Err(error) if error.is_forbidden() => {
+            left_out.push(format!("{} are left out: {error}", V::KIND.plural));
+        }
+        listed => drop(listed?),
+    }
+    Ok(())
 }
 
 // === impl Plan ===

@@ -30,6 +30,8 @@ pub(super) struct Recorder {
 #[derive(Default)]
 struct State {
     wanted: BTreeSet<Reconciled>,
+    /// Those of the wanted that were not reconciled.
+    missing: BTreeSet<Reconciled>,
     /// With the class of the failure, if the last reconcile failed.
     reconciled: BTreeMap<Reconciled, Option<Class>>,
     /// Writes by the path of their target.
@@ -82,29 +84,38 @@ impl Observer for Recorder {
             Outcome::Failed(class) => Some(class),
             Outcome::Panicked => Some(Class::Terminal),
         };
-        self.state.lock().reconciled.insert((controller, key.clone()), failure);
-        self.progress.notify_one();
+        let (mut state, reconciled) = (self.state.lock(), (controller, key.clone()));
+        if state.missing.remove(&reconciled) {
+            self.progress.notify_one();
+        }
+        state.reconciled.insert(reconciled, failure);
     }
 }
 
 impl Recorder {
     /// Sets the objects that have to be reconciled.
     pub(super) fn wants(&self, wanted: BTreeSet<Reconciled>) {
-        self.state.lock().wanted = wanted;
+        let mut state = self.state.lock();
+        let is_missing = |key: &&Reconciled| !state.reconciled.contains_key(*key);
+        state.missing = wanted.iter().filter(is_missing).cloned().collect();
+        state.wanted = wanted;
     }
 
-    /// Returns once all of it was.
-    pub(super) async fn have_been_reconciled(&self) {
-        while self.state.lock().missing().next().is_some() {
-            self.progress.notified().await;
-        }
+    /// Returns whether all of it was.
+    pub(super) fn is_complete(&self) -> bool {
+        self.state.lock().missing.is_empty()
+    }
+
+    /// Returns when one more was.
+    pub(super) async fn progressed(&self) {
+        self.progress.notified().await;
     }
 
     /// A sentence for each controller that has not reconciled all of its objects in time.
     pub(super) fn missing(&self, within: Duration) -> Vec<String> {
         let state = self.state.lock();
         let mut missing: BTreeMap<&str, Vec<&ObjectKey>> = BTreeMap::new();
-        for (controller, key) in state.missing() {
+        for (controller, key) in &state.missing {
             missing.entry(controller).or_default().push(key);
         }
         let sentence = |(controller, keys): (&str, Vec<&ObjectKey>)| {
@@ -123,11 +134,7 @@ impl Recorder {
     pub(super) fn plan(&self, problems: impl Iterator<Item = String>) -> Plan {
         let state = std::mem::take(&mut *self.state.lock());
         let mut plan = Plan {
-            reconciled: state
-                .wanted
-                .iter()
-                .filter(|key| state.reconciled.contains_key(key))
-                .count(),
+            reconciled: state.wanted.len() - state.missing.len(),
             problems: problems.chain(state.hidden()).collect(),
             statuses: state.statuses.len(),
             ..Plan::default()
@@ -146,18 +153,16 @@ impl Recorder {
 // === impl State ===
 
 impl State {
-    fn missing(&self) -> impl Iterator<Item = &Reconciled> {
-        self.wanted.iter().filter(|key| !self.reconciled.contains_key(key))
-    }
-
     /// Lists what is missing in the plan although no write was refused: children of objects whose
     /// reconcile failed, or whose controller lacks a setting.
     fn hidden(&self) -> Vec<String> {
-        let mut all = Vec::new();
+        let (mut all, refused) = (Vec::new(), self.refused());
         for (reconciled @ (controller, key), failure) in &self.reconciled {
             let status = self.statuses.get(reconciled);
             let is_told = status.is_none_or(|status| !NOT_TOLD.contains(&status.reason.as_str()));
-            if failure.is_none() && is_told || self.has_refused_write_of(key) {
+            if failure.is_none() && is_told
+                || refused.contains(&(&**key.namespace(), &**key.name()))
+            {
                 continue;
             }
             all.push(match (status, failure) {
@@ -177,18 +182,12 @@ impl State {
         }
         all
     }
-}
 
-impl State {
-    /// Returns whether a write to the object, or to a child, all of which have its name, was refused.
-    fn has_refused_write_of(&self, key: &ObjectKey) -> bool {
-        let within = format!("/namespaces/{}/", key.namespace());
-        let is_its = |path: &str| {
-            path.contains(&within) && path.split('/').any(|part| *part == **key.name())
-        };
-        self.targets.iter().any(|(path, target)| {
-            target.accepted.is_none() && target.refused.is_some() && is_its(path)
-        })
+    /// Namespace and name of the objects of which a write was refused: all children have the name of theirs.
+    fn refused(&self) -> BTreeSet<(&str, &str)> {
+        let is_refused = |target: &Target| target.accepted.is_none() && target.refused.is_some();
+        let refused = self.targets.iter().filter(|(_, target)| is_refused(target));
+        refused.filter_map(|(path, _)| named(path)).collect()
     }
 }
 
@@ -222,5 +221,29 @@ fn status_write(kind: &str, object: &Value) -> Option<(Reconciled, StatusWrite)>
     let ready = conditions.into_iter().find(|condition| condition["type"] == "Ready");
     let text = |field: &str| ready.and_then(|ready| ready[field].as_str()).unwrap_or_default();
     let status = StatusWrite { reason: text("reason").into(), message: text("message").into() };
-    Some(((controller, super::key(&object["metadata"])), status))
+    Some(((controller, key(&object["metadata"])), status))
+}
+
+fn key(meta: &Value) -> ObjectKey {
+    let text = |field: &str| meta[field].as_str().unwrap_or_default();
+    ObjectKey::new(text("namespace"), text("name"))
+}
+
+/// Namespace and name of the object with this path.
+fn named(path: &str) -> Option<(&str, &str)> {
+    let mut parts = path.split_once("/namespaces/")?.1.split('/');
+    Some((parts.next()?, parts.nth(1)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_names_an_object_with_or_without_a_subresource() {
+        let path = "/apis/apps/v1/namespaces/ns/deployments/web";
+        assert_eq!(named(path), Some(("ns", "web")));
+        assert_eq!(named(&format!("{path}/status")), Some(("ns", "web")));
+        assert_eq!(named("/api/v1/nodes/a"), None);
+    }
 }

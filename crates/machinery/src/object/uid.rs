@@ -5,12 +5,14 @@ use std::str::FromStr;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
+use uuid::Uuid;
+use uuid::fmt::Hyphenated;
 
 /// An object's UID: a UUID in 16 bytes instead of a string of 36.
 ///
 /// [`Uid::NONE`], all zero, means "not known yet": an object the API server has never seen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct Uid([u8; 16]);
+pub struct Uid(Uuid);
 
 /// A UID that is not a UUID. The API server creates every object's own UID with `uuid.NewRandom`
 /// (k8s.io/apimachinery/pkg/util/uuid), so there it means that something else answered. UIDs of
@@ -23,7 +25,7 @@ pub struct ParseUidError;
 
 impl Uid {
     /// No UID: the object has not been created.
-    pub const NONE: Uid = Uid([0; 16]);
+    pub const NONE: Uid = Uid(Uuid::nil());
 
     /// Returns whether this is a UID that the API server gave out.
     pub fn is_some(self) -> bool {
@@ -35,35 +37,14 @@ impl FromStr for Uid {
     type Err = ParseUidError;
 
     fn from_str(text: &str) -> Result<Uid, ParseUidError> {
-        let bytes = text.as_bytes();
-        if bytes.len() != 36 {
-            return Err(ParseUidError);
-        }
-        let (mut uid, mut nibbles) = ([0u8; 16], 0);
-        for (at, &byte) in bytes.iter().enumerate() {
-            if matches!(at, 8 | 13 | 18 | 23) {
-                if byte != b'-' {
-                    return Err(ParseUidError);
-                }
-                continue;
-            }
-            let nibble = (byte as char).to_digit(16).ok_or(ParseUidError)? as u8;
-            uid[nibbles / 2] = uid[nibbles / 2] << 4 | nibble;
-            nibbles += 1;
-        }
-        Ok(Uid(uid))
+        let uuid = text.parse::<Hyphenated>().map_err(|_| ParseUidError)?;
+        Ok(Uid(uuid.into_uuid()))
     }
 }
 
 impl fmt::Display for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, byte) in self.0.iter().enumerate() {
-            if matches!(at, 4 | 6 | 8 | 10) {
-                f.write_str("-")?;
-            }
-            write!(f, "{byte:02x}")?;
-        }
-        Ok(())
+        f.write_str(self.0.hyphenated().encode_lower(&mut [0; Hyphenated::LENGTH]))
     }
 }
 
@@ -75,7 +56,8 @@ impl fmt::Debug for Uid {
 
 impl Serialize for Uid {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        let text = &mut [0; Hyphenated::LENGTH];
+        serializer.serialize_str(self.0.hyphenated().encode_lower(text))
     }
 }
 
@@ -104,7 +86,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_printed_parses_to_the_same_uid(bytes: [u8; 16]) {
-            let uid = Uid(bytes);
+            let uid = Uid(Uuid::from_bytes(bytes));
             prop_assert_eq!(uid.to_string().parse(), Ok(uid));
         }
 
@@ -116,9 +98,13 @@ mod tests {
 
     #[test]
     fn a_uid_that_is_no_uuid_is_refused() {
-        for bad in
-            ["", "x", "01234567-89ab-cdef-0123-456789abcdeg", "0123456789abcdef0123456789abcdef"]
-        {
+        for bad in [
+            "",
+            "x",
+            "01234567-89ab-cdef-0123-456789abcdeg",
+            "0123456789abcdef0123456789abcdef",
+            "{01234567-89ab-cdef-0123-456789abcdef}",
+        ] {
             assert_eq!(bad.parse::<Uid>(), Err(ParseUidError), "{bad}");
         }
     }
