@@ -63,17 +63,26 @@ KUBECTL=$(hack/controlplane.sh which kubectl)
 kubectl apply --server-side -f artifacts/crds/ >/dev/null
 kubectl wait --for=condition=Established crd --all >/dev/null
 
-printf '| Apps | MB at rest | MB at most | s of CPU to create the children | MB after a restart, at most | s of CPU of the restart |\n'
-printf '|---|---|---|---|---|---|\n'
+# planned COUNT: seconds of a plan of that many Apps without children.
+planned() {
+  local TIMEFORMAT=%0R seconds
+  seconds=$({ time "$OPERATOR" plan --timeout 20m --memcached-image memcached:1 >"$WORK/plan" || true; } 2>&1)
+  grep -q "; $((2 * $1)) to create, .* 0 problems" "$WORK/plan" || die 1 "the plan is wrong: $(tail -n 1 "$WORK/plan")"
+  printf '%s for %s' "$seconds" "$1"
+}
+
+printf '| Apps | s of a plan without children | MB at rest | MB at most | s of CPU to create the children | MB after a restart, at most | s of CPU of the restart |\n'
+printf '|---|---|---|---|---|---|---|\n'
 there=0
 for count in "$@"; do
+  apps "$there" "$count" | kubectl create -f - >/dev/null
+  plan=$(planned $((count - there)))
   start_operator
   until_true grep -q 'Ready to work' "$WORK/log"
   before=$(cpu)
-  apps "$there" "$count" | kubectl create -f - >/dev/null
   until_true have_deployments "$count"
   until_true is_at_rest
-  row="$count | $(megabytes VmRSS) | $(megabytes VmHWM) | $(awk -v c=$(($(cpu) - before)) -v n=$((count - there)) 'BEGIN { printf "%.1f for %d", c / 100, n }')"
+  row="$count | $plan | $(megabytes VmRSS) | $(megabytes VmHWM) | $(awk -v c=$(($(cpu) - before)) -v n=$((count - there)) 'BEGIN { printf "%.1f for %d", c / 100, n }')"
   stop_operator
   start_operator
   until_true grep -q 'Ready to work' "$WORK/log"

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::audit::operator_writes;
+use crate::proxy::{Call, Fault, Proxy};
 use crate::world::{
     APP, BUDGET, DAEMON_SET, DEPLOYMENT, EVENT, GENERIC_DAEMON, MEMCACHED, MEMCACHED_IMAGE,
 };
@@ -142,6 +143,23 @@ async fn a_plan_that_misses_something_has_failed_and_names_it() {
     let left_out = |problem: &Value| problem.as_str().unwrap().contains("are left out: ");
     assert_eq!((problems.len(), code), (3, 1), "{nothing:#}");
     assert!(problems.iter().all(left_out), "{nothing:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_waits_for_an_api_server_that_says_when_to_come_back() {
+    let world = World::new("plan-later", "baseline").await;
+    create_one_of_each(&world).await;
+    let proxy = Proxy::start(world.plane()).await;
+    let text = std::fs::read_to_string(world.operator_kubeconfig().await).unwrap();
+    let mut config: Value = serde_json::from_str(&text).unwrap();
+    config["clusters"][0]["cluster"]["server"] = json!(proxy.url());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), config.to_string()).unwrap();
+    let lists_apps = |call: &Call| call.verb == "list" && call.object.starts_with("apps");
+    proxy.inject(Fault::Answer(429, Some(1)), 2, lists_apps);
+    let (plan, code) = plan(&world, file.path(), MEMCACHED_IMAGE, &[]);
+    assert_eq!((plan["summary"]["reconciled"].as_u64(), code), (Some(3), 2), "{plan:#}");
+    assert_eq!(proxy.count(|call| lists_apps(call) && call.answer == Some(429)), 2);
 }
 
 /// Each of these goes by another way than one apply.

@@ -23,13 +23,13 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Error;
 use super::args::{ConnectionArgs, ControllerName, WorkloadArgs, all_if_empty};
 use super::{IDENTITY, one_line};
 use crate::app::App;
-use crate::client::{Client, Options, Page, Scope, Undecodable};
+use crate::client::{self, Client, Options, Page, Scope, Undecodable};
 use crate::controller::{Observer, Program};
 use crate::generic_daemon::GenericDaemon;
 use crate::memcached::Memcached;
@@ -40,6 +40,9 @@ use recorder::{Reconciled, Recorder};
 
 /// The time without progress after which the objects are listed again.
 const AGAIN: Duration = Duration::from_secs(10);
+
+/// The longest that the API server may put a list off.
+const LISTED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Scope of the plan, and form of the output.
 #[derive(Debug, Clone, Args)]
@@ -144,6 +147,7 @@ async fn wanted(
     args: &WorkloadArgs,
 ) -> Result<(BTreeSet<Reconciled>, Vec<String>), Error> {
     let mut found = (BTreeSet::new(), Vec::new());
+    let give_up = Instant::now() + LISTED_WITHIN;
     let scopes: Vec<Option<_>> = match &args.namespaces[..] {
         [] => vec![None],
         some => some.iter().map(|name| Some(name.as_str().into())).collect(),
@@ -153,12 +157,15 @@ async fn wanted(
         for name in &args.controllers {
             match name {
                 ControllerName::Memcached => {
-                    add::<Memcached>(client, &scope, "memcached", &mut found).await?;
+                    add::<Memcached>(client, &scope, ("memcached", give_up), &mut found).await?;
                 }
                 ControllerName::GenericDaemon => {
-                    add::<GenericDaemon>(client, &scope, "genericdaemon", &mut found).await?;
+                    add::<GenericDaemon>(client, &scope, ("genericdaemon", give_up), &mut found)
+                        .await?;
                 }
-                ControllerName::App => add::<App>(client, &scope, "app", &mut found).await?,
+                ControllerName::App => {
+                    add::<App>(client, &scope, ("app", give_up), &mut found).await?;
+                }
             }
         }
     }
@@ -169,17 +176,25 @@ async fn wanted(
 async fn add<V: Resource>(
     client: &Client,
     scope: &Scope,
-    controller: &'static str,
+    (controller, give_up): (&'static str, Instant),
     (wanted, left_out): &mut (BTreeSet<Reconciled>, Vec<String>),
 ) -> Result<(), Error> {
-    let each = |object: Result<V, Undecodable>| match object {
+    let mut each = |object: Result<V, Undecodable>| match object {
         Ok(object) if object.meta().deleting => {}
         Ok(object) => drop(wanted.insert((controller, object.key().clone()))),
         Err(Undecodable { key, why, .. }) => {
             left_out.push(format!("{controller} {key} is left out: {why}"));
         }
     };
-    match client.list::<V>(scope, &Page::default(), each).await {
+    let listed = loop {
+        let listed = client.list::<V>(scope, &Page::default(), &mut each).await;
+        // A busy API server, or one that has yet to read the CRD, says when to come back.
+        match listed.as_ref().err().and_then(client::Error::retry_after) {
+            Some(wait) if Instant::now() + wait < give_up => sleep(wait).await,
+            _ => break listed,
+        }
+    };
+    match listed {
         // Without the CRD, there is nothing to change.
         Err(error) if error.is_not_served() => {}
         Err(error) if error.is_forbidden() => {

@@ -66,6 +66,9 @@ impl DryRun for Recorder {
             state.targets.entry(write.path.clone()).or_default().add(&write);
         } else if let Ok(Some(after)) = &write.after {
             state.statuses.extend(status_write(write.kind.kind, after));
+        } else if let (Some(key), true) = (status_of(&write), is_conflict(&write)) {
+            // It changes faster than it can be planned. A status comes after the children, so they are.
+            self.note(&mut state, key, None);
         } else {
             let target = format!("{}/{}", write.path, write.subresource);
             state.targets.entry(target).or_default().add(&write);
@@ -84,15 +87,18 @@ impl Observer for Recorder {
             Outcome::Failed(class) => Some(class),
             Outcome::Panicked => Some(Class::Terminal),
         };
-        let (mut state, reconciled) = (self.state.lock(), (controller, key.clone()));
+        self.note(&mut self.state.lock(), (controller, key.clone()), failure);
+    }
+}
+
+impl Recorder {
+    fn note(&self, state: &mut State, reconciled: Reconciled, failure: Option<Class>) {
         if state.missing.remove(&reconciled) {
             self.progress.notify_one();
         }
         state.reconciled.insert(reconciled, failure);
     }
-}
 
-impl Recorder {
     /// Sets the objects that have to be reconciled.
     pub(super) fn wants(&self, wanted: BTreeSet<Reconciled>) {
         let mut state = self.state.lock();
@@ -212,11 +218,25 @@ fn is_being_deleted(object: Option<&Value>) -> bool {
     object.is_some_and(|object| !object["metadata"]["deletionTimestamp"].is_null())
 }
 
+fn is_conflict(write: &DryWrite) -> bool {
+    matches!(&write.after, Err(refusal) if refusal.is_conflict)
+}
+
+/// The object whose status it is that is written.
+fn status_of(write: &DryWrite) -> Option<Reconciled> {
+    let controller = controller_of(write.kind.kind).filter(|_| write.subresource == "status")?;
+    named(&write.path).map(|(namespace, name)| (controller, ObjectKey::new(namespace, name)))
+}
+
+/// The controller of a kind of custom resource.
+fn controller_of(kind: &str) -> Option<&'static str> {
+    let mut controllers = ["memcached", "genericdaemon", "app"].into_iter();
+    controllers.find(|controller| kind.eq_ignore_ascii_case(controller))
+}
+
 /// The object whose status would be written, and what its condition Ready would say.
 fn status_write(kind: &str, object: &Value) -> Option<(Reconciled, StatusWrite)> {
-    let controller = ["memcached", "genericdaemon", "app"]
-        .into_iter()
-        .find(|controller| kind.eq_ignore_ascii_case(controller))?;
+    let controller = controller_of(kind)?;
     let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
     let ready = conditions.into_iter().find(|condition| condition["type"] == "Ready");
     let text = |field: &str| ready.and_then(|ready| ready[field].as_str()).unwrap_or_default();
@@ -245,5 +265,24 @@ mod tests {
         assert_eq!(named(path), Some(("ns", "web")));
         assert_eq!(named(&format!("{path}/status")), Some(("ns", "web")));
         assert_eq!(named("/api/v1/nodes/a"), None);
+    }
+
+    #[test]
+    fn an_object_that_changes_under_its_status_has_been_planned() {
+        let (recorder, key) = (Recorder::default(), ObjectKey::new("ns", "busy"));
+        recorder.wants(BTreeSet::from([("app", key)]));
+        let refused = |subresource: &str| DryWrite {
+            verb: "patch",
+            kind: crate::workload::APP,
+            path: "/apis/app.example.com/v1/namespaces/ns/apps/busy".to_owned(),
+            subresource: subresource.to_owned(),
+            before: None,
+            after: Err(Refusal { message: "it was modified".to_owned(), is_conflict: true }),
+        };
+        recorder.answered(refused(""));
+        assert!(!recorder.is_complete(), "its finalizer comes before its children");
+        recorder.answered(refused("status"));
+        assert!(recorder.is_complete());
+        assert_eq!(recorder.plan(std::iter::empty()).problems, Vec::<String>::new());
     }
 }
