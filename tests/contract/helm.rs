@@ -345,6 +345,7 @@ const UNINSTALL: [&str; 4] = ["uninstall", NAME, "--wait", "--timeout=300s"];
 const SHOP: &str = "namespaced=true,watchNamespaces={shop}";
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn the_chart_is_installed_upgraded_uninstalled_and_installed_again() {
     let Some(helm) = Helm::find("that the chart can be installed and upgraded") else { return };
     let plane = ControlPlane::leaked(|| ControlPlane::bare("helm")).await;

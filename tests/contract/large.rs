@@ -60,6 +60,7 @@ async fn an_app_as_large_as_the_crd_lets_it_be_is_far_from_a_megabyte() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn more_than_a_mebibyte_is_worked_on_until_etcd_takes_no_more() {
     let world = World::on(unbounded().await, "large", "baseline").await;
     let mut operator = world.start_operator().await;

@@ -34,6 +34,7 @@ async fn assert_created_once(world: &World, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn while_the_api_server_is_away_a_leader_waits_and_afterwards_it_works_on() {
     let plane = ControlPlane::leaked(|| ControlPlane::api_server_alone("outage")).await;
     let world = World::on(plane, "outage", "baseline").await;
@@ -43,6 +44,7 @@ async fn while_the_api_server_is_away_a_leader_waits_and_afterwards_it_works_on(
 
 /// Here no client asks for a Lease every two seconds.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn while_the_api_server_is_away_it_waits_and_afterwards_it_works_on_without_leader_election()
 {
     let plane = ControlPlane::leaked(|| ControlPlane::api_server_alone("outage-alone")).await;
@@ -76,6 +78,7 @@ async fn works_on_after_an_outage(world: &World, mut operator: OperatorProcess) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn while_etcd_is_full_it_tries_now_and_then_and_when_there_is_space_it_works_on() {
     let plane = ControlPlane::leaked(|| ControlPlane::api_server_alone("full")).await;
     let world = World::on(plane, "full", "baseline").await;

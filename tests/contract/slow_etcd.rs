@@ -48,6 +48,7 @@ async fn while_etcd_is_slow_all_converges_and_each_child_is_written_to_once() {
 /// The API server restarts, with an empty cache, and etcd has forgotten the past: the watch resumes
 /// from a version that no server has any more.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn what_a_watch_missed_and_etcd_has_forgotten_is_found_by_one_list() {
     let plane = ControlPlane::leaked(|| ControlPlane::api_server_alone("compacted")).await;
     let world = World::on(plane, "compacted", "baseline").await;

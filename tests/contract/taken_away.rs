@@ -15,6 +15,7 @@ fn logs() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn a_kind_that_is_removed_and_comes_back_harms_no_other_and_needs_no_restart() {
     let plane = ControlPlane::leaked(|| ControlPlane::private("kind-removed")).await;
     let world = World::on(plane, "kind-removed", "baseline").await;
