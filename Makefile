@@ -10,7 +10,7 @@ KUBECTL ?= kubectl
 CARGO ?= cargo
 
 # Every kind of custom resource: deleted before the operator, which removes the finalizers.
-KINDS = memcacheds.cache.example.com,genericdaemons.mydomain.com,apps.app.example.com
+KINDS = memcacheds.cache.example.com genericdaemons.mydomain.com apps.app.example.com
 REVISION = $$(git rev-parse --short=12 HEAD)
 
 .DEFAULT_GOAL := build
@@ -56,7 +56,10 @@ uninstall: ## Delete the CRDs, and with them every object of their kinds.
 deploy: ## Install the operator, its CRDs and its rights, with the image IMG.
 	$(CARGO) run --quiet --locked -- manifests --image $(IMG) | $(KUBECTL) apply --server-side -f -
 undeploy: ## Delete every custom resource, then the operator, its CRDs and its rights.
-	-$(KUBECTL) delete --all --all-namespaces $(KINDS)
+	for kind in $(KINDS); do \
+		[ -z "$$($(KUBECTL) get crd --ignore-not-found -o name $$kind)" ] || \
+		$(KUBECTL) delete --all --all-namespaces $$kind || exit 1; \
+	done
 	$(CARGO) run --quiet --locked -- manifests --image $(IMG) | $(KUBECTL) delete --ignore-not-found -f -
 
 ##@ Packages
@@ -65,12 +68,12 @@ docker-build: ## Build the image IMG.
 	$(CONTAINER_TOOL) build --build-arg REVISION="$(REVISION)" -t $(IMG) .
 docker-push: ## Push the image IMG.
 	$(CONTAINER_TOOL) push $(IMG)
-bundle: generate ## Generate the OLM bundle in target/bundle, and validate it.
-	hack/bundle.sh target/bundle
+bundle: generate ## Generate the OLM bundle of the image IMG in target/bundle, and validate it.
+	hack/bundle.sh target/bundle $(IMG)
 	hack/operator-verify.sh build
 	$(CARGO) test --locked --test artifacts operator_verify
 bundle-build: ## Build the image BUNDLE_IMG of the bundle.
-	hack/bundle.sh target/bundle
+	hack/bundle.sh target/bundle $(IMG)
 	$(CONTAINER_TOOL) build -f target/bundle/bundle.Dockerfile -t $(BUNDLE_IMG) target/bundle
 build-installer: ## Write dist/install.yaml: everything that `deploy` applies, in one file.
 	mkdir -p dist

@@ -3,7 +3,7 @@
 # files, bit for bit.
 #
 #   hack/release.sh VERSION [--key FILE] [--output FOLDER]   into FOLDER (default dist/VERSION)
-#   hack/release.sh placeholders                             list the values of release.env to replace
+#   hack/release.sh placeholders                             list the values of release.env and Cargo.toml to replace
 #
 # VERSION is that of Cargo.toml, and has a section in CHANGELOG.md. Nothing may be changed beside the commit.
 # FILE is a private key (PEM: ECDSA P-256 or RSA), with which each file is signed; `openssl dgst -sha256
@@ -95,10 +95,10 @@ is_in_order() {
   [[ -z $(git status --porcelain) ]] || die 2 "there are changes that are not committed: git status"
   [[ -z ${DRAFT:-} ]] || return 0
   grep -q "^## \[$VERSION\]" CHANGELOG.md || die 2 "CHANGELOG.md has no section [$VERSION]"
-  [[ -z $(list_placeholders) ]] || die 2 "release.env still has placeholders: $(list_placeholders | tr '\n' ' ')"
+  [[ -z $(list_placeholders) ]] || die 2 "there are still placeholders: $(list_placeholders | tr '\n' ' ')"
 }
 
-list_placeholders() { grep -E '^[A-Z]+=.*\<example\.com\>' release.env || true; }
+list_placeholders() { grep -hE '^([A-Z]+|repository) ?=.*\<example\.com\>' release.env Cargo.toml || true; }
 
 # Sets CYCLONEDX and ABOUT, and builds them if they are missing.
 find_tools() {
@@ -124,7 +124,8 @@ find_tools() {
 replace_placeholders() {
   local chart=artifacts/helm/workload-operator csv=artifacts/olm/workload-operator.clusterserviceversion.yaml
   grep -rlE 'https://example\.com/workload-operator|maintainers@example\.com' artifacts |
-    xargs sed -i "s#https://example.com/workload-operator#$REPOSITORY#; s#maintainers@example.com#$CONTACT#"
+    xargs sed -i "s#https://example.com/workload-operator/docs/#$REPOSITORY/blob/v$VERSION/docs/#
+      s#https://example.com/workload-operator#$REPOSITORY#; s#maintainers@example.com#$CONTACT#"
   sed -i "s#\(containerImage: \|image: \)workload-operator:#\1$IMAGE:#" "$csv"
   sed -i "s#^  repository: workload-operator\$#  repository: $IMAGE#" "$chart/values.yaml"
   printf 'home: %s\nsources: [%s]\nmaintainers: [{name: workload-operator, email: %s}]\n' \

@@ -18,6 +18,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 
+pub(crate) use crate::client::{is_control, one_line};
 use crate::controller::ProgramError;
 use crate::identity::{Hints, Identity};
 use crate::leader_election::ConfigError;
@@ -103,28 +104,4 @@ pub fn parse() -> Result<Cli, ExitCode> {
             (true, false) => ExitCode::from(2),
         }
     })
-}
-
-/// Returns `text` of the API server in one line, in which nothing controls a terminal.
-pub(crate) fn one_line(text: &str) -> String {
-    text.chars().map(|c| if is_control(c) { ' ' } else { c }).collect()
-}
-
-/// Returns whether a terminal acts on the character: control characters, line separators, and those that
-/// change the direction of the text after them (Unicode TR 9, "Trojan Source").
-pub(crate) fn is_control(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_of_a_server_forges_neither_lines_nor_directions() {
-        let text = "a\nb\u{1b}[2Jc\u{202e}d\u{2066}e\u{2028}f";
-        assert_eq!(one_line(text), "a b [2Jc d e f");
-        assert_eq!(one_line("Grüße, 世界"), "Grüße, 世界");
-    }
 }

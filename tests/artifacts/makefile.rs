@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use crate::unchecked::not_checked;
+
 /// Each target, and the last line that it runs with `IMG=registry/image:1`.
 const TARGETS: [(&str, &str); 21] = [
     ("build", "cargo build --release --locked"),
@@ -51,7 +53,7 @@ fn make(arguments: &[&str]) -> Option<String> {
         command.env_remove(variable);
     }
     let Ok(output) = command.output() else {
-        eprintln!("NOT CHECKED: the Makefile: no make");
+        not_checked("the Makefile", "no make");
         return None;
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -156,10 +156,13 @@ async fn a_plan_waits_for_an_api_server_that_says_when_to_come_back() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), config.to_string()).unwrap();
     let lists_apps = |call: &Call| call.verb == "list" && call.object.starts_with("apps");
+    let writes_status = |call: &Call| call.verb == "patch" && call.object.ends_with("/status");
     proxy.inject(Fault::Answer(429, Some(1)), 2, lists_apps);
+    proxy.inject(Fault::Answer(503, None), 1, writes_status);
     let (plan, code) = plan(&world, file.path(), MEMCACHED_IMAGE, &[]);
     assert_eq!((plan["summary"]["reconciled"].as_u64(), code), (Some(3), 2), "{plan:#}");
     assert_eq!(proxy.count(|call| lists_apps(call) && call.answer == Some(429)), 2);
+    assert_eq!(proxy.count(|call| writes_status(call) && call.answer == Some(503)), 1);
 }
 
 /// Each of these goes by another way than one apply.

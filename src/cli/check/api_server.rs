@@ -202,8 +202,12 @@ async fn others(client: &Client) -> Result<Vec<(String, String, Vec<String>)>, E
     for group in groups["groups"].as_array().into_iter().flatten() {
         let name = group["name"].as_str().unwrap_or_default();
         let version = group["preferredVersion"]["groupVersion"].as_str().unwrap_or_default();
-        // kubectl would find no names in a group whose server is down either.
-        let Ok(list) = client.read_path(&format!("/apis/{version}")).await else { continue };
+        let list = match client.read_path(&format!("/apis/{version}")).await {
+            Ok(list) => list,
+            // It has gone since.
+            Err(error) if error.is_not_found() => continue,
+            Err(error) => return Err(error),
+        };
         for resource in list["resources"].as_array().into_iter().flatten() {
             let plural = resource["name"].as_str().unwrap_or_default();
             if plural.contains('/') {

@@ -319,31 +319,53 @@ pub(super) async fn daemon_findings(client: &Client, args: &CheckArgs) -> Vec<Fi
 
 /// Judges the policies, whose names begin with that of the installation.
 async fn policies(client: &Client, args: &CheckArgs) -> [Finding; 2] {
-    let installation = match deployment(client, args).await {
-        Ok(Found::One(deployment)) => word(&deployment["metadata"]["name"]),
-        Ok(Found::None(_)) => args.operator_name.clone().unwrap_or_else(|| NAME.to_owned()),
+    let (installation, account) = match deployment(client, args).await {
+        Ok(Found::One(deployment)) => {
+            let account = &deployment["spec"]["template"]["spec"]["serviceAccountName"];
+            let account = account.as_str().unwrap_or("default");
+            let account = format!("system:serviceaccount:{}:{account}", args.operator_namespace);
+            (word(&deployment["metadata"]["name"]), Some(account))
+        }
+        Ok(Found::None(_)) => (args.operator_name.clone().unwrap_or_else(|| NAME.to_owned()), None),
         Ok(Found::Several(why)) => return [D003.skip(why.clone()), D004.skip(why)],
         Err(error) => return [D003.unasked(&error), D004.unasked(&error)],
     };
     let judge = async |check: &'static Check, policies: &[&str]| {
         let mut faults = Vec::new();
         for policy in policies {
-            match fault_of(client, &format!("{installation}-{policy}")).await {
+            let account = account.as_deref().filter(|_| *policy == CHILDREN);
+            match fault_of(client, &format!("{installation}-{policy}"), account).await {
                 Ok(fault) => faults.extend(fault),
                 Err(error) => return check.unasked(&error),
             }
         }
         if faults.is_empty() { check.ok("") } else { check.warn(faults.join("; ")) }
     };
-    [judge(&D003, &["generic-daemon"]).await, judge(&D004, &["app", "memcached", "children"]).await]
+    [judge(&D003, &["generic-daemon"]).await, judge(&D004, &["app", "memcached", CHILDREN]).await]
 }
 
-/// Returns why a policy guards nothing.
-async fn fault_of(client: &Client, name: &str) -> Result<Option<String>, Error> {
+/// The policy on the operator's own account, which it names.
+const CHILDREN: &str = "children";
+
+/// Returns why a policy guards nothing, or another account than it should.
+async fn fault_of(
+    client: &Client,
+    name: &str,
+    account: Option<&str>,
+) -> Result<Option<String>, Error> {
     for kind in [POLICY, BINDING] {
         match client.read(&kind, &ObjectKey::new("", name)).await {
             Ok(found) if kind == BINDING && !denies(&found) => {
                 return Ok(Some(format!("{} {name} does not deny", kind.kind)));
+            }
+            Ok(found)
+                if kind == POLICY && account.is_some_and(|account| !names(&found, account)) =>
+            {
+                let account = account.unwrap_or_default();
+                return Ok(Some(format!(
+                    "{} {name} does not name the account {account}",
+                    kind.kind
+                )));
             }
             Ok(_) => {}
             Err(error) if error.is_not_found() => {
@@ -353,6 +375,14 @@ async fn fault_of(client: &Client, name: &str) -> Result<Option<String>, Error> 
         }
     }
     Ok(None)
+}
+
+/// Returns whether a policy is for this account.
+fn names(policy: &Value, account: &str) -> bool {
+    let conditions = policy["spec"]["matchConditions"].as_array().into_iter().flatten();
+    let mut expressions = conditions.filter_map(|condition| condition["expression"].as_str());
+    let quoted = format!("'{account}'");
+    expressions.any(|expression| expression.contains(&quoted))
 }
 
 fn denies(binding: &Value) -> bool {
@@ -422,6 +452,16 @@ mod tests {
         let renewed: Timestamp = "2026-11-21T09:00:00Z".parse().unwrap();
         let now = renewed + jiff::SignedDuration::from_secs(seconds);
         fresh(Ok(lease), true, now).outcome
+    }
+
+    #[test]
+    fn a_policy_for_another_account_guards_nothing() {
+        let expression = "request.userInfo.username == 'system:serviceaccount:a:workload-operator'";
+        let policy =
+            json!({"spec": {"matchConditions": [{"name": "x", "expression": expression}]}});
+        assert!(names(&policy, "system:serviceaccount:a:workload-operator"));
+        assert!(!names(&policy, "system:serviceaccount:b:workload-operator"));
+        assert!(!names(&policy, "system:serviceaccount:a:workload"));
     }
 
     #[test]

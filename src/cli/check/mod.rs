@@ -344,7 +344,7 @@ mod tests {
         for Check { id, title, hint, why } in ALL {
             text.push_str(&format!("\n## {id}\n\n{title}. Otherwise {why}.\n\nTo fix: {hint}.\n"));
             if *id == R002.id {
-                text.push_str(&format!("\nDangerous are: {}.\n", rights::dangerous().join("; ")));
+                text.push_str(&format!("\nDangerous, in the namespaces that it serves, its own, kube-system and default, are: {}.\n", rights::dangerous().join("; ")));
             }
         }
         if std::env::var_os("UPDATE_ARTIFACTS").is_some() {

@@ -73,12 +73,16 @@ pub const METRICS_RIGHTS: &[Right] = &[
 
 const LEASE: Right = right("coordination.k8s.io", "leases", &["create", "get", "patch", "watch"]);
 
+const RBAC: &str = "rbac.authorization.k8s.io";
+const ADMISSION: &str = "admissionregistration.k8s.io";
+
 /// Rights that give power over a cluster and that the operator does not need.
 const DANGEROUS: &[Right] = &[
     right("*", "*", &["*"]),
     right("", "secrets", &["get", "list", "watch", "create", "update", "patch"]),
-    right("", "pods", &["create", "delete"]),
+    right("", "pods", &["create", "update", "patch", "delete"]),
     right("", "pods/exec", &["create"]),
+    right("", "pods/ephemeralcontainers", &["update", "patch"]),
     right("", "serviceaccounts/token", &["create"]),
     right("", "nodes", &["update", "patch", "delete"]),
     right("", "nodes/proxy", &["get", "create"]),
@@ -87,12 +91,19 @@ const DANGEROUS: &[Right] = &[
     right("", "serviceaccounts", &["impersonate"]),
     right("apps", "deployments", &["delete"]),
     right("apps", "daemonsets", &["delete"]),
-    right("rbac.authorization.k8s.io", "clusterroles", &["escalate", "bind", "create", "patch"]),
-    right("rbac.authorization.k8s.io", "roles", &["escalate", "bind", "create", "patch"]),
-    right("rbac.authorization.k8s.io", "clusterrolebindings", &["create", "patch"]),
-    right("rbac.authorization.k8s.io", "rolebindings", &["create", "patch"]),
-    right("apiextensions.k8s.io", "customresourcedefinitions", &["create", "patch", "delete"]),
-    right("admissionregistration.k8s.io", "mutatingwebhookconfigurations", &["create", "patch"]),
+    right(RBAC, "clusterroles", &["escalate", "bind", "create", "update", "patch"]),
+    right(RBAC, "roles", &["escalate", "bind", "create", "update", "patch"]),
+    right(RBAC, "clusterrolebindings", &["create", "update", "patch"]),
+    right(RBAC, "rolebindings", &["create", "update", "patch"]),
+    right(
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        &["create", "update", "patch", "delete"],
+    ),
+    right(ADMISSION, "mutatingwebhookconfigurations", &["create", "update", "patch"]),
+    right(ADMISSION, "validatingwebhookconfigurations", &["create", "update", "patch"]),
+    right(ADMISSION, "validatingadmissionpolicies", &["update", "patch", "delete"]),
+    right(ADMISSION, "validatingadmissionpolicybindings", &["update", "patch", "delete"]),
 ];
 
 const fn right(

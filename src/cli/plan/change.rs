@@ -193,6 +193,7 @@ fn child(path: &str, field: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::RefusalCause;
     use crate::workload::{ChildSpec, DeploymentSpec};
 
     fn write(before: Option<Value>, after: Option<Value>) -> DryWrite {
@@ -200,6 +201,7 @@ mod tests {
             verb: "patch",
             kind: DeploymentSpec::KIND,
             path: "/apis/apps/v1/namespaces/shop/deployments/cache".into(),
+            sent: Default::default(),
             subresource: String::new(),
             before,
             after: Ok(after),
@@ -272,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_no_change() {
-        let refusal = Refusal { message: "too many".into(), is_conflict: false };
+        let refusal = Refusal { message: "too many".into(), cause: RefusalCause::Write };
         let refused = DryWrite { after: Err(refusal.clone()), ..write(None, None) };
         assert_eq!(Change::of(&refused), Err(refusal));
     }

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::Error;
 use super::args::{ConnectionArgs, ControllerName, WorkloadArgs, all_if_empty};
@@ -40,9 +40,6 @@ use recorder::{Reconciled, Recorder};
 
 /// The time without progress after which the objects are listed again.
 const AGAIN: Duration = Duration::from_secs(10);
-
-/// The longest that the API server may put a list off.
-const LISTED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Scope of the plan, and form of the output.
 #[derive(Debug, Clone, Args)]
@@ -99,24 +96,26 @@ where
 {
     all_if_empty(&mut args.workloads.namespaces);
     let client = args.connection.client().await?;
-    let (wanted, left_out) = wanted(&client, &args.workloads).await?;
+    let deadline = Instant::now() + args.timeout;
     let recorder = Arc::new(Recorder::default());
+    let (wanted, left_out) = wanted(&client, &args.workloads, deadline).await?;
+    recorder.wants(wanted, left_out);
     let options = Options { dry_run: Some(recorder.clone()), ..Options::new(IDENTITY) };
     let program =
         program(args.workloads.clone(), client.clone(), options, recorder.clone()).await?;
     let shutdown = Shutdown::from_signals().map_err(Error::Signals)?;
-    let planned = timeout(args.timeout, reconciled(&client, &args.workloads, wanted, &recorder));
+    let planned = timeout_at(deadline, reconciled(&client, &args.workloads, deadline, &recorder));
     let problems = tokio::select! {
         ended = program.run(shutdown) => {
             ended?;
             vec!["interrupted before the plan was complete".to_owned()]
         }
-        missing = planned => match missing {
-            Ok(listed) => listed.err().map(|error| error.to_string()).into_iter().collect(),
+        planned = planned => match planned {
+            Ok(()) => Vec::new(),
             Err(_) => recorder.missing(args.timeout),
         },
     };
-    let plan = recorder.plan(left_out.into_iter().chain(problems));
+    let plan = recorder.plan(problems.into_iter());
     let text = match args.output {
         Output::Text => plan.as_text(),
         Output::Json => format!("{:#}\n", plan.as_json()),
@@ -126,28 +125,23 @@ where
 }
 
 /// Returns once all that is wanted was reconciled. What is deleted meanwhile is wanted no more.
-async fn reconciled(
-    client: &Client,
-    args: &WorkloadArgs,
-    wanted: BTreeSet<Reconciled>,
-    recorder: &Recorder,
-) -> Result<(), Error> {
-    recorder.wants(wanted);
+async fn reconciled(client: &Client, args: &WorkloadArgs, deadline: Instant, recorder: &Recorder) {
     while !recorder.is_complete() {
         if timeout(AGAIN, recorder.progressed()).await.is_err() {
-            recorder.wants(self::wanted(client, args).await?.0);
+            match wanted(client, args, deadline).await {
+                Ok((wanted, left_out)) => recorder.wants(wanted, left_out),
+                Err(error) => tracing::debug!(%error, "Listing again later"),
+            }
         }
     }
-    Ok(())
 }
 
-/// The custom resources to reconcile: those that are not being deleted. And what is left out.
-async fn wanted(
-    client: &Client,
-    args: &WorkloadArgs,
-) -> Result<(BTreeSet<Reconciled>, Vec<String>), Error> {
-    let mut found = (BTreeSet::new(), Vec::new());
-    let give_up = Instant::now() + LISTED_WITHIN;
+/// The objects to reconcile, and why others are left out.
+type Wanted = (BTreeSet<Reconciled>, BTreeSet<String>);
+
+/// The custom resources to reconcile: those that are not being deleted.
+async fn wanted(client: &Client, args: &WorkloadArgs, deadline: Instant) -> Result<Wanted, Error> {
+    let mut found = Wanted::default();
     let scopes: Vec<Option<_>> = match &args.namespaces[..] {
         [] => vec![None],
         some => some.iter().map(|name| Some(name.as_str().into())).collect(),
@@ -157,14 +151,14 @@ async fn wanted(
         for name in &args.controllers {
             match name {
                 ControllerName::Memcached => {
-                    add::<Memcached>(client, &scope, ("memcached", give_up), &mut found).await?;
+                    add::<Memcached>(client, &scope, ("memcached", deadline), &mut found).await?;
                 }
                 ControllerName::GenericDaemon => {
-                    add::<GenericDaemon>(client, &scope, ("genericdaemon", give_up), &mut found)
+                    add::<GenericDaemon>(client, &scope, ("genericdaemon", deadline), &mut found)
                         .await?;
                 }
                 ControllerName::App => {
-                    add::<App>(client, &scope, ("app", give_up), &mut found).await?;
+                    add::<App>(client, &scope, ("app", deadline), &mut found).await?;
                 }
             }
         }
@@ -176,21 +170,21 @@ async fn wanted(
 async fn add<V: Resource>(
     client: &Client,
     scope: &Scope,
-    (controller, give_up): (&'static str, Instant),
-    (wanted, left_out): &mut (BTreeSet<Reconciled>, Vec<String>),
+    (controller, deadline): (&'static str, Instant),
+    (wanted, left_out): &mut Wanted,
 ) -> Result<(), Error> {
     let mut each = |object: Result<V, Undecodable>| match object {
         Ok(object) if object.meta().deleting => {}
         Ok(object) => drop(wanted.insert((controller, object.key().clone()))),
         Err(Undecodable { key, why, .. }) => {
-            left_out.push(format!("{controller} {key} is left out: {why}"));
+            left_out.insert(format!("{controller} {key} is left out: {why}"));
         }
     };
     let listed = loop {
         let listed = client.list::<V>(scope, &Page::default(), &mut each).await;
         // A busy API server, or one that has yet to read the CRD, says when to come back.
         match listed.as_ref().err().and_then(client::Error::retry_after) {
-            Some(wait) if Instant::now() + wait < give_up => sleep(wait).await,
+            Some(wait) if Instant::now() + wait < deadline => sleep(wait).await,
             _ => break listed,
         }
     };
@@ -198,7 +192,7 @@ async fn add<V: Resource>(
         // Without the CRD, there is nothing to change.
         Err(error) if error.is_not_served() => {}
         Err(error) if error.is_forbidden() => {
-            left_out.push(format!("{} are left out: {error}", V::KIND.plural));
+            left_out.insert(format!("{} are left out: {error}", V::KIND.plural));
         }
         listed => drop(listed?),
     }

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::Plan;
 use super::change::Change;
-use crate::client::{DryRun, DryWrite, Refusal};
+use crate::client::{DryRun, DryWrite, Refusal, RefusalCause};
 use crate::controller::{Class, Observer, Outcome};
 use crate::object::ObjectKey;
 
@@ -32,6 +32,8 @@ struct State {
     wanted: BTreeSet<Reconciled>,
     /// Those of the wanted that were not reconciled.
     missing: BTreeSet<Reconciled>,
+    /// Why objects or kinds are not among them.
+    left_out: BTreeSet<String>,
     /// With the class of the failure, if the last reconcile failed.
     reconciled: BTreeMap<Reconciled, Option<Class>>,
     /// Writes by the path of their target.
@@ -61,17 +63,28 @@ impl DryRun for Recorder {
         if write.kind.kind == "Event" || is_being_deleted(write.before.as_ref()) {
             return;
         }
+        let cause = write.after.as_ref().err().map(|refusal| refusal.cause);
+        // What is gone is planned no more, and what failed for now is tried again.
+        if let Some(RefusalCause::Gone | RefusalCause::Transient) = cause {
+            return;
+        }
         let mut state = self.state.lock();
-        if write.subresource.is_empty() {
-            state.targets.entry(write.path.clone()).or_default().add(&write);
-        } else if let Ok(Some(after)) = &write.after {
-            state.statuses.extend(status_write(write.kind.kind, after));
-        } else if let (Some(key), true) = (status_of(&write), is_conflict(&write)) {
-            // It changes faster than it can be planned. A status comes after the children, so they are.
-            self.note(&mut state, key, None);
-        } else {
-            let target = format!("{}/{}", write.path, write.subresource);
-            state.targets.entry(target).or_default().add(&write);
+        match (status_of(&write), &write.after) {
+            (Some(key), Ok(Some(after))) => drop(state.statuses.insert(key, status_in(after))),
+            (Some(key), Err(_)) if cause == Some(RefusalCause::Conflict) => {
+                // It changes faster than it can be planned. The children come before the status, and the
+                // status tells what is wrong.
+                let sent = serde_json::from_slice(&write.sent).unwrap_or_default();
+                state.statuses.insert(key.clone(), status_in(&sent));
+                self.note(&mut state, key, None);
+            }
+            _ => {
+                let mut target = write.path.clone();
+                if !write.subresource.is_empty() {
+                    target = format!("{target}/{}", write.subresource);
+                }
+                state.targets.entry(target).or_default().add(&write);
+            }
         }
     }
 }
@@ -99,9 +112,10 @@ impl Recorder {
         state.reconciled.insert(reconciled, failure);
     }
 
-    /// Sets the objects that have to be reconciled.
-    pub(super) fn wants(&self, wanted: BTreeSet<Reconciled>) {
+    /// Sets the objects that have to be reconciled, and adds why others are not among them.
+    pub(super) fn wants(&self, wanted: BTreeSet<Reconciled>, left_out: BTreeSet<String>) {
         let mut state = self.state.lock();
+        state.left_out.extend(left_out);
         let is_missing = |key: &&Reconciled| !state.reconciled.contains_key(*key);
         state.missing = wanted.iter().filter(is_missing).cloned().collect();
         state.wanted = wanted;
@@ -141,7 +155,13 @@ impl Recorder {
         let state = std::mem::take(&mut *self.state.lock());
         let mut plan = Plan {
             reconciled: state.wanted.len() - state.missing.len(),
-            problems: problems.chain(state.hidden()).collect(),
+            problems: state
+                .left_out
+                .iter()
+                .cloned()
+                .chain(problems)
+                .chain(state.hidden())
+                .collect(),
             statuses: state.statuses.len(),
             ..Plan::default()
         };
@@ -163,7 +183,8 @@ impl State {
     /// reconcile failed, or whose controller lacks a setting.
     fn hidden(&self) -> Vec<String> {
         let (mut all, refused) = (Vec::new(), self.refused());
-        for (reconciled @ (controller, key), failure) in &self.reconciled {
+        let wanted = self.reconciled.iter().filter(|(key, _)| self.wanted.contains(key));
+        for (reconciled @ (controller, key), failure) in wanted {
             let status = self.statuses.get(reconciled);
             let is_told = status.is_none_or(|status| !NOT_TOLD.contains(&status.reason.as_str()));
             if failure.is_none() && is_told
@@ -206,7 +227,7 @@ impl Target {
                 self.accepted.get_or_insert(change);
             }
             // The next pass sees what has changed.
-            Err(Refusal { is_conflict: true, .. }) => {}
+            Err(Refusal { cause: RefusalCause::Conflict, .. }) => {}
             Err(Refusal { message, .. }) => {
                 self.refused = Some(format!("{} {}: {message}", write.verb, write.path));
             }
@@ -216,10 +237,6 @@ impl Target {
 
 fn is_being_deleted(object: Option<&Value>) -> bool {
     object.is_some_and(|object| !object["metadata"]["deletionTimestamp"].is_null())
-}
-
-fn is_conflict(write: &DryWrite) -> bool {
-    matches!(&write.after, Err(refusal) if refusal.is_conflict)
 }
 
 /// The object whose status it is that is written.
@@ -234,19 +251,12 @@ fn controller_of(kind: &str) -> Option<&'static str> {
     controllers.find(|controller| kind.eq_ignore_ascii_case(controller))
 }
 
-/// The object whose status would be written, and what its condition Ready would say.
-fn status_write(kind: &str, object: &Value) -> Option<(Reconciled, StatusWrite)> {
-    let controller = controller_of(kind)?;
+/// What the condition Ready of a status says.
+fn status_in(object: &Value) -> StatusWrite {
     let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
     let ready = conditions.into_iter().find(|condition| condition["type"] == "Ready");
     let text = |field: &str| ready.and_then(|ready| ready[field].as_str()).unwrap_or_default();
-    let status = StatusWrite { reason: text("reason").into(), message: text("message").into() };
-    Some(((controller, key(&object["metadata"])), status))
-}
-
-fn key(meta: &Value) -> ObjectKey {
-    let text = |field: &str| meta[field].as_str().unwrap_or_default();
-    ObjectKey::new(text("namespace"), text("name"))
+    StatusWrite { reason: text("reason").into(), message: text("message").into() }
 }
 
 /// Namespace and name of the object with this path.
@@ -257,6 +267,8 @@ fn named(path: &str) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -267,22 +279,61 @@ mod tests {
         assert_eq!(named("/api/v1/nodes/a"), None);
     }
 
-    #[test]
-    fn an_object_that_changes_under_its_status_has_been_planned() {
-        let (recorder, key) = (Recorder::default(), ObjectKey::new("ns", "busy"));
-        recorder.wants(BTreeSet::from([("app", key)]));
-        let refused = |subresource: &str| DryWrite {
+    fn refused(subresource: &str, cause: RefusalCause) -> DryWrite {
+        let ready = json!({"type": "Ready", "reason": "RollingOut", "message": "1 of 2"});
+        DryWrite {
             verb: "patch",
             kind: crate::workload::APP,
             path: "/apis/app.example.com/v1/namespaces/ns/apps/busy".to_owned(),
             subresource: subresource.to_owned(),
+            sent: json!({"status": {"conditions": [ready]}}).to_string().into(),
             before: None,
-            after: Err(Refusal { message: "it was modified".to_owned(), is_conflict: true }),
-        };
-        recorder.answered(refused(""));
+            after: Err(Refusal { message: "refused".to_owned(), cause }),
+        }
+    }
+
+    fn recorder() -> Recorder {
+        let recorder = Recorder::default();
+        let wanted = BTreeSet::from([("app", ObjectKey::new("ns", "busy"))]);
+        recorder.wants(wanted, BTreeSet::new());
+        recorder
+    }
+
+    fn problems(recorder: &Recorder) -> Vec<String> {
+        recorder.plan(std::iter::empty()).problems
+    }
+
+    #[test]
+    fn an_object_that_changes_under_its_status_has_been_planned() {
+        let recorder = recorder();
+        recorder.answered(refused("", RefusalCause::Conflict));
         assert!(!recorder.is_complete(), "its finalizer comes before its children");
-        recorder.answered(refused("status"));
+        recorder.answered(refused("status", RefusalCause::Conflict));
         assert!(recorder.is_complete());
-        assert_eq!(recorder.plan(std::iter::empty()).problems, Vec::<String>::new());
+        assert_eq!(problems(&recorder), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_only_a_refused_status_tells_is_a_problem() {
+        let recorder = recorder();
+        let mut write = refused("status", RefusalCause::Conflict);
+        let ready = json!({"type": "Ready", "reason": "ImageMissing", "message": "no image"});
+        write.sent = json!({"status": {"conditions": [ready]}}).to_string().into();
+        recorder.answered(write);
+        assert_eq!(problems(&recorder), ["app ns/busy: ImageMissing: no image"]);
+    }
+
+    #[test]
+    fn a_busy_api_server_and_an_object_that_has_gone_are_no_problem() {
+        let recorder = recorder();
+        for cause in [RefusalCause::Transient, RefusalCause::Gone] {
+            recorder.answered(refused("status", cause));
+            recorder.answered(refused("", cause));
+        }
+        assert!(!recorder.is_complete(), "it is tried again");
+        assert_eq!(problems(&recorder), Vec::<String>::new());
+        let recorder = self::recorder();
+        recorder.answered(refused("", RefusalCause::Write));
+        assert_eq!(problems(&recorder).len(), 1);
     }
 }

@@ -35,6 +35,8 @@ pub struct DryWrite {
     pub path: String,
     /// `status` or the like; empty for the object itself.
     pub subresource: String,
+    /// The body that was sent.
+    pub sent: Bytes,
     /// The object as it is stored, without `apiVersion` and `kind`; `None` if there is none.
     pub before: Option<Value>,
     /// The object as it would be stored; `None` if it would be deleted.
@@ -46,9 +48,26 @@ pub struct DryWrite {
 pub struct Refusal {
     /// Why not, in a sentence.
     pub message: String,
-    /// True if another client was faster: the next attempt sees what has changed.
-    pub is_conflict: bool,
+    /// The kind of reason.
+    pub cause: RefusalCause,
 }
+
+/// Kinds of reasons why the API server did not accept a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RefusalCause {
+    /// Another client was faster: the next attempt sees what has changed.
+    Conflict,
+    /// The object or its namespace is gone, or about to be.
+    Gone,
+    /// The API server is busy or away: the next attempt may succeed.
+    Transient,
+    /// The write itself: it is invalid, forbidden, or denied by admission.
+    Write,
+}
+
+/// Attempts to see one version of an object both as it is stored and as it would be.
+const TRIES: usize = 3;
 
 // === impl Client ===
 
@@ -63,16 +82,18 @@ impl Client {
     ) -> Result<Bytes, Error> {
         let (path, subresource) = split(kind, request.uri().path());
         *request.uri_mut() = with_dry_run(request.uri())?;
+        let sent = request.body().clone();
         let tried = self.try_write(verb, kind, request, &path).await;
         let (before, after, answer) = match tried {
             Ok((before, after, answer)) => (before, Ok(after), Ok(answer)),
             Err(error) => (None, Err(Refusal::of(&error)), Err(error)),
         };
-        reports.answered(DryWrite { verb, kind: *kind, path, subresource, before, after });
+        reports.answered(DryWrite { verb, kind: *kind, path, subresource, sent, before, after });
         answer
     }
 
-    /// The object as it is stored, as it would be, and the answer.
+    /// The object as it is stored, as it would be, and the answer. They are of one version: otherwise a
+    /// change that somebody else made in between would look planned.
     async fn try_write(
         &self,
         verb: &'static str,
@@ -80,10 +101,20 @@ impl Client {
         request: Request<Bytes>,
         path: &str,
     ) -> Result<(Option<Value>, Option<Value>, Bytes), Error> {
-        let before = if verb == "create" { None } else { self.stored(kind, path).await? };
-        let answer = self.call(verb, kind, request).await?;
-        let after = if verb == "delete" { None } else { Some(decode(&answer)?) };
-        Ok((before, after, answer))
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let before = if verb == "create" { None } else { self.stored(kind, path).await? };
+            let answer = self.call(verb, kind, request.clone()).await?;
+            let after: Option<Value> = if verb == "delete" { None } else { Some(decode(&answer)?) };
+            let is_between = before.as_ref().zip(after.as_ref()).is_some_and(|(before, after)| {
+                let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+                version(before) != version(after)
+            });
+            if !is_between || tries == TRIES {
+                return Ok((before, after, answer));
+            }
+        }
     }
 
     /// The object at `path`, if there is one. It is listed: whoever has informers has that right, and need
@@ -101,7 +132,14 @@ impl Client {
 
 impl Refusal {
     fn of(error: &Error) -> Refusal {
-        Refusal { message: error.to_string(), is_conflict: error.is_conflict() }
+        let cause = match error.code() {
+            Some(409) => RefusalCause::Conflict,
+            Some(404) => RefusalCause::Gone,
+            Some(403) if error.is_namespace_terminating() => RefusalCause::Gone,
+            Some(429 | 500..) | None => RefusalCause::Transient,
+            Some(_) => RefusalCause::Write,
+        };
+        Refusal { message: error.to_string(), cause }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::proxy::NoTunnel;
+use super::text::one_line;
 use crate::identity::Identity;
 use crate::object::Kind;
 
@@ -250,7 +251,7 @@ pub(super) fn config_failure(error: &kube::Error) -> String {
 /// then says what would have fitted, and where.
 pub(super) fn in_short(error: &serde_json::Error) -> String {
     const EACH: usize = 100;
-    let why = on_one_line(&error.to_string());
+    let why = one_line(&error.to_string());
     let (head, tail) = (why.floor_char_boundary(EACH), why.len().saturating_sub(EACH));
     let tail = why.ceil_char_boundary(tail);
     match (why.get(..head), why.get(tail..)) {
@@ -263,15 +264,11 @@ pub(super) fn in_short(error: &serde_json::Error) -> String {
 pub(super) fn excerpt(text: &[u8]) -> String {
     const MOST: usize = 200;
     let start = text.get(..MOST).unwrap_or(text);
-    let mut line = on_one_line(&String::from_utf8_lossy(start));
+    let mut line = one_line(&String::from_utf8_lossy(start));
     if text.len() > MOST {
         line.push('…');
     }
     line
-}
-
-fn on_one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -304,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn an_excerpt_is_short_and_on_one_line() {
+    fn an_excerpt_is_short_and_one_line() {
         let text = "é\n".repeat(500);
         let short = excerpt(text.as_bytes());
         assert!(short.len() < 300 && !short.contains('\n'), "{short}");

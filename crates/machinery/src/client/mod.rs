@@ -34,6 +34,7 @@
 //! - A proxy must be `http://` or `https://`, and allow CONNECT. One with TLS is verified as the API
 //!   server is, by the CA of the kubeconfig if that has one, as with client-go.
 
+mod text;
 mod error;
 mod feeds;
 mod status;
@@ -62,10 +63,11 @@ mod probe;
 pub use call::Client;
 pub use config::{Config, config};
 pub use connectivity::{Connectivity, Reconnected};
-pub use dry_run::{DryRun, DryWrite, Refusal};
+pub use dry_run::{DryRun, DryWrite, Refusal, RefusalCause};
 pub use error::Error;
 pub(crate) use feeds::{Feed, Feeds};
 pub use options::{Observer, Options, WriteGate};
+pub use text::{is_control, one_line};
 pub use types::{Deletion, Event, Page, PageEnd, Preconditions, Scope, Undecodable, WatchFrom};
 pub use watch::Watch;
 

@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use http::HeaderMap;
 use parking_lot::Mutex;
 
+use super::text::is_control;
+
 /// Number of distinct warnings that are remembered; then all are forgotten, and may be logged again.
 const REMEMBERED: usize = 128;
 /// Longest part of a warning that is logged, in bytes.
@@ -51,7 +53,7 @@ fn text(header: &[u8]) -> Option<Box<str>> {
         match character {
             '"' => break,
             '\\' => text.extend(characters.next()),
-            other if other.is_control() => text.push(' '),
+            other if is_control(other) => text.push(' '),
             other => text.push(other),
         }
         if text.len() >= LONGEST {

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::worker::{Chain, message};
 use super::{Controller, Reconciler};
-use crate::client::Feeds;
+use crate::client::{Feeds, one_line};
 use crate::informer::Informer;
 use crate::object::Resource;
 use crate::shutdown::Shutdown;
@@ -258,7 +258,7 @@ async fn announce(all_synced: impl Future<Output = ()>) -> Infallible {
 
 impl<E: std::error::Error> From<E> for ExitError {
     fn from(error: E) -> ExitError {
-        ExitError(Chain(&error).to_string())
+        ExitError(one_line(&Chain(&error).to_string()))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Text that the API server accepts and a terminal survives. Pure.
 
+use crate::client::is_control;
+
 /// Limit of `note` in bytes (k8s.io/kubernetes/pkg/apis/core/validation/events.go:
 /// NoteLengthLimit).
 const NOTE: usize = 1_024;
@@ -27,7 +29,7 @@ pub(super) fn instance(text: &str) -> String {
 fn harmless(text: &str, limit: usize) -> String {
     let mut kept = String::with_capacity(text.len().min(limit));
     for character in text.chars() {
-        let character = if harms(character) { ' ' } else { character };
+        let character = if is_control(character) { ' ' } else { character };
         if kept.len() + character.len_utf8() > limit {
             while kept.len() + CUT.len() > limit {
                 kept.pop();
@@ -38,14 +40,6 @@ fn harmless(text: &str, limit: usize) -> String {
         kept.push(character);
     }
     kept
-}
-
-/// Control characters (C0, DEL, C1), line and paragraph separators, and the characters of
-/// Unicode's bidirectional algorithm that make text look like other text.
-fn harms(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{2028}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 /// The name of an Event about an object called `regarding`. `stamp` must be new in this process;

@@ -238,7 +238,7 @@ impl Manager {
         match ended {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("{name}: {error}");
+                eprintln!("{name}: {}", client::one_line(&error.to_string()));
                 ExitCode::FAILURE
             }
         }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::client::one_line;
+
 /// Checks one thing: `Ok` with a word on its state (may be empty), or `Err` with what is wrong. It
 /// must not block: it is called at every probe.
 pub type Check = Box<dyn Fn() -> Result<String, String> + Send + Sync>;
@@ -60,10 +62,10 @@ impl Checks {
             }
             match entry.ask(now) {
                 Ok(how) if how.is_empty() => drop(writeln!(text, "[+]{} ok", entry.name)),
-                Ok(how) => drop(writeln!(text, "[+]{} ok: {}", entry.name, line(&how))),
+                Ok(how) => drop(writeln!(text, "[+]{} ok: {}", entry.name, one_line(&how))),
                 Err(what) => {
                     ok = false;
-                    let _ = writeln!(text, "[-]{} failed: {}", entry.name, line(&what));
+                    let _ = writeln!(text, "[-]{} failed: {}", entry.name, one_line(&what));
                 }
             }
         }
@@ -78,7 +80,7 @@ impl Checks {
         let entry = entries.iter_mut().find(|entry| entry.name == name)?;
         Some(match entry.ask(Instant::now()) {
             Ok(_) => Report { ok: true, text: "ok".into() },
-            Err(what) => Report { ok: false, text: format!("failed: {}\n", line(&what)) },
+            Err(what) => Report { ok: false, text: format!("failed: {}\n", one_line(&what)) },
         })
     }
 }
@@ -104,11 +106,6 @@ impl std::fmt::Debug for Checks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.0.lock().iter().map(|entry| &entry.name)).finish()
     }
-}
-
-/// Returns the text of a check on one line: it may quote an API server.
-fn line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
