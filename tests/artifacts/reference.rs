@@ -87,13 +87,15 @@ fn type_of(field: &Value) -> String {
 fn allowed(field: &Value) -> String {
     let mut all = Vec::new();
     if let Some(values) = field["enum"].as_array() {
-        all.push(
-            values
-                .iter()
-                .map(|v| format!("`{}`", v.as_str().map_or_else(|| v.to_string(), str::to_owned)))
-                .collect::<Vec<_>>()
-                .join(", "),
-        );
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        // A number and its text are the same to who writes YAML.
+        let mut told: Vec<String> = Vec::new();
+        for value in values.iter().map(|value| format!("`{}`", text(value))) {
+            if !told.contains(&value) {
+                told.push(value);
+            }
+        }
+        all.push(told.join(", "));
     }
     for (least, most, unit) in [
         ("minimum", "maximum", ""),

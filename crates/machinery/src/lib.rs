@@ -10,6 +10,9 @@
 //! controller you need [`object`] (a view of your kind) and [`manager`]; the other modules are the
 //! parts that it is made of, to be wired by hand where it does not do.
 
+// docs.rs shows which feature an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 // The program, what every object has, and the end of the process.
 pub mod identity;
 pub mod object;
