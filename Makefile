@@ -77,6 +77,6 @@ bundle-build: ## Build the image BUNDLE_IMG of the bundle.
 	$(CONTAINER_TOOL) build -f target/bundle/bundle.Dockerfile -t $(BUNDLE_IMG) target/bundle
 build-installer: ## Write dist/install.yaml: everything that `deploy` applies, in one file.
 	mkdir -p dist
-	$(CARGO) run --quiet --locked -- manifests --image $(IMG) >dist/install.yaml
+	$(CARGO) run --quiet --locked -- manifests --image $(IMG) >dist/install.yaml.part && mv dist/install.yaml.part dist/install.yaml
 release: ## Make all files of the release VERSION, signed with KEY if that is set, in dist/VERSION/.
 	hack/release.sh $(VERSION)$(if $(KEY), --key $(KEY))

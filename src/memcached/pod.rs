@@ -48,7 +48,7 @@ impl Images {
     ///
     /// # Errors
     /// Which environment variable is missing.
-    pub(super) fn chosen(spec: &Spec, settings: &Settings) -> Result<Images, &'static str> {
+    pub fn chosen(spec: &Spec, settings: &Settings) -> Result<Images, &'static str> {
         let chosen = |own: &InternedStr, administrators: &Option<InternedStr>, missing| {
             let named = [Some(own), administrators.as_ref()].into_iter().flatten();
             named.into_iter().find(|image| !image.is_empty()).cloned().ok_or(missing)

@@ -38,7 +38,8 @@ const TARGETS: [(&str, &str); 21] = [
     ),
     (
         "build-installer",
-        "cargo run --quiet --locked -- manifests --image registry/image:1 >dist/install.yaml",
+        "cargo run --quiet --locked -- manifests --image registry/image:1 >dist/install.yaml.part \
+         && mv dist/install.yaml.part dist/install.yaml",
     ),
     ("release", "hack/release.sh 1.2.3"),
     ("help", ""),

@@ -1,9 +1,10 @@
-//! docs/API.md, from the schemas of the CRDs.
+//! docs/API.md, from the schemas of the CRDs. What a change of a field does is found by changing it in
+//! an object that has every field.
 
 use std::fmt::Write as _;
 
-use serde_json::Value;
-use workload_operator::api;
+use serde_json::{Map, Value, json};
+use workload_operator::{api, app, generic_daemon, memcached};
 
 use crate::packages::is_or_becomes;
 
@@ -12,7 +13,9 @@ fn the_reference_of_the_kinds_is_what_the_schemas_say() {
     let mut text = String::from(
         "# API reference\n\n\
          Written by hack/update-codegen.sh from the CustomResourceDefinitions; `kubectl explain` shows \
-         the same. Every field can be changed at any time unless it says that it is immutable.\n",
+         the same. Every field can be changed at any time, within the rules below each kind. A change \
+         either *restarts the pods*, at the pace of the kind's update strategy, or is applied *in \
+         place*: no running pod is touched.\n",
     );
     for crd in api::crds() {
         let crd = serde_json::to_value(&crd).unwrap();
@@ -31,10 +34,13 @@ fn the_reference_of_the_kinds_is_what_the_schemas_say() {
         .unwrap();
         for part in ["spec", "status"] {
             let mut rows = String::new();
-            fields(&schema["properties"][part], part, &mut rows);
+            let is_spec = part == "spec";
+            let effects = is_spec.then(|| Effects::of(kind, &schema["properties"][part]));
+            fields(&schema["properties"][part], part, effects.as_ref(), &mut rows);
+            let (title, line) = if is_spec { (" a change |", "---|") } else { ("", "") };
             write!(
                 text,
-                "\n| field | type | default | allowed | meaning |\n|---|---|---|---|---|\n{rows}"
+                "\n| field | type | default | allowed |{title} meaning |\n|---|---|---|---|{line}---|\n{rows}"
             )
             .unwrap();
         }
@@ -50,8 +56,8 @@ fn the_reference_of_the_kinds_is_what_the_schemas_say() {
     is_or_becomes("docs/API.md", &text);
 }
 
-/// A row for each field below `schema`, which is at `path`.
-fn fields(schema: &Value, path: &str, rows: &mut String) {
+/// A row for each field below `schema`, which is at `path`. Only a spec has effects.
+fn fields(schema: &Value, path: &str, effects: Option<&Effects>, rows: &mut String) {
     let required = |name: &str| {
         schema["required"].as_array().is_some_and(|all| all.iter().any(|other| other == name))
     };
@@ -63,10 +69,119 @@ fn fields(schema: &Value, path: &str, rows: &mut String) {
             default => format!("`{default}`"),
         };
         let meaning = word(&field["description"]).replace('|', "\\|").replace('\n', " ");
-        let row = [format!("`{path}`"), type_of(field), default, allowed(field), meaning];
+        let mut row = vec![format!("`{path}`"), type_of(field), default, allowed(field)];
+        row.extend(effects.map(|effects| effects.of_change(&path, field).to_owned()));
+        row.push(meaning);
         writeln!(rows, "| {} |", row.join(" | ")).unwrap();
-        fields(field, &path, rows);
-        fields(&field["items"], &format!("{path}[]"), rows);
+        fields(field, &path, effects, rows);
+        fields(&field["items"], &format!("{path}[]"), effects, rows);
+    }
+}
+
+/// The effects of changes to an object of a kind.
+struct Effects {
+    kind: String,
+    /// A spec in which every field has a value.
+    full: Value,
+}
+
+impl Effects {
+    fn of(kind: &str, schema: &Value) -> Effects {
+        Effects { kind: kind.to_owned(), full: sample(schema, 0) }
+    }
+
+    /// The effect of another value of the field at `path`, which starts with `spec.`.
+    fn of_change(&self, path: &str, field: &Value) -> &'static str {
+        if path.ends_with(".fieldRef.apiVersion") {
+            return "none: its value is also Kubernetes' default";
+        }
+        let mut changed = self.full.clone();
+        let pointer = path.trim_start_matches("spec").replace("[]", "/0").replace('.', "/");
+        let place = changed.pointer_mut(&pointer).expect("the sample has every field");
+        let other = sample(field, 1);
+        if *place == other {
+            // The only value that is allowed can be left out.
+            let (parent, name) = pointer.rsplit_once('/').unwrap();
+            changed.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(name);
+        } else {
+            *place = other;
+        }
+        // A field of which another takes precedence shows its effect without that one.
+        let (before, after) = match without_the_alternative(&pointer) {
+            Some((list, other)) => {
+                let without = |spec: &Value| {
+                    let mut spec = spec.clone();
+                    spec.pointer_mut(list).unwrap().as_object_mut().unwrap().remove(other);
+                    spec
+                };
+                (without(&self.full), without(&changed))
+            }
+            None => (self.full.clone(), changed),
+        };
+        let (before, after) = (self.children(&before), self.children(&after));
+        match (before.0 == after.0, before.1 == after.1) {
+            (false, _) => "restarts the pods",
+            (true, false) => "in place",
+            (true, true) => panic!("{} {path}: a change has no effect", self.kind),
+        }
+    }
+
+    /// The pods' template, and everything.
+    fn children(&self, spec: &Value) -> (Value, String) {
+        let object = json!({
+            "metadata": {"name": "name", "namespace": "ns", "uid": "0b5a2fd4-7b8e-4f5c-9a11-000000000001"},
+            "spec": spec,
+        });
+        match self.kind.as_str() {
+            "App" => {
+                let children = app::desired(&serde_json::from_value(object).unwrap());
+                let template = serde_json::to_value(&children.deployment.spec.template).unwrap();
+                (template, format!("{children:?}"))
+            }
+            "Memcached" => {
+                let object: memcached::Memcached = serde_json::from_value(object).unwrap();
+                let settings = memcached::Settings::default();
+                let images = memcached::Images::chosen(&object.spec, &settings).unwrap();
+                let children = memcached::desired(&object, &images);
+                let template = serde_json::to_value(&children.deployment.spec.template).unwrap();
+                (template, format!("{children:?}"))
+            }
+            "GenericDaemon" => {
+                let child = generic_daemon::desired(&serde_json::from_value(object).unwrap());
+                (serde_json::to_value(&child.spec.template).unwrap(), format!("{child:?}"))
+            }
+            kind => panic!("no children of {kind} are known here"),
+        }
+    }
+}
+
+/// The field beside that at `pointer` which takes precedence, and the object in which it is.
+fn without_the_alternative(pointer: &str) -> Option<(&str, &'static str)> {
+    pointer.strip_suffix("/value").map(|variable| (variable, "valueFrom"))
+}
+
+/// A value of `schema` with every field; another one for each `variant`, 0 or 1.
+fn sample(schema: &Value, variant: usize) -> Value {
+    if let Some(values) = schema["enum"].as_array() {
+        return values[variant.min(values.len() - 1)].clone();
+    }
+    if schema["x-kubernetes-int-or-string"] == true {
+        return json!(variant + 1);
+    }
+    match word(&schema["type"]) {
+        "boolean" => json!(variant == 0),
+        "integer" => json!(schema["minimum"].as_i64().unwrap_or_default() + 1 + variant as i64),
+        "array" => json!([sample(&schema["items"], variant)]),
+        "object" if !schema["additionalProperties"].is_null() => {
+            json!({"key": sample(&schema["additionalProperties"], variant)})
+        }
+        "object" => {
+            let properties = schema["properties"].as_object().into_iter().flatten();
+            let all = properties.map(|(name, field)| (name.clone(), sample(field, variant)));
+            Value::Object(all.collect::<Map<_, _>>())
+        }
+        _ if word(&schema["pattern"]).contains("Mi") => json!(["64Mi", "128Mi"][variant]),
+        _ => json!(["a", "b"][variant]),
     }
 }
 

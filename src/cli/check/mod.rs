@@ -326,7 +326,14 @@ fn counts(findings: &[Finding]) -> [usize; 5] {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use clap::Parser as _;
+    use http::{Request, Response};
+
     use super::*;
+    use crate::client::Options;
 
     /// With `UPDATE_ARTIFACTS=1`, writes the file instead.
     #[test]
@@ -360,6 +367,36 @@ mod tests {
         assert_eq!(ids.len(), ALL.len());
         for check in ALL {
             assert!(!check.hint.is_empty() && !check.why.is_empty(), "{}", check.id);
+        }
+    }
+
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: CheckArgs,
+    }
+
+    /// An API server that tells its version and fails at everything else.
+    fn broken() -> Client {
+        let service = tower::service_fn(async |request: Request<Bytes>| {
+            let (code, body) = match request.uri().path() {
+                "/version" => (200, json!({"gitVersion": "v1.36.3"})),
+                _ => (500, json!({"kind": "Status", "code": 500, "message": "etcd is gone"})),
+            };
+            let response = Response::builder().status(code).body(body.to_string());
+            Ok::<_, Infallible>(response.expect("a response"))
+        });
+        Client::from_service(service, Options::default())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_without_an_answer_is_unknown_and_never_ok() {
+        let (findings, code) = all(&broken(), &Command::parse_from(["check"]).args).await;
+        assert_eq!(code, ExitCode::from(1));
+        for check in ALL.iter().filter(|check| !check.id.starts_with('K')) {
+            let finding = findings.iter().find(|finding| finding.check == *check);
+            let finding = finding.unwrap_or_else(|| panic!("{} is missing", check.id));
+            assert_eq!(finding.outcome, Outcome::Unknown, "{finding:?}");
         }
     }
 
