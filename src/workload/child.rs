@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
+use super::conflicts::{Conflicts, SOURCE_RANGES};
 use super::labels;
 use crate::controller::Problem;
 use crate::manager::{Context, EnsureOptions, Foreign};
@@ -19,13 +20,20 @@ use crate::object::{InternedStr, Interner, Keep, Kind, Labels, Meta, Object, Obj
 /// of all custom resources with the same spec share one copy. No name or label value can be this.
 const OWN_NAME: &str = "\0";
 
-/// An annotation that only a Service of type `LoadBalancer` may have.
-pub(crate) const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
-
 /// The part of a child's `spec` that the operator sets and compares, or that can conflict
 /// with that. Decoding it from the wire skips everything else.
 pub trait ChildSpec:
-    Clone + Debug + Default + Eq + Hash + Serialize + DeserializeOwned + Send + Sync + 'static
+    Clone
+    + Conflicts
+    + Debug
+    + Default
+    + Eq
+    + Hash
+    + Serialize
+    + DeserializeOwned
+    + Send
+    + Sync
+    + 'static
 {
     /// The kind of child.
     const KIND: Kind;
@@ -38,11 +46,6 @@ pub trait ChildSpec:
 
     /// The interner that shares equal values.
     fn interner() -> &'static Interner<Arc<Desired<Self>>>;
-
-    /// JSON patch operations, last position first, that remove what `there` has and may not have
-    /// beside what `self` sets, if it is `foreign` (see [`Foreign`]), so that applying would leave
-    /// it, or be refused. The operations by themselves leave a valid object.
-    fn conflicts(&self, there: &Child<Self>, foreign: Foreign<'_>) -> Vec<Value>;
 
     /// Replaces `from` by `to` wherever the object's own name may occur.
     fn renamed(self, from: &str, to: &str) -> Self;
@@ -122,11 +125,6 @@ impl<S: ChildSpec> Desired<S> {
     fn renamed(self, from: &str, to: &str) -> Desired<S> {
         Desired { labels: renamed(&self.labels, from, to), spec: self.spec.renamed(from, to) }
     }
-}
-
-/// The JSON patch operation that removes what is at `path`.
-pub(crate) fn removal(path: &str) -> Value {
-    json!({ "op": "remove", "path": path })
 }
 
 /// `labels` with the value `from` replaced by `to`.

@@ -14,7 +14,6 @@ use super::pod_state::Trouble;
 use super::pod_template::{PodTemplate, Selector};
 use super::progress::Progress;
 use super::reason::Reason;
-use crate::manager::Foreign;
 use crate::object::{Interner, Kind, Labels};
 
 /// An existing DaemonSet.
@@ -77,10 +76,6 @@ impl ChildSpec for DaemonSetSpec {
         static INTERNER: LazyLock<Interner<Arc<Desired<DaemonSetSpec>>>> =
             LazyLock::new(Interner::new);
         &INTERNER
-    }
-
-    fn conflicts(&self, there: &DaemonSet, foreign: Foreign<'_>) -> Vec<Value> {
-        self.template.conflicts(&there.spec().template, foreign)
     }
 
     fn renamed(mut self, from: &str, to: &str) -> DaemonSetSpec {

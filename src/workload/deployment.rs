@@ -4,7 +4,6 @@
 use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use super::child::{Child, ChildSpec, Desired, renamed};
 use super::condition::{Status, Time};
@@ -13,7 +12,6 @@ use super::pod_state::Trouble;
 use super::pod_template::{PodTemplate, Selector};
 use super::progress::Progress;
 use super::reason::Reason;
-use crate::manager::Foreign;
 use crate::object::{InternedStr, Interner, Kind, Labels};
 
 /// An existing Deployment.
@@ -141,19 +139,6 @@ impl ChildSpec for DeploymentSpec {
         static INTERNER: LazyLock<Interner<Arc<Desired<DeploymentSpec>>>> =
             LazyLock::new(Interner::new);
         &INTERNER
-    }
-
-    fn conflicts(&self, there: &Deployment, foreign: Foreign<'_>) -> Vec<Value> {
-        let mut operations = self.template.conflicts(&there.spec().template, foreign);
-        // The API server fills the pace in, again where it is removed, and refuses it beside Recreate.
-        let recreates = self.strategy.as_ref().is_some_and(|wanted| wanted.kind == "Recreate");
-        let has_pace = |strategy: &Strategy| strategy.rolling_update.is_some();
-        if recreates && there.spec().strategy.as_ref().is_some_and(has_pace) {
-            let recreate = json!({ "type": "Recreate" });
-            operations
-                .push(json!({ "op": "replace", "path": "/spec/strategy", "value": recreate }));
-        }
-        operations
     }
 
     fn renamed(mut self, from: &str, to: &str) -> DeploymentSpec {

@@ -3,13 +3,11 @@
 use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::child::{Child, ChildSpec, Desired, removal, renamed};
+use super::child::{Child, ChildSpec, Desired, renamed};
 use super::deployment::Amount;
 use super::pod_template::Selector;
 use super::service::Unread;
-use crate::manager::Foreign;
 use crate::object::{InternedStr, Interner, Kind};
 
 /// An existing PodDisruptionBudget.
@@ -50,13 +48,6 @@ impl ChildSpec for BudgetSpec {
         static INTERNER: LazyLock<Interner<Arc<Desired<BudgetSpec>>>> =
             LazyLock::new(Interner::new);
         &INTERNER
-    }
-
-    /// The API server refuses both bounds at once (k8s.io/kubernetes/pkg/apis/policy/validation).
-    fn conflicts(&self, there: &PodDisruptionBudget, foreign: Foreign<'_>) -> Vec<Value> {
-        const OTHER: &str = "/spec/minAvailable";
-        let both = there.spec().min_available.is_some() && foreign(OTHER);
-        both.then(|| removal(OTHER)).into_iter().collect()
     }
 
     fn renamed(mut self, from: &str, to: &str) -> BudgetSpec {

@@ -28,6 +28,7 @@ pub(crate) mod deployment;
 pub(crate) mod daemon_set;
 pub(crate) mod service;
 pub(crate) mod disruption_budget;
+pub(crate) mod conflicts;
 // Health.
 pub(crate) mod pod;
 pub(crate) mod pod_state;
@@ -42,6 +43,7 @@ pub(crate) mod fixtures;
 
 pub use child::{Applied, Child, ChildSpec, Desired};
 pub use condition::{Condition, Status, Time, Type, Wanted};
+pub use conflicts::Conflicts;
 pub use container::{
     Capabilities, Container, ContainerPort, ContainerSecurity, EnvVar, FieldRef, KeyRef,
     Quantities, ResourceRef, Resources, Seccomp, ValueSource,

@@ -5,10 +5,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::child::renamed;
 use super::container::{Container, Seccomp};
-use crate::manager::Foreign;
 use crate::object::{InternedStr, Labels};
-use crate::workload::child::{removal, renamed};
 
 /// `spec.template`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -145,19 +144,6 @@ pub struct Selector {
 /// A day: a bound on what probes written by hand may ask for.
 const MOST_SECONDS: u64 = 86_400;
 
-/// Returns whether an object of which one part may be set, such as a volume's source, has another part than the
-/// wanted one. The API server refuses two, and fills in a default where the only one is removed: so the
-/// whole is replaced.
-pub(crate) fn has_another_part(wanted: &Value, there: &Value) -> bool {
-    let parts = there.as_object().into_iter().flatten();
-    parts.filter(|(_, value)| value.is_object()).any(|(part, _)| wanted[part].is_null())
-}
-
-/// The JSON patch operation that replaces what is at `path`.
-fn replacement(path: &str, value: &Value) -> Value {
-    json!({ "op": "replace", "path": path, "value": value })
-}
-
 /// `spec.pod`. Lists stay as the user wrote them: they are sent, not read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -185,57 +171,6 @@ pub struct PodSettings {
 // === impl PodTemplate ===
 
 impl PodTemplate {
-    /// JSON patch operations that clear the way, last position first in each list.
-    pub(crate) fn conflicts(&self, there: &PodTemplate, foreign: Foreign<'_>) -> Vec<Value> {
-        const POD: &str = "/spec/template/spec";
-        let (mut pointers, mut operations) = (Vec::new(), Vec::new());
-        for wanted in &self.spec.volumes {
-            let at = there.spec.volumes.iter().position(|other| other["name"] == wanted["name"]);
-            if let Some(at) = at.filter(|at| has_another_part(wanted, &there.spec.volumes[*at])) {
-                operations.push(replacement(&format!("{POD}/volumes/{at}"), wanted));
-            }
-        }
-        for container in &self.spec.containers {
-            let at = there.spec.containers.iter().position(|c| c.name == container.name);
-            if let Some(at) = at {
-                let pointer = |path: &str| format!("{POD}/containers/{at}{path}");
-                let is_foreign = |path: &str| foreign(&pointer(path));
-                let there = &there.spec.containers[at];
-                let paths = container.conflicts(there, &is_foreign);
-                pointers.extend(paths.iter().map(|path| pointer(path)));
-                let probes = container.probes_without_handler(there, &is_foreign);
-                operations.extend(probes.map(|path| removal(&pointer(path))));
-                operations.extend(
-                    container
-                        .to_replace(there)
-                        .map(|(path, value)| replacement(&pointer(path), value)),
-                );
-            }
-        }
-        let profile = |pod: &PodSpec| pod.security_context.clone()?.seccomp_profile;
-        if Seccomp::is_in_the_way(profile(&self.spec), profile(&there.spec)) {
-            pointers.push(format!("{POD}/securityContext/seccompProfile"));
-        }
-        operations.extend(pointers.iter().filter(|at| foreign(at)).map(|at| removal(at)));
-        operations.extend(self.containers_without_image(there, foreign));
-        operations
-    }
-
-    /// Containers that are no longer wanted, whose image is the operator's and of which others set a part: without
-    /// the image, the API server refuses what is left. Last, so that other places stay as they are.
-    fn containers_without_image(
-        &self,
-        there: &PodTemplate,
-        foreign: Foreign<'_>,
-    ) -> impl Iterator<Item = Value> {
-        let is_wanted = |name: &InternedStr| self.spec.containers.iter().any(|c| c.name == *name);
-        there.spec.containers.iter().enumerate().rev().filter_map(move |(at, container)| {
-            let pointer = format!("/spec/template/spec/containers/{at}");
-            let loses_image = !is_wanted(&container.name) && !foreign(&format!("{pointer}/image"));
-            loses_image.then(|| removal(&pointer))
-        })
-    }
-
     /// The longest time that a container may take to become ready by its own probes: until its startup probe has
     /// failed, and the first readiness probe after that.
     pub(crate) fn starting(&self) -> Duration {

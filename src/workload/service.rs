@@ -3,16 +3,9 @@
 use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
-use super::child::{Child, ChildSpec, Desired, SOURCE_RANGES, removal, renamed};
-use crate::manager::Foreign;
+use super::child::{Child, ChildSpec, Desired, renamed};
 use crate::object::{InternedStr, Interner, Kind, Labels};
-
-/// Paths of the ranges that only a load balancer has, as a field and in their older form.
-const RANGES_FIELD: &str = "/spec/loadBalancerSourceRanges";
-const RANGES_ANNOTATION: &str =
-    "/metadata/annotations/service.beta.kubernetes.io~1load-balancer-source-ranges";
 
 /// An existing Service.
 pub type Service = Child<ServiceSpec>;
@@ -91,59 +84,9 @@ impl ChildSpec for ServiceSpec {
         &INTERNER
     }
 
-    fn conflicts(&self, there: &Service, foreign: Foreign<'_>) -> Vec<Value> {
-        let mut operations = self.ports_in_the_way(there.spec(), foreign);
-        operations.extend(self.ranges_in_the_way(there).filter(|path| foreign(path)).map(removal));
-        operations
-    }
-
     fn renamed(mut self, from: &str, to: &str) -> ServiceSpec {
         self.selector = renamed(&self.selector, from, to);
         self
-    }
-}
-
-impl ServiceSpec {
-    /// Ports that are not wanted. If no other is there, the first is replaced by a wanted one, since
-    /// only a headless Service may have no ports.
-    fn ports_in_the_way(&self, there: &ServiceSpec, foreign: Foreign<'_>) -> Vec<Value> {
-        let path = |at: usize| format!("/spec/ports/{at}");
-        let wanted = |port: &ServicePort| {
-            self.ports.iter().any(|p| (p.port, &p.protocol) == (port.port, &port.protocol))
-        };
-        let goes = |(at, port): &(usize, &ServicePort)| !wanted(port) && foreign(&path(*at));
-        let going: Vec<_> = there.ports.iter().enumerate().rev().filter(goes).collect();
-        let none_is_left = going.len() == there.ports.len();
-        let cleared = going.into_iter().map(|(at, port)| {
-            match self.ports.first().filter(|_| none_is_left && at == 0) {
-                Some(wanted) => {
-                    json!({ "op": "replace", "path": path(at), "value": wanted.in_place_of(port) })
-                }
-                None => removal(&path(at)),
-            }
-        });
-        cleared.collect()
-    }
-
-    /// JSON pointers to what only a Service of type `LoadBalancer` may have
-    /// (k8s.io/kubernetes/pkg/apis/core/validation, ValidateService).
-    fn ranges_in_the_way(&self, there: &Service) -> impl Iterator<Item = &'static str> {
-        let refused = !self.kind.is_empty() && self.kind != "LoadBalancer";
-        let field = !there.spec().load_balancer_source_ranges.is_empty();
-        let annotation = there.meta.annotations.get(SOURCE_RANGES).is_some();
-        let pointers = [(field, RANGES_FIELD), (annotation, RANGES_ANNOTATION)];
-        pointers.into_iter().filter(move |(there, _)| refused && *there).map(|(_, at)| at)
-    }
-}
-
-// === impl ServicePort ===
-
-impl ServicePort {
-    /// Its key only: the rest is applied, so that it is removed once it is no longer applied. The
-    /// name is the other port's, which tells the API server which node port to keep.
-    fn in_place_of(&self, other: &ServicePort) -> ServicePort {
-        let (protocol, name) = (self.protocol.clone(), other.name.clone());
-        ServicePort { port: self.port, protocol, name, ..ServicePort::default() }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Foreign fields that may not stay beside what is desired.
 
 use super::*;
+use crate::workload::conflicts::removal;
 
 #[test]
 fn a_port_that_is_not_wanted_is_in_the_way() {
