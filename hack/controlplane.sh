@@ -37,7 +37,8 @@
 # - After `stop` no process and no file is left. A process that is not ours is never killed.
 #
 # Environment: KUBEBUILDER_ASSETS (use these kube-apiserver, etcd, kubectl), XDG_CACHE_HOME,
-# XDG_STATE_HOME, TMPDIR, GOFLAGS, GOGC (default 400), GOPROXY.
+# XDG_STATE_HOME, TMPDIR, GOFLAGS, GOGC (default 400),
+# GOMEMLIMIT (default 1GiB), GOPROXY.
 # Exit status: 0 done, 1 failed (`status`: not running), 2 wrong usage, 3 install or set something.
 set -euo pipefail
 
@@ -179,7 +180,7 @@ command_start() {
 
   started=$(now_us)
   # Memory for time: of the API server's 5.6 s of processor time until it is ready, 1.3 are the collector's.
-  export GOGC=${GOGC:-400}
+  export GOGC=${GOGC:-400} GOMEMLIMIT=${GOMEMLIMIT:-1GiB}
   umask 077
   make_dir
   lock_dir

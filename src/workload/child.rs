@@ -67,7 +67,7 @@ pub struct Desired<S> {
 #[derive(Debug, Clone)]
 pub struct Child<S: ChildSpec> {
     /// Metadata; its labels are in `made`.
-    pub meta: Meta<Applied>,
+    pub meta: Meta<Own>,
     /// Fields that the operator may have set, with [`OWN_NAME`] for the child's name. Empty if it is
     /// foreign.
     made: Arc<Desired<S>>,
@@ -75,10 +75,10 @@ pub struct Child<S: ChildSpec> {
     pub status: S::Status,
 }
 
-/// Keeps the labels that the operator sets, its records of what was applied and admitted, and what
+/// Keeps of the metadata what is the operator's own: its labels, its records of what was applied and admitted; and what
 /// can conflict.
 #[derive(Debug, Clone, Copy)]
-pub enum Applied {}
+pub enum Own {}
 
 // === impl Made ===
 
@@ -161,8 +161,8 @@ impl<S: ChildSpec> Serialize for Child<S> {
 }
 
 impl<S: ChildSpec> Object for Child<S> {
-    type Keep = Applied;
-    fn meta(&self) -> &Meta<Applied> {
+    type Keep = Own;
+    fn meta(&self) -> &Meta<Own> {
         &self.meta
     }
 }
@@ -171,7 +171,7 @@ impl<S: ChildSpec> Resource for Child<S> {
     const KIND: Kind = S::KIND;
 }
 
-impl Keep for Applied {
+impl Keep for Own {
     const APPLIED: &'static str = "workload-operator.example.com/applied";
     const ADMITTED: &'static str = "workload-operator.example.com/admitted";
 
@@ -179,7 +179,7 @@ impl Keep for Applied {
         labels::is_ours(key)
     }
     fn annotation(key: &str) -> bool {
-        [Applied::APPLIED, Applied::ADMITTED, SOURCE_RANGES].contains(&key)
+        [Own::APPLIED, Own::ADMITTED, SOURCE_RANGES].contains(&key)
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) mod report;
 #[cfg(test)]
 pub(crate) mod fixtures;
 
-pub use child::{Applied, Child, ChildSpec, Desired};
+pub use child::{Child, ChildSpec, Desired, Own};
 pub use condition::{Condition, Status, Time, Type, Wanted};
 pub use conflicts::Conflicts;
 pub use container::{

@@ -19,7 +19,7 @@ const WATCHED: [&str; 4] = ["memcacheds", "deployments", "services", "pods"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn when_the_api_server_or_etcd_is_killed_no_work_is_lost_and_the_operator_stays() {
-    let plane = ControlPlane::leaked(|| ControlPlane::private("servers-killed")).await;
+    let plane = ControlPlane::of_this_test(|| ControlPlane::private("servers-killed")).await;
     let world = World::on(plane, "servers-killed", "baseline").await;
     let mut operator = world.start_operator().await;
     let daemon = json!({"metadata": {"name": "logs"}, "spec": {"image": "a:1", "label": "logs"}});
@@ -67,7 +67,7 @@ async fn when_the_api_server_or_etcd_is_killed_no_work_is_lost_and_the_operator_
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn when_etcd_is_restored_from_a_backup_the_operator_ends_and_begins_anew() {
-    let plane = ControlPlane::leaked(|| ControlPlane::private("restored")).await;
+    let plane = ControlPlane::of_this_test(|| ControlPlane::private("restored")).await;
     let world = World::on(plane, "restored", "baseline").await;
     let mut operator = world.start_operator().await;
     world.create(MEMCACHED, memcached("kept", 1)).await.unwrap();
@@ -177,7 +177,7 @@ fn is_create(write: &Entry, name: &str) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn an_api_server_that_lives_in_the_past_is_not_believed() {
-    let plane = ControlPlane::leaked(|| ControlPlane::private("past")).await;
+    let plane = ControlPlane::of_this_test(|| ControlPlane::private("past")).await;
     let world = World::on(plane, "past", "baseline").await;
     let etcd = Stall::to(plane.etcd()).await;
     let second = Second::start(plane, &etcd).await;

@@ -25,7 +25,7 @@ pub struct Cluster {
 
 impl Cluster {
     async fn start() -> Cluster {
-        Cluster::on(ControlPlane::leaked(|| ControlPlane::private("check")).await).await
+        Cluster::on(ControlPlane::of_this_test(|| ControlPlane::private("check")).await).await
     }
 
     /// Installs the operator's manifests on this control plane.

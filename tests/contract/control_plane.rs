@@ -49,12 +49,18 @@ impl ControlPlane {
         String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
     }
 
-    /// Keeps what `start` starts for as long as the tests run.
-    pub async fn leaked(
+    /// Starts one for the test that calls this; it is stopped when that test ends.
+    pub async fn of_this_test(
         start: impl FnOnce() -> ControlPlane + Send + 'static,
     ) -> &'static ControlPlane {
         let plane = tokio::task::spawn_blocking(start).await.expect("it starts");
-        Box::leak(Box::new(plane))
+        let plane: &'static ControlPlane = Box::leak(Box::new(plane));
+        // The runtime drops its tasks at the end of the test, however that ends.
+        tokio::spawn(async move {
+            let _stopped = StoppedOnDrop(plane);
+            std::future::pending::<()>().await;
+        });
+        plane
     }
 
     fn with_manifests(self) -> ControlPlane {
@@ -178,6 +184,19 @@ impl ControlPlane {
     /// The audit log: every request that the API server answered, as one JSON object per line.
     pub fn audit_log(&self) -> PathBuf {
         self.dir.join("audit.log")
+    }
+}
+
+/// Stops a control plane, and does not wait for that: idle, each would cost the other tests a twentieth of a
+/// processor.
+struct StoppedOnDrop(&'static ControlPlane);
+
+impl Drop for StoppedOnDrop {
+    fn drop(&mut self) {
+        let mut stop = Command::new("hack/controlplane.sh");
+        stop.args(["stop", "--dir"]).arg(&self.0.dir).stdin(Stdio::null()).stderr(Stdio::null());
+        // Otherwise it ends with the test process.
+        let _ = stop.spawn();
     }
 }
 

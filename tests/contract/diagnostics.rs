@@ -130,7 +130,7 @@ async fn the_number_of_lists_depends_neither_on_events_nor_on_objects() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_list_of_nodes_does_not_make_a_daemon_ready() {
-    let plane = ControlPlane::leaked(|| ControlPlane::private("failed-nodes")).await;
+    let plane = ControlPlane::of_this_test(|| ControlPlane::private("failed-nodes")).await;
     let world = World::on(plane, "failed-nodes", "baseline").await;
     crate::unwell::may_list_nodes(plane, "failed-nodes");
     let proxy = Proxy::start(plane).await;

@@ -348,7 +348,7 @@ const SHOP: &str = "namespaced=true,watchNamespaces={shop}";
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn the_chart_is_installed_upgraded_uninstalled_and_installed_again() {
     let Some(helm) = Helm::find("that the chart can be installed and upgraded") else { return };
-    let plane = ControlPlane::leaked(|| ControlPlane::bare("helm")).await;
+    let plane = ControlPlane::of_this_test(|| ControlPlane::bare("helm")).await;
     let folder = tempfile::tempdir().unwrap();
     prepare(plane, folder.path());
 

@@ -27,7 +27,7 @@ fn app(name: &str, bytes: usize) -> Value {
 /// A control plane on which Apps may be larger than our CRD lets them be, as children can be: for
 /// objects without an upper bound.
 async fn unbounded() -> &'static ControlPlane {
-    let plane = ControlPlane::leaked(|| ControlPlane::private("large")).await;
+    let plane = ControlPlane::of_this_test(|| ControlPlane::private("large")).await;
     let envs = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/envs";
     let patch = json!([
         {"op": "remove", "path": format!("{envs}/x-kubernetes-validations")},

@@ -24,7 +24,7 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/le
 
 /// A daemon on three of four nodes, and a control plane that loses nodes soon.
 async fn on_three_nodes(name: &'static str) -> (World, Server) {
-    let plane = ControlPlane::leaked(move || ControlPlane::private(name)).await;
+    let plane = ControlPlane::of_this_test(move || ControlPlane::private(name)).await;
     let mut controllers = Server::of(plane, "kube-controller-manager");
     let soon = [("--node-monitor-grace-period", GRACE.to_owned())];
     let mut changed = controllers.like("kube-controller-manager", &soon);

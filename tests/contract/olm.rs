@@ -201,7 +201,7 @@ fn running(plane: &ControlPlane) -> [String; 2] {
 async fn olm_installs_the_bundle_upgrades_it_removes_it_and_installs_it_again() {
     let Some(programs) = Programs::find("that OLM installs the bundle") else { return };
     let bundle = bundle();
-    let plane = ControlPlane::leaked(|| ControlPlane::bare("olm")).await;
+    let plane = ControlPlane::of_this_test(|| ControlPlane::bare("olm")).await;
     prepare(plane, &programs, &bundle);
     let olm = programs.start(plane, SYSTEM).await;
     let world = World::in_existing(plane, SYSTEM).await.patient(PATIENCE);

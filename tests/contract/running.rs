@@ -92,7 +92,7 @@ async fn its_own_service_account_suffices_for_everything() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_namespace_flag_it_works_in_all_namespaces_with_the_rights_of_the_artifacts() {
-    let plane = ControlPlane::leaked(|| ControlPlane::private("all-namespaces")).await;
+    let plane = ControlPlane::of_this_test(|| ControlPlane::private("all-namespaces")).await;
     let one = World::on(plane, "one", "restricted").await;
     let two = World::on(plane, "two", "restricted").await;
     for world in [&one, &two] {

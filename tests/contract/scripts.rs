@@ -51,7 +51,7 @@ fn the_control_plane_of_another_user_is_neither_looked_at_nor_stopped() {
 /// `nameOverride`.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_demo_refuses_a_cluster_in_which_an_operator_is_installed() {
-    let plane = ControlPlane::leaked(|| ControlPlane::bare("demo")).await;
+    let plane = ControlPlane::of_this_test(|| ControlPlane::bare("demo")).await;
     let folder = tempfile::tempdir().unwrap();
     let containers =
         ["sidecar", "workload-operator"].map(|name| json!({"name": name, "image": "x"}));

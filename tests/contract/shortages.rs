@@ -36,7 +36,7 @@ async fn assert_created_once(world: &World, name: &str) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn while_the_api_server_is_away_a_leader_waits_and_afterwards_it_works_on() {
-    let plane = ControlPlane::leaked(|| ControlPlane::api_server_alone("outage")).await;
+    let plane = ControlPlane::of_this_test(|| ControlPlane::api_server_alone("outage")).await;
     let world = World::on(plane, "outage", "baseline").await;
     let operator = packaging::start_operator(&world).await;
     works_on_after_an_outage(&world, operator).await;
@@ -47,7 +47,7 @@ async fn while_the_api_server_is_away_a_leader_waits_and_afterwards_it_works_on(
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn while_the_api_server_is_away_it_waits_and_afterwards_it_works_on_without_leader_election()
 {
-    let plane = ControlPlane::leaked(|| ControlPlane::api_server_alone("outage-alone")).await;
+    let plane = ControlPlane::of_this_test(|| ControlPlane::api_server_alone("outage-alone")).await;
     let world = World::on(plane, "outage", "baseline").await;
     let operator = world.start_operator().await;
     works_on_after_an_outage(&world, operator).await;
@@ -80,7 +80,7 @@ async fn works_on_after_an_outage(world: &World, mut operator: OperatorProcess) 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn while_etcd_is_full_it_tries_now_and_then_and_when_there_is_space_it_works_on() {
-    let plane = ControlPlane::leaked(|| ControlPlane::api_server_alone("full")).await;
+    let plane = ControlPlane::of_this_test(|| ControlPlane::api_server_alone("full")).await;
     let world = World::on(plane, "full", "baseline").await;
     let operator = world.start_operator().await;
     world.create(MEMCACHED, memcached("before", 1)).await.unwrap();

@@ -17,7 +17,7 @@ const SLOW: Duration = Duration::from_millis(200);
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn while_etcd_is_slow_all_converges_and_each_child_is_written_to_once() {
-    let plane = ControlPlane::leaked(|| ControlPlane::private("slow-etcd")).await;
+    let plane = ControlPlane::of_this_test(|| ControlPlane::private("slow-etcd")).await;
     let world = World::on(plane, "slow-etcd", "baseline").await;
     let etcd = Stall::long(plane.etcd(), SLOW).await;
     let second = Second::start(plane, &etcd).await;
@@ -50,7 +50,7 @@ async fn while_etcd_is_slow_all_converges_and_each_child_is_written_to_once() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn what_a_watch_missed_and_etcd_has_forgotten_is_found_by_one_list() {
-    let plane = ControlPlane::leaked(|| ControlPlane::api_server_alone("compacted")).await;
+    let plane = ControlPlane::of_this_test(|| ControlPlane::api_server_alone("compacted")).await;
     let world = World::on(plane, "compacted", "baseline").await;
     let proxy = Proxy::start(plane).await;
     let mut operator = world.start_operator_through(&proxy.url()).await;

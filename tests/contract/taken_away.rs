@@ -17,7 +17,7 @@ fn logs() -> Value {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn a_kind_that_is_removed_and_comes_back_harms_no_other_and_needs_no_restart() {
-    let plane = ControlPlane::leaked(|| ControlPlane::private("kind-removed")).await;
+    let plane = ControlPlane::of_this_test(|| ControlPlane::private("kind-removed")).await;
     let world = World::on(plane, "kind-removed", "baseline").await;
     let audit = Audit::from_now(&world);
     let mut operator = world.start_operator().await;
@@ -44,7 +44,7 @@ async fn a_kind_that_is_removed_and_comes_back_harms_no_other_and_needs_no_resta
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_kubernetes_own_controllers_the_child_of_a_former_namesake_is_waited_for() {
-    let plane = ControlPlane::leaked(|| ControlPlane::private("no-controllers")).await;
+    let plane = ControlPlane::of_this_test(|| ControlPlane::private("no-controllers")).await;
     let world = World::on(plane, "no-controllers", "baseline").await;
     let audit = Audit::from_now(&world);
     let mut operator = world.start_operator().await;

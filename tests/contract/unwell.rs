@@ -272,7 +272,7 @@ pub fn may_list_nodes(plane: &ControlPlane, namespace: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_a_taint_keeps_a_daemon_from_are_not_called_unlabelled() {
-    let plane = ControlPlane::leaked(|| ControlPlane::private("taints")).await;
+    let plane = ControlPlane::of_this_test(|| ControlPlane::private("taints")).await;
     let world = World::on(plane, "taints", "baseline").await;
     may_list_nodes(plane, "taints");
     let all = world.list(NODE).await.len();
@@ -299,7 +299,7 @@ async fn nodes_that_a_taint_keeps_a_daemon_from_are_not_called_unlabelled() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_older_generations_counts_are_not_those_of_a_newer_one() {
-    let plane = ControlPlane::leaked(|| ControlPlane::private("stale-counts")).await;
+    let plane = ControlPlane::of_this_test(|| ControlPlane::private("stale-counts")).await;
     let world = World::on(plane, "stale-counts", "baseline").await;
     let _operator = world.start_operator().await;
     one_of_each(&world).await;
@@ -331,7 +331,7 @@ async fn an_older_generations_counts_are_not_those_of_a_newer_one() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_never_started_is_degraded_after_thirty_seconds_without_progress() {
-    let plane = ControlPlane::leaked(|| ControlPlane::private("never-started")).await;
+    let plane = ControlPlane::of_this_test(|| ControlPlane::private("never-started")).await;
     let world = World::on(plane, "never-started", "baseline").await;
     // From now on no kubelet runs a pod: the tests report instead.
     Server::of(plane, "kwok").kill().await;

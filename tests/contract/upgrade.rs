@@ -190,7 +190,7 @@ async fn replace(
 async fn there_and_back(name: &'static str, installer: Installer) {
     let (this, earlier) = (Version::this(), Version::earlier("upgrade and downgrade"));
     let Some(earlier) = earlier else { return };
-    let plane = ControlPlane::leaked(|| ControlPlane::bare(name)).await;
+    let plane = ControlPlane::of_this_test(|| ControlPlane::bare(name)).await;
     if matches!(installer, Installer::Helm(_)) {
         plane.kubectl(&["create", "namespace", SYSTEM]);
     }

@@ -41,7 +41,7 @@ async fn the_contract_holds_on_every_version_that_is_named() {
 /// Runs the slice; returns the version's row of the table.
 async fn holds_on(version: String) -> String {
     let started = version.clone();
-    let plane = ControlPlane::leaked(move || ControlPlane::of_version(&started)).await;
+    let plane = ControlPlane::of_this_test(move || ControlPlane::of_version(&started)).await;
     let server = plane.kubectl(&["get", "--raw", "/version"]);
     let server: Value = serde_json::from_str(&server).unwrap();
     let server = server["gitVersion"].as_str().unwrap();
@@ -562,7 +562,7 @@ async fn the_rules_of_each_crd_cost_at_most_half_of_the_budget_on_the_oldest_ver
         let version = ControlPlane::versions().remove(0);
         ControlPlane::empty("costs", &["--only-api", "--kubernetes-version", &version])
     };
-    let plane = ControlPlane::leaked(oldest).await;
+    let plane = ControlPlane::of_this_test(oldest).await;
     for file in
         ["app.example.com_apps", "cache.example.com_memcacheds", "mydomain.com_genericdaemons"]
     {

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
-use super::{Applied, Child, ChildSpec, Desired, OWN_NAME};
+use super::{Child, ChildSpec, Desired, OWN_NAME, Own};
 use crate::object::{InternedStr, Kind, Labels, Meta, Owner, Uid};
 use crate::workload::KINDS;
 
@@ -39,7 +39,7 @@ impl<'de, S: ChildSpec> Visitor<'de> for ChildVisitor<S> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Child<S>, A::Error> {
-        let (mut meta, mut spec, mut status) = (None::<Meta<Applied>>, None::<S>, None);
+        let (mut meta, mut spec, mut status) = (None::<Meta<Own>>, None::<S>, None);
         while let Some(field) = map.next_key()? {
             // The API server sends the metadata first. What comes before it is decoded, and dropped
             // in the end.
@@ -69,7 +69,7 @@ impl<'de, S: ChildSpec> Visitor<'de> for ChildVisitor<S> {
 
 /// Returns whether no custom resource controls the object, or one that cannot be its parent: a
 /// child has its parent's name.
-fn is_foreign(meta: &Meta<Applied>) -> bool {
+fn is_foreign(meta: &Meta<Own>) -> bool {
     let is_parent = |owner: &Owner| {
         let group = owner.api_version.split_once('/').map(|(group, _)| group);
         let of_kind = |kind: &Kind| (group, &*owner.kind) == (Some(kind.group), kind.kind);
@@ -79,7 +79,7 @@ fn is_foreign(meta: &Meta<Applied>) -> bool {
 }
 
 /// All that is kept of a foreign object's metadata. Its owner is not one that controls a child.
-fn reduced(meta: Meta<Applied>) -> Meta<Applied> {
+fn reduced(meta: Meta<Own>) -> Meta<Own> {
     let possible =
         |text: InternedStr| if text.len() > LONGEST { InternedStr::default() } else { text };
     let owner = meta.owner.map(|owner| Owner {

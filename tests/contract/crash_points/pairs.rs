@@ -12,6 +12,7 @@ const MOST: usize = 30;
 /// Walks through a recovery write by write until there are no more. Each write is tried at one
 /// moment; the moments take turns.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn killed_again_while_it_recovers_it_ends_as_if_it_had_not_been() {
     let all = is_all("CRASH_PAIRS");
     let chosen = chosen(|workload| all || workload.label == "memcached");
