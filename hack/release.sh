@@ -164,6 +164,8 @@ make_sbom() {
 }
 
 make_notices() {
+  # cargo-about asks cargo for the libraries of every platform, and a build fetches only those of its own.
+  cargo fetch --quiet --locked
   "$ABOUT" generate --fail --offline --locked --config hack/release/about.toml --features "${FEATURES:-}" \
     hack/release/notices.hbs >"$OUTPUT/THIRD-PARTY-NOTICES.txt" 2>"$WORK/about.log" ||
     { tail -n 20 "$WORK/about.log" >&2; die 1 "cargo-about failed"; }

@@ -376,27 +376,34 @@ mod tests {
         args: CheckArgs,
     }
 
-    /// An API server that tells its version and fails at everything else.
-    fn broken() -> Client {
-        let service = tower::service_fn(async |request: Request<Bytes>| {
+    /// An API server that tells its version, allows everything if it `reviews`, and fails at the rest.
+    fn broken(reviews: bool) -> Client {
+        let service = tower::service_fn(move |request: Request<Bytes>| {
             let (code, body) = match request.uri().path() {
                 "/version" => (200, json!({"gitVersion": "v1.36.3"})),
+                path if reviews && path.ends_with("/selfsubjectaccessreviews") => {
+                    (201, json!({"status": {"allowed": true}}))
+                }
                 _ => (500, json!({"kind": "Status", "code": 500, "message": "etcd is gone"})),
             };
             let response = Response::builder().status(code).body(body.to_string());
-            Ok::<_, Infallible>(response.expect("a response"))
+            std::future::ready(Ok::<_, Infallible>(response.expect("a response")))
         });
         Client::from_service(service, Options::default())
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_question_without_an_answer_is_unknown_and_never_ok() {
-        let (findings, code) = all(&broken(), &Command::parse_from(["check"]).args).await;
-        assert_eq!(code, ExitCode::from(1));
-        for check in ALL.iter().filter(|check| !check.id.starts_with('K')) {
-            let finding = findings.iter().find(|finding| finding.check == *check);
-            let finding = finding.unwrap_or_else(|| panic!("{} is missing", check.id));
-            assert_eq!(finding.outcome, Outcome::Unknown, "{finding:?}");
+        for reviews in [false, true] {
+            let args = Command::parse_from(["check"]).args;
+            let (findings, code) = all(&broken(reviews), &args).await;
+            assert_eq!(code, ExitCode::from(1));
+            let is_answered = |id: &str| id.starts_with('K') || reviews && id.starts_with('R');
+            for check in ALL.iter().filter(|check| !is_answered(check.id)) {
+                let finding = findings.iter().find(|finding| finding.check == *check);
+                let finding = finding.unwrap_or_else(|| panic!("{} is missing", check.id));
+                assert_eq!(finding.outcome, Outcome::Unknown, "{finding:?}");
+            }
         }
     }
 
