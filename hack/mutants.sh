@@ -39,5 +39,7 @@ if [[ ! -x $ROOT/bin/cargo-mutants ]]; then
   cargo install --quiet --locked --root "$ROOT" cargo-mutants --version "$VERSION" >&2
 fi
 mkdir -p target
+# The random tests as `.ci/run` has them.
+export LEASE_WORLDS=5000 PROPTEST_CASES=2000
 # Called as cargo calls it.
 exec "$ROOT/bin/cargo-mutants" mutants --workspace --output target --no-shuffle "${ARGUMENTS[@]}"

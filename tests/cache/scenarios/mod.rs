@@ -17,7 +17,9 @@ use crate::model::Model;
 use crate::thing::Thing;
 
 /// Notifications of a handler, one word each: `+a/x`, `~a/x`, `-a/x`; with an author in brackets.
-fn log(informer: &Informer<Thing>) -> Arc<Mutex<Vec<String>>> {
+type Log = Arc<Mutex<Vec<String>>>;
+
+fn log(informer: &Informer<Thing>) -> Log {
     let log = Arc::new(Mutex::new(Vec::new()));
     let notified = log.clone();
     informer.handle(move |delta, _| notified.lock().push(word(delta)));

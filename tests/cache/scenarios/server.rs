@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::Service;
@@ -16,7 +17,7 @@ use workload_operator::informer::{Error, Informer};
 use workload_operator::reflector::State;
 use workload_operator::shutdown::Shutdown;
 
-use super::{lists, log, state};
+use super::{Log, lists, log, state};
 use crate::model::{Fault, Model};
 use crate::thing::{THINGS, Thing, held, id, informer, pass, run, served, thing, until};
 
@@ -212,35 +213,70 @@ async fn watches_end_at_times_that_differ() {
     assert_eq!(lists(&model), 1, "bookmarks keep the version young");
 }
 
-/// An informer whose next list has `x` as it was at version 1; with `gets`, all lists and GETs do.
-fn twisted(model: &Model, gets: bool) -> (Arc<AtomicBool>, Informer<Thing>) {
+/// The answers to GETs.
+#[derive(Clone, Copy, PartialEq)]
+enum Get {
+    /// Those of the model.
+    True,
+    /// `x` as it was at version 1; lists too, again and again.
+    AsItWas,
+    /// A list of one name is permitted, and true.
+    Forbidden,
+    /// A replica of the API server does not know the kind yet.
+    NotServed,
+}
+
+/// An informer whose next list has `x` as it was at version 1.
+fn twisted(model: &Model, get: Get) -> (Arc<AtomicBool>, Informer<Thing>) {
     let (twist, wire) = (Arc::new(AtomicBool::new(false)), model.clone());
     let twists = twist.clone();
     let service = tower::service_fn(move |request: Request<Bytes>| {
         let (mut wire, uri) = (wire.clone(), request.uri().to_string());
         let lists = !uri.contains("watch=") && uri.contains('?');
-        let one = !uri.contains('?');
-        let twist = twists.load(Ordering::Relaxed) && (lists || gets && one);
-        if twist && lists && !gets {
+        let gets = !uri.contains('?');
+        let of_one = uri.contains("fieldSelector=");
+        let twist =
+            twists.load(Ordering::Relaxed) && !of_one && (lists || gets && get == Get::AsItWas);
+        let last = match get {
+            Get::AsItWas => false,
+            // The watch cache stays as it is until something looks past it.
+            Get::Forbidden => of_one,
+            Get::True | Get::NotServed => twist && lists,
+        };
+        if last {
             twists.store(false, Ordering::Relaxed);
         }
         async move {
+            match get {
+                Get::Forbidden if gets => return Ok(answer(403, &forbidden())),
+                Get::NotServed if gets => return Ok(answer(404, &json!("404 page not found"))),
+                _ => {}
+            }
             let (head, body) = wire.call(request).await?.into_parts();
             if !twist {
                 return Ok::<_, std::io::Error>(Response::from_parts(head, body));
             }
-            let mut answer: Value = serde_json::from_slice(&body.collect().await?.to_bytes())?;
-            let items = answer.get_mut("items").and_then(Value::as_array_mut);
+            let mut said: Value = serde_json::from_slice(&body.collect().await?.to_bytes())?;
+            let items = said.get_mut("items").and_then(Value::as_array_mut);
             match items {
                 Some(items) => items.iter_mut().for_each(as_it_was),
-                None => as_it_was(&mut answer),
+                None => as_it_was(&mut said),
             }
-            let body = Full::new(Bytes::from(answer.to_string()));
-            let body = UnsyncBoxBody::new(body.map_err(|never| match never {}));
-            Ok(Response::from_parts(head, body))
+            Ok(answer(head.status.as_u16(), &said))
         }
     });
     (twist, Informer::builder(Client::from_service(service, Options::default())).build())
+}
+
+fn answer(code: u16, said: &Value) -> Response<UnsyncBoxBody<Bytes, std::io::Error>> {
+    let body = Full::new(Bytes::from(said.to_string())).map_err(|never| match never {});
+    let mut answer = Response::new(UnsyncBoxBody::new(body));
+    *answer.status_mut() = code.try_into().expect("a code of HTTP");
+    answer
+}
+
+fn forbidden() -> Value {
+    json!({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "cannot get"})
 }
 
 fn as_it_was(object: &mut Value) {
@@ -249,13 +285,12 @@ fn as_it_was(object: &mut Value) {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_list_that_lacks_a_change_does_not_end_the_informer() {
-    let model = Model::new(1);
+/// Holds `x` at version 2, then lists it at version 1.
+async fn lists_what_lacks_a_change(model: &Model, get: Get) -> (Informer<Thing>, Log) {
     model.set_streaming(false);
     model.put(&id("a", "x"), thing(1));
     model.put(&id("a", "x"), thing(2));
-    let (twist, informer) = twisted(&model, false);
+    let (twist, informer) = twisted(model, get);
     run(informer.clone());
     let log = log(&informer);
     informer.synced().await;
@@ -264,8 +299,26 @@ async fn a_list_that_lacks_a_change_does_not_end_the_informer() {
     model.put(&id("a", "y"), thing(1));
     until("it lists again", || !twist.load(Ordering::Relaxed)).await;
     pass(60).await;
-    assert_eq!((state(&informer), held(&informer)), (State::Live, served(&model)));
-    assert_eq!(*log.lock(), ["+a/x", "+a/y"]);
+    (informer, log)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_lacks_a_change_does_not_end_the_informer() {
+    // Whoever may list need not have the right to get.
+    for get in [Get::True, Get::Forbidden] {
+        let model = Model::new(1);
+        let (informer, log) = lists_what_lacks_a_change(&model, get).await;
+        assert_eq!((state(&informer), held(&informer)), (State::Live, served(&model)));
+        assert_eq!(*log.lock(), ["+a/x", "+a/y"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_does_not_know_the_kind_proves_no_deletion() {
+    let model = Model::new(1);
+    let (informer, log) = lists_what_lacks_a_change(&model, Get::NotServed).await;
+    assert_eq!(held(&informer), served(&model));
+    assert_eq!(*log.lock(), ["+a/x", "+a/y"], "the list was repeated");
 }
 
 #[tokio::test(start_paused = true)]
@@ -274,7 +327,7 @@ async fn a_list_and_a_get_that_are_older_than_what_is_held_end_the_informer() {
     model.set_streaming(false);
     model.put(&id("a", "x"), thing(1));
     model.put(&id("a", "x"), thing(2));
-    let (twist, informer) = twisted(&model, true);
+    let (twist, informer) = twisted(&model, Get::AsItWas);
     let running = informer.clone();
     let ends = tokio::spawn(async move { running.run(Shutdown::manual()).await });
     informer.synced().await;
@@ -283,4 +336,47 @@ async fn a_list_and_a_get_that_are_older_than_what_is_held_end_the_informer() {
     model.put(&id("a", "y"), thing(1));
     let error = ends.await.unwrap().unwrap_err();
     assert!(matches!(error, Error::ResourceVersionRegressed { .. }), "{error}");
+}
+
+/// An informer of a server that answers its requests with these frames, and then no more.
+fn scripted(answers: &[&[(&str, u64, &str)]]) -> Informer<Thing> {
+    let frame = |&(kind, number, version): &(&str, u64, &str)| {
+        let name = ["", "x", "y"][number as usize];
+        let uid = format!("00000000-0000-4000-8000-{number:012x}");
+        let annotations = match kind {
+            "BOOKMARK" => json!({"k8s.io/initial-events-end": "true"}),
+            _ => json!({}),
+        };
+        let meta = json!({"namespace": "a", "name": name, "uid": uid, "resourceVersion": version,
+            "annotations": annotations});
+        let object = json!({"metadata": meta, "spec": {"value": 1}});
+        format!("{}\n", json!({"type": kind, "object": object}))
+    };
+    let answers = answers.iter().map(|frames| frames.iter().map(frame).collect::<String>());
+    let answers: Arc<Mutex<Vec<String>>> = Arc::new(Mutex::new(answers.rev().collect()));
+    let service = tower::service_fn(move |_: Request<Bytes>| {
+        let next = answers.lock().pop();
+        async move {
+            let Some(next) = next else { return std::future::pending().await };
+            let body = Full::new(Bytes::from(next)).map_err(|never| match never {});
+            Ok::<_, std::io::Error>(Response::new(UnsyncBoxBody::new(body)))
+        }
+    });
+    let informer = Informer::builder(Client::from_service(service, Options::default())).build();
+    run(informer.clone());
+    informer
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_comes_into_sight_late_is_held_and_one_that_leaves_is_not() {
+    let listed = &[("ADDED", 1, "5"), ("BOOKMARK", 0, "10")];
+    let late = &[&listed[..], &[("ADDED", 2, "7")]].concat();
+    let both = &[&[("ADDED", 2, "7")], &listed[..]].concat();
+    let informer = scripted(&[late, both]);
+    until("it is listed", || informer.store().len() == 2).await;
+
+    let gone = &[&listed[..], &[("DELETED", 1, "5")]].concat();
+    let informer = scripted(&[gone]);
+    informer.synced().await;
+    until("it is gone", || informer.store().is_empty()).await;
 }

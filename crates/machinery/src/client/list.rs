@@ -11,7 +11,7 @@ use super::splitter::{ItemVisitor, Part, Splitter};
 use super::transport::Answer;
 use super::types::{Page, PageEnd, Scope, Undecodable};
 use super::{Error, MAX_OBJECT, status, undecodable};
-use crate::object::Resource;
+use crate::object::{ObjectKey, Resource};
 
 /// The `Accept` header of a metadata-only list; where there is no such thing, plain JSON.
 const METADATA: &str =
@@ -75,6 +75,25 @@ impl Client {
         each: impl FnMut(Result<V, Undecodable>) + Send,
     ) -> Result<PageEnd, Error> {
         self.list_as(METADATA, scope, page, each).await
+    }
+
+    /// Reads one object by a list of its name: the right to list is there for a watch, the right to
+    /// get may not be. `None` if it does not exist, or cannot be decoded. The answer is as new as
+    /// etcd; from Kubernetes 1.31 on it may come from the watch cache all the same
+    /// (`ConsistentListFromCache`, KEP-2340).
+    ///
+    /// # Errors
+    /// As [`Client::list`].
+    pub async fn find<V: Resource>(&self, key: &ObjectKey) -> Result<Option<V>, Error> {
+        let namespace = self.kind::<V>().namespaced.then(|| key.namespace().clone());
+        let fields = Some(format!("metadata.name={}", key.name()));
+        let scope = Scope { namespace, labels: None, fields };
+        let mut found = None;
+        let each = |object: Result<V, Undecodable>| {
+            found = object.ok().filter(|object| object.key() == key).or(found.take());
+        };
+        self.list(&scope, &Page::default(), each).await?;
+        Ok(found)
     }
 
     async fn list_as<V: Resource>(

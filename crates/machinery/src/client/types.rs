@@ -73,6 +73,13 @@ pub enum Event<V> {
     Undecodable(Undecodable),
 }
 
+impl<V> Event<V> {
+    /// Returns whether it tells of the end of an object.
+    pub fn is_deletion(&self) -> bool {
+        matches!(self, Event::Deleted(_) | Event::Undecodable(Undecodable { deleted: true, .. }))
+    }
+}
+
 /// An object that could not be decoded, and as much of its metadata as could.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Undecodable {

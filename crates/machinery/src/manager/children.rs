@@ -21,7 +21,7 @@ use super::compared::{Canonical, deviations, hash, hex, project, remove_nulls};
 use super::fights::WINDOW;
 use super::managed_fields::{Conflicts, Foreign, conflict_if_another};
 use super::wiring::{WiringError, view};
-use crate::client::{self, Deletion, Page, Preconditions, Scope, Undecodable};
+use crate::client::{self, Deletion, Preconditions};
 use crate::controller::{CallError, Name, Problem};
 use crate::object::{InternedStr, Keep, Meta, ObjectKey, Owner, Resource};
 use crate::store::Store;
@@ -310,22 +310,14 @@ impl<V: Resource> Context<V> {
 
     /// Asks the API server whether the object still exists, if one of its children has gone since it was
     /// last asked: the garbage collector deletes those of an object that is gone, and the watch of the
-    /// objects may be behind that of the children. It is a list of one name: the right to list is there for
-    /// the watch, the right to get may not be.
+    /// objects may be behind that of the children.
     async fn confirm_owner(&self) -> Result<(), Problem> {
         let (bereaved, key) = (&self.pass.parts.bereaved, self.key());
         if !self.is_bereaved() {
             return Ok(());
         }
-        let namespace = V::KIND.namespaced.then(|| key.namespace().clone());
-        let fields = Some(format!("metadata.name={}", key.name()));
-        let scope = Scope { namespace, labels: None, fields };
-        let mut live = None;
-        let each = |object: Result<V, Undecodable>| {
-            live = object.ok().filter(|object| object.key() == key).or(live.take());
-        };
-        let listed = self.client().list::<V>(&scope, &Page::default(), each).await;
-        listed.map_err(|error| failed::<V>("list", key, error))?;
+        let found = self.client().find::<V>(key).await;
+        let live = found.map_err(|error| failed::<V>("list", key, error))?;
         let live = live.map(|live| self.pass.objects.apply_read(live));
         if live.is_none_or(|live| live.uid() != self.object.uid() || live.meta().deleting) {
             return Err(Problem::Awaiting(Name { kind: V::KIND, key: key.clone() }));

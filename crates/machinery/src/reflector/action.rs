@@ -20,6 +20,8 @@ pub(super) enum Input {
     Opened,
     /// An object arrived over the watch.
     Event(ResourceVersion),
+    /// An object that is not held arrived over the watch at a version that the watch has passed.
+    OutOfOrder(ResourceVersion),
     /// A bookmark arrived.
     Bookmark { version: String, initial_events_end: bool },
     /// The server ended the watch normally.
@@ -71,6 +73,8 @@ pub enum Reason {
     Refused,
     /// The server cannot get past our version.
     Stuck,
+    /// The watch showed an object that it should have shown earlier.
+    OutOfOrder,
     /// A streaming list was not available, or did not end.
     NoStreaming,
     /// The previous attempt failed, or its answer was older than what we hold.

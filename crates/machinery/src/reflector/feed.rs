@@ -119,6 +119,11 @@ impl<V: Resource> StoreFeed<V> {
         }
     }
 
+    /// Returns whether an object is held under `key`.
+    pub(super) fn holds(&self, key: &ObjectKey) -> bool {
+        self.writer.store().contains(key)
+    }
+
     /// An object that is held in a newer state than a list of this version has.
     pub(super) fn contradiction(&self, at: ResourceVersion) -> Option<Contradiction> {
         self.writer.contradiction(at)

@@ -17,7 +17,7 @@ use super::report::Report;
 use super::state::HealthHandle;
 use super::step::Machine;
 use crate::client::{Client, Error, Event, Page, PageEnd, Scope, Watch, WatchFrom};
-use crate::object::{Kind, Resource, ResourceVersion};
+use crate::object::{Kind, ObjectKey, Resource, ResourceVersion};
 use crate::shutdown::Shutdown;
 use crate::store::{Contradiction, Writer};
 
@@ -73,7 +73,7 @@ struct Timing {
 
 /// A quorum read, which decides whether a list is inconsistent or from another history.
 struct Confirming<V> {
-    get: Pending<V>,
+    read: Pending<Option<V>>,
     found: Contradiction,
     /// The version of the list, and what completed it.
     list: ResourceVersion,
@@ -86,7 +86,7 @@ struct Confirming<V> {
 enum Completion<V> {
     Page(PageEnd),
     Open(Watch<V>),
-    Confirmed(Result<V, Error>),
+    Confirmed(Result<Option<V>, Error>),
     Event(Event<V>),
     Ended,
     Failed(Error),
@@ -165,7 +165,9 @@ impl<V: Resource> Reflector<V> {
             }
             // The deadline moves with every event; the timer is reset only when it must fire
             // earlier, and checked again when it fires.
-            let deadline = self.machine.deadline();
+            // A streaming list that waits to be confirmed is not one that has stalled.
+            let is_confirming = matches!(operation, Operation::Confirming(_));
+            let deadline = self.machine.deadline().filter(|_| !is_confirming);
             if deadline.is_some_and(|deadline| deadline < timer.deadline() || timer.is_elapsed()) {
                 timer.as_mut().reset(deadline.unwrap_or_else(Instant::now));
             }
@@ -237,8 +239,12 @@ impl<V: Resource> Reflector<V> {
         self.observer.event(&self.client.kind::<V>());
         if self.machine.is_staging() {
             self.feed.lock().stage(event);
-        } else if self.machine.is_news(version) {
+        } else if self.machine.is_news(version) || event.is_deletion() {
             self.feed.lock().apply(event);
+        } else if let Event::Added(object) | Event::Modified(object) = &event
+            && !self.feed.lock().holds(object.key())
+        {
+            return self.step(Input::OutOfOrder(version), operation);
         }
         self.step(Input::Event(version), operation);
     }
@@ -246,21 +252,21 @@ impl<V: Resource> Reflector<V> {
     /// The API server itself has answered what it knows of an object whose listed state
     /// contradicts the held one. Only an older answer proves that data went back in time; anything
     /// else is used in place of what was listed.
-    fn confirmed(&mut self, answer: Result<V, Error>, operation: &mut Operation<V>) {
+    fn confirmed(&mut self, answer: Result<Option<V>, Error>, operation: &mut Operation<V>) {
         let Operation::Confirming(confirming) = std::mem::replace(operation, Operation::Nothing)
         else {
             return;
         };
         let Confirming { found, list, then, stream, .. } = *confirming;
         match answer {
-            Ok(object) if object.meta().version.is_older_than(found.held) => {
+            Ok(Some(object)) if object.meta().version.is_older_than(found.held) => {
                 let at = object.meta().version.to_string();
                 *operation =
                     Operation::Over(ResourceVersionRegressed { held: found.held.to_string(), at });
                 return;
             }
-            Ok(object) => self.feed.lock().confirmed(object, list),
-            Err(error) if error.is_not_found() => self.feed.lock().refuted(&found.key),
+            Ok(Some(object)) => self.feed.lock().confirmed(object, list),
+            Ok(None) => self.feed.lock().refuted(&found.key),
             Err(error) => return self.step(Input::Failed(Failure::from(&error)), operation),
         }
         tracing::warn!(
@@ -283,12 +289,12 @@ impl<V: Resource> Reflector<V> {
         });
         let Some((list, found)) = found else { return Some(input) };
         let (client, key) = (self.client.clone(), found.key.clone());
-        let get: Pending<V> = Box::pin(async move { client.get::<V>(&key).await });
+        let read = Box::pin(async move { confirmation(&client, &key).await });
         let stream = match std::mem::replace(operation, Operation::Nothing) {
             Operation::Watching(watch) => Some(watch),
             _ => None,
         };
-        let confirming = Confirming { get, found, list, then: input, stream };
+        let confirming = Confirming { read, found, list, then: input, stream };
         *operation = Operation::Confirming(Box::new(confirming));
         None
     }
@@ -348,6 +354,18 @@ impl<V: Resource> Reflector<V> {
     }
 }
 
+/// Reads an object from etcd; `None` if it does not exist. Whoever may list and watch need not have
+/// the right to get.
+async fn confirmation<V: Resource>(client: &Client, key: &ObjectKey) -> Result<Option<V>, Error> {
+    match client.get(key).await {
+        Ok(object) => Ok(Some(object)),
+        Err(error) if error.is_forbidden() => client.find(key).await,
+        // A 404 of a server that does not know the kind says nothing of the object.
+        Err(error) if error.is_not_found() && !error.is_not_served() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 // === impl Refresh ===
 
 impl Refresh {
@@ -387,7 +405,7 @@ impl<V: Resource> Operation<V> {
                 page.await.map_or_else(Completion::Failed, Completion::Page)
             }
             Operation::Confirming(confirming) => {
-                Completion::Confirmed(confirming.get.as_mut().await)
+                Completion::Confirmed(confirming.read.as_mut().await)
             }
             Operation::Opening(watch) => {
                 watch.await.map_or_else(Completion::Failed, Completion::Open)

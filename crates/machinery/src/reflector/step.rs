@@ -132,6 +132,7 @@ impl Machine {
             Input::Page { version, continue_token } => self.page(version, continue_token, now),
             Input::Opened => self.opened(now),
             Input::Event(version) => self.event(version, now),
+            Input::OutOfOrder(version) => self.out_of_order(version, now),
             Input::Bookmark { version, initial_events_end } => {
                 self.bookmark(Position::parse(version), initial_events_end, now)
             }
@@ -219,7 +220,7 @@ impl Machine {
 
     /// Returns whether an event at this version is new. Watches send events in order, so one that
     /// is not after `held` was sent before. It must not be applied, or an object deleted since
-    /// would reappear.
+    /// would reappear. An end is applied all the same: an object does not come back.
     pub(super) fn is_news(&self, version: ResourceVersion) -> bool {
         !version.is_known() || !self.held().is_known() || version.is_newer_than(self.held())
     }

@@ -256,7 +256,7 @@ impl<V: Object> Change<'_, V> {
         last: Option<Arc<V>>,
     ) {
         if self.state.is_repetition(version) {
-            return;
+            return self.deleted_late(hash, key, uid, version, last);
         }
         let ours = self.state.unconfirmed.get_mut(key).is_some_and(|memory| {
             let written = memory.confirm(version);
@@ -281,6 +281,32 @@ impl<V: Object> Change<'_, V> {
                 // It was written since: a selector can stop matching for a while. Or it came since.
                 self.deltas.push(Delta::again(held, None));
             }
+        }
+        self.state.forget_if_idle(key);
+    }
+
+    /// The end of an object, at a version that the watch has passed. Some servers send it with the
+    /// version of the object's last state (OpenShift's projects). An object that has ended does not
+    /// come back, so this is news if it is held in no newer state.
+    fn deleted_late(
+        &mut self,
+        hash: u64,
+        key: &ObjectKey,
+        uid: Uid,
+        version: ResourceVersion,
+        last: Option<Arc<V>>,
+    ) {
+        let ended = |held: &&Arc<V>| {
+            uid.is_some() && held.uid() == uid && !held.meta().version.is_newer_than(version)
+        };
+        if self.objects.find(hash, key).filter(ended).is_none() {
+            return;
+        }
+        if let Some(held) = self.objects.remove(hash, key) {
+            self.deltas.push(Delta::Deleted(last.unwrap_or(held), None));
+        }
+        if let Some(memory) = self.state.unconfirmed.get_mut(key) {
+            memory.unread = false;
         }
         self.state.forget_if_idle(key);
     }

@@ -53,9 +53,10 @@ impl<V: Object> Writer<V> {
         self.store.shared().enter(|change| change.applied(hash, object));
     }
 
-    /// DELETED, with the object's last state. An event known not to be newer than
-    /// [`Writer::version`] is ignored, and so is the end of an older object than the held one. An
-    /// object without a UID means whatever has its name: some servers send no more than that.
+    /// DELETED, with the object's last state. The end of an older object, or of an older state, than
+    /// the held one is ignored. An object without a UID means whatever has its name, as some
+    /// servers send no more than that; such an event is also ignored if it is known not to be newer
+    /// than [`Writer::version`].
     pub fn deleted(&mut self, object: V) {
         self.relist = None;
         let (key, uid, version) = (object.key().clone(), object.uid(), object.meta().version);

@@ -340,9 +340,15 @@ impl Simulation {
     }
 }
 
-fn run_all(seeds: std::ops::Range<u64>, config: &Config, world: World) -> Report {
+/// The number of worlds of each kind without `LEASE_WORLDS`; `.ci/run` asks for 5,000.
+const WORLDS: u64 = 500;
+
+/// Runs the worlds from this seed on.
+fn run_from(first: u64, config: &Config, world: World) -> Report {
+    let asked = std::env::var("LEASE_WORLDS").ok().and_then(|worlds| worlds.parse().ok());
+    let worlds = asked.unwrap_or(WORLDS);
     let mut all = Report { led_at_the_end: true, ..Report::default() };
-    for seed in seeds {
+    for seed in first..first + worlds {
         let one = Simulation::run(seed, config.clone(), world);
         assert!(one.led_at_the_end, "seed {seed}: nobody leads though all is well again");
         all.takeovers += one.takeovers;
@@ -352,46 +358,44 @@ fn run_all(seeds: std::ops::Range<u64>, config: &Config, world: World) -> Report
             all.worst_seed = seed;
         }
     }
+    let busy = all.takeovers > worlds && all.renewals > 12 * worlds;
+    assert!(busy, "too quiet: {all:?}");
     all
 }
 
 #[test]
-fn two_never_write_at_once_in_5000_worlds_with_crashes_and_clocks_at_double_rate() {
+fn two_never_write_at_once_with_crashes_and_clocks_at_double_rate() {
     let world = World { ratio: 2.0, by_hand: false, crashes: true };
-    let report = run_all(0..5_000, &Config::default(), world);
+    let report = run_from(0, &Config::default(), world);
     assert_eq!(report.overlap, 0.0, "{report:?}");
-    assert!(report.takeovers > 15_000 && report.renewals > 60_000, "too quiet: {report:?}");
 }
 
 #[test]
-fn two_never_write_at_once_in_5000_worlds_with_a_lease_that_is_edited_by_hand() {
+fn two_never_write_at_once_with_a_lease_that_is_edited_by_hand() {
     let world = World { ratio: 2.0, by_hand: true, crashes: false };
-    let report = run_all(10_000..15_000, &Config::default(), world);
+    let report = run_from(10_000, &Config::default(), world);
     assert_eq!(report.overlap, 0.0, "{report:?}");
-    assert!(report.takeovers > 15_000 && report.renewals > 60_000, "too quiet: {report:?}");
 }
 
 #[test]
-fn two_never_write_at_once_in_2000_worlds_with_edits_and_crashes() {
+fn two_never_write_at_once_with_edits_and_crashes() {
     let world = World { ratio: 2.0, by_hand: true, crashes: true };
-    let report = run_all(40_000..42_000, &Config::default(), world);
+    let report = run_from(40_000, &Config::default(), world);
     assert_eq!(report.overlap, 0.0, "{report:?}");
 }
 
 #[test]
-fn two_never_write_at_once_in_1000_worlds_with_ordinary_clocks_and_a_longer_permission() {
+fn two_never_write_at_once_with_ordinary_clocks_and_a_longer_permission() {
     let config = Config { clock_ratio: 1.02, ..Config::default() };
     assert_eq!(config.validity(), Duration::from_secs(10));
-    let report =
-        run_all(20_000..21_000, &config, World { ratio: 1.02, by_hand: false, crashes: true });
+    let report = run_from(20_000, &config, World { ratio: 1.02, by_hand: false, crashes: true });
     assert_eq!(report.overlap, 0.0, "{report:?}");
 }
 
 #[test]
 fn clocks_beyond_the_stated_ratio_make_permissions_overlap_but_no_longer_than_stated() {
     let config = Config { clock_ratio: 1.02, ..Config::default() };
-    let report =
-        run_all(30_000..30_500, &config, World { ratio: 2.0, by_hand: false, crashes: true });
+    let report = run_from(30_000, &config, World { ratio: 2.0, by_hand: false, crashes: true });
     let bound = (config.validity() + config.in_flight).as_secs_f64() - 15.0 / 2.0;
     assert!(report.overlap > 0.5, "the simulation must be able to fail: {report:?}");
     assert!(report.overlap <= bound, "{report:?}, stated {bound}");

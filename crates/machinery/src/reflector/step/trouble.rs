@@ -4,6 +4,7 @@ use tokio::time::Instant;
 
 use super::limits::{IDLE, NOT_SERVED, OPEN, RETURNED, SHORT, STREAMS_CUT, STUCK, TOO_LARGE};
 use super::{Machine, Next, Phase};
+use crate::object::ResourceVersion;
 use crate::reflector::action::{Action, Reason};
 use crate::reflector::failure::{Class, Failure};
 use crate::reflector::state::State;
@@ -11,7 +12,10 @@ use crate::reflector::state::State;
 impl Machine {
     pub(super) fn ended(&mut self, now: Instant) -> Vec<Action> {
         match &self.phase {
-            Phase::Streaming { .. } => self.fall_back(now),
+            Phase::Streaming { .. } => {
+                let why = "the streaming list ended before the bookmark that completes it";
+                self.failed(&Failure::transient(why), now)
+            }
             Phase::Watching { began, progressed, .. } => {
                 let fair = *progressed || now.saturating_duration_since(*began) >= SHORT;
                 self.note_silence(now);
@@ -57,8 +61,15 @@ impl Machine {
                 }
                 self.list_failed(failure, now)
             }
-            Phase::Watching { .. } => {
+            Phase::Watching { began, opened, .. } => {
+                let lived = *opened && now.saturating_duration_since(*began) >= SHORT;
                 self.note_silence(now);
+                // What lies between cuts idle connections, perhaps every few seconds. If the API
+                // server is away, the next watch is not accepted, and that is a failure.
+                let cut = failure.class == Class::Transient && failure.retry_after.is_none();
+                if lived && cut {
+                    return self.watch(now);
+                }
                 self.watch_failed(failure, now)
             }
             Phase::Waiting { .. } => Vec::new(),
@@ -133,6 +144,18 @@ impl Machine {
     pub(super) fn in_the_past(&mut self, behind: &Failure, now: Instant) -> Vec<Action> {
         self.unbounded = true;
         self.back_off(behind, Next::List(Reason::Refused), now)
+    }
+
+    /// The watch shows an object that is older than what it has shown before, and that is not held.
+    /// Either it was sent before and has been deleted since, or it has only now come into sight:
+    /// OpenShift shows a project so once its user may see it. A list tells, after a wait, as a server
+    /// may do so again and again.
+    pub(super) fn out_of_order(&mut self, version: ResourceVersion, now: Instant) -> Vec<Action> {
+        if !matches!(self.phase, Phase::Watching { .. }) {
+            return Vec::new();
+        }
+        let why = format!("the watch shows an object at version {version}, which it has passed");
+        self.back_off(&Failure::transient(why), Next::List(Reason::OutOfOrder), now)
     }
 
     pub(super) fn deadline_passed(&mut self, now: Instant) -> Vec<Action> {

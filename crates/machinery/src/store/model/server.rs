@@ -22,7 +22,8 @@ pub(super) struct Change {
 
 #[derive(Default)]
 pub(super) struct Server {
-    /// Its changes, in order; versions are 1, 2, 3, …
+    /// Its changes, in order; versions are 2, 4, 6, … The others are of other kinds: lists and
+    /// bookmarks have them too.
     pub(super) log: Vec<Change>,
     uids: u64,
 }
@@ -42,11 +43,16 @@ impl Server {
     }
 
     pub(super) fn now(&self) -> u64 {
-        self.log.len() as u64
+        2 * self.log.len() as u64
+    }
+
+    /// The changes up to a version.
+    pub(super) fn until(&self, version: u64) -> usize {
+        (version / 2) as usize
     }
 
     pub(super) fn is_readable(&self, live: &Live) -> bool {
-        self.log[live.version as usize - 1].readable
+        self.log[self.until(live.version) - 1].readable
     }
 
     /// Creates, changes or deletes an object. `None` if there is nothing to delete.
@@ -68,7 +74,7 @@ impl Server {
             },
             |live| live.uid,
         );
-        let version = self.now() + 1;
+        let version = self.now() + 2;
         self.log.push(Change { version, name, uid, deleted, origin, readable });
         Some(Live { uid, version })
     }

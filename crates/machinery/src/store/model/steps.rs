@@ -22,8 +22,9 @@ pub(super) enum Step {
     Event,
     /// An earlier event arrives again.
     Repeat(prop::sample::Index),
-    /// A bookmark for everything that has arrived.
-    Bookmark,
+    /// A bookmark for everything that has arrived; the flag says whether it counts changes of other
+    /// kinds too.
+    Bookmark(bool),
     /// A list begins. It will show the server at some version since the last event.
     Begin(prop::sample::Index),
     /// Half of the current list arrives.
@@ -45,7 +46,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         8 => any::<prop::sample::Index>().prop_map(Step::Answer),
         8 => Just(Step::Event),
         1 => any::<prop::sample::Index>().prop_map(Step::Repeat),
-        1 => Just(Step::Bookmark),
+        1 => any::<bool>().prop_map(Step::Bookmark),
         2 => any::<prop::sample::Index>().prop_map(Step::Begin),
         1 => Just(Step::Half),
         2 => Just(Step::Commit),

@@ -210,3 +210,15 @@ fn what_can_be_read_again_as_it_was_reported_is_forgotten() {
     bed.list(9, vec![thing("a", 1, 7)]);
     assert_eq!((bed.told().len(), bed.store.unconfirmed()), (0, 0));
 }
+
+#[test]
+fn an_end_at_the_version_of_the_last_state_ends_the_object_and_no_newer_one() {
+    let mut bed = Bed::new();
+    bed.list(9, vec![thing("a", 1, 3), thing("b", 2, 4), thing("c", 3, 5)]);
+    bed.told();
+    bed.deleted(thing("a", 1, 3));
+    bed.deleted(thing("b", 2, 3));
+    bed.deleted(thing("c", 4, 8));
+    assert_eq!(bed.held(), ["b2@4", "c3@5"]);
+    assert_eq!(bed.told(), ["-a1@3"]);
+}

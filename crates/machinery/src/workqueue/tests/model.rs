@@ -221,7 +221,6 @@ impl StateMachineTest for Real {
 
 proptest_state_machine::prop_state_machine! {
     #![proptest_config(proptest::test_runner::Config {
-        cases: 300,
         failure_persistence: None,
         ..Default::default()
     })]

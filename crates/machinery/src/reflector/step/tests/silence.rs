@@ -33,18 +33,18 @@ fn silent_watches_that_end_in_good_order_are_silent_together() {
 fn silent_watches_that_break_off_are_silent_together_and_pauses_do_not_count() {
     let quiet = Duration::from_secs(100);
     let run = Run::watching().then(bookmark("10")).after(quiet).then(failed(Class::Transient));
-    let run = run.at_deadline().after(Duration::from_secs(600)).then(failed(Class::Transient));
+    let run = run.after(Duration::from_secs(600)).then(failed(Class::Transient));
     let run = run.at_deadline().then(Input::Opened);
     assert_eq!(run.pause(), IDLE - quiet);
     assert!(run.at_deadline().has(&Action::Begin(Reason::Stuck)));
     let run = Run::watching().after(quiet).then(bookmark("10")).then(failed(Class::Transient));
-    assert_eq!(run.at_deadline().then(Input::Opened).pause(), IDLE, "it was heard");
+    assert_eq!(run.then(Input::Opened).pause(), IDLE, "it was heard");
 }
 
 /// Cuts watches that stay silent after `each`, until the silence is too long.
 fn cut_after(each: Duration, mut run: Run) -> Run {
     while run.pause() > each {
-        run = run.after(each).then(failed(Class::Transient)).at_deadline().then(Input::Opened);
+        run = run.after(each).then(failed(Class::Transient)).then(Input::Opened);
     }
     run.at_deadline()
 }

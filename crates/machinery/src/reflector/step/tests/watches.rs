@@ -25,6 +25,20 @@ fn the_version_never_moves_back() {
 }
 
 #[test]
+fn an_object_that_comes_into_sight_late_is_listed_after_a_wait_that_grows() {
+    let late = || Input::OutOfOrder(ResourceVersion::new(7));
+    let mut run = Run::watching().then(late());
+    let mut waits = Vec::new();
+    for _ in 0..4 {
+        waits.push(run.wait());
+        run = run.at_deadline();
+        assert_eq!(run.watch().version.as_deref(), Some("10"));
+        run = run.then(Input::Opened).then(end_of_list("10")).then(late());
+    }
+    assert!(waits[0] >= Duration::from_millis(800) && waits[3] > 3 * waits[0], "{waits:?}");
+}
+
+#[test]
 fn a_watch_that_ends_at_once_without_progress_is_a_failure() {
     let run = Run::watching().then(Input::Ended).then(Input::Opened).then(event(10));
     let run = run.then(Input::Ended);
@@ -41,6 +55,16 @@ fn a_broken_connection_is_watched_again_from_the_same_version() {
     assert_eq!(run.watch().version.as_deref(), Some("10"));
     assert!(!run.watch().initial_events);
     assert_eq!(run.then(Input::Opened).machine.state, State::Live);
+}
+
+#[test]
+fn a_connection_that_was_cut_after_a_while_is_watched_again_at_once() {
+    let run = Run::watching().after(SHORT).then(failed(Class::Transient));
+    assert_eq!(run.watch().version.as_deref(), Some("10"));
+    assert_eq!(run.machine.state, State::Live, "nothing was missed for long");
+    let run = run.then(failed(Class::Transient));
+    assert_eq!(run.machine.state, State::Stale, "the server did not accept the next one");
+    assert!(run.wait() >= Duration::from_millis(800));
 }
 
 #[test]
