@@ -167,7 +167,9 @@ impl Health {
                 let reason = Reason::ReplicasUnavailable;
                 context.health_of(Trouble { reason, message: behind, stalls_at_once: false }, false)
             }
-            None if context.idle >= longest_idle(daemon_set) && !is_terminating(context) => {
+            None if context.idle >= longest_idle(daemon_set)
+                && !is_terminating(daemon_set, context) =>
+            {
                 // Kubernetes gives a DaemonSet no deadline.
                 let seconds = longest_idle(daemon_set).as_secs();
                 let message = format!("No progress for {seconds} seconds: {behind}");
@@ -193,9 +195,9 @@ fn longest_idle(daemon_set: &DaemonSet) -> Duration {
 }
 
 /// Returns whether a pod of the rollout is being deleted, and still has time to end.
-fn is_terminating(context: &Context<'_>) -> bool {
+fn is_terminating(daemon_set: &DaemonSet, context: &Context<'_>) -> bool {
     let grace = context.evidence.terminating().map_or(0, |(_, grace)| grace.unsigned_abs());
-    grace > 0 && context.idle < Progress::IDLE_MAX + Duration::from_secs(grace)
+    grace > 0 && context.idle < longest_idle(daemon_set) + Duration::from_secs(grace)
 }
 
 /// A rollout of a DaemonSet that has made no progress: a refusal is final, because the controller

@@ -336,8 +336,9 @@ impl Evidence {
     ) -> Evidence {
         let namespace = child.key().namespace();
         let selector = selector_text(child.made().spec.selector());
-        let unready = |pod: &PodState| !pod.is_ready();
-        let pods = pods(client, namespace, &selector, LIVE, unready).await;
+        // A pod that is being deleted may be ready until it ends.
+        let keep = |pod: &PodState| !pod.is_ready() || pod.terminates_within().is_some();
+        let pods = pods(client, namespace, &selector, LIVE, keep).await;
         let mut evidence = Evidence { pods: of(pods), ..Evidence::default() };
         let starting = evidence.pods.found().is_some_and(|pods| !pods.is_empty());
         if starting && evidence.of_pods(None).is_none() {
@@ -561,14 +562,20 @@ mod tests {
         assert!(matches!(state.look_up(None, start + FRESH), Known::ListNow));
     }
 
-    /// The queries of the lists that explain a DaemonSet, and the answer, if its Events are these.
-    async fn explained(events: Vec<Value>) -> (Vec<String>, Evidence) {
+    /// The queries of the lists that explain a DaemonSet, and the answer, if its pods and Events are
+    /// these.
+    async fn explained(pods: Vec<Value>, events: Vec<Value>) -> (Vec<String>, Evidence) {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let seen = asked.clone();
         let service = service_fn(move |request: Request<Bytes>| {
             let (path, query) = (request.uri().path().to_owned(), request.uri().query());
             seen.lock().push(query.unwrap_or_default().to_owned());
-            let items = if path.ends_with("/events") { events.clone() } else { Vec::new() };
+            let live = request.uri().query().is_some_and(|query| query.contains("phase%21"));
+            let items = match path.ends_with("/events") {
+                true => events.clone(),
+                false if live => pods.clone(),
+                false => Vec::new(),
+            };
             let list = json!({"kind": "List", "apiVersion": "v1",
                 "metadata": {"resourceVersion": "1"}, "items": items});
             async move { Ok::<_, Infallible>(Response::new(list.to_string())) }
@@ -588,7 +595,7 @@ mod tests {
 
     #[tokio::test]
     async fn lists_are_of_live_pods_from_the_cache_and_of_events_by_uid() {
-        let (queries, _) = explained(Vec::new()).await;
+        let (queries, _) = explained(Vec::new(), Vec::new()).await;
         let [pods, events] = &queries[..] else { panic!("{queries:?}") };
         assert!(pods.contains("resourceVersion=0&"), "{pods}");
         assert!(pods.contains("status.phase%21%3DFailed%2Cstatus.phase%21%3DSucceeded"), "{pods}");
@@ -596,11 +603,32 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn pods_that_are_not_ready_or_end_are_kept() {
+        let pod = |name: &str, ready: &str, deleted: bool| {
+            let mut pod = json!({"metadata": {"name": name, "namespace": "n"}, "spec":
+                {"terminationGracePeriodSeconds": 600}, "status": {"phase": "Running",
+                "conditions": [{"type": "Ready", "status": ready}]}});
+            if deleted {
+                pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T11:59:00Z");
+            }
+            pod
+        };
+        let all = vec![pod("a", "True", false), pod("b", "False", false), pod("c", "True", true)];
+        let (_, evidence) = explained(all, Vec::new()).await;
+        let kept: Vec<_> = evidence.pods.found().unwrap().iter().map(PodState::name).collect();
+        assert_eq!(kept, ["b", "c"]);
+        assert_eq!(
+            evidence.terminating().map(|(pod, grace)| (pod.name(), grace)),
+            Some(("c", 600))
+        );
+    }
+
+    #[tokio::test]
     async fn the_newest_event_counts_unless_it_is_old() {
         let recent = vec![event("11:45", "new"), event("11:41", "older"), event("08:00", "old")];
-        let (_, evidence) = explained(recent).await;
+        let (_, evidence) = explained(Vec::new(), recent).await;
         assert_eq!(evidence.refusal, Answer::Found(Some("new".to_owned())));
-        let (_, evidence) = explained(vec![event("11:30", "old")]).await;
+        let (_, evidence) = explained(Vec::new(), vec![event("11:30", "old")]).await;
         assert_eq!(evidence.refusal, Answer::Found(None));
     }
 

@@ -42,7 +42,8 @@ pub enum Answer<T> {
 /// The answers to the diagnostic lists of one workload.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
-    /// Its pods that are not ready, by name; also those that were evicted, if nothing else is wrong.
+    /// Its pods that are not ready or are being deleted, by name; also those that were evicted, if
+    /// nothing else is wrong.
     pub pods: Answer<Arc<[PodState]>>,
     /// Why a DaemonSet's pods cannot be created, if its Events say so. A Deployment has a condition
     /// for that.

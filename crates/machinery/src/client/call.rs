@@ -274,7 +274,7 @@ async fn read(mut body: Answer, most: usize) -> Result<Option<Bytes>, Error> {
 
 /// Decodes an object from an answer.
 pub(super) fn decode<V: DeserializeOwned>(body: &[u8]) -> Result<V, Error> {
-    serde_json::from_slice(body).map_err(|error| Error::decode(&error, body))
+    serde_json::from_slice(body).map_err(|_| Error::decode::<V>(body))
 }
 
 /// A request that is not complete yet.

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
+use serde_json::error::Category;
+
 use super::proxy::NoTunnel;
 use super::text::one_line;
 use crate::identity::Identity;
@@ -57,9 +60,10 @@ pub enum Error {
     /// The answer is not what the API promises.
     #[error("the answer of the API server is not understood: {why} in: {excerpt}")]
     Decode {
-        /// Description of the mismatch, in about 200 bytes.
+        /// Where and how it differs from what was expected, without values, in about 200 bytes.
         why: String,
-        /// The text at that place, at most 200 bytes.
+        /// The beginning of the answer, at most 200 bytes. Of JSON only its size: it may contain
+        /// secrets.
         excerpt: String,
     },
     /// There are no credentials for the request, which was not sent: a plugin failed, or has not
@@ -105,8 +109,9 @@ impl Error {
         }
     }
 
-    pub(super) fn decode(error: &serde_json::Error, text: &[u8]) -> Error {
-        Error::Decode { why: in_short(error), excerpt: excerpt(text) }
+    /// `text` is no `V`.
+    pub(super) fn decode<V: DeserializeOwned>(text: &[u8]) -> Error {
+        Error::Decode { why: mismatch::<V>(text), excerpt: shape(text) }
     }
 
     /// If the kind is not served, says so, and what to do: the answer itself names neither.
@@ -247,16 +252,63 @@ pub(super) fn config_failure(error: &kube::Error) -> String {
     }
 }
 
-/// serde's message without its middle: it quotes a string that did not fit, however long, and only
-/// then says what would have fitted, and where.
-pub(super) fn in_short(error: &serde_json::Error) -> String {
-    const EACH: usize = 100;
-    let why = one_line(&error.to_string());
-    let (head, tail) = (why.floor_char_boundary(EACH), why.len().saturating_sub(EACH));
-    let tail = why.ceil_char_boundary(tail);
-    match (why.get(..head), why.get(tail..)) {
-        (Some(head), Some(end)) if head.len() < tail => format!("{head}…{end}"),
-        _ => why,
+/// Why `text` is no `V`: `spec.size: invalid type: string, expected u32`. No value of it is in the
+/// message, which is logged: it may be secret.
+pub(super) fn mismatch<V: DeserializeOwned>(text: &[u8]) -> String {
+    const PLACE: usize = 100;
+    let mut json = serde_json::Deserializer::from_slice(text);
+    let error = match serde_path_to_error::deserialize::<_, V>(&mut json) {
+        Err(error) => error,
+        Ok(_) => return "there is more after its end".to_owned(),
+    };
+    let (place, what) = (one_line(&error.path().to_string()), without_value(error.inner()));
+    match place.get(..place.floor_char_boundary(PLACE)) {
+        Some(".") | None => what,
+        Some(start) if start.len() < place.len() => format!("{start}…: {what}"),
+        Some(place) => format!("{place}: {what}"),
+    }
+}
+
+/// serde's message without the value that did not fit (serde::de::Unexpected), and without the place
+/// in the text.
+fn without_value(error: &serde_json::Error) -> String {
+    const MOST: usize = 200;
+    let text = one_line(&error.to_string());
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let text = text.strip_suffix(&place).unwrap_or(&text);
+    let said = match error.classify() {
+        Category::Data => of_data(text),
+        _ => text.to_owned(),
+    };
+    said.get(..said.floor_char_boundary(MOST)).unwrap_or_default().to_owned()
+}
+
+/// What did not fit, and what would have.
+fn of_data(text: &str) -> String {
+    let named = ["missing field `", "duplicate field `"];
+    if named.iter().any(|start| text.starts_with(start)) {
+        return text.to_owned();
+    }
+    let (how, rest) = text.split_at(text.find([':', '`']).unwrap_or(text.len()));
+    let kind = rest.split(['`', '"', ',']).next().unwrap_or_default().trim_end();
+    let expected = rest.rsplit_once(", expected ").map(|(_, expected)| expected);
+    match (how.trim_end(), expected) {
+        (how @ ("invalid type" | "invalid value" | "invalid length"), Some(expected)) => {
+            format!("{how}{kind}, expected {expected}")
+        }
+        (how @ ("unknown variant" | "unknown field"), Some(expected)) => {
+            format!("{how}, expected {expected}")
+        }
+        // The type's own code may quote the value.
+        _ => "a value is not accepted".to_owned(),
+    }
+}
+
+/// The beginning of what is no JSON, such as a proxy's page. Of JSON, only its size.
+pub(super) fn shape(text: &[u8]) -> String {
+    match text.trim_ascii_start().first() {
+        Some(b'{' | b'[' | b'"') => format!("{} bytes of JSON", text.len()),
+        _ => excerpt(text),
     }
 }
 
@@ -273,6 +325,8 @@ pub(super) fn excerpt(text: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
@@ -307,14 +361,61 @@ mod tests {
         assert!(short.len() < 300 && !short.contains('\n'), "{short}");
     }
 
-    /// serde quotes the string that did not fit, and only at the end says what would have.
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Password {
+        #[serde(rename = "password")]
+        _password: BTreeMap<String, u32>,
+        #[serde(rename = "kind", default)]
+        _kind: Kind,
+        #[serde(rename = "uid", default)]
+        _uid: Option<crate::object::Uid>,
+    }
+
+    #[derive(Debug, Default, serde::Deserialize)]
+    enum Kind {
+        #[default]
+        Short,
+    }
+
     #[test]
-    fn what_is_said_of_a_decode_error_is_bounded_and_says_what_would_have_fitted() {
+    fn a_mismatch_is_told_by_its_place_and_without_the_value() {
+        let told = [
+            (
+                r#"{"password":{"a":"hunter2, expected b"}}"#,
+                "password.a: invalid type: string, expected u32",
+            ),
+            (
+                r#"{"password":{"a":"hunter2 `x` "}}"#,
+                "password.a: invalid type: string, expected u32",
+            ),
+            (r#"{"password":{"a":47112}, "uid": "hunter2"}"#, "uid: a value is not accepted"),
+            (r#"{"password":{"a":-47112}}"#, "password.a: invalid value: integer, expected u32"),
+            (r#"{"password":47112}"#, "password: invalid type: integer, expected a map"),
+            (r#"{"password":{}, "kind": "hunter2"}"#, "kind: unknown variant, expected `Short`"),
+            (
+                r#"{"hunter2":{}}"#,
+                "hunter2: unknown field, expected one of `password`, `kind`, `uid`",
+            ),
+            ("{}", "missing field `password`"),
+            (r#"{"password":{"#, "password.?: EOF while parsing an object"),
+            (r#"{"password":{}} hunter2"#, "there is more after its end"),
+        ];
+        for (text, expected) in told {
+            assert_eq!(mismatch::<Password>(text.as_bytes()), expected, "{text}");
+            let said = Error::decode::<Password>(text.as_bytes()).to_string();
+            assert!(!said.contains("47112") && said.ends_with("bytes of JSON"), "{said}");
+        }
+        let page = Error::decode::<Password>(b"<html>Log in first</html>").to_string();
+        assert!(page.contains("Log in first"), "{page}");
+    }
+
+    #[test]
+    fn what_is_said_of_a_decode_error_is_bounded() {
         let text = serde_json::to_vec(&"x".repeat(1 << 20)).unwrap();
-        let why = serde_json::from_slice::<u32>(&text).unwrap_err();
-        let said = Error::decode(&why, &text).to_string();
-        assert!(said.len() < 600, "{} bytes", said.len());
-        assert!(said.contains("invalid type: string") && said.contains("expected u32"), "{said}");
+        let said = Error::decode::<u32>(&text).to_string();
+        assert!(said.len() < 300, "{} bytes", said.len());
+        assert!(said.contains("invalid type: string, expected u32"), "{said}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
 
-use super::error::{Error, excerpt, in_short};
+use super::error::{Error, mismatch, shape};
 use super::status::Status;
 use super::types::Event;
 use super::undecodable::Bare;
@@ -42,14 +42,13 @@ pub(super) fn decode<V: DeserializeOwned>(frame: &[u8]) -> Result<Event<V>, Erro
     match parse(frame, None) {
         Ok(Frame::Event(event)) => Ok(event),
         Ok(Frame::Error(status)) => Err(status.into_error(500, None)),
-        Ok(Frame::Unordered) => again(frame, "there is no type"),
-        Err(why) => again(frame, &in_short(&why)),
+        Ok(Frame::Unordered) | Err(_) => again(frame),
     }
 }
 
 /// Rereads a frame that was not understood at once: first its type, then its object accordingly.
 #[cold]
-fn again<V: DeserializeOwned>(frame: &[u8], why: &str) -> Result<Event<V>, Error> {
+fn again<V: DeserializeOwned>(frame: &[u8]) -> Result<Event<V>, Error> {
     #[derive(Deserialize)]
     struct Typed {
         r#type: Type,
@@ -59,9 +58,13 @@ fn again<V: DeserializeOwned>(frame: &[u8], why: &str) -> Result<Event<V>, Error
     struct Named {
         object: Bare,
     }
-    let lost = || Error::Decode { why: why.to_owned(), excerpt: excerpt(frame) };
+    #[derive(Deserialize)]
+    struct Viewed<V> {
+        #[serde(rename = "object")]
+        _object: V,
+    }
     let Typed { r#type, object: IgnoredAny } =
-        serde_json::from_slice(frame).map_err(|error| Error::decode(&error, frame))?;
+        serde_json::from_slice(frame).map_err(|_| Error::decode::<Typed>(frame))?;
     match parse(frame, Some(r#type)) {
         Ok(Frame::Event(event)) => return Ok(event),
         Ok(Frame::Error(status)) => return Err(status.into_error(500, None)),
@@ -69,11 +72,18 @@ fn again<V: DeserializeOwned>(frame: &[u8], why: &str) -> Result<Event<V>, Error
     }
     match r#type {
         Type::Added | Type::Modified | Type::Deleted => {
-            let Named { object } = serde_json::from_slice(frame).map_err(|_| lost())?;
-            let deleted = r#type == Type::Deleted;
-            Ok(Event::Undecodable(object.into_undecodable(deleted, why.to_owned())))
+            let why = mismatch::<Viewed<V>>(frame);
+            let why = why.strip_prefix("object.").unwrap_or(&why).to_owned();
+            match serde_json::from_slice(frame) {
+                Ok(Named { object }) => {
+                    let deleted = r#type == Type::Deleted;
+                    Ok(Event::Undecodable(object.into_undecodable(deleted, why)))
+                }
+                Err(_) => Err(Error::Decode { why, excerpt: shape(frame) }),
+            }
         }
-        Type::Bookmark | Type::Error => Err(lost()),
+        Type::Bookmark => Err(Error::decode::<Viewed<Bookmark>>(frame)),
+        Type::Error => Err(Error::decode::<Viewed<Status>>(frame)),
     }
 }
 

@@ -59,6 +59,13 @@ struct State {
     ended: Option<Instant>,
 }
 
+/// A run of a plugin. If its task is dropped, as with the runtime that it ran on, the next call
+/// starts another one.
+struct Run {
+    plugin: Plugin,
+    ended: bool,
+}
+
 /// Credentials that a plugin printed.
 #[derive(Clone)]
 pub(super) struct Credential {
@@ -158,34 +165,8 @@ impl Plugin {
             due
         });
         if begun {
-            tokio::spawn(self.clone().renew());
+            tokio::spawn(Run { plugin: self.clone(), ended: false }.renew());
         }
-    }
-
-    async fn renew(self) {
-        let outcome = {
-            let mut run = std::pin::pin!(timeout(LIMIT, self.run()));
-            let mut pause = SLOW;
-            loop {
-                tokio::select! {
-                    outcome = &mut run => break outcome,
-                    () = sleep(pause) => pause *= 2,
-                }
-                tracing::warn!(
-                    "The credential plugin {} has not answered after {} s; calls wait for it, not \
-                     for the API server",
-                    self.0.name,
-                    (pause - SLOW).as_secs()
-                );
-            }
-        };
-        let outcome = outcome.unwrap_or_else(|_| Err(format!("not ended within {LIMIT:?}")));
-        let outcome = outcome.map_err(|why| {
-            let why = format!("the credential plugin {} failed: {why}", self.0.name);
-            tracing::warn!("No new credentials: {why}");
-            why
-        });
-        self.0.state.send_modify(|state| state.ended(outcome));
     }
 
     /// Runs the program. What it printed is in no error: it may contain a credential.
@@ -203,6 +184,49 @@ impl Plugin {
             .map_err(|_| "its output is not understood".to_owned())?;
         let status = printed.status.ok_or("its output has no status")?;
         credential(status, Timestamp::now())
+    }
+}
+
+// === impl Run ===
+
+impl Run {
+    async fn renew(mut self) {
+        let name = self.plugin.0.name.clone();
+        let outcome = {
+            let mut run = std::pin::pin!(timeout(LIMIT, self.plugin.run()));
+            let mut pause = SLOW;
+            loop {
+                tokio::select! {
+                    outcome = &mut run => break outcome,
+                    () = sleep(pause) => pause *= 2,
+                }
+                tracing::warn!(
+                    "The credential plugin {name} has not answered after {} s; calls wait for it, \
+                     not for the API server",
+                    (pause - SLOW).as_secs()
+                );
+            }
+        };
+        let outcome = outcome.unwrap_or_else(|_| Err(format!("not ended within {LIMIT:?}")));
+        let outcome = outcome.map_err(|why| {
+            let why = format!("the credential plugin {name} failed: {why}");
+            tracing::warn!("No new credentials: {why}");
+            why
+        });
+        self.ended = true;
+        self.plugin.0.state.send_modify(|state| state.ended(outcome));
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if !self.ended {
+            let why = format!("the run of the credential plugin {} broke off", self.plugin.0.name);
+            // The plugin is not to blame, so the next run need not wait.
+            self.plugin.0.state.send_modify(|state| {
+                (state.running, state.failure) = (None, Some(why));
+            });
+        }
     }
 }
 

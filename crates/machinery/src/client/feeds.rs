@@ -1,7 +1,8 @@
 //! The informers of a client: which are read, and whether anything runs them.
 
-use std::sync::Arc;
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
@@ -9,10 +10,15 @@ use parking_lot::Mutex;
 #[derive(Default)]
 pub(crate) struct Feeds(Mutex<Vec<Arc<Feed>>>);
 
+/// Something that lives as long as anybody holds a store.
+pub(crate) type Held = Weak<dyn Any + Send + Sync>;
+
 /// State of one informer.
 pub(crate) struct Feed {
     /// `secrets`.
     resource: String,
+    /// Its store.
+    store: Held,
     read: AtomicBool,
     run: AtomicBool,
 }
@@ -20,12 +26,12 @@ pub(crate) struct Feed {
 // === impl Feeds ===
 
 impl Feeds {
-    /// Adds an informer. Forgets those that are gone and whose store has no holder.
-    pub(crate) fn add(&self, resource: String) -> Arc<Feed> {
+    /// Adds an informer. Forgets those that run, and those whose store nobody holds any more.
+    pub(crate) fn add(&self, resource: String, store: Held) -> Arc<Feed> {
         let (read, run) = (AtomicBool::new(false), AtomicBool::new(false));
-        let feed = Arc::new(Feed { resource, read, run });
+        let feed = Arc::new(Feed { resource, store, read, run });
         let mut feeds = self.0.lock();
-        feeds.retain(|feed| !feed.is_run() && (feed.is_read() || Arc::strong_count(feed) > 1));
+        feeds.retain(|feed| !feed.is_run() && feed.is_held());
         feeds.push(feed.clone());
         feed
     }
@@ -33,7 +39,7 @@ impl Feeds {
     /// The resources of the informers that are read but not run.
     pub(crate) fn stale(&self) -> Vec<String> {
         let feeds = self.0.lock();
-        let stale = feeds.iter().filter(|feed| feed.is_read() && !feed.is_run());
+        let stale = feeds.iter().filter(|feed| feed.is_read() && !feed.is_run() && feed.is_held());
         stale.map(|feed| feed.resource.clone()).collect()
     }
 }
@@ -49,6 +55,10 @@ impl Feed {
     /// Something runs it.
     pub(crate) fn run(&self) {
         self.run.store(true, Ordering::Relaxed);
+    }
+
+    fn is_held(&self) -> bool {
+        self.store.strong_count() > 0
     }
 
     fn is_read(&self) -> bool {

@@ -163,7 +163,7 @@ impl<E: FnMut(Result<V, Undecodable>), V: Resource> ItemVisitor for Reading<E, V
         match part {
             Part::Item => match serde_json::from_slice::<V>(bytes) {
                 Ok(item) => (self.each)(Ok(item)),
-                Err(why) => (self.each)(Err(undecodable::name(bytes, false, &why)?)),
+                Err(_) => (self.each)(Err(undecodable::name::<V>(bytes, false)?)),
             },
             Part::Metadata if self.refused => {}
             Part::Metadata => self.meta = Some(super::call::decode(bytes)?),

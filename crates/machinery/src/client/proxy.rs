@@ -83,6 +83,10 @@ fn excludes(list: &str, server: &Uri) -> bool {
         _ => Some(entry),
     });
     let here: Vec<&str> = here.map(|entry| entry.strip_prefix("*.").unwrap_or(entry)).collect();
+    // To the matcher, `*` is every name, but no address.
+    if here.contains(&"*") {
+        return true;
+    }
     let matcher = Matcher::builder().all("http://proxy").no(here.join(",")).build();
     matcher.intercept(server).is_none()
 }
@@ -189,6 +193,9 @@ mod tests {
         }
         for list in ["ample.com", "b.example.com", "api.example.com:443", "10.0.0.0/8", ""] {
             assert!(proxy(API, &[PROXY, ("NO_PROXY", list)]).unwrap().is_some(), "{list}");
+        }
+        for server in ["https://10.96.0.1", "https://[fd00::1]:6443", "https://localhost"] {
+            assert_eq!(proxy(server, &[PROXY, ("NO_PROXY", "a, *")]), Ok(None), "{server}");
         }
         let service = "https://10.96.0.1:443";
         for list in ["10.96.0.0/12", "10.96.0.1", "svc,10.0.0.0/8"] {

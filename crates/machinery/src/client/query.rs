@@ -1,10 +1,31 @@
 //! URLs: pure.
 
-use std::fmt::Write;
+use std::borrow::Cow;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::Error;
 use super::types::{Page, Scope, WatchFrom};
 use crate::object::{Kind, ObjectKey};
+
+/// Bytes that are escaped in a parameter (RFC 3986, unreserved characters are not).
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// Bytes that are escaped in a segment of a path, which may have sub-delimiters, `:` and `@`. Names
+/// such as `system:node` so stay readable in logs of the API server.
+const ESCAPED_IN_PATH: &AsciiSet = &ESCAPED
+    .remove(b':')
+    .remove(b'@')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=');
 
 /// A path and its query.
 #[derive(Debug)]
@@ -18,11 +39,7 @@ pub(super) struct Url {
 impl Url {
     /// The collection.
     pub(super) fn collection(kind: &Kind, namespace: Option<&str>) -> Result<Url, Error> {
-        match namespace {
-            Some(namespace) if kind.namespaced => segment("namespace", namespace)?,
-            _ => {}
-        }
-        Ok(Url { text: kind.path(namespace), separator: '?' })
+        Ok(Url { text: path(kind, namespace)?, separator: '?' })
     }
 
     /// One object, or its `subresource`.
@@ -31,11 +48,9 @@ impl Url {
         key: &ObjectKey,
         subresource: Option<&str>,
     ) -> Result<Url, Error> {
-        if kind.namespaced {
-            segment("namespace", key.namespace())?;
-        }
-        segment("name", key.name())?;
-        let mut text = kind.object_path(key);
+        let mut text = path(kind, Some(key.namespace()))?;
+        text.push('/');
+        text.push_str(&segment("name", key.name())?);
         if let Some(subresource) = subresource {
             text.push('/');
             text.push_str(subresource);
@@ -54,16 +69,7 @@ impl Url {
         self.separator = '&';
         self.text.push_str(name);
         self.text.push('=');
-        for byte in value.bytes() {
-            match byte {
-                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                    self.text.push(byte as char);
-                }
-                other => {
-                    write!(self.text, "%{other:02X}").expect("a String takes all that is written");
-                }
-            }
-        }
+        self.text.extend(utf8_percent_encode(value, ESCAPED));
         self
     }
 
@@ -120,14 +126,26 @@ impl Url {
     }
 }
 
-/// Refuses names that would change the meaning of a path. The API server does not accept them
-/// either (k8s.io/apimachinery/pkg/api/validation/path).
-fn segment(what: &str, name: &str) -> Result<(), Error> {
-    let fine = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:@~!$&'()*+,;=".contains(&byte);
-    if name.is_empty() || name == "." || name == ".." || !name.bytes().all(fine) {
+/// The path of a collection.
+fn path(kind: &Kind, namespace: Option<&str>) -> Result<String, Error> {
+    let named = [("group", kind.group), ("version", kind.version), ("resource", kind.plural)];
+    for (what, name) in named.into_iter().filter(|named| *named != ("group", "")) {
+        if segment(what, name)? != name {
+            return Err(Error::Request(format!("{name:?} is no {what}")));
+        }
+    }
+    let namespace = namespace.filter(|_| kind.namespaced);
+    let namespace = namespace.map(|namespace| segment("namespace", namespace)).transpose()?;
+    Ok(kind.path(namespace.as_deref()))
+}
+
+/// A name as a segment of a path. Refuses what the API server refuses too, as it would change the
+/// meaning of the path (k8s.io/apimachinery, pkg/api/validation/path).
+pub(super) fn segment<'a>(what: &str, name: &'a str) -> Result<Cow<'a, str>, Error> {
+    if name.is_empty() || name == "." || name == ".." || name.contains(['/', '%']) {
         return Err(Error::Request(format!("{name:?} is no {what}")));
     }
-    Ok(())
+    Ok(utf8_percent_encode(name, ESCAPED_IN_PATH).into())
 }
 
 #[cfg(test)]
@@ -197,12 +215,30 @@ mod tests {
         assert!(Url::watch(&PODS, &Scope::default(), &from).is_err());
     }
 
+    /// Names of roles may have any characters but two.
+    #[test]
+    fn a_name_that_is_legal_is_escaped() {
+        let escaped = [
+            ("system:node", "system:node"),
+            ("a b", "a%20b"),
+            ("é", "%C3%A9"),
+            ("a?x#y", "a%3Fx%23y"),
+        ];
+        for (name, segment) in escaped {
+            let url = Url::object(&PODS, &ObjectKey::new("ns", name), None).unwrap();
+            assert_eq!(url.into_string(), format!("/api/v1/namespaces/ns/pods/{segment}"));
+        }
+    }
+
     #[test]
     fn a_name_that_would_lead_elsewhere_is_refused() {
-        for name in ["", "..", "a/b", "a?x", "a%2f", "é"] {
+        for name in ["", ".", "..", "a/b", "a%2f"] {
             let key = ObjectKey::new("ns", name);
             assert!(Url::object(&PODS, &key, None).is_err(), "{name:?}");
+            let kind = Kind::named("example.com", name, "Thing", "things", true);
+            assert!(Url::collection(&kind, None).is_err(), "version {name:?}");
         }
+        assert!(Url::collection(&Kind::RUNTIME, None).is_err());
         assert!(Url::object(&PODS, &ObjectKey::new("", "a"), None).is_err(), "no namespace");
         let url = Url::object(&PODS, &ObjectKey::new("ns", "a"), Some("status")).unwrap();
         assert_eq!(url.into_string(), "/api/v1/namespaces/ns/pods/a/status");

@@ -8,7 +8,7 @@
 //! Tracking the nesting costs about as much as decoding. So an item that is probably complete in
 //! the piece is first offered for decoding in place, and decoding finds its end.
 
-use super::error::excerpt;
+use super::error::shape;
 use super::{Error, MAX_OBJECT};
 
 /// A part of a list.
@@ -230,7 +230,7 @@ impl Splitter {
 }
 
 fn not_a_list(rest: &[u8]) -> Error {
-    Error::Decode { why: "this is not a list".to_owned(), excerpt: excerpt(rest) }
+    Error::Decode { why: "this is not a list".to_owned(), excerpt: shape(rest) }
 }
 
 /// The position in a JSON value.

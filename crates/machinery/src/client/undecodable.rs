@@ -1,8 +1,9 @@
 //! Readable metadata of an object that does not fit its view.
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
-use super::error::{Error, in_short};
+use super::error::{Error, mismatch};
 use super::types::Undecodable;
 use crate::object::{ObjectKey, ResourceVersion, Uid};
 
@@ -39,17 +40,13 @@ impl Bare {
     }
 }
 
-/// Names the object in `json`, which failed to decode because of `why`.
+/// Names the object in `json`, which is no `V`.
 ///
 /// # Errors
 /// Anything that is not JSON or has no name is not an object, and its sender cannot be trusted.
-pub(super) fn name(
-    json: &[u8],
-    deleted: bool,
-    why: &serde_json::Error,
-) -> Result<Undecodable, Error> {
+pub(super) fn name<V: DeserializeOwned>(json: &[u8], deleted: bool) -> Result<Undecodable, Error> {
     match serde_json::from_slice::<Bare>(json) {
-        Ok(bare) => Ok(bare.into_undecodable(deleted, in_short(why))),
-        Err(_) => Err(Error::decode(why, json)),
+        Ok(bare) => Ok(bare.into_undecodable(deleted, mismatch::<V>(json))),
+        Err(_) => Err(Error::decode::<V>(json)),
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Error;
 use super::call::{Client, JSON, decode, request};
-use super::query::Url;
+use super::query::{Url, segment};
 use super::types::{Page, Scope};
 use crate::object::{Kind, ObjectKey};
 
@@ -47,9 +47,10 @@ impl Client {
             let message = format!("the API server serves no {kind} in {group}/{version}");
             Error::api(404, "", message)
         };
+        let version_segment = segment("version", version)?;
         let path = match group {
-            "" => format!("/api/{version}"),
-            group => format!("/apis/{group}/{version}"),
+            "" => format!("/api/{version_segment}"),
+            group => format!("/apis/{}/{version_segment}", segment("group", group)?),
         };
         let asked = self.call("get", &NO_KIND, request("GET", Url::at(&path))?.empty()).await;
         let body =

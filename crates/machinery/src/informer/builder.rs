@@ -1,11 +1,12 @@
 //! Builder of an informer.
 
+use std::any::type_name;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Informer, Refusal};
 use crate::client::{Client, Scope};
-use crate::object::{InternedStr, Resource};
+use crate::object::{InternedStr, Kind, Resource};
 use crate::reflector::{Observer, Unobserved};
 use crate::store::Index;
 
@@ -110,6 +111,14 @@ impl<V: Resource> Builder<V> {
     pub(super) fn refused(&self) -> Option<Refusal> {
         let kind = self.client.kind::<V>();
         let resource = || kind.resource();
+        if kind == Kind::RUNTIME {
+            let path = type_name::<V>();
+            let view = path.rsplit("::").next().unwrap_or(path);
+            return Some(Refusal::UnknownKind { view });
+        }
+        if self.indexes.iter().any(Index::is_by_unknown_controller) {
+            return Some(Refusal::UnknownController { resource: resource() });
+        }
         if !kind.namespaced && !self.namespaces.is_empty() {
             return Some(Refusal::ClusterScoped { resource: resource() });
         }

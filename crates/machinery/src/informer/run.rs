@@ -60,6 +60,26 @@ pub enum Refusal {
         /// `nodes`.
         resource: String,
     },
+    /// Its view has no kind of its own, and its client names none.
+    #[error(
+        "the informer of {view} does not know its kind, which is known only at run time: build it \
+         with a client that does, `Informer::<{view}>::builder(client.of(kind))`"
+    )]
+    UnknownKind {
+        /// The view's type, `Dynamic`.
+        view: &'static str,
+    },
+    /// It has an index by controllers of a kind that is known only at run time: it would find
+    /// nothing.
+    #[error(
+        "the informer of {resource} has an index by controllers whose kind is known only at run \
+         time, and which would find nothing: use `Index::new` with a function that compares the \
+         owner's kind"
+    )]
+    UnknownController {
+        /// `deployments.apps`.
+        resource: String,
+    },
     /// Two of its indexes have the same name.
     #[error(
         "the informer of {resource} has two indexes named {index:?}, of which only one would be \
@@ -106,10 +126,6 @@ impl<V: Resource> From<Builder<V>> for Informer<V> {
         let handlers = Arc::new(Handlers::new());
         let feeds = builder.client.feeds().clone();
         let kind = builder.client.kind::<V>();
-        let feed = feeds.add(kind.resource());
-        if builder.detached {
-            feed.run();
-        }
         let (refused, scopes) = (builder.refused(), builder.scopes());
         let (sender, unsynced) = watch::channel(scopes.len());
         let sender = Arc::new(sender);
@@ -137,6 +153,10 @@ impl<V: Resource> From<Builder<V>> for Informer<V> {
         }
         let (reflectors, resync) = (Mutex::new(reflectors), builder.resync);
         let store = as_one(stores);
+        let feed = feeds.add(kind.resource(), store.holders());
+        if builder.detached {
+            feed.run();
+        }
         Informer(Arc::new(Shared {
             kind,
             store,
@@ -300,7 +320,7 @@ impl<V: Resource> Informer<V> {
 mod tests {
     use super::*;
     use crate::client::Options;
-    use crate::object::{Kind, Meta};
+    use crate::object::{Dynamic, Kind, Meta};
     use crate::store::Index;
 
     #[derive(Debug, serde::Deserialize)]
@@ -309,11 +329,15 @@ mod tests {
     }
     crate::view!(Node: Kind::cluster_scoped("", "v1", "Node", "nodes"));
 
-    /// An informer whose API server is never asked.
-    fn builder() -> Builder<Node> {
+    /// A client whose API server is never asked.
+    fn client() -> Client {
         type Answer = Result<http::Response<String>, std::io::Error>;
         let service = tower::service_fn(|_| std::future::pending::<Answer>());
-        Informer::builder(Client::from_service(service, Options::default()))
+        Client::from_service(service, Options::default())
+    }
+
+    fn builder() -> Builder<Node> {
+        Informer::builder(client())
     }
 
     async fn refusal(builder: Builder<Node>) -> String {
@@ -336,6 +360,17 @@ mod tests {
             || Index::new("name", |node: &Node, each| each(node.metadata.key.name().clone()));
         let refusal = refusal(builder().index(index()).index(index())).await;
         assert!(refusal.contains("nodes") && refusal.contains("\"name\""), "{refusal}");
+    }
+
+    #[tokio::test]
+    async fn a_kind_that_nobody_names_is_refused() {
+        let unnamed = Informer::<Dynamic>::builder(client()).refused();
+        let why = unnamed.expect("it is refused").to_string();
+        assert!(why.contains("Informer::<Dynamic>::builder(client.of(kind))"), "{why}");
+        let named = Informer::<Dynamic>::builder(client().of(Node::KIND));
+        assert!(named.refused().is_none());
+        let index = Index::by_controller::<Dynamic>();
+        assert!(refusal(builder().index(index)).await.contains("would find nothing"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use hashbrown::HashTable;
 
 use self::posting::Posting;
 use super::table::{Hashing, SHARDS, Table, is_too_large, shard_of};
-use crate::object::{InternedStr, Object, ObjectKey, Resource};
+use crate::object::{Dynamic, InternedStr, Object, ObjectKey, Resource};
 
 /// A named way to find objects: the values under which an object is found.
 pub struct Index<V> {
@@ -91,6 +91,11 @@ impl<V: Object> Index<V> {
     /// Returns whether it finds the same objects as `other`: by their controller, of the same kind.
     pub(crate) fn is_same(&self, other: &Index<V>) -> bool {
         self.is_by_controller && other.is_by_controller && self.name == other.name
+    }
+
+    /// Returns whether it is by controllers of a kind that is known only at run time.
+    pub(crate) fn is_by_unknown_controller(&self) -> bool {
+        self.is_by_controller && *self.name == *by_controller::<Dynamic>()
     }
 
     /// Its name.

@@ -1,7 +1,9 @@
 //! The readers' side.
 
+use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -24,6 +26,8 @@ pub(super) struct Shared<V> {
     pub(super) state: Mutex<StoreState<V>>,
     /// Locked for one lookup or one change at a time. Changed only with the state locked.
     pub(super) objects: RwLock<Indexed<V>>,
+    /// Number of keys in `state.unconfirmed`, which handlers may ask for.
+    pub(super) unconfirmed: AtomicUsize,
     pub(super) hashing: Hashing,
     pub(super) indexes: Arc<Indexes<V>>,
 }
@@ -47,7 +51,8 @@ impl<V: Object> Store<V> {
         let (hashing, indexes) = (Hashing::default(), Arc::new(Indexes::new(indexes)));
         let objects = RwLock::new(Indexed::new(hashing.clone(), indexes.clone()));
         let state = Mutex::new(StoreState::new());
-        let shared = Arc::new(Shared { state, objects, hashing, indexes });
+        let shared =
+            Arc::new(Shared { state, objects, unconfirmed: AtomicUsize::new(0), hashing, indexes });
         Store { shared, parts: Arc::default() }
     }
 
@@ -61,6 +66,12 @@ impl<V: Object> Store<V> {
         parts.sort_by(|a, b| a.0.cmp(&b.0));
         let shared = parts.first()?.1.clone();
         Some(Store { shared, parts: parts.into() })
+    }
+
+    /// Something that lives as long as anybody holds this store.
+    pub(crate) fn holders(&self) -> Weak<dyn Any + Send + Sync> {
+        let shared: Arc<dyn Any + Send + Sync> = self.shared.clone();
+        Arc::downgrade(&shared)
     }
 
     pub(super) fn shared(&self) -> &Shared<V> {
@@ -205,6 +216,6 @@ impl<V: Object> Store<V> {
     /// Returns the number of keys with answers that wait for the watch to confirm them, or with a
     /// change that could not be decoded and waits for the next one that can.
     pub fn unconfirmed(&self) -> usize {
-        self.all().map(|part| part.state.lock().unconfirmed.len()).sum()
+        self.all().map(|part| part.unconfirmed.load(Ordering::Relaxed)).sum()
     }
 }

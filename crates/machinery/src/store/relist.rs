@@ -1,6 +1,7 @@
 //! A list replaces what is held: it is built beside, swapped in at one instant, then reported.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use hashbrown::{HashMap, HashSet, HashTable};
 
@@ -263,6 +264,7 @@ impl<V: Object> Shared<V> {
         if version.is_known() {
             state.seen = version;
         }
+        self.unconfirmed.store(state.unconfirmed.len(), Ordering::Relaxed);
         let initial = !std::mem::replace(&mut state.synced, true);
         deltas.iter().for_each(|delta| (state.handler)(delta, initial));
         true

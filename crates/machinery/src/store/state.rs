@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, atomic};
 
 use hashbrown::HashMap;
 
@@ -53,6 +53,7 @@ impl<V: Object> Shared<V> {
             let mut objects = self.objects.write();
             change(&mut Change { state: &mut state, objects: &mut objects, deltas: &mut deltas })
         };
+        self.unconfirmed.store(state.unconfirmed.len(), atomic::Ordering::Relaxed);
         for delta in deltas.drain(..) {
             (state.handler)(&delta, false);
         }

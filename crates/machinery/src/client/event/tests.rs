@@ -40,7 +40,7 @@ fn an_object_that_does_not_fit_is_named() {
             assert_eq!(bad.key, ObjectKey::new("ns", "a"));
             assert_eq!(bad.version, ResourceVersion::new(7));
             assert!(bad.uid.is_some() && bad.deleted);
-            assert!(bad.why.contains("three"), "{}", bad.why);
+            assert_eq!(bad.why, "spec.size: invalid type: string, expected u32");
         }
         other => panic!("{other:?}"),
     }
@@ -74,7 +74,7 @@ fn the_bookmark_that_ends_the_initial_events_is_known() {
 }
 
 #[test]
-fn what_is_no_event_is_an_error_that_shows_it() {
+fn what_is_no_event_is_an_error_that_shows_what_is_no_json() {
     for frame in [
         "",
         "null",
@@ -90,7 +90,11 @@ fn what_is_no_event_is_an_error_that_shows_it() {
         r#"{"type":"ADDED","object":{"spec":{"size":1}},"object":{"spec":{"size":1}}}"#,
     ] {
         match decode::<View>(frame.as_bytes()) {
-            Err(Error::Decode { excerpt, .. }) => assert_eq!(excerpt, frame),
+            Err(Error::Decode { excerpt, .. }) => {
+                let is_json = frame.starts_with(['{', '[']);
+                let size = format!("{} bytes of JSON", frame.len());
+                assert_eq!(excerpt, if is_json { size } else { frame.to_owned() });
+            }
             other => panic!("{frame}: {other:?}"),
         }
     }

@@ -68,6 +68,19 @@ async fn one_run_serves_all_callers_and_outlives_their_deadlines() {
     assert_eq!(runs(&folder), 1);
 }
 
+#[test]
+fn a_run_that_ends_with_its_runtime_is_followed_by_another() {
+    let (folder, plugin) = plugin(&format!("[ -e again ] || read _ < pipe; {}", print("t", "")));
+    let on_a_runtime = |waits| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { timeout(waits, plugin.answered()).await })
+    };
+    assert!(on_a_runtime(Duration::from_millis(1)).is_err(), "it waits for the pipe");
+    std::fs::write(folder.path().join("again"), "").unwrap();
+    on_a_runtime(Duration::from_secs(60)).expect("it runs again").unwrap();
+    assert_eq!(token(&plugin), "Bearer t");
+}
+
 #[tokio::test]
 async fn a_token_without_expiry_is_replaced_once_it_is_refused() {
     let (folder, plugin) = plugin(&print("t'$(wc -l < runs)'", ""));

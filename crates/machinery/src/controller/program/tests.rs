@@ -172,6 +172,19 @@ async fn an_informer_that_is_read_but_not_run_is_refused_with_the_line_to_add() 
     Program::new().informer(&unread).informer(&run).run(shutdown).await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_informer_that_nobody_holds_any_more_keeps_no_program_from_running() {
+    let client = silent();
+    let informer = || Informer::<Thing>::builder(client.clone()).build();
+    let dropped = informer();
+    dropped.handle(|_, _| {});
+    assert!(dropped.store().is_empty());
+    drop(dropped);
+    let shutdown = Shutdown::manual();
+    shutdown.request();
+    Program::new().informer(&informer()).run(shutdown).await.unwrap();
+}
+
 #[test]
 fn what_main_prints_of_an_error_is_a_sentence() {
     let died = ProgramError::Died { name: "a sink".into(), why: "it ended".into() };

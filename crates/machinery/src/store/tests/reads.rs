@@ -150,3 +150,15 @@ fn no_reader_ever_sees_part_of_a_relist() {
         stop.store(true, Ordering::Relaxed);
     });
 }
+
+#[test]
+fn a_handler_may_ask_how_many_answers_are_unconfirmed() {
+    let (mut writer, store) = new::<Thing>(Vec::new());
+    let (reads, seen) = (store.clone(), Arc::new(Mutex::new(Vec::new())));
+    let asked = seen.clone();
+    writer.on_delta(move |_, _| asked.lock().push(reads.unconfirmed()));
+    let wrote = async { drop(store.apply_response(thing("a", 1, 5))) };
+    origin().scope(wrote).now_or_never().unwrap();
+    writer.apply(thing("a", 1, 7));
+    assert_eq!(*seen.lock(), [1, 0]);
+}
