@@ -5,9 +5,10 @@
 //! - A list takes at most [`DEADLINE`], and at most [`AT_ONCE`] run at the same time. A list that
 //!   could not run is answered with [`Answer::Failed`] within half a second, with the time to ask
 //!   again: no worker waits for its turn.
-//! - The process sends at most [`RATE`] lists a second, after a burst of [`BURST`], whatever the
-//!   number of workloads that are not ready and of their events. A workload that has to wait has its
-//!   turn reserved.
+//! - The process explains at most [`RATE`] workloads a second, after a burst of [`BURST`], whatever
+//!   the number of workloads that are not ready and of their events. An explanation takes one list,
+//!   and at most three: of live pods, of evicted ones, of Events. A workload that has to wait has
+//!   its turn reserved.
 //! - An answer is used again for [`FRESH`], and as long as the child has the same generation. One
 //!   that explains nothing is used for [`UNEXPLAINED`] only, since the cause may be about to show.
 //! - All GenericDaemons share one list of nodes.
@@ -37,9 +38,9 @@ pub const DEADLINE: Duration = Duration::from_secs(5);
 /// Lists that run at the same time. Fewer than workers of any controller, so that lists which hang
 /// leave workers for objects that need none.
 pub const AT_ONCE: usize = 2;
-/// Lists a second.
+/// Explanations a second.
 pub const RATE: u32 = 10;
-/// Lists that may follow each other at once after a quiet time.
+/// Explanations that may follow each other at once after a quiet time.
 pub const BURST: u32 = 20;
 /// Time for which an answer that explains something is used.
 pub const FRESH: Duration = Duration::from_secs(30);

@@ -218,7 +218,7 @@ async fn watches_end_at_times_that_differ() {
 enum Get {
     /// Those of the model.
     True,
-    /// `x` as it was at version 1; lists too, again and again.
+    /// All but `y` as they were at version 1; lists too, again and again.
     AsItWas,
     /// A list of one name is permitted, and true.
     Forbidden,
@@ -226,7 +226,7 @@ enum Get {
     NotServed,
 }
 
-/// An informer whose next list has `x` as it was at version 1.
+/// An informer whose next list has all but `y` as they were at version 1.
 fn twisted(model: &Model, get: Get) -> (Arc<AtomicBool>, Informer<Thing>) {
     let (twist, wire) = (Arc::new(AtomicBool::new(false)), model.clone());
     let twists = twist.clone();
@@ -280,16 +280,18 @@ fn forbidden() -> Value {
 }
 
 fn as_it_was(object: &mut Value) {
-    if object["metadata"]["name"] == "x" {
+    if object["metadata"]["name"] != "y" {
         object["metadata"]["resourceVersion"] = json!("1");
     }
 }
 
-/// Holds `x` at version 2, then lists it at version 1.
+/// Holds `x` and `z` at newer versions than 1, then lists them at version 1.
 async fn lists_what_lacks_a_change(model: &Model, get: Get) -> (Informer<Thing>, Log) {
     model.set_streaming(false);
     model.put(&id("a", "x"), thing(1));
-    model.put(&id("a", "x"), thing(2));
+    for name in ["x", "z", "z"] {
+        model.put(&id("a", name), thing(2));
+    }
     let (twist, informer) = twisted(model, get);
     run(informer.clone());
     let log = log(&informer);
@@ -299,6 +301,7 @@ async fn lists_what_lacks_a_change(model: &Model, get: Get) -> (Informer<Thing>,
     model.put(&id("a", "y"), thing(1));
     until("it lists again", || !twist.load(Ordering::Relaxed)).await;
     pass(60).await;
+    log.lock().sort();
     (informer, log)
 }
 
@@ -309,7 +312,9 @@ async fn a_list_that_lacks_a_change_does_not_end_the_informer() {
         let model = Model::new(1);
         let (informer, log) = lists_what_lacks_a_change(&model, get).await;
         assert_eq!((state(&informer), held(&informer)), (State::Live, served(&model)));
-        assert_eq!(*log.lock(), ["+a/x", "+a/y"]);
+        assert_eq!(*log.lock(), ["+a/x", "+a/y", "+a/z"]);
+        let gets = model.requests().iter().filter(|request| !request.contains('?')).count();
+        assert_eq!(gets, if get == Get::True { 2 } else { 0 }, "one for each");
     }
 }
 
@@ -318,7 +323,7 @@ async fn a_replica_that_does_not_know_the_kind_proves_no_deletion() {
     let model = Model::new(1);
     let (informer, log) = lists_what_lacks_a_change(&model, Get::NotServed).await;
     assert_eq!(held(&informer), served(&model));
-    assert_eq!(*log.lock(), ["+a/x", "+a/y"], "the list was repeated");
+    assert_eq!(*log.lock(), ["+a/x", "+a/y", "+a/z"], "the list was repeated");
 }
 
 #[tokio::test(start_paused = true)]

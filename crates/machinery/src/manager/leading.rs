@@ -301,9 +301,24 @@ impl<R: Reconciler> Reconciler for WhileLeading<R> {
             self.skipped.any.notify_one();
             return Ok(Action::Done);
         }
+        // Taken out before the pass: another deletion that comes meanwhile is not covered by it.
+        let taken = self.skipped.gone.lock().take(key);
+        let mut taken = Taken { key: taken, skipped: &self.skipped };
         let action = self.reconciler.reconcile(key).await?;
-        self.skipped.gone.lock().remove(key);
+        taken.key = None;
         Ok(action)
+    }
+}
+
+/// The key of a deleted object, put back unless its pass succeeds.
+struct Taken<'a> {
+    key: Option<ObjectKey>,
+    skipped: &'a Skipped,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.skipped.gone.lock().extend(self.key.take());
     }
 }
 
@@ -345,7 +360,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::controller::{Controller, Options};
+    use crate::controller::{Controller, Options, Problem};
     use crate::object::{Kind, Meta};
     use crate::store;
 
@@ -423,5 +438,37 @@ mod tests {
         caught_up.sort();
         assert_eq!(caught_up, keys, "the key of the object that has gone, too");
         assert!(deleted.gone.lock().is_empty(), "it has had its pass");
+    }
+
+    /// Its first pass fails; during the second, the object is deleted once more.
+    struct Deletes(Arc<Skipped>, Mutex<u32>);
+
+    impl Reconciler for Deletes {
+        type Error = Problem;
+        async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
+            *self.1.lock() += 1;
+            match *self.1.lock() {
+                1 => Err(Problem::transient("ErrTest", "a failure")),
+                2 => {
+                    let thing = Arc::new(Thing { metadata: Meta::named(key.clone()) });
+                    self.0.note(&Delta::Deleted(thing, None));
+                    Ok(Action::Done)
+                }
+                _ => Ok(Action::Done),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_pass_covers_no_deletion_that_comes_meanwhile() {
+        let (skipped, key) = (Arc::new(Skipped::default()), ObjectKey::new("ns", "a"));
+        let barrier = Lead::default().barrier("test", |_| Box::pin(std::future::ready(())));
+        let reconciler = Deletes(skipped.clone(), Mutex::default());
+        let passes = WhileLeading { reconciler, barrier, skipped: skipped.clone() };
+        skipped.gone.lock().insert(key.clone());
+        for left in [true, true, false] {
+            let _ = passes.reconcile(&key).await;
+            assert_eq!(skipped.gone.lock().contains(&key), left);
+        }
     }
 }

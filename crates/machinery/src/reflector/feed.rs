@@ -124,9 +124,9 @@ impl<V: Resource> StoreFeed<V> {
         self.writer.store().contains(key)
     }
 
-    /// An object that is held in a newer state than a list of this version has.
-    pub(super) fn contradiction(&self, at: ResourceVersion) -> Option<Contradiction> {
-        self.writer.contradiction(at)
+    /// The objects that are held in a newer state than a list of this version has.
+    pub(super) fn contradictions(&self, at: ResourceVersion) -> Vec<Contradiction> {
+        self.writer.contradictions(at)
     }
 
     /// The API server itself shows this in place of an object of a list of this version. What came

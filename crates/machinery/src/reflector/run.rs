@@ -75,6 +75,8 @@ struct Timing {
 struct Confirming<V> {
     read: Pending<Option<V>>,
     found: Contradiction,
+    /// The objects to ask for after this one.
+    more: Vec<Contradiction>,
     /// The version of the list, and what completed it.
     list: ResourceVersion,
     then: Input,
@@ -257,7 +259,7 @@ impl<V: Resource> Reflector<V> {
         else {
             return;
         };
-        let Confirming { found, list, then, stream, .. } = *confirming;
+        let Confirming { found, more, list, then, stream, .. } = *confirming;
         match answer {
             Ok(Some(object)) if object.meta().version.is_older_than(found.held) => {
                 let at = object.meta().version.to_string();
@@ -278,23 +280,34 @@ impl<V: Resource> Reflector<V> {
             found.held,
         );
         *operation = stream.map_or(Operation::Nothing, Operation::Watching);
-        self.step(then, operation);
+        if let Some(then) = self.ask(more, list, then, operation) {
+            self.step(then, operation);
+        }
     }
 
-    /// Asks for an object if `input` completes a list that contradicts what is held.
+    /// Asks for the objects that contradict what is held if `input` completes a list.
     fn confirm(&mut self, input: Input, operation: &mut Operation<V>) -> Option<Input> {
-        let found = self.machine.completes(&input).and_then(|list| {
-            let found = self.feed.lock().contradiction(list)?;
-            Some((list, found))
-        });
-        let Some((list, found)) = found else { return Some(input) };
+        let Some(list) = self.machine.completes(&input) else { return Some(input) };
+        let found = self.feed.lock().contradictions(list);
+        self.ask(found, list, input, operation)
+    }
+
+    /// Asks for the last of the objects, or returns `then` if there are none.
+    fn ask(
+        &self,
+        mut more: Vec<Contradiction>,
+        list: ResourceVersion,
+        then: Input,
+        operation: &mut Operation<V>,
+    ) -> Option<Input> {
+        let Some(found) = more.pop() else { return Some(then) };
         let (client, key) = (self.client.clone(), found.key.clone());
         let read = Box::pin(async move { confirmation(&client, &key).await });
         let stream = match std::mem::replace(operation, Operation::Nothing) {
             Operation::Watching(watch) => Some(watch),
             _ => None,
         };
-        let confirming = Confirming { read, found, list, then: input, stream };
+        let confirming = Confirming { read, found, more, list, then, stream };
         *operation = Operation::Confirming(Box::new(confirming));
         None
     }

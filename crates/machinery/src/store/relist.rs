@@ -78,20 +78,24 @@ impl<V: Object> Relist<V> {
         self.kept.remove(key);
     }
 
-    /// An object of a list of this version that contradicts what is held.
-    pub(super) fn contradiction(
+    /// The objects of a list of this version that contradict what is held. The lock is taken for one
+    /// of them at a time, so that no reader waits for all.
+    pub(super) fn contradictions(
         &self,
         shared: &Shared<V>,
         version: ResourceVersion,
-    ) -> Option<Contradiction> {
-        let objects = shared.objects.read();
-        self.staged.table().iter().find_map(|object| {
-            let held = objects.find(shared.hashing.hash(object.key()), object.key())?;
-            let (held, listed) = (held.meta().version, object.meta().version);
-            let contradicts =
-                listed.is_older_than(held) && version.is_known() && !held.is_newer_than(version);
-            contradicts.then(|| Contradiction { key: object.key().clone(), held, listed })
-        })
+    ) -> Vec<Contradiction> {
+        if !version.is_known() || shared.objects.read().table().is_empty() {
+            return Vec::new();
+        }
+        let contradiction = |object: &Arc<V>| {
+            let (key, listed) = (object.key(), object.meta().version);
+            let hash = shared.hashing.hash(key);
+            let held = shared.objects.read().find(hash, key)?.meta().version;
+            let contradicts = listed.is_older_than(held) && !held.is_newer_than(version);
+            contradicts.then(|| Contradiction { key: key.clone(), held, listed })
+        };
+        self.staged.table().iter().filter_map(contradiction).collect()
     }
 
     fn insert_unchanged(&mut self, hash: u64, key: &ObjectKey, hashing: &Hashing) {

@@ -127,11 +127,12 @@ impl<V: Object> Writer<V> {
         }
     }
 
-    /// An object that a list of this version cannot have as it has it: in an older state than the
+    /// The objects that a list of this version cannot have as it has them: in an older state than the
     /// held one, although the held one is no newer than the list. Either the list is inconsistent,
     /// or it belongs to another history.
-    pub fn contradiction(&self, version: ResourceVersion) -> Option<Contradiction> {
-        self.relist.as_ref()?.contradiction(self.store.shared(), version)
+    pub fn contradictions(&self, version: ResourceVersion) -> Vec<Contradiction> {
+        let relist = self.relist.as_ref();
+        relist.map_or_else(Vec::new, |list| list.contradictions(self.store.shared(), version))
     }
 
     /// Ends the list without using it.
