@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use workload_operator::client::{Client, Deletion, Preconditions};
 use workload_operator::informer::Informer;
 use workload_operator::object::{Object, ObjectKey};
@@ -137,8 +137,6 @@ impl Simulation {
         if let Some(wrong) = self.settle().await {
             return Some(wrong);
         }
-        let served = served(&self.model);
-        self.sleepers.iter().for_each(|sleeper| sleeper.check(&served, &self.verdict));
         self.verdict.get()
     }
 
@@ -157,7 +155,7 @@ impl Simulation {
             }
             4 => {
                 let id = self.any();
-                self.model.put(&id, poison());
+                self.put(&id, poison());
             }
             5..9 => self.write().await,
             _ => self.change(),
@@ -179,13 +177,23 @@ impl Simulation {
         let id = self.any();
         self.value += 1;
         match self.rng.u8(..8) {
-            0 | 1 => drop(self.model.delete(&id)),
+            0 | 1 => self.delete(&id),
             2 => {
-                self.model.delete(&id);
-                self.model.put(&id, thing(self.value));
+                self.delete(&id);
+                self.put(&id, thing(self.value));
             }
-            _ => drop(self.model.put(&id, thing(self.value))),
+            _ => self.put(&id, thing(self.value)),
         }
+    }
+
+    fn put(&self, id: &Id, object: Value) {
+        let version = self.model.put(id, object);
+        self.verdict.changed(&key(id), version, None);
+    }
+
+    fn delete(&self, id: &Id) {
+        self.model.delete(id);
+        self.verdict.deleted(&key(id));
     }
 
     /// Changes something as one of us would, based on the store's view, and passes the answer to the
@@ -208,15 +216,17 @@ impl Simulation {
         if self.rng.u8(..3) == 0 {
             let (uid, version) = (old.uid(), old.meta().version);
             let deletion = client.delete::<Thing>(&key, Preconditions { uid, version }).await;
+            self.verdict.deleted(&key);
             if let Ok(Deletion::Final) = deletion {
                 origin.scope(async { store.apply_delete(&key, uid) }).await;
             }
             return;
         }
-        let body = json!({
-            "metadata": { "uid": old.uid(), "resourceVersion": old.meta().version },
-            "spec": { "value": self.value },
-        });
+        let mut body = json!({"metadata": {"uid": old.uid()}, "spec": {"value": self.value}});
+        if self.rng.bool() {
+            // Otherwise it may be written over a change of somebody else that has not been shown yet.
+            body["metadata"]["resourceVersion"] = json!(old.meta().version);
+        }
         if let Ok(new) = client.merge_patch::<Thing>(&key, &body).await {
             self.verdict.wrote(&new, &origin);
             origin.scope(async { store.apply_response(new) }).await;
@@ -240,7 +250,7 @@ impl Simulation {
                 let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
                 let good = object["spec"]["value"].is_i64();
                 if good && self.rng.bool() {
-                    self.model.put(&id, poison());
+                    self.put(&id, poison());
                     watched.push((key(&id), uid));
                 }
             }
@@ -258,7 +268,7 @@ impl Simulation {
         }
         for (id, object) in self.model.objects(THINGS) {
             if !object["spec"]["value"].is_i64() {
-                self.model.put(&id, thing(0));
+                self.put(&id, thing(0));
             }
         }
     }
@@ -270,7 +280,8 @@ impl Simulation {
                 break;
             }
             let served = served(&self.model);
-            if self.prompt.believes() == served && held(&self.informer) == served {
+            let is_known = self.prompt.believes() == served && held(&self.informer) == served;
+            if is_known && self.owed(&served).is_none() {
                 return None;
             }
             pass(5).await;
@@ -278,7 +289,12 @@ impl Simulation {
         Some(self.verdict.get().unwrap_or_else(|| {
             let (held, served) = (held(&self.informer), served(&self.model));
             let (believes, health) = (self.prompt.believes(), self.informer.health());
-            format!("held {held:?}, told {believes:?}, served {served:?}; {health:?}")
+            let owed = self.owed(&served);
+            format!("held {held:?}, told {believes:?}, served {served:?}; {owed:?}; {health:?}")
         }))
+    }
+
+    fn owed(&self, served: &[(String, u64)]) -> Option<String> {
+        self.sleepers.iter().find_map(|sleeper| sleeper.is_owed(served, &self.verdict))
     }
 }

@@ -10,12 +10,17 @@ use workload_operator::store::{Delta, WriteOrigin};
 
 use crate::thing::Thing;
 
+/// The version of a change, and its author, if it is one of us.
+type Change = (u64, Option<WriteOrigin>);
+
 /// The first thing that went wrong.
 #[derive(Clone, Default)]
 pub(crate) struct Verdict {
     wrong: Arc<Mutex<Option<String>>>,
     /// Versions of our own writes, and their authors. Handlers may be notified of them again.
     own: Arc<Mutex<HashMap<u64, WriteOrigin>>>,
+    /// The changes of each object since it was created, and their authors; `None`: another client.
+    changes: Arc<Mutex<HashMap<String, Vec<Change>>>>,
 }
 
 impl Verdict {
@@ -29,6 +34,23 @@ impl Verdict {
 
     pub(crate) fn wrote(&self, object: &Thing, origin: &WriteOrigin) {
         self.own.lock().insert(object.version(), origin.clone());
+        self.changed(object.key(), object.version(), Some(origin));
+    }
+
+    pub(crate) fn changed(&self, key: &ObjectKey, version: u64, origin: Option<&WriteOrigin>) {
+        let mut changes = self.changes.lock();
+        changes.entry(key.to_string()).or_default().push((version, origin.cloned()));
+    }
+
+    pub(crate) fn deleted(&self, key: &ObjectKey) {
+        self.changes.lock().remove(&key.to_string());
+    }
+
+    /// The newest change of an object that is not by `origin`, if it is known.
+    fn newest_of_others(&self, key: &str, origin: &WriteOrigin) -> Option<u64> {
+        let changes = self.changes.lock();
+        let others = changes.get(key)?.iter().filter(|(_, by)| by.as_ref() != Some(origin));
+        others.map(|(version, _)| *version).max()
     }
 
     fn author_of(&self, version: u64) -> Option<WriteOrigin> {
@@ -127,17 +149,17 @@ impl Sleeper {
         }
     }
 
-    /// Returns whether it knows of all that is there, or has written it.
-    pub(crate) fn check(&self, served: &[(String, u64)], verdict: &Verdict) {
-        for (key, version) in served {
+    /// The newest change of an object by anybody else that it was not woken for: it may have written
+    /// over one without knowing.
+    pub(crate) fn is_owed(&self, served: &[(String, u64)], verdict: &Verdict) -> Option<String> {
+        served.iter().find_map(|(key, version)| {
             let own = verdict.author_of(*version).as_ref() == Some(&self.origin);
-            let woken = self.woken.lock().get(key).copied();
-            if !own && woken.is_none_or(|woken| woken < *version) {
-                let who = &self.origin;
-                verdict
-                    .wrong(format!("{who:?} was woken for {woken:?}, and {key} is at {version}"));
-            }
-        }
+            let others = verdict.newest_of_others(key, &self.origin);
+            let owed = if own { others.unwrap_or(0) } else { *version };
+            let (who, woken) = (&self.origin, self.woken.lock().get(key).copied());
+            let what = || format!("{who:?} was woken for {woken:?}, and {key} was at {owed}");
+            (owed > woken.unwrap_or(0)).then(what)
+        })
     }
 }
 

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::control_plane::ControlPlane;
+use crate::degraded::{condition, pods_of, report};
 use crate::proxy::{Call, Fault, Proxy};
-use crate::unwell::{condition, pods_of, report};
 use crate::world::{APP, GENERIC_DAEMON, MEMCACHED, NODE, POD, World, is_ready, memcached};
 
 fn lists_pods(call: &Call) -> bool {
@@ -132,7 +132,7 @@ async fn the_number_of_lists_depends_neither_on_events_nor_on_objects() {
 async fn a_failed_list_of_nodes_does_not_make_a_daemon_ready() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::private("failed-nodes")).await;
     let world = World::on(plane, "failed-nodes", "baseline").await;
-    crate::unwell::may_list_nodes(plane, "failed-nodes");
+    crate::degraded::may_list_nodes(plane, "failed-nodes");
     let proxy = Proxy::start(plane).await;
     let lists_nodes = |call: &Call| call.verb == "list" && call.object == "nodes";
     proxy.inject(Fault::Answer(500, None), usize::MAX, lists_nodes);

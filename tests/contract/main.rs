@@ -20,7 +20,7 @@ mod http;
 mod common_to_all_kinds;
 mod memcached;
 mod generic_daemon;
-mod unwell;
+mod degraded;
 mod nodes;
 mod roles;
 mod diagnostics;

@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::control_plane::ControlPlane;
+use crate::degraded::{may_list_nodes, pods_of, report};
 use crate::servers::Server;
-use crate::unwell::{may_list_nodes, pods_of, report};
 use crate::world::{
     DAEMON_SET, GENERIC_DAEMON, NODE, World, condition_message, conditions, has_condition, is_ready,
 };

@@ -47,7 +47,7 @@ pub const SELDOM: &[[&str; 3]] = &[
     ["apps", "deployments", "get"],
     ["apps", "daemonsets", "get"],
     ["", "services", "get"],
-    // Not of a namespace: tests/contract/unwell.rs has an operator that lists them.
+    // Not of a namespace: tests/contract/degraded.rs has an operator that lists them.
     ["", "nodes", "list"],
 ];
 

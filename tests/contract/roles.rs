@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::unwell::name_of;
+use crate::degraded::name_of;
 use crate::world::{APP, GENERIC_DAEMON, Kind, MEMCACHED, World, memcached};
 
 /// The subresources of a kind, as the API server lists them.

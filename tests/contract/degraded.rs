@@ -99,7 +99,7 @@ async fn degraded_after_a_rollout(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_stops_serving_after_its_rollout_is_degraded_and_named() {
-    let (world, operator) = World::with_operator_at("unwell-after", "baseline").await;
+    let (world, operator) = World::with_operator_at("degraded-after", "baseline").await;
     one_of_each(&world).await;
     for kind in KINDS {
         world.until(kind, &name_of(kind), is_ready).await;
@@ -134,7 +134,7 @@ async fn what_stops_serving_after_its_rollout_is_degraded_and_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_that_cannot_be_pulled_again_a_lost_node_and_an_eviction_are_named() {
-    let (world, _operator) = World::with_operator_at("unwell-causes", "baseline").await;
+    let (world, _operator) = World::with_operator_at("degraded-causes", "baseline").await;
     one_of_each(&world).await;
     for kind in KINDS {
         world.until(kind, &name_of(kind), is_ready).await;
@@ -170,7 +170,7 @@ async fn an_image_that_cannot_be_pulled_again_a_lost_node_and_an_eviction_are_na
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_that_a_quota_or_pod_security_refuses_are_told_in_the_controllers_words() {
-    let (world, _operator) = World::with_operator("unwell-refused").await;
+    let (world, _operator) = World::with_operator("degraded-refused").await;
     // Its pods run as the user that the image names: `restricted` does not allow that.
     let daemon =
         json!({"metadata": {"name": "insecure"}, "spec": {"image": "a:1", "label": "logs"}});
@@ -191,7 +191,7 @@ async fn pods_that_a_quota_or_pod_security_refuses_are_told_in_the_controllers_w
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_no_node_takes_is_told_in_the_schedulers_words() {
-    let (world, _operator) = World::with_operator_at("unwell-large", "baseline").await;
+    let (world, _operator) = World::with_operator_at("degraded-large", "baseline").await;
     let spec = json!({"image": "a:1", "resources": {"requests": {"cpu": "100k"}}});
     world.create(APP, json!({"metadata": {"name": "large"}, "spec": spec})).await.unwrap();
     let message =
@@ -203,7 +203,7 @@ async fn a_pod_that_no_node_takes_is_told_in_the_schedulers_words() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deployment_paused_by_kubectl_is_named_while_something_waits_for_it() {
-    let (world, _operator) = World::with_operator_at("unwell-held", "baseline").await;
+    let (world, _operator) = World::with_operator_at("degraded-held", "baseline").await;
     let app = json!({"metadata": {"name": "shop"}, "spec": {"image": "a:1", "replicas": 2}});
     world.create(APP, app).await.unwrap();
     world.until(APP, "shop", is_ready).await;
@@ -223,7 +223,7 @@ async fn a_deployment_paused_by_kubectl_is_named_while_something_waits_for_it() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn available_follows_the_pods_when_the_image_setting_is_removed() {
-    let (world, operator) = World::with_operator("unwell-no-image").await;
+    let (world, operator) = World::with_operator("degraded-no-image").await;
     world.create(MEMCACHED, memcached("cart", 2)).await.unwrap();
     world.until(MEMCACHED, "cart", is_ready).await;
     operator.kill().await;
@@ -244,7 +244,7 @@ async fn available_follows_the_pods_when_the_image_setting_is_removed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn paused_by_annotation_the_counts_still_follow_the_child() {
-    let (world, _operator) = World::with_operator_at("unwell-paused", "baseline").await;
+    let (world, _operator) = World::with_operator_at("degraded-paused", "baseline").await;
     one_of_each(&world).await;
     for (kind, count) in KINDS.into_iter().zip(READY) {
         let name = name_of(kind);
