@@ -16,6 +16,7 @@ use proptest::prelude::*;
 use self::answer::{Answer, authors};
 use self::server::{Change, Live, Server};
 use self::steps::{Step, steps};
+use super::pending::BOOKMARKS;
 use super::tests::{Thing, thing, uid};
 use super::{Delta, Store, WriteOrigin, Writer, new};
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
@@ -46,6 +47,8 @@ struct World {
     /// True if something in the last list, or a change since, could not be read: the object is held
     /// as it was before.
     unread: bool,
+    /// Bookmarks that came while the watch was behind: fewer than a tombstone outlives.
+    late: u8,
     /// Objects that we deleted after they had been seen: they must not be seen again.
     removed: HashSet<Uid>,
 }
@@ -97,6 +100,7 @@ impl World {
             blurred: HashSet::new(),
             foreign: HashSet::new(),
             unread: false,
+            late: 0,
             removed: HashSet::new(),
         }
     }
@@ -337,6 +341,11 @@ impl World {
                 }
             }
             Step::Bookmark(others) if self.list.is_none() && self.shown > 0 => {
+                let is_behind = self.shown < self.server.now();
+                self.late = if is_behind { self.late + 1 } else { 0 };
+                if self.late >= BOOKMARKS {
+                    return;
+                }
                 self.shown = (self.shown / 2) * 2 + u64::from(*others || self.shown % 2 == 1);
                 self.writer.bookmark(ResourceVersion::new(self.shown));
             }

@@ -9,8 +9,9 @@ const WRITES: usize = 16;
 /// more, until its deletion comes over the watch.
 const TOMBSTONES: usize = 16;
 /// A tombstone is forgotten after this many bookmarks, which come about once a minute: the object
-/// was one that this watch does not show.
-const BOOKMARKS: u8 = 3;
+/// was one that this watch does not show. A watch that is further behind than that may show a
+/// deleted object once more, until its deletion comes.
+pub(super) const BOOKMARKS: u8 = 3;
 
 /// Writes to the objects under one key that were answered and reported, but that the watch has not
 /// shown yet.
