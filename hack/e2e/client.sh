@@ -13,7 +13,6 @@
 # HOST is an address or a name; of a name's addresses each is tried.
 set -u
 readonly PORT=11211 PATIENCE=5 # seconds for any answer
-readonly ATTEMPTS=3            # of keep-reading: an instance that goes away may cut one answer off
 
 main() {
   local command=${1:-}
@@ -72,23 +71,20 @@ statistic() {
   return 1
 }
 
+# Each read is tried once: an instance that serves while clients learn of its end fails none.
 keep_reading() {
-  local reads=0 attempt result addresses address
+  local reads=0 result addresses address
   trap 'exit 0' TERM
   while :; do
-    result=FAILED
-    for ((attempt = 0; attempt < ATTEMPTS; attempt++)); do
-      mapfile -t addresses < <(getent ahostsv4 "$1" | while read -r address kind _; do
-        [[ $kind != STREAM ]] || echo "$address"
-      done)
-      ((${#addresses[@]} > 0)) || continue
-      address=${addresses[(reads + attempt) % ${#addresses[@]}]}
-      if ask "$address" "get $2" END; then
-        [[ $ANSWER == VALUE* ]] && result=hit || result=miss
-        break
-      fi
-    done
-    printf 'read %d %s %s\n' $((++reads)) "${address:-nowhere}" "$result"
+    mapfile -t addresses < <(getent ahostsv4 "$1" | while read -r address kind _; do
+      [[ $kind != STREAM ]] || echo "$address"
+    done)
+    address=nowhere result=FAILED
+    if ((${#addresses[@]} > 0)); then
+      address=${addresses[reads % ${#addresses[@]}]}
+      ! ask "$address" "get $2" END || { [[ $ANSWER == VALUE* ]] && result=hit || result=miss; }
+    fi
+    printf 'read %d %s %s\n' $((++reads)) "$address" "$result"
     read -r -t 0.05 <> <(:) || true # a pause
   done
 }

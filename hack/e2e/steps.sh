@@ -273,8 +273,16 @@ client() { kubectl -n "$CACHES" exec deployment/client -- client "$@"; }
 
 # ---- 3. scaled while a client reads ----------------------------------------------------------
 
+# With `preStopSleepSeconds` an instance serves on while clients learn of its end, so that no read
+# fails. Without it, reads of an instance fail from SIGTERM until DNS has forgotten its address.
 show_scaling() {
-  local size reads failed
+  local ip size reads failed
+  kubectl -n "$CACHES" patch memcached "$CACHE" --type=merge -p '{"spec":{"pod":{"preStopSleepSeconds":5}}}' >/dev/null
+  wait_until "each pod has the sleep before its end" pods_sleep 2
+  is_ready "$CACHES" "memcached/$CACHE"
+  for ip in $(kubectl -n "$CACHES" get pods -l "cache.example.com/memcached=$CACHE" -o 'jsonpath={.items[*].status.podIP}'); do
+    client set "$ip" who "$ip"
+  done
   sed "s|CLIENT_IMAGE|$CLIENT_IMAGE|" hack/e2e/reader.yaml | kubectl -n "$CACHES" apply -f - >/dev/null
   kubectl -n "$CACHES" wait --for=condition=Ready --timeout="${PATIENCE}s" pod/reader >/dev/null
   reads_on
@@ -292,6 +300,14 @@ show_scaling() {
   grep -q hit <<<"$reads" || fail "no read found what was stored"
   line "no read failed" "$(wc -l <<<"$reads") reads: $(grep -c hit <<<"$reads") hits, $(grep -c miss <<<"$reads") misses (a new instance is empty)"
   kubectl -n "$CACHES" delete pod reader --wait >/dev/null
+}
+
+# Exactly that many pods are left, and each of them sleeps before its end.
+pods_sleep() {
+  local sleeps
+  sleeps=$(kubectl -n "$CACHES" get pods -l "cache.example.com/memcached=$CACHE" \
+    -o 'jsonpath={.items[*].spec.containers[0].lifecycle.preStop.sleep.seconds}')
+  [[ $(wc -w <<<"$sleeps") == "$1" ]] && pods_are "$1"
 }
 
 pods_are() { [[ $(cache_pods | wc -l) == "$1" ]]; }
