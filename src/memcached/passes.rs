@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::workload::condition::Type;
 use crate::workload::diagnostics::Diagnostics;
-use crate::workload::fixtures::{Requests, context, custom};
+use crate::workload::fixtures::{Requests, context_with, custom};
 
 const SAMPLE: &str = include_str!("../../artifacts/examples/memcached.yaml");
 
@@ -36,7 +36,9 @@ impl Scene {
     fn new(object: &Value, answer: fn(&Value) -> (u16, Value)) -> Scene {
         let published = Arc::new(Published::default());
         let memcached = custom(&object.to_string());
-        let (cx, requests) = context(memcached, answer, published.clone());
+        let (cx, requests) = context_with(memcached, answer, published.clone(), |controller| {
+            controller.cleanup(FINALIZER, finalize)
+        });
         Scene { cx, requests, published }
     }
 

@@ -17,7 +17,7 @@ use super::service::Service;
 use super::{DaemonSet, Deployment};
 use crate::client::{Client, Options};
 use crate::events;
-use crate::manager::{Context, Manager};
+use crate::manager::{Context, ControllerBuilder, Manager};
 use crate::object::{Resource, Uid};
 
 /// A UID that ends in `n`.
@@ -132,6 +132,16 @@ pub(crate) fn context<V: super::Custom>(
     answer: fn(&Value) -> (u16, Value),
     observer: Arc<dyn events::Observer>,
 ) -> (Context<V>, Requests) {
+    context_with(object, answer, observer, |controller| controller)
+}
+
+/// Like [`context`], with more declarations.
+pub(crate) fn context_with<V: super::Custom>(
+    object: V,
+    answer: fn(&Value) -> (u16, Value),
+    observer: Arc<dyn events::Observer>,
+    declare: impl FnOnce(ControllerBuilder<V>) -> ControllerBuilder<V>,
+) -> (Context<V>, Requests) {
     let (client, requests) = client(answer);
     let (recorder, _) = events::new("test", "here", observer);
     let controller = Manager::new("workload-operator")
@@ -141,6 +151,7 @@ pub(crate) fn context<V: super::Custom>(
         .owns::<Service>()
         .informer::<Pod>(|pods| pods.index(Pod::index()))
         .conditions(&Type::NAMES);
+    let controller = declare(controller);
     (controller.context(client, recorder, object).unwrap(), requests)
 }
 

@@ -73,7 +73,10 @@ impl Directory {
         let Meta { key, .. } = &site.metadata;
         let file = self.0.join(format!("{}.{}", key.name(), key.namespace()));
         let done = match is_there {
-            true => tokio::fs::write(&file, &site.spec.page).await,
+            true => match tokio::fs::read_to_string(&file).await {
+                Ok(there) if there == site.spec.page => Ok(()),
+                _ => tokio::fs::write(&file, &site.spec.page).await,
+            },
             false => tokio::fs::remove_file(&file).await.or_else(|error| match error.kind() {
                 std::io::ErrorKind::NotFound => Ok(()), // A cleanup may run twice.
                 _ => Err(error),

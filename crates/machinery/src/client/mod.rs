@@ -67,6 +67,7 @@ pub use dry_run::{DryRun, DryWrite, Refusal, RefusalCause};
 pub use error::Error;
 pub(crate) use feeds::{Feed, Feeds};
 pub use options::{Observer, Options, WriteGate};
+pub(crate) use query::is_name;
 pub use text::{is_control, one_line};
 pub use types::{Deletion, Event, Page, PageEnd, Preconditions, Scope, Undecodable, WatchFrom};
 pub use watch::Watch;

@@ -139,10 +139,15 @@ fn path(kind: &Kind, namespace: Option<&str>) -> Result<String, Error> {
     Ok(kind.path(namespace.as_deref()))
 }
 
-/// A name as a segment of a path. Refuses what the API server refuses too, as it would change the
-/// meaning of the path (k8s.io/apimachinery, pkg/api/validation/path).
+/// Returns whether an object can have this name in a path. The API server refuses others too, as they would
+/// change the meaning of the path (k8s.io/apimachinery, pkg/api/validation/path).
+pub(crate) fn is_name(name: &str) -> bool {
+    !(name.is_empty() || name == "." || name == ".." || name.contains(['/', '%']))
+}
+
+/// A name as a segment of a path.
 pub(super) fn segment<'a>(what: &str, name: &'a str) -> Result<Cow<'a, str>, Error> {
-    if name.is_empty() || name == "." || name == ".." || name.contains(['/', '%']) {
+    if !is_name(name) {
         return Err(Error::Request(format!("{name:?} is no {what}")));
     }
     Ok(utf8_percent_encode(name, ESCAPED_IN_PATH).into())

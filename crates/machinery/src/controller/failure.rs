@@ -224,6 +224,7 @@ impl Problem {
         match error.class() {
             // No retry helps, and the log alone would be silence to the object's owner.
             _ if matches!(error, client::Error::Decode { .. }) => Some("ErrUndecodable"),
+            _ if matches!(error, client::Error::Request(_)) => Some("ErrRequest"),
             Class::Forbidden => Some("ErrRefused"),
             Class::NotServed => Some("ErrNotServed"),
             Class::Transient | Class::Conflict | Class::Waiting | Class::Terminal => None,
@@ -303,6 +304,8 @@ impl Failure for client::Error {
             Some(403) if self.is_namespace_terminating() => Class::Terminal,
             // Even invalid requests are retried, slowly: a policy that refuses them may change.
             Some(400 | 403 | 422) => Class::Forbidden,
+            // A name that no object can have, or a body that is no JSON.
+            None if matches!(self, client::Error::Request(_)) => Class::Terminal,
             // This includes 401: the token was not renewed in time, which fixes itself.
             _ => Class::Transient,
         }
@@ -350,6 +353,11 @@ mod tests {
             (client::Error::api(403, "", "no").into(), Class::Forbidden, Some("ErrRefused")),
             (client::Error::api(404, "", "no").into(), Class::NotServed, Some("ErrNotServed")),
             (Problem::transient("ErrDns", "no answer"), Class::Transient, Some("ErrDns")),
+            (
+                client::Error::Request("\"\" is no name".into()).into(),
+                Class::Terminal,
+                Some("ErrRequest"),
+            ),
             (client::Error::api(409, "", "late").into(), Class::Conflict, None),
             (client::Error::api(500, "", "away").into(), Class::Transient, None),
         ] {

@@ -57,7 +57,7 @@ pub trait Reconciler: Send + Sync + 'static {
 pub enum Action {
     /// Wait for the next change.
     Done,
-    /// Reconcile again after this time, changed or not.
+    /// Reconcile again after this time, changed or not; after a tenth of a second at the earliest.
     RequeueAfter(Duration),
 }
 

@@ -17,7 +17,8 @@ pub struct Retries {
     /// to 1000 s: after an outage, its keys then wait for as long again as the outage lasted.)
     pub transient: Backoff,
     /// Default 5 ms to 1 s: the next pass reads what was written in the meantime, so there is no
-    /// reason to wait longer than the store needs to see it.
+    /// reason to wait longer than the store needs to see it. After ten conflicts in a row, each pass
+    /// conflicts with something that the store does not show: then as [`Retries::transient`].
     pub conflict: Backoff,
     /// Default 1 s to 120 s, by the number of refusals alone: nothing improves within milliseconds, but once a person has granted
     /// the rights, they should not have to wait longer than two minutes. Also for
@@ -54,6 +55,7 @@ impl Retries {
     ) -> Option<Retry> {
         let backoff = match class {
             Class::Transient => self.transient,
+            Class::Conflict if row.conflicts >= CONFLICTS => self.transient,
             Class::Conflict => self.conflict,
             // The queue counts failures of all classes. Delays this long grow with refusals only:
             // after a minute of outage, the first refusals would otherwise wait for two.
@@ -85,7 +87,13 @@ pub(super) struct FailureStreak {
     /// Number of times it was forbidden, a name was taken or a kind was not served, whatever other
     /// failures came in between.
     pub(super) refusals: u32,
+    /// Number of conflicts with no other failure between them.
+    pub(super) conflicts: u32,
 }
+
+/// Conflicts in a row that are no longer a race with another client: such as a status without its
+/// subresource, which is never found.
+const CONFLICTS: u32 = 10;
 
 /// Condition that has to end for a key to run again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,6 +146,10 @@ impl FailureStreak {
             },
             asked: asked.map(|asked| Instant::now() + asked),
             refusals: before.map_or(0, |row| row.refusals).saturating_add(u32::from(refused)),
+            conflicts: match class {
+                Class::Conflict => before.map_or(0, |row| row.conflicts).saturating_add(1),
+                _ => 0,
+            },
         }
     }
 }
@@ -145,9 +157,14 @@ impl FailureStreak {
 /// Returns the level of a failure's log line. ERROR is for what an administrator must act on, once
 /// per row of failures: at the second refusal, because an API server that has just come back briefly
 /// refuses what it will allow once it has read its roles. A terminal error is reported to the owner
-/// of the object, in its status; a name that is taken, in an Event.
-pub(super) fn level(class: Class, refusals: u32) -> Level {
+/// of the object, in its status; a name that is taken, in an Event. The tenth conflict in a row is no race
+/// any more.
+pub(super) fn level(
+    class: Class,
+    &FailureStreak { refusals, conflicts, .. }: &FailureStreak,
+) -> Level {
     match class {
+        Class::Conflict if conflicts == CONFLICTS => Level::WARN,
         Class::Forbidden | Class::NotServed if refusals == 2 => Level::ERROR,
         Class::Forbidden | Class::NotServed if refusals < 2 => Level::WARN,
         Class::Transient | Class::Terminal => Level::WARN,
@@ -166,10 +183,25 @@ mod tests {
         let classes = [Transient, Forbidden, Transient, Conflict, Forbidden, Transient, Forbidden];
         for (at, class) in classes.into_iter().enumerate() {
             let after = FailureStreak::after(row.as_ref(), class, None, None);
-            errors.extend((level(class, after.refusals) == Level::ERROR).then_some(at));
+            errors.extend((level(class, &after) == Level::ERROR).then_some(at));
             row = Some(after);
         }
         assert_eq!(errors, [4]);
+    }
+
+    #[test]
+    fn conflicts_without_an_end_are_told_once_and_tried_less_often() {
+        let (retries, mut row, mut told) = (Retries::default(), None, Vec::new());
+        for conflict in 1..=20 {
+            let after = FailureStreak::after(row.as_ref(), Class::Conflict, None, None);
+            told.extend((level(Class::Conflict, &after) == Level::WARN).then_some(conflict));
+            let longest = retries.of(Class::Conflict, &after, None).unwrap().backoff.max;
+            assert_eq!(longest.as_secs(), if conflict < 10 { 1 } else { 30 });
+            row = Some(after);
+        }
+        assert_eq!(told, [10]);
+        let after = FailureStreak::after(row.as_ref(), Class::Transient, None, None);
+        assert_eq!(after.conflicts, 0);
     }
 
     #[test]

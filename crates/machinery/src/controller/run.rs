@@ -212,6 +212,11 @@ impl Handle {
         self.id
     }
 
+    /// Returns whether a pass over `key` was the origin of a change.
+    pub(crate) fn is_own(&self, key: &ObjectKey, origin: Option<&WriteOrigin>) -> bool {
+        origin.is_some_and(|origin| origin.controller == self.id && origin.key == *key)
+    }
+
     /// Something changed that `key` must be reconciled for, unless a pass over `key` itself was the
     /// origin of the change.
     pub(super) fn changed(
@@ -220,7 +225,7 @@ impl Handle {
         origin: Option<&WriteOrigin>,
         priority: Priority,
     ) {
-        if !origin.is_some_and(|origin| origin.controller == self.id && origin.key == *key) {
+        if !self.is_own(key, origin) {
             self.queue.add_with(key, priority);
         }
     }

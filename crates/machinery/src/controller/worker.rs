@@ -22,6 +22,8 @@ use crate::workqueue::{WorkItem, WorkQueue};
 /// Up to this fraction of a RequeueAfter is added at random, so that objects created together are
 /// not reconciled together forever.
 const REQUEUE_JITTER: f64 = 0.1;
+/// The shortest RequeueAfter.
+const REQUEUE_AT_LEAST: Duration = Duration::from_millis(100);
 
 /// State that the workers of a controller share.
 pub(super) struct Core<R> {
@@ -166,6 +168,8 @@ impl<R: Reconciler> Core<R> {
             Action::Done => Outcome::Success,
             Action::RequeueAfter(delay) => {
                 let jitter = 1.0 + REQUEUE_JITTER * fastrand::f64();
+                // A wait until a time that has passed is no loop without a pause.
+                let delay = delay.max(REQUEUE_AT_LEAST);
                 // Durations too long to stretch count as forever.
                 let delay = Duration::try_from_secs_f64(delay.as_secs_f64() * jitter);
                 self.queue.requeue_after(key, delay.unwrap_or(Duration::MAX));
@@ -185,7 +189,7 @@ impl<R: Reconciler> Core<R> {
                 None
             }
         };
-        let loudness = loudness.unwrap_or_else(|| level(class, row.refusals));
+        let loudness = loudness.unwrap_or_else(|| level(class, &row));
         let class = class.as_str();
         match loudness {
             Level::ERROR => tracing::error!(%error, class, failures, ?retry_in, "pass failed"),

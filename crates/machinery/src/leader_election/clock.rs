@@ -10,14 +10,19 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Duration;
 }
 
-/// CLOCK_BOOTTIME. `Instant` is CLOCK_MONOTONIC on Linux, which stands still while the machine is
-/// suspended: a leader would wake up hours later and believe it had a second left.
+/// The clock that goes on while the machine is suspended: CLOCK_BOOTTIME, on macOS CLOCK_MONOTONIC. `Instant`
+/// stands still meanwhile on both: a leader would wake up hours later and believe it had a second left.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Boottime;
 
+#[cfg(not(target_vendor = "apple"))]
+const GOES_ON: ClockId = ClockId::Boottime;
+#[cfg(target_vendor = "apple")]
+const GOES_ON: ClockId = ClockId::Monotonic;
+
 impl Clock for Boottime {
     fn now(&self) -> Duration {
-        let time = clock_gettime(ClockId::Boottime);
+        let time = clock_gettime(GOES_ON);
         let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
         Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
     }

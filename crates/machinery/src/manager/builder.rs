@@ -33,10 +33,12 @@ pub struct ControllerBuilder<V> {
     declared: Vec<TypeId>,
     owned: Vec<TypeId>,
     handlers: Vec<Handler>,
+    /// Handlers that only [`ControllerBuilder::reconcile`] needs. They come first.
+    bookkeeping: Vec<Handler>,
     finalizer: Option<Finalizer<V>>,
     conditions: &'static [&'static str],
     tells_writes: bool,
-    on_problem: OnProblem<V>,
+    on_problem: Option<OnProblem<V>>,
     endings: Vec<(&'static str, Ending)>,
     faults: Vec<WiringError>,
 }
@@ -62,6 +64,19 @@ pub(super) struct Registration {
 type Add =
     Box<dyn FnOnce(&Shared, &Arc<Informers>, Program) -> Result<Program, WiringError> + Send>;
 
+/// Makes a handler of the changes of `W`.
+fn handler_of<W: Resource, H>(
+    make: impl FnOnce(&ControllerDeps) -> Result<H, WiringError> + Send + 'static,
+) -> Handler
+where
+    H: Fn(&Delta<W>, bool) + Send + Sync + 'static,
+{
+    Box::new(|parts| {
+        let (informer, handler) = (parts.informer::<W>()?.clone(), make(parts)?);
+        Ok(Box::new(move || informer.handle(handler)))
+    })
+}
+
 // === impl ControllerBuilder ===
 
 impl<V: Resource> ControllerBuilder<V> {
@@ -77,10 +92,11 @@ impl<V: Resource> ControllerBuilder<V> {
             declared,
             owned: Vec::new(),
             handlers: Vec::new(),
+            bookkeeping: Vec::new(),
             finalizer: None,
             conditions: &[],
             tells_writes: false,
-            on_problem: |_, problem| problem,
+            on_problem: None,
             endings: Vec::new(),
             faults: Vec::new(),
         }
@@ -110,7 +126,7 @@ impl<V: Resource> ControllerBuilder<V> {
     /// Has this function see each problem that ends a pass, also one of a finalizer: to report it in its own
     /// way, and to return it as [`Problem::reported`].
     pub fn on_problem(mut self, on_problem: OnProblem<V>) -> Self {
-        self.on_problem = on_problem;
+        self.on_problem = Some(on_problem);
         self
     }
 
@@ -136,8 +152,11 @@ impl<V: Resource> ControllerBuilder<V> {
             self.faults.push(WiringError::OwnsClusterScoped { controller, view });
         }
         self.owned.push(self.manager.declarations.own::<V, C>());
-        self.listen::<C, _>(|parts| Ok(enqueue::note_bereaved(parts.bereaved.clone(), V::KIND)))
-            .handler::<C, _>(|handle| enqueue::for_owner(handle, V::KIND))
+        let note = |parts: &ControllerDeps| {
+            Ok(enqueue::note_bereaved::<C>(parts.bereaved.clone(), V::KIND))
+        };
+        self.bookkeeping.push(handler_of::<C, _>(note));
+        self.handler::<C, _>(|handle| enqueue::for_owner(handle, V::KIND))
             .handler::<C, _>(enqueue::waiting_when_freed)
     }
 
@@ -170,9 +189,12 @@ impl<V: Resource> ControllerBuilder<V> {
     ) -> Self {
         let referrers = Arc::new(Referrers::default());
         let record = referrers.clone();
-        // Recorded first: what is read later finds it.
-        self.handler::<V, _>(move |_| move |delta: &Delta<V>, _| record.record(delta, &keys))
-            .watches::<R>(move |object| referrers.of(object.key()))
+        let record =
+            |_: &ControllerDeps| Ok(move |delta: &Delta<V>, _| record.record(delta, &keys));
+        let mut this = self.watches::<R>(move |object| referrers.of(object.key()));
+        // Before the key is enqueued: an object that comes after the pass has looked for it finds the reference.
+        this.handlers.insert(0, handler_of::<V, _>(record));
+        this
     }
 
     /// Declares that passes read `R`. Its changes wake no key.
@@ -199,10 +221,7 @@ impl<V: Resource> ControllerBuilder<V> {
         H: Fn(&Delta<W>, bool) + Send + Sync + 'static,
     {
         let mut this = self.reads::<W>();
-        this.handlers.push(Box::new(|parts| {
-            let (informer, handler) = (parts.informer::<W>()?.clone(), make(parts)?);
-            Ok(Box::new(move || informer.handle(handler)))
-        }));
+        this.handlers.push(handler_of(make));
         this
     }
 
@@ -218,7 +237,9 @@ impl<V: Resource> ControllerBuilder<V> {
 
     /// Has `cleanup` run before an object goes: no object is reconciled before it has the finalizer
     /// `name` (`example.com/website`), and it keeps it until a cleanup has succeeded. A cleanup that
-    /// fails is retried like a pass. It may run more than once for one object.
+    /// fails is retried like a pass. It may run more than once for one object. A controller has one
+    /// finalizer. An object that has it and that the informer of `V` no longer selects, by a label that was
+    /// changed, is not deleted before the label is back.
     pub fn finalizer<C, F>(self, name: &'static str, cleanup: C) -> Self
     where
         C: Fn(Arc<V>, Context<V>) -> F + Send + Sync + 'static,
@@ -245,6 +266,10 @@ impl<V: Resource> ControllerBuilder<V> {
         if !wiring::is_qualified(name) {
             let (controller, finalizer) = (self.name, name);
             self.faults.push(WiringError::Finalizer { controller, finalizer });
+        }
+        if let Some(first) = &self.finalizer {
+            let (controller, first) = (self.name, first.name());
+            self.faults.push(WiringError::SecondFinalizer { controller, first, second: name });
         }
         self.finalizer = Some(Finalizer::new(name, is_always, cleanup));
         self
@@ -274,26 +299,48 @@ impl<V: Resource> ControllerBuilder<V> {
         P: Future<Output = Result<Action, E>> + Send + 'static,
         E: Into<Problem> + 'static,
     {
-        let (finalizer, owned) = (self.finalizer.take(), std::mem::take(&mut self.owned));
-        let (conditions, tells_writes) = (self.conditions, self.tells_writes);
-        let declared = Declared { owned, conditions, tells_writes };
-        let on_problem = self.on_problem;
-        self.reconciler(move |parts| {
-            Function::new(parts, reconcile, (finalizer, on_problem), declared)
-        })
+        let declared = self.declared_for_passes();
+        let finalizer = self.finalizer.take();
+        let on_problem = self.on_problem.unwrap_or(|_, problem| problem);
+        let after = std::mem::take(&mut self.handlers);
+        self.handlers = self.bookkeeping.drain(..).chain(after).collect();
+        self.add(move |parts| Function::new(parts, reconcile, (finalizer, on_problem), declared))
+    }
+
+    fn declared_for_passes(&mut self) -> Declared {
+        Declared {
+            owned: std::mem::take(&mut self.owned),
+            conditions: self.conditions,
+            tells_writes: self.tells_writes,
+            finalizer: self.finalizer.as_ref().map(Finalizer::name),
+        }
     }
 
     /// Adds the controller with a [`Reconciler`] that is made of its parts; it is also called for
     /// objects that are being deleted, and for keys whose object is gone.
     pub fn reconciler<R: Reconciler>(
+        mut self,
+        make: impl FnOnce(&ControllerDeps) -> Result<R, WiringError> + Send + 'static,
+    ) -> Manager {
+        let unused = [
+            ("finalizer", self.finalizer.is_some()),
+            ("conditions", !self.conditions.is_empty()),
+            ("publish_writes", self.tells_writes),
+            ("on_problem", self.on_problem.is_some()),
+        ];
+        let controller = self.name;
+        let unused = unused.into_iter().filter(|(_, is_declared)| *is_declared);
+        let unused = unused.map(|(declaration, _)| WiringError::Unused { controller, declaration });
+        self.faults.extend(unused);
+        self.add(make)
+    }
+
+    fn add<R: Reconciler>(
         self,
         make: impl FnOnce(&ControllerDeps) -> Result<R, WiringError> + Send + 'static,
     ) -> Manager {
-        let ControllerBuilder { mut manager, name, options, declared, handlers, finalizer, .. } =
-            self;
-        let endings = self.endings;
-        let mut faults = self.faults;
-        faults.extend(finalizer.map(|_| WiringError::UnusedFinalizer(name)));
+        let ControllerBuilder { mut manager, name, options, declared, handlers, .. } = self;
+        let (endings, faults) = (self.endings, self.faults);
         let declared: Arc<[TypeId]> = declared.into();
         let add: Add = Box::new(move |shared, informers, program| {
             let mut parts = shared.parts(name, informers.clone(), declared.clone());
@@ -337,13 +384,13 @@ impl<V: Resource> ControllerBuilder<V> {
     /// If the manager cannot be wired.
     #[cfg(any(test, feature = "testing"))]
     pub fn context(
-        self,
+        mut self,
         client: Client,
         recorder: crate::events::Recorder,
         object: V,
     ) -> Result<Context<V>, WiringError> {
-        let ControllerBuilder { manager, name, declared, owned, conditions, tells_writes, .. } =
-            self;
+        let passes = self.declared_for_passes();
+        let ControllerBuilder { manager, name, declared, .. } = self;
         let shared = Shared {
             client,
             recorder,
@@ -354,7 +401,7 @@ impl<V: Resource> ControllerBuilder<V> {
         };
         let informers = Arc::new(manager.declarations.build(&shared));
         let parts = shared.parts(name, informers, declared.into());
-        let pass = Pass::new(&parts, Declared { owned, conditions, tells_writes })?;
+        let pass = Pass::new(&parts, passes)?;
         let object = pass.objects.apply_read(object);
         Ok(Context::new(Arc::new(pass), object))
     }

@@ -135,8 +135,8 @@ impl<C> std::fmt::Debug for EnsureOptions<'_, C> {
 
 impl<V: Resource> Context<V> {
     /// Has a child be as `desired`, and returns it. `desired` needs `metadata.name` and what the
-    /// child is to have; its kind, its namespace (the object's own) and the owner reference are
-    /// filled in.
+    /// child is to have; its kind and the owner reference are filled in, and its namespace, which is that
+    /// of the object: only a child of a cluster-scoped object names its own.
     ///
     /// It is applied (server-side apply, by force) if it does not exist, if `desired` is not what was
     /// applied last, so that a field no longer set goes, or if a desired field that the view `C`
@@ -148,8 +148,10 @@ impl<V: Resource> Context<V> {
     /// [`Problem::Taken`] if the name is taken by what the object does not control;
     /// [`Problem::Awaiting`] while a child under the name is being deleted, or is about to be, because it
     /// is of a former object of this name; [`Problem::Contested`] if somebody keeps undoing what is
-    /// applied; `ErrNotWatched` if the child exists and the view of it does not select it; `ErrWiring` if
-    /// the controller does not own `C`; all that can go wrong with a write.
+    /// applied; `ErrNotWatched` if the child exists and the view of it does not select it; `ErrUnnamed` if
+    /// `desired` has no usable name, or its namespace cannot be that of a child; `ErrNoNamespace` if that
+    /// does not exist; `ErrWiring` if the
+    /// controller does not own `C`; all that can go wrong with a write.
     pub async fn ensure<C>(&self, desired: Value) -> Result<Arc<C>, Problem>
     where
         C: Resource + Serialize,
@@ -205,7 +207,7 @@ impl<V: Resource> Context<V> {
         C: Resource + Serialize,
     {
         let (fights, now) = (&self.pass.fights, Instant::now());
-        let creation = (self.object.uid(), desired.name_hash());
+        let creation = (self.object.uid(), desired.key_hash());
         if let Some(wait) = fights.wait(creation, 0, now) {
             return Err(Problem::contested::<C>(&desired.key, None, wait));
         }
@@ -230,6 +232,14 @@ impl<V: Resource> Context<V> {
                 // lacks may be one of those that are applied.
                 let is_unseen = children.get(&desired.key).is_none();
                 self.ensure_existing(children, desired, options, (there, is_unseen)).await
+            }
+            // It names the namespace. That of a namespaced object is about to go with it.
+            Err(error)
+                if error.code() == Some(404) && !error.is_not_served() && !V::KIND.namespaced =>
+            {
+                let (kind, key) = (C::KIND.kind, &desired.key);
+                let what = format!("the namespace of {kind} {key} does not exist: create it");
+                Err(Problem::forbidden("ErrNoNamespace", what))
             }
             Err(error) => Err(failed::<C>("create", &desired.key, error).into()),
         }
@@ -385,26 +395,51 @@ impl<V: Resource> Context<V> {
             return Err(Problem::terminal("ErrWiring", what));
         }
         remove_nulls(&mut desired);
-        let annotations = &desired["metadata"]["annotations"];
-        if !desired["metadata"]["name"].is_string()
-            || !(annotations.is_null() || annotations.is_object())
-        {
-            let what = format!("a {} to be ensured has no usable metadata", C::KIND.kind);
-            return Err(Problem::terminal("ErrUnnamed", what));
-        }
+        let key = self.child_key::<C>(&desired["metadata"])?;
         // Of what the controller desires, whichever object it is for.
         let hash = hash(&Canonical::of(&desired));
         desired["apiVersion"] = C::KIND.api_version().into();
         desired["kind"] = C::KIND.kind.into();
         let metadata = &mut desired["metadata"];
-        if C::KIND.namespaced && metadata["namespace"].is_null() {
-            metadata["namespace"] = json!(self.key().namespace());
+        if C::KIND.namespaced {
+            metadata["namespace"] = json!(key.namespace());
         }
         metadata["ownerReferences"] = json!([self.object.as_owner()]);
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let key = ObjectKey::new(text(&metadata["namespace"]), text(&metadata["name"]));
         desired["metadata"]["annotations"][applied] = hex(hash).into();
         Ok(Desired { key, wanted: wanted::<C>(&desired)?, body: desired, hash })
+    }
+
+    /// The key of a child with this metadata.
+    fn child_key<C: Resource>(&self, metadata: &Value) -> Result<ObjectKey, Problem> {
+        let kind = C::KIND.kind;
+        let unusable = |what: String| {
+            Problem::terminal("ErrUnnamed", format!("a {kind} to be ensured has {what}"))
+        };
+        let annotations = &metadata["annotations"];
+        if !(annotations.is_null() || annotations.is_object()) {
+            return Err(unusable("annotations that are no map".to_owned()));
+        }
+        let name = metadata["name"].as_str().filter(|name| client::is_name(name));
+        let name = name.ok_or_else(|| unusable(format!("the name {}", metadata["name"])))?;
+        if !C::KIND.namespaced {
+            return Ok(ObjectKey::new("", name));
+        }
+        let (own, wanted) = (self.key().namespace(), &metadata["namespace"]);
+        match wanted.as_str() {
+            None if V::KIND.namespaced && wanted.is_null() => Ok(ObjectKey::new(own.clone(), name)),
+            Some(namespace) if V::KIND.namespaced && *namespace == **own => {
+                Ok(ObjectKey::new(own.clone(), name))
+            }
+            Some(namespace) if !V::KIND.namespaced && client::is_name(namespace) => {
+                Ok(ObjectKey::new(namespace, name))
+            }
+            // The garbage collector would delete it.
+            Some(_) if V::KIND.namespaced => Err(unusable(format!(
+                "the namespace {wanted}: children of a {} are in its own, {own:?}",
+                V::KIND.kind
+            ))),
+            _ => Err(unusable(format!("the namespace {wanted}: name one in its metadata"))),
+        }
     }
 
     /// Takes in the answer to an apply. What admission made of it is recorded on the child: it would make
@@ -452,9 +487,10 @@ impl<V: Resource> Context<V> {
 // === impl Desired ===
 
 impl Desired {
-    /// The hash of the child's kind and name.
-    fn name_hash(&self) -> u64 {
-        hash(&json!([self.body["kind"], self.key.name()]))
+    /// The hash of the child's kind and key.
+    fn key_hash(&self) -> u64 {
+        let (namespace, name) = (self.key.namespace(), self.key.name());
+        hash(&json!([self.body["apiVersion"], self.body["kind"], namespace, name]))
     }
 }
 

@@ -39,8 +39,10 @@ pub(super) struct Pass<V> {
     /// Objects whose status the API server stores in another form than it was written, by its schema: the
     /// form.
     accepted: Mutex<HashMap<ObjectKey, u64>>,
-    /// The problems that were reported, until a pass finds none.
-    reported: Mutex<HashMap<ObjectKey, Reported>>,
+    /// The problems that were reported, until a pass does not find them.
+    reported: Mutex<HashMap<ObjectKey, Vec<Reported>>>,
+    /// The name of the declared finalizer.
+    pub(super) finalizer: Option<&'static str>,
     /// True if an Event tells of each write of a child.
     tells_writes: bool,
 }
@@ -60,6 +62,7 @@ pub(super) struct Declared {
     pub(super) owned: Vec<TypeId>,
     pub(super) conditions: &'static [&'static str],
     pub(super) tells_writes: bool,
+    pub(super) finalizer: Option<&'static str>,
 }
 
 /// Time for which a problem that stays is not reported again. Events are kept for an hour.
@@ -70,7 +73,7 @@ const AGAIN: Duration = Duration::from_secs(30 * 60);
 impl<V: Resource> Pass<V> {
     pub(super) fn new(parts: &ControllerDeps, declared: Declared) -> Result<Pass<V>, WiringError> {
         let objects = parts.store()?;
-        let Declared { owned, conditions, tells_writes } = declared;
+        let Declared { owned, conditions, tells_writes, finalizer } = declared;
         Ok(Pass {
             parts: parts.clone(),
             objects,
@@ -80,6 +83,7 @@ impl<V: Resource> Pass<V> {
             conditions,
             accepted: Mutex::default(),
             reported: Mutex::default(),
+            finalizer,
             tells_writes,
         })
     }
@@ -98,32 +102,48 @@ impl<V: Resource> Pass<V> {
         }
     }
 
-    /// Returns whether a problem of an object is to be reported: once, as long as the reason
-    /// stays the same.
+    /// Returns whether a problem of an object is to be reported: once, as long as passes find it.
     pub(super) fn is_news(&self, object: &V, reason: &'static str, now: Instant) -> bool {
-        let (key, uid) = (object.key(), object.uid());
         let mut reported = self.reported.lock();
-        let known = reported.get_mut(key).filter(|it| (it.uid, it.reason) == (uid, reason));
-        if let Some(known) = known.filter(|known| now.duration_since(known.at) < AGAIN) {
+        let problems = reported.entry(object.key().clone()).or_default();
+        problems.retain(|known| known.uid == object.uid());
+        if let Some(known) = problems.iter_mut().find(|known| known.reason == reason) {
             known.is_found = true;
-            return false;
+            let is_news = now.duration_since(known.at) >= AGAIN;
+            if is_news {
+                known.at = now;
+            }
+            return is_news;
         }
-        reported.insert(key.clone(), Reported { uid, reason, at: now, is_found: true });
+        problems.push(Reported { uid: object.uid(), reason, at: now, is_found: true });
         true
     }
 
     /// A pass over `key` begins.
     pub(super) fn begins(&self, key: &ObjectKey) {
-        if let Some(known) = self.reported.lock().get_mut(key) {
+        for known in self.reported.lock().get_mut(key).into_iter().flatten() {
             known.is_found = false;
         }
     }
 
-    /// A pass over `key` has succeeded: a problem that it did not find is over.
+    /// A pass over `key` has succeeded: the problems that it did not find are over.
     pub(super) fn succeeded(&self, key: &ObjectKey) {
         let mut reported = self.reported.lock();
-        if reported.get(key).is_some_and(|known| !known.is_found) {
-            reported.remove(key);
+        if let Some(problems) = reported.get_mut(key) {
+            problems.retain(|known| known.is_found);
+            if problems.is_empty() {
+                reported.remove(key);
+            }
+        }
+    }
+
+    /// A pass over `key` has failed. If it found a problem, those that it did not find are over; a pass that
+    /// an outage ended shows nothing.
+    pub(super) fn failed(&self, key: &ObjectKey) {
+        let found_any = |problems: &Vec<Reported>| problems.iter().any(|known| known.is_found);
+        let has_found = self.reported.lock().get(key).is_some_and(found_any);
+        if has_found {
+            self.succeeded(key);
         }
     }
 
@@ -216,8 +236,8 @@ impl<V: Resource> Context<V> {
         }
     }
 
-    /// Publishes a Warning about a problem of the object: once as long as passes find it and its reason
-    /// stays the same, and again after half an hour. A problem that `reconcile` returns as an error is
+    /// Publishes a Warning about a problem of the object: once as long as passes find a problem of this
+    /// reason, and again after half an hour. A problem that `reconcile` returns as an error is
     /// published like this, too.
     pub fn warn(&self, reason: &'static str, note: &str) {
         if self.pass.is_news(&self.object, reason, Instant::now()) {

@@ -73,6 +73,9 @@ where
             }
             Some(finalizer) if finalizer.is_always && !finalizer.is_on(&object) => {
                 object = cx.write_finalizer(finalizer.name).await?;
+                if object.meta().deleting {
+                    return Ok(Action::Done); // The watch was faster, and has enqueued it.
+                }
             }
             Some(_) | None => {}
         }
@@ -97,10 +100,10 @@ where
         };
         self.pass.begins(key);
         let mut outcome = self.pass(object.clone()).await;
-        let error = outcome.as_ref().err().and_then(Problem::api_error);
-        if error.is_some_and(client::Error::is_namespace_terminating) {
-            // Nothing can be created in it, and nothing needs to be.
-            outcome = Ok(Action::Done);
+        if let Err(problem) = &outcome
+            && problem.api_error().is_some_and(client::Error::is_namespace_terminating)
+        {
+            outcome = in_terminating_namespace(&*object, problem);
         }
         let outcome = outcome.map_err(|problem| (self.on_problem)(&self.context(&object), problem));
         match &outcome {
@@ -109,10 +112,25 @@ where
                 if let Some(reason) = problem.reason() {
                     self.context(&object).warn(reason, &problem.to_string());
                 }
+                self.pass.failed(key);
             }
         }
         outcome
     }
+}
+
+/// The outcome of a pass that could not create anything in a namespace that is being deleted.
+fn in_terminating_namespace<V: Resource>(object: &V, problem: &Problem) -> Result<Action, Problem> {
+    let created_in = match problem {
+        Problem::Call(call) => call.key.namespace(),
+        _ => object.key().namespace(),
+    };
+    // The object goes with it, and needs nothing any more. A finalizer may need what it creates.
+    if V::KIND.namespaced && !object.meta().deleting && created_in == object.key().namespace() {
+        return Ok(Action::Done);
+    }
+    let told = Problem::forbidden("ErrNamespaceTerminating", problem.to_string());
+    Err(if matches!(problem, Problem::Reported(_)) { told.reported() } else { told })
 }
 
 // === impl Finalizer ===
@@ -127,11 +145,15 @@ impl<V: Resource> Finalizer<V> {
         Finalizer { name, cleanup, is_always }
     }
 
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
     fn is_on(&self, object: &V) -> bool {
         object.meta().finalizers.iter().any(|name| *name == *self.name)
     }
 
-    async fn remove(&self, cx: &Context<V>) -> Result<(), Problem> {
+    pub(super) async fn remove(&self, cx: &Context<V>) -> Result<(), Problem> {
         let object = cx.latest();
         let others = object.meta().finalizers.iter().filter(|name| **name != *self.name);
         let others: Vec<InternedStr> = others.cloned().collect();
@@ -142,6 +164,8 @@ impl<V: Resource> Finalizer<V> {
         };
         if left.meta().finalizers.is_empty() {
             cx.pass.objects.apply_delete(left.key(), left.uid());
+            // The watch has nothing to add, so no pass finds the key gone.
+            cx.pass.forget(left.key());
         } else {
             cx.wrote(left);
         }
@@ -152,12 +176,21 @@ impl<V: Resource> Finalizer<V> {
 // === impl Context ===
 
 impl<V: Resource> Context<V> {
-    /// Adds a finalizer that [`ControllerBuilder::cleanup`](super::ControllerBuilder::cleanup) declares, if
+    /// Adds the finalizer that [`ControllerBuilder::cleanup`](super::ControllerBuilder::cleanup) declares, if
     /// the object does not have it: called before something is created that has to be cleaned up.
     ///
     /// # Errors
-    /// A conflict if the object has changed since this pass read it; all that can go wrong with a write.
+    /// `ErrWiring` if the controller declares no finalizer of this name, so that nothing would remove it; a
+    /// conflict if the object has changed since this pass read it; all that can go wrong with a write.
     pub async fn add_finalizer(&self, name: &str) -> Result<(), Problem> {
+        if self.pass.finalizer != Some(name) {
+            let what = format!(
+                "the controller {} declares no finalizer {name:?}, so that it would never be removed: add \
+                 `.cleanup({name:?}, …)`",
+                self.pass.parts.controller()
+            );
+            return Err(Problem::terminal("ErrWiring", what));
+        }
         if self.latest().meta().finalizers.iter().any(|other| *other == *name) {
             return Ok(());
         }

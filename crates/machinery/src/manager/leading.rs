@@ -182,13 +182,20 @@ impl Lead {
         let reconciler =
             WhileLeading { reconciler, barrier: barrier.clone(), skipped: skipped.clone() };
         let controller = Controller::new(name, reconciler, options);
-        let queue = controller.handle().queue().clone();
+        let handle = controller.handle();
+        let queue = handle.queue().clone();
         if self.leadership.is_none() {
             return (program, controller, Box::new(|| {}));
         }
         let (deleted, objects) = (skipped.clone(), informer.store());
         let informer = informer.clone();
-        let listen = Box::new(move || informer.handle(move |delta, _| deleted.note(delta)));
+        // The pass that removed the last finalizer of its object leaves nothing to another.
+        let note = move |delta: &Delta<V>, _| {
+            if !handle.is_own(delta.object().key(), delta.origin()) {
+                deleted.note(delta);
+            }
+        };
+        let listen = Box::new(move || informer.handle(note));
         let keep = barrier.clone().keep();
         let program = program.task(format!("the barrier of {name}"), |stop| async move {
             tokio::select! {

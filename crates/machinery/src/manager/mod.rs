@@ -175,12 +175,13 @@ impl Manager {
     }
 
     /// Restricts every namespaced kind to these namespaces; a Role in each is then enough. Default:
-    /// all namespaces.
+    /// all namespaces, which an empty name stands for, too (`WATCH_NAMESPACE=""`).
     pub fn namespaces(
         mut self,
         namespaces: impl IntoIterator<Item = impl Into<InternedStr>>,
     ) -> Manager {
-        self.namespaces = namespaces.into_iter().map(Into::into).collect();
+        let namespaces = namespaces.into_iter().map(Into::into);
+        self.namespaces = namespaces.filter(|name: &InternedStr| !name.is_empty()).collect();
         self
     }
 

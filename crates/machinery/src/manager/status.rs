@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::Context;
 use super::children::{failed, json_of};
 use super::compared::{form, hash, is_equal, remove_nulls};
+use crate::client;
 use crate::controller::Problem;
 use crate::object::Resource;
 
@@ -24,13 +25,15 @@ impl<V: Resource> Context<V> {
     /// Has the object's status be `status`: fields that the view of the object shows and `status` does
     /// not have go, and the conditions that other controllers set stay. Of the conditions, those go that
     /// [`ControllerBuilder::conditions`](super::ControllerBuilder::conditions) names and `status` leaves
-    /// out. Sends nothing if the view shows it already, so its `status` has to have all that is set here,
+    /// out. `status` is what the object's field `status` is to hold, without that word around it. Sends nothing
+    /// if the view shows it already, so its `status` has to have all that is set here,
     /// and nothing that others set but whole [`Condition`](super::Condition)s.
     ///
     /// # Errors
     /// A conflict if the object has changed since this pass read it: the next pass sees the change;
-    /// [`Problem::Contested`] if another program keeps writing another status for the same spec. All else
-    /// that can go wrong with a write.
+    /// [`Problem::Contested`] if another program keeps writing another status for the same spec;
+    /// `ErrNoStatusSubresource` if the CustomResourceDefinition does not have `subresources.status`; `ErrWiring`
+    /// if `status` is a whole object. All else that can go wrong with a write.
     pub async fn patch_status(&self, status: impl Serialize) -> Result<(), Problem>
     where
         V: Serialize,
@@ -39,6 +42,10 @@ impl<V: Resource> Context<V> {
         remove_nulls(&mut status);
         let (pass, object, now) = (&self.pass, self.latest(), Instant::now());
         let observed = status_of(&*object)?;
+        if is_whole_object(&status, &observed) {
+            let what = "patch_status takes what is in `status`, not an object with that field: leave out `status`";
+            return Err(Problem::terminal("ErrWiring", what));
+        }
         if is_same(&status, &observed, pass.conditions)
             || pass.accepts(self.key(), form(&status, &observed))
         {
@@ -56,8 +63,10 @@ impl<V: Resource> Context<V> {
             "metadata": { "resourceVersion": object.meta().version },
             "status": patch(&status, &observed, pass.conditions),
         });
-        let written = self.client().patch_status::<V>(key, &body).await;
-        let written = written.map_err(|error| failed::<V>("update the status of", key, error))?;
+        let written = match self.client().patch_status::<V>(key, &body).await {
+            Err(error) if error.is_not_found() => return Err(self.no_status(error).await),
+            written => written.map_err(|error| failed::<V>("update the status of", key, error))?,
+        };
         // The API server's changes to it, by its schema, would be the same each time.
         let observed = status_of(&written)?;
         let other = !is_same(&status, &observed, pass.conditions);
@@ -69,6 +78,32 @@ impl<V: Resource> Context<V> {
         self.wrote(written);
         Ok(())
     }
+}
+
+impl<V: Resource> Context<V> {
+    /// The problem of a status that is not found: without the subresource, the API server answers as if the
+    /// object was gone.
+    async fn no_status(&self, error: client::Error) -> Problem {
+        match self.client().find::<V>(self.key()).await {
+            Ok(Some(live)) if live.uid() == self.object.uid() => {
+                let what = format!(
+                    "{} has no status subresource: add `subresources: {{status: {{}}}}` to its version in the \
+                     CustomResourceDefinition",
+                    V::KIND.resource()
+                );
+                Problem::forbidden("ErrNoStatusSubresource", what)
+            }
+            _ => failed::<V>("update the status of", self.key(), error).into(),
+        }
+    }
+}
+
+/// Returns whether this is an object that has the status, instead of the status.
+fn is_whole_object(status: &Value, observed: &Value) -> bool {
+    const FIELDS: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
+    let all_known = |map: &Map<String, Value>| map.keys().all(|it| FIELDS.contains(&it.as_str()));
+    status.as_object().is_some_and(|map| map.contains_key("status") && all_known(map))
+        && observed["status"].is_null()
 }
 
 fn status_of<V: Resource + Serialize>(object: &V) -> Result<Value, Problem> {
@@ -87,7 +122,7 @@ fn patch(desired: &Value, observed: &Value, own: &[&str]) -> Value {
             let gone = gone.map(|field| (field.clone(), Value::Null));
             set.chain(gone).collect()
         }
-        (Value::Array(desired), Value::Array(observed)) if is_by_type(desired, observed) => {
+        (Value::Array(desired), Value::Array(observed)) if are_conditions(desired, observed) => {
             let is_desired = |entry: &&Value| desired.iter().any(|it| it["type"] == entry["type"]);
             let theirs = observed.iter().filter(|it| !is_own(it, own) && !is_desired(it));
             theirs.chain(desired).cloned().collect()
@@ -96,8 +131,7 @@ fn patch(desired: &Value, observed: &Value, own: &[&str]) -> Value {
     }
 }
 
-/// Returns whether a status is the desired one. A list whose entries have a `type`, such as
-/// conditions, may have more entries: other controllers'.
+/// Returns whether a status is the desired one. A list of conditions may have more: other controllers'.
 fn is_same(desired: &Value, observed: &Value, own: &[&str]) -> bool {
     match (desired, observed) {
         (Value::Object(desired), Value::Object(observed)) => {
@@ -109,7 +143,7 @@ fn is_same(desired: &Value, observed: &Value, own: &[&str]) -> bool {
                 .chain(observed.keys())
                 .all(|field| is_same(&known(desired, field), &known(observed, field), own))
         }
-        (Value::Array(desired), Value::Array(observed)) if is_by_type(desired, observed) => {
+        (Value::Array(desired), Value::Array(observed)) if are_conditions(desired, observed) => {
             desired.iter().all(|wanted| {
                 let found = observed.iter().find(|entry| entry["type"] == wanted["type"]);
                 found.is_some_and(|found| is_same(wanted, found, own))
@@ -132,7 +166,7 @@ fn own(observed: &Value, desired: &Value, own: &[&str]) -> Value {
     let mut status = observed.clone();
     for (field, list) in status.as_object_mut().into_iter().flatten() {
         let desired = desired[field].as_array().map_or(&[][..], Vec::as_slice);
-        if let Some(list) = list.as_array_mut().filter(|list| is_by_type(desired, list)) {
+        if let Some(list) = list.as_array_mut().filter(|list| are_conditions(desired, list)) {
             list.retain(|it| is_own(it, own) || desired.iter().any(|d| d["type"] == it["type"]));
         }
     }
@@ -144,8 +178,10 @@ fn is_own(entry: &Value, own: &[&str]) -> bool {
     entry["type"].as_str().is_some_and(|kind| own.contains(&kind))
 }
 
-fn is_by_type(desired: &[Value], observed: &[Value]) -> bool {
-    desired.iter().chain(observed).all(|entry| entry["type"].is_string())
+/// Returns whether all entries are conditions, which other controllers may add to.
+fn are_conditions(desired: &[Value], observed: &[Value]) -> bool {
+    let mut all = desired.iter().chain(observed);
+    all.all(|entry| entry["type"].is_string() && entry["status"].is_string())
 }
 
 #[cfg(test)]
@@ -180,6 +216,27 @@ mod tests {
         let expected = json!({"pods": 1, "old": null, "at": {"a": 1, "b": null},
             "conditions": [theirs, condition("Ready", "True")]});
         assert_eq!(patch(&desired, &observed, &[]), expected);
+    }
+
+    #[test]
+    fn entries_with_a_type_that_are_no_conditions_are_whole() {
+        let address = |kind: &str| json!({"type": kind, "address": "1.2.3.4"});
+        let desired = json!({"addresses": [address("InternalIP")]});
+        let observed = json!({"addresses": [address("InternalIP"), address("ExternalIP")]});
+        assert!(!is_same(&desired, &observed, &[]));
+        assert_eq!(patch(&desired, &observed, &[]), desired);
+    }
+
+    #[test]
+    fn an_object_with_a_status_is_no_status() {
+        let whole = json!({"kind": "Site", "status": {"pods": 1}});
+        assert!(is_whole_object(&whole, &json!({"pods": 0})));
+        assert!(!is_whole_object(&whole["status"], &Value::Null));
+        assert!(
+            !is_whole_object(&whole, &json!({"status": {"pods": 0}})),
+            "the view has such a field"
+        );
+        assert!(!is_whole_object(&json!({"status": "up", "pods": 1}), &Value::Null));
     }
 
     #[test]

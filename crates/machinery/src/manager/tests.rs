@@ -76,11 +76,13 @@ async fn no_controller_is_refused() {
 async fn all_faults_are_named_at_once_with_the_lines_that_mend_them() {
     let manager = Manager::new("test").controller::<Site>().owns::<Node>().reconcile(nothing);
     let manager = manager.controller::<Site>().finalizer("clean", |_, _| async { Ok(()) });
+    let manager = manager.cleanup("example.com/second", |_, _| async { Ok(()) });
     let why = refused(manager.reconcile(nothing)).await;
     for fault in [
         "two controllers are named site: give one of them another name with `.named(\"…\")`",
         "use `.watches::<Node>(…)`",
         "`.finalizer(\"example.com/site\", …)`",
+        "finalizers \"clean\" and \"example.com/second\": declare one",
     ] {
         assert!(why.contains(fault), "{why}");
     }
@@ -159,11 +161,14 @@ async fn a_reconciler_of_a_store_that_is_not_declared_is_refused() {
 }
 
 #[tokio::test]
-async fn a_finalizer_that_nobody_would_run_is_refused() {
+async fn declarations_that_nobody_would_follow_are_refused() {
     let manager = Manager::new("test").controller::<Site>();
     let manager = manager.finalizer("example.com/site", |_, _| async { Ok(()) });
+    let manager = manager.conditions(&["Ready"]).publish_writes().on_problem(|_, problem| problem);
     let why = refused(manager.reconciler(|_| Ok(Idle))).await;
-    assert!(why.contains("remove `.finalizer(…)`"), "{why}");
+    for unused in ["finalizer", "conditions", "publish_writes", "on_problem"] {
+        assert!(why.contains(&format!("`.{unused}(…)`, which only")), "{why}");
+    }
 }
 
 #[cfg(feature = "leader-election")]
@@ -357,6 +362,105 @@ async fn a_warning_that_a_pass_finds_again_is_not_published_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn two_problems_of_one_pass_are_each_published_once() {
+    let server = Server::default();
+    let cx = context(&server);
+    let pass = |reasons: &[&'static str], fails: bool| {
+        cx.pass.begins(cx.key());
+        let is_news = |it: &&'static str| cx.pass.is_news(&cx.object, it, Instant::now());
+        let news: Vec<_> = reasons.iter().copied().filter(is_news).collect();
+        if fails {
+            cx.pass.failed(cx.key());
+        } else {
+            cx.pass.succeeded(cx.key());
+        }
+        news
+    };
+    assert_eq!(pass(&["A", "B"], true), ["A", "B"]);
+    assert!(pass(&["A", "B"], true).is_empty());
+    assert!(pass(&[], true).is_empty(), "an outage shows nothing");
+    assert!(pass(&["A"], true).is_empty());
+    assert_eq!(pass(&["A", "B"], false), ["B"], "it was over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_namespace_that_goes_a_pass_is_done_and_a_cleanup_is_not() {
+    let server = Server::default();
+    server.put(SITE, json!({}));
+    server.terminate("ns");
+    let (sender, mut passes) = tokio::sync::mpsc::unbounded_channel();
+    let cleaned = sender.clone();
+    let manager = Manager::new("test")
+        .controller::<Site>()
+        .owns::<Child>()
+        .cleanup("example.com/site", move |_, cx| {
+            let cleaned = cleaned.clone();
+            async move {
+                let created = cx.ensure::<Child>(desired(&json!({"size": 1}))).await;
+                cleaned.send("cleanup").unwrap();
+                created.map(drop)
+            }
+        })
+        .reconcile(move |_, cx| {
+            let sender = sender.clone();
+            async move {
+                cx.add_finalizer("example.com/site").await?;
+                let created = cx.ensure::<Child>(desired(&json!({"size": 1}))).await;
+                sender.send("pass").unwrap();
+                created.map(|_| Action::Done)
+            }
+        });
+    let seen = server.clone();
+    run(&server, manager, async move {
+        assert_eq!(passes.recv().await, Some("pass"));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(passes.try_recv().is_err(), "it is not retried");
+        let mut site = seen.get(SITE);
+        site["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        seen.put(SITE, site);
+        for _ in 0..3 {
+            assert_eq!(passes.recv().await, Some("cleanup"));
+        }
+    })
+    .await;
+    let told = |(_, path, body): &(String, String, Value)| {
+        path.contains("/events") && body["reason"] == "ErrNamespaceTerminating"
+    };
+    assert!(server.requests().iter().any(told), "{:?}", server.requests());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_went_by_its_cleanup_leaves_nothing_behind() {
+    let server = Server::default();
+    let going = json!({"metadata": {"finalizers": ["example.com/site"],
+        "deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    server.put(SITE, going);
+    let cx = context_of(&server, |controller| {
+        controller.cleanup("example.com/site", |_, _| async { Ok(()) })
+    });
+    cx.pass.parts.bereaved.lock().insert(cx.key().clone());
+    cx.warn("ErrTest", "a problem");
+    let finalizer = function::Finalizer::new("example.com/site", false, |_, _| async { Ok(()) });
+    finalizer.remove(&cx).await.unwrap();
+    assert!(cx.pass.parts.bereaved.lock().is_empty());
+    assert!(cx.pass.objects.get(cx.key()).is_none());
+    assert!(
+        cx.pass.is_news(&cx.object, "ErrTest", Instant::now()),
+        "what was reported is forgotten"
+    );
+}
+
+#[tokio::test]
+async fn a_finalizer_that_nothing_would_remove_is_not_added() {
+    let server = Server::default();
+    let cx = context(&server);
+    let problem = cx.add_finalizer("example.com/sites").await.unwrap_err();
+    assert_eq!((problem.class(), problem.reason()), (Class::Terminal, Some("ErrWiring")));
+    assert!(problem.to_string().contains(".cleanup(\"example.com/sites\", …)"), "{problem}");
+    assert!(server.writes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_problem_that_stays_is_told_once_and_again_after_a_success() {
     let server = Server::default();
     server.put(SITE, json!({}));
@@ -389,9 +493,17 @@ async fn a_problem_that_stays_is_told_once_and_again_after_a_success() {
 
 /// A context of the site `ns/a`, which owns its children.
 fn context(server: &Server) -> Context<Site> {
+    context_of(server, |controller| controller)
+}
+
+fn context_of(
+    server: &Server,
+    declare: impl FnOnce(ControllerBuilder<Site>) -> ControllerBuilder<Site>,
+) -> Context<Site> {
     let (recorder, _) = events::new("test", "here", Arc::new(events::Unobserved));
     let site = server.find(SITE).unwrap_or_else(|| server.put(SITE, json!({})));
     let controller = Manager::new("test").controller::<Site>().owns::<Child>().publish_writes();
+    let controller = declare(controller);
     let client = server.client(client::Options::new("test".into()));
     controller.context(client, recorder, serde_json::from_value(site).unwrap()).unwrap()
 }
@@ -523,6 +635,94 @@ async fn a_child_that_is_deleted_each_time_is_created_a_few_times_a_minute() {
     assert!(server.find(CHILD).is_none());
     tokio::time::advance(Duration::from_secs(60)).await;
     ensure().await.unwrap();
+}
+
+/// The context of a Node, which is not in a namespace and owns children.
+fn context_of_node(server: &Server) -> Context<Node> {
+    let (recorder, _) = events::new("test", "here", Arc::new(events::Unobserved));
+    let controller = Manager::new("test").controller::<Node>().owns::<Child>();
+    let client = server.client(client::Options::new("test".into()));
+    let node = json!({"metadata": {"name": "n", "resourceVersion": "1",
+        "uid": "00000000-0000-4000-8000-00000000000e"}});
+    controller.context(client, recorder, serde_json::from_value(node).unwrap()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn children_of_one_name_in_different_namespaces_are_different_fights() {
+    let server = Server::default();
+    let cx = context_of_node(&server);
+    for number in 0..10 {
+        let namespace = format!("ns-{number}");
+        let child = json!({"metadata": {"name": "x", "namespace": namespace}});
+        let children = "/apis/example.com/v1/namespaces";
+        cx.ensure::<Child>(child.clone()).await.unwrap();
+        // Somebody deletes all of them.
+        let key = ObjectKey::new(&*namespace, "x");
+        let there = cx.get::<Child>(&key).unwrap().unwrap();
+        server.remove(&format!("{children}/{namespace}/children/x"));
+        cx.store::<Child>().unwrap().apply_delete(&key, there.metadata.uid);
+        server.put("/api/v1/nodes/n", json!({"metadata": {"uid": cx.object.metadata.uid}}));
+        cx.pass.parts.bereaved.lock().insert(cx.key().clone());
+        cx.ensure::<Child>(child).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_child_is_where_its_owner_is_and_has_a_name() {
+    let server = Server::default();
+    let (site, node) = (context(&server), context_of_node(&server));
+    let unusable = async |metadata: Value| {
+        let problem = site.ensure::<Child>(json!({"metadata": metadata})).await.unwrap_err();
+        assert_eq!((problem.class(), problem.reason()), (Class::Terminal, Some("ErrUnnamed")));
+        problem.to_string()
+    };
+    let why = unusable(json!({"name": "x", "namespace": "other"})).await;
+    assert_eq!(
+        why,
+        "a Child to be ensured has the namespace \"other\": children of a Site are in its own, \"ns\""
+    );
+    for name in [json!(""), json!("a/b"), json!(7), Value::Null] {
+        unusable(json!({"name": name})).await;
+    }
+    let nowhere = node.ensure::<Child>(json!({"metadata": {"name": "x"}})).await.unwrap_err();
+    assert!(nowhere.to_string().contains("name one in its metadata"), "{nowhere}");
+    site.ensure::<Child>(json!({"metadata": {"name": "x", "namespace": "ns"}})).await.unwrap();
+    assert_eq!(server.writes(), [format!("PATCH {CHILD}")]);
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_missing_is_named_to_a_person() {
+    let server = Server::default();
+    let node = context_of_node(&server);
+    server.has_no("ns");
+    let child = json!({"metadata": {"name": "x", "namespace": "ns"}});
+    let problem = node.ensure::<Child>(child).await.unwrap_err();
+    assert_eq!((problem.class(), problem.reason()), (Class::Forbidden, Some("ErrNoNamespace")));
+    assert_eq!(problem.to_string(), "the namespace of Child ns/x does not exist: create it");
+}
+
+#[tokio::test]
+async fn a_status_that_the_kind_does_not_have_is_named_to_a_person() {
+    let server = Server::default();
+    let cx = context(&server);
+    server.has_no("status");
+    let problem = cx.patch_status(json!({"pods": 0})).await.unwrap_err();
+    assert_eq!(
+        (problem.class(), problem.reason()),
+        (Class::Forbidden, Some("ErrNoStatusSubresource"))
+    );
+    server.remove(SITE);
+    let gone = cx.patch_status(json!({"pods": 0})).await.unwrap_err();
+    assert_eq!((gone.class(), gone.reason()), (Class::Conflict, None));
+}
+
+#[tokio::test]
+async fn an_object_in_place_of_a_status_is_refused() {
+    let server = Server::default();
+    let cx = context(&server);
+    let problem = cx.patch_status(json!({"status": {"pods": 0}})).await.unwrap_err();
+    assert!(problem.to_string().contains("leave out `status`"), "{problem}");
+    assert!(server.writes().is_empty());
 }
 
 /// A limit conflicts with a larger size, and a zone beside it is not wanted.

@@ -65,12 +65,30 @@ pub enum WiringError {
         /// The finalizer's name.
         finalizer: &'static str,
     },
-    /// A finalizer was declared beside a reconciler that has to do it itself.
+    /// A controller has two finalizers, and would run one of them.
     #[error(
-        "the controller {0} has a finalizer, which only `.reconcile(…)` and `.run(…)` use: remove \
-         `.finalizer(…)` and do it in the reconciler"
+        "the controller {controller} has the finalizers {first:?} and {second:?}: declare one, whose cleanup \
+         does both"
     )]
-    UnusedFinalizer(&'static str),
+    SecondFinalizer {
+        /// The controller's name.
+        controller: &'static str,
+        /// The finalizer that was declared first.
+        first: &'static str,
+        /// The other.
+        second: &'static str,
+    },
+    /// Something was declared beside a reconciler that has to do it itself.
+    #[error(
+        "the controller {controller} declares `.{declaration}(…)`, which only `.reconcile(…)` and `.run(…)` \
+         use: remove it and do it in the reconciler"
+    )]
+    Unused {
+        /// The controller's name.
+        controller: &'static str,
+        /// The declaration.
+        declaration: &'static str,
+    },
     /// An informer cannot work as it was declared.
     #[error(transparent)]
     Informer(#[from] Refusal),

@@ -32,12 +32,14 @@ async fn success_ends_a_row_of_failures_and_cancels_the_pending_retry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conflict_is_retried_soon_however_often() {
+async fn a_conflict_is_retried_soon_and_less_often_if_it_has_no_end() {
     let running = start(1, &[("c", Does::Fail(Class::Conflict))]);
     running.add("c");
-    sleep(60 * SECOND).await;
+    sleep(3600 * SECOND).await;
     let gaps = running.told.gaps("c");
-    assert!(gaps.len() > 60 && gaps.iter().all(|gap| *gap <= 1002), "{gaps:?}");
+    assert!(gaps[..9].iter().all(|gap| *gap <= 1002), "{gaps:?}");
+    assert!(gaps.len() > 110 && gaps.len() < 150, "{gaps:?}");
+    assert!(gaps.iter().all(|gap| *gap <= 30_002), "{gaps:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -247,6 +249,15 @@ async fn a_failure_before_a_requeue_is_due_counts_as_the_first() {
     running.add("a");
     sleep(60 * SECOND).await;
     assert_eq!(running.told.gaps("a")[1..4], [5, 10, 20]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requeue_after_no_time_is_no_loop_without_a_pause() {
+    let running = start(1, &[("a", Does::Again(std::time::Duration::ZERO))]);
+    running.add("a");
+    sleep(10 * SECOND).await;
+    let passes = running.told.passes("a");
+    assert!((80..=101).contains(&passes), "{passes}");
 }
 
 #[tokio::test(start_paused = true)]

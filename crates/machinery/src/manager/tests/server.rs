@@ -39,6 +39,10 @@ struct State {
     /// Reads of an object that another controller answers with a write: after the next patch of fields, and
     /// from now on.
     interferes: (u32, u32),
+    /// A namespace that is being deleted.
+    terminating: &'static str,
+    /// A part of a path below which nothing is found by a patch.
+    missing: &'static str,
     /// Path and event of each change.
     changes: broadcast::Sender<(String, Value)>,
 }
@@ -52,6 +56,8 @@ impl Default for State {
             admit: |_| {},
             refuses: |_| false,
             interferes: (0, 0),
+            terminating: "",
+            missing: "",
             changes: broadcast::Sender::new(100),
         }
     }
@@ -93,6 +99,16 @@ impl Server {
     /// Which objects are refused as invalid.
     pub(super) fn refuse(&self, refuses: fn(&Value) -> bool) {
         self.0.state.lock().refuses = refuses;
+    }
+
+    /// Nothing can be created in this namespace any more.
+    pub(super) fn terminate(&self, namespace: &'static str) {
+        self.0.state.lock().terminating = namespace;
+    }
+
+    /// There is no such namespace, or subresource.
+    pub(super) fn has_no(&self, part: &'static str) {
+        self.0.state.lock().missing = part;
     }
 
     /// Once fields have been patched, another controller writes the object after each of the next reads.
@@ -191,7 +207,9 @@ impl State {
         let parts: Vec<&str> = path.rsplit('/').collect();
         let meta = &mut object["metadata"];
         meta["name"] = json!(parts[0]);
-        meta["namespace"] = json!(parts[2]);
+        if path.contains("/namespaces/") {
+            meta["namespace"] = json!(parts[2]);
+        }
         meta["resourceVersion"] = json!(self.version.to_string());
         if meta["uid"].is_null() {
             meta["uid"] = json!(format!("00000000-0000-4000-8000-{:012}", self.version));
@@ -250,6 +268,19 @@ impl State {
     }
 
     fn patch(&mut self, path: &str, body: &Value) -> (u16, Value) {
+        let is_in = |part: &str| path.split('/').any(|it| it == part);
+        if !self.missing.is_empty() && is_in(self.missing) {
+            return (404, json!({"kind": "Status", "reason": "NotFound", "message": "no"}));
+        }
+        let is_new = !self.objects.contains_key(path.trim_end_matches("/status"));
+        if !self.terminating.is_empty() && is_new && is_in(self.terminating) {
+            let causes = json!([{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]);
+            return (
+                403,
+                json!({"kind": "Status", "reason": "Forbidden", "message": "it goes",
+                "details": {"causes": causes}}),
+            );
+        }
         let path = path.trim_end_matches("/status");
         let known = self.objects.get(path).cloned();
         let wanted = &body["metadata"]["resourceVersion"];
