@@ -43,7 +43,7 @@ async fn reconcile(namespace: Arc<Namespace>, cx: Context<Namespace>) -> Result<
             "uid": uid, "resourceVersion": meta.version, "labels": { LEVEL: "baseline" },
         }});
         let labelled = cx.client().merge_patch::<Namespace>(cx.key(), &patch).await?;
-        cx.store::<Namespace>()?.apply_response(labelled);
+        cx.wrote(labelled);
         cx.event(Type::Normal, "PodSecurity", "Enforcing the Pod Security level baseline");
     }
     Ok(Action::Done)

@@ -32,9 +32,12 @@ pub struct ControllerBuilder<V> {
     options: Options,
     declared: Vec<TypeId>,
     owned: Vec<TypeId>,
-    handlers: Vec<Handler>,
-    /// Handlers that only [`ControllerBuilder::reconcile`] needs. They come first.
+    filter: Option<Filter<V>>,
+    /// Handlers that come before a key is enqueued.
+    first: Vec<Handler>,
+    /// Those of them that only [`ControllerBuilder::reconcile`] needs.
     bookkeeping: Vec<Handler>,
+    handlers: Vec<Handler>,
     finalizer: Option<Finalizer<V>>,
     conditions: &'static [&'static str],
     tells_writes: bool,
@@ -45,6 +48,8 @@ pub struct ControllerBuilder<V> {
 
 /// Sees each problem that ends a pass.
 pub(super) type OnProblem<V> = fn(&Context<V>, Problem) -> Problem;
+/// Returns whether a change of an object is worth a pass.
+type Filter<V> = Box<dyn Fn(&Delta<V>) -> bool + Send + Sync>;
 /// Makes what runs once the controller has ended.
 type Ending =
     Box<dyn FnOnce(&ControllerDeps) -> Result<BoxFuture<'static, ()>, WiringError> + Send>;
@@ -91,8 +96,10 @@ impl<V: Resource> ControllerBuilder<V> {
             options,
             declared,
             owned: Vec::new(),
-            handlers: Vec::new(),
+            filter: None,
+            first: Vec::new(),
             bookkeeping: Vec::new(),
+            handlers: Vec::new(),
             finalizer: None,
             conditions: &[],
             tells_writes: false,
@@ -100,12 +107,19 @@ impl<V: Resource> ControllerBuilder<V> {
             endings: Vec::new(),
             faults: Vec::new(),
         }
-        .handler::<V, _>(enqueue::for_object)
     }
 
     /// Names it, for metrics, logs and Events. Default: the kind in lower case.
     pub fn named(mut self, name: &'static str) -> Self {
         self.name = name;
+        self
+    }
+
+    /// Has only those changes of an object enqueue it that pass `predicate`, such as
+    /// [`generation_changed`](informer::predicate::generation_changed): then another controller's status
+    /// wakes nothing. What the other declarations enqueue is not filtered, nor is the first list.
+    pub fn filter(mut self, predicate: impl Fn(&Delta<V>) -> bool + Send + Sync + 'static) -> Self {
+        self.filter = Some(Box::new(predicate));
         self
     }
 
@@ -192,8 +206,8 @@ impl<V: Resource> ControllerBuilder<V> {
         let record =
             |_: &ControllerDeps| Ok(move |delta: &Delta<V>, _| record.record(delta, &keys));
         let mut this = self.watches::<R>(move |object| referrers.of(object.key()));
-        // Before the key is enqueued: an object that comes after the pass has looked for it finds the reference.
-        this.handlers.insert(0, handler_of::<V, _>(record));
+        // An object that comes after the pass has looked for it finds the reference.
+        this.first.push(handler_of::<V, _>(record));
         this
     }
 
@@ -302,8 +316,7 @@ impl<V: Resource> ControllerBuilder<V> {
         let declared = self.declared_for_passes();
         let finalizer = self.finalizer.take();
         let on_problem = self.on_problem.unwrap_or(|_, problem| problem);
-        let after = std::mem::take(&mut self.handlers);
-        self.handlers = self.bookkeeping.drain(..).chain(after).collect();
+        self.first.append(&mut self.bookkeeping);
         self.add(move |parts| Function::new(parts, reconcile, (finalizer, on_problem), declared))
     }
 
@@ -336,10 +349,11 @@ impl<V: Resource> ControllerBuilder<V> {
     }
 
     fn add<R: Reconciler>(
-        self,
+        mut self,
         make: impl FnOnce(&ControllerDeps) -> Result<R, WiringError> + Send + 'static,
     ) -> Manager {
-        let ControllerBuilder { mut manager, name, options, declared, handlers, .. } = self;
+        let handlers = self.all_handlers();
+        let ControllerBuilder { mut manager, name, options, declared, .. } = self;
         let (endings, faults) = (self.endings, self.faults);
         let declared: Arc<[TypeId]> = declared.into();
         let add: Add = Box::new(move |shared, informers, program| {
@@ -374,6 +388,21 @@ impl<V: Resource> ControllerBuilder<V> {
         });
         manager.controllers.push(Registration { name, faults, add });
         manager
+    }
+
+    /// The handlers, in the order in which each change is shown to them.
+    fn all_handlers(&mut self) -> Vec<Handler> {
+        let filter = self.filter.take();
+        let enqueue = handler_of::<V, _>(|parts: &ControllerDeps| {
+            let enqueue = enqueue::for_object(parts.handle());
+            Ok(move |delta: &Delta<V>, initial| {
+                if filter.as_ref().is_none_or(|filter| filter(delta)) {
+                    enqueue(delta, initial);
+                }
+            })
+        });
+        let first = std::mem::take(&mut self.first);
+        first.into_iter().chain([enqueue]).chain(std::mem::take(&mut self.handlers)).collect()
     }
 
     /// The context of a pass over `object`, for unit tests of a reconcile function: its stores are empty

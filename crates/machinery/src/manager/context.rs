@@ -170,8 +170,9 @@ impl<V: Resource> Context<V> {
         self.written.lock().clone()
     }
 
-    /// Takes in the answer to a write of the object.
-    pub(super) fn wrote(&self, answer: V) -> Arc<V> {
+    /// Takes in the answer to a write of the object by [`Context::client`]: the store shows it, and what this
+    /// pass writes later builds on it. Returns the object as the store has it.
+    pub fn wrote(&self, answer: V) -> Arc<V> {
         let version = answer.meta().version;
         let object = self.pass.objects.apply_response(answer);
         // If the store has a newer one, this pass has not seen it: its next write conflicts.
@@ -201,8 +202,9 @@ impl<V: Resource> Context<V> {
         &self.object
     }
 
-    /// The client. What it writes should be shown to the store ([`Store::apply_response`]), as
-    /// [`Context::ensure`] and [`Context::patch_status`] do.
+    /// The client. What it writes should be shown to the store, as [`Context::ensure`] and
+    /// [`Context::patch_status`] do: with [`Context::wrote`], for other objects with
+    /// [`Store::apply_response`].
     pub fn client(&self) -> Client {
         self.pass.parts.client()
     }

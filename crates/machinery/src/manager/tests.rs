@@ -267,6 +267,57 @@ async fn two_controllers_share_one_informer_and_all_that_refer_are_woken() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_status_of_another_controller_wakes_no_controller_that_filters() {
+    let server = Server::default();
+    let site = json!({"metadata": {"generation": 1}});
+    server.put(SITE, site.clone());
+    let (sender, mut passes) = tokio::sync::mpsc::unbounded_channel();
+    let manager = Manager::new("test")
+        .controller::<Site>()
+        .filter(crate::informer::predicate::generation_changed)
+        .reconcile(move |site, _| {
+            sender.send((site.metadata.generation, site.status.clone())).unwrap();
+            async { Ok::<_, Problem>(Action::Done) }
+        });
+    let seen = server.clone();
+    run(&server, manager, async move {
+        assert_eq!(passes.recv().await, Some((1, Value::Null)));
+        let mut other = seen.get(SITE);
+        other["status"] = json!({"pods": 1});
+        seen.put(SITE, other.clone());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        other["metadata"]["generation"] = json!(2);
+        other["status"] = json!({"pods": 2});
+        seen.put(SITE, other);
+        assert_eq!(passes.recv().await, Some((2, json!({"pods": 2}))), "no pass over the first");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_pass_builds_on_what_it_wrote_with_the_client() {
+    let server = Server::default();
+    let cx = context(&server);
+    let patch = json!({"spec": {"pages": 7}});
+    let written = cx.client().merge_patch::<Site>(cx.key(), &patch).await.unwrap();
+    assert_eq!(cx.wrote(written).spec, json!({"pages": 7}));
+    cx.patch_status(json!({"pods": 1})).await.unwrap();
+}
+
+#[cfg(feature = "metrics")]
+#[test]
+fn metrics_of_the_program_are_among_the_others() {
+    let build = crate::metrics::Build { version: "1", revision: "a" };
+    let announced = prometheus_client::metrics::counter::Counter::<u64>::default();
+    announced.inc();
+    let metrics = crate::metrics::Metrics::with(&"test".into(), "", &build, |registry| {
+        registry.register("websites_announced", "Websites announced", announced.clone());
+    });
+    let text = metrics.encode(crate::metrics::Format::Prometheus);
+    assert!(text.contains("websites_announced_total 1"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_finalizer_is_there_before_the_first_pass_and_until_a_cleanup_succeeds() {
     let server = Server::default();
     let path = "/apis/example.com/v1/namespaces/ns/sites/a";

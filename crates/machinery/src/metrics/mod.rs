@@ -34,6 +34,8 @@ mod server;
 
 pub use checks::{Check, Checks, Report};
 pub use guard::{Guard, Open, Refusal};
+/// For metrics of your own ([`Metrics::with`]).
+pub use prometheus_client;
 pub use queues::QueueObserver;
 pub use registry::{Build, Metrics};
 pub use review::Reviews;

@@ -50,6 +50,28 @@ pub struct Metrics {
 impl Metrics {
     /// Metrics of a process of `program` that talks to the API server `host` (`name:port`).
     pub fn new(program: &Identity, host: &str, build: &Build) -> Arc<Metrics> {
+        Metrics::with(program, host, build, |_| {})
+    }
+
+    /// Like [`Metrics::new`], with metrics of your own: `register` adds them.
+    ///
+    /// ```
+    /// use controller_machinery::metrics::prometheus_client::metrics::counter::Counter;
+    /// use controller_machinery::metrics::{Build, Metrics};
+    ///
+    /// let announced = Counter::<u64>::default();
+    /// let build = Build { version: "1.0.0", revision: "unknown" };
+    /// let metrics = Metrics::with(&"website".into(), "", &build, |registry| {
+    ///     registry.register("websites_announced", "Websites announced", announced.clone());
+    /// });
+    /// # drop(metrics);
+    /// ```
+    pub fn with(
+        program: &Identity,
+        host: &str,
+        build: &Build,
+        register: impl FnOnce(&mut Registry),
+    ) -> Arc<Metrics> {
         let prefix = &program.metrics_prefix();
         let mut registry = Registry::default();
         let (queues, informers) = (Arc::new(Queues::new(prefix)), Arc::new(Informers::new(prefix)));
@@ -62,6 +84,7 @@ impl Metrics {
         let one: Gauge = info.get_or_create_owned(&labels);
         one.set(1);
         registry.register(format!("{prefix}_build_info"), "Which build runs", info);
+        register(&mut registry);
         Arc::new(Metrics {
             requests: Requests::register(&mut registry, prefix, host),
             durations: Durations::register(&mut registry),
