@@ -106,3 +106,65 @@ async fn the_label_by_which_a_child_is_watched_is_restored() {
     let event = world.until_event("owner", "RoleRestored").await;
     assert_eq!(event["note"], "Restored rules of Role child, which was changed");
 }
+
+/// A kind without the subresource `status`, in no namespace.
+#[derive(Debug, Serialize, Deserialize)]
+struct Plain {
+    metadata: Meta,
+    #[serde(default)]
+    status: Value,
+}
+
+workload_operator::view!(Plain: Kind::cluster_scoped("children.example.com", "v1", "Plain", "plains"));
+
+/// Adds the kind Plain, and the object `one`.
+async fn a_plain_object(world: &World) {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let version = json!({"name": "v1", "served": true, "storage": true,
+        "schema": {"openAPIV3Schema": schema}});
+    let names = json!({"plural": "plains", "kind": "Plain"});
+    let definition = json!({"metadata": {"name": "plains.children.example.com"}, "spec": {
+        "group": "children.example.com", "names": names, "scope": "Cluster", "versions": [version]}});
+    world
+        .post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+        .await
+        .unwrap();
+    world.plane().kubectl(&[
+        "wait",
+        "--for=condition=Established",
+        "crd/plains.children.example.com",
+    ]);
+    let one = json!({"apiVersion": "children.example.com/v1", "kind": "Plain", "metadata": {"name": "one"}});
+    world.post("/apis/children.example.com/v1/plains", one).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_api_server_cannot_find_is_named_to_a_person() {
+    let world = World::new("not-found", "baseline").await;
+    a_plain_object(&world).await;
+    let (sender, mut problems) = tokio::sync::mpsc::unbounded_channel();
+    let manager = Manager::new("children")
+        .kubeconfig(Some(world.plane().kubeconfig().to_owned()))
+        .controller::<Plain>()
+        .owns::<Role>()
+        .informer::<Role>(|builder| builder.labels("app=plain"))
+        .reconcile(move |_: Arc<Plain>, cx: Context<Plain>| {
+            let sender = sender.clone();
+            async move {
+                let role = json!({"metadata": {"name": "child", "namespace": "nowhere"}});
+                let child = cx.ensure::<Role>(role).await.unwrap_err();
+                let status = cx.patch_status(json!({"pods": 1})).await.unwrap_err();
+                let _ = sender.send([child, status].map(|problem| problem.reason()));
+                Ok::<_, Problem>(Action::Done)
+            }
+        });
+    let stop = Shutdown::manual();
+    let running = tokio::spawn(manager.run_until(stop.clone()));
+    assert_eq!(
+        problems.recv().await,
+        Some([Some("ErrNoNamespace"), Some("ErrNoStatusSubresource")])
+    );
+    stop.request();
+    running.await.unwrap().unwrap();
+    world.plane().kubectl(&["delete", "crd/plains.children.example.com"]);
+}

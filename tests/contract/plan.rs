@@ -149,12 +149,7 @@ async fn a_plan_that_misses_something_has_failed_and_names_it() {
 async fn a_plan_waits_for_an_api_server_that_says_when_to_come_back() {
     let world = World::new("plan-later", "baseline").await;
     create_one_of_each(&world).await;
-    let proxy = Proxy::start(world.plane()).await;
-    let text = std::fs::read_to_string(world.operator_kubeconfig().await).unwrap();
-    let mut config: Value = serde_json::from_str(&text).unwrap();
-    config["clusters"][0]["cluster"]["server"] = json!(proxy.url());
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), config.to_string()).unwrap();
+    let (proxy, file) = through_a_proxy(&world).await;
     let lists_apps = |call: &Call| call.verb == "list" && call.object.starts_with("apps");
     let writes_status = |call: &Call| call.verb == "patch" && call.object.ends_with("/status");
     proxy.inject(Fault::Answer(429, Some(1)), 2, lists_apps);
@@ -163,6 +158,52 @@ async fn a_plan_waits_for_an_api_server_that_says_when_to_come_back() {
     assert_eq!((plan["summary"]["reconciled"].as_u64(), code), (Some(3), 2), "{plan:#}");
     assert_eq!(proxy.count(|call| lists_apps(call) && call.answer == Some(429)), 2);
     assert_eq!(proxy.count(|call| writes_status(call) && call.answer == Some(503)), 1);
+}
+
+/// The world's API server through a proxy, and a kubeconfig for it.
+async fn through_a_proxy(world: &World) -> (Proxy, tempfile::NamedTempFile) {
+    let proxy = Proxy::start(world.plane()).await;
+    let text = std::fs::read_to_string(world.operator_kubeconfig().await).unwrap();
+    let mut config: Value = serde_json::from_str(&text).unwrap();
+    config["clusters"][0]["cluster"]["server"] = json!(proxy.url());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), config.to_string()).unwrap();
+    (proxy, file)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_that_is_not_done_in_time_names_what_is_missing() {
+    let world = World::new("plan-late", "baseline").await;
+    create_one_of_each(&world).await;
+    let (proxy, file) = through_a_proxy(&world).await;
+    let creates = |call: &Call| call.verb == "patch" && call.object == "deployments/web";
+    proxy.inject(Fault::Answer(503, None), usize::MAX, creates);
+    let (late, code) = plan(&world, file.path(), MEMCACHED_IMAGE, &["--timeout", "5s"]);
+    let missing = "1 of app were not reconciled within 5s, among them plan-late/web: ";
+    let problems = late["problems"].as_array().unwrap();
+    assert_eq!((problems.len(), code), (1, 1), "{late:#}");
+    assert!(problems[0].as_str().unwrap().starts_with(missing), "{late:#}");
+    assert_eq!(late["summary"]["reconciled"], 2, "{late:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_deleted_while_a_plan_waits_for_it_is_wanted_no_more() {
+    let world = Arc::new(World::new("plan-deleted", "baseline").await);
+    create_one_of_each(&world).await;
+    let (proxy, file) = through_a_proxy(&world).await;
+    let creates = |call: &Call| call.verb == "patch" && call.object == "deployments/web";
+    proxy.inject(Fault::Answer(503, None), usize::MAX, creates);
+    let beside = world.clone();
+    let planned = tokio::task::spawn_blocking(move || {
+        plan(&beside, file.path(), MEMCACHED_IMAGE, &["--timeout", "2m"])
+    });
+    proxy.until(1, |call| creates(call) && call.answer == Some(503)).await;
+    // No event tells the controller that the App is gone.
+    proxy.hold("apps");
+    world.delete(APP, "web").await;
+    let (plan, code) = planned.await.unwrap();
+    assert_eq!((plan["summary"]["reconciled"].as_u64(), code), (Some(2), 2), "{plan:#}");
+    assert_eq!(plan["problems"], json!([]), "{plan:#}");
 }
 
 /// Each of these goes by another way than one apply.

@@ -1,5 +1,7 @@
 //! R: what the account may do.
 
+use std::collections::BTreeSet;
+
 use futures::future::join_all;
 use serde_json::{Value, json};
 
@@ -166,10 +168,26 @@ async fn further(client: &Client, args: &CheckArgs, namespaces: &[String]) -> Fi
         Ok((beyond, true)) if beyond.is_empty() => {
             R002.unknown("an authorizer of the API server does not list the rights that it grants")
         }
-        Ok((beyond, false)) if beyond.is_empty() => R002.ok(""),
+        Ok((beyond, false)) if beyond.is_empty() => R002.ok(looked_at(args)),
         Ok((beyond, _)) => R002.fail(format!("may {}", beyond.join("; "))),
         Err(error) => R002.unasked(&error),
     }
+}
+
+/// The namespaces in which dangerous rights were looked for. A right that is granted in another one alone is
+/// not found: nothing lists them for an account that may not read bindings.
+fn looked_at(args: &CheckArgs) -> String {
+    let everywhere = args.namespaces.is_empty().then(|| "the whole cluster at once".to_owned());
+    let single = args.namespaces.iter().map(String::as_str).chain(alone(args));
+    let mut places: Vec<String> = everywhere.into_iter().chain(single.map(str::to_owned)).collect();
+    let mut known = BTreeSet::new();
+    places.retain(|place| known.insert(place.clone()));
+    format!("in {}", places.join(", "))
+}
+
+/// Namespaces that are looked at by themselves.
+fn alone(args: &CheckArgs) -> impl Iterator<Item = &str> {
+    SENSITIVE.into_iter().chain([args.operator_namespace.as_str()])
 }
 
 /// Judges the rights for /metrics, if the Deployment serves it to authorized clients only.
@@ -221,8 +239,7 @@ async fn beyond(
     if !beyond.is_empty() {
         return Ok((beyond, false));
     }
-    let own = args.operator_namespace.as_str();
-    for namespace in SENSITIVE.into_iter().chain([own]) {
+    for namespace in alone(args) {
         let status = client.review(&RULES, &json!({ "namespace": namespace })).await?;
         beyond.extend(granted(&status).map(|what| format!("{what} in {namespace}")));
         incomplete |= status["incomplete"] == true;
@@ -316,6 +333,23 @@ pub(super) async fn may(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_place_in_which_rights_were_looked_for_is_named_once() {
+        use clap::Parser;
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: CheckArgs,
+        }
+        let looked_at = |namespaces: &[&str]| {
+            let flags = namespaces.iter().flat_map(|name| ["--namespace", name]);
+            let own = ["check", "--operator-namespace", "default"];
+            looked_at(&Line::parse_from(own.into_iter().chain(flags)).args)
+        };
+        assert_eq!(looked_at(&[]), "in the whole cluster at once, kube-system, default");
+        assert_eq!(looked_at(&["a", "kube-system"]), "in a, kube-system, default");
+    }
 
     #[test]
     fn a_dangerous_right_in_one_namespace_is_found_in_its_rules() {
