@@ -157,7 +157,7 @@ pub fn desired(app: &App) -> Children {
         selector: Selector { match_labels: selector.clone() },
         strategy: app.spec.strategy.as_deref().cloned(),
         min_ready_seconds: app.spec.min_ready_seconds.filter(|seconds| *seconds > 0),
-        progress_deadline_seconds: deadline(app.spec.min_ready_seconds),
+        progress_deadline_seconds: None,
         template: PodTemplate {
             metadata: PodMeta { labels: identity.pod_labels(), ..PodMeta::default() },
             spec: pod(app),
@@ -167,6 +167,7 @@ pub fn desired(app: &App) -> Children {
     if let Some(settings) = &app.spec.pod {
         settings.apply(&mut deployment.template, &selector);
     }
+    deployment.progress_deadline_seconds = deadline(&deployment);
     let service = (!app.spec.ports.is_empty()).then(|| Desired {
         labels: labels.clone(),
         spec: ServiceSpec {

@@ -109,7 +109,10 @@ impl Spec {
     /// The labels of the nodes where the daemon belongs, separated by commas; `None` if it belongs on every node.
     pub fn node_labels(&self) -> Option<String> {
         let own = self.label.iter().map(InternedStr::to_string);
+        let key = self.label.as_ref().and_then(|label| label.split('=').next());
         let settings = self.pod.iter().flat_map(|pod| pod.node_selector.iter());
+        // Of one key, `label` is what counts.
+        let settings = settings.filter(|(other, _)| Some(other.as_str()) != key);
         let all: Vec<String> =
             own.chain(settings.map(|(key, value)| format!("{key}={value}"))).collect();
         (!all.is_empty()).then(|| all.join(","))

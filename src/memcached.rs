@@ -162,7 +162,7 @@ pub fn desired(memcached: &Memcached, images: &Images) -> Children {
     let mut deployment = DeploymentSpec {
         replicas: memcached.spec.size,
         min_ready_seconds: memcached.spec.min_ready_seconds.filter(|seconds| *seconds > 0),
-        progress_deadline_seconds: deadline(memcached.spec.min_ready_seconds),
+        progress_deadline_seconds: None,
         selector: Selector { match_labels: identity.selector() },
         // Never more pods than requested, not even during an update of the template.
         strategy: Some(Strategy {
@@ -181,6 +181,7 @@ pub fn desired(memcached: &Memcached, images: &Images) -> Children {
     if let Some(settings) = &memcached.spec.pod {
         settings.apply(&mut deployment.template, &identity.selector());
     }
+    deployment.progress_deadline_seconds = deadline(&deployment);
     let budget = memcached.spec.pod_disruption_budget.as_ref().map(|settings| Desired {
         labels: labels.clone(),
         spec: settings.desired(deployment.selector.clone()),

@@ -35,7 +35,7 @@ use super::schema;
     validation = schema::dns_label_name("the Service and the container"),
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = schema::service_account_stays(), validation = schema::no_root_if_restricted())]
+#[x_kube(validation = schema::service_account_stays(), validation = schema::no_root_if_restricted(), validation = schema::probes_a_named_port("readinessProbe"), validation = schema::probes_a_named_port("livenessProbe"), validation = schema::probes_a_named_port("startupProbe"))]
 pub struct AppSpec {
     /// Number of pods.
     #[serde(default = "one")]
@@ -230,7 +230,7 @@ pub struct ResourceFieldSelector {
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ServicePort {
-    /// The port that clients use.
+    /// The port that clients use. Without a number as `targetPort` the container has it, too.
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
     /// The transport.

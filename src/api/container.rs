@@ -60,7 +60,7 @@ pub struct HttpGet {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024), regex(pattern = "^/"))]
     pub path: Option<String>,
-    /// The port: a number, or the name of a port of the container.
+    /// The port: a number, or the name that is the `targetPort` of one of `ports`.
     #[schemars(schema_with = "schema::probe_port")]
     pub port: IntOrString,
     /// 'HTTP' or 'HTTPS', whose certificate is not checked; 'HTTP' if absent.
@@ -72,7 +72,7 @@ pub struct HttpGet {
 /// A connection to the pod.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub struct TcpSocket {
-    /// The port: a number, or the name of a port of the container.
+    /// The port: a number, or the name that is the `targetPort` of one of `ports`.
     #[schemars(schema_with = "schema::probe_port")]
     pub port: IntOrString,
 }

@@ -212,7 +212,8 @@ pub(super) fn pod_annotations(_: &mut SchemaGenerator) -> Schema {
         "description": "Annotations of the pods. A change restarts the pods.",
         "type": "object",
         "maxProperties": 32,
-        "additionalProperties": { "type": "string", "maxLength": 16384 },
+        // With the keys, less than the 256 KiB of k8s.io/apimachinery, TotalAnnotationSizeLimitB.
+        "additionalProperties": { "type": "string", "maxLength": 7680 },
         "x-kubernetes-validations": [{
             "rule": "!('kubectl.kubernetes.io/restartedAt' in self)",
             "message": "`annotations` must not have 'kubectl.kubernetes.io/restartedAt': kubectl rollout \
@@ -323,7 +324,7 @@ pub(super) fn quantities(_: &mut SchemaGenerator) -> Schema {
         "x-kubernetes-validations": [
             {
                 "rule": "self.all(k, k in ['cpu', 'memory', 'ephemeral-storage'] || \
-                    (k.contains('/') && !k.contains('kubernetes.io/')))",
+                    (k.contains('/') && !k.contains('kubernetes.io/') && !k.startsWith('requests.')))",
                 "message": "a resource must be 'cpu', 'memory', 'ephemeral-storage', or an extended \
                     resource such as 'example.com/gpu'",
             },
@@ -391,9 +392,26 @@ pub(super) fn one_handler() -> Rule {
     )
 }
 
+/// The kubelet never runs a probe of a port that the container does not have. Only a `targetPort` names one.
+pub(super) fn probes_a_named_port(probe: &str) -> Rule {
+    let of = |handler: &str| {
+        let port = format!("self.{probe}.{handler}.port");
+        format!(
+            "(!has(self.{probe}.{handler}) || type({port}) == int || \
+             self.ports.exists(p, has(p.targetPort) && p.targetPort == {port}))"
+        )
+    };
+    rule(
+        format!("!has(self.{probe}) || ({} && {})", of("httpGet"), of("tcpSocket")),
+        &format!(
+            "the port of `{probe}` must be a number, or the name that is the `targetPort` of one of `ports`"
+        ),
+    )
+}
+
 pub(super) fn probe_port(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
-        "description": "The port: a number from 1 to 65535, or the name of a port of the container.",
+        "description": "The port: a number from 1 to 65535, or the name that is the `targetPort` of one of `ports`.",
         "x-kubernetes-int-or-string": true,
         "anyOf": [{ "type": "integer" }, { "type": "string" }],
         "minimum": 1,
@@ -601,7 +619,7 @@ pub(super) fn target_port(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "description": "The port on which the container listens: a number from 1 to 65535, or a name \
             for it of at most 15 lower-case letters, digits and single '-' between them, with at \
-            least one letter; the port itself if absent.",
+            least one letter, which stands for the number `port`; the port itself if absent.",
         "x-kubernetes-int-or-string": true,
         "anyOf": [{ "type": "integer" }, { "type": "string" }],
         "minimum": 1,

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{App, Spec};
 use crate::object::InternedStr;
+use crate::workload::container::pull_policy;
 use crate::workload::service::{ServicePort, TargetPort};
 use crate::workload::{
     Capabilities, Container, ContainerPort, ContainerSecurity, PodSpec, Seccomp,
@@ -16,7 +17,7 @@ pub(super) fn pod(app: &App) -> PodSpec {
     let container = Container {
         name: app.meta.key.name().clone(),
         image: app.spec.image.clone(),
-        image_pull_policy: InternedStr::new("IfNotPresent"),
+        image_pull_policy: InternedStr::new(pull_policy(&app.spec.image)),
         command: app.spec.command.clone(),
         args: app.spec.args.clone(),
         ports: container_ports(&app.spec.ports),

@@ -74,6 +74,35 @@ fn the_container_is_named_as_the_app_and_has_what_the_spec_says() {
 }
 
 #[test]
+fn the_deadline_leaves_pods_the_time_that_the_spec_gives_them() {
+    let deadline = |more: Value| {
+        let mut spec = json!({"image": "shop:1"});
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let app: App = custom(
+            &json!({"metadata": {"name": "shop", "namespace": "ns"}, "spec": spec}).to_string(),
+        );
+        desired(&app).deployment.spec.progress_deadline_seconds
+    };
+    assert_eq!(deadline(json!({})), None, "Kubernetes' own");
+    assert_eq!(deadline(json!({"minReadySeconds": 700})), Some(1300));
+    let slow = json!({"tcpSocket": {"port": 80}, "failureThreshold": 120, "periodSeconds": 10});
+    assert_eq!(deadline(json!({"startupProbe": slow})), Some(1800));
+    let grace = json!({"terminationGracePeriodSeconds": 1800});
+    assert_eq!(deadline(json!({"pod": grace})), None, "new pods come beside the old ones");
+    assert_eq!(deadline(json!({"pod": grace, "strategy": {"type": "Recreate"}})), Some(2400));
+}
+
+#[test]
+fn an_image_that_may_change_under_its_name_is_pulled_each_time() {
+    let policy = |image: &str| {
+        let mut app = sample();
+        app.spec.image = image.into();
+        desired(&app).deployment.spec.template.spec.containers[0].image_pull_policy.clone()
+    };
+    assert_eq!((&*policy("shop:latest"), &*policy("shop:1")), ("Always", "IfNotPresent"));
+}
+
+#[test]
 fn without_ports_there_is_no_service() {
     let app = with_ports(&json!([]));
     assert!(desired(&app).service.is_none());

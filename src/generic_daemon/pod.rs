@@ -2,6 +2,7 @@
 
 use super::{GenericDaemon, host_paths};
 use crate::object::{InternedStr, Labels};
+use crate::workload::container::pull_policy;
 use crate::workload::{
     Affinity, Container, ContainerSecurity, MatchExpression, NodeAffinity, NodeSelector,
     NodeSelectorTerm, PodSecurity, PodSpec, Seccomp,
@@ -62,12 +63,4 @@ fn nodes(label: Option<&str>) -> (Labels, Option<Affinity>) {
             (Labels::default(), Some(Affinity { node_affinity: Some(NodeAffinity { required }) }))
         }
     }
-}
-
-/// The policy that Kubernetes itself would fill in for this image. It does so only at creation, so
-/// if left out the policy would forever be that of the first image.
-pub(super) fn pull_policy(image: &str) -> &'static str {
-    let (name, digest) = image.split_once('@').map_or((image, false), |(name, _)| (name, true));
-    let tag = name.rsplit('/').next().and_then(|last| last.split_once(':')).map(|(_, tag)| tag);
-    if digest || tag.is_some_and(|tag| tag != "latest") { "IfNotPresent" } else { "Always" }
 }

@@ -95,6 +95,14 @@ fn a_key_alone_selects_the_nodes_that_have_it_with_any_value() {
 }
 
 #[test]
+fn of_one_key_the_label_counts_and_not_the_settings_of_the_pods() {
+    let spec = json!({"image": "a:1", "label": "disk=ssd",
+        "pod": {"nodeSelector": {"disk": "hdd", "zone": "a"}}});
+    let spec: Spec = serde_json::from_value(spec).unwrap();
+    assert_eq!(spec.node_labels().as_deref(), Some("disk=ssd,zone=a"));
+}
+
+#[test]
 fn the_pull_policy_is_what_kubernetes_would_fill_in_for_the_image() {
     for (image, policy) in [
         ("a", "Always"),

@@ -22,6 +22,8 @@ const METRICS: &str = "metrics";
 /// The memory for items if none is given, in MiB: memcached's own default.
 const DEFAULT_MEMORY: i128 = 64;
 const MEBIBYTE: i128 = 1 << 20;
+/// The most connections if none are given: memcached's own default.
+const CONNECTIONS: i128 = 1024;
 
 /// The messages if neither the Memcached nor the administrator names an image.
 pub(super) const NO_IMAGE: &str =
@@ -194,8 +196,8 @@ fn arguments(spec: &Spec) -> Vec<String> {
 
 /// Resources of an instance. For 64Mi, measured with memcached 1.6.18 and `-m 64` on 64-bit Linux.
 /// Filled with items of 10 bytes to 500 kB it takes 73 to 77 MiB: beside the items 4 MiB of hash
-/// table, a page of 1 MiB per size class, and the program. A thousand connections take 2 MiB more.
-/// The request covers both; the limit leaves room for answers that clients are slow to read. A
+/// table, a page of 1 MiB per size class, and the program. A thousand connections take 2 MiB more, and
+/// beyond memcached's 1024 that much is added. The request covers both; the limit leaves room for answers that clients are slow to read. A
 /// request of a client takes about 24 µs of processor time, so 100m are 4,000 a second. There is no
 /// limit for the processor, which would only make clients wait.
 ///
@@ -205,16 +207,18 @@ fn resources(spec: &Spec) -> Resources {
     if let Some(resources) = &spec.resources {
         return Resources::clone(resources);
     }
+    let more = i128::from(spec.max_connections.unwrap_or(0)) - CONNECTIONS;
+    let connections = if more > 0 { (2 * more + 999) / 1000 } else { 0 };
     if spec.memory.is_some() {
         let memory = spec.memory();
-        let most = format!("{}Mi", (memory * 3 / 2).max(memory * 6 / 5 + 96));
+        let most = format!("{}Mi", (memory * 3 / 2).max(memory * 6 / 5 + 96) + connections);
         return Resources {
             limits: amounts(&[("memory", &most)]),
             requests: amounts(&[("cpu", "100m"), ("memory", &most)]),
         };
     }
     Resources {
-        limits: amounts(&[("memory", "128Mi")]),
-        requests: amounts(&[("cpu", "100m"), ("memory", "96Mi")]),
+        limits: amounts(&[("memory", &format!("{}Mi", 128 + connections))]),
+        requests: amounts(&[("cpu", "100m"), ("memory", &format!("{}Mi", 96 + connections))]),
     }
 }

@@ -105,6 +105,13 @@ fn the_memory_of_a_pod_follows_from_that_of_its_items() {
     let limit = |spec| container_of(spec)["resources"]["limits"]["memory"].clone();
     assert_eq!(limit(json!({"memory": "64Mi"})), "172Mi");
     assert_eq!(limit(json!({"memory": "1Gi"})), "1536Mi");
+    assert_eq!(limit(json!({"memory": "1Gi", "maxConnections": 1024})), "1536Mi");
+    assert_eq!(limit(json!({"memory": "1Gi", "maxConnections": 11024})), "1556Mi");
+    let most = container_of(json!({"maxConnections": 65536}))["resources"].clone();
+    assert_eq!(
+        (&most["requests"]["memory"], &most["limits"]["memory"]),
+        (&json!("226Mi"), &json!("258Mi"))
+    );
     let own = json!({"limits": {"memory": "3Gi"}});
     assert_eq!(container_of(json!({"memory": "2Gi", "resources": own}))["resources"], own);
 }

@@ -236,3 +236,11 @@ impl<'de> Deserialize<'de> for Quantities {
         Ok(Quantities(map.unwrap_or_default().into_iter().collect()))
     }
 }
+
+/// The policy that Kubernetes itself would fill in for this image. It does so only at creation, so
+/// if left out the policy would forever be that of the first image.
+pub(crate) fn pull_policy(image: &str) -> &'static str {
+    let (name, digest) = image.split_once('@').map_or((image, false), |(name, _)| (name, true));
+    let tag = name.rsplit('/').next().and_then(|last| last.split_once(':')).map(|(_, tag)| tag);
+    if digest || tag.is_some_and(|tag| tag != "latest") { "IfNotPresent" } else { "Always" }
+}

@@ -116,16 +116,21 @@ pub struct ChildCondition {
 }
 
 /// Kubernetes' default of `progressDeadlineSeconds` (k8s.io/kubernetes/pkg/apis/apps/v1/defaults.go).
-const DEADLINE: i32 = 600;
+const DEADLINE: i64 = 600;
 
 /// The reasons of a Deployment's condition Progressing that do not stand for a rollout.
 const NO_ROLLOUT: [&str; 2] = ["NewReplicaSetAvailable", "DeploymentPaused"];
 
-/// The deadline of a rollout in which each pod must be ready for so long. Kubernetes refuses one that is not
-/// longer than that.
-pub(crate) fn deadline(min_ready_seconds: Option<i32>) -> Option<i32> {
-    let seconds = min_ready_seconds.filter(|seconds| *seconds > 0)?;
-    Some(seconds.saturating_add(DEADLINE))
+/// The deadline of a rollout, if its pods may take longer than Kubernetes' default leaves them: to start by their own
+/// probes, to count as available (Kubernetes refuses a deadline that is not longer than that), and to end before the
+/// first new one comes.
+pub(crate) fn deadline(spec: &DeploymentSpec) -> Option<i32> {
+    let recreates = spec.strategy.as_ref().is_some_and(|strategy| strategy.kind == "Recreate");
+    let ending = spec.template.spec.termination_grace_period_seconds.filter(|_| recreates);
+    let starting = i64::try_from(spec.template.starting().as_secs()).unwrap_or(i64::MAX);
+    let ready = spec.min_ready_seconds.map_or(0, i64::from);
+    let more = starting.saturating_add(ending.unwrap_or(0)).saturating_add(ready);
+    (more > 0).then(|| i32::try_from(more.saturating_add(DEADLINE)).unwrap_or(i32::MAX))
 }
 
 // === impl DeploymentSpec ===

@@ -236,8 +236,8 @@ impl PodState {
             .map(|trouble| self.named(trouble))
     }
 
-    /// The container that keeps it from being ready although nothing is wrong with it, sidecars
-    /// included: it runs, and its readiness probe fails.
+    /// Why it is not ready although nothing is wrong with its containers: one of them, sidecars included, runs and
+    /// its readiness probe fails; or none can start before the volumes and the network are there.
     pub(crate) fn unready(&self) -> Option<Trouble> {
         let probed = self.condition("Ready").filter(|ready| ready.status == Status::False)?;
         if self.has_ended() || self.meta.deleting || probed.reason != "ContainersNotReady" {
@@ -246,9 +246,21 @@ impl PodState {
         let status = &self.status;
         let mut containers =
             status.container_statuses.iter().chain(&status.init_container_statuses);
-        let container = containers.find(|c| c.state.running.is_some() && !c.ready)?;
-        let message = format!("runs, but its container {} is not ready", container.name);
+        let unready = containers.find(|c| c.state.running.is_some() && !c.ready);
+        let message = match unready {
+            Some(container) => format!("runs, but its container {} is not ready", container.name),
+            None if self.waits_for_its_sandbox() => {
+                "waits for its volumes or its network".to_owned()
+            }
+            None => return None,
+        };
         Some(self.named(trouble(Reason::ContainersNotReady, message)))
+    }
+
+    /// Returns whether it is on a node, and its volumes and its network are not there yet (KEP-3085).
+    fn waits_for_its_sandbox(&self) -> bool {
+        let is = |kind: &str, status| self.condition(kind).is_some_and(|c| c.status == status);
+        is("PodScheduled", Status::True) && is("PodReadyToStartContainers", Status::False)
     }
 
     fn named(&self, what: Trouble) -> Trouble {
@@ -292,7 +304,7 @@ impl ContainerStatus {
     }
 
     /// Reports a container that cannot be started. Most causes resolve themselves: a registry or a
-    /// resolver that is down, a node without space. These three do not.
+    /// resolver that is down, a node without space, a Secret that another controller is to create.
     fn waits(&self) -> Option<Trouble> {
         let (name, image) = (&self.name, &self.image);
         let waiting = self.state.waiting.as_ref()?;
@@ -316,9 +328,11 @@ impl ContainerStatus {
             }
             _ => return None,
         };
-        let stalls_at_once =
-            ["InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"]
-                .contains(&&*waiting.reason);
+        let stalls_at_once = match &*waiting.reason {
+            "InvalidImageName" | "ErrImageNeverPull" => true,
+            "CreateContainerConfigError" => !names_what_may_come(&waiting.message),
+            _ => false,
+        };
         Some(Trouble { stalls_at_once, ..found })
     }
 
@@ -339,6 +353,12 @@ impl ContainerStatus {
         let message = format!("crashes: container {}{how}", self.name);
         Some(trouble(Reason::CrashLoopBackOff, message))
     }
+}
+
+/// Returns whether a message is about a Secret or a ConfigMap that may yet be created, or reach the node
+/// (k8s.io/kubernetes, pkg/kubelet/kubelet_pods.go; k8s.io/apimachinery, NewNotFound).
+fn names_what_may_come(message: &str) -> bool {
+    ["\" not found", "couldn't find key ", "failed to sync "].iter().any(|it| message.contains(it))
 }
 
 // === impl NodeState ===
@@ -402,5 +422,42 @@ mod tests {
         assert_eq!(reason, Reason::CrashLoopBackOff);
         assert!(message.contains("crashes: container c (exit code 3)"), "{message}");
         assert_eq!(ended(0), None, "it is done");
+    }
+
+    #[test]
+    fn a_secret_that_may_still_be_created_does_not_stall_at_once() {
+        let stalls = |message: &str| {
+            let waiting = json!({"reason": "CreateContainerConfigError", "message": message});
+            let pod = json!({"metadata": {"name": "a", "namespace": "b"}, "status": {
+                "phase": "Pending",
+                "containerStatuses": [{"name": "c", "state": {"waiting": waiting}}]}});
+            let pod: PodState = serde_json::from_value(pod).unwrap();
+            pod.trouble().unwrap().stalls_at_once
+        };
+        assert!(!stalls("secret \"db\" not found"));
+        assert!(!stalls("couldn't find key password in Secret ns/db"));
+        assert!(!stalls("failed to sync configmap cache: timed out waiting for the condition"));
+        assert!(stalls("container has runAsNonRoot and image will run as root (pod: ...)"));
+    }
+
+    #[test]
+    fn a_pod_without_its_volumes_is_named() {
+        let pod = |ready_to_start: &str| -> PodState {
+            let condition = |kind: &str, status: &str| {
+                json!({"type": kind, "status": status,
+                "reason": if kind == "Ready" { "ContainersNotReady" } else { "" }})
+            };
+            let waiting = json!({"waiting": {"reason": "ContainerCreating"}});
+            serde_json::from_value(json!({"metadata": {"name": "a", "namespace": "b"},
+                "status": {"phase": "Pending",
+                    "containerStatuses": [{"name": "c", "state": waiting}],
+                    "conditions": [condition("PodScheduled", "True"), condition("Ready", "False"),
+                        condition("PodReadyToStartContainers", ready_to_start)]}}))
+            .unwrap()
+        };
+        let trouble = pod("False").unready().expect("it waits");
+        assert_eq!(trouble.message, "Pod a waits for its volumes or its network");
+        assert_eq!(trouble.reason, Reason::ContainersNotReady);
+        assert_eq!(pod("True").unready(), None, "an image is pulled");
     }
 }

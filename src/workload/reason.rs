@@ -67,11 +67,11 @@ words! {
         ImagePullFailed: "An image cannot be pulled; the message names it and a pod."
             => "Correct the image's name, or give access to its registry: kubectl describe pod POD.",
         ContainerFailed: "A container cannot be started; the message says why and names its pod."
-            => "Do what the message says: often the image runs as root, or a ConfigMap or Secret is missing.",
+            => "Do what the message says: often the image runs as root, or a ConfigMap or Secret of `envs` is missing.",
         PodsUnschedulable: "No node takes a pod; the message has the scheduler's words."
             => "Free or add what is lacking, or lower what the pods request.",
-        ContainersNotReady: "A container of a pod, perhaps a sidecar, runs but is not ready; the message names both."
-            => "kubectl describe pod POD shows its readiness probe; kubectl logs POD -c CONTAINER.",
+        ContainersNotReady: "A container of a pod, perhaps a sidecar, runs but is not ready, or a pod waits for its volumes or its network; the message names it."
+            => "kubectl describe pod POD shows its readiness probe, and which volume is missing; kubectl logs POD -c CONTAINER.",
         NodeNotReady: "A node with a pod, or one where the daemon belongs, does not report or is not ready; the message names it."
             => "kubectl describe node NODE; Kubernetes replaces a Deployment's pods after a few minutes.",
         PodsEvicted: "A pod was evicted, and the one that replaces it does not serve yet."

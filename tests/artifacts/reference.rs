@@ -157,6 +157,9 @@ impl Effects {
 
 /// The field beside that at `pointer` which takes precedence, and the object in which it is.
 fn without_the_alternative(pointer: &str) -> Option<(&str, &'static str)> {
+    if pointer == "/ports/0/port" {
+        return Some(("/ports/0", "targetPort"));
+    }
     pointer.strip_suffix("/value").map(|variable| (variable, "valueFrom"))
 }
 

@@ -346,6 +346,10 @@ async fn names_that_no_pod_or_service_may_have_are_refused_with_what_is_allowed(
         let path = format!("metadata.labels['{}/name']", prefix(length));
         json!({"envs": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": path}}}]})
     };
+    let probed = |target: Value, port: Value| {
+        json!({"ports": [{"name": "http", "port": 80, "targetPort": target}],
+        "readinessProbe": {"httpGet": {"port": port}}, "livenessProbe": {"tcpSocket": {"port": 80}}})
+    };
     let protocol = |length: usize| json!({"ports": [{"port": 80, "appProtocol": format!("{}/http", prefix(length))}]});
     let asked = async |mut spec: Value| {
         spec["image"] = json!("shop:1");
@@ -358,12 +362,19 @@ async fn names_that_no_pod_or_service_may_have_are_refused_with_what_is_allowed(
         (env("..x"), "'LOG_LEVEL'"),
         (field(254), "at most 253 characters before the '/'"),
         (protocol(254), "at most 253 characters before the '/'"),
+        (probed(json!(8080), json!("http")), "the name that is the `targetPort` of one of `ports`"),
+        (probed(json!("web"), json!("http")), "the port of `readinessProbe` must be a number"),
+        (json!({"pod": {"annotations": {"a": "b".repeat(7681)}}}), "7680"),
+        (json!({"resources": {"limits": {"requests.example.com/gpu": 1}}}), "an extended"),
     ] {
         let refused = asked(spec.clone()).await.expect_err(&spec.to_string());
         assert!(refused.contains(message), "{spec}: {refused}");
     }
     let port = json!({"ports": [{"port": 80, "appProtocol": "kubernetes.io/h2c"}]});
-    for spec in [env("A.b-c_1"), env(".x"), field(253), protocol(253), port] {
+    let probes = [probed(json!("web"), json!("web")), probed(json!(8080), json!(8080))];
+    for spec in
+        [env("A.b-c_1"), env(".x"), field(253), protocol(253), port].into_iter().chain(probes)
+    {
         asked(spec.clone()).await.unwrap_or_else(|refused| panic!("{spec}: {refused}"));
     }
 }
