@@ -6,7 +6,8 @@
 //!   then the deadline starts over with each piece of the body, so a long list may take its time but
 //!   a silent server may not. In a watch it applies only until the server has answered; the watcher
 //!   must bound the silence after that.
-//! - Nothing is retried here. The caller knows what may be repeated, and has the backoff.
+//! - Nothing is retried here, but for a request that found its connection closed before any of it was sent. The
+//!   caller knows what may be repeated, and has the backoff.
 //! - A dead connection (packets vanish, no FIN) is detected within 45 s, by TCP keepalive or by
 //!   unacknowledged data.
 //! - When an API server that was away answers again, everything waiting for it is woken

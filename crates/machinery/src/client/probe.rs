@@ -31,7 +31,7 @@ impl Client {
     pub async fn probe_while_down(&self) -> Infallible {
         loop {
             self.connectivity().is_to_be_asked().await;
-            // Each call reports its own outcome. Boxed, because it hardly ever runs.
+            // A call that is answered reports that. Boxed, because it hardly ever runs.
             drop(timeout(ANSWER, Box::pin(self.is_ready())).await);
         }
     }

@@ -18,6 +18,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::ConfigExt;
 use parking_lot::Mutex;
+use secrecy::ExposeSecret;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt, service_fn};
 
@@ -99,14 +100,19 @@ impl Endpoint {
     pub(super) fn to(config: kube::Config) -> Result<Endpoint, Error> {
         let mut config = config;
         let auth = &mut config.auth_info;
+        without_empty_texts(auth);
         let token = TokenFile::of(auth)?;
         let certificate = CertificateFiles::of(auth)?;
-        // As with client-go, any other credential takes the place of a plugin's. kube would run it
-        // itself, several times, and use the file only where there is no token.
+        // As with client-go (plugin/pkg/client/auth/exec, UpdateTransportConfig), any other credential takes
+        // the place of a plugin's. kube would run it itself, several times, and use the file only where there
+        // is no token.
         let exec = auth.exec.take();
         let has_password = auth.username.is_some() && auth.password.is_some();
+        let has_certificate = (auth.client_certificate.is_some()
+            || auth.client_certificate_data.is_some())
+            && (auth.client_key.is_some() || auth.client_key_data.is_some());
         let other = token.is_some() || auth.token.is_some() || auth.auth_provider.is_some();
-        let exec = exec.filter(|_| !other && !has_password);
+        let exec = exec.filter(|_| !other && !has_password && !has_certificate);
         if token.is_some() {
             auth.token = None;
         }
@@ -157,6 +163,23 @@ impl Endpoint {
             .pool_max_idle_per_host(POOL_SIZE)
             .http1_max_buf_size(READ_BUFFER)
             .build(https))
+    }
+}
+
+/// Removes credentials without a text, which templates leave in kubeconfigs: they are none.
+fn without_empty_texts(auth: &mut kube::config::AuthInfo) {
+    let texts = [
+        &mut auth.username,
+        &mut auth.token_file,
+        &mut auth.client_certificate,
+        &mut auth.client_certificate_data,
+        &mut auth.client_key,
+    ];
+    for text in texts {
+        text.take_if(|text| text.is_empty());
+    }
+    for secret in [&mut auth.password, &mut auth.token, &mut auth.client_key_data] {
+        secret.take_if(|secret| secret.expose_secret().is_empty());
     }
 }
 
@@ -307,6 +330,34 @@ mod tests {
         fn may_write(&self) -> Result<Duration, String> {
             let open = self.0.load(Ordering::Relaxed);
             if open { Ok(Duration::MAX) } else { Err("another replica leads".to_owned()) }
+        }
+    }
+
+    fn has_plugin(user: serde_json::Value) -> bool {
+        let mut user = user;
+        user["exec"] = serde_json::json!({"apiVersion": "client.authentication.k8s.io/v1",
+            "command": "login", "interactiveMode": "Never"});
+        let mut config = kube::Config::new("https://127.0.0.1:1".parse().unwrap());
+        config.auth_info = serde_json::from_value(user).unwrap();
+        Endpoint::to(config).unwrap().plugin().is_some()
+    }
+
+    #[test]
+    fn other_credentials_take_the_place_of_a_plugin_and_empty_ones_are_none() {
+        use serde_json::json;
+        assert!(has_plugin(json!({})));
+        let certificate = json!({"client-certificate-data": "YQ==", "client-key-data": "YQ=="});
+        for other in [certificate, json!({"token": "t"}), json!({"username": "u", "password": "p"})]
+        {
+            assert!(!has_plugin(other.clone()), "{other}");
+        }
+        for none in [
+            json!({"token": ""}),
+            json!({"username": "", "password": ""}),
+            json!({"client-certificate-data": "", "client-key-data": ""}),
+            json!({"client-certificate-data": "YQ=="}),
+        ] {
+            assert!(has_plugin(none.clone()), "{none}");
         }
     }
 

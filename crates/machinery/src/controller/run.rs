@@ -21,7 +21,7 @@ use crate::store::{ControllerId, WriteOrigin};
 use crate::workqueue::{Backoff, Limits, Priority, Retry, WorkQueue};
 
 /// Time for passes dropped by shutdown to reach an await point. One that blocks its thread
-/// never does, and is left behind.
+/// never does, and is left behind; tokio's runtime waits for that thread when it is dropped.
 const LET_GO: Duration = Duration::from_secs(1);
 
 /// Options of a controller.

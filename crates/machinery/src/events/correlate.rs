@@ -158,8 +158,9 @@ impl Correlator {
     }
 
     /// The next write. Its end must be reported to [`Correlator::finish`].
-    pub(super) fn take(&mut self) -> Option<Job> {
-        let series = self.queue.pop_front()?;
+    pub(super) fn take(&mut self, may: impl Fn(&Series) -> bool) -> Option<Job> {
+        let first = self.queue.iter().position(|series| may(series))?;
+        let series = self.queue.remove(first)?;
         let entry = self.series.get_mut(&series)?;
         entry.state = State::Writing;
         entry.sent = entry.count;

@@ -12,8 +12,9 @@
 //!   [`DISTINCT_NOTES`] of them within [`WINDOW`] for one reason, the rest share a combined one.
 //! - Spam is limited per object and type: [`BURST`] writes, then one per [`REFILL`], both as in
 //!   client-go's EventCorrelator; repetitions leave the last [`RESERVE`] to new Events.
-//! - A write that is refused, late or unanswered is tried [`TRIES`] times, then dropped and
-//!   counted. An Event that has expired on the server (404) is created again. A create whose answer
+//! - A write that is late or unanswered, or that the server has no time for, is tried [`TRIES`] times; it is then
+//!   dropped and counted, as one that is refused is at once. No namespace holds more than [`WRITERS_OF_ONE`] of
+//!   the writers. An Event that has expired on the server (404) is created again. A create whose answer
 //!   was lost is repeated under the same name, so it never creates two.
 //! - At shutdown, what is waiting is written, for at most [`FLUSH`].
 //! - Text from outside can do no harm: control and direction-changing characters become spaces.
@@ -54,6 +55,10 @@ pub const BURST: u32 = 25;
 pub const REFILL: Duration = Duration::from_secs(300);
 /// The part of [`BURST`] that only new Events may use.
 pub const RESERVE: u32 = 10;
+/// Writes that may be under way at a time. (client-go makes one at a time.)
+pub(crate) const WRITERS: usize = 8;
+/// Those of them that may be about one namespace: one whose webhook hangs must not hold up the others.
+pub const WRITERS_OF_ONE: usize = 2;
 /// Number of attempts of a write.
 pub const TRIES: u32 = 3;
 /// Time to write what is still waiting at shutdown.

@@ -1,5 +1,6 @@
 //! Writes what is waiting.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +12,10 @@ use tokio::time::{Instant, sleep};
 use super::correlate::{Job, Outcome, Series};
 use super::recorder::{Dropped, Shared};
 use super::wire::{self, Written};
-use super::{FLUSH, TRIES};
+use super::{FLUSH, TRIES, WRITERS, WRITERS_OF_ONE};
 use crate::client::{Client, Error};
+use crate::object::InternedStr;
 
-/// Concurrent writes: one namespace that hangs must not hold up the others (client-go: 8).
-const WRITERS: usize = 4;
 /// Pause before the second try; doubled before the third.
 const PAUSE: Duration = Duration::from_secs(1);
 /// A server's Retry-After is obeyed up to this; an Event is not worth a longer wait.
@@ -80,14 +80,15 @@ impl Sink {
 
     async fn run_with(self, api: &impl Api, stop: impl Future<Output = ()> + Send) {
         let Sink { shared, mut forbidden } = self;
-        let take = || shared.correlator.lock().as_mut()?.take();
         let mut under_way = FuturesUnordered::new();
+        let mut by_namespace: HashMap<InternedStr, usize> = HashMap::new();
         let (mut stop, mut end) = (std::pin::pin!(stop), std::pin::pin!(sleep(FLUSH)));
         let mut stopping = false;
         loop {
             while under_way.len() < WRITERS
-                && let Some(job) = take()
+                && let Some(job) = take(&shared, &by_namespace)
             {
+                *by_namespace.entry(namespace(&job.series).clone()).or_default() += 1;
                 under_way.push(write(api, job, &shared));
             }
             if stopping && under_way.is_empty() {
@@ -99,7 +100,13 @@ impl Sink {
                     end.as_mut().reset(Instant::now() + FLUSH);
                 }
                 () = &mut end, if stopping => break,
-                Some(ended) = under_way.next() => finish(&shared, &mut forbidden, ended),
+                Some(ended) = under_way.next() => {
+                    if let Some(count) = by_namespace.get_mut(namespace(&ended.0)) {
+                        *count -= 1;
+                    }
+                    by_namespace.retain(|_, count| *count > 0);
+                    finish(&shared, &mut forbidden, ended);
+                }
                 () = shared.wake.notified() => {}
             }
         }
@@ -108,8 +115,19 @@ impl Sink {
     }
 }
 
+/// The first write whose namespace has a writer left.
+fn take(shared: &Shared, under_way: &HashMap<InternedStr, usize>) -> Option<Job> {
+    let may =
+        |series: &Series| under_way.get(namespace(series)).is_none_or(|n| *n < WRITERS_OF_ONE);
+    shared.correlator.lock().as_mut()?.take(may)
+}
+
+fn namespace(series: &Series) -> &InternedStr {
+    series.group.regarding.key.namespace()
+}
+
 /// Tries a write until its outcome is known.
-async fn write(api: &impl Api, job: Job, by: &Shared) -> Ended {
+async fn write(api: &impl Api, mut job: Job, by: &Shared) -> Ended {
     let mut pause = PAUSE;
     let mut tries = 1;
     let refusal = loop {
@@ -119,10 +137,12 @@ async fn write(api: &impl Api, job: Job, by: &Shared) -> Ended {
         };
         let Err(error) = result else { return (job.series, Ok(())) };
         match meaning(&error, job.exists) {
+            // With the count of then.
+            Meaning::Written if job.count > 1 => job.exists = true,
             Meaning::Written => return (job.series, Ok(())),
             Meaning::Expired => break Refusal::Expired,
             Meaning::Lost(why) => break Refusal::Dropped(why, error),
-            Meaning::Again(_) if tries == TRIES => break Refusal::Dropped(Dropped::Failed, error),
+            Meaning::Again(_) if tries >= TRIES => break Refusal::Dropped(Dropped::Failed, error),
             Meaning::Again(asked) => sleep(pause.max(asked).min(LONGEST_PAUSE)).await,
         }
         tries += 1;

@@ -160,6 +160,7 @@ impl Server {
             }
         }
         drop(listener);
+        open.0.iter().filter(|one| !one.busy.is_busy()).for_each(|one| one.task.abort());
         let ended = async { while connections.join_next().await.is_some() {} };
         // Dropping the set aborts what is left.
         drop(timeout(LAST_ANSWER, ended).await);

@@ -25,8 +25,8 @@
 //!   unreachable answers again ([`Connectivity`](crate::client::Connectivity)), which also cuts the current wait
 //!   short. While no other client calls, the reflectors take turns asking whether it does, every
 //!   two seconds. An expired version is not a failure, unless it happens again before a watch has
-//!   delivered anything. `Retry-After` is a lower bound. `timeoutSeconds` is drawn from 120 to 230
-//!   s, so that replicas do not move in lockstep.
+//!   delivered anything. `Retry-After`, up to 300 s, is a lower bound. `timeoutSeconds` is drawn from
+//!   120 to 230 s, that of a streaming list from 300 to 600 s, so that replicas do not move in lockstep.
 //! - An object that cannot be decoded stays as it last was and is counted; other objects are not
 //!   affected, and its next version or its deletion heals it.
 //! - A server whose data went back in time is detected ([`ResourceVersionRegressed`]): if a list that asked for the

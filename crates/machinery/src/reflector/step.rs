@@ -139,12 +139,19 @@ impl Machine {
             Input::Ended => self.ended(now),
             Input::Failed(failure) => self.failed(&failure, now),
             Input::Returned => self.returned(now),
-            Input::Refresh => {
-                self.consistent = true;
-                self.list(Reason::Refresh, now)
-            }
+            Input::Refresh => self.refresh(now),
             Input::Deadline => self.deadline_passed(now),
         }
+    }
+
+    /// Lists now, or after the pause that the server asked for.
+    fn refresh(&mut self, now: Instant) -> Vec<Action> {
+        self.consistent = true;
+        if let Phase::Waiting { next, asked: true, .. } = &mut self.phase {
+            *next = Next::List(Reason::Refresh);
+            return Vec::new();
+        }
+        self.list(Reason::Refresh, now)
     }
 
     /// The version of the list that `input` completes, if it does.
@@ -193,6 +200,10 @@ impl Machine {
             Phase::Watching { opened, heard_by, .. } => {
                 *opened = true;
                 *heard_by = now + self.silence.patience();
+                // Nothing else tells of a quiet kind without bookmarks that its server is well.
+                if self.silence.is_without_bookmarks() {
+                    self.heard = now;
+                }
                 self.enter(State::Live, now, None)
             }
             Phase::Paging { .. } | Phase::Waiting { .. } => Vec::new(),
@@ -307,7 +318,9 @@ impl Machine {
         let why = match (at, held) {
             (None, _) => "the API server sent a list without a resourceVersion".to_owned(),
             (Some(at), Some(held)) if at.is_older_than(&held) => {
-                self.regressed += u32::from(self.unbounded);
+                self.regressed += u32::from(self.unbounded || self.consistent);
+                // One that ignores the bound is asked without it.
+                self.unbounded = true;
                 if self.regressed >= REWOUND {
                     regressed = Some(ResourceVersionRegressed {
                         held: held.to_string(),

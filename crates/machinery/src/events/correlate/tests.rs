@@ -28,7 +28,7 @@ impl Bench {
 
     /// Takes and completes all waiting writes.
     fn write(&mut self) -> Vec<Job> {
-        let jobs: Vec<Job> = std::iter::from_fn(|| self.correlator.take()).collect();
+        let jobs: Vec<Job> = std::iter::from_fn(|| self.correlator.take(|_| true)).collect();
         for job in &jobs {
             self.correlator.finish(&job.series, Outcome::Written);
         }
@@ -168,7 +168,7 @@ async fn an_expired_event_is_made_anew_with_what_was_not_told_yet() {
     let old = bench.write().remove(0);
     bench.observe("a", "x");
     bench.observe("a", "x");
-    let patch = bench.correlator.take().unwrap();
+    let patch = bench.correlator.take(|_| true).unwrap();
     bench.correlator.finish(&patch.series, Outcome::Expired);
     let new = bench.write().remove(0);
     assert_eq!((new.exists, new.count), (false, 2));
@@ -179,9 +179,9 @@ async fn an_expired_event_is_made_anew_with_what_was_not_told_yet() {
 async fn what_happens_during_a_write_is_written_after_it() {
     let mut bench = Bench::new();
     bench.observe("a", "x");
-    let job = bench.correlator.take().unwrap();
+    let job = bench.correlator.take(|_| true).unwrap();
     bench.observe("a", "x");
-    assert!(bench.correlator.take().is_none(), "never two writes of one Event at a time");
+    assert!(bench.correlator.take(|_| true).is_none(), "never two writes of one Event at a time");
     bench.correlator.finish(&job.series, Outcome::Written);
     let job = bench.write().remove(0);
     assert_eq!((job.exists, job.count), (true, 2));
@@ -191,7 +191,7 @@ async fn what_happens_during_a_write_is_written_after_it() {
 async fn a_failed_write_is_made_up_for_by_the_next_occurrence() {
     let mut bench = Bench::new();
     bench.observe("a", "x");
-    let job = bench.correlator.take().unwrap();
+    let job = bench.correlator.take(|_| true).unwrap();
     bench.correlator.finish(&job.series, Outcome::Failed);
     assert_eq!(bench.correlator.busy(), 0);
     bench.observe("a", "x");

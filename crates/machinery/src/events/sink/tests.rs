@@ -15,6 +15,8 @@ struct Fake {
     wrote: Mutex<Vec<String>>,
     /// Never answers.
     hangs: bool,
+    /// Never answers about this namespace.
+    hanging: &'static str,
 }
 
 impl Fake {
@@ -23,9 +25,9 @@ impl Fake {
         Arc::new(Fake { answers: Mutex::new(answers), ..Fake::default() })
     }
 
-    async fn answer(&self, what: String) -> Result<(), Error> {
+    async fn answer(&self, what: String, job: &Job) -> Result<(), Error> {
         self.wrote.lock().push(what);
-        if self.hangs {
+        if self.hangs || **namespace(&job.series) == *self.hanging {
             std::future::pending::<()>().await;
         }
         self.answers.lock().pop_front().unwrap_or(Ok(()))
@@ -34,10 +36,10 @@ impl Fake {
 
 impl Api for Arc<Fake> {
     async fn create(&self, job: &Job, _: &Shared) -> Result<(), Error> {
-        self.answer(format!("create {} x{}", job.name, job.count)).await
+        self.answer(format!("create {} x{}", job.name, job.count), job).await
     }
     async fn count(&self, job: &Job) -> Result<(), Error> {
-        self.answer(format!("count {} x{}", job.name, job.count)).await
+        self.answer(format!("count {} x{}", job.name, job.count), job).await
     }
 }
 
@@ -103,6 +105,40 @@ async fn an_answer_that_was_lost_makes_no_second_event() {
     let wrote = fake.wrote.lock();
     assert_eq!(wrote.len(), 2);
     assert_eq!(wrote[0], wrote[1], "the same name both times");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_lost_hides_no_repetition() {
+    let fake = Fake::answering([]);
+    let lost = || Err(Error::Deadline(Duration::from_secs(1)));
+    let exists = || Err(api_error(409, "AlreadyExists", "exists"));
+    fake.answers.lock().extend([lost(), lost(), lost(), exists()]);
+    let (recorder, sink) = crate::events::new("memcached", "pod-1", Arc::new(Lost::default()));
+    let publishing = async {
+        publish(&recorder, "web");
+        sleep(Duration::from_secs(60)).await;
+        publish(&recorder, "web");
+    };
+    sink.run_with(&fake, publishing).await;
+    let wrote = fake.wrote.lock();
+    assert!(wrote.last().is_some_and(|last| last.starts_with("count ") && last.ends_with(" x2")));
+    assert_eq!(wrote.len(), 5, "{wrote:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_hangs_holds_up_no_other() {
+    let fake = Arc::new(Fake { hanging: "stuck", ..Fake::default() });
+    let (recorder, sink) = crate::events::new("memcached", "pod-1", Arc::new(Lost::default()));
+    let publish_in = |namespace: &str, name: String| {
+        let regarding = Regarding { key: ObjectKey::new(namespace, &*name), ..about("web") };
+        recorder.publish(&regarding, Type::Normal, "Created", "Create", "Created it");
+    };
+    for i in 0..20 {
+        publish_in("stuck", format!("web-{i}"));
+    }
+    publish_in("other", "web".to_owned());
+    sink.run_with(&fake, sleep(Duration::from_secs(1))).await;
+    assert_eq!(fake.wrote.lock().len(), WRITERS_OF_ONE + 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,7 +216,7 @@ fn the_body_is_what_events_k8s_io_v1_accepts() {
     publish(&recorder, "web");
     publish(&recorder, "web");
     recorder.publish(&cluster_scoped, Type::Warning, "Gone", "Delete", "It\nis gone");
-    let take = || sink.shared.correlator.lock().as_mut().unwrap().take().unwrap();
+    let take = || sink.shared.correlator.lock().as_mut().unwrap().take(|_| true).unwrap();
     let (job, node) = (take(), take());
     let body = serde_json::to_value(wire::body(&job, &sink.shared.program, "pod-1")).unwrap();
     let time = body["eventTime"].as_str().unwrap();

@@ -7,7 +7,8 @@ use crate::metrics::{Build, Open};
 struct Running {
     address: SocketAddr,
     ready: Checks,
-    _stop: tokio::sync::oneshot::Sender<()>,
+    stop: tokio::sync::oneshot::Sender<()>,
+    served: tokio::task::JoinHandle<()>,
 }
 
 async fn start_with(limits: Limits, guard: Arc<dyn Guard>) -> Running {
@@ -22,9 +23,9 @@ async fn start_with(limits: Limits, guard: Arc<dyn Guard>) -> Running {
     };
     let server = Server::bind("127.0.0.1:0".parse().unwrap(), routes, limits).await.unwrap();
     let address = server.address().unwrap();
-    let (_stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    tokio::spawn(server.run(async { drop(stopped.await) }));
-    Running { address, ready, _stop }
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let served = tokio::spawn(server.run(async { drop(stopped.await) }));
+    Running { address, ready, stop, served }
 }
 
 async fn start() -> Running {
@@ -50,6 +51,21 @@ impl Running {
 
 fn code(answer: &str) -> &str {
     answer.get(9..12).unwrap_or("none")
+}
+
+#[tokio::test]
+async fn the_end_waits_for_no_connection_that_is_only_kept_alive() {
+    let server = start().await;
+    let mut idle = TcpStream::connect(server.address).await.unwrap();
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let mut answer = vec![0; 12];
+    idle.read_exact(&mut answer).await.unwrap();
+    // Virtual from here on: a wait would show.
+    tokio::time::pause();
+    let begin = tokio::time::Instant::now();
+    drop(server.stop);
+    server.served.await.unwrap();
+    assert!(begin.elapsed() < LAST_ANSWER, "{:?}", begin.elapsed());
 }
 
 #[tokio::test]
@@ -254,8 +270,8 @@ async fn over_tls_a_client_that_knows_the_certificate_is_answered_and_plain_http
     let server = Server::bind(any, routes, Limits::default()).await.unwrap();
     let server = server.with_tls(Tls::load(&certificate, &key).unwrap());
     let address = server.address().unwrap();
-    let (_stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    tokio::spawn(server.run(async { drop(stopped.await) }));
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let served = tokio::spawn(server.run(async { drop(stopped.await) }));
 
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(&certificate).unwrap()).unwrap();
@@ -273,6 +289,6 @@ async fn over_tls_a_client_that_knows_the_certificate_is_answered_and_plain_http
     drop(stream.read_to_string(&mut answer).await);
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
 
-    let plain = Running { address, ready, _stop };
+    let plain = Running { address, ready, stop, served };
     assert!(!plain.get("/readyz", "").await.contains("200 OK"));
 }

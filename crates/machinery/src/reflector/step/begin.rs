@@ -1,10 +1,11 @@
 //! A list or a watch begins.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::limits::{OPEN, PAGE, STREAM_RETRY, STREAM_TOTAL, TIMEOUT};
+use super::limits::{OPEN, PAGE, STREAM_RETRY, STREAM_TIMEOUT, STREAM_TOTAL, TIMEOUT};
 use super::{Machine, Phase};
 use crate::client::{Page, WatchFrom};
 use crate::reflector::action::{Action, Reason};
@@ -27,7 +28,7 @@ impl Machine {
         let from = WatchFrom {
             version: self.bound(),
             initial_events: true,
-            timeout: self.timeout(),
+            timeout: self.timeout(STREAM_TIMEOUT),
             metadata_only: self.metadata_only,
         };
         actions.extend([Action::Begin(reason), Action::Watch(from)]);
@@ -66,12 +67,12 @@ impl Machine {
         let version = Some(held.to_string());
         self.phase =
             Phase::Watching { began: now, opened: false, progressed: false, heard_by: now + OPEN };
-        let timeout = self.timeout();
+        let timeout = self.timeout(TIMEOUT);
         let metadata_only = self.metadata_only;
         vec![Action::Watch(WatchFrom { version, initial_events: false, timeout, metadata_only })]
     }
 
-    pub(super) fn timeout(&mut self) -> Duration {
-        Duration::from_secs(self.rng.u64(TIMEOUT))
+    pub(super) fn timeout(&mut self, seconds: Range<u64>) -> Duration {
+        Duration::from_secs(self.rng.u64(seconds))
     }
 }

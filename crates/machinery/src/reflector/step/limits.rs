@@ -24,6 +24,9 @@ pub(super) const BOOKMARK: Duration = Duration::from_secs(90);
 /// `timeoutSeconds` is drawn from this range: below 240 s, where common load balancers cut idle
 /// connections, and spread out so that replicas do not move in lockstep.
 pub(super) const TIMEOUT: Range<u64> = 120..230;
+/// `timeoutSeconds` of a streaming list, whose objects alone may take minutes; the changes after them are no
+/// silence (client-go: 300 to 600, tools/cache/reflector.go).
+pub(super) const STREAM_TIMEOUT: Range<u64> = 300..600;
 /// Pages are tried after this many streaming lists that broke off in the middle before one was
 /// whole, as something on the way may not let a response live long enough. The same goes for
 /// streaming lists that the server failed to answer: it may be able to answer other requests.

@@ -34,6 +34,11 @@ impl Silence {
         self.overdue = false;
     }
 
+    /// Returns whether watches of this kind get no bookmarks.
+    pub(super) fn is_without_bookmarks(&self) -> bool {
+        self.bookmarks == Some(false)
+    }
+
     /// A bookmark came in the middle of a watch.
     pub(super) fn bookmark(&mut self) {
         self.bookmarks = Some(true);

@@ -116,13 +116,38 @@ fn a_server_whose_newest_is_older_than_what_is_held_has_lost_its_history_and_thi
 }
 
 #[test]
-fn an_old_answer_to_a_list_with_a_bound_does_not_tell_that_the_history_is_lost() {
+fn an_old_answer_to_a_list_with_a_bound_is_no_proof_but_those_without_are() {
     let mut run = Run::watching().then(failed(Class::Expired));
-    for _ in 0..2 * REWOUND {
-        run = run.then(Input::Opened).then(end_of_list("9")).at_deadline();
-        assert_eq!(run.watch().version.as_deref(), Some("10"));
+    assert_eq!(run.watch().version.as_deref(), Some("10"));
+    let ended = |run: &Run| run.actions.iter().any(|action| matches!(action, Action::End(_)));
+    for _ in 0..REWOUND {
+        run = run.then(Input::Opened).then(end_of_list("9"));
+        assert!(!ended(&run));
+        run = run.at_deadline();
+        assert_eq!(run.watch().version, None);
     }
-    assert!(!run.actions.iter().any(|action| matches!(action, Action::End(_))));
+    assert!(ended(&run.then(Input::Opened).then(end_of_list("9"))));
+}
+
+#[test]
+fn a_refresh_notices_that_the_history_is_lost() {
+    let mut run = Run::watching().then(Input::Refresh);
+    for _ in 0..REWOUND - 1 {
+        run = run.then(Input::Opened).then(end_of_list("9")).at_deadline();
+        assert_eq!(run.watch().version, None);
+    }
+    let run = run.then(Input::Opened).then(end_of_list("9"));
+    assert!(run.actions.iter().any(|action| matches!(action, Action::End(_))), "{:?}", run.actions);
+}
+
+#[test]
+fn a_refresh_waits_for_as_long_as_the_server_asked() {
+    let mut later = Failure::transient("too many requests");
+    later.retry_after = Some(Duration::from_secs(60));
+    let run = Run::watching().then(failed(Class::Expired)).then(Input::Failed(later));
+    let run = run.then(Input::Refresh);
+    assert!(run.actions.is_empty() && run.pause() >= Duration::from_secs(59), "{:?}", run.actions);
+    assert_eq!(run.at_deadline().watch().version, None, "it is of the newest state");
 }
 
 #[test]
