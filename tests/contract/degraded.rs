@@ -298,6 +298,7 @@ async fn nodes_that_a_taint_keeps_a_daemon_from_are_not_called_unlabelled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "has a control plane of its own: cargo test --test contract -- --ignored"]
 async fn an_older_generations_counts_are_not_those_of_a_newer_one() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::private("stale-counts")).await;
     let world = World::on(plane, "stale-counts", "baseline").await;

@@ -469,6 +469,7 @@ async fn a_write_that_waits_for_its_connection_is_not_sent_under_the_next_leader
 /// The standby uses another API server. Its watch of Apps is silent there, that of Deployments is not:
 /// it would see a Deployment of the newer spec beside an App of the older one, and apply that.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "has a control plane of its own: cargo test --test contract -- --ignored"]
 async fn a_new_leader_does_not_revert_what_the_last_one_wrote() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::private("takeover-revert")).await;
     let world = World::on(plane, "takeover-revert", "baseline").await;

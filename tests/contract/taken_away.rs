@@ -43,6 +43,7 @@ async fn a_kind_that_is_removed_and_comes_back_harms_no_other_and_needs_no_resta
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "has a control plane of its own: cargo test --test contract -- --ignored"]
 async fn without_kubernetes_own_controllers_the_child_of_a_former_namesake_is_waited_for() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::private("no-controllers")).await;
     let world = World::on(plane, "no-controllers", "baseline").await;

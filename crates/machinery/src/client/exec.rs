@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use jiff::Timestamp;
 use kube::config::{ExecConfig, ExecInteractiveMode};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::process::Command;
@@ -171,11 +172,14 @@ impl Plugin {
 
     /// Runs the program. What it printed is in no error: it may contain a credential.
     async fn run(&self) -> Result<Credential, String> {
-        let child = command(&self.0.exec)?.spawn().map_err(|error| {
+        let is_interactive = is_interactive(&self.0.exec)?;
+        let child = command(&self.0.exec, is_interactive).spawn().map_err(|error| {
             let hint = self.0.exec.install_hint.as_deref().unwrap_or_default();
             format!("it cannot be started: {error}. {hint}").trim_end_matches([' ', '.']).to_owned()
         })?;
+        let mut group = Group(child.id().filter(|_| !is_interactive));
         let output = child.wait_with_output().await.map_err(|error| error.to_string())?;
+        group.0 = None;
         if !output.status.success() {
             return Err(output.status.to_string());
         }
@@ -230,16 +234,33 @@ impl Drop for Run {
     }
 }
 
-/// The command that a kubeconfig asks for.
-fn command(exec: &ExecConfig) -> Result<Command, String> {
-    let terminal = std::io::stdin().is_terminal();
-    let interactive = match exec.interactive_mode {
-        Some(ExecInteractiveMode::Never) => false,
-        Some(ExecInteractiveMode::Always) if !terminal => {
-            return Err("it needs a terminal, and there is none".to_owned());
+/// The processes of a plugin's run. Dropping it ends them: a shell that is killed alone leaves what it has started.
+struct Group(Option<u32>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let leader = self.0.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        if let Some(leader) = leader {
+            // It has ended by itself otherwise.
+            let _ = kill_process_group(leader, Signal::KILL);
         }
-        _ => terminal,
-    };
+    }
+}
+
+/// Returns whether the plugin may ask a person at the terminal.
+fn is_interactive(exec: &ExecConfig) -> Result<bool, String> {
+    let terminal = std::io::stdin().is_terminal();
+    match exec.interactive_mode {
+        Some(ExecInteractiveMode::Never) => Ok(false),
+        Some(ExecInteractiveMode::Always) if !terminal => {
+            Err("it needs a terminal, and there is none".to_owned())
+        }
+        _ => Ok(terminal),
+    }
+}
+
+/// The command that a kubeconfig asks for. One that is not interactive leads a process group.
+fn command(exec: &ExecConfig, interactive: bool) -> Command {
     let mut spec = json!({"interactive": interactive});
     if exec.provide_cluster_info {
         spec["cluster"] = json!(exec.cluster);
@@ -258,7 +279,10 @@ fn command(exec: &ExecConfig) -> Result<Command, String> {
     }
     let stdin = if interactive { Stdio::inherit() } else { Stdio::null() };
     command.stdin(stdin).stdout(Stdio::piped()).kill_on_drop(true);
-    Ok(command)
+    if !interactive {
+        command.process_group(0);
+    }
+    command
 }
 
 /// Returns the credentials that were printed, or why they cannot be used.

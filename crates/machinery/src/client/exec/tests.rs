@@ -192,3 +192,21 @@ async fn a_call_blames_the_plugin_and_siblings_share_its_run() {
         served = served => panic!("the connection ended: {served:?}"),
     }
 }
+
+#[tokio::test]
+async fn what_a_run_has_started_ends_with_it() {
+    let (folder, plugin) =
+        plugin("mkfifo alive; echo >> ready; (exec 3> alive; read _ < pipe); true");
+    drop(timeout(Duration::from_millis(1), plugin.answered()).await);
+    while !folder.path().join("ready").exists() {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let alive = folder.path().join("alive");
+    // It can be opened once the plugin's own child has it open, and ends with that child.
+    let mut open =
+        tokio::task::spawn_blocking(move || std::fs::File::open(alive).unwrap()).await.unwrap();
+    let ended = tokio::task::spawn_blocking(move || std::io::copy(&mut open, &mut std::io::sink()));
+    pass(LIMIT).await;
+    assert!(plugin.answered().await.is_err());
+    timeout(Duration::from_secs(60), ended).await.expect("the child is ended").unwrap().unwrap();
+}
