@@ -393,12 +393,13 @@ pub(super) fn one_handler() -> Rule {
 }
 
 /// The kubelet never runs a probe of a port that the container does not have. Only a `targetPort` names one.
+/// (`==` of what may be a number or a text has no bounded cost.)
 pub(super) fn probes_a_named_port(probe: &str) -> Rule {
     let of = |handler: &str| {
         let port = format!("self.{probe}.{handler}.port");
         format!(
             "(!has(self.{probe}.{handler}) || type({port}) == int || \
-             self.ports.exists(p, has(p.targetPort) && p.targetPort == {port}))"
+             self.ports.exists(p, has(p.targetPort) && p.targetPort in [{port}]))"
         )
     };
     rule(
