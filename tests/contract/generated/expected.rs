@@ -97,12 +97,32 @@ fn budget(labels: &Value, deployment: &Value, spec: &Value) -> Option<Value> {
     (!most.is_null()).then(|| object(labels, &budget))
 }
 
-/// `minReadySeconds` of a Deployment, and the deadline that Kubernetes wants to be longer.
+/// `minReadySeconds` of a Deployment, and its deadline: Kubernetes' 600 s, and what a pod may take to start, to be
+/// ready for long enough and, before new ones come, to end.
 fn with_pace(deployment: &mut Value, spec: &Value) {
+    let number = |value: &Value, absent: i64| value.as_i64().unwrap_or(absent);
     if let Some(seconds) = spec["minReadySeconds"].as_i64() {
         deployment["minReadySeconds"] = json!(seconds);
-        deployment["progressDeadlineSeconds"] = json!(600 + seconds);
     }
+    let mut seconds = 600 + number(&spec["minReadySeconds"], 0);
+    let startup = &spec["startupProbe"];
+    if !startup.is_null() {
+        let failing =
+            number(&startup["periodSeconds"], 10) * number(&startup["failureThreshold"], 3);
+        seconds += number(&startup["initialDelaySeconds"], 0) + failing;
+    }
+    seconds += number(&spec["readinessProbe"]["initialDelaySeconds"], 0);
+    if spec["strategy"]["type"] == "Recreate" {
+        seconds += number(&spec["pod"]["terminationGracePeriodSeconds"], 0);
+    }
+    deployment["progressDeadlineSeconds"] = json!(seconds);
+}
+
+/// The policy that Kubernetes has for an image.
+fn pull_policy(image: &Value) -> &'static str {
+    let is =
+        |known: &str, version: &str| image == known && version == "latest" && !known.contains('@');
+    if IMAGES.iter().any(|(known, version)| is(known, version)) { "Always" } else { "IfNotPresent" }
 }
 
 /// The volumes of an App's pod, and where its container finds them.
@@ -166,10 +186,14 @@ fn object(labels: &Value, spec: &Value) -> Value {
 
 /// The resources of a Memcached's pod that has this memory in MiB.
 fn memcached_resources(spec: &Value, memory: i64) -> Value {
-    let needed = format!("{}Mi", (memory * 3 / 2).max(memory * 6 / 5 + 96));
+    // Two for a thousand connections beyond memcached's own 1024.
+    let beyond = spec["maxConnections"].as_f64().map_or(0.0, |most| (most - 1024.0).max(0.0));
+    let more = (beyond * 2.0 / 1000.0).ceil() as i64;
+    let needed = format!("{}Mi", (memory * 3 / 2).max(memory * 6 / 5 + 96) + more);
     match (&spec["resources"], &spec["memory"]) {
         (Value::Null, Value::Null) => json!({
-            "requests": {"cpu": "100m", "memory": "96Mi"}, "limits": {"memory": "128Mi"},
+            "requests": {"cpu": "100m", "memory": format!("{}Mi", 96 + more)},
+            "limits": {"memory": format!("{}Mi", 128 + more)},
         }),
         (Value::Null, _) => json!({
             "requests": {"cpu": "100m", "memory": needed}, "limits": {"memory": needed},
@@ -257,15 +281,12 @@ fn memcached(name: &str, spec: &Value) -> Expected {
 fn generic_daemon(name: &str, spec: &Value, nodes: &[Value]) -> Expected {
     let image = spec["image"].as_str().unwrap();
     let labels = labels("generic-daemon", name, image);
-    let latest = IMAGES
-        .iter()
-        .any(|(known, version)| *known == image && *version == "latest" && !known.contains('@'));
     let mut pod = json!({
         "automountServiceAccountToken": false,
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [{
             "name": "daemon", "image": image,
-            "imagePullPolicy": if latest { "Always" } else { "IfNotPresent" },
+            "imagePullPolicy": pull_policy(&spec["image"]),
             "securityContext": {"allowPrivilegeEscalation": false},
         }],
     });
@@ -312,7 +333,7 @@ fn app(name: &str, spec: &Value) -> Expected {
     let no_ports = Vec::new();
     let ports = spec["ports"].as_array().unwrap_or(&no_ports);
     let mut container = json!({
-        "name": name, "image": spec["image"], "imagePullPolicy": "IfNotPresent",
+        "name": name, "image": spec["image"], "imagePullPolicy": pull_policy(&spec["image"]),
         "ports": container_ports(ports),
         "env": spec["envs"],
         "securityContext": {
