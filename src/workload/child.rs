@@ -1,39 +1,31 @@
 //! The children of a custom resource, as they are and as they should be.
 
-mod wire;
-
-use std::fmt::Debug;
-use std::hash::Hash;
+use std::fmt::{self, Debug};
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use serde::de::DeserializeOwned;
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::de::{
+    Deserialize, DeserializeOwned, Deserializer, Error, IgnoredAny, MapAccess, Visitor,
+};
+use serde::ser::Serialize;
 use serde_json::{Value, json};
 
 use super::conflicts::{Conflicts, SOURCE_RANGES};
-use super::labels;
+use super::{KINDS, labels};
 use crate::controller::Problem;
 use crate::manager::{Context, EnsureOptions, Foreign};
-use crate::object::{InternedStr, Interner, Keep, Kind, Labels, Meta, Object, ObjectKey, Resource};
+use crate::object::{
+    InternedStr, Keep, Kind, Labels, Meta, Object, ObjectKey, Owner, Resource, Uid,
+};
 
-/// Stands for the object's own name in a [`Child`]'s labels and containers, so that the children
-/// of all custom resources with the same spec share one copy. No name or label value can be this.
-const OWN_NAME: &str = "\0";
+/// The longest group, version, kind or name of an object that can exist, in bytes: `group/version`
+/// of a DNS subdomain and a DNS label. Anyone may write anything into an owner reference.
+const LONGEST: usize = 253 + 1 + 63;
 
 /// The part of a child's `spec` that the operator sets and compares, or that can conflict
 /// with that. Decoding it from the wire skips everything else.
 pub trait ChildSpec:
-    Clone
-    + Conflicts
-    + Debug
-    + Default
-    + Eq
-    + Hash
-    + Serialize
-    + DeserializeOwned
-    + Send
-    + Sync
-    + 'static
+    Clone + Conflicts + Debug + Default + Eq + Serialize + DeserializeOwned + Send + Sync + 'static
 {
     /// The kind of child.
     const KIND: Kind;
@@ -43,16 +35,10 @@ pub trait ChildSpec:
 
     /// The part of `status` that the operator reads.
     type Status: Clone + Debug + Default + DeserializeOwned + Send + Sync + 'static;
-
-    /// The interner that shares equal values.
-    fn interner() -> &'static Interner<Arc<Desired<Self>>>;
-
-    /// Replaces `from` by `to` wherever the object's own name may occur.
-    fn renamed(self, from: &str, to: &str) -> Self;
 }
 
 /// Everything in a child that the operator sets.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Desired<S> {
     /// The labels of the child itself.
     pub labels: Labels,
@@ -64,14 +50,16 @@ pub struct Desired<S> {
 ///
 /// An object that no custom resource of its name controls is foreign. All that is kept of it is its
 /// key, identity and owner, however large it is.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize)]
+#[serde(bound(serialize = ""))]
 pub struct Child<S: ChildSpec> {
-    /// Metadata; its labels are in `made`.
+    /// Metadata.
+    #[serde(rename = "metadata")]
     pub meta: Meta<Own>,
-    /// Fields that the operator may have set, with [`OWN_NAME`] for the child's name. Empty if it is
-    /// foreign.
-    made: Arc<Desired<S>>,
+    /// Fields that the operator may have set. Empty if it is foreign.
+    pub spec: S,
     /// Its status, as Kubernetes reports it.
+    #[serde(skip)]
     pub status: S::Status,
 }
 
@@ -80,7 +68,7 @@ pub struct Child<S: ChildSpec> {
 #[derive(Debug, Clone, Copy)]
 pub enum Own {}
 
-// === impl Made ===
+// === impl Desired ===
 
 impl<S: ChildSpec> Desired<S> {
     /// Has the child of the object that `cx` reconciles be like this, and returns it.
@@ -88,7 +76,8 @@ impl<S: ChildSpec> Desired<S> {
     /// # Errors
     /// Those of [`Context::ensure_with`].
     pub async fn ensure<V: Resource>(&self, cx: &Context<V>) -> Result<Arc<Child<S>>, Problem> {
-        let conflicts = |there: &Child<S>, foreign: Foreign<'_>| self.conflicts(there, foreign);
+        let conflicts =
+            |there: &Child<S>, foreign: Foreign<'_>| self.spec.conflicts(there, foreign);
         cx.ensure_with(self.to_apply(cx.key()), Self::options(&conflicts)).await
     }
 
@@ -101,7 +90,8 @@ impl<S: ChildSpec> Desired<S> {
         cx: &Context<V>,
         child: &Child<S>,
     ) -> Result<bool, Problem> {
-        let conflicts = |there: &Child<S>, foreign: Foreign<'_>| self.conflicts(there, foreign);
+        let conflicts =
+            |there: &Child<S>, foreign: Foreign<'_>| self.spec.conflicts(there, foreign);
         cx.is_ensured(self.to_apply(cx.key()), Self::options(&conflicts), child)
     }
 
@@ -115,50 +105,9 @@ impl<S: ChildSpec> Desired<S> {
     pub fn to_apply(&self, key: &ObjectKey) -> Value {
         json!({ "metadata": { "name": key.name(), "labels": self.labels }, "spec": self.spec })
     }
-
-    /// The operations that clear the way in `there`; see [`ChildSpec::conflicts`].
-    fn conflicts(&self, there: &Child<S>, foreign: Foreign<'_>) -> Vec<Value> {
-        let desired = self.clone().renamed(there.key().name(), OWN_NAME);
-        desired.spec.conflicts(there, foreign)
-    }
-
-    fn renamed(self, from: &str, to: &str) -> Desired<S> {
-        Desired { labels: renamed(&self.labels, from, to), spec: self.spec.renamed(from, to) }
-    }
-}
-
-/// `labels` with the value `from` replaced by `to`.
-pub(crate) fn renamed(labels: &Labels, from: &str, to: &str) -> Labels {
-    let to = InternedStr::new(to);
-    let renamed = |value: &InternedStr| if value == from { to.clone() } else { value.clone() };
-    labels.iter().map(|(key, value)| (key.clone(), renamed(value))).collect()
 }
 
 // === impl Child ===
-
-impl<S: ChildSpec> Child<S> {
-    /// Its spec, with [`OWN_NAME`] for the child's name.
-    pub(crate) fn spec(&self) -> &S {
-        &self.made.spec
-    }
-
-    /// Fields that the operator may have set, as they are on the wire.
-    pub fn made(&self) -> Desired<S> {
-        Desired::clone(&self.made).renamed(OWN_NAME, self.key().name())
-    }
-}
-
-impl<S: ChildSpec> Serialize for Child<S> {
-    fn serialize<Z: Serializer>(&self, serializer: Z) -> Result<Z::Ok, Z::Error> {
-        let Desired { labels, spec } = self.made();
-        let mut meta = self.meta.clone();
-        meta.labels = labels;
-        let mut map = serializer.serialize_map(Some(2))?;
-        map.serialize_entry("metadata", &meta)?;
-        map.serialize_entry("spec", &spec)?;
-        map.end()
-    }
-}
 
 impl<S: ChildSpec> Object for Child<S> {
     type Keep = Own;
@@ -170,6 +119,85 @@ impl<S: ChildSpec> Object for Child<S> {
 impl<S: ChildSpec> Resource for Child<S> {
     const KIND: Kind = S::KIND;
 }
+
+impl<'de, S: ChildSpec> Deserialize<'de> for Child<S> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Child<S>, D::Error> {
+        deserializer.deserialize_map(ChildVisitor(PhantomData))
+    }
+}
+
+struct ChildVisitor<S>(PhantomData<fn() -> S>);
+
+#[derive(serde::Deserialize)]
+#[serde(field_identifier, rename_all = "camelCase")]
+enum Field {
+    Metadata,
+    Spec,
+    Status,
+    #[serde(other)]
+    Other,
+}
+
+impl<'de, S: ChildSpec> Visitor<'de> for ChildVisitor<S> {
+    type Value = Child<S>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a {}", S::KIND.kind)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Child<S>, A::Error> {
+        let (mut meta, mut spec, mut status) = (None::<Meta<Own>>, None::<S>, None);
+        while let Some(field) = map.next_key()? {
+            // The API server sends the metadata first. What comes before it is decoded, and dropped
+            // in the end.
+            let foreign = meta.as_ref().is_some_and(is_foreign);
+            match field {
+                Field::Metadata => meta = Some(map.next_value()?),
+                Field::Spec if !foreign => spec = Some(map.next_value()?),
+                Field::Status if !foreign => status = map.next_value::<Option<S::Status>>()?,
+                Field::Spec | Field::Status | Field::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        let meta = meta.ok_or_else(|| A::Error::missing_field("metadata"))?;
+        if is_foreign(&meta) {
+            let meta = reduced(meta);
+            return Ok(Child { meta, spec: S::default(), status: S::Status::default() });
+        }
+        Ok(Child { meta, spec: spec.unwrap_or_default(), status: status.unwrap_or_default() })
+    }
+}
+
+/// Returns whether no custom resource controls the object, or one that cannot be its parent: a
+/// child has its parent's name.
+fn is_foreign(meta: &Meta<Own>) -> bool {
+    let is_parent = |owner: &Owner| {
+        let group = owner.api_version.split_once('/').map(|(group, _)| group);
+        let of_kind = |kind: &Kind| (group, &*owner.kind) == (Some(kind.group), kind.kind);
+        owner.name == *meta.key.name() && KINDS.iter().any(of_kind)
+    };
+    !meta.owner.as_ref().is_some_and(is_parent)
+}
+
+/// All that is kept of a foreign object's metadata. Its owner is not one that controls a child.
+fn reduced(meta: Meta<Own>) -> Meta<Own> {
+    let possible =
+        |text: InternedStr| if text.len() > LONGEST { InternedStr::default() } else { text };
+    let owner = meta.owner.map(|owner| Owner {
+        api_version: possible(owner.api_version),
+        kind: possible(owner.kind),
+        name: possible(owner.name),
+        uid: Uid::NONE,
+    });
+    let mut kept = Meta::named(meta.key);
+    kept.owner = owner;
+    kept.deleting = meta.deleting;
+    (kept.uid, kept.version, kept.generation) = (meta.uid, meta.version, meta.generation);
+    kept
+}
+
+// === impl Own ===
 
 impl Keep for Own {
     const APPLIED: &'static str = "workload-operator.example.com/applied";

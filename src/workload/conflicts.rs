@@ -36,11 +36,11 @@ pub trait Conflicts: Sized {
 
 impl Conflicts for DeploymentSpec {
     fn conflicts(&self, there: &Deployment, foreign: Foreign<'_>) -> Vec<Value> {
-        let mut operations = self.template.conflicts(&there.spec().template, foreign);
+        let mut operations = self.template.conflicts(&there.spec.template, foreign);
         // The API server fills the pace in, again where it is removed, and refuses it beside Recreate.
         let recreates = self.strategy.as_ref().is_some_and(|wanted| wanted.kind == "Recreate");
         let has_pace = |strategy: &Strategy| strategy.rolling_update.is_some();
-        if recreates && there.spec().strategy.as_ref().is_some_and(has_pace) {
+        if recreates && there.spec.strategy.as_ref().is_some_and(has_pace) {
             let recreate = json!({ "type": "Recreate" });
             operations
                 .push(json!({ "op": "replace", "path": "/spec/strategy", "value": recreate }));
@@ -51,7 +51,7 @@ impl Conflicts for DeploymentSpec {
 
 impl Conflicts for DaemonSetSpec {
     fn conflicts(&self, there: &DaemonSet, foreign: Foreign<'_>) -> Vec<Value> {
-        self.template.conflicts(&there.spec().template, foreign)
+        self.template.conflicts(&there.spec.template, foreign)
     }
 }
 
@@ -333,7 +333,7 @@ pub(crate) const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer
 
 impl Conflicts for ServiceSpec {
     fn conflicts(&self, there: &Service, foreign: Foreign<'_>) -> Vec<Value> {
-        let mut operations = self.ports_in_the_way(there.spec(), foreign);
+        let mut operations = self.ports_in_the_way(&there.spec, foreign);
         operations.extend(self.ranges_in_the_way(there).filter(|path| foreign(path)).map(removal));
         operations
     }
@@ -365,7 +365,7 @@ impl ServiceSpec {
     /// (k8s.io/kubernetes/pkg/apis/core/validation, ValidateService).
     fn ranges_in_the_way(&self, there: &Service) -> impl Iterator<Item = &'static str> {
         let refused = !self.kind.is_empty() && self.kind != "LoadBalancer";
-        let field = !there.spec().load_balancer_source_ranges.is_empty();
+        let field = !there.spec.load_balancer_source_ranges.is_empty();
         let annotation = there.meta.annotations.get(SOURCE_RANGES).is_some();
         let pointers = [(field, RANGES_FIELD), (annotation, RANGES_ANNOTATION)];
         pointers.into_iter().filter(move |(there, _)| refused && *there).map(|(_, at)| at)
@@ -387,7 +387,7 @@ impl Conflicts for BudgetSpec {
     /// The API server refuses both bounds at once (k8s.io/kubernetes/pkg/apis/policy/validation).
     fn conflicts(&self, there: &PodDisruptionBudget, foreign: Foreign<'_>) -> Vec<Value> {
         const OTHER: &str = "/spec/minAvailable";
-        let both = there.spec().min_available.is_some() && foreign(OTHER);
+        let both = there.spec.min_available.is_some() && foreign(OTHER);
         both.then(|| removal(OTHER)).into_iter().collect()
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::object::{InternedStr, Quantity};
 
 /// A container.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Container {
     /// Its key.
@@ -52,7 +52,7 @@ pub struct Container {
 }
 
 /// A port on which a container listens.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ContainerPort {
     /// The number.
@@ -65,7 +65,7 @@ pub struct ContainerPort {
 }
 
 /// The security context of a container.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ContainerSecurity {
     /// True if the kubelet refuses to run it as root.
@@ -89,7 +89,7 @@ pub struct ContainerSecurity {
 }
 
 /// A seccomp profile.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seccomp {
     /// `RuntimeDefault`, or another that somebody set.
     #[serde(rename = "type", default)]
@@ -97,7 +97,7 @@ pub struct Seccomp {
 }
 
 /// Linux capabilities.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Capabilities {
     /// Dropped capabilities.
@@ -109,7 +109,7 @@ pub struct Capabilities {
 }
 
 /// An environment variable.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct EnvVar {
     /// Its key.
@@ -121,7 +121,7 @@ pub struct EnvVar {
 }
 
 /// Source of the value of a variable; one of these is set.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ValueSource {
     /// A ConfigMap.
@@ -139,7 +139,7 @@ pub struct ValueSource {
 }
 
 /// A key of a ConfigMap or Secret.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KeyRef {
     /// The object's name.
@@ -152,7 +152,7 @@ pub struct KeyRef {
 }
 
 /// A field of the pod.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct FieldRef {
     /// The version of the API; the API server fills in `v1`.
@@ -163,7 +163,7 @@ pub struct FieldRef {
 }
 
 /// A resource of a container.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ResourceRef {
     /// The container; this one if absent.
@@ -177,11 +177,11 @@ pub struct ResourceRef {
 }
 
 /// Amounts by resource name, sorted by name.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Quantities(pub Box<[(InternedStr, Quantity)]>);
 
 /// Limits and requests of a container.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Resources {
     /// The most that it may use.

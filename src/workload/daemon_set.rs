@@ -1,12 +1,11 @@
 //! DaemonSets, and their health.
 
-use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::child::{Child, ChildSpec, Desired, renamed};
+use super::child::{Child, ChildSpec};
 use super::diagnostics::Ask;
 use super::evidence::Answer;
 use super::health::{Context, Health, Level, Rollout, Workload};
@@ -14,13 +13,13 @@ use super::pod_state::Trouble;
 use super::pod_template::{PodTemplate, Selector};
 use super::progress::Progress;
 use super::reason::Reason;
-use crate::object::{Interner, Kind, Labels};
+use crate::object::{Kind, Labels};
 
 /// An existing DaemonSet.
 pub type DaemonSet = Child<DaemonSetSpec>;
 
 /// The part of a DaemonSet that the operator sets.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DaemonSetSpec {
     /// Selects its pods. Immutable.
@@ -71,18 +70,6 @@ impl ChildSpec for DaemonSetSpec {
     const KIND: Kind = Kind::namespaced("apps", "v1", "DaemonSet", "daemonsets");
     const IMMUTABLE: &'static [&'static str] = &["spec.selector"];
     type Status = DaemonSetStatus;
-
-    fn interner() -> &'static Interner<Arc<Desired<DaemonSetSpec>>> {
-        static INTERNER: LazyLock<Interner<Arc<Desired<DaemonSetSpec>>>> =
-            LazyLock::new(Interner::new);
-        &INTERNER
-    }
-
-    fn renamed(mut self, from: &str, to: &str) -> DaemonSetSpec {
-        self.selector.match_labels = renamed(&self.selector.match_labels, from, to);
-        self.template = self.template.renamed(from, to);
-        self
-    }
 }
 
 impl Workload for DaemonSetSpec {
@@ -183,14 +170,14 @@ impl Health {
 
 /// Returns whether pods of an older template stay until somebody deletes them.
 fn is_on_delete(daemon_set: &DaemonSet) -> bool {
-    let strategy = daemon_set.spec().update_strategy.as_deref();
+    let strategy = daemon_set.spec.update_strategy.as_deref();
     strategy.is_some_and(|strategy| strategy["type"] == "OnDelete")
 }
 
 /// Longest time of a rollout without progress: a pod is not available before it has been ready for as long as the
 /// spec says.
 fn longest_idle(daemon_set: &DaemonSet) -> Duration {
-    let ready = daemon_set.spec().min_ready_seconds.unwrap_or(0);
+    let ready = daemon_set.spec.min_ready_seconds.unwrap_or(0);
     Progress::IDLE_MAX + Duration::from_secs(u64::try_from(ready).unwrap_or(0))
 }
 

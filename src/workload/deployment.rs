@@ -1,24 +1,22 @@
 //! Deployments, and their health by the rules of kstatus (sigs.k8s.io/cli-utils, pkg/kstatus) where they are
 //! healthy: Ready means what tools would report for the Deployment itself.
 
-use std::sync::{Arc, LazyLock};
-
 use serde::{Deserialize, Serialize};
 
-use super::child::{Child, ChildSpec, Desired, renamed};
+use super::child::{Child, ChildSpec};
 use super::condition::{Status, Time};
 use super::health::{Context, Health, Level, Rollout, Workload};
 use super::pod_state::Trouble;
 use super::pod_template::{PodTemplate, Selector};
 use super::progress::Progress;
 use super::reason::Reason;
-use crate::object::{InternedStr, Interner, Kind, Labels};
+use crate::object::{InternedStr, Kind, Labels};
 
 /// An existing Deployment.
 pub type Deployment = Child<DeploymentSpec>;
 
 /// The part of a Deployment that the operator sets.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DeploymentSpec {
     /// The number of pods.
@@ -42,7 +40,7 @@ pub struct DeploymentSpec {
 }
 
 /// Move of a Deployment from one template to the next.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Strategy {
     /// `RollingUpdate` or `Recreate`.
@@ -54,7 +52,7 @@ pub struct Strategy {
 }
 
 /// The pace of a rolling update. Numbers or percentages.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RollingUpdate {
     /// The number of pods that there may be above the number wanted.
@@ -66,7 +64,7 @@ pub struct RollingUpdate {
 }
 
 /// A number or a percentage.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Amount {
     /// A number of pods.
@@ -139,18 +137,6 @@ impl ChildSpec for DeploymentSpec {
     const KIND: Kind = Kind::namespaced("apps", "v1", "Deployment", "deployments");
     const IMMUTABLE: &'static [&'static str] = &["spec.selector"];
     type Status = DeploymentStatus;
-
-    fn interner() -> &'static Interner<Arc<Desired<DeploymentSpec>>> {
-        static INTERNER: LazyLock<Interner<Arc<Desired<DeploymentSpec>>>> =
-            LazyLock::new(Interner::new);
-        &INTERNER
-    }
-
-    fn renamed(mut self, from: &str, to: &str) -> DeploymentSpec {
-        self.selector.match_labels = renamed(&self.selector.match_labels, from, to);
-        self.template = self.template.renamed(from, to);
-        self
-    }
 }
 
 impl Deployment {
@@ -212,7 +198,7 @@ impl Health {
             return context.health_of(trouble, completed);
         }
         let Some(behind) = behind(deployment, context.listed) else { return ready(deployment) };
-        if deployment.spec().paused && waits_for_a_template(deployment, context.is_stuck()) {
+        if deployment.spec.paused && waits_for_a_template(deployment, context.is_stuck()) {
             return Health::new(Level::Stalled, Reason::RolloutPaused, paused(deployment));
         }
         // A known problem stays until its pods show that it is gone.
@@ -222,8 +208,7 @@ impl Health {
             Some(trouble)
                 if trouble.reason == Reason::ContainersNotReady
                     && !completed
-                    && context.idle
-                        < Progress::IDLE_MAX + deployment.spec().template.starting() =>
+                    && context.idle < Progress::IDLE_MAX + deployment.spec.template.starting() =>
             {
                 Health::rolling_out(behind)
             }
@@ -238,7 +223,7 @@ impl Health {
 }
 
 fn ready(deployment: &Deployment) -> Health {
-    match deployment.spec().replicas {
+    match deployment.spec.replicas {
         0 => Health::ready(Reason::ScaledToZero, "No replica is wanted"),
         replicas => {
             Health::ready(Reason::AllReplicasReady, format!("All {replicas} replicas are ready"))
@@ -259,12 +244,12 @@ fn paused(deployment: &Deployment) -> String {
 fn waits_for_a_template(deployment: &Deployment, stuck: bool) -> bool {
     let status = &deployment.status;
     status.updated_replicas < status.replicas
-        || stuck && status.updated_replicas < deployment.spec().replicas
+        || stuck && status.updated_replicas < deployment.spec.replicas
 }
 
 /// Returns whether fewer pods serve than are wanted.
 fn is_short(deployment: &Deployment, listed: Option<usize>) -> bool {
-    let (status, wanted) = (&deployment.status, deployment.spec().replicas);
+    let (status, wanted) = (&deployment.status, deployment.spec.replicas);
     let listed = listed.is_some_and(|listed| usize::try_from(wanted).is_ok_and(|w| listed < w));
     let fewest = [status.updated_replicas, status.ready_replicas, status.available_replicas];
     listed || fewest.iter().any(|count| *count < wanted)
@@ -272,7 +257,7 @@ fn is_short(deployment: &Deployment, listed: Option<usize>) -> bool {
 
 /// The part that is missing until the Deployment is as wanted.
 fn behind(deployment: &Deployment, listed: Option<usize>) -> Option<String> {
-    let (status, wanted) = (&deployment.status, deployment.spec().replicas);
+    let (status, wanted) = (&deployment.status, deployment.spec.replicas);
     let share = |n: i32, what: &str| Some(format!("{n} of {wanted} replicas are {what}"));
     let surplus = status.replicas - status.updated_replicas;
     if status.updated_replicas < wanted {

@@ -316,7 +316,7 @@ pub async fn evidence<S: Workload>(client: &Client, child: &Child<S>) -> Evidenc
 
 /// Lists all pods of `child` that have not ended; none, if they may not be listed.
 pub async fn all_pods<S: Workload>(client: &Client, child: &Child<S>) -> Vec<PodState> {
-    let selector = selector_text(child.made().spec.selector());
+    let selector = selector_text(child.spec.selector());
     let all = pods(client, child.key().namespace(), &selector, LIVE, |_| true).await;
     all.map(|pods| pods.to_vec()).unwrap_or_default()
 }
@@ -336,7 +336,7 @@ impl Evidence {
         now: Time,
     ) -> Evidence {
         let namespace = child.key().namespace();
-        let selector = selector_text(child.made().spec.selector());
+        let selector = selector_text(child.spec.selector());
         // A pod that is being deleted may be ready until it ends.
         let keep = |pod: &PodState| !pod.is_ready() || pod.terminates_within().is_some();
         let pods = pods(client, namespace, &selector, LIVE, keep).await;

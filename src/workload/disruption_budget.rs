@@ -1,14 +1,12 @@
 //! PodDisruptionBudgets: how many pods a drain may take away at a time.
 
-use std::sync::{Arc, LazyLock};
-
 use serde::{Deserialize, Serialize};
 
-use super::child::{Child, ChildSpec, Desired, renamed};
+use super::child::{Child, ChildSpec};
 use super::deployment::Amount;
 use super::pod_template::Selector;
 use super::service::Unread;
-use crate::object::{InternedStr, Interner, Kind};
+use crate::object::{InternedStr, Kind};
 
 /// An existing PodDisruptionBudget.
 pub type PodDisruptionBudget = Child<BudgetSpec>;
@@ -22,7 +20,7 @@ pub struct BudgetSettings {
 }
 
 /// The part of a PodDisruptionBudget that the operator sets.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct BudgetSpec {
     /// Selects the pods.
@@ -43,17 +41,6 @@ impl ChildSpec for BudgetSpec {
         Kind::namespaced("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
     const IMMUTABLE: &'static [&'static str] = &[];
     type Status = Unread;
-
-    fn interner() -> &'static Interner<Arc<Desired<BudgetSpec>>> {
-        static INTERNER: LazyLock<Interner<Arc<Desired<BudgetSpec>>>> =
-            LazyLock::new(Interner::new);
-        &INTERNER
-    }
-
-    fn renamed(mut self, from: &str, to: &str) -> BudgetSpec {
-        self.selector.match_labels = renamed(&self.selector.match_labels, from, to);
-        self
-    }
 }
 
 impl BudgetSettings {

@@ -5,12 +5,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::child::renamed;
 use super::container::{Container, Seccomp};
 use crate::object::{InternedStr, Labels};
 
 /// `spec.template`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PodTemplate {
     /// The metadata of each pod.
@@ -20,7 +19,7 @@ pub struct PodTemplate {
 }
 
 /// The metadata of a pod template.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PodMeta {
     /// The labels of each pod.
@@ -31,7 +30,7 @@ pub struct PodMeta {
 }
 
 /// The spec of a pod.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PodSpec {
     /// Its containers, by name.
@@ -72,7 +71,7 @@ pub struct PodSpec {
 }
 
 /// The security context of a pod.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PodSecurity {
     /// True if the kubelet refuses to run anything as root.
@@ -84,7 +83,7 @@ pub struct PodSecurity {
 }
 
 /// `spec.affinity`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Affinity {
     /// Affinity to nodes.
@@ -93,7 +92,7 @@ pub struct Affinity {
 }
 
 /// Requirements on a pod's node.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeAffinity {
     /// Requirements that the node must meet.
@@ -105,7 +104,7 @@ pub struct NodeAffinity {
 }
 
 /// Terms of which one must hold. One owner sets all of them (the list is atomic in the API).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeSelector {
     /// The terms.
@@ -113,7 +112,7 @@ pub struct NodeSelector {
 }
 
 /// Expressions that must all hold.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeSelectorTerm {
     /// Expressions about labels.
@@ -121,7 +120,7 @@ pub struct NodeSelectorTerm {
 }
 
 /// A requirement on a node's label.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MatchExpression {
     /// The label.
@@ -134,7 +133,7 @@ pub struct MatchExpression {
 }
 
 /// `spec.selector`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Selector {
     /// Labels that a pod must have.
@@ -189,16 +188,6 @@ impl PodTemplate {
         };
         let longest = self.spec.containers.iter().map(starting).max().unwrap_or(0);
         Duration::from_secs(longest.min(MOST_SECONDS))
-    }
-
-    pub(crate) fn renamed(mut self, from: &str, to: &str) -> PodTemplate {
-        self.metadata.labels = renamed(&self.metadata.labels, from, to);
-        for container in &mut self.spec.containers {
-            if container.name == from {
-                container.name = InternedStr::new(to);
-            }
-        }
-        self
     }
 }
 

@@ -1,18 +1,16 @@
 //! Services: the part that the operator sets, and what can conflict with that.
 
-use std::sync::{Arc, LazyLock};
-
 use serde::{Deserialize, Serialize};
 
-use super::child::{Child, ChildSpec, Desired, renamed};
-use crate::object::{InternedStr, Interner, Kind, Labels};
+use super::child::{Child, ChildSpec};
+use crate::object::{InternedStr, Kind, Labels};
 
 /// An existing Service.
 pub type Service = Child<ServiceSpec>;
 
 /// The part of a Service that the operator sets. It has exactly these ports. clusterIP (unless
 /// `None`) and nodePorts (unless requested) are left to Kubernetes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServiceSpec {
     /// `NodePort`, or empty to leave it as it is.
@@ -36,7 +34,7 @@ pub struct ServiceSpec {
 }
 
 /// A port of a Service.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServicePort {
     /// The number that clients use.
@@ -58,7 +56,7 @@ pub struct ServicePort {
 }
 
 /// A container's port, by number or name.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum TargetPort {
     /// The number.
@@ -77,17 +75,6 @@ impl ChildSpec for ServiceSpec {
     const KIND: Kind = Kind::namespaced("", "v1", "Service", "services");
     const IMMUTABLE: &'static [&'static str] = &["spec.clusterIP"];
     type Status = Unread;
-
-    fn interner() -> &'static Interner<Arc<Desired<ServiceSpec>>> {
-        static INTERNER: LazyLock<Interner<Arc<Desired<ServiceSpec>>>> =
-            LazyLock::new(Interner::new);
-        &INTERNER
-    }
-
-    fn renamed(mut self, from: &str, to: &str) -> ServiceSpec {
-        self.selector = renamed(&self.selector, from, to);
-        self
-    }
 }
 
 /// `serde` passes a reference.

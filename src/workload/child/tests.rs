@@ -1,6 +1,7 @@
 //! Which differences of a child matter.
 
 mod conflicts;
+mod foreign;
 
 use super::*;
 use crate::app::{self, App};
@@ -192,17 +193,4 @@ async fn the_child_is_applied_in_the_record_that_earlier_releases_know() {
     let annotations = there["metadata"]["annotations"].as_object().unwrap();
     let keys: Vec<&String> = annotations.keys().collect();
     assert_eq!(keys, ["workload-operator.example.com/applied"]);
-}
-
-#[test]
-fn children_of_the_same_spec_share_one_copy() {
-    let named = |name: &str| {
-        let memcached: Memcached = custom(&MEMCACHED.replace("memcached-sample", name));
-        let desired =
-            memcached::desired(&memcached, &memcached::Images::of("memcached:1.6")).deployment;
-        (child::<DeploymentSpec>(&wire(&memcached, &desired)), desired)
-    };
-    let ((a, desired_a), (b, desired_b)) = (named("a"), named("b"));
-    assert!(Arc::ptr_eq(&a.made, &b.made));
-    assert_eq!((a.made(), b.made()), (desired_a, desired_b));
 }

@@ -17,7 +17,7 @@ const FIRST_SWEEP: usize = 64;
 const CALLS: usize = 4;
 
 /// A handle of a value: clones of one handle share it.
-pub trait Shared: Clone + Borrow<Self::Value> {
+pub(super) trait Shared: Clone + Borrow<Self::Value> {
     /// The type of the value.
     type Value: Hash + Eq + ?Sized;
 
@@ -30,7 +30,7 @@ pub trait Shared: Clone + Borrow<Self::Value> {
 /// A value without a holder is dropped when its part of the table has doubled since the last sweep,
 /// or after four calls per value in the part, whichever is first. So interning stays amortized O(1),
 /// and after a fall the table shrinks with use, not by itself.
-pub struct Interner<S> {
+pub(super) struct Interner<S> {
     shards: Box<[Mutex<Shard<S>>]>,
     hasher: DefaultHashBuilder,
 }
@@ -78,14 +78,14 @@ impl<S> std::fmt::Debug for Interner<S> {
 
 impl<S: Shared> Interner<S> {
     /// An empty table.
-    pub fn new() -> Interner<S> {
+    pub(super) fn new() -> Interner<S> {
         let shard = || Shard { table: HashTable::new(), sweep_at: FIRST_SWEEP, calls: 0 };
         let shards = (0..SHARDS).map(|_| Mutex::new(shard())).collect();
         Interner { shards, hasher: DefaultHashBuilder::default() }
     }
 
     /// Returns the handle of `value`, and creates it if there is none.
-    pub fn intern(&self, value: impl Borrow<S::Value> + Into<S>) -> S {
+    pub(super) fn intern(&self, value: impl Borrow<S::Value> + Into<S>) -> S {
         let hash = self.hasher.hash_one(value.borrow());
         // hashbrown itself uses the lowest and the highest bits.
         let mut shard = self.shards[(hash >> 32) as usize % SHARDS].lock();

@@ -28,7 +28,6 @@ mod resource;
 pub(crate) mod fixtures;
 
 pub use interned_str::InternedStr;
-pub use interner::{Interner, Shared};
 pub use key::ObjectKey;
 pub use labels::Labels;
 pub use meta::{Everything, Keep, Meta, Nothing, Owner};

@@ -11,7 +11,7 @@ fn a_port_that_is_not_wanted_is_in_the_way() {
     ports.push(json!({ "port": 8080, "protocol": "UDP" }));
     let there = child(&there);
     assert_eq!(
-        desired.conflicts(&there, &|_| true),
+        desired.spec.conflicts(&there, &|_| true),
         ["/spec/ports/2", "/spec/ports/0"].map(removal)
     );
 }
@@ -26,7 +26,7 @@ fn where_no_wanted_port_is_left_one_is_made_into_it() {
     ]);
     let wanted = json!({ "port": 8080, "protocol": "TCP", "name": "x" });
     assert_eq!(
-        desired.conflicts(&child(&there), &|_| true),
+        desired.spec.conflicts(&child(&there), &|_| true),
         [
             removal("/spec/ports/1"),
             json!({ "op": "replace", "path": "/spec/ports/0", "value": wanted }),
@@ -42,8 +42,8 @@ fn a_port_that_we_set_ourselves_is_not_in_the_way() {
         { "port": 9091, "protocol": "TCP" },
     ]);
     let theirs = |pointer: &str| pointer == "/spec/ports/0";
-    assert_eq!(desired.conflicts(&child(&there), &theirs), [removal("/spec/ports/0")]);
-    assert_eq!(desired.conflicts(&child(&there), &|_| false), [Value::Null; 0]);
+    assert_eq!(desired.spec.conflicts(&child(&there), &theirs), [removal("/spec/ports/0")]);
+    assert_eq!(desired.spec.conflicts(&child(&there), &|_| false), [Value::Null; 0]);
 }
 
 #[test]
@@ -53,12 +53,12 @@ fn what_only_a_load_balancer_may_have_is_in_the_way_of_another_type() {
     there["spec"]["loadBalancerSourceRanges"] = json!(["10.0.0.0/8"]);
     there["metadata"]["annotations"][SOURCE_RANGES] = json!("10.0.0.0/8");
     let there = child(&there);
-    assert_eq!(desired.conflicts(&there, &|_| true), [Value::Null; 0], "the type may stay");
+    assert_eq!(desired.spec.conflicts(&there, &|_| true), [Value::Null; 0], "the type may stay");
     desired.spec.kind = InternedStr::new("NodePort");
     let annotation =
         "/metadata/annotations/service.beta.kubernetes.io~1load-balancer-source-ranges";
     assert_eq!(
-        desired.conflicts(&there, &|_| true),
+        desired.spec.conflicts(&there, &|_| true),
         ["/spec/loadBalancerSourceRanges", annotation].map(removal)
     );
 }
@@ -72,7 +72,7 @@ fn a_source_beside_a_value_is_in_the_way() {
     let there = child(&there);
     let root = "/spec/template/spec/containers/0/env";
     assert_eq!(
-        desired.conflicts(&there, &|_| true),
+        desired.spec.conflicts(&there, &|_| true),
         [removal(&format!("{root}/1/value")), removal(&format!("{root}/0/valueFrom"))]
     );
 }
@@ -87,7 +87,7 @@ fn cleared<S: ChildSpec>(
         let parent = format!("/spec/template/spec{parent}");
         there.pointer_mut(&parent).unwrap()[field] = value.clone();
     }
-    let operations = made.conflicts(&child(&there), &|_| true);
+    let operations = made.spec.conflicts(&child(&there), &|_| true);
     assert!(operations.iter().all(|operation| operation["op"] == "remove"), "{operations:?}");
     let path = |operation: &Value| operation["path"].as_str().unwrap().to_owned();
     operations.iter().map(|o| path(o).replace("/spec/template/spec", "")).collect()
@@ -144,7 +144,7 @@ fn a_probe_with_another_handler_is_replaced_as_a_whole() {
         let wanted = made.spec.template.spec.containers[0].readiness_probe.clone();
         let replaced = json!({"op": "replace", "path": at, "value": wanted});
         // Whoever set the other handler: the operator's own apply holds the probe, too.
-        assert_eq!(made.conflicts(&child(&there), &|_| false), [replaced], "{field}");
+        assert_eq!(made.spec.conflicts(&child(&there), &|_| false), [replaced], "{field}");
     }
 }
 
@@ -163,12 +163,12 @@ fn a_probe_that_loses_its_handler_goes_with_what_others_set_in_it() {
     made.spec.template.spec.containers[0].readiness_probe = None;
     let period = format!("{at}/periodSeconds");
     let removed = json!({"op": "remove", "path": at});
-    assert_eq!(made.conflicts(&child(&there), &|path| path == period), [removed]);
-    assert_eq!(made.conflicts(&child(&there), &|_| false), [Value::Null; 0]);
+    assert_eq!(made.spec.conflicts(&child(&there), &|path| path == period), [removed]);
+    assert_eq!(made.spec.conflicts(&child(&there), &|_| false), [Value::Null; 0]);
     let is_foreign = |path: &str| path.starts_with(at);
-    assert_eq!(made.conflicts(&child(&there), &is_foreign), [Value::Null; 0]);
+    assert_eq!(made.spec.conflicts(&child(&there), &is_foreign), [Value::Null; 0]);
     let not_applied = |path: &str| !path.ends_with("tcpSocket");
-    assert_eq!(made.conflicts(&child(&with_defaults), &not_applied), [Value::Null; 0]);
+    assert_eq!(made.spec.conflicts(&child(&with_defaults), &not_applied), [Value::Null; 0]);
 }
 
 /// A container of another manager stays, as does one whose image another manager has set.
@@ -181,7 +181,7 @@ fn a_container_that_loses_its_image_goes_with_what_others_set_in_it() {
     let at = "/spec/template/spec/containers/2";
     let removed = json!({"op": "remove", "path": at});
     let is_foreign = |path: &str| !path.starts_with(at) || path.ends_with("/resources");
-    assert_eq!(made.conflicts(&child(&there), &is_foreign), [removed]);
+    assert_eq!(made.spec.conflicts(&child(&there), &is_foreign), [removed]);
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn what_the_server_or_somebody_adds_to_the_probe_is_left_alone() {
     ] {
         probe[field] = json!(value);
     }
-    assert_eq!(desired.conflicts(&child(&there), &|_| true), [Value::Null; 0]);
+    assert_eq!(desired.spec.conflicts(&child(&there), &|_| true), [Value::Null; 0]);
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn requests_above_a_wanted_limit_and_limits_below_a_wanted_request_are_in_the_wa
     of_there["requests"] = json!({ "a.b/c": "2", "cpu": "1m" });
     let conflicts = |ours: &str| {
         let ours = format!("/spec/template/spec{place}/limits/{ours}");
-        now.conflicts(&child(&there), &|pointer| pointer != ours)
+        now.spec.conflicts(&child(&there), &|pointer| pointer != ours)
     };
     let request = format!("/spec/template/spec{place}/requests/a.b~1c");
     assert_eq!(conflicts("a.b~1c"), [removal(&request)]);
