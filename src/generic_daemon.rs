@@ -4,7 +4,6 @@
 //! result. While it shows none, nodes are listed once a minute, to tell a missing label from a taint.
 
 mod pod;
-mod host_paths;
 
 use std::sync::Arc;
 
@@ -28,7 +27,7 @@ use crate::workload::{
     Selector,
 };
 
-pub use host_paths::HostPath;
+pub use pod::HostPath;
 use pod::pod;
 
 /// The administrator's settings for all GenericDaemons.
@@ -245,7 +244,7 @@ pub async fn reconcile(
     if is_paused(&daemon.meta) {
         return report_only(&cx, &desired, Health::paused(completed(&*daemon))).await;
     }
-    let refusal = host_paths::refusal(&daemon.spec.host_paths, &settings.allowed_host_paths);
+    let refusal = pod::refusal(&daemon.spec.host_paths, &settings.allowed_host_paths);
     if let Some(refusal) = refusal {
         let health = Health::new(Level::Stalled, Reason::HostPathNotAllowed, refusal);
         return report_only(&cx, &desired, health).await;

@@ -23,8 +23,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::app::{self, App};
 use crate::cli::args::{Cli, Command, ControllerName, RunArgs, WorkloadArgs, all_if_empty};
-use crate::cli::spans::Spans;
-use crate::cli::{Error, IDENTITY, check, logs, manifests, one_line, plan, servers, status};
+use crate::cli::telemetry::{self, Spans};
+use crate::cli::{Error, IDENTITY, check, manifests, one_line, plan, servers, status};
 use crate::client::{self, Client};
 use crate::controller::Program;
 use crate::generic_daemon::{self, GenericDaemon};
@@ -85,7 +85,7 @@ fn start(args: RunArgs) -> Result<(), Error> {
     }
     let runtime = runtime.enable_all().build().map_err(Error::Runtime)?;
     let spans = Spans::from_environment(runtime.handle());
-    logs::init(&args.log_level, args.log_format, spans.layer()).map_err(Error::Logs)?;
+    telemetry::init(&args.log_level, args.log_format, spans.layer()).map_err(Error::Logs)?;
     spans.log_problem();
     to_its_end(runtime, run(args, spans))
 }

@@ -6,8 +6,7 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 use super::Condition;
-use super::container::{Probe, Resources, Volume};
-use super::pod::{PodDisruptionBudget, PodSettings};
+use super::pod::{PodDisruptionBudget, PodSettings, Probe, Resources, Volume};
 use super::schema;
 
 /// A program, how many of it, and how it is reached.

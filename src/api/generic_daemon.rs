@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Condition;
 use super::app::EnvVar;
-use super::container::Resources;
-use super::pod::PodSettings;
+use super::pod::{PodSettings, Resources};
 
 /// Which image runs, and on which nodes.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]

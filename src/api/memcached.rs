@@ -4,8 +4,7 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 use super::Condition;
-use super::container::Resources;
-use super::pod::{PodDisruptionBudget, PodSettings};
+use super::pod::{PodDisruptionBudget, PodSettings, Resources};
 use super::schema;
 
 /// Number of memcached instances, their port, and their settings.

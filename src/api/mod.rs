@@ -19,7 +19,6 @@
 
 mod condition;
 mod pod;
-mod container;
 mod memcached;
 mod generic_daemon;
 mod app;
@@ -30,13 +29,12 @@ pub use app::{
     ResourceFieldSelector, RollingUpdate, ServicePort, Strategy,
 };
 pub use condition::Condition;
-pub use container::{
-    ClaimVolume, ConfigMapVolume, EmptyDirVolume, HttpGet, Probe, Resources, SecretVolume,
-    TcpSocket, Volume,
-};
 pub use generic_daemon::{GenericDaemon, GenericDaemonSpec, GenericDaemonStatus};
 pub use memcached::{Memcached, MemcachedSpec, MemcachedStatus};
-pub use pod::{PodDisruptionBudget, PodSettings, SecretName, Toleration, TopologySpreadConstraint};
+pub use pod::{
+    ClaimVolume, ConfigMapVolume, EmptyDirVolume, HttpGet, PodDisruptionBudget, PodSettings, Probe,
+    Resources, SecretName, SecretVolume, TcpSocket, Toleration, TopologySpreadConstraint, Volume,
+};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,

@@ -1,8 +1,7 @@
 //! The command line: arguments, logs and servers of `run`, and the commands that only read.
 
 pub(crate) mod args;
-pub(crate) mod logs;
-pub(crate) mod spans;
+pub(crate) mod telemetry;
 pub(crate) mod servers;
 // The commands beside `run`.
 pub mod check;

@@ -1,8 +1,17 @@
-//! The pods of a GenericDaemon.
+//! The pods of a GenericDaemon, with directories of their node.
+//!
+//! Guarantees
+//! - A path is used only if the administrator allows it or a directory above it (`--allowed-host-paths`).
+//! - The container cannot write there unless the GenericDaemon says so.
+//! - A volume's name follows from its path: another order of the list restarts no pod.
 
-use super::{GenericDaemon, host_paths};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::GenericDaemon;
 use crate::object::{InternedStr, Labels};
 use crate::workload::container::pull_policy;
+use crate::workload::labels::fnv1a;
 use crate::workload::{
     Affinity, Container, ContainerSecurity, MatchExpression, NodeAffinity, NodeSelector,
     NodeSelectorTerm, PodSecurity, PodSpec, Seccomp,
@@ -15,7 +24,7 @@ const DAEMON: &str = "daemon";
 /// user the image runs as is its own business: many daemons have to be root.
 pub(super) fn pod(daemon: &GenericDaemon) -> PodSpec {
     let image = &daemon.spec.image;
-    let (volumes, volume_mounts) = host_paths::volumes(&daemon.spec.host_paths);
+    let (volumes, volume_mounts) = volumes(&daemon.spec.host_paths);
     let container = Container {
         name: InternedStr::new(DAEMON),
         image: image.clone(),
@@ -62,5 +71,110 @@ fn nodes(label: Option<&str>) -> (Labels, Option<Affinity>) {
             let required = Some(NodeSelector { node_selector_terms: [term].into() });
             (Labels::default(), Some(Affinity { node_affinity: Some(NodeAffinity { required }) }))
         }
+    }
+}
+
+// === Host paths ===
+
+/// An entry of `spec.hostPaths`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HostPath {
+    /// The directory or file of the node.
+    pub path: InternedStr,
+    /// The place where the container finds it.
+    pub mount_path: InternedStr,
+    /// False if the container may write to it.
+    #[serde(default)]
+    pub read_only: Option<bool>,
+}
+
+/// Returns why the first path that is not allowed is not, if there is one.
+pub(super) fn refusal(paths: &[HostPath], allowed: &[InternedStr]) -> Option<String> {
+    let is_allowed = |path: &str| allowed.iter().any(|directory| is_below(path, directory));
+    let refused = paths.iter().find(|entry| !is_allowed(&entry.path))?;
+    let allowed = match allowed {
+        [] => "none".to_owned(),
+        some => some.iter().map(InternedStr::as_str).collect::<Vec<_>>().join(", "),
+    };
+    Some(format!(
+        "hostPaths has {}; --allowed-host-paths of the operator allows {allowed}",
+        refused.path
+    ))
+}
+
+/// Returns whether `path` is the directory or below it. The schema admits no `..` in a path.
+fn is_below(path: &str, directory: &str) -> bool {
+    let directory = directory.trim_end_matches('/');
+    let rest = path.strip_prefix(directory);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The volumes of the pod, and where the container finds them, both by name.
+pub(super) fn volumes(paths: &[HostPath]) -> (Box<[Value]>, Box<[Value]>) {
+    let name = |entry: &HostPath| format!("host-{:016x}", fnv1a(entry.path.as_bytes()));
+    let volume =
+        |entry: &HostPath| json!({ "name": name(entry), "hostPath": { "path": entry.path } });
+    let mount = |entry: &HostPath| {
+        let mut mount = json!({ "name": name(entry), "mountPath": entry.mount_path });
+        if entry.read_only != Some(false) {
+            mount["readOnly"] = json!(true);
+        }
+        mount
+    };
+    let mut sorted: Vec<&HostPath> = paths.iter().collect();
+    sorted.sort_by_key(|entry| (&entry.path, &entry.mount_path));
+    let mounts = sorted.iter().map(|entry| mount(entry)).collect();
+    sorted.dedup_by_key(|entry| &entry.path);
+    (sorted.into_iter().map(volume).collect(), mounts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(all: &[(&str, &str)]) -> Vec<HostPath> {
+        let entry = |(path, mount_path): &(&str, &str)| HostPath {
+            path: InternedStr::new(path),
+            mount_path: InternedStr::new(mount_path),
+            read_only: None,
+        };
+        all.iter().map(entry).collect()
+    }
+
+    #[test]
+    fn a_path_is_allowed_with_all_that_is_below_it() {
+        let refused = |path: &str, allowed: &[&str]| {
+            let allowed: Vec<InternedStr> =
+                allowed.iter().map(|path| InternedStr::new(path)).collect();
+            refusal(&paths(&[(path, "/host")]), &allowed)
+        };
+        for path in ["/var/log", "/var/log/pods/a"] {
+            assert_eq!(refused(path, &["/run", "/var/log/"]), None);
+            assert_eq!(refused(path, &["/"]), None);
+        }
+        assert_eq!(
+            refused("/var/logs", &["/run", "/var/log"]).unwrap(),
+            "hostPaths has /var/logs; --allowed-host-paths of the operator allows /run, /var/log"
+        );
+        assert!(refused("/var", &["/var/log"]).is_some());
+        assert!(refused("/var", &[]).unwrap().ends_with("allows none"));
+    }
+
+    #[test]
+    fn a_path_in_two_places_is_one_volume_and_the_order_does_not_matter() {
+        let one = volumes(&paths(&[("/var/log", "/a"), ("/run", "/b"), ("/var/log", "/c")]));
+        let other = volumes(&paths(&[("/var/log", "/c"), ("/var/log", "/a"), ("/run", "/b")]));
+        assert_eq!(one, other);
+        assert_eq!((one.0.len(), one.1.len()), (2, 3));
+        assert!(one.1.iter().all(|mount| mount["readOnly"] == true));
+        assert_eq!(one.1[1]["name"], one.1[2]["name"]);
+    }
+
+    #[test]
+    fn a_container_may_write_only_where_the_daemon_says_so() {
+        let mut all = paths(&[("/var/log", "/a")]);
+        all[0].read_only = Some(false);
+        assert_eq!(volumes(&all).1[0].get("readOnly"), None);
     }
 }

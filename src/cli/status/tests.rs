@@ -6,8 +6,6 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cli::status::Workloads;
-use crate::workload::{Answer, Evidence};
 
 /// A custom resource with this condition Ready.
 fn object(status: &str, reason: &str, message: &str) -> Value {
@@ -109,17 +107,12 @@ fn what_a_person_wanted_comes_before_what_follows_from_it() {
 
 #[test]
 fn children_that_may_not_be_read_are_not_called_absent() {
-    let key = crate::object::ObjectKey::new("shop", "cart");
+    let key = ObjectKey::new("shop", "cart");
     let text = |unreadable: Option<&str>| {
         let unreadable = unreadable.map(str::to_owned);
         let object = object("False", "RollingOut", "0 of 1");
         let facts = Facts { object, unreadable, ..Facts::default() };
-        crate::cli::status::as_text(
-            crate::cli::status::KindName::Memcached,
-            &key,
-            &facts,
-            &diagnose(&facts),
-        )
+        as_text(KindName::Memcached, &key, &facts, &diagnose(&facts))
     };
     assert!(text(None).contains("It has no children yet."));
     let forbidden = text(Some("deployments.apps \"cart\" is forbidden"));

@@ -7,11 +7,10 @@
 //!   out of the diagnosis.
 //! - Exit codes: 0 ready; 1 not ready; 2 it could not be read, or does not exist.
 
-mod cause;
-
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
@@ -22,12 +21,13 @@ use crate::app::App;
 use crate::cli::args::ConnectionArgs;
 use crate::cli::one_line;
 use crate::client::{self, Client};
-use crate::generic_daemon::GenericDaemon;
+use crate::generic_daemon::{self, GenericDaemon};
 use crate::memcached::Memcached;
 use crate::object::{Kind, ObjectKey, Resource};
-use crate::workload::{Child, Context, Evidence, Health, PodState, Workload, diagnostics};
-use crate::workload::{DaemonSet, Deployment};
-use cause::{Diagnosis, diagnose};
+use crate::workload::{
+    Answer, Child, Context, DaemonSet, Deployment, Evidence, Health, PAUSED, PodState, Progress,
+    Reason, Workload, diagnostics,
+};
 
 /// Looks, prints, and returns the exit code.
 pub(crate) async fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
@@ -101,7 +101,7 @@ pub enum KindName {
 }
 
 impl KindName {
-    pub(super) fn kind(self) -> Kind {
+    fn kind(self) -> Kind {
         match self {
             KindName::Memcached => Memcached::KIND,
             KindName::GenericDaemon => GenericDaemon::KIND,
@@ -114,15 +114,15 @@ impl KindName {
 #[derive(Debug, Default)]
 struct Facts {
     /// The custom resource, as JSON.
-    pub(super) object: Value,
+    object: Value,
     /// The Deployment or DaemonSet, if the object owns it.
-    pub(super) child: Option<Workloads>,
+    child: Option<Workloads>,
     /// Why the child may not be read, if so.
-    pub(super) unreadable: Option<String>,
+    unreadable: Option<String>,
     /// All of its pods that have not ended.
-    pub(super) pods: Vec<PodState>,
+    pods: Vec<PodState>,
     /// Evidence of the child's pods, Events and nodes.
-    pub(super) evidence: Evidence,
+    evidence: Evidence,
 }
 
 /// A workload of either type.
@@ -134,7 +134,7 @@ enum Workloads {
 
 impl Workloads {
     /// Its health, as the operator computes it.
-    pub(super) fn health(&self, context: &Context<'_>) -> Health {
+    fn health(&self, context: &Context<'_>) -> Health {
         match self {
             Workloads::Deployment(child) => Health::of_deployment(child, context),
             Workloads::DaemonSet(child) => Health::of_daemon_set(child, context),
@@ -193,7 +193,7 @@ fn as_text(kind: KindName, key: &ObjectKey, facts: &Facts, diagnosis: &Diagnosis
     if !is_fine {
         writeln!(text, "  next: {}", diagnosis.next()).expect("a String takes all that is written");
     }
-    for condition in cause::conditions(&facts.object) {
+    for condition in conditions(&facts.object) {
         let word = |field: &str| one_line(condition[field].as_str().unwrap_or_default());
         let line = format!(
             "  {:<12} {:<8} {:<18} {}",
@@ -223,7 +223,7 @@ fn as_text(kind: KindName, key: &ObjectKey, facts: &Facts, diagnosis: &Diagnosis
 fn as_json(kind: KindName, key: &ObjectKey, facts: &Facts, diagnosis: &Diagnosis) -> String {
     let Diagnosis { cause, detail, is_fine } = diagnosis;
     let next = (!is_fine).then(|| diagnosis.next());
-    let conditions: Vec<&Value> = cause::conditions(&facts.object).collect();
+    let conditions: Vec<&Value> = conditions(&facts.object).collect();
     let pods = facts.pods.iter();
     let pods: Vec<Value> = pods
         .map(|pod| json!({"name": pod.name(), "node": pod.node(), "state": pod.state()}))
@@ -236,3 +236,135 @@ fn as_json(kind: KindName, key: &ObjectKey, facts: &Facts, diagnosis: &Diagnosis
     });
     format!("{answer:#}\n")
 }
+
+// === Cause ===
+//
+// The words are the reasons of the conditions, and the health of the child is computed as for the status; this only
+// looks at once, where the operator waits to see whether there is progress.
+
+/// The cause, in a word, and a sentence of details.
+#[derive(Debug, PartialEq, Eq)]
+struct Diagnosis {
+    /// A reason of docs/REASONS.md.
+    cause: String,
+    detail: String,
+    /// True if the object is in its desired state, and that is somewhere.
+    is_fine: bool,
+}
+
+// === impl Diagnosis ===
+
+impl Diagnosis {
+    fn new(cause: impl Into<String>, detail: impl Into<String>) -> Diagnosis {
+        Diagnosis { cause: cause.into(), detail: detail.into(), is_fine: false }
+    }
+
+    fn of(reason: Reason, detail: impl Into<String>) -> Diagnosis {
+        Diagnosis::new(reason.as_str(), detail)
+    }
+
+    /// A remedy for a user.
+    fn next(&self) -> &'static str {
+        match Reason::named(&self.cause) {
+            Some(reason) => reason.next(),
+            // Before any operator has seen it.
+            None => {
+                "workload-operator check: does the operator run, and may it work in this namespace?"
+            }
+        }
+    }
+}
+
+/// The one cause that blocks.
+fn diagnose(facts: &Facts) -> Diagnosis {
+    intended(&facts.object)
+        .or_else(|| refused(&facts.object))
+        .or_else(|| of_child(facts))
+        .unwrap_or_else(|| summary(&facts.object))
+}
+
+/// A state that somebody intended, or that no operator has seen yet.
+fn intended(object: &Value) -> Option<Diagnosis> {
+    let meta = &object["metadata"];
+    if meta["deletionTimestamp"].is_string() {
+        let held = words(&meta["finalizers"]).join(", ");
+        return Some(Diagnosis::of(
+            Reason::Deleting,
+            format!("it is being deleted; held by {held}"),
+        ));
+    }
+    if meta["annotations"][PAUSED] == "true" {
+        let detail = "an annotation pauses it, so nothing but its status is written";
+        return Some(Diagnosis::of(Reason::Paused, detail));
+    }
+    let (seen, newest) =
+        (object["status"]["observedGeneration"].as_i64(), meta["generation"].as_i64());
+    (seen < newest).then(|| match seen {
+        Some(-1) | None => Diagnosis::new("Pending", "no operator has looked at it yet"),
+        Some(_) => Diagnosis::new("Pending", "no operator has looked at its newest spec yet"),
+    })
+}
+
+/// The write that the operator could not carry out, according to its condition.
+fn refused(object: &Value) -> Option<Diagnosis> {
+    let ready = condition(object, "Ready")?;
+    let reason = Reason::named(ready["reason"].as_str()?)?;
+    let is_of_a_write = matches!(
+        reason,
+        Reason::ErrResourceExists
+            | Reason::QuotaExceeded
+            | Reason::Forbidden
+            | Reason::Contested
+            | Reason::ImageMissing
+            | Reason::HostPathNotAllowed
+            | Reason::Invalid
+            | Reason::FieldImmutable
+            | Reason::ApiError
+            | Reason::AwaitingDeletion
+    );
+    is_of_a_write.then(|| Diagnosis::of(reason, ready["message"].as_str().unwrap_or_default()))
+}
+
+/// The problem of the child now. If there is none, the operator's condition says how far it is.
+fn of_child(facts: &Facts) -> Option<Diagnosis> {
+    let evidence = facts.evidence.clone();
+    let refused = matches!(evidence.refusal, Answer::Found(Some(_)));
+    let shown = refused || evidence.of_pods(None).is_some();
+    let spec = generic_daemon::Spec::deserialize(&facts.object["spec"]).ok();
+    let label = spec.and_then(|spec| spec.node_labels());
+    let context = Context {
+        idle: if shown { Progress::IDLE_MAX } else { Duration::ZERO },
+        label: label.as_deref(),
+        evidence,
+        ..Context::default()
+    };
+    let health = facts.child.as_ref()?.health(&context);
+    let blocked = health.trouble().is_some() || health.reason == Reason::NoMatchingNodes;
+    blocked.then(|| Diagnosis::of(health.reason, health.message))
+}
+
+/// The operator's condition, if nothing closer to the origin is known.
+fn summary(object: &Value) -> Diagnosis {
+    let Some(ready) = condition(object, "Ready") else {
+        return Diagnosis::new("Pending", "no operator has looked at it yet");
+    };
+    let word = |field: &str| ready[field].as_str().unwrap_or_default();
+    let is_fine = word("status") == "True";
+    Diagnosis { is_fine, ..Diagnosis::new(word("reason"), word("message")) }
+}
+
+/// The conditions of any object, unchanged.
+fn conditions(object: &Value) -> impl Iterator<Item = &Value> {
+    object["status"]["conditions"].as_array().into_iter().flatten()
+}
+
+fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    conditions(object).find(|condition| condition["type"] == kind)
+}
+
+fn words(list: &Value) -> Vec<&str> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+#[cfg(test)]
+mod tests;
