@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::audit::{Audit, Entry, operator_writes};
 use crate::control_plane::ControlPlane;
+use crate::leadership::Replicas;
 use crate::proxy::{Call, Proxy};
 use crate::servers::{Second, Server, ready};
 use crate::stall::Stall;
@@ -73,23 +74,13 @@ async fn when_etcd_is_restored_from_a_backup_the_operator_ends_and_begins_anew()
     world.create(MEMCACHED, memcached("kept", 1)).await.unwrap();
     world.until(MEMCACHED, "kept", is_ready).await;
     let mut servers = Servers::of(plane);
-    let (data, backup) = (plane.dir().join("etcd"), plane.dir().join("backup"));
-    servers.with_all_down(plane, || copy(&data, &backup)).await;
-    servers.start_clients();
-    kubernetes_works(&world, "after-backup").await;
+    servers.back_up(plane).await;
     world.patch(MEMCACHED, "kept", json!({"spec": {"size": 3}})).await.unwrap();
     world.until(MEMCACHED, "kept", |m| is_ready(m) && m["status"]["size"] == 3).await;
-    world.create(MEMCACHED, memcached("lost", 1)).await.unwrap();
-    world.until(MEMCACHED, "lost", is_ready).await;
-    // Enough versions that the restored API server does not soon get that far by itself.
-    for number in 0..200 {
-        let note = json!({"metadata": {"annotations": {"note": number.to_string()}}});
-        world.patch(MEMCACHED, "lost", note).await.unwrap();
-    }
+    servers.go_on(&world).await;
     operator.assert_alive();
 
-    let restore = || fs::remove_dir_all(&data).and_then(|()| copy(&backup, &data));
-    servers.with_all_down(plane, restore).await;
+    servers.restore(plane, async || ()).await;
     // It notices because no bookmark arrives for 150 s.
     let ended = tokio::time::timeout(Duration::from_secs(400), operator.ended()).await;
     let log = operator.lines().join("\n");
@@ -103,6 +94,33 @@ async fn when_etcd_is_restored_from_a_backup_the_operator_ends_and_begins_anew()
     world.until(MEMCACHED, "new", is_ready).await;
     world.until(MEMCACHED, "kept", |m| is_ready(m) && m["status"]["size"] == 1).await;
     assert_eq!(world.get(DEPLOYMENT, "lost").await, None);
+}
+
+/// The leader of before is gone, too. What its standby knows is of the time that was taken back; it lists
+/// everything again as it begins to lead, long before it would miss a bookmark.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
+async fn a_standby_that_leads_after_a_restore_from_a_backup_begins_anew() {
+    let plane = ControlPlane::of_this_test(|| ControlPlane::private("restored-standby")).await;
+    let world = World::on(plane, "restored-standby", "baseline").await;
+    let mut replicas = Replicas::none_in(world).await;
+    for name in ["replica-0", "replica-1"] {
+        replicas.run(name, &[]).await;
+    }
+    let (_, leader) = replicas.leader_but("").await;
+    let mut standby = replicas.any();
+    let world = replicas.world;
+    world.create(MEMCACHED, memcached("kept", 1)).await.unwrap();
+    world.until(MEMCACHED, "kept", is_ready).await;
+    let mut servers = Servers::of(plane);
+    servers.back_up(plane).await;
+    servers.go_on(&world).await;
+
+    servers.restore(plane, async || leader.kill().await).await;
+    let ended = tokio::time::timeout(Duration::from_secs(100), standby.ended()).await;
+    let log = standby.lines().join("\n");
+    assert_eq!(ended, Ok(Some(1)), "{log}");
+    assert!(log.contains("data went back from version"), "{log}");
 }
 
 /// All processes of a control plane.
@@ -127,15 +145,44 @@ impl Servers {
     async fn with_all_down(
         &mut self,
         plane: &ControlPlane,
-        work: impl FnOnce() -> std::io::Result<()>,
+        work: impl AsyncFnOnce() -> std::io::Result<()>,
     ) {
         for server in self.clients.iter_mut().chain([&mut self.api_server, &mut self.etcd]) {
             server.kill().await;
         }
-        work().expect("files can be copied");
+        work().await.expect("files can be copied");
         self.etcd.start();
         self.api_server.start();
         ready(&plane.admin().await).await;
+    }
+
+    /// Copies etcd's data, with all of them down, and waits until they work again.
+    async fn back_up(&mut self, plane: &ControlPlane) {
+        let (data, backup) = (plane.dir().join("etcd"), plane.dir().join("backup"));
+        self.with_all_down(plane, async || copy(&data, &backup)).await;
+        self.start_clients();
+    }
+
+    /// Has the cluster live on after a backup, for so many versions that a restored API server does not soon get
+    /// that far by itself.
+    async fn go_on(&mut self, world: &World) {
+        kubernetes_works(world, "after-backup").await;
+        world.create(MEMCACHED, memcached("lost", 1)).await.unwrap();
+        world.until(MEMCACHED, "lost", is_ready).await;
+        for number in 0..200 {
+            let note = json!({"metadata": {"annotations": {"note": number.to_string()}}});
+            world.patch(MEMCACHED, "lost", note).await.unwrap();
+        }
+    }
+
+    /// Puts the copy in the place of etcd's data, and does `meanwhile`, with all of them down.
+    async fn restore(&mut self, plane: &ControlPlane, meanwhile: impl AsyncFnOnce()) {
+        let (data, backup) = (plane.dir().join("etcd"), plane.dir().join("backup"));
+        self.with_all_down(plane, async || {
+            meanwhile().await;
+            fs::remove_dir_all(&data).and_then(|()| copy(&backup, &data))
+        })
+        .await;
     }
 
     fn start_clients(&mut self) {

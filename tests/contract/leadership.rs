@@ -55,7 +55,11 @@ impl Replicas {
 
     /// The accounts of replica-0, replica-1 and replica-2, which do not run.
     pub async fn none(namespace: &str) -> Replicas {
-        let world = World::new(namespace, "restricted").await;
+        Replicas::none_in(World::new(namespace, "restricted").await).await
+    }
+
+    /// The same in a namespace that there is.
+    pub async fn none_in(world: World) -> Replicas {
         for rule in lease_roles() {
             world.create(ROLE, rule).await.unwrap();
         }
@@ -70,7 +74,7 @@ impl Replicas {
                 let binding = json!({
                     "metadata": {"generateName": format!("{name}-")},
                     "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
-                    "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+                    "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": world.namespace}],
                 });
                 world.create(ROLE_BINDING, binding).await.unwrap();
             }
@@ -106,6 +110,11 @@ impl Replicas {
         let name = holder(&lease.await).to_owned();
         let at = self.running.iter().position(|(running, _)| *running == name);
         self.running.swap_remove(at.unwrap_or_else(|| panic!("{name} leads and does not run")))
+    }
+
+    /// Takes any replica out of the list.
+    pub fn any(&mut self) -> OperatorProcess {
+        self.running.pop().expect("one runs").1
     }
 
     /// Creates an object and waits until it is complete; that takes writes by the leader.
