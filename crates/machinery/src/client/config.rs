@@ -30,18 +30,23 @@ enum Source {
 /// # Errors
 /// [`Error::Config`] with a sentence that says where we looked and what to do.
 pub async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, Error> {
-    let named = std::env::var_os("KUBECONFIG").is_some_and(|paths| !paths.is_empty());
+    let named = std::env::var_os("KUBECONFIG").unwrap_or_default();
+    let named = std::env::split_paths(&named).filter(|path| !path.as_os_str().is_empty());
+    let named: Vec<PathBuf> = named.collect();
     let home = std::env::home_dir().map(|home| home.join(".kube/config"));
-    let home = home.is_some_and(|path| path.is_file());
-    let mut config = match source(kubeconfig, named || home, context)? {
+    let home = home.filter(|path| path.is_file());
+    let is_any = !named.is_empty() || home.is_some();
+    let mut config = match source(kubeconfig, is_any, context)? {
         Source::File(path) => {
             let which = format!("the kubeconfig {}", path.display());
             selected(&which, Kubeconfig::read_from(&path), context).await?
         }
+        Source::Default if named.is_empty() => {
+            let file = Kubeconfig::read_from(home.unwrap_or_default());
+            selected("~/.kube/config", file, context).await?
+        }
         Source::Default => {
-            let which =
-                if named { "the kubeconfig that KUBECONFIG names" } else { "~/.kube/config" };
-            selected(which, Kubeconfig::read(), context).await?
+            selected("the kubeconfig that KUBECONFIG names", Ok(merged(&named)?), context).await?
         }
         Source::InCluster => kube::Config::incluster().map_err(|why| {
             Error::Config(format!(
@@ -70,6 +75,20 @@ impl From<kube::Config> for Config {
     }
 }
 
+/// The files that KUBECONFIG names, as one. As for kubectl, one that is missing counts as empty.
+fn merged(paths: &[PathBuf]) -> Result<Kubeconfig, Error> {
+    let there: Vec<&PathBuf> = paths.iter().filter(|path| path.exists()).collect();
+    if there.is_empty() {
+        let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        let paths = paths.join(", ");
+        return Err(Error::Config(format!("no file that KUBECONFIG names is there: {paths}")));
+    }
+    there.into_iter().try_fold(Kubeconfig::default(), |merged, path| {
+        let next = Kubeconfig::read_from(path).and_then(|next| merged.merge(next));
+        next.map_err(|why| unusable(&format!("the kubeconfig {}", path.display()), why))
+    })
+}
+
 /// Returns the configuration in a kubeconfig; `proxy_url` is set only if the kubeconfig itself
 /// names a proxy.
 async fn selected(
@@ -89,6 +108,11 @@ async fn selected(
     let config = kube::Config::from_custom_kubeconfig(file, &options).await;
     let mut config = config.map_err(|why| unusable(which, why))?;
     config.proxy_url = config.proxy_url.filter(|proxy| proxy != NONE);
+    // A credential plugin that asks for it is shown the cluster.
+    let shown = config.auth_info.exec.as_mut().and_then(|exec| exec.cluster.as_mut());
+    if let Some(cluster) = shown {
+        cluster.proxy_url.take_if(|proxy| proxy == NONE);
+    }
     Ok(config)
 }
 
@@ -149,6 +173,35 @@ mod tests {
         let proxy = async |context| config(Some(&path), Some(context)).await.unwrap().0.proxy_url;
         assert_eq!(proxy("a").await.map(|proxy| proxy.to_string()).as_deref(), Some("http://p:1/"));
         assert_eq!(proxy("b").await, None);
+    }
+
+    #[tokio::test]
+    async fn a_plugin_is_shown_no_proxy_that_the_cluster_does_not_have() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config");
+        let text = "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
+            users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: login, \
+            interactiveMode: Never, provideClusterInfo: true}}}]\n\
+            clusters: [{name: a, cluster: {server: 'http://a:1'}}]\n\
+            contexts: [{name: a, context: {cluster: a, user: u}}]\n";
+        std::fs::write(&path, text).unwrap();
+        let cluster = config(Some(&path), None).await.unwrap().0.auth_info.exec.unwrap().cluster;
+        let cluster = cluster.expect("it is to be shown");
+        assert_eq!((cluster.server.as_deref(), cluster.proxy_url), (Some("http://a:1"), None));
+    }
+
+    #[test]
+    fn a_missing_file_among_several_counts_as_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let (there, missing) = (dir.path().join("config"), dir.path().join("team"));
+        std::fs::write(&there, "apiVersion: v1\nkind: Config\ncurrent-context: a\n").unwrap();
+        let both = merged(&[missing.clone(), there.clone()]).unwrap();
+        assert_eq!(both.current_context.as_deref(), Some("a"));
+        let error = merged(std::slice::from_ref(&missing)).unwrap_err().to_string();
+        assert!(error.contains("team"), "{error}");
+        std::fs::write(&missing, "a: [").unwrap();
+        let error = merged(&[there, missing]).unwrap_err().to_string();
+        assert!(error.contains("team") && error.contains("cannot be used"), "{error}");
     }
 
     #[tokio::test]

@@ -41,6 +41,12 @@ pub trait WriteGate: Send + Sync + 'static {
     /// sentence.
     fn may_write(&self) -> Result<Duration, String>;
 
+    /// The number of the present permission, if it was given more than once: a write that was decided under
+    /// another one is not sent.
+    fn term(&self) -> u64 {
+        0
+    }
+
     /// A write ended without an answer: the API server may carry it out yet.
     fn unanswered(&self) {}
 }

@@ -74,6 +74,7 @@ type Http = hyper_util::client::legacy::Client<HttpsConnector<Connector>, Outgoi
 #[derive(Clone)]
 pub(super) struct Permit {
     gate: Arc<dyn WriteGate>,
+    term: u64,
     refused: Arc<OnceLock<String>>,
 }
 
@@ -192,13 +193,16 @@ fn unusable(error: kube::Error) -> Error {
 
 impl Permit {
     pub(super) fn new(gate: Arc<dyn WriteGate>) -> Permit {
-        Permit { gate, refused: Arc::default() }
+        let term = gate.term();
+        Permit { gate, term, refused: Arc::default() }
     }
 
-    fn ask(&self) -> Result<(), String> {
-        self.gate.may_write().map(drop).inspect_err(|why| {
-            self.refused.get_or_init(|| why.clone());
-        })
+    /// The time within which the write has to end, if it may be sent.
+    pub(super) fn ask(&self) -> Result<Duration, String> {
+        if self.gate.term() != self.term {
+            return Err("another term of leadership has begun since this was decided".to_owned());
+        }
+        self.gate.may_write()
     }
 
     /// Why it was refused when the body was to be sent, if it was.
@@ -220,6 +224,7 @@ impl hyper::body::Body for Outgoing {
         if let Some(permit) = self.permit.take()
             && let Err(why) = permit.ask()
         {
+            permit.refused.get_or_init(|| why.clone());
             return Poll::Ready(Some(Err(why.into())));
         }
         Pin::new(&mut self.body).poll_frame(context).map_err(BoxError::from)
@@ -320,7 +325,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
     use super::*;
 
@@ -374,5 +379,24 @@ mod tests {
             assert_eq!(sent.is_ok(), open);
             assert_eq!(permit.refused().is_some(), !open);
         }
+    }
+
+    /// Open, in a term that changes each time that it is asked for.
+    struct Terms(AtomicU64);
+
+    impl WriteGate for Terms {
+        fn may_write(&self) -> Result<Duration, String> {
+            Ok(Duration::MAX)
+        }
+
+        fn term(&self) -> u64 {
+            self.0.fetch_add(1, Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn what_was_decided_in_another_term_is_not_sent() {
+        let permit = Permit::new(Arc::new(Terms(AtomicU64::new(7))));
+        assert!(permit.ask().is_err_and(|why| why.contains("another term")));
     }
 }

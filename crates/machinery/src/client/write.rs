@@ -197,8 +197,8 @@ impl Client {
             return self.dry_run(verb, kind, request, &**dry_run).await;
         }
         let gate = &self.options().gate;
-        let mut left = gate.may_write().map_err(Error::NotPermitted)?;
         let permit = Permit::new(gate.clone());
+        let mut left = permit.ask().map_err(Error::NotPermitted)?;
         request.extensions_mut().insert(permit.clone());
         let mut sent = Sent { gate: &**gate, is_settled: false };
         let mut call = pin!(self.call(verb, kind, request));
@@ -206,11 +206,11 @@ impl Client {
             match timeout(left, &mut call).await {
                 Ok(answer) => break answer,
                 // The lease may have been renewed meanwhile.
-                Err(_) => left = gate.may_write().map_err(|_| Error::Deadline(left))?,
+                Err(_) => left = permit.ask().map_err(|_| Error::Deadline(left))?,
             }
         };
         let refused = permit.refused();
-        sent.is_settled = refused.is_some() || answer.is_ok() || is_answer(&answer);
+        sent.is_settled = refused.is_some() || answer.is_ok() || is_refusal(&answer);
         match refused {
             Some(why) => Err(Error::NotPermitted(why)),
             None => answer,
@@ -232,9 +232,10 @@ impl Drop for Sent<'_> {
     }
 }
 
-/// Returns whether the API server answered, be it with an error.
-fn is_answer(answer: &Result<Bytes, Error>) -> bool {
-    matches!(answer, Err(Error::Api { .. }))
+/// Returns whether the API server refused the write. An error of 500 and more says nothing: etcd may have been too
+/// slow, or a load balancer has lost the connection to the API server.
+fn is_refusal(answer: &Result<Bytes, Error>) -> bool {
+    matches!(answer, Err(Error::Api { code: ..500, .. }))
 }
 
 fn bytes(body: &impl Serialize) -> Result<Vec<u8>, Error> {

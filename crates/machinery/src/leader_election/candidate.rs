@@ -70,10 +70,13 @@ pub(super) struct Candidate {
     /// that shows exactly what was sent; withdrawn at once when the lease is seen to be another
     /// process's, deleted or given up.
     until: Option<Duration>,
-    /// The Lease that was seen last. If it replaced another, that one may have had a holder of whom
-    /// this one says nothing, so it gives no permission before `not_before`.
-    known: Option<Uid>,
+    /// The Lease that was seen last, and the time for which it is valid unchanged. If another replaces it, it
+    /// may have had a holder of whom the new one says nothing, so that one gives no permission before
+    /// `not_before`.
+    known: Option<(Uid, Duration)>,
     not_before: Duration,
+    /// The newest version that was seen.
+    newest: ResourceVersion,
     /// Nothing is done before this.
     due: Duration,
     /// A watch shows changes of the Lease, so no look is needed before it may have expired.
@@ -87,8 +90,8 @@ pub(super) struct Candidate {
 enum Seen {
     /// Not known.
     Nothing,
-    /// This Lease; it has had this version since `since` at the latest.
-    Lease { record: Record, version: ResourceVersion, since: Duration },
+    /// This Lease; it has had this version since `since` at the latest. If `stale`, it may have another by now.
+    Lease { record: Record, version: ResourceVersion, since: Duration, stale: bool },
     /// No Lease.
     Absent,
 }
@@ -99,13 +102,16 @@ struct Unanswered {
     record: Record,
     /// The version that it replaces.
     at: ResourceVersion,
+    /// The newest version that was known when it was sent; its own is newer.
+    newest: ResourceVersion,
     sent: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Read,
-    Write,
+    Create,
+    Update,
 }
 
 // === impl Candidate ===
@@ -121,6 +127,7 @@ impl Candidate {
             until: None,
             known: None,
             not_before: Duration::ZERO,
+            newest: ResourceVersion::UNKNOWN,
             due: Duration::ZERO,
             watched: false,
             giving_up: false,
@@ -171,14 +178,14 @@ impl Candidate {
         let step = self.choose(now, wall);
         match &step {
             Step::Read => self.asked = Some((Asked::Read, now)),
-            Step::Create(_) => self.asked = Some((Asked::Write, now)),
+            Step::Create(_) => self.asked = Some((Asked::Create, now)),
             Step::Update(record, at) => {
-                self.asked = Some((Asked::Write, now));
+                self.asked = Some((Asked::Update, now));
                 if self.unanswered.len() == REMEMBERED {
                     self.unanswered.remove(0);
                 }
-                let unanswered = Unanswered { record: record.clone(), at: *at, sent: now };
-                self.unanswered.push(unanswered);
+                let (record, at, newest) = (record.clone(), *at, self.newest);
+                self.unanswered.push(Unanswered { record, at, newest, sent: now });
             }
             Step::Wait(_) | Step::Done => {}
         }
@@ -199,11 +206,14 @@ impl Candidate {
         let Config { lease, .. } = self.config;
         match &self.seen {
             Seen::Nothing => Step::Read,
-            Seen::Lease { version, .. } if !version.is_known() => Step::Read,
-            Seen::Lease { record, version, since } => {
+            Seen::Lease { stale: true, .. } => Step::Read,
+            Seen::Lease { record, version, since, .. } => {
                 let claim = decide(record, &self.me, *since, now, lease);
                 match (claim, self.giving_up) {
-                    (Claim::Mine, true) => Step::Update(record.given_up(wall), *version),
+                    // Before that, another may still be writing: it is left to expire.
+                    (Claim::Mine, true) if now >= self.not_before => {
+                        Step::Update(record.given_up(wall), *version)
+                    }
                     (_, true) => Step::Done,
                     (Claim::Mine | Claim::Free, false) => {
                         Step::Update(record.held_by(&self.me, lease, wall), *version)
@@ -224,12 +234,11 @@ impl Candidate {
         match answer {
             Answer::Lease(record, version, uid) if version.is_known() => {
                 let renewed = match asked {
-                    Asked::Write if !self.has_seen(version) => Some(sent),
-                    Asked::Write => None,
                     // It was carried out, whatever became of its answer.
                     Asked::Read => self.sent(&record, version),
+                    Asked::Create | Asked::Update => Some(sent).filter(|_| !self.has_seen(version)),
                 };
-                self.meet(uid, now);
+                self.meet((uid, &record, version), renewed.is_some(), now);
                 self.see(record, version, now);
                 let permitted = now >= self.not_before && !self.giving_up;
                 if let Some(sent) = renewed.filter(|_| self.holds()) {
@@ -249,7 +258,11 @@ impl Candidate {
             Answer::Conflict => {
                 // The Lease must be read to see who was faster; until then the last renewal counts:
                 // a rival could not take the lease before that has run out.
-                self.forget_version();
+                self.doubt();
+                // It was not carried out, and a record that looks the same is another write's.
+                if matches!(asked, Asked::Update) {
+                    self.unanswered.pop();
+                }
                 // A pause, so that something that writes all the time does not make this a race.
                 self.due = if self.giving_up { now } else { now + self.jittered(HASTE) };
                 return held;
@@ -257,8 +270,8 @@ impl Candidate {
             Answer::Lease(..) => self.due = now + self.config.retry,
             Answer::Failed { retry_after } => {
                 // The Lease shows whether the write was carried out.
-                if asked == Asked::Write && !self.giving_up {
-                    self.forget_version();
+                if asked != Asked::Read && !self.giving_up {
+                    self.doubt();
                 }
                 let pause = match self.until.and_then(|until| until.checked_sub(now)) {
                     Some(left) => self.jittered(HASTE).min(left.mul_f64(HURRY).max(LEAST / 5)),
@@ -314,9 +327,9 @@ impl Candidate {
 
     /// Returns the time at which the write that resulted in this record and version was sent, if it
     /// has had no answer. A read may show an older state that looks the same, where a wall clock
-    /// stands still; so the version has to be newer than what was replaced.
+    /// stands still; so the version has to be newer than all that was known then.
     fn sent(&self, record: &Record, version: ResourceVersion) -> Option<Duration> {
-        let sent = |it: &&Unanswered| it.record == *record && version.is_newer_than(it.at);
+        let sent = |it: &&Unanswered| it.record == *record && version.is_newer_than(it.newest);
         self.unanswered.iter().find(sent).map(|unanswered| unanswered.sent)
     }
 
@@ -333,7 +346,7 @@ impl Candidate {
                     Claim::Mine if sent.is_some() => {
                         sent.map_or(now, |sent| now.max(sent + self.config.renewal()))
                     }
-                    Claim::Mine if asked == Asked::Write => now + self.config.renewal(),
+                    Claim::Mine if asked != Asked::Read => now + self.config.renewal(),
                     Claim::Mine | Claim::Free => now,
                     // A watch that has died silently is noticed then: the write conflicts.
                     Claim::TakenUntil(until) if self.watched => until,
@@ -341,7 +354,7 @@ impl Candidate {
                 }
             }
             // A write that found no Lease: it was deleted, or its namespace is missing.
-            Seen::Absent if asked == Asked::Write => look,
+            Seen::Absent if asked != Asked::Read => look,
             Seen::Absent => now,
         }
     }
@@ -353,30 +366,52 @@ impl Candidate {
         };
         if record.holder() != Some(&self.me) {
             self.until = None;
-            self.unanswered.clear();
+            // One that replaces this very version may yet be carried out.
+            self.unanswered.retain(|unanswered| unanswered.at.is_same_as(version));
         }
-        self.seen = Seen::Lease { record, version, since };
+        if !self.newest.is_newer_than(version) {
+            self.newest = version;
+        }
+        self.seen = Seen::Lease { record, version, since, stale: false };
     }
 
     /// Notes which Lease was met. If it replaced another, the holder of the old one may not know
     /// yet that it is gone. It was gone by `now` at the latest, so the holder can no longer write
-    /// once the old Lease's duration has passed since `now`.
-    fn meet(&mut self, uid: Uid, now: Duration) {
-        let theirs = match &self.seen {
-            Seen::Lease { record, .. } => record.duration(self.config.lease),
-            Seen::Nothing | Seen::Absent => self.config.lease,
-        };
-        if self.known.is_some_and(|known| known != uid) {
-            self.not_before = now + theirs.max(self.config.lease);
+    /// once the old Lease's duration has passed since `now`. It is the same if somebody else has made this
+    /// process the holder.
+    fn meet(
+        &mut self,
+        (uid, record, version): (Uid, &Record, ResourceVersion),
+        is_written: bool,
+        now: Duration,
+    ) {
+        let own = self.config.lease;
+        let is_given = !is_written
+            && record.holder() == Some(&self.me)
+            && !self.has_seen(version)
+            && !self.is_own_term(record);
+        if let Some((known, theirs)) = self.known
+            && (known != uid || is_given)
+        {
+            self.not_before = self.not_before.max(now + theirs.max(own));
         }
-        self.known = Some(uid);
+        self.known = Some((uid, record.duration(own)));
     }
 
-    /// A conflict has shown that what is known is outdated. That there was a Lease is remembered:
-    /// its holder may be writing.
-    fn forget_version(&mut self) {
+    /// Returns whether a record is of the term in which this process was last seen to hold the Lease. Whoever
+    /// takes it changes both.
+    fn is_own_term(&self, record: &Record) -> bool {
+        let Seen::Lease { record: known, .. } = &self.seen else { return false };
+        known.holder() == Some(&self.me)
+            && known.acquire_time == record.acquire_time
+            && known.lease_transitions == record.lease_transitions
+    }
+
+    /// What is known may be outdated. That there was a Lease, and since when, is remembered: its holder may be
+    /// writing, and if it has the same version still, nothing has happened to it.
+    fn doubt(&mut self) {
         match &mut self.seen {
-            Seen::Lease { version, .. } => *version = ResourceVersion::UNKNOWN,
+            Seen::Lease { stale, .. } => *stale = true,
             // Somebody created it first.
             Seen::Nothing | Seen::Absent => self.seen = Seen::Nothing,
         }

@@ -179,6 +179,10 @@ impl WriteGate for Leadership {
         })
     }
 
+    fn term(&self) -> u64 {
+        Leadership::term(self)
+    }
+
     fn unanswered(&self) {
         let until = self.shared.clock.now() + self.shared.in_flight;
         self.shared.writes_until.fetch_max(nanoseconds(until), Ordering::Release);

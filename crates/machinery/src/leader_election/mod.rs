@@ -9,7 +9,8 @@
 //!   one atomic load; it takes no lock.
 //! - A write has ended before another process may write: it is given up [`Config::in_flight`] after
 //!   permission has, unless that was extended meanwhile. Permission is checked again when the body is
-//!   sent, however long the connection took.
+//!   sent, however long the connection took. A pass, and a write, that began in an earlier term goes no further:
+//!   another process has led since.
 //! - Losing the lease does not end the process: it stands by and may lead again. An unreachable API
 //!   server only suspends permission; the next acknowledged renewal restores it, unless somebody
 //!   else has taken the lease.
@@ -26,8 +27,8 @@
 //!   So a leader keeps the lease although each write of it takes seconds.
 //! - Another process's lease has expired when this process has seen the same resourceVersion for the
 //!   lease's duration (the recorded one, but no less than its own), by its own clock, counted from the
-//!   *arrival* of the answer that first showed it. An edit by hand, even one that clears the spec,
-//!   only makes it wait from the beginning. A lease is free at once only in the form in which its
+//!   *arrival* of the answer that first showed it. An edit by hand, even one that clears the spec
+//!   or names this process, only makes it wait from the beginning. A lease is free at once only in the form in which its
 //!   holder gives it up: no holder, no acquireTime, one second, and a renewTime. The lease is then taken with that resourceVersion as a precondition: had there been
 //!   a renewal in the meantime, the API server would refuse.
 //! - The holder counts at most `duration / clock_ratio - in_flight`, everybody else `duration`. If

@@ -118,11 +118,24 @@ fn answer(error: &Error) -> Answer {
     match error {
         // Includes "namespaces not found", the answer to a create in a missing namespace: nothing
         // can be concluded from that either, and waiting is right for both.
-        Error::Api { code: 404, .. } => Answer::Absent,
+        // One without a reason is not the API server's word: a proxy's page, say.
+        Error::Api { code: 404, reason, .. } if !reason.is_empty() => Answer::Absent,
         Error::Api { code: 409, .. } => Answer::Conflict,
         Error::Api { retry_after, .. } => {
             Answer::Failed { retry_after: retry_after.unwrap_or_default() }
         }
         _ => Answer::Failed { retry_after: Duration::ZERO },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxys_page_does_not_say_that_the_lease_is_gone() {
+        assert_eq!(answer(&Error::api(404, "NotFound", "leases \"a\" not found")), Answer::Absent);
+        let failed = Answer::Failed { retry_after: Duration::ZERO };
+        assert_eq!(answer(&Error::api(404, "", "default backend - 404")), failed);
     }
 }

@@ -49,7 +49,7 @@ pub struct ControllerBuilder<V> {
 /// Sees each problem that ends a pass.
 pub(super) type OnProblem<V> = fn(&Context<V>, Problem) -> Problem;
 /// Returns whether a change of an object is worth a pass.
-type Filter<V> = Box<dyn Fn(&Delta<V>) -> bool + Send + Sync>;
+pub(super) type Filter<V> = Arc<dyn Fn(&Delta<V>) -> bool + Send + Sync>;
 /// Makes what runs once the controller has ended.
 type Ending =
     Box<dyn FnOnce(&ControllerDeps) -> Result<BoxFuture<'static, ()>, WiringError> + Send>;
@@ -119,7 +119,7 @@ impl<V: Resource> ControllerBuilder<V> {
     /// [`generation_changed`](informer::predicate::generation_changed): then another controller's status
     /// wakes nothing. What the other declarations enqueue is not filtered, nor is the first list.
     pub fn filter(mut self, predicate: impl Fn(&Delta<V>) -> bool + Send + Sync + 'static) -> Self {
-        self.filter = Some(Box::new(predicate));
+        self.filter = Some(Arc::new(predicate));
         self
     }
 
@@ -352,7 +352,7 @@ impl<V: Resource> ControllerBuilder<V> {
         mut self,
         make: impl FnOnce(&ControllerDeps) -> Result<R, WiringError> + Send + 'static,
     ) -> Manager {
-        let handlers = self.all_handlers();
+        let (filter, handlers) = (self.filter.clone(), self.all_handlers());
         let ControllerBuilder { mut manager, name, options, declared, .. } = self;
         let (endings, faults) = (self.endings, self.faults);
         let declared: Arc<[TypeId]> = declared.into();
@@ -362,8 +362,9 @@ impl<V: Resource> ControllerBuilder<V> {
             let options = shared.observed(name, options);
             let (of_barrier, views) = (informers.clone(), declared.clone());
             let barrier = shared.lead.barrier(name, move |term| of_barrier.refreshed(&views, term));
+            let of_objects = (informer, filter);
             let (mut program, controller, first) =
-                shared.lead.control(program, name, reconciler, (informer, options), &barrier);
+                shared.lead.control(program, name, (reconciler, options), of_objects, &barrier);
             for (name, ending) in endings {
                 let ending = ending(&parts)?;
                 program = program.task(name, |stop| async move {

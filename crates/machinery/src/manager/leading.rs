@@ -2,14 +2,17 @@
 
 use std::collections::HashSet;
 use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use super::builder::Listen;
+use super::builder::{Filter, Listen};
 use super::kinds::Synced;
 use super::lease_events::LeaseEvents;
 use super::wiring::WiringError;
@@ -174,8 +177,8 @@ impl Lead {
         &self,
         program: Program,
         name: &'static str,
-        reconciler: R,
-        (informer, options): (&Informer<V>, Options),
+        (reconciler, options): (R, Options),
+        (informer, filter): (&Informer<V>, Option<Filter<V>>),
         barrier: &Barrier,
     ) -> (Program, Controller<WhileLeading<R>>, Listen) {
         let skipped = Arc::new(Skipped::default());
@@ -191,7 +194,8 @@ impl Lead {
         let informer = informer.clone();
         // The pass that removed the last finalizer of its object leaves nothing to another.
         let note = move |delta: &Delta<V>, _| {
-            if !handle.is_own(delta.object().key(), delta.origin()) {
+            let is_wanted = filter.as_ref().is_none_or(|filter| filter(delta));
+            if is_wanted && !handle.is_own(delta.object().key(), delta.origin()) {
                 deleted.note(delta);
             }
         };
@@ -232,6 +236,11 @@ impl Barrier {
         self.leadership.as_ref().is_none_or(|leadership| {
             leadership.is_permitted() && *self.passed.borrow() == leadership.term()
         })
+    }
+
+    /// The term that this process leads, or led last; 0 without an election.
+    fn term(&self) -> u64 {
+        self.leadership.as_ref().map_or(0, Leadership::term)
     }
 
     /// Returns when this process leads for the first time, and its stores have caught up.
@@ -311,9 +320,27 @@ impl<R: Reconciler> Reconciler for WhileLeading<R> {
         // Taken out before the pass: another deletion that comes meanwhile is not covered by it.
         let taken = self.skipped.gone.lock().take(key);
         let mut taken = Taken { key: taken, skipped: &self.skipped };
-        let action = self.reconciler.reconcile(key).await?;
+        let Some(action) = self.within_term(self.reconciler.reconcile(key)).await else {
+            self.skipped.any.notify_one();
+            return Ok(Action::Done);
+        };
+        let action = action?;
         taken.key = None;
         Ok(action)
+    }
+}
+
+impl<R> WhileLeading<R> {
+    /// The outcome of a pass; `None` if another term begins before it ends. What it has decided was decided on what
+    /// was known in its own, and another process has led meanwhile.
+    async fn within_term<T>(&self, pass: impl Future<Output = T>) -> Option<T> {
+        let term = self.barrier.term();
+        let mut pass = pin!(pass);
+        poll_fn(|context| match self.barrier.term() == term {
+            true => pass.as_mut().poll(context).map(Some),
+            false => Poll::Ready(None),
+        })
+        .await
     }
 }
 
@@ -463,6 +490,45 @@ mod tests {
                 }
                 _ => Ok(Action::Done),
             }
+        }
+    }
+
+    /// A pass that waits for something, and then writes.
+    struct Waits(Arc<Notify>, Arc<Mutex<u32>>);
+
+    impl Reconciler for Waits {
+        type Error = Infallible;
+        async fn reconcile(&self, _: &ObjectKey) -> Result<Action, Infallible> {
+            self.0.notified().await;
+            *self.1.lock() += 1;
+            Ok(Action::Done)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pass_does_not_go_on_in_another_term_than_its_own() {
+        for other in [false, true] {
+            let (leadership, skipped) = (Leadership::of_tests(), Arc::new(Skipped::default()));
+            let lead = Lead { leadership: Some(leadership.clone()) };
+            let barrier = lead.barrier("test", |_| Box::pin(std::future::ready(())));
+            tokio::spawn(barrier.clone().keep());
+            leadership.permit(true);
+            sleep(MOMENT).await;
+            let (answer, writes) = (Arc::new(Notify::new()), Arc::default());
+            let reconciler = Waits(answer.clone(), Arc::clone(&writes));
+            let passes = WhileLeading { reconciler, barrier, skipped: skipped.clone() };
+            let key = ObjectKey::new("ns", "a");
+            let pass = tokio::spawn(async move { passes.reconcile(&key).await });
+            sleep(MOMENT).await;
+            if other {
+                leadership.permit(false);
+                leadership.permit(true);
+            }
+            answer.notify_one();
+            pass.await.unwrap().unwrap();
+            assert_eq!(*writes.lock(), u32::from(!other));
+            let is_made_up_for = timeout(MOMENT, skipped.any.notified()).await.is_ok();
+            assert_eq!(is_made_up_for, other);
         }
     }
 

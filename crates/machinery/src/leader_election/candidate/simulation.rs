@@ -22,7 +22,7 @@ use super::*;
 
 /// Duration of the faults, in true time, and longest duration of the recovery.
 const FAULTS: f64 = 60.0;
-const REST: f64 = 55.0;
+const REST: f64 = 90.0;
 
 /// Possible faults.
 #[derive(Clone, Copy)]

@@ -73,6 +73,20 @@ fn a_rivals_lease_counts_from_when_the_answer_came() {
 }
 
 #[test]
+fn a_takeover_that_failed_is_tried_again_without_another_wait() {
+    let mut candidate = having_read(held_by("rival"));
+    let mut now = START + 15 * SECOND;
+    assert!(matches!(candidate.next(now, wall()), Step::Update(..)));
+    candidate.answered(now, Answer::Failed { retry_after: Duration::ZERO });
+    let Step::Wait(pause) = candidate.next(now, wall()) else { panic!("a pause") };
+    now += pause;
+    assert_eq!(candidate.next(now, wall()), Step::Read, "was it carried out?");
+    candidate.answered(now, answer(held_by("rival"), 1));
+    assert!(matches!(candidate.next(now, wall()), Step::Update(..)));
+    assert!(now < START + 16 * SECOND, "{now:?}");
+}
+
+#[test]
 fn a_rival_that_renews_is_never_disturbed() {
     let mut candidate = having_read(held_by("rival"));
     let (mut now, mut number) = (START, 1);
@@ -229,9 +243,9 @@ fn permission_ends_at_once_when_the_lease_is_seen_to_be_anothers_or_gone() {
     }
 }
 
-#[test]
-fn a_lease_in_place_of_another_gives_no_permission_until_the_others_holder_must_have_stopped() {
-    let mut candidate = having_read(held_by("rival"));
+/// Returns the time from the creation of a Lease, in place of a rival's of this duration, to the permission.
+fn until_permitted_in_place_of(rivals: Duration) -> Duration {
+    let mut candidate = having_read(Record::default().held_by("rival", rivals, wall()));
     let mut now = START + 3 * SECOND;
     assert_eq!(candidate.next(now, wall()), Step::Read);
     candidate.answered(now, Answer::Absent);
@@ -248,7 +262,28 @@ fn a_lease_in_place_of_another_gives_no_permission_until_the_others_holder_must_
             record = next;
         }
     }
-    assert!(now >= created + 15 * SECOND && now < created + 18 * SECOND, "{now:?}");
+    now - created
+}
+
+#[test]
+fn a_lease_in_place_of_another_gives_no_permission_until_the_others_holder_must_have_stopped() {
+    for rivals in [15 * SECOND, 60 * SECOND] {
+        let took = until_permitted_in_place_of(rivals);
+        assert!(took >= rivals && took < rivals + 3 * SECOND, "{took:?}");
+    }
+}
+
+#[test]
+fn a_rivals_lease_that_somebody_gave_this_process_is_neither_used_nor_given_up_at_once() {
+    let mut candidate = having_read(held_by("rival"));
+    let given = Record { holder_identity: Some("me".into()), ..held_by("rival") };
+    assert!(candidate.shown(START + SECOND, given, version(2), uid(1)));
+    let now = START + SECOND;
+    let Step::Update(record, _) = candidate.next(now, wall()) else { panic!("it is kept") };
+    candidate.answered(now, answer(record, 3));
+    assert_eq!(candidate.permitted_until(), None);
+    candidate.give_up(now + SECOND);
+    assert_eq!(candidate.next(now + SECOND, wall()), Step::Done, "the rival may be writing");
 }
 
 #[test]

@@ -44,9 +44,15 @@ impl Simulation {
         }
     }
 
+    /// The identity of a process, perhaps of one that has crashed.
+    fn anybody(&mut self) -> String {
+        let chosen = self.rng.usize(..self.processes.len());
+        self.processes[chosen].candidate.me.clone()
+    }
+
     fn edit_by_hand(&mut self) {
         let Some((record, ..)) = self.server.lease().clone() else { return };
-        let edited = match self.rng.u8(..9) {
+        let edited = match self.rng.u8(..10) {
             0 if !self.world.crashes => None,
             1 => Some(Record { holder_identity: Some(String::new()), ..record }),
             2 => Some(Record { holder_identity: Some("nobody".into()), ..record }),
@@ -55,6 +61,7 @@ impl Simulation {
             5 => Some(Record { lease_duration_seconds: Some(30), ..record }),
             6 => Some(Record { lease_duration_seconds: None, ..record }),
             7 => Some(Record { renew_time: Some("2000-01-01T00:00:00.000000Z".into()), ..record }),
+            8 => Some(Record { holder_identity: Some(self.anybody()), ..record }),
             _ => Some(Record::default()),
         };
         // An edit by hand that equals a holder's release of the lease releases it.
