@@ -102,13 +102,19 @@ fn every_value_of_the_chart_is_in_its_schema_and_the_other_way_round() {
         serde_json::from_str(&read(&format!("{CHART}/values.schema.json"))).unwrap();
     let mut known = BTreeSet::new();
     closed(&schema, "", &mut known);
-    // Helm's own, and one that only some resources have.
-    for free in ["global", "resources.claims"] {
+    // Helm's own, what a parent chart's condition names, and one that only some resources have.
+    for free in ["global", "enabled", "resources.claims"] {
         assert!(known.remove(free), "{free}");
     }
     let mut shown = BTreeSet::new();
     keys(&yaml(&format!("{CHART}/values.yaml")), &schema, "", &mut shown);
     assert_eq!(known, shown);
+}
+
+#[test]
+fn a_pod_of_the_operator_that_does_not_work_holds_up_no_drain() {
+    let budget = yaml("artifacts/default/pod-disruption-budget.yaml");
+    assert_eq!(budget["spec"]["unhealthyPodEvictionPolicy"], "AlwaysAllow");
 }
 
 /// Collects the fields of an object that allows no others.

@@ -206,7 +206,7 @@ async fn old_version(cluster: &Cluster) {
     assert_eq!(through(), (BTreeSet::from(["K002".to_owned()]), 1));
     // A question that got no answer is neither ok nor a failure.
     proxy.inject(Fault::Answer(503, None), usize::MAX, |call| {
-        call.object == "selfsubjectrulesreviews"
+        call.object == "selfsubjectaccessreviews"
     });
     let (findings, code) = check(file.path(), &[]);
     let all = findings["checks"].as_array().unwrap().iter();
@@ -352,6 +352,20 @@ async fn definitions(cluster: &Cluster) {
             "names": {"plural": "mailcarriers", "kind": "MailCarrier", "shortNames": ["mc"]},
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}});
     cluster.with(other, "crd", false, "C003", 0).await;
+    // An extension server that does not answer, as metrics-server in the first minutes of a cluster.
+    let down = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {"name": "v1.down.example.com"},
+        "spec": {"group": "down.example.com", "version": "v1", "insecureSkipTLSVerify": true,
+            "groupPriorityMinimum": 100, "versionPriority": 100,
+            "service": {"name": "nowhere", "namespace": "default"}}});
+    cluster.apply(&down);
+    let is_listed =
+        || cluster.plane.kubectl(&["get", "--raw", "/apis"]).contains("down.example.com");
+    while !is_listed() {
+        tokio::time::sleep(std::time::Duration::from_millis(250)).await;
+    }
+    assert_eq!(cluster.trips(false), (BTreeSet::new(), 0));
+    cluster.plane.kubectl(&["delete", "apiservice", "v1.down.example.com"]);
     cluster.plane.kubectl(&["delete", "crd", "genericdaemons.mydomain.com"]);
     cluster.until_trips(false, &["C001"], 1).await;
 }

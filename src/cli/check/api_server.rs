@@ -204,8 +204,8 @@ async fn others(client: &Client) -> Result<Vec<(String, String, Vec<String>)>, E
         let version = group["preferredVersion"]["groupVersion"].as_str().unwrap_or_default();
         let list = match client.read_path(&format!("/apis/{version}")).await {
             Ok(list) => list,
-            // It has gone since.
-            Err(error) if error.is_not_found() => continue,
+            // It has gone since, or the extension server behind it does not answer: kubectl goes on without it, too.
+            Err(error) if error.is_not_found() || error.code() >= Some(500) => continue,
             Err(error) => return Err(error),
         };
         for resource in list["resources"].as_array().into_iter().flatten() {

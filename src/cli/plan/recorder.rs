@@ -38,6 +38,8 @@ struct State {
     reconciled: BTreeMap<Reconciled, Option<Class>>,
     /// Writes by the path of their target.
     targets: BTreeMap<String, Target>,
+    /// The last write that failed for now, and the API server's words.
+    failed: Option<String>,
     statuses: BTreeMap<Reconciled, StatusWrite>,
 }
 
@@ -63,12 +65,18 @@ impl DryRun for Recorder {
         if write.kind.kind == "Event" || is_being_deleted(write.before.as_ref()) {
             return;
         }
-        let cause = write.after.as_ref().err().map(|refusal| refusal.cause);
-        // What is gone is planned no more, and what failed for now is tried again.
-        if let Some(RefusalCause::Gone | RefusalCause::Transient) = cause {
-            return;
-        }
         let mut state = self.state.lock();
+        let cause = write.after.as_ref().err().map(|refusal| refusal.cause);
+        match &write.after {
+            // It is planned no more.
+            Err(Refusal { cause: RefusalCause::Gone, .. }) => return,
+            // It is tried again.
+            Err(Refusal { cause: RefusalCause::Transient, message }) => {
+                state.failed = Some(format!("{} {}: {message}", write.verb, write.path));
+                return;
+            }
+            _ => {}
+        }
         match (status_of(&write), &write.after) {
             (Some(key), Ok(Some(after))) => drop(state.statuses.insert(key, status_in(after))),
             (Some(key), Err(_)) if cause == Some(RefusalCause::Conflict) => {
@@ -138,11 +146,17 @@ impl Recorder {
         for (controller, key) in &state.missing {
             missing.entry(controller).or_default().push(key);
         }
+        let why = state.failed.as_ref().map_or_else(
+            || {
+                "`workload-operator check` shows whether this account has the rights of the operator; \
+                 --timeout gives them longer"
+                    .to_owned()
+            },
+            |failed| format!("the last write that failed was {failed}"),
+        );
         let sentence = |(controller, keys): (&str, Vec<&ObjectKey>)| {
             format!(
-                "{} of {controller} were not reconciled within {within:?}, among them {}: \
-                 `workload-operator check` shows whether this account has the rights of the operator; \
-                 --timeout gives them longer",
+                "{} of {controller} were not reconciled within {within:?}, among them {}: {why}",
                 keys.len(),
                 keys[0]
             )
@@ -331,6 +345,8 @@ mod tests {
             recorder.answered(refused("", cause));
         }
         assert!(!recorder.is_complete(), "it is tried again");
+        let missing = recorder.missing(Duration::from_secs(300)).join("");
+        assert!(missing.contains("apps/busy: refused"), "{missing}");
         assert_eq!(problems(&recorder), Vec::<String>::new());
         let recorder = self::recorder();
         recorder.answered(refused("", RefusalCause::Write));
