@@ -11,11 +11,12 @@
 
 use bytes::Bytes;
 use http::{Request, Uri};
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use super::Error;
 use super::call::{Client, decode, request};
-use super::query::Url;
+use super::query::{Url, by_name};
 use crate::object::Kind;
 
 /// Receives the writes of a client that only does dry runs.
@@ -121,7 +122,8 @@ impl Client {
     /// not have the one to get it.
     async fn stored(&self, kind: &Kind, path: &str) -> Result<Option<Value>, Error> {
         let (collection, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let url = Url::at(collection).with("fieldSelector", &format!("metadata.name={name}"));
+        let name = percent_decode_str(name).decode_utf8_lossy();
+        let url = Url::at(collection).with("fieldSelector", &by_name(&name));
         let list = self.call("list", kind, request("GET", url)?.empty()).await?;
         let mut list: Value = decode(&list)?;
         Ok(list["items"].get_mut(0).map(Value::take))

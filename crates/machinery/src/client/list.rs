@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 
 use super::call::{Client, request};
-use super::query::Url;
+use super::query::{Url, by_name};
 use super::splitter::{ItemVisitor, Part, Splitter};
 use super::transport::Answer;
 use super::types::{Page, PageEnd, Scope, Undecodable};
@@ -86,7 +86,7 @@ impl Client {
     /// As [`Client::list`].
     pub async fn find<V: Resource>(&self, key: &ObjectKey) -> Result<Option<V>, Error> {
         let namespace = self.kind::<V>().namespaced.then(|| key.namespace().clone());
-        let fields = Some(format!("metadata.name={}", key.name()));
+        let fields = Some(by_name(key.name()));
         let scope = Scope { namespace, labels: None, fields };
         let mut found = None;
         let each = |object: Result<V, Undecodable>| {

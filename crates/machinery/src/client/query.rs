@@ -153,6 +153,18 @@ pub(super) fn segment<'a>(what: &str, name: &'a str) -> Result<Cow<'a, str>, Err
     Ok(utf8_percent_encode(name, ESCAPED_IN_PATH).into())
 }
 
+/// The field selector of the object with this name (`EscapeValue` in k8s.io/apimachinery, pkg/fields).
+pub(super) fn by_name(name: &str) -> String {
+    let mut selector = "metadata.name=".to_owned();
+    for character in name.chars() {
+        if matches!(character, '\\' | ',' | '=') {
+            selector.push('\\');
+        }
+        selector.push(character);
+    }
+    selector
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -173,6 +185,12 @@ mod tests {
             not_older_than: Some("7".into()),
         };
         assert_eq!(listed(&page), "/api/v1/pods?limit=500&continue=a%2Fb%3D");
+    }
+
+    #[test]
+    fn a_name_is_one_value_of_a_selector() {
+        assert_eq!(by_name("system:node"), "metadata.name=system:node");
+        assert_eq!(by_name("a,b=c\\"), r"metadata.name=a\,b\=c\\");
     }
 
     #[test]

@@ -67,10 +67,12 @@ pub fn for_mapped<V: Object>(
 }
 
 /// Wakes every key whose last pass waited for the name of an object
-/// ([`Class::Waiting`](super::Class::Waiting)) when that object goes or changes hands.
+/// ([`Class::Waiting`](super::Class::Waiting)) when that object goes or changes hands. The view's kind is
+/// known at compile time: a pass waits for a name of a kind.
 pub fn waiting_when_freed<V: Resource>(
     handle: Handle,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
+    debug_assert!(V::KIND != Kind::RUNTIME, "no pass waits for a name of no kind");
     move |delta, _| {
         let freed = match delta {
             Delta::Added(..) => false,

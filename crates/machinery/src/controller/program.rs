@@ -20,9 +20,9 @@ use crate::object::Resource;
 use crate::shutdown::Shutdown;
 
 /// Longest time for each stage after the controllers to stop. They are stopped one after another,
-/// and what has not stopped by then is dropped. Longer than giving up a lease may take (two
-/// requests of 2 s each).
-const LAST_STEPS: Duration = Duration::from_millis(4500);
+/// and what has not stopped by then is dropped. Longer than giving up a lease may take (2 s until a write
+/// without an answer has ended, then two requests of 2 s each).
+const LAST_STEPS: Duration = Duration::from_millis(6500);
 
 /// Runs informers, controllers and what else they need as one.
 ///

@@ -34,7 +34,8 @@ pub struct Options {
     /// Longest wait of shutdown for passes under way. Default 25 s: the rest usually takes only a
     /// moment to end, so everything fits into the 30 s that a kubelet gives.
     pub drain: Duration,
-    /// A pass that keeps its thread for longer than this, without awaiting, is named. Default 5 s.
+    /// A pass that keeps its thread for longer than this, without awaiting, is named; 0 names none. Default
+    /// 5 s.
     pub blocked: Duration,
     /// Retries of failures.
     pub retries: Retries,

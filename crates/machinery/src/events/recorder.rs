@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::correlate::{Correlator, Group, Verdict};
 use super::text;
 use crate::identity::Identity;
-use crate::object::{InternedStr, ObjectKey, Resource, Uid};
+use crate::object::{InternedStr, Kind, ObjectKey, Resource, Uid};
 
 /// Normal or Warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -149,8 +149,9 @@ impl Dropped {
 // === impl Regarding ===
 
 impl Regarding {
-    /// About this object.
+    /// About this object, of a kind that is known at compile time. For one of [`Kind::RUNTIME`], set the fields.
     pub fn object<V: Resource>(object: &V) -> Regarding {
+        debug_assert!(V::KIND != Kind::RUNTIME, "an Event about no kind is shown nowhere");
         Regarding {
             api_version: V::KIND.api_version().into(),
             kind: V::KIND.kind.into(),

@@ -2,6 +2,8 @@
 //!
 //! - A connection is busy from the head of a request until the last byte of its answer is handed to
 //!   the operating system. hyper takes an answer before it has sent it.
+//! - It is busy no longer if its peer takes none of the answer for [`PATIENCE`]: such peers could hold all
+//!   connections, and a probe would find none.
 
 use std::convert::Infallible;
 use std::io::{self, IoSlice};
@@ -9,11 +11,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+/// Longest time in which a peer takes none of its answer.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 const IDLE: u8 = 0;
 /// The answer is being made.
@@ -23,7 +31,14 @@ const BUFFERED: u8 = 2;
 
 /// The state of one connection.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Busy(Arc<AtomicU8>);
+pub(super) struct Busy(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    phase: AtomicU8,
+    /// Time since which the peer has taken nothing of what waits for it.
+    stuck: Mutex<Option<Instant>>,
+}
 
 /// A request under way; its end leaves the answer, if there is one, to be flushed.
 pub(super) struct InFlight(Busy);
@@ -44,20 +59,32 @@ pub(super) struct Sending<S> {
 
 impl Busy {
     pub(super) fn is_busy(&self) -> bool {
-        self.0.load(Ordering::Relaxed) != IDLE
+        let is_stuck = self.0.stuck.lock().is_some_and(|since| since.elapsed() >= PATIENCE);
+        self.0.phase.load(Ordering::Relaxed) != IDLE && !is_stuck
     }
 
     /// Marks the connection as busy until the answer is sent.
     pub(super) fn begin(&self) -> InFlight {
-        self.0.store(ANSWERING, Ordering::Relaxed);
+        self.0.phase.store(ANSWERING, Ordering::Relaxed);
         InFlight(self.clone())
+    }
+
+    /// Notes whether the peer takes what is sent.
+    fn sent<T>(&self, sent: Poll<T>) -> Poll<T> {
+        let mut stuck = self.0.stuck.lock();
+        match sent {
+            Poll::Pending => drop(stuck.get_or_insert_with(Instant::now)),
+            Poll::Ready(_) => *stuck = None,
+        }
+        drop(stuck);
+        sent
     }
 
     /// Only the connection's own task changes the state, so that a load and a store suffice.
     fn flushed(&self) {
         // Otherwise nothing was sent, or the next answer is being made.
-        if self.0.load(Ordering::Relaxed) == BUFFERED {
-            self.0.store(IDLE, Ordering::Relaxed);
+        if self.0.phase.load(Ordering::Relaxed) == BUFFERED {
+            self.0.phase.store(IDLE, Ordering::Relaxed);
         }
     }
 }
@@ -72,7 +99,7 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.0.store(BUFFERED, Ordering::Relaxed);
+        self.0.0.phase.store(BUFFERED, Ordering::Relaxed);
     }
 }
 
@@ -122,7 +149,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Sending<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.busy.sent(written)
     }
 
     fn poll_write_vectored(
@@ -130,7 +158,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Sending<S> {
         context: &mut Context<'_>,
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
+        self.busy.sent(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -139,6 +168,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Sending<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        let flushed = self.busy.sent(flushed);
         if matches!(flushed, Poll::Ready(Ok(()))) {
             self.busy.flushed();
         }

@@ -50,6 +50,8 @@ pub struct Reviews {
     hashers: [RandomState; 2],
     asking: Semaphore,
     waiting: Semaphore,
+    /// For those who were admitted before: whoever tries tokens does not keep them from being asked about.
+    renewing: Semaphore,
 }
 
 /// The answers to questions. Those who are admitted have a map of their own: whoever tries tokens cannot
@@ -96,6 +98,7 @@ impl Reviews {
             hashers: [RandomState::new(), RandomState::new()],
             asking: Semaphore::new(ASKING),
             waiting: Semaphore::new(WAITING),
+            renewing: Semaphore::new(WAITING),
         }
     }
 
@@ -105,7 +108,9 @@ impl Reviews {
         if let Some(answer) = self.recall(key) {
             return answer;
         }
-        let Ok(_waiting) = self.waiting.try_acquire() else { return Err(Refusal::Unknown) };
+        let was_admitted = self.known.lock().admitted.contains_key(&key);
+        let places = if was_admitted { &self.renewing } else { &self.waiting };
+        let Ok(_waiting) = places.try_acquire() else { return Err(Refusal::Unknown) };
         // The semaphore is never closed.
         let _turn = self.asking.acquire().await;
         if let Some(answer) = self.recall(key) {
@@ -156,13 +161,16 @@ impl Reviews {
 
     fn recall(&self, key: (u64, u64)) -> Option<Result<(), Refusal>> {
         let known = self.known.lock();
-        let (at, answer) = known.admitted.get(&key).or_else(|| known.refused.get(&key))?;
-        (at.elapsed() < BELIEVED).then_some(*answer)
+        let fresh = |(at, _): &&Answer| at.elapsed() < BELIEVED;
+        let admitted = known.admitted.get(&key).filter(fresh);
+        admitted.or_else(|| known.refused.get(&key).filter(fresh)).map(|(_, answer)| *answer)
     }
 
     fn remember(&self, key: (u64, u64), answer: Result<(), Refusal>) {
         let mut known = self.known.lock();
-        let known = if answer.is_ok() { &mut known.admitted } else { &mut known.refused };
+        let Known { admitted, refused } = &mut *known;
+        let (known, other) = if answer.is_ok() { (admitted, refused) } else { (refused, admitted) };
+        other.remove(&key);
         if known.len() >= REMEMBERED {
             known.retain(|_, (at, _)| at.elapsed() < BELIEVED);
         }

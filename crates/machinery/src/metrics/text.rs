@@ -64,8 +64,9 @@ pub(super) fn write(registry: &Registry, format: Format) -> String {
     }
 }
 
-/// OpenMetrics names a counter without `_total` in HELP and TYPE, and has additional lines; the
-/// samples are the same in both formats.
+/// OpenMetrics names a counter without `_total` and an info without `_info` in HELP and TYPE, and has more types,
+/// lines and exemplars; the samples are the same in both formats. A parser of Prometheus text refuses the whole
+/// scrape for what it does not know.
 fn to_prometheus(open: &str) -> String {
     let mut text = String::with_capacity(open.len() + 1024);
     let mut help: Option<(&str, &str)> = None;
@@ -75,17 +76,38 @@ fn to_prometheus(open: &str) -> String {
         } else if let Some((name, kind)) =
             line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' '))
         {
-            let suffix = if kind == "counter" { "_total" } else { "" };
+            let (suffix, kind) = match kind {
+                "counter" => ("_total", kind),
+                "info" => ("_info", "gauge"),
+                "stateset" => ("", "gauge"),
+                "unknown" => ("", "untyped"),
+                _ => ("", kind),
+            };
             if let Some((_, help)) = help.take() {
                 let _ = writeln!(text, "# HELP {name}{suffix} {help}");
             }
             let _ = writeln!(text, "# TYPE {name}{suffix} {kind}");
         } else if !line.starts_with("# UNIT ") && line != "# EOF" {
-            text.push_str(line);
+            text.push_str(without_exemplar(line));
             text.push('\n');
         }
     }
     text
+}
+
+/// A sample without the exemplar after it: ` # {`, outside of the quoted values of labels.
+fn without_exemplar(line: &str) -> &str {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for (at, byte) in line.bytes().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_quoted => is_escaped = true,
+            b'"' => is_quoted = !is_quoted,
+            b' ' if !is_quoted && line[at..].starts_with(" # {") => return &line[..at],
+            _ => {}
+        }
+    }
+    line
 }
 
 #[cfg(test)]
@@ -119,6 +141,17 @@ mod tests {
             to_prometheus(open),
             "# HELP a_total Help it.\n# TYPE a_total counter\na_total 1\n\
              # HELP b B.\n# TYPE b gauge\nb 2\n"
+        );
+    }
+
+    #[test]
+    fn what_only_open_metrics_has_is_left_out_of_prometheus_text() {
+        let open = "# TYPE b info\nb_info{v=\"1\"} 1\n# TYPE u unknown\nu 2\n# TYPE c counter\n\
+            c_total{a=\" # {\\\" # {\"} 1 # {trace=\"x\"} 1.0\n# EOF\n";
+        assert_eq!(
+            to_prometheus(open),
+            "# TYPE b_info gauge\nb_info{v=\"1\"} 1\n# TYPE u untyped\nu 2\n\
+             # TYPE c_total counter\nc_total{a=\" # {\\\" # {\"} 1\n"
         );
     }
 }

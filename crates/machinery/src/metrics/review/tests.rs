@@ -134,3 +134,35 @@ async fn only_so_many_requests_wait_for_the_api_server() {
     }
     assert_eq!(asked.len(), WAITING);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_a_token_that_was_admitted_is_remembered() {
+    let (reviews, key) = (reviews().await.0, (1, 2));
+    reviews.remember(key, Ok(()));
+    tokio::time::advance(BELIEVED).await;
+    assert_eq!(reviews.recall(key), None);
+    reviews.remember(key, Err(Refusal::Forbidden));
+    assert_eq!(reviews.recall(key), Some(Err(Refusal::Forbidden)));
+    assert!(reviews.known.lock().admitted.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_tries_tokens_keeps_no_valid_one_from_being_asked_about() {
+    let service = tower::service_fn(|_: Request<Bytes>| {
+        std::future::pending::<Result<Response<String>, std::io::Error>>()
+    });
+    let reviews = Arc::new(Reviews::new(Client::from_service(service, Options::default())));
+    let question = ("prometheus", "get", "/metrics");
+    let key = (reviews.hashers[0].hash_one(question), reviews.hashers[1].hash_one(question));
+    reviews.remember(key, Ok(()));
+    tokio::time::advance(BELIEVED).await;
+    for i in 0..WAITING {
+        let reviews = reviews.clone();
+        tokio::spawn(async move { reviews.admit(Some(&i.to_string()), "get", "/metrics").await });
+    }
+    let moment = Duration::from_millis(1);
+    tokio::time::sleep(moment).await;
+    let admit = |token| tokio::time::timeout(moment, reviews.admit(Some(token), "get", "/metrics"));
+    assert_eq!(admit("guess").await, Ok(Err(Refusal::Unknown)));
+    assert!(admit("prometheus").await.is_err(), "it waits for its turn");
+}

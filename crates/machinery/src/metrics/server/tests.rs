@@ -214,6 +214,20 @@ async fn an_answer_that_is_read_slowly_gives_way_to_nobody() {
     timeout(Duration::from_secs(10), idle).await.expect("it is idle once all is sent");
 }
 
+#[tokio::test]
+async fn a_peer_that_takes_nothing_of_its_answer_gives_way() {
+    let server = start_with(Limits { connections: 1, ..Limits::default() }, Arc::new(Open)).await;
+    server.ready.add("long", || Err("x".repeat(16 << 20)));
+    let mut deaf = TcpStream::connect(server.address).await.unwrap();
+    deaf.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    deaf.readable().await.unwrap();
+    assert_eq!(server.get("/healthz", "").await, "", "no room");
+    tokio::time::pause();
+    tokio::time::advance(super::super::busy::PATIENCE).await;
+    tokio::time::resume();
+    assert_eq!(code(&server.get("/healthz", "").await), "200");
+}
+
 /// Admits the bearer of one token, recognizes but refuses another, and fails for a third.
 struct Tokens;
 
