@@ -1,6 +1,6 @@
 //! Without the feature `leader-election`: this process always leads.
 
-use super::builder::Listen;
+use super::builder::{Filter, Listen};
 use super::{Error, Manager};
 use crate::client::{self, Client};
 use crate::controller::{Controller, Options, Program, Reconciler};
@@ -19,8 +19,8 @@ impl Lead {
         &self,
         program: Program,
         name: &'static str,
-        reconciler: R,
-        (_, options): (&Informer<V>, Options),
+        (reconciler, options): (R, Options),
+        _: (&Informer<V>, Option<Filter<V>>),
         _: &Barrier,
     ) -> (Program, Controller<R>, Listen) {
         (program, Controller::new(name, reconciler, options), Box::new(|| {}))
