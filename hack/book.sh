@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The documentation as a site, in target/book, by mdBook. Each link in it is checked: pages, sections, and
-# files of the repository, whose links then lead to REPOSITORY of release.env.
+# The documentation as a site, in target/book, by mdBook. Each link in it is checked: pages, their sections, and
+# files of the repository (not the sections of these), whose links then lead to REPOSITORY of release.env.
 #
 #   hack/book.sh             build it; mdBook is built if it is missing (minutes, once per user)
 #   hack/book.sh if-there    build it if mdBook is there, and say so if it is not
@@ -48,7 +48,7 @@ for page in "$BOOK"/*.html; do
       status=1
     fi
   done < <(grep -oE '<a href="[^":]+"' "$page" | sed 's/^<a href="//; s/"$//' | sort -u)
-  sed -i -E "s#href=\"\.\./([^\"]*)\.html#href=\"../\1.md#; s#href=\"\.\./([^\"]*)\"#href=\"$REPOSITORY/blob/main/\1\"#g" "$page"
+  sed -i -E "s#href=\"\.\./([^\"\#]*)\.html#href=\"../\1.md#g; s#href=\"\.\./([^\"]*)\"#href=\"$REPOSITORY/blob/main/\1\"#g" "$page"
 done
 ((status == 0)) || exit 1
 say "$BOOK/index.html"

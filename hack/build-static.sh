@@ -30,7 +30,8 @@ cargo build --locked --profile "$profile" --features "${FEATURES:-}" --bin workl
 [[ $profile != dev ]] || profile=debug
 built=${CARGO_TARGET_DIR:-target}/$host/$profile/workload-operator
 # A binary that still asks for a loader would not start in an empty image.
-if readelf --program-headers "$built" | grep -q INTERP; then
+headers=$(readelf --program-headers "$built")
+if [[ $headers == *INTERP* ]]; then
   echo "build-static.sh: not static: this toolchain has no static C library" >&2
   exit 1
 fi

@@ -88,9 +88,9 @@ if_there() {
 
 # What takes long and is done once comes first, outside of the namespaces: it needs the network.
 prepare() {
-  hack/controlplane.sh build || exit 3
-  hack/e2e/binaries.sh build || exit 3
-  KUBECTL=$(hack/controlplane.sh which kubectl) || exit 3
+  hack/controlplane.sh build
+  hack/e2e/binaries.sh build
+  KUBECTL=$(hack/controlplane.sh which kubectl)
   line "programs are there" "control plane, kubelet, kube-proxy, CoreDNS"
   snapshot >"$DIR/before"
   make_images

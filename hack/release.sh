@@ -60,7 +60,8 @@ main() {
   WORK=$(mktemp -d)
   OUTPUT=$WORK/out # until it is whole
   mkdir "$OUTPUT"
-  trap 'rm -rf "$WORK"' EXIT
+  CONTAINER=''
+  trap 'rm -rf "$WORK"; [[ -z $CONTAINER ]] || buildah rm "$CONTAINER" >/dev/null' EXIT
   find_tools
   git archive HEAD | tar -x -C "$WORK" --one-top-level=source
   cd "$WORK/source"
@@ -173,21 +174,22 @@ make_notices() {
 
 # An image of the binary and the notices, without any other layer: there is no base image to pin.
 make_image() {
-  local root=$WORK/root container label labels
+  local root=$WORK/root label labels
   mkdir -m 755 "$root"
   install -m 755 "$OUTPUT/$NAME" "$root/workload-operator"
   install -m 644 "$OUTPUT/THIRD-PARTY-NOTICES.txt" LICENSE "$root/"
   find "$root" -exec touch --date="@$SOURCE_DATE_EPOCH" {} +
-  container=$(buildah from --arch "$ARCH" scratch)
-  buildah copy --quiet "$container" "$root" / >/dev/null
+  CONTAINER=$(buildah from --arch "$ARCH" scratch)
+  buildah copy --quiet "$CONTAINER" "$root" / >/dev/null
   labels=(title=workload-operator "version=$VERSION" "revision=$COMMIT" "source=$REPOSITORY" licenses=Apache-2.0
     "description=Runs Memcached, GenericDaemon and App workloads from custom resources"
     "created=$(date --utc --date="@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)")
-  for label in "${labels[@]}"; do buildah config --label "org.opencontainers.image.$label" "$container"; done
-  buildah config --user 65532:65532 --entrypoint '["/workload-operator"]' --cmd '' "$container"
+  for label in "${labels[@]}"; do buildah config --label "org.opencontainers.image.$label" "$CONTAINER"; done
+  buildah config --user 65532:65532 --entrypoint '["/workload-operator"]' --cmd '' "$CONTAINER"
   # Not buildah's own label with its version.
-  buildah commit --quiet --rm --identity-label=false --timestamp "$SOURCE_DATE_EPOCH" --format oci "$container" \
+  buildah commit --quiet --rm --identity-label=false --timestamp "$SOURCE_DATE_EPOCH" --format oci "$CONTAINER" \
     "oci:$WORK/image:$VERSION" >/dev/null
+  CONTAINER=''
   sed -n 's/.*"digest":"\(sha256:[0-9a-f]*\)".*/\1/p' "$WORK/image/index.json" >"$OUTPUT/image.digest"
   tar --create --directory "$WORK/image" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 \
     --numeric-owner --mode='u=rwX,go=rX' --format=ustar --file "$OUTPUT/$NAME.oci.tar" .

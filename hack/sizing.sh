@@ -9,12 +9,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=hack/lib/say.sh
 source hack/lib/say.sh
+# shellcheck source=hack/lib/wait.sh
+source hack/lib/wait.sh
 HACK_DIR=hack
 [[ ${1:-} != -* ]] || { usage && exit 2; }
 (($# > 0)) || set -- 100 1000 5000 10000
 if [[ -z ${OPERATOR:-} ]]; then
   cargo build --quiet --release --locked --bin workload-operator
-  OPERATOR=target/release/workload-operator
+  OPERATOR=${CARGO_TARGET_DIR:-target}/release/workload-operator
 fi
 WORK=$(mktemp -d)
 trap 'stop_operator; hack/controlplane.sh stop --dir "$WORK/plane" 2>/dev/null || true; rm -rf "$WORK"' EXIT
@@ -27,18 +29,14 @@ stop_operator() {
 }
 
 start_operator() {
+  : >"$WORK/log" # or the former run's lines would be found
   "$OPERATOR" --metrics-bind-address 0 --health-probe-bind-address 0 2>"$WORK/log" &
   PID=$!
 }
 
-# until COMMAND...: until it succeeds, for ten minutes.
-until_true() {
-  local left=3000
-  until "$@"; do
-    ((left-- > 0)) || die 1 "waited in vain: $*"
-    sleep 0.2
-  done
-}
+# wait_until COMMAND...: until it succeeds, for ten minutes.
+wait_until() { PAUSE=0.2 until_true 600 is_running "$@" || die 1 "waited in vain: $*: $(tail -n 3 "$WORK/log")"; }
+is_running() { kill -0 "$PID" 2>/dev/null; }
 
 have_deployments() { (($(kubectl get deployments --no-headers 2>/dev/null | wc -l) >= $1)); }
 is_at_rest() {
@@ -78,15 +76,15 @@ for count in "$@"; do
   apps "$there" "$count" | kubectl create -f - >/dev/null
   plan=$(planned $((count - there)))
   start_operator
-  until_true grep -q 'Ready to work' "$WORK/log"
+  wait_until grep -q 'Ready to work' "$WORK/log"
   before=$(cpu)
-  until_true have_deployments "$count"
-  until_true is_at_rest
+  wait_until have_deployments "$count"
+  wait_until is_at_rest
   row="$count | $plan | $(megabytes VmRSS) | $(megabytes VmHWM) | $(awk -v c=$(($(cpu) - before)) -v n=$((count - there)) 'BEGIN { printf "%.1f for %d", c / 100, n }')"
   stop_operator
   start_operator
-  until_true grep -q 'Ready to work' "$WORK/log"
-  until_true is_at_rest
+  wait_until grep -q 'Ready to work' "$WORK/log"
+  wait_until is_at_rest
   printf '| %s | %s | %s |\n' "$row" "$(megabytes VmHWM)" "$(awk -v c="$(cpu)" 'BEGIN { printf "%.1f", c / 100 }')"
   stop_operator
   there=$count

@@ -40,19 +40,24 @@ main() {
   esac
 }
 
-# The binary comes last: a folder with it is complete.
+# The folder appears under its name when it is complete. Two builds at once do the work twice.
 build() {
   [[ ! -x $CACHE_FOLDER/workload-operator ]] || return 0
-  local source=$CACHE_FOLDER/source
+  local building
   say "building the operator of $1 ..."
-  rm -rf "$CACHE_FOLDER"
-  mkdir -p "$source"
-  git archive "$1" | tar -x -C "$source"
-  cp -r "$source/artifacts" "$CACHE_FOLDER/"
-  (cd "$source" && CARGO_TARGET_DIR=$CACHE_FOLDER/target cargo build --quiet --locked --bin workload-operator) ||
+  mkdir -p "${CACHE_FOLDER%/*}"
+  building=$(mktemp -d "$CACHE_FOLDER.XXXXXX")
+  # shellcheck disable=SC2064 # It is local.
+  trap "rm -rf '$building'" EXIT
+  mkdir "$building/source"
+  git archive "$1" | tar -x -C "$building/source"
+  cp -r "$building/source/artifacts" "$building/"
+  (cd "$building/source" && CARGO_TARGET_DIR=$building/target cargo build --quiet --locked --bin workload-operator) ||
     die 1 "the operator of $1 does not build"
-  mv "$CACHE_FOLDER/target/debug/workload-operator" "$CACHE_FOLDER/"
-  rm -rf "$source" "$CACHE_FOLDER/target"
+  mv "$building/target/debug/workload-operator" "$building/"
+  rm -rf "$building/source" "$building/target" "$CACHE_FOLDER"
+  chmod 755 "$building"
+  mv "$building" "$CACHE_FOLDER"
 }
 
 main "$@"

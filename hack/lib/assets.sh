@@ -181,8 +181,13 @@ build_one() {
     BUILD_PID=
     [[ ! -t 2 ]] || say ""
     grep -v '^go: downloading' "$log" | tail -n 15 >&2 || true
+    # A machine without a way to the sources lacks something, as one without Go does.
+    if grep -qE 'Get "https?://|dial tcp|module lookup disabled' "$log"; then
+      rm -f "$temporary" "$log"
+      die 3 "the sources of $name cannot be fetched, see the lines above (GOPROXY=$(go env GOPROXY))"
+    fi
     rm -f "$temporary" "$log"
-    die 1 "building $name failed, see the lines above (downloads come from GOPROXY=$(go env GOPROXY))"
+    die 1 "building $name failed, see the lines above"
   fi
   BUILD_PID=
   rm -f "$log"
