@@ -214,6 +214,14 @@ impl Error {
             if message.contains("denied request: ") || message.contains("denied the request"))
     }
 
+    /// What was applied cannot be merged, whatever is there: a list has two items of one key, or a field is not in
+    /// the schema. The API server answers that with 500 (k8s.io/apimachinery,
+    /// pkg/util/managedfields/internal/structuredmerge.go).
+    pub fn is_unmergeable(&self) -> bool {
+        matches!(self, Error::Api { code: 500, message, .. }
+            if message.starts_with("failed to create typed patch object"))
+    }
+
     /// Nothing can be created, because the namespace is being deleted.
     pub fn is_namespace_terminating(&self) -> bool {
         matches!(self, Error::Api { code: 403, causes, .. }

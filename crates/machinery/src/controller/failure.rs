@@ -300,10 +300,10 @@ impl Failure for client::Error {
             Some(404) if self.is_not_served() => Class::NotServed,
             // The read state is out of date; the next pass reads the current state.
             Some(404 | 409) => Class::Conflict,
-            // Nothing can be created in the namespace, and nothing needs to be.
-            Some(403) if self.is_namespace_terminating() => Class::Terminal,
-            // Even invalid requests are retried, slowly: a policy that refuses them may change.
+            // Even invalid requests are retried, slowly: a policy that refuses them may change, and a namespace
+            // that is being deleted may be created again.
             Some(400 | 403 | 422) => Class::Forbidden,
+            Some(500) if self.is_unmergeable() => Class::Forbidden,
             // A name that no object can have, or a body that is no JSON.
             None if matches!(self, client::Error::Request(_)) => Class::Terminal,
             // This includes 401: the token was not renewed in time, which fixes itself.
@@ -343,6 +343,13 @@ mod tests {
             assert_eq!(class, expected, "{code} {reason}");
         }
         assert_eq!(client::Error::Deadline(Duration::ZERO).class(), Class::Transient);
+        let twice = "failed to create typed patch object (ns/x; apps/v1, Kind=Deployment): errors:\n  \
+                     .spec.template.spec.containers[name=\"a\"].env: duplicate entries for key [name=\"B\"]";
+        let twice = client::Error::api(500, "", twice);
+        assert_eq!(
+            (twice.class(), Problem::from(twice).reason()),
+            (Class::Forbidden, Some("ErrRefused"))
+        );
     }
 
     #[test]
@@ -364,14 +371,5 @@ mod tests {
             assert_eq!((problem.class(), problem.reason()), (class, reason), "{problem}");
         }
         assert_eq!(Problem::terminal("ErrUnnamed", "name it").to_string(), "name it");
-    }
-
-    #[test]
-    fn in_a_namespace_that_goes_nothing_is_tried_again() {
-        let mut error = client::Error::api(403, "Forbidden", "it is being terminated");
-        if let client::Error::Api { causes, .. } = &mut error {
-            causes.push("NamespaceTerminating".to_owned());
-        }
-        assert_eq!(error.class(), Class::Terminal);
     }
 }

@@ -83,12 +83,18 @@ impl<'a, C> EnsureOptions<'a, C> {
         self.conflicts.map_or_else(Vec::new, |conflicts| conflicts(child, &|_| true))
     }
 
-    /// The field that cannot be changed and is another.
-    fn immutable_of(&self, different: &Different) -> Option<&'static str> {
+    /// The field that cannot be changed and is another. What admission made of a field is as it is to be.
+    fn immutable_of(&self, different: &Different, child: &C) -> Option<&'static str>
+    where
+        C: Resource,
+    {
         let is_in = |place: &str, field: &str| {
             place.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
-        let is_different = |field: &&&str| different.iter().any(|(place, _)| is_in(place, field));
+        let admitted = record(child, C::Keep::ADMITTED).unwrap_or_default();
+        let is_admitted = |one: &Deviation| admitted.split(',').any(|hash| hash == hash_of(one));
+        let is_different =
+            |field: &&&str| different.iter().any(|one| is_in(&one.0, field) && !is_admitted(one));
         self.immutable.iter().find(is_different).copied()
     }
 
@@ -108,8 +114,9 @@ impl<'a, C> EnsureOptions<'a, C> {
     }
 }
 
-/// Places, such as `spec.replicas`, and the values there.
-type Different = Vec<(String, Value)>;
+/// A place, such as `spec.replicas`, and the value there.
+type Deviation = (String, Value);
+type Different = Vec<Deviation>;
 
 impl<C> Default for EnsureOptions<'_, C> {
     fn default() -> Self {
@@ -266,13 +273,13 @@ impl<V: Resource> Context<V> {
             return Err(Problem::awaiting::<C>(key));
         }
         let different = options.different(desired, &*child)?;
-        if let Some(field) = options.immutable_of(&different) {
-            let name = Name { kind: C::KIND, key: key.clone() };
-            return Err(Problem::Immutable { name, field });
-        }
         let is_applied = is_applied(desired, &*child);
         if is_applied && !is_unseen && is_settled(&different, &*child) {
             return Ok(child);
+        }
+        if let Some(field) = options.immutable_of(&different, &*child) {
+            let name = Name { kind: C::KIND, key: key.clone() };
+            return Err(Problem::Immutable { name, field });
         }
         let (fights, now) = (&self.pass.fights, Instant::now());
         if let Some(wait) = fights.wait((child.uid(), 0), desired.hash, now) {
@@ -375,7 +382,7 @@ impl<V: Resource> Context<V> {
     }
 
     /// The store of an owned view that records what was applied.
-    fn children<C: Resource>(&self) -> Result<Store<C>, Problem> {
+    pub(super) fn children<C: Resource>(&self) -> Result<Store<C>, Problem> {
         let (controller, view) = (self.pass.parts.controller(), view::<C>());
         if !self.pass.owned.contains(&TypeId::of::<C>()) {
             return Err(WiringError::NotOwned { controller, view }.into());
@@ -384,7 +391,10 @@ impl<V: Resource> Context<V> {
     }
 
     /// Completes what is desired.
-    fn complete<C: Resource + Serialize>(&self, mut desired: Value) -> Result<Desired, Problem> {
+    pub(super) fn complete<C: Resource + Serialize>(
+        &self,
+        mut desired: Value,
+    ) -> Result<Desired, Problem> {
         let (applied, admitted) = (C::Keep::APPLIED, C::Keep::ADMITTED);
         if ![applied, admitted].iter().all(|annotation| C::Keep::annotation(annotation)) {
             let view = view::<C>();
@@ -444,7 +454,7 @@ impl<V: Resource> Context<V> {
 
     /// Takes in the answer to an apply. What admission made of it is recorded on the child: it would make
     /// that of it each time.
-    async fn applied<C>(
+    pub(super) async fn applied<C>(
         &self,
         children: &Store<C>,
         desired: &Desired,
@@ -457,14 +467,16 @@ impl<V: Resource> Context<V> {
         if self.client().is_dry_run() {
             return Ok(Arc::new(answer));
         }
-        let mut child = children.apply_response(answer);
-        if !is_applied(desired, &*child) {
+        // Not of what the store returns: that is newer if the watch has shown a change of somebody else.
+        let is_applied = is_applied(desired, &answer);
+        let admitted = admitted(&options.different(desired, &answer)?);
+        let is_recorded = record(&answer, C::Keep::ADMITTED) == admitted.as_deref();
+        let child = children.apply_response(answer);
+        if !is_applied {
             // Admission removes even the record.
             return Err(Problem::contested::<C>(&desired.key, Some(record_at::<C>()), WINDOW));
         }
-        let different = options.different(desired, &*child)?;
-        let admitted = admitted(&different);
-        if record(&*child, C::Keep::ADMITTED) == admitted.as_deref() {
+        if is_recorded {
             return Ok(child);
         }
         // Of whichever version: a change that came in between does not match the record.
@@ -474,13 +486,14 @@ impl<V: Resource> Context<V> {
         let recorded = self.client().merge_patch::<C>(&desired.key, &patch).await;
         let recorded = recorded.map_err(conflict_if_another);
         let recorded = recorded.map_err(|error| failed::<C>("update", &desired.key, error))?;
-        child = children.apply_response(recorded);
-        let different = options.different(desired, &*child)?;
-        if is_settled(&different, &*child) {
-            return Ok(child);
+        let different = options.different(desired, &recorded)?;
+        let unsettled = (!is_settled(&different, &recorded)).then(|| blamed(&different, &recorded));
+        let child = children.apply_response(recorded);
+        match unsettled {
+            None => Ok(child),
+            // Admission makes something else of it each time.
+            Some(field) => Err(Problem::contested::<C>(&desired.key, field, WINDOW)),
         }
-        // Admission makes something else of it each time.
-        Err(Problem::contested::<C>(&desired.key, blamed(&different, &*child), WINDOW))
     }
 }
 
@@ -514,9 +527,14 @@ fn is_settled<C: Resource>(different: &Different, child: &C) -> bool {
     different.is_empty() || record(child, C::Keep::ADMITTED) == admitted(different).as_deref()
 }
 
-/// The hash of what is not as wanted; `None` if all is.
+/// The hash of each place that is not as wanted, and of the value there; `None` if all is.
 fn admitted(different: &Different) -> Option<String> {
-    (!different.is_empty()).then(|| hex(hash(&json!(different))))
+    let hashes: Vec<_> = different.iter().map(hash_of).collect();
+    (!hashes.is_empty()).then(|| hashes.join(","))
+}
+
+fn hash_of((place, value): &Deviation) -> String {
+    hex(hash(&(place, Canonical::of(value))))
 }
 
 /// The place that somebody changed; all of the spec, if it may be one of several because admission has changed

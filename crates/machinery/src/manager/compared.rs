@@ -14,8 +14,8 @@ struct Place<'a> {
     within: Option<&'a Place<'a>>,
 }
 
-/// What is desired, in the form that is hashed: lists whose order means nothing are sorted by their keys, and
-/// amounts normalised. Reordering the variables of a container, say, restarts no pod.
+/// What is desired, in the form that is hashed: lists whose order means nothing are sorted by their keys, maps by
+/// theirs, and amounts normalised. Reordering the variables of a container, say, restarts no pod.
 pub(super) struct Canonical<'a> {
     value: &'a Value,
     at: Place<'a>,
@@ -67,10 +67,18 @@ impl Serialize for Canonical<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let at = self.at;
         match self.value {
-            Value::Object(map) => serializer.collect_map(
-                map.iter()
-                    .map(|(name, value)| (name, Canonical { value, at: self.at.inner(name) })),
-            ),
+            Value::Object(map) => {
+                let mut entries: Vec<_> = map.iter().collect();
+                // They are not if any crate of the program has the feature preserve_order of serde_json.
+                if !entries.is_sorted_by_key(|(name, _)| *name) {
+                    entries.sort_unstable_by_key(|(name, _)| *name);
+                }
+                serializer.collect_map(
+                    entries
+                        .into_iter()
+                        .map(|(name, value)| (name, Canonical { value, at: at.inner(name) })),
+                )
+            }
             Value::Array(list) => {
                 let mut items: Vec<&Value> = list.iter().collect();
                 if let Some(keys) = keys(&at, list)
@@ -128,7 +136,7 @@ pub(super) fn hex(hash: u64) -> String {
 /// The hash of an accepted state: of what was applied, and what the API server made of it. It is kept in
 /// memory only.
 pub(super) fn form(desired: &Value, observed: &Value) -> u64 {
-    hash(&[desired, observed])
+    hash(&[Canonical::of(desired), Canonical::of(observed)])
 }
 
 /// Removes what is null: to server-side apply a null is a value, to everybody else there is none.
@@ -166,9 +174,20 @@ pub(super) fn deviations(wanted: &Value, observed: &Value) -> Vec<(String, Value
     found
 }
 
-/// Maps of which server-side apply sets all entries at once (`x-kubernetes-map-type: atomic`): another
-/// entry selects other objects, so it counts.
-const WHOLE: [&str; 3] = ["selector", "nodeSelector", "matchLabels"];
+/// Returns whether server-side apply sets all of a map at once (`x-kubernetes-map-type: atomic`), as of a
+/// selector: another entry selects other objects, so it counts.
+fn is_whole(at: &Place<'_>) -> bool {
+    at.name == "matchLabels" || at.name == "selector" || at.name.ends_with("Selector")
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        _ => false,
+    }
+}
 
 fn compare(found: &mut Vec<(String, Value)>, at: &Place<'_>, wanted: &Value, observed: &Value) {
     match (wanted, observed) {
@@ -181,11 +200,11 @@ fn compare(found: &mut Vec<(String, Value)>, at: &Place<'_>, wanted: &Value, obs
                     observed.get(field).unwrap_or(&Value::Null),
                 );
             }
-            if WHOLE.contains(&at.name)
+            if is_whole(at)
                 && let Value::Object(observed) = observed
             {
                 let others = observed.iter().filter(|(key, _)| !wanted.contains_key(*key));
-                for (key, value) in others.filter(|(_, value)| value.is_string()) {
+                for (key, value) in others.filter(|(_, value)| !is_empty(value)) {
                     found.push((at.inner(key).path(), value.clone()));
                 }
             }
@@ -323,6 +342,15 @@ mod tests {
         let observed = json!({"selector": {"a": "b", "c": "d"}, "labels": {"a": "b", "c": "d"}});
         assert_eq!(difference(&wanted, &observed).as_deref(), Some("selector.c"));
         assert_eq!(difference(&wanted, &wanted), None);
+        let expressions = |list: Value| json!({"selector": {"matchLabels": {"a": "b"}, "matchExpressions": list}});
+        let wanted = json!({"selector": {"matchLabels": {"a": "b"}}});
+        let none = json!([{"key": "a", "operator": "NotIn", "values": ["b"]}]);
+        let place = difference(&wanted, &expressions(none));
+        assert_eq!(place.as_deref(), Some("selector.matchExpressions"));
+        assert_eq!(difference(&wanted, &expressions(json!([]))), None);
+        let (every, some) =
+            (json!({"podSelector": {}}), json!({"podSelector": {"matchLabels": {"a": "b"}}}));
+        assert_eq!(difference(&every, &some).as_deref(), Some("podSelector.matchLabels"));
     }
 
     #[test]

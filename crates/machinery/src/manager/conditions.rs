@@ -1,6 +1,6 @@
 //! Conditions, as `kubectl wait` and other controllers read them.
 
-use jiff::{Timestamp, Unit};
+use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use serde::{Deserialize, Serialize};
 
 use crate::object::{InternedStr, Object};
@@ -66,7 +66,9 @@ impl Condition {
         let mut message = message.into();
         message.truncate(message.floor_char_boundary(MAX_MESSAGE));
         let former = former.iter().find(|c| c.r#type == *r#type && c.status == *status);
-        let now = || Timestamp::now().round(Unit::Second).unwrap_or_default().to_string();
+        // Not up: the time would be in the future.
+        let seconds = TimestampRound::new().smallest(Unit::Second).mode(RoundMode::Trunc);
+        let now = || Timestamp::now().round(seconds).unwrap_or_default().to_string();
         Condition {
             r#type: r#type.into(),
             status: status.into(),

@@ -161,11 +161,14 @@ pub(super) type Conflicts<'a, C> = &'a (dyn Fn(&C, Foreign<'_>) -> Vec<Value> + 
 /// Returns whether another manager set what is at a JSON pointer into a child.
 pub type Foreign<'a> = &'a dyn Fn(&str) -> bool;
 
-/// Returns whether the API server may have refused the write because of what others set; admission has not.
+/// Returns whether the API server may have refused the write because of what others set; admission has not, and
+/// could be asked.
 /// Two ports with one node port are answered with 500 (k8s.io/kubernetes,
 /// pkg/registry/core/service/storage).
 fn may_be_hindered(error: &client::Error) -> bool {
-    matches!(error.code(), Some(400 | 422 | 500)) && !error.is_denied()
+    matches!(error.code(), Some(400 | 422 | 500))
+        && !(error.is_denied() || error.is_unmergeable())
+        && !error.to_string().contains("failed calling webhook")
 }
 
 /// Applying with the UID of another object is answered with 422, as a UID cannot be changed.

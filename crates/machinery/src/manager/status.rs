@@ -118,8 +118,8 @@ fn patch(desired: &Value, observed: &Value, own: &[&str]) -> Value {
             let set = desired.iter().map(|(field, value)| {
                 (field.clone(), patch(value, observed.get(field).unwrap_or(&Value::Null), own))
             });
-            let gone = observed.keys().filter(|field| !desired.contains_key(*field));
-            let gone = gone.map(|field| (field.clone(), Value::Null));
+            let gone = observed.iter().filter(|(field, _)| !desired.contains_key(*field));
+            let gone = gone.map(|(field, value)| (field.clone(), left_of(value, own)));
             set.chain(gone).collect()
         }
         (Value::Array(desired), Value::Array(observed)) if are_conditions(desired, observed) => {
@@ -128,6 +128,18 @@ fn patch(desired: &Value, observed: &Value, own: &[&str]) -> Value {
             theirs.chain(desired).cloned().collect()
         }
         (desired, _) => desired.clone(),
+    }
+}
+
+/// What remains of a field that is no longer set: the conditions of other controllers.
+fn left_of(observed: &Value, own: &[&str]) -> Value {
+    match observed {
+        Value::Array(list)
+            if are_conditions(&[], list) && !list.iter().all(|it| is_own(it, own)) =>
+        {
+            list.iter().filter(|it| !is_own(it, own)).cloned().collect()
+        }
+        _ => Value::Null,
     }
 }
 
@@ -155,7 +167,9 @@ fn is_same(desired: &Value, observed: &Value, own: &[&str]) -> bool {
                 && desired.iter().zip(observed).all(|(d, o)| is_same(d, o, own))
         }
         // An empty list or struct is how a view shows that there is none.
-        (Value::Null, Value::Array(list)) => list.is_empty(),
+        (Value::Null, Value::Array(list)) => {
+            are_conditions(&[], list) && !list.iter().any(|it| is_own(it, own))
+        }
         (Value::Null, Value::Object(map)) => map.values().all(|v| is_same(&Value::Null, v, own)),
         (desired, observed) => is_equal(desired, observed),
     }
@@ -216,6 +230,21 @@ mod tests {
         let expected = json!({"pods": 1, "old": null, "at": {"a": 1, "b": null},
             "conditions": [theirs, condition("Ready", "True")]});
         assert_eq!(patch(&desired, &observed, &[]), expected);
+    }
+
+    #[test]
+    fn a_status_without_conditions_keeps_those_of_others() {
+        let condition = |kind: &str| json!({"type": kind, "status": "True"});
+        let (desired, own) = (json!({"pods": 1}), ["Stalled"]);
+        let theirs = json!({"pods": 1, "conditions": [condition("Audited")]});
+        assert!(is_same(&desired, &theirs, &own));
+        let both = json!({"pods": 1, "conditions": [condition("Stalled"), condition("Audited")]});
+        assert!(!is_same(&desired, &both, &own));
+        assert_eq!(patch(&desired, &both, &own), theirs);
+        let ours = json!({"pods": 1, "conditions": [condition("Stalled")]});
+        assert_eq!(patch(&desired, &ours, &own), json!({"pods": 1, "conditions": null}));
+        let list = json!({"pods": 1, "conditions": ["a"]});
+        assert!(!is_same(&desired, &list, &own));
     }
 
     #[test]

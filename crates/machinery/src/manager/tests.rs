@@ -619,6 +619,47 @@ async fn what_admission_makes_of_a_child_is_accepted_after_one_try() {
     );
 }
 
+#[tokio::test]
+async fn a_change_that_the_watch_shows_before_the_answer_is_no_admission() {
+    let server = Server::default();
+    let cx = context(&server);
+    let desired = desired(&json!({"size": 1}));
+    cx.ensure::<Child>(desired.clone()).await.unwrap();
+    let answer = serde_json::from_value(server.get(CHILD)).unwrap();
+    let mut changed = server.get(CHILD);
+    changed["spec"]["size"] = json!(7);
+    server.put(CHILD, changed);
+    shows(&cx, &server);
+    let (children, wanted) =
+        (cx.children::<Child>().unwrap(), cx.complete::<Child>(desired.clone()));
+    let wanted = wanted.unwrap();
+    cx.applied(&children, &wanted, EnsureOptions::default(), answer).await.unwrap();
+    assert_eq!(server.writes().len(), 1, "nothing is recorded");
+    cx.ensure::<Child>(desired).await.unwrap();
+    assert_eq!(server.get(CHILD)["spec"]["size"], 1);
+}
+
+#[tokio::test]
+async fn what_admission_makes_of_an_immutable_field_is_no_change_of_it() {
+    let server = Server::default();
+    let cx = context(&server);
+    let ensure = async |spec: Value| {
+        let options = EnsureOptions::default().immutable(&["spec.zone"]);
+        cx.ensure_with::<Child>(desired(&spec), options).await.map(drop)
+    };
+    server.admit(|object| object["spec"]["zone"] = json!("b"));
+    ensure(json!({"zone": "a", "size": 1})).await.unwrap();
+    ensure(json!({"zone": "a", "size": 1})).await.unwrap();
+    assert_eq!(server.writes().len(), 2, "an apply, and the record of what came of it");
+    ensure(json!({"zone": "a", "size": 2})).await.unwrap();
+    let mut other = server.get(CHILD);
+    other["spec"]["zone"] = json!("c");
+    server.put(CHILD, other);
+    shows(&cx, &server);
+    let problem = ensure(json!({"zone": "a", "size": 2})).await.unwrap_err();
+    assert!(matches!(problem, Problem::Immutable { field: "spec.zone", .. }), "{problem:?}");
+}
+
 /// Shows the child as it is to the store.
 fn shows(cx: &Context<Site>, server: &Server) {
     cx.store::<Child>().unwrap().apply_read(serde_json::from_value(server.get(CHILD)).unwrap());
