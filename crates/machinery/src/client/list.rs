@@ -85,12 +85,23 @@ impl Client {
     /// # Errors
     /// As [`Client::list`].
     pub async fn find<V: Resource>(&self, key: &ObjectKey) -> Result<Option<V>, Error> {
+        Ok(self.look_up(key).await?.and_then(Result::ok))
+    }
+
+    /// Like [`Client::find`], and tells an object that cannot be decoded from none.
+    pub(crate) async fn look_up<V: Resource>(
+        &self,
+        key: &ObjectKey,
+    ) -> Result<Option<Result<V, Undecodable>>, Error> {
         let namespace = self.kind::<V>().namespaced.then(|| key.namespace().clone());
         let fields = Some(by_name(key.name()));
         let scope = Scope { namespace, labels: None, fields };
         let mut found = None;
         let each = |object: Result<V, Undecodable>| {
-            found = object.ok().filter(|object| object.key() == key).or(found.take());
+            let name = object.as_ref().map_or_else(|bad| &bad.key, |object| object.key());
+            if name == key {
+                found = Some(object);
+            }
         };
         self.list(&scope, &Page::default(), each).await?;
         Ok(found)

@@ -107,7 +107,9 @@ pub(super) enum Wakes {
 /// The keys that fail, and the names that became free a moment ago.
 #[derive(Debug, Default)]
 pub(super) struct Failing {
-    pub(super) rows: HashMap<ObjectKey, FailureStreak>,
+    rows: HashMap<ObjectKey, FailureStreak>,
+    /// Number of rows that wait for a name: most deletions free no name that a key waits for.
+    named: usize,
     freed: VecDeque<(Instant, Name)>,
 }
 
@@ -115,6 +117,34 @@ pub(super) struct Failing {
 const FREED: usize = 64;
 
 impl Failing {
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<&FailureStreak> {
+        self.rows.get(key)
+    }
+
+    pub(super) fn put(&mut self, key: &ObjectKey, row: FailureStreak) {
+        self.named += usize::from(row.waits_for_a_name());
+        if let Some(before) = self.rows.insert(key.clone(), row) {
+            self.named -= usize::from(before.waits_for_a_name());
+        }
+    }
+
+    /// Returns whether there was one.
+    pub(super) fn remove(&mut self, key: &ObjectKey) -> bool {
+        let row = self.rows.remove(key);
+        self.named -= usize::from(row.as_ref().is_some_and(FailureStreak::waits_for_a_name));
+        row.is_some()
+    }
+
+    /// The keys whose reason to fail is `over`.
+    pub(super) fn woken_by(
+        &self,
+        over: &Wakes,
+    ) -> impl Iterator<Item = (&ObjectKey, &FailureStreak)> {
+        let is_any = self.named > 0 || *over == Wakes::Outage;
+        let rows = is_any.then_some(&self.rows).into_iter().flatten();
+        rows.filter(move |(_, row)| row.wakes.as_ref() == Some(over))
+    }
+
     /// A name has become free.
     pub(super) fn freed(&mut self, name: Name) {
         self.freed.truncate(FREED - 1);
@@ -131,6 +161,10 @@ impl Failing {
 }
 
 impl FailureStreak {
+    fn waits_for_a_name(&self) -> bool {
+        matches!(self.wakes, Some(Wakes::Name(_)))
+    }
+
     /// The row after one more failure, for which the server asked for the pause `asked`.
     pub(super) fn after(
         before: Option<&FailureStreak>,
@@ -202,6 +236,25 @@ mod tests {
         assert_eq!(told, [10]);
         let after = FailureStreak::after(row.as_ref(), Class::Transient, None, None);
         assert_eq!(after.conflicts, 0);
+    }
+
+    #[test]
+    fn only_keys_that_wait_for_a_name_are_woken_by_it() {
+        let row = |class, name: Option<Name>| FailureStreak::after(None, class, None, name);
+        let key = |name: &str| ObjectKey::new("ns", name);
+        let name = |name: &str| Name { kind: crate::object::Kind::RUNTIME, key: key(name) };
+        let mut failing = Failing::default();
+        failing.put(&key("a"), row(Class::Waiting, Some(name("x"))));
+        failing.put(&key("a"), row(Class::Waiting, Some(name("x"))));
+        failing.put(&key("b"), row(Class::Transient, None));
+        let woken = |failing: &Failing, over: &Wakes| failing.woken_by(over).count();
+        let (x, y) = (Wakes::Name(Box::new(name("x"))), Wakes::Name(Box::new(name("y"))));
+        assert_eq!([&x, &y, &Wakes::Outage].map(|over| woken(&failing, over)), [1, 0, 1]);
+        assert!(failing.remove(&key("a")) && !failing.remove(&key("a")));
+        assert_eq!(
+            ([&x, &Wakes::Outage].map(|over| woken(&failing, over)), failing.named),
+            ([0, 1], 0)
+        );
     }
 
     #[test]

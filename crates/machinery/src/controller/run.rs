@@ -250,7 +250,7 @@ impl Handle {
         if let Wakes::Name(name) = over {
             failing.freed(Name::clone(name));
         }
-        for (key, row) in failing.rows.iter().filter(|(_, row)| row.wakes.as_ref() == Some(over)) {
+        for (key, row) in failing.woken_by(over) {
             let asked = row.asked.map(|until| until.saturating_duration_since(Instant::now()));
             match asked.filter(|left| !left.is_zero()) {
                 // The pause ends, but not what the server asked for. Forgetting the key would end

@@ -17,7 +17,7 @@ use super::watchdog::{Heartbeat, Watched};
 use super::{Action, Class, Failure, Name, Observer, Outcome, Reconciler};
 use crate::object::ObjectKey;
 use crate::store::{ControllerId, WriteOrigin};
-use crate::workqueue::{WorkItem, WorkQueue};
+use crate::workqueue::{Retry, WorkItem, WorkQueue};
 
 /// Up to this fraction of a RequeueAfter is added at random, so that objects created together are
 /// not reconciled together forever.
@@ -141,9 +141,12 @@ impl<R: Reconciler> Core<R> {
                 Outcome::Failed(class)
             }
             Ended::Outdated => {
-                // Not at once: whatever it is that the store does not show may stay like that.
-                self.failing.lock().rows.remove(key);
-                self.queue.add_rate_limited(key);
+                // Not at once: whatever it is that the store does not show may stay like that. What it waited for
+                // before does not count.
+                if self.failing.lock().remove(key) {
+                    self.queue.forget(key);
+                }
+                self.again(key);
                 Outcome::Success
             }
             Ended::Panicked(said) => self.panicked(key, &*said),
@@ -153,6 +156,12 @@ impl<R: Reconciler> Core<R> {
                 Outcome::TimedOut
             }
         }
+    }
+
+    /// Has the key run again after a pause, although its pass did not fail.
+    fn again(&self, key: &ObjectKey) {
+        let retry = Retry { backoff: self.retries.transient, ..Retry::default() };
+        self.queue.add_rate_limited_with(key, retry);
     }
 
     fn panicked(&self, key: &ObjectKey, panic: &(dyn Any + Send)) -> Outcome {
@@ -208,11 +217,11 @@ impl<R: Reconciler> Core<R> {
     ) -> FailureStreak {
         let mut failing = self.failing.lock();
         let asked = self.retries.asked(retry_after);
-        let row = FailureStreak::after(failing.rows.get(key), class, asked, waits_for);
+        let row = FailureStreak::after(failing.get(key), class, asked, waits_for);
         if failing.is_over(&row, began) {
             self.queue.add(key);
         }
-        failing.rows.insert(key.clone(), row.clone());
+        failing.put(key, row.clone());
         row
     }
 
@@ -220,7 +229,7 @@ impl<R: Reconciler> Core<R> {
     /// does.
     fn clear_retries(&self, key: &ObjectKey) {
         self.queue.forget(key);
-        self.failing.lock().rows.remove(key);
+        self.failing.lock().remove(key);
     }
 }
 
@@ -231,7 +240,7 @@ impl<R: Reconciler> Drop for Pass<'_, R> {
         let counter = match self.outcome {
             Outcome::Dropped => {
                 // After shutdown the queue ignores this; otherwise the worker itself died.
-                self.core.queue.add_rate_limited(self.key);
+                self.core.again(self.key);
                 &self.core.dropped
             }
             _ => &self.core.passes,

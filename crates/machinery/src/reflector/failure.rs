@@ -30,7 +30,10 @@ pub(super) enum Class {
     /// The server failed to answer this particular request, or the answer was not understood. This
     /// may last forever, if the cause is in the history after our version.
     Internal,
-    /// Connection, deadline, 401, 408, 429, 5xx other than 500: it will pass.
+    /// No answer by the deadline: the server hangs, or something on the way holds the answer back, as proxies
+    /// do that pass on no headers before the body. That may last forever.
+    Unanswered,
+    /// Connection, 401, 408, 429, 5xx other than 500: it will pass.
     Transient,
 }
 
@@ -64,6 +67,7 @@ fn classify(error: &client::Error) -> Class {
         Some(_) => Class::Transient,
         None => match error {
             client::Error::Decode { .. } | client::Error::TooLarge { .. } => Class::Internal,
+            client::Error::Deadline(_) => Class::Unanswered,
             _ => Class::Transient,
         },
     }
@@ -100,5 +104,7 @@ mod tests {
         let error = client::Error::Decode { why: text(), excerpt: text() };
         assert_eq!(classify(&error), Class::Internal);
         assert_eq!(classify(&client::Error::Cut("an event")), Class::Transient);
+        let late = client::Error::Deadline(Duration::ZERO);
+        assert_eq!(classify(&late), Class::Unanswered);
     }
 }

@@ -141,6 +141,12 @@ impl<V: Resource> StoreFeed<V> {
         }
     }
 
+    /// The API server itself shows an object of the list in a state that cannot be decoded.
+    pub(super) fn unreadable(&mut self, bad: Undecodable) {
+        self.writer.unstage(&bad.key);
+        self.listed(Err(bad));
+    }
+
     /// The API server itself does not have an object of the list.
     pub(super) fn refuted(&mut self, key: &ObjectKey) {
         self.writer.unstage(key);

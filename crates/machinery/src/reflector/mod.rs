@@ -10,8 +10,8 @@
 //!   [`State::NotServed`]) in which the old view is kept; they never count as an empty list. They
 //!   heal by themselves.
 //! - A streaming list is preferred. Pages are used instead where the server has none, or its end
-//!   does not come in time, or, before one is whole, three break off, cannot be understood, or are
-//!   answered with 500 or "too large resource version"; this is remembered for an hour. Streaming
+//!   does not come in time, or, before one is whole, three break off, cannot be understood, are not answered
+//!   in time, or are answered with 500 or "too large resource version"; this is remembered for an hour. Streaming
 //!   lists that are not accepted, because the server is away or asks for a pause, do not count. An
 //!   expired continue token leads to one list in a single page, not to page one forever.
 //! - A watch that breaks or ends is resumed from its version; only 410, or a version that the
@@ -19,7 +19,8 @@
 //!   bookmarks come once a minute, is considered dead, and what it may have hidden is listed. Where
 //!   none come, or every watch is cut before its first, it is listed once; until one comes, the
 //!   watch is then only reopened. A watch that is not accepted within the client's deadline, or
-//!   within 30 s if the deadline is longer, is reopened.
+//!   within 30 s if the deadline is longer, is reopened; after five of them in a row, or five that end at once,
+//!   the kind is listed.
 //! - Waits after failures start at 800 ms and double up to 30 s, with jitter. They start over when
 //!   a watch delivers something new, after two minutes of health, and when an API server that was
 //!   unreachable answers again ([`Connectivity`](crate::client::Connectivity)), which also cuts the current wait

@@ -1,6 +1,7 @@
 //! Reports of a reflector: the health handle, the observer, and lines in the log.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -11,6 +12,8 @@ use crate::object::{InternedStr, Kind, ResourceVersion};
 
 /// This many failures in a row are worth a log line; a single one is routine.
 const WORTH_A_LINE: u32 = 3;
+/// A kind that is live for a shorter time has not recovered: each watch ends at once.
+const RECOVERED: Duration = Duration::from_secs(1);
 
 /// Reports states: each problem once when it begins and once when it is over.
 pub(super) struct Report {
@@ -20,7 +23,9 @@ pub(super) struct Report {
     observer: Arc<dyn Observer>,
     hints: Hints,
     state: State,
-    /// Number of failures since the kind was last live.
+    /// When it became so.
+    since: Instant,
+    /// Number of failures since the kind was last live for a while.
     failures: u32,
     /// True if the problem was logged, so that its end must be too.
     reported: bool,
@@ -34,8 +39,18 @@ impl Report {
         observer: Arc<dyn Observer>,
         hints: Hints,
     ) -> Report {
-        let state = State::Starting;
-        Report { kind, namespace, health, observer, hints, state, failures: 0, reported: false }
+        let (state, since) = (State::Starting, Instant::now());
+        Report {
+            kind,
+            namespace,
+            health,
+            observer,
+            hints,
+            state,
+            since,
+            failures: 0,
+            reported: false,
+        }
     }
 
     pub(super) fn handle(&self) -> HealthHandle {
@@ -43,15 +58,19 @@ impl Report {
     }
 
     /// The server was heard from at `at`; the view is complete up to `version`.
-    pub(super) fn heard(&self, at: Instant, version: ResourceVersion) {
+    pub(super) fn heard(&mut self, at: Instant, version: ResourceVersion) {
+        self.recovered();
         self.health.update(|health| (health.heard, health.version) = (at, version));
     }
 
     /// Reports the state, since when it is so, and why.
     pub(super) fn state(&mut self, state: State, since: Instant, why: Option<String>) {
+        self.recovered();
         self.log(state, why.as_deref());
         let changed = state != self.state;
-        self.state = state;
+        if changed {
+            (self.state, self.since) = (state, Instant::now());
+        }
         self.health.update(|health| {
             health.why = why;
             if changed {
@@ -75,13 +94,8 @@ impl Report {
                 self.reported = true;
                 tracing::warn!(why, "cannot list {what}: not served; {}", self.hints.kinds);
             }
-            State::Live => {
-                if std::mem::take(&mut self.reported) {
-                    tracing::info!("{what}: listed and watched again");
-                } else if self.state == State::Listing {
-                    tracing::info!("{what}: listed, watching");
-                }
-                self.failures = 0;
+            State::Live if self.state == State::Listing && !self.reported => {
+                tracing::info!("{what}: listed, watching");
             }
             State::Stale | State::Listing if !why.is_empty() => {
                 self.failures += 1;
@@ -93,6 +107,19 @@ impl Report {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Tells that a problem is over, once the kind has been live for a while.
+    fn recovered(&mut self) {
+        if self.state != State::Live || (self.failures == 0 && !self.reported) {
+            return;
+        }
+        if self.since.elapsed() >= RECOVERED {
+            self.failures = 0;
+            if std::mem::take(&mut self.reported) {
+                tracing::info!("{}: listed and watched again", self.what());
+            }
         }
     }
 
@@ -156,6 +183,23 @@ mod tests {
         report.state(state, Instant::now(), why);
     }
 
+    fn a_while_passes(report: &mut Report) {
+        report.since = report.since.checked_sub(RECOVERED).unwrap();
+        report.recovered();
+    }
+
+    #[test]
+    fn watches_that_all_end_at_once_are_one_lasting_trouble() {
+        let lines = lines(|report| {
+            for _ in 0..100 {
+                enter(report, State::Live);
+                enter(report, State::Stale);
+            }
+        });
+        assert_eq!(lines.len(), 1, "{lines:#?}");
+        assert!(lines[0].contains("WARN"), "{lines:#?}");
+    }
+
     #[test]
     fn what_a_person_must_mend_is_one_line_when_it_begins_and_one_when_it_is_over() {
         for (state, line) in [
@@ -165,6 +209,7 @@ mod tests {
             let lines = lines(|report| {
                 (0..100).for_each(|_| enter(report, state));
                 (0..3).for_each(|_| enter(report, State::Live));
+                a_while_passes(report);
             });
             assert_eq!(lines.len(), 2, "{lines:#?}");
             assert!(lines[0].contains("WARN") && lines[0].contains(line), "{lines:#?}");
@@ -175,13 +220,17 @@ mod tests {
     #[test]
     fn one_broken_connection_is_not_worth_a_line_and_a_lasting_trouble_is_one() {
         let once = lines(|report| {
-            enter(report, State::Stale);
-            enter(report, State::Live);
+            for _ in 0..100 {
+                enter(report, State::Stale);
+                enter(report, State::Live);
+                a_while_passes(report);
+            }
         });
         assert_eq!(once, Vec::<String>::new());
         let lasting = lines(|report| {
             (0..100).for_each(|_| enter(report, State::Stale));
             enter(report, State::Live);
+            a_while_passes(report);
         });
         assert_eq!(lasting.len(), 2, "{lasting:#?}");
     }

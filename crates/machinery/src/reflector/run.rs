@@ -16,12 +16,15 @@ use super::regressed::ResourceVersionRegressed;
 use super::report::Report;
 use super::state::HealthHandle;
 use super::step::Machine;
-use crate::client::{Client, Error, Event, Page, PageEnd, Scope, Watch, WatchFrom};
+use crate::client::{Client, Error, Event, Page, PageEnd, Scope, Undecodable, Watch, WatchFrom};
 use crate::object::{Kind, ObjectKey, Resource, ResourceVersion};
 use crate::shutdown::Shutdown;
 use crate::store::{Contradiction, Writer};
 
 type Pending<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
+
+/// An object as it is now, if it exists.
+type Current<V> = Option<Result<V, Undecodable>>;
 
 /// Keeps one scope of one kind in the store in step with the server.
 pub struct Reflector<V> {
@@ -73,7 +76,7 @@ struct Timing {
 
 /// A quorum read, which decides whether a list is inconsistent or from another history.
 struct Confirming<V> {
-    read: Pending<Option<V>>,
+    read: Pending<Current<V>>,
     found: Contradiction,
     /// The objects to ask for after this one.
     more: Vec<Contradiction>,
@@ -88,7 +91,7 @@ struct Confirming<V> {
 enum Completion<V> {
     Page(PageEnd),
     Open(Watch<V>),
-    Confirmed(Result<Option<V>, Error>),
+    Confirmed(Result<Current<V>, Error>),
     Event(Event<V>),
     Ended,
     Failed(Error),
@@ -254,20 +257,21 @@ impl<V: Resource> Reflector<V> {
     /// The API server itself has answered what it knows of an object whose listed state
     /// contradicts the held one. Only an older answer proves that data went back in time; anything
     /// else is used in place of what was listed.
-    fn confirmed(&mut self, answer: Result<Option<V>, Error>, operation: &mut Operation<V>) {
+    fn confirmed(&mut self, answer: Result<Current<V>, Error>, operation: &mut Operation<V>) {
         let Operation::Confirming(confirming) = std::mem::replace(operation, Operation::Nothing)
         else {
             return;
         };
         let Confirming { found, more, list, then, stream, .. } = *confirming;
         match answer {
-            Ok(Some(object)) if object.meta().version.is_older_than(found.held) => {
+            Ok(Some(Ok(object))) if object.meta().version.is_older_than(found.held) => {
                 let at = object.meta().version.to_string();
                 *operation =
                     Operation::Over(ResourceVersionRegressed { held: found.held.to_string(), at });
                 return;
             }
-            Ok(Some(object)) => self.feed.lock().confirmed(object, list),
+            Ok(Some(Ok(object))) => self.feed.lock().confirmed(object, list),
+            Ok(Some(Err(bad))) => self.feed.lock().unreadable(bad),
             Ok(None) => self.feed.lock().refuted(&found.key),
             Err(error) => return self.step(Input::Failed(Failure::from(&error)), operation),
         }
@@ -368,11 +372,13 @@ impl<V: Resource> Reflector<V> {
 }
 
 /// Reads an object from etcd; `None` if it does not exist. Whoever may list and watch need not have
-/// the right to get.
-async fn confirmation<V: Resource>(client: &Client, key: &ObjectKey) -> Result<Option<V>, Error> {
+/// the right to get, and an answer that cannot be decoded does not tell which object it is.
+async fn confirmation<V: Resource>(client: &Client, key: &ObjectKey) -> Result<Current<V>, Error> {
     match client.get(key).await {
-        Ok(object) => Ok(Some(object)),
-        Err(error) if error.is_forbidden() => client.find(key).await,
+        Ok(object) => Ok(Some(Ok(object))),
+        Err(error) if error.is_forbidden() || matches!(error, Error::Decode { .. }) => {
+            client.look_up(key).await
+        }
         // A 404 of a server that does not know the kind says nothing of the object.
         Err(error) if error.is_not_found() && !error.is_not_served() => Ok(None),
         Err(error) => Err(error),

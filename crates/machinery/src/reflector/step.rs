@@ -61,14 +61,16 @@ pub(super) struct Machine {
     /// The next list is of the state as it is when the API server is asked: it carries no bound, so
     /// that no watch cache that lags behind answers it.
     consistent: bool,
-    /// Number of streaming lists that broke off or met a server error since a list was last whole.
+    /// Number of streaming lists that broke off, met a server error or were not answered since a list was last
+    /// whole.
     streams_cut: u32,
     /// Number of "too large resource version" answers in a row.
     too_large: u32,
     silence: Silence,
     /// Number of answers in a row, to lists without a lower bound, that were older than `held`.
     regressed: u32,
-    /// Number of internal errors of the watch in a row since `held` last moved.
+    /// Number of watches in a row that delivered nothing since `held` last moved: internal errors, ends at once,
+    /// no answers.
     stuck: u32,
     /// A list followed an expired version, and no watch has made progress since.
     relisted: bool,

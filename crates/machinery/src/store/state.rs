@@ -344,9 +344,10 @@ impl<V: Object> Change<'_, V> {
         self.state.forget_if_idle(key);
     }
 
-    /// The API server has shown everything up to `version`. Returns whether that is news.
+    /// The API server has shown everything up to `version`. Returns whether it has shown no more than that.
     pub(super) fn passed(&mut self, version: ResourceVersion) -> bool {
-        version.is_known() && !self.state.is_repetition(version)
+        version.is_known()
+            && (!self.state.is_repetition(version) || version.is_same_as(self.state.seen))
     }
 
     /// A bookmark at `version` came: forgets what the watch should have shown under `key` by now.

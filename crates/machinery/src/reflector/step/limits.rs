@@ -29,7 +29,7 @@ pub(super) const TIMEOUT: Range<u64> = 120..230;
 pub(super) const STREAM_TIMEOUT: Range<u64> = 300..600;
 /// Pages are tried after this many streaming lists that broke off in the middle before one was
 /// whole, as something on the way may not let a response live long enough. The same goes for
-/// streaming lists that the server failed to answer: it may be able to answer other requests.
+/// streaming lists that were not answered in time or with an error: other requests may be.
 pub(super) const STREAMS_CUT: u32 = 3;
 /// A server that has just come back is asked within this time, by each reflector at a random
 /// moment.
@@ -45,5 +45,6 @@ pub(super) const TOO_LARGE: u32 = 5;
 /// older than what is held, there is nothing newer. In principle one is enough: such a list is as
 /// fresh as etcd (KEP-2340).
 pub(super) const REWOUND: u32 = 3;
-/// Number of internal errors in a row at one version after which the kind is listed again.
+/// Number of watches in a row at one version that failed with an internal error, ended at once or were not
+/// answered, after which the kind is listed again.
 pub(super) const STUCK: u32 = 5;

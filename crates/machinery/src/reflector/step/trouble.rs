@@ -23,7 +23,8 @@ impl Machine {
                     return self.watch(now);
                 }
                 let failure = Failure::transient("the API server ends every watch at once");
-                let wait = self.back_off(&failure, Next::Watch, now);
+                let next = self.next_of_stuck();
+                let wait = self.back_off(&failure, next, now);
                 std::iter::once(Action::ShortWatch).chain(wait).collect()
             }
             Phase::Paging { .. } | Phase::Waiting { .. } => Vec::new(),
@@ -38,8 +39,9 @@ impl Machine {
                     // will pass, and pages would cost it more.
                     Class::Transient => *opened,
                     // This is the answer of an API server whose etcd is too old for streaming
-                    // lists, or whose watch cache lags. It may be able to serve pages all the same.
-                    Class::Internal | Class::ServerBehind => true,
+                    // lists, or whose watch cache lags. It may be able to serve pages all the same, and
+                    // a proxy that holds back the beginning of a stream may pass on pages.
+                    Class::Internal | Class::ServerBehind | Class::Unanswered => true,
                     Class::Expired | Class::Refused | Class::Forbidden | Class::NotServed => false,
                 };
                 self.streams_cut += u32::from(cut);
@@ -91,7 +93,8 @@ impl Machine {
         match failure.class {
             Class::Expired | Class::Refused => self.unbounded = true,
             Class::ServerBehind => drop(self.lagging()),
-            Class::Forbidden | Class::NotServed | Class::Internal | Class::Transient => {}
+            Class::Forbidden | Class::NotServed => {}
+            Class::Internal | Class::Unanswered | Class::Transient => {}
         }
         let wait = self.back_off(failure, Next::List(reason), now);
         std::iter::once(Action::Abandon).chain(wait).collect()
@@ -112,13 +115,16 @@ impl Machine {
             }
             Class::Forbidden | Class::NotServed => Next::List(Reason::Healed),
             Class::ServerBehind if self.lagging() => Next::List(Reason::Refused),
-            Class::Internal => {
-                self.stuck += 1;
-                if self.stuck >= STUCK { Next::List(Reason::Stuck) } else { Next::Watch }
-            }
+            Class::Internal | Class::Unanswered => self.next_of_stuck(),
             Class::ServerBehind | Class::Transient => Next::Watch,
         };
         self.back_off(failure, next, now)
+    }
+
+    /// What follows a watch that delivers nothing and never will, perhaps. Lists may be answered all the same.
+    fn next_of_stuck(&mut self) -> Next {
+        self.stuck += 1;
+        if self.stuck >= STUCK { Next::List(Reason::Stuck) } else { Next::Watch }
     }
 
     /// Counts one more "too large resource version"; returns whether the bound is to be dropped.
@@ -159,11 +165,12 @@ impl Machine {
     }
 
     pub(super) fn deadline_passed(&mut self, now: Instant) -> Vec<Action> {
-        let unanswered = || Failure::transient(format!("no answer to a watch within {OPEN:?}"));
         match &self.phase {
-            Phase::Streaming { opened: false, .. } => self.list_failed(&unanswered(), now),
+            Phase::Streaming { opened: false, .. } | Phase::Watching { opened: false, .. } => {
+                let why = format!("no answer to a watch within {OPEN:?}");
+                self.failed(&Failure { class: Class::Unanswered, retry_after: None, why }, now)
+            }
             Phase::Streaming { .. } => self.fall_back(now),
-            Phase::Watching { opened: false, .. } => self.back_off(&unanswered(), Next::Watch, now),
             Phase::Watching { .. } => {
                 let why = format!("neither event nor bookmark for {IDLE:?}");
                 let mut actions = self.enter(State::Stale, now, Some(why));

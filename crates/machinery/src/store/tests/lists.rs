@@ -98,6 +98,10 @@ fn an_object_outside_of_what_is_watched_leaves_with_the_next_bookmark() {
     assert!(bed.held().is_empty());
     assert_eq!(bed.in_order(), ["+a1@6 own", "-a1@6"]);
     assert_eq!(bed.store.unconfirmed(), 0);
+    bed.wrote(thing("a", 1, 9));
+    bed.apply(thing("b", 2, 10));
+    bed.bookmark(10);
+    assert_eq!(bed.held(), ["b2@10"], "also if the bookmark repeats the version of an event");
 }
 
 #[test]

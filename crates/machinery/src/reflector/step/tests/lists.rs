@@ -42,13 +42,19 @@ fn events_do_not_keep_a_streaming_list_alive_for_ever() {
 }
 
 #[test]
-fn a_hanging_server_is_not_taken_for_one_without_streaming_lists() {
-    let mut run = Run::new().then(Input::Start);
-    for _ in 0..2 * STREAMS_CUT {
-        run = run.at_deadline();
-        assert!(run.wait() >= Duration::from_millis(800));
-        run = run.at_deadline();
-        assert!(run.watch().initial_events, "however often");
+fn streaming_lists_that_are_held_back_give_way_to_pages() {
+    for by_client in [true, false] {
+        let unanswered = |run: Run| {
+            if by_client { run.then(failed(Class::Unanswered)) } else { run.at_deadline() }
+        };
+        let mut run = Run::new().then(Input::Start);
+        for _ in 1..STREAMS_CUT {
+            run = unanswered(run);
+            assert!(run.wait() >= Duration::from_millis(800));
+            run = run.at_deadline();
+            assert!(run.watch().initial_events);
+        }
+        assert_eq!(unanswered(run).page().limit, Some(PAGE));
     }
 }
 

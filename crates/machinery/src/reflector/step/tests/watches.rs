@@ -171,6 +171,20 @@ fn a_version_the_server_cannot_get_past_is_listed_anew() {
 }
 
 #[test]
+fn where_no_watch_delivers_anything_the_kind_is_listed_now_and_then() {
+    let ends_at_once = |run: Run| run.then(Input::Opened).then(Input::Ended);
+    let is_held_back = |run: Run| run.then(failed(Class::Unanswered));
+    for fails in [ends_at_once, is_held_back] {
+        let mut run = Run::watching().after(SHORT).then(Input::Ended);
+        for _ in 1..STUCK {
+            run = fails(run).at_deadline();
+            assert_eq!(run.watch().version.as_deref(), Some("10"));
+        }
+        assert!(fails(run).at_deadline().has(&Action::Begin(Reason::Stuck)));
+    }
+}
+
+#[test]
 fn watch_timeouts_are_spread_between_two_and_four_minutes() {
     let timeouts: std::collections::BTreeSet<_> = (0..50)
         .map(|seed| {
