@@ -23,7 +23,7 @@ use crate::workload::reason::Reason;
 use crate::workload::report::{
     ensure_or_prune, is_as_desired, outcome, own, report, sooner, there, to_report,
 };
-use crate::workload::service::{ServicePort, ServiceSpec};
+use crate::workload::service::{Service, ServicePort, ServiceSpec};
 use crate::workload::{
     BudgetSettings, BudgetSpec, ChildCondition, Deployment, DeploymentSpec, EnvVar, PodMeta,
     PodSettings, PodTemplate, Resources, Selector, Strategy,
@@ -184,10 +184,19 @@ pub fn desired(app: &App) -> Children {
     Children { deployment: Desired { labels, spec: deployment }, service, budget }
 }
 
-/// The Service's type. Somebody may set another by hand, and that is kept; but a node port needs this one.
+/// The Service's type. Somebody may set another by hand, and that is kept; but a node port needs this one, or a
+/// load balancer (see [`keep_balancer`]).
 fn service_type(ports: &[ServicePort]) -> InternedStr {
     let is_on_nodes = ports.iter().any(|port| port.node_port != 0);
     InternedStr::new(if is_on_nodes { "NodePort" } else { "" })
+}
+
+/// Leaves its type to a Service of which somebody has made a load balancer, whose address would be lost. It has
+/// node ports, too.
+fn keep_balancer(wanted: &mut Desired<ServiceSpec>, there: Option<&Service>) {
+    if there.is_some_and(|there| there.spec.kind == "LoadBalancer") {
+        wanted.spec.kind = InternedStr::default();
+    }
 }
 
 fn identity(app: &App) -> Identity<'_> {
@@ -304,7 +313,7 @@ pub async fn reconcile(
     cx: Context<App>,
     observer: Observer,
 ) -> Result<Action, Problem> {
-    let children = desired(&app);
+    let mut children = desired(&app);
     if is_paused(&app.meta) {
         let deployment = own(&cx)?;
         let as_desired = is_as_desired(&children.deployment, &cx, deployment.as_deref())?;
@@ -313,6 +322,9 @@ pub async fn reconcile(
         return report(&cx, &status(&app, &found, Time::now()), &found.health).await;
     }
     let deployment = to_report(children.deployment.ensure(&cx).await)?;
+    if let Some(service) = &mut children.service {
+        keep_balancer(service, own(&cx)?.as_deref());
+    }
     let service = to_report(ensure_or_prune(children.service.as_ref(), &cx).await)?;
     let budget = to_report(ensure_or_prune(children.budget.as_ref(), &cx).await)?;
     let (settled, again) = observer.health(&cx, &deployment, |_| Looking::default()).await;

@@ -15,7 +15,7 @@ use crate::manager::Context;
 use crate::object::{InternedStr, Meta};
 use crate::workload::child::Desired;
 use crate::workload::condition::{self, Condition, Time, Type, Wanted, merge};
-use crate::workload::custom_resource::{Switches, custom, is_paused};
+use crate::workload::custom_resource::{Custom, Switches, custom, is_paused};
 use crate::workload::health::{Health, Level};
 use crate::workload::labels::{GENERIC_DAEMON, Identity};
 use crate::workload::observer::{Looking, Observer};
@@ -108,9 +108,9 @@ impl Spec {
     /// The labels of the nodes where the daemon belongs, separated by commas; `None` if it belongs on every node.
     pub fn node_labels(&self) -> Option<String> {
         let own = self.label.iter().map(InternedStr::to_string);
-        let key = self.label.as_ref().and_then(|label| label.split('=').next());
+        let key = self.label.as_ref().and_then(|label| label.split_once('=')).map(|(key, _)| key);
         let settings = self.pod.iter().flat_map(|pod| pod.node_selector.iter());
-        // Of one key, `label` is what counts.
+        // Of one key, a `label` with a value is what counts. Beside one without, both have to be true.
         let settings = settings.filter(|(other, _)| Some(other.as_str()) != key);
         let all: Vec<String> =
             own.chain(settings.map(|(key, value)| format!("{key}={value}"))).collect();
@@ -178,8 +178,12 @@ pub struct Found<'a> {
 pub fn status(daemon: &GenericDaemon, found: &Found<'_>, now: Time) -> Status {
     let generation = daemon.meta.generation;
     let health = &found.health;
-    let (desired, installed) = found.daemon_set.map_or((0, 0), counts);
-    let installed = if found.as_desired { installed } else { 0 };
+    let (desired, installed) = match found.daemon_set {
+        Some(daemon_set) if found.as_desired && daemon_set.is_observed() => counts(daemon_set),
+        // Its counts may be those of another label.
+        Some(_) if daemon.is_observed() => (daemon.status.desired, 0),
+        _ => (0, 0),
+    };
     let mut wanted = health.summary();
     wanted.push(available(found.daemon_set, health));
     wanted.push(health.progressing());
@@ -200,9 +204,6 @@ pub fn status(daemon: &GenericDaemon, found: &Found<'_>, now: Time) -> Status {
 fn counts(daemon_set: &DaemonSet) -> (i32, i32) {
     let status = &daemon_set.status;
     let desired = status.desired_number_scheduled.unwrap_or(0);
-    if !daemon_set.is_observed() {
-        return (desired, 0);
-    }
     let both = status.updated_number_scheduled.saturating_add(status.number_ready);
     (desired, both.saturating_sub(status.current_number_scheduled).clamp(0, desired.max(0)))
 }

@@ -30,6 +30,7 @@ use super::pod::{PodSettings, Resources};
     validation = super::schema::daemon_name(),
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = super::schema::pace_of_nodes())]
 pub struct GenericDaemonSpec {
     /// The image that runs, for example 'mbessler/syslogdocker'.
     #[schemars(length(max = 512))]
@@ -92,7 +93,7 @@ pub struct HostPath {
     #[schemars(length(max = 1024))]
     #[x_kube(validation = super::schema::mount_path())]
     pub mount_path: String,
-    /// False if the container may write to it; true if absent.
+    /// False if the container may write to it; true if absent, also for what is mounted below it (from Kubernetes 1.31 on).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
 }

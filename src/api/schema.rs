@@ -518,6 +518,14 @@ pub(super) fn pace_of_a_rolling_update() -> Rule {
     )
 }
 
+pub(super) fn pace_of_nodes() -> Rule {
+    rule(
+        "!has(self.maxUnavailable) || !has(self.updateStrategy) || self.updateStrategy == 'RollingUpdate'"
+            .to_owned(),
+        "`maxUnavailable` must be left out if `updateStrategy` is 'OnDelete'",
+    )
+}
+
 /// With neither, no pod could be replaced.
 pub(super) fn some_pace() -> Rule {
     rule(

@@ -2,7 +2,8 @@
 //!
 //! Guarantees
 //! - A path is used only if the administrator allows it or a directory above it (`--allowed-host-paths`).
-//! - The container cannot write there unless the GenericDaemon says so.
+//! - The container cannot write there, nor to what is mounted below, unless the GenericDaemon says so. (Where
+//!   Kubernetes is older than 1.31, or the node's runtime cannot, what is mounted below is writable.)
 //! - A volume's name follows from its path: another order of the list restarts no pod.
 
 use serde::Deserialize;
@@ -119,6 +120,7 @@ pub(super) fn volumes(paths: &[HostPath]) -> (Box<[Value]>, Box<[Value]>) {
         let mut mount = json!({ "name": name(entry), "mountPath": entry.mount_path });
         if entry.read_only != Some(false) {
             mount["readOnly"] = json!(true);
+            mount["recursiveReadOnly"] = json!("IfPossible");
         }
         mount
     };
@@ -167,7 +169,9 @@ mod tests {
         let other = volumes(&paths(&[("/var/log", "/c"), ("/var/log", "/a"), ("/run", "/b")]));
         assert_eq!(one, other);
         assert_eq!((one.0.len(), one.1.len()), (2, 3));
-        assert!(one.1.iter().all(|mount| mount["readOnly"] == true));
+        let is_read_only =
+            |mount: &Value| mount["readOnly"] == true && mount["recursiveReadOnly"] == "IfPossible";
+        assert!(one.1.iter().all(is_read_only));
         assert_eq!(one.1[1]["name"], one.1[2]["name"]);
     }
 
@@ -176,5 +180,6 @@ mod tests {
         let mut all = paths(&[("/var/log", "/a")]);
         all[0].read_only = Some(false);
         assert_eq!(volumes(&all).1[0].get("readOnly"), None);
+        assert_eq!(volumes(&all).1[0].get("recursiveReadOnly"), None);
     }
 }

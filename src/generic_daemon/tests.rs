@@ -100,6 +100,9 @@ fn of_one_key_the_label_counts_and_not_the_settings_of_the_pods() {
         "pod": {"nodeSelector": {"disk": "hdd", "zone": "a"}}});
     let spec: Spec = serde_json::from_value(spec).unwrap();
     assert_eq!(spec.node_labels().as_deref(), Some("disk=ssd,zone=a"));
+    let spec = json!({"image": "a:1", "label": "disk", "pod": {"nodeSelector": {"disk": "hdd"}}});
+    let spec: Spec = serde_json::from_value(spec).unwrap();
+    assert_eq!(spec.node_labels().as_deref(), Some("disk,disk=hdd"), "it needs both");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use serde::de::{
 use serde::ser::Serialize;
 use serde_json::{Value, json};
 
-use super::conflicts::{Conflicts, SOURCE_RANGES};
+use super::conflicts::Conflicts;
 use super::{KINDS, labels};
 use crate::controller::Problem;
 use crate::manager::{Context, EnsureOptions, Foreign};
@@ -207,7 +207,7 @@ impl Keep for Own {
         labels::is_ours(key)
     }
     fn annotation(key: &str) -> bool {
-        [Own::APPLIED, Own::ADMITTED, SOURCE_RANGES].contains(&key)
+        [Own::APPLIED, Own::ADMITTED].contains(&key)
     }
 }
 

@@ -15,7 +15,7 @@ use super::container::{
     Container, ContainerPort, ContainerSecurity, Quantities, Resources, Seccomp, ValueSource,
 };
 use super::daemon_set::{DaemonSet, DaemonSetSpec};
-use super::deployment::{Deployment, DeploymentSpec, Strategy};
+use super::deployment::{Amount, Deployment, DeploymentSpec, RollingUpdate};
 use super::disruption_budget::{BudgetSpec, PodDisruptionBudget};
 use super::pod_template::{PodSpec, PodTemplate};
 use super::service::{Service, ServicePort, ServiceSpec};
@@ -37,21 +37,58 @@ pub trait Conflicts: Sized {
 impl Conflicts for DeploymentSpec {
     fn conflicts(&self, there: &Deployment, foreign: Foreign<'_>) -> Vec<Value> {
         let mut operations = self.template.conflicts(&there.spec.template, foreign);
+        let (Some(wanted), Some(there)) = (&self.strategy, &there.spec.strategy) else {
+            return operations;
+        };
         // The API server fills the pace in, again where it is removed, and refuses it beside Recreate.
-        let recreates = self.strategy.as_ref().is_some_and(|wanted| wanted.kind == "Recreate");
-        let has_pace = |strategy: &Strategy| strategy.rolling_update.is_some();
-        if recreates && there.spec.strategy.as_ref().is_some_and(has_pace) {
+        if wanted.kind == "Recreate" && there.rolling_update.is_some() {
             let recreate = json!({ "type": "Recreate" });
-            operations
-                .push(json!({ "op": "replace", "path": "/spec/strategy", "value": recreate }));
+            operations.push(replacement("/spec/strategy", &recreate));
+        } else if let (Some(wanted), Some(there)) = (&wanted.rolling_update, &there.rolling_update)
+            && wanted.cannot_move_beside(there)
+        {
+            operations.push(replacement("/spec/strategy/rollingUpdate", &json!(wanted)));
         }
         operations
     }
 }
 
+impl RollingUpdate {
+    /// The API server refuses a pace of which both bounds are 0 (ValidateRollingUpdateDeployment in
+    /// k8s.io/kubernetes, pkg/apis/apps/validation): one is wanted, and somebody has set the other.
+    fn cannot_move_beside(&self, there: &RollingUpdate) -> bool {
+        let is_zero = |amount: &Option<Amount>| match amount {
+            Some(Amount::Number(number)) => *number == 0,
+            Some(Amount::Percentage(share)) => share == "0%",
+            None => false,
+        };
+        let surges = (&self.max_surge, &there.max_surge);
+        let misses = (&self.max_unavailable, &there.max_unavailable);
+        let is_hindered = |(wanted, _): (&Option<Amount>, _),
+                           (other, there): (&Option<Amount>, _)| {
+            is_zero(wanted) && other.is_none() && is_zero(there)
+        };
+        is_hindered(surges, misses) || is_hindered(misses, surges)
+    }
+}
+
 impl Conflicts for DaemonSetSpec {
     fn conflicts(&self, there: &DaemonSet, foreign: Foreign<'_>) -> Vec<Value> {
-        self.template.conflicts(&there.spec.template, foreign)
+        let mut operations = self.template.conflicts(&there.spec.template, foreign);
+        let pace = |spec: &DaemonSetSpec| {
+            spec.update_strategy.as_deref().map(|strategy| strategy["rollingUpdate"].clone())
+        };
+        // The API server refuses both bounds beside each other (ValidateRollingUpdateDaemonSet in
+        // k8s.io/kubernetes, pkg/apis/apps/validation), and fills in a surge of 0.
+        if let (Some(wanted), Some(there)) = (pace(self), pace(&there.spec))
+            && !wanted.is_null()
+            && !matches!(there["maxSurge"].as_i64(), Some(0))
+            && !matches!(there["maxSurge"].as_str(), Some("0%"))
+            && !there["maxSurge"].is_null()
+        {
+            operations.push(replacement("/spec/updateStrategy/rollingUpdate", &wanted));
+        }
+        operations
     }
 }
 
@@ -323,19 +360,9 @@ fn is_extended(name: &str) -> bool {
 
 // === Service ===
 
-/// Paths of the ranges that only a load balancer has, as a field and in their older form.
-const RANGES_FIELD: &str = "/spec/loadBalancerSourceRanges";
-const RANGES_ANNOTATION: &str =
-    "/metadata/annotations/service.beta.kubernetes.io~1load-balancer-source-ranges";
-
-/// An annotation that only a Service of type `LoadBalancer` may have.
-pub(crate) const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
-
 impl Conflicts for ServiceSpec {
     fn conflicts(&self, there: &Service, foreign: Foreign<'_>) -> Vec<Value> {
-        let mut operations = self.ports_in_the_way(&there.spec, foreign);
-        operations.extend(self.ranges_in_the_way(there).filter(|path| foreign(path)).map(removal));
-        operations
+        self.ports_in_the_way(&there.spec, foreign)
     }
 }
 
@@ -359,16 +386,6 @@ impl ServiceSpec {
             }
         });
         cleared.collect()
-    }
-
-    /// JSON pointers to what only a Service of type `LoadBalancer` may have
-    /// (k8s.io/kubernetes/pkg/apis/core/validation, ValidateService).
-    fn ranges_in_the_way(&self, there: &Service) -> impl Iterator<Item = &'static str> {
-        let refused = !self.kind.is_empty() && self.kind != "LoadBalancer";
-        let field = !there.spec.load_balancer_source_ranges.is_empty();
-        let annotation = there.meta.annotations.get(SOURCE_RANGES).is_some();
-        let pointers = [(field, RANGES_FIELD), (annotation, RANGES_ANNOTATION)];
-        pointers.into_iter().filter(move |(there, _)| refused && *there).map(|(_, at)| at)
     }
 }
 

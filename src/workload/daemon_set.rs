@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::child::{Child, ChildSpec};
 use super::diagnostics::Ask;
-use super::evidence::Answer;
+use super::evidence::{Answer, Nodes};
 use super::health::{Context, Health, Level, Rollout, Workload};
 use super::pod_state::Trouble;
 use super::pod_template::{PodTemplate, Selector};
@@ -121,10 +121,10 @@ impl Health {
             _ => return Health::rolling_out("Waiting for the DaemonSet controller"),
         };
         if desired == 0 {
-            return nowhere(context);
+            return nowhere(daemon_set, context);
         }
         let Some(behind) = behind(daemon_set, desired) else {
-            let health = everywhere(desired, status.number_misscheduled, context);
+            let health = everywhere(daemon_set, desired, context);
             let old = desired - status.updated_number_scheduled;
             if is_on_delete(daemon_set) && old > 0 && health.level == Level::Ready {
                 let message =
@@ -216,7 +216,8 @@ fn behind(daemon_set: &DaemonSet, desired: i32) -> Option<String> {
 
 /// A daemon that is ready on all nodes where it belongs. A node that is lost, or that a taint closes,
 /// counts as one where it does not belong; if it runs the daemon, it is `misscheduled`.
-fn everywhere(desired: i32, misscheduled: i32, context: &Context<'_>) -> Health {
+fn everywhere(daemon_set: &DaemonSet, desired: i32, context: &Context<'_>) -> Health {
+    let misscheduled = daemon_set.status.number_misscheduled;
     let message = format!("The daemon is ready on all {desired} nodes where it belongs");
     let ready = |message| Health::ready(Reason::AllNodesReady, message);
     if misscheduled == 0 {
@@ -227,10 +228,8 @@ fn everywhere(desired: i32, misscheduled: i32, context: &Context<'_>) -> Health 
     };
     match &context.evidence.nodes {
         Answer::Found(_) => {
-            let nodes = context.evidence.nodes(context.label).expect("they were found");
-            // If it belongs on more nodes than are open, its template tolerates some taints.
-            let tainted = nodes.tainted().filter(|_| usize::try_from(desired) == Ok(nodes.open()));
-            match (nodes.lost(), tainted) {
+            let nodes = nodes(daemon_set, context);
+            match (nodes.lost(), nodes.tainted()) {
                 (Some(lost), _) => {
                     let others = format!("the daemon is ready on {desired} others");
                     trouble(Reason::NodeNotReady, format!("{lost}; {others}"))
@@ -254,8 +253,14 @@ fn everywhere(desired: i32, misscheduled: i32, context: &Context<'_>) -> Health 
     }
 }
 
+/// The nodes where the daemon belongs, which were found.
+fn nodes<'a>(daemon_set: &'a DaemonSet, context: &'a Context<'_>) -> Nodes<'a> {
+    let tolerations = &daemon_set.spec.template.spec.tolerations;
+    context.evidence.nodes(context.label, tolerations).expect("they were found")
+}
+
 /// A daemon that belongs on no node: no node has its label, or each is lost or closed by a taint.
-fn nowhere(context: &Context<'_>) -> Health {
+fn nowhere(daemon_set: &DaemonSet, context: &Context<'_>) -> Health {
     let trouble = |reason, message| {
         context.health_of(Trouble { reason, message, stalls_at_once: false }, context.completed)
     };
@@ -265,7 +270,7 @@ fn nowhere(context: &Context<'_>) -> Health {
     };
     match &context.evidence.nodes {
         Answer::Found(_) => {
-            let nodes = context.evidence.nodes(context.label).expect("they were found");
+            let nodes = nodes(daemon_set, context);
             match (nodes.lost(), nodes.tainted()) {
                 _ if nodes.is_empty() => {
                     Health::ready(Reason::NoMatchingNodes, format!("{}{}", none(), hint(context)))
@@ -276,6 +281,11 @@ fn nowhere(context: &Context<'_>) -> Health {
                 (Some(lost), None) => trouble(Reason::NodeNotReady, lost),
                 (None, Some(tainted)) if nodes.open() == 0 => {
                     trouble(Reason::NodesTainted, tainted)
+                }
+                _ if context.idle >= longest_idle(daemon_set) => {
+                    let message =
+                        "Nodes are open to the daemon, and the DaemonSet controller counts none";
+                    trouble(Reason::ProgressDeadlineExceeded, message.to_owned())
                 }
                 _ => Health::rolling_out("Waiting until the DaemonSet controller counts the nodes"),
             }

@@ -1,6 +1,8 @@
 //! Deployments, and their health by the rules of kstatus (sigs.k8s.io/cli-utils, pkg/kstatus) where they are
 //! healthy: Ready means what tools would report for the Deployment itself.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::child::{Child, ChildSpec};
@@ -217,9 +219,23 @@ impl Health {
                 rollout: Rollout::Complete,
                 ..Health::new(Level::Degraded, Reason::ReplicasUnavailable, behind)
             },
+            // Kubernetes gives no deadline to a Deployment of which only the size has changed
+            // (k8s.io/kubernetes, pkg/controller/deployment/progress.go, syncRolloutStatus).
+            _ if !rolling && context.idle >= patience(deployment) => {
+                let seconds = patience(deployment).as_secs();
+                let message = format!("No progress for {seconds} seconds: {behind}");
+                let reason = Reason::ProgressDeadlineExceeded;
+                context.health_of(Trouble { reason, message, stalls_at_once: false }, false)
+            }
             _ => Health::rolling_out(behind),
         }
     }
+}
+
+/// Longest time without progress.
+fn patience(deployment: &Deployment) -> Duration {
+    let seconds = deployment.spec.progress_deadline_seconds.map_or(DEADLINE, i64::from);
+    Duration::from_secs(seconds.unsigned_abs())
 }
 
 fn ready(deployment: &Deployment) -> Health {

@@ -8,6 +8,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::condition::Time;
 use super::pod_state::{NodeState, PodState, Trouble};
 use super::reason::Reason;
@@ -56,6 +58,7 @@ pub struct Evidence {
 #[derive(Debug)]
 pub struct Nodes<'a> {
     label: Option<&'a str>,
+    tolerations: &'a [Value],
     all: Vec<&'a NodeState>,
 }
 
@@ -99,10 +102,14 @@ impl Evidence {
         terminating.rev().max_by_key(|(_, grace)| *grace)
     }
 
-    /// The nodes where a daemon with this label belongs, if they could be listed.
-    pub fn nodes<'a>(&'a self, label: Option<&'a str>) -> Option<Nodes<'a>> {
+    /// The nodes where a daemon with this label and these tolerations belongs, if they could be listed.
+    pub fn nodes<'a>(
+        &'a self,
+        label: Option<&'a str>,
+        tolerations: &'a [Value],
+    ) -> Option<Nodes<'a>> {
         let all = self.nodes.found()?.iter().filter(|node| node.bears(label)).collect();
-        Some(Nodes { label, all })
+        Some(Nodes { label, tolerations, all })
     }
 }
 
@@ -156,7 +163,9 @@ impl Nodes<'_> {
 
     /// The number of nodes that no taint keeps the daemon from.
     pub fn open(&self) -> usize {
-        self.all.iter().filter(|node| !node.is_lost() && node.taint().is_none()).count()
+        let is_open =
+            |node: &&&NodeState| !node.is_lost() && node.taint(self.tolerations).is_none();
+        self.all.iter().filter(is_open).count()
     }
 
     /// A sentence that names the nodes that do not report.
@@ -170,10 +179,12 @@ impl Nodes<'_> {
         }
     }
 
-    /// A sentence about the nodes that a taint keeps the daemon from, if there are any.
+    /// A sentence about the nodes that report and that a taint keeps the daemon from, if there are any.
     pub fn tainted(&self) -> Option<String> {
-        let kept: Vec<(&str, String)> =
-            self.all.iter().filter_map(|node| Some((node.name(), node.taint()?))).collect();
+        let reporting = self.all.iter().filter(|node| !node.is_lost());
+        let kept: Vec<(&str, String)> = reporting
+            .filter_map(|node| Some((node.name(), node.taint(self.tolerations)?)))
+            .collect();
         let mut taints: Vec<&str> = kept.iter().map(|(_, taint)| taint.as_str()).collect();
         taints.sort_unstable();
         taints.dedup();
@@ -210,7 +221,7 @@ mod tests {
     // Fixtures read better with values in place.
     #![allow(clippy::needless_pass_by_value)]
 
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -289,9 +300,30 @@ mod tests {
             (("node.cilium.io/agent-not-ready", "NoSchedule"), 0, false),
         ] {
             let evidence = nodes(&[taint]);
-            let found = evidence.nodes(Some("disk=ssd")).unwrap();
+            let found = evidence.nodes(Some("disk=ssd"), &[]).unwrap();
             assert_eq!((found.open(), found.lost().is_some()), (open, lost), "{taint:?}");
             assert_eq!(found.tainted().is_some(), open == 0 && !lost, "{taint:?}");
+        }
+    }
+
+    #[test]
+    fn a_taint_that_the_daemon_tolerates_keeps_it_from_no_node() {
+        let evidence = nodes(&[("dedicated", "NoSchedule")]);
+        for (toleration, open) in [
+            (json!({"operator": "Exists"}), 1),
+            (json!({"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}), 1),
+            (json!({"key": "dedicated"}), 1),
+            (json!({"key": "dedicated", "value": "logs"}), 0),
+            (json!({"key": "dedicated", "operator": "Exists", "effect": "NoExecute"}), 0),
+            (json!({"key": "gpu", "operator": "Exists"}), 0),
+        ] {
+            let tolerations = [toleration];
+            let found = evidence.nodes(None, &tolerations).unwrap();
+            assert_eq!(
+                (found.open(), found.tainted().is_none()),
+                (open, open == 1),
+                "{tolerations:?}"
+            );
         }
     }
 
@@ -301,9 +333,9 @@ mod tests {
         for (label, count) in
             [(None, 3), (Some("disk"), 3), (Some("disk=hdd"), 0), (Some("n=1"), 1)]
         {
-            assert_eq!(evidence.nodes(label).unwrap().all.len(), count, "{label:?}");
+            assert_eq!(evidence.nodes(label, &[]).unwrap().all.len(), count, "{label:?}");
         }
-        let of_one = evidence.nodes(Some("n=1")).unwrap().tainted().unwrap();
+        let of_one = evidence.nodes(Some("n=1"), &[]).unwrap().tainted().unwrap();
         assert_eq!(of_one, "1 node has the label, but its taint b:NoSchedule keeps the daemon out");
     }
 }

@@ -4,6 +4,7 @@
 //! times. Otherwise each list would write a status.
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::ChildCondition;
 use super::condition::{Status, Time};
@@ -237,10 +238,18 @@ impl PodState {
     }
 
     /// Why it is not ready although nothing is wrong with its containers: one of them, sidecars included, runs and
-    /// its readiness probe fails; or none can start before the volumes and the network are there.
+    /// its readiness probe fails; a readiness gate, such as that of a load balancer, is not met; or none can start
+    /// before the volumes and the network are there.
     pub(crate) fn unready(&self) -> Option<Trouble> {
         let probed = self.condition("Ready").filter(|ready| ready.status == Status::False)?;
-        if self.has_ended() || self.meta.deleting || probed.reason != "ContainersNotReady" {
+        if self.has_ended() || self.meta.deleting {
+            return None;
+        }
+        if probed.reason == "ReadinessGatesNotReady" {
+            let message = format!("runs, but its readiness gates are not met: {}", probed.message);
+            return Some(self.named(trouble(Reason::ContainersNotReady, message)));
+        }
+        if probed.reason != "ContainersNotReady" {
             return None;
         }
         let status = &self.status;
@@ -390,16 +399,28 @@ impl NodeState {
         self.status.conditions.iter().any(unready) || self.spec.taints.iter().any(is_of_lost)
     }
 
-    /// A taint that keeps daemons out, as kubectl writes it.
-    pub fn taint(&self) -> Option<String> {
+    /// A taint that keeps a daemon with these tolerations out, as kubectl writes it.
+    pub fn taint(&self, tolerations: &[Value]) -> Option<String> {
         let keeps_out = |taint: &&Taint| {
             taint.effect != "PreferNoSchedule"
                 && ![NOT_READY, UNREACHABLE].contains(&&*taint.key)
                 && !TOLERATED.contains(&(&*taint.key, &*taint.effect))
+                && !tolerations.iter().any(|toleration| taint.is_tolerated(toleration))
         };
         let taint = self.spec.taints.iter().find(keeps_out)?;
         let equals = if taint.value.is_empty() { "" } else { "=" };
         Some(format!("{}{equals}{}:{}", taint.key, taint.value, taint.effect))
+    }
+}
+
+impl Taint {
+    /// As k8s.io/api/core/v1/toleration.go, ToleratesTaint.
+    fn is_tolerated(&self, toleration: &Value) -> bool {
+        let text = |field: &str| toleration[field].as_str().unwrap_or_default();
+        let (key, effect, exists) = (text("key"), text("effect"), text("operator") == "Exists");
+        (effect.is_empty() || self.effect == *effect)
+            && (self.key == *key || key.is_empty() && exists)
+            && (exists || self.value == *text("value"))
     }
 }
 

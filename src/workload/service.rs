@@ -28,9 +28,6 @@ pub struct ServiceSpec {
     pub selector: Labels,
     /// Ports, by number and protocol.
     pub ports: Box<[ServicePort]>,
-    /// Clients that may use the load balancer. Never set; see `conflicts`.
-    #[serde(skip_serializing_if = "<[InternedStr]>::is_empty")]
-    pub load_balancer_source_ranges: Box<[InternedStr]>,
 }
 
 /// A port of a Service.

@@ -409,6 +409,15 @@ async fn fields_of_one_of_several_forms_change_their_form_whoever_set_the_other(
     change(json!({"strategy": null})).await;
     deployment(&|spec| spec["strategy"]["type"] == "RollingUpdate").await;
 
+    // Beside a surge of 0, which somebody has set by hand, the pace would be refused.
+    let no_surge = json!({"spec": {"strategy": {"rollingUpdate": {"maxSurge": 0}}}}).to_string();
+    world.kubectl(&["patch", "deployment", "shop", "-p", &no_surge]).unwrap();
+    change(json!({"strategy": {"rollingUpdate": {"maxUnavailable": 0}}})).await;
+    deployment(&|spec| {
+        spec["strategy"]["rollingUpdate"] == json!({"maxUnavailable": 0, "maxSurge": "25%"})
+    })
+    .await;
+
     // A volume and a probe that somebody has set by hand, in another form than the one that comes.
     let container = "/spec/template/spec/containers/0";
     let by_hand = json!([

@@ -31,23 +31,12 @@ fn of_services() -> Vec<Case> {
     let on_nodes = app(json!([{"port": 8080, "nodePort": 30083}]));
     let two = app(json!([{"name": "web", "port": 80}, {"name": "tls", "port": 443}]));
     let port = |at: u8, number: u16| replace(format!("/spec/ports/{at}/port"), json!(number));
-    let balanced = |node_port: u16, path: &str, ranges: Value| {
-        let spoil = json!([replace("/spec/type", json!("LoadBalancer")), add(path, ranges)]);
-        (app(json!([{"port": 8080, "nodePort": node_port}])), spoil)
-    };
-    let (by_field, ranges) =
-        balanced(30086, "/spec/loadBalancerSourceRanges", json!(["10.0.0.0/8"]));
-    let annotation =
-        "/metadata/annotations/service.beta.kubernetes.io~1load-balancer-source-ranges";
-    let (by_annotation, annotated) = balanced(30087, annotation, json!("10.0.0.0/8"));
     vec![
         ("only-port", APP, one, SERVICE, json!([port(0, 9090)])),
         ("only-node-port", APP, on_nodes, SERVICE, json!([port(0, 9090)])),
         ("every-port", APP, two.clone(), SERVICE, json!([port(0, 81), port(1, 444)])),
         ("port-of-two", APP, two, SERVICE, json!([port(0, 81)])),
         ("headless", MEMCACHED, json!({"size": 0}), SERVICE, json!([port(0, 11212)])),
-        ("ranges", APP, by_field, SERVICE, ranges),
-        ("annotated-ranges", APP, by_annotation, SERVICE, annotated),
     ]
 }
 
@@ -184,6 +173,38 @@ async fn a_name_given_to_the_only_port_of_a_service_stays() {
     assert!(!conditions(&ready).any(|c| c["reason"] == "Contested"), "{ready}");
     let ports = world.get(SERVICE, "shop").await.unwrap()["spec"]["ports"].clone();
     assert_eq!(ports[0]["name"], "web");
+}
+
+/// Its address would be lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_somebody_made_a_load_balancer_stays_one() {
+    let (world, _operator) = World::with_operator_at("balanced", "baseline").await;
+    let on_nodes = |port: u16| json!([{"port": 80, "nodePort": port}]);
+    let spec = json!({"image": "shop:1", "replicas": 0, "ports": on_nodes(30086)});
+    world.create(APP, json!({"metadata": {"name": "shop"}, "spec": spec})).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+    let balanced = json!([
+        replace("/spec/type", json!("LoadBalancer")),
+        add("/spec/loadBalancerSourceRanges", json!(["10.0.0.0/8"])),
+    ]);
+    world.kubectl(&["patch", "services/shop", "--type=json", "-p", &balanced.to_string()]).unwrap();
+    world.patch(APP, "shop", json!({"spec": {"ports": on_nodes(30087)}})).await.unwrap();
+    let moved = |s: &Value| s["spec"]["ports"][0]["nodePort"] == 30087;
+    world.until(SERVICE, "shop", moved).await;
+    world.until(APP, "shop", is_ready).await;
+    let spec = world.get(SERVICE, "shop").await.unwrap()["spec"].clone();
+    assert_eq!(
+        (&spec["type"], &spec["loadBalancerSourceRanges"][0]),
+        (&json!("LoadBalancer"), &json!("10.0.0.0/8"))
+    );
+    // Whoever takes the load balancer away leaves a node port.
+    let plain = json!([
+        replace("/spec/type", json!("ClusterIP")),
+        json!({"op": "remove", "path": "/spec/loadBalancerSourceRanges"}),
+        json!({"op": "remove", "path": "/spec/ports/0/nodePort"}),
+    ]);
+    world.kubectl(&["patch", "services/shop", "--type=json", "-p", &plain.to_string()]).unwrap();
+    world.until(SERVICE, "shop", |s| s["spec"]["type"] == "NodePort" && moved(s)).await;
 }
 
 /// Returns whether the Service has this port, and only this.

@@ -252,6 +252,7 @@ async fn bad_settings_of_daemons_are_refused(world: &World) {
         ),
         (json!({"image": "a", "maxUnavailable": 0}), "greater than or equal to 1"),
         (json!({"image": "a", "updateStrategy": "Recreate"}), "\"OnDelete\""),
+        (json!({"image": "a", "updateStrategy": "OnDelete", "maxUnavailable": 1}), "left out"),
     ] {
         is_refused(world, GENERIC_DAEMON, spec, message).await;
     }

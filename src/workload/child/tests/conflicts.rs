@@ -1,7 +1,10 @@
 //! Foreign fields that may not stay beside what is desired.
 
 use super::*;
+use crate::generic_daemon::{self, GenericDaemon};
 use crate::workload::conflicts::removal;
+
+const DAEMON: &str = include_str!("../../../../artifacts/examples/syslog.yaml");
 
 #[test]
 fn a_port_that_is_not_wanted_is_in_the_way() {
@@ -47,20 +50,35 @@ fn a_port_that_we_set_ourselves_is_not_in_the_way() {
 }
 
 #[test]
-fn what_only_a_load_balancer_may_have_is_in_the_way_of_another_type() {
-    let (_, mut desired, mut there) = nginx_service();
-    there["spec"]["type"] = json!("LoadBalancer");
-    there["spec"]["loadBalancerSourceRanges"] = json!(["10.0.0.0/8"]);
-    there["metadata"]["annotations"][SOURCE_RANGES] = json!("10.0.0.0/8");
-    let there = child(&there);
-    assert_eq!(desired.spec.conflicts(&there, &|_| true), [Value::Null; 0], "the type may stay");
-    desired.spec.kind = InternedStr::new("NodePort");
-    let annotation =
-        "/metadata/annotations/service.beta.kubernetes.io~1load-balancer-source-ranges";
-    assert_eq!(
-        desired.spec.conflicts(&there, &|_| true),
-        ["/spec/loadBalancerSourceRanges", annotation].map(removal)
-    );
+fn a_pace_that_somebody_has_set_gives_way_where_both_would_be_refused() {
+    let (_, mut desired, mut there) = nginx();
+    let mut in_the_way = |wanted: Value, by_hand: Value| {
+        let strategy = json!({"type": "RollingUpdate", "rollingUpdate": wanted});
+        desired.spec.strategy = serde_json::from_value(strategy).unwrap();
+        there["spec"]["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": by_hand});
+        desired.spec.conflicts(&child(&there), &|_| true)
+    };
+    let (none_missing, no_more) = (json!({"maxUnavailable": 0}), json!({"maxSurge": "0%"}));
+    let replaced = |pace: &Value| json!({"op": "replace", "path": "/spec/strategy/rollingUpdate", "value": pace});
+    let by_hand = json!({"maxSurge": 0, "maxUnavailable": 1});
+    assert_eq!(in_the_way(none_missing.clone(), by_hand), [replaced(&none_missing)]);
+    let by_hand = json!({"maxSurge": 1, "maxUnavailable": 0});
+    assert_eq!(in_the_way(no_more.clone(), by_hand.clone()), [replaced(&no_more)]);
+    assert_eq!(in_the_way(none_missing, by_hand), [Value::Null; 0]);
+
+    let daemon: GenericDaemon = custom(DAEMON);
+    let mut desired = generic_daemon::desired(&daemon);
+    let mut there = wire(&daemon, &desired);
+    let wanted = json!({"maxUnavailable": 2});
+    let strategy = json!({"type": "RollingUpdate", "rollingUpdate": wanted});
+    desired.spec.update_strategy = Some(Box::new(strategy));
+    for (surge, count) in [(json!(1), 1), (json!("10%"), 1), (json!(0), 0), (json!(null), 0)] {
+        there["spec"]["updateStrategy"] =
+            json!({"rollingUpdate": {"maxSurge": surge, "maxUnavailable": 0}});
+        let operations = desired.spec.conflicts(&child(&there), &|_| true);
+        assert_eq!(operations.len(), count, "{surge}");
+        assert!(operations.iter().all(|operation| operation["value"] == wanted));
+    }
 }
 
 #[test]

@@ -341,6 +341,18 @@ fn rollouts() -> Vec<Row> {
             "0 of 2 replicas are ready",
         ),
         row(
+            (M, "only the size has grown, for ten minutes without progress, and no pod shows why"),
+            of_memcached(
+                changed(
+                    json!({"readyReplicas": 1, "availableReplicas": 1, "unavailableReplicas": 1}),
+                ),
+                fine((false, 610)),
+            ),
+            "F F T T T -",
+            "ProgressDeadlineExceeded",
+            "No progress for 600 seconds: 1 of 2 replicas are ready",
+        ),
+        row(
             (M, "the Deployment's deadline has passed"),
             of_memcached(
                 with_condition(down(), 1, "False", "ProgressDeadlineExceeded", "It timed out."),
@@ -768,6 +780,16 @@ fn daemons() -> Vec<Row> {
             "F F F T T -",
             "NodesTainted",
             tainted,
+        ),
+        row(
+            (G, "nodes are open to the daemon, and no pod is wanted for 30 s"),
+            of_daemon(
+                nodes([0; 4]),
+                Context { idle: Duration::from_secs(30), ..seen(vec![node("node-1", "", "")]) },
+            ),
+            "F F T T T -",
+            "ProgressDeadlineExceeded",
+            "Nodes are open to the daemon, and the DaemonSet controller counts none",
         ),
         row(
             (G, "the same for five minutes"),
