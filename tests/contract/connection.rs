@@ -216,6 +216,31 @@ async fn a_list_may_be_queued_for_longer_than_a_call_may_take() {
     }
 }
 
+/// A proxy that ends every watch, or passes on nothing of an answer before it is complete, may pass on lists.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_no_watch_delivers_anything_it_lists_now_and_then() {
+    let ends_at_once = Fault::Says("");
+    let is_held_back = Fault::Delay(Duration::from_secs(3));
+    tokio::join!(
+        works_without_watches("ended", ends_at_once),
+        works_without_watches("held-back", is_held_back)
+    );
+}
+
+async fn works_without_watches(name: &str, fault: Fault) {
+    let world = World::new(name, "restricted").await;
+    let proxy = Proxy::start(world.plane()).await;
+    proxy.inject(fault, usize::MAX, |call| call.verb == "watch");
+    let file = world.kubeconfig_through(&proxy.url()).await;
+    let environment = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE), ("API_DEADLINE", "1s")];
+    let operator = OperatorProcess::start(&file, &["--namespace", &world.namespace], &environment);
+    operator.logged("Ready to work").await;
+    operator.logged("cannot list or watch memcacheds").await;
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
+    world.until(DEPLOYMENT, "cart", |_| true).await;
+    world.until(MEMCACHED, "cart", is_ready).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_is_not_made_anew_for_an_owner_whose_deletion_is_not_seen_yet() {
     let spec = json!({"image": "a:1", "label": "logs"});

@@ -20,7 +20,7 @@
 //!   none come, or every watch is cut before its first, it is listed once; until one comes, the
 //!   watch is then only reopened. A watch that is not accepted within the client's deadline, or
 //!   within 30 s if the deadline is longer, is reopened; after five of them in a row, or five that end at once,
-//!   the kind is listed.
+//!   the kind is listed, and after each further one as long as no watch delivers anything.
 //! - Waits after failures start at 800 ms and double up to 30 s, with jitter. They start over when
 //!   a watch delivers something new, after two minutes of health, and when an API server that was
 //!   unreachable answers again ([`Connectivity`](crate::client::Connectivity)), which also cuts the current wait

@@ -9,7 +9,7 @@ mod tests;
 
 use tokio::time::Instant;
 
-use self::limits::{IDLE, PAGE, REWOUND, STREAM_PER_OBJECT, STREAM_PROGRESS};
+use self::limits::{IDLE, PAGE, REWOUND, STREAM_PER_OBJECT, STREAM_PROGRESS, STUCK};
 use self::silence::Silence;
 use super::action::{Action, Input, Reason};
 use super::backoff::Backoff;
@@ -341,7 +341,8 @@ impl Machine {
                 self.consistent = false;
                 self.too_large = 0;
                 self.regressed = 0;
-                self.stuck = 0;
+                // The next watch that delivers nothing is followed by a list, too.
+                self.stuck = self.stuck.min(STUCK - 1);
                 self.streams_cut = 0;
                 return Ok(vec![Action::Commit(at)]);
             }

@@ -180,7 +180,14 @@ fn where_no_watch_delivers_anything_the_kind_is_listed_now_and_then() {
             run = fails(run).at_deadline();
             assert_eq!(run.watch().version.as_deref(), Some("10"));
         }
-        assert!(fails(run).at_deadline().has(&Action::Begin(Reason::Stuck)));
+        let run = fails(run).at_deadline();
+        assert!(run.has(&Action::Begin(Reason::Stuck)));
+        let run = run.then(refused()).then(page_end("10", None));
+        let run = fails(run).at_deadline();
+        assert!(run.has(&Action::Begin(Reason::Stuck)), "as long as none does");
+        let run = run.then(page_end("10", None)).then(Input::Opened).then(event(11));
+        let run = fails(run.then(failed(Class::Transient)).at_deadline()).at_deadline();
+        assert_eq!(run.watch().version.as_deref(), Some("11"));
     }
 }
 
