@@ -180,6 +180,9 @@ pub fn status(daemon: &GenericDaemon, found: &Found<'_>, now: Time) -> Status {
     let health = &found.health;
     let (desired, installed) = match found.daemon_set {
         Some(daemon_set) if found.as_desired && daemon_set.is_observed() => counts(daemon_set),
+        Some(daemon_set) if daemon_set.is_observed() && is_for_its_nodes(daemon, daemon_set) => {
+            (counts(daemon_set).0, 0)
+        }
         // Its counts may be those of another label.
         Some(_) if daemon.is_observed() => (daemon.status.desired, 0),
         _ => (0, 0),
@@ -194,6 +197,13 @@ pub fn status(daemon: &GenericDaemon, found: &Found<'_>, now: Time) -> Status {
         installed,
         conditions: merge(&daemon.status.conditions, wanted, generation, now),
     }
+}
+
+/// Returns whether it runs on the nodes that the daemon's spec means, whatever else is another.
+fn is_for_its_nodes(daemon: &GenericDaemon, there: &DaemonSet) -> bool {
+    let (wanted, there) = (desired(daemon).spec.template.spec, &there.spec.template.spec);
+    (&wanted.node_selector, &wanted.affinity, &wanted.tolerations)
+        == (&there.node_selector, &there.affinity, &there.tolerations)
 }
 
 /// The number of nodes where the daemon belongs, and of those where it is up to date and ready.

@@ -4,10 +4,12 @@
 //! Guarantees
 //! - Pure: from what is wanted, what is there, and who set what (see [`Foreign`]).
 //! - Only fields of others and defaults of the API server are removed: what the operator applied itself, and
-//!   applies no more, goes with the apply.
+//!   applies no more, goes with the apply. What has one form only (a volume, a probe, a strategy) is replaced as a
+//!   whole, whoever set it.
 //! - The operations by themselves leave a valid object, and each names the place as it is when its turn comes.
 //! - Each rule names the function of Kubernetes that has it, or says what an apply would leave.
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::child::{Child, ChildSpec};
@@ -57,18 +59,12 @@ impl RollingUpdate {
     /// The API server refuses a pace of which both bounds are 0 (ValidateRollingUpdateDeployment in
     /// k8s.io/kubernetes, pkg/apis/apps/validation): one is wanted, and somebody has set the other.
     fn cannot_move_beside(&self, there: &RollingUpdate) -> bool {
-        let is_zero = |amount: &Option<Amount>| match amount {
-            Some(Amount::Number(number)) => *number == 0,
-            Some(Amount::Percentage(share)) => share == "0%",
-            None => false,
-        };
-        let surges = (&self.max_surge, &there.max_surge);
-        let misses = (&self.max_unavailable, &there.max_unavailable);
-        let is_hindered = |(wanted, _): (&Option<Amount>, _),
-                           (other, there): (&Option<Amount>, _)| {
+        let is_zero = |amount: &Option<Amount>| amount.as_ref().is_some_and(Amount::is_zero);
+        let hinders = |wanted: &Option<Amount>, other: &Option<Amount>, there: &Option<Amount>| {
             is_zero(wanted) && other.is_none() && is_zero(there)
         };
-        is_hindered(surges, misses) || is_hindered(misses, surges)
+        hinders(&self.max_surge, &self.max_unavailable, &there.max_unavailable)
+            || hinders(&self.max_unavailable, &self.max_surge, &there.max_surge)
     }
 }
 
@@ -76,17 +72,15 @@ impl Conflicts for DaemonSetSpec {
     fn conflicts(&self, there: &DaemonSet, foreign: Foreign<'_>) -> Vec<Value> {
         let mut operations = self.template.conflicts(&there.spec.template, foreign);
         let pace = |spec: &DaemonSetSpec| {
-            spec.update_strategy.as_deref().map(|strategy| strategy["rollingUpdate"].clone())
+            let strategy = spec.update_strategy.as_deref();
+            strategy.and_then(|it| RollingUpdate::deserialize(it.get("rollingUpdate")?).ok())
         };
         // The API server refuses both bounds beside each other (ValidateRollingUpdateDaemonSet in
         // k8s.io/kubernetes, pkg/apis/apps/validation), and fills in a surge of 0.
         if let (Some(wanted), Some(there)) = (pace(self), pace(&there.spec))
-            && !wanted.is_null()
-            && !matches!(there["maxSurge"].as_i64(), Some(0))
-            && !matches!(there["maxSurge"].as_str(), Some("0%"))
-            && !there["maxSurge"].is_null()
+            && there.max_surge.is_some_and(|surge| !surge.is_zero())
         {
-            operations.push(replacement("/spec/updateStrategy/rollingUpdate", &wanted));
+            operations.push(replacement("/spec/updateStrategy/rollingUpdate", &json!(wanted)));
         }
         operations
     }

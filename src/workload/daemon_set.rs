@@ -154,7 +154,7 @@ impl Health {
                 let reason = Reason::ReplicasUnavailable;
                 context.health_of(Trouble { reason, message: behind, stalls_at_once: false }, false)
             }
-            None if context.idle >= longest_idle(daemon_set)
+            None if context.is_late(longest_idle(daemon_set))
                 && !is_terminating(daemon_set, context) =>
             {
                 // Kubernetes gives a DaemonSet no deadline.
@@ -282,7 +282,7 @@ fn nowhere(daemon_set: &DaemonSet, context: &Context<'_>) -> Health {
                 (None, Some(tainted)) if nodes.open() == 0 => {
                     trouble(Reason::NodesTainted, tainted)
                 }
-                _ if context.idle >= longest_idle(daemon_set) => {
+                _ if context.is_late(longest_idle(daemon_set)) => {
                     let message =
                         "Nodes are open to the daemon, and the DaemonSet controller counts none";
                     trouble(Reason::ProgressDeadlineExceeded, message.to_owned())
@@ -298,7 +298,12 @@ fn nowhere(daemon_set: &DaemonSet, context: &Context<'_>) -> Health {
             Health::ready(Reason::NoMatchingNodes, message)
         }
         Answer::NotAsked | Answer::Failed => {
-            let reasons = [Reason::NodeNotReady, Reason::NodesTainted, Reason::NoMatchingNodes];
+            let reasons = [
+                Reason::NodeNotReady,
+                Reason::NodesTainted,
+                Reason::NoMatchingNodes,
+                Reason::ProgressDeadlineExceeded,
+            ];
             kept(context, &reasons, "The daemon belongs on no node")
         }
     }
@@ -309,7 +314,13 @@ fn hint(context: &Context<'_>) -> String {
     let example = |label: &str| {
         if label.contains('=') { label.to_owned() } else { format!("{label}=true") }
     };
-    let examples: Vec<String> = label.split(',').map(example).collect();
+    let all = || label.split(',');
+    // A key alone says nothing beside one with a value.
+    let says_more = |label: &str| {
+        let is_same_key = |other: &str| other.split_once('=').is_some_and(|(key, _)| key == label);
+        !all().any(is_same_key)
+    };
+    let examples: Vec<String> = all().filter(|label| says_more(label)).map(example).collect();
     format!("; kubectl label node NODE {}", examples.join(" "))
 }
 

@@ -75,6 +75,16 @@ pub enum Amount {
     Percentage(InternedStr),
 }
 
+impl Amount {
+    /// Returns whether it is none.
+    pub fn is_zero(&self) -> bool {
+        match self {
+            Amount::Number(number) => *number == 0,
+            Amount::Percentage(share) => share == "0%",
+        }
+    }
+}
+
 /// The status that the Deployment controller reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -205,7 +215,13 @@ impl Health {
         }
         // A known problem stays until its pods show that it is gone.
         let reports = completed || context.is_stuck() || context.known().is_some();
-        match context.of_pods() {
+        let gates = || {
+            context
+                .evidence
+                .of_gates()
+                .filter(|_| completed || context.is_late(patience(deployment)))
+        };
+        match context.of_pods().or_else(gates) {
             // Its probes give it longer to start.
             Some(trouble)
                 if trouble.reason == Reason::ContainersNotReady
@@ -221,7 +237,7 @@ impl Health {
             },
             // Kubernetes gives no deadline to a Deployment of which only the size has changed
             // (k8s.io/kubernetes, pkg/controller/deployment/progress.go, syncRolloutStatus).
-            _ if !rolling && context.idle >= patience(deployment) => {
+            _ if !rolling && context.is_late(patience(deployment)) => {
                 let seconds = patience(deployment).as_secs();
                 let message = format!("No progress for {seconds} seconds: {behind}");
                 let reason = Reason::ProgressDeadlineExceeded;

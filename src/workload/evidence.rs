@@ -95,6 +95,11 @@ impl Evidence {
             .or_else(|| evicted(pods))
     }
 
+    /// The first pod, by name, that only its readiness gates keep from being ready. A gate may take minutes to open.
+    pub fn of_gates(&self) -> Option<Trouble> {
+        self.pods.found()?.iter().find_map(PodState::gated)
+    }
+
     /// The pod that is being deleted and takes longest, with the seconds that it may take.
     pub fn terminating(&self) -> Option<(&PodState, i64)> {
         let pods = self.pods.found()?.iter();

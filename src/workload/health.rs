@@ -122,6 +122,13 @@ impl Context<'_> {
         self.idle >= Progress::IDLE_MAX
     }
 
+    /// Returns whether it has made no progress for `limit`, or the status says so and none was made since.
+    pub(super) fn is_late(&self, limit: Duration) -> bool {
+        let is_known =
+            |known: Trouble| known.reason == Reason::ProgressDeadlineExceeded && self.is_stuck();
+        self.idle >= limit || self.known().is_some_and(is_known)
+    }
+
     /// The problem that the status reports, if diagnostic lists show such.
     pub(super) fn known(&self) -> Option<Trouble> {
         let previous = self.previous.as_ref().filter(|previous| previous.reason.is_of_pods())?;
@@ -159,7 +166,7 @@ impl Context<'_> {
         {
             return known.message;
         }
-        match self.of_pods() {
+        match self.of_pods().or_else(|| self.evidence.of_gates()) {
             Some(trouble) => format!("{first}; {}", trouble.message),
             None => first.to_owned(),
         }

@@ -112,8 +112,12 @@ impl Observer {
         context.evidence = evidence;
         let health = S::health(child, &context);
         self.progress.note(uid, health.trouble().map(|(reason, _)| reason), now);
-        let sooner = sooner(again, next(&health, &context, until.duration_since(now)));
-        (health, sooner)
+        let next = next(&health, &context, until.duration_since(now));
+        if health.level == Level::Ready {
+            self.progress.forget(uid);
+            return (health, next);
+        }
+        (health, sooner(again, next))
     }
 }
 

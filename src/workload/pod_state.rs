@@ -238,18 +238,10 @@ impl PodState {
     }
 
     /// Why it is not ready although nothing is wrong with its containers: one of them, sidecars included, runs and
-    /// its readiness probe fails; a readiness gate, such as that of a load balancer, is not met; or none can start
-    /// before the volumes and the network are there.
+    /// its readiness probe fails; or none can start before the volumes and the network are there.
     pub(crate) fn unready(&self) -> Option<Trouble> {
         let probed = self.condition("Ready").filter(|ready| ready.status == Status::False)?;
-        if self.has_ended() || self.meta.deleting {
-            return None;
-        }
-        if probed.reason == "ReadinessGatesNotReady" {
-            let message = format!("runs, but its readiness gates are not met: {}", probed.message);
-            return Some(self.named(trouble(Reason::ContainersNotReady, message)));
-        }
-        if probed.reason != "ContainersNotReady" {
+        if self.has_ended() || self.meta.deleting || probed.reason != "ContainersNotReady" {
             return None;
         }
         let status = &self.status;
@@ -263,6 +255,17 @@ impl PodState {
             }
             None => return None,
         };
+        Some(self.named(trouble(Reason::ContainersNotReady, message)))
+    }
+
+    /// Why it is not ready although its containers are: a gate, such as a load balancer's, is not open.
+    pub(crate) fn gated(&self) -> Option<Trouble> {
+        let is_gated = |ready: &&ChildCondition| ready.reason == "ReadinessGatesNotReady";
+        let ready = self.condition("Ready").filter(is_gated)?;
+        if self.has_ended() || self.meta.deleting {
+            return None;
+        }
+        let message = format!("runs, but its readiness gates are not met: {}", ready.message);
         Some(self.named(trouble(Reason::ContainersNotReady, message)))
     }
 

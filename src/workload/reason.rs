@@ -59,7 +59,7 @@ words! {
         ReplicaFailure: "Kubernetes cannot create the pods; the message says why."
             => "Read the message: often it is a quota or a missing ServiceAccount.",
         ProgressDeadlineExceeded: "A rollout has made no progress for too long: the Deployment's deadline, or 30 seconds for a DaemonSet."
-            => "Look at the pods: kubectl describe pod -l cache.example.com/memcached=NAME, for an App -l app.example.com/v1=NAME.",
+            => "Look at the pods: kubectl describe pod -l cache.example.com/memcached=NAME, for an App -l app.example.com/v1=NAME. If there are none, see kubectl describe of the Deployment or DaemonSet, and whether kube-controller-manager runs.",
         ReplicasUnavailable: "Pods that served before do not serve now; no pod shows why."
             => "Wait a little; if it stays: kubectl get pods, kubectl describe pod.",
         CrashLoopBackOff: "A container ends again and again; the message names its pod."

@@ -30,7 +30,9 @@ pub(crate) fn to_report<T>(result: Result<T, Problem>) -> Result<Result<T, Probl
 fn is_reported(problem: &Problem) -> bool {
     let Some(error) = problem.api_error() else { return true };
     let answered = error.code().is_some();
-    answered && matches!(error.class(), Class::Transient | Class::Forbidden)
+    // The object is about to go, and so is its status.
+    let goes = error.is_namespace_terminating();
+    answered && !goes && matches!(error.class(), Class::Transient | Class::Forbidden)
 }
 
 /// Returns what follows from children that are not as desired, once that is reported.

@@ -94,6 +94,11 @@ impl Report {
                 self.reported = true;
                 tracing::warn!(why, "cannot list {what}: not served; {}", self.hints.kinds);
             }
+            // It was answered with what it is, not with a watch that ends at once.
+            State::Live if matches!(self.state, State::Forbidden | State::NotServed) => {
+                (self.failures, self.reported) = (0, false);
+                tracing::info!("{what}: listed and watched again");
+            }
             State::Live if self.state == State::Listing && !self.reported => {
                 tracing::info!("{what}: listed, watching");
             }

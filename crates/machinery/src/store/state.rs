@@ -344,16 +344,28 @@ impl<V: Object> Change<'_, V> {
         self.state.forget_if_idle(key);
     }
 
-    /// The API server has shown everything up to `version`. Returns whether it has shown no more than that.
-    pub(super) fn passed(&mut self, version: ResourceVersion) -> bool {
-        version.is_known()
-            && (!self.state.is_repetition(version) || version.is_same_as(self.state.seen))
+    /// The API server has shown everything up to `version`. Returns whether that is news; `None` if it has shown
+    /// more before.
+    pub(super) fn passed(&mut self, version: ResourceVersion) -> Option<bool> {
+        if version.is_same_as(self.state.seen) {
+            return Some(false);
+        }
+        (version.is_known() && !self.state.is_repetition(version)).then_some(true)
     }
 
     /// A bookmark at `version` came: forgets what the watch should have shown under `key` by now.
-    pub(super) fn overdue(&mut self, hash: u64, key: &ObjectKey, version: ResourceVersion) {
+    pub(super) fn overdue(
+        &mut self,
+        hash: u64,
+        key: &ObjectKey,
+        version: ResourceVersion,
+        is_news: bool,
+    ) {
         let Some(memory) = self.state.unconfirmed.get_mut(key) else { return };
-        memory.age();
+        // One that repeats a version may come from a server that has seen no deletion since.
+        if is_news {
+            memory.age();
+        }
         memory.confirm(version);
         let unseen = memory.unseen;
         let outside = |held: &&Arc<V>| {

@@ -86,13 +86,11 @@ impl<V: Object> Writer<V> {
     /// confirmed by now: their objects are outside what the watch shows.
     pub fn bookmark(&mut self, version: ResourceVersion) {
         let shared = self.store.shared();
-        if !shared.enter(|change| change.passed(version)) {
-            return;
-        }
+        let Some(is_news) = shared.enter(|change| change.passed(version)) else { return };
         let keys: Vec<ObjectKey> = shared.state.lock().unconfirmed.keys().cloned().collect();
         for key in keys {
             let hash = self.hash(&key);
-            shared.enter(|change| change.overdue(hash, &key, version));
+            shared.enter(|change| change.overdue(hash, &key, version, is_news));
         }
     }
 

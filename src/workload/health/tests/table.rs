@@ -116,6 +116,13 @@ fn unschedulable() -> Value {
         "reason": "Unschedulable", "message": "0/4 nodes are available: 4 Insufficient cpu."}]})
 }
 
+fn gated() -> Value {
+    let ready = json!({"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady",
+        "message": "gate \"lb\" is not \"True\""});
+    json!({"phase": "Running", "conditions": [ready],
+        "containerStatuses": [{"name": "memcached", "image": "m", "ready": true}]})
+}
+
 fn on_a_lost_node() -> Value {
     json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}],
         "containerStatuses": [{"name": "memcached", "image": "m", "ready": true}]})
@@ -351,6 +358,37 @@ fn rollouts() -> Vec<Row> {
             "F F T T T -",
             "ProgressDeadlineExceeded",
             "No progress for 600 seconds: 1 of 2 replicas are ready",
+        ),
+        row(
+            (M, "the same, and the operator has just started"),
+            of_memcached(
+                changed(
+                    json!({"readyReplicas": 1, "availableReplicas": 1, "unavailableReplicas": 1}),
+                ),
+                known(
+                    fine(STUCK),
+                    Level::Degraded,
+                    Reason::ProgressDeadlineExceeded,
+                    "No progress",
+                ),
+            ),
+            "F F T T T -",
+            "ProgressDeadlineExceeded",
+            "No progress for 600 seconds: 1 of 2 replicas are ready",
+        ),
+        row(
+            (M, "rollout under way for 30 s without progress, and a readiness gate is not open"),
+            of_memcached(starting(), context(STUCK, pod(gated()))),
+            "F F T F T -",
+            "RollingOut",
+            "0 of 2 replicas are ready",
+        ),
+        row(
+            (M, "completed, then a readiness gate closes"),
+            of_memcached(down(), context(COMPLETED, pod(gated()))),
+            "F F F T - -",
+            "ContainersNotReady",
+            "Pod cart-1 runs, but its readiness gates are not met: gate \"lb\" is not \"True\"",
         ),
         row(
             (M, "the Deployment's deadline has passed"),
@@ -782,6 +820,16 @@ fn daemons() -> Vec<Row> {
             tainted,
         ),
         row(
+            (G, "the same for five minutes"),
+            of_daemon(
+                nodes([0; 4]),
+                lasting(is_tainted(seen(vec![taint("node-1"), taint("node-2")]))),
+            ),
+            "F F F T - T",
+            "NodesTainted",
+            tainted,
+        ),
+        row(
             (G, "nodes are open to the daemon, and no pod is wanted for 30 s"),
             of_daemon(
                 nodes([0; 4]),
@@ -792,14 +840,19 @@ fn daemons() -> Vec<Row> {
             "Nodes are open to the daemon, and the DaemonSet controller counts none",
         ),
         row(
-            (G, "the same for five minutes"),
+            (G, "the same, and the list of nodes fails"),
             of_daemon(
                 nodes([0; 4]),
-                lasting(is_tainted(seen(vec![taint("node-1"), taint("node-2")]))),
+                without_lists(known(
+                    fine(STUCK),
+                    Level::Degraded,
+                    Reason::ProgressDeadlineExceeded,
+                    "Nodes are open to the daemon, and the DaemonSet controller counts none",
+                )),
             ),
-            "F F F T - T",
-            "NodesTainted",
-            tainted,
+            "F F F T T -",
+            "ProgressDeadlineExceeded",
+            "Nodes are open to the daemon, and the DaemonSet controller counts none",
         ),
     ]
 }
