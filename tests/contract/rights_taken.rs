@@ -17,8 +17,8 @@ use tokio::time::Instant;
 use crate::operator_process::OperatorProcess;
 use crate::packaging::{NAME, Rights, SELDOM, a_life_of_all_kinds, foreign_children, granted};
 use crate::world::{
-    APP, Kind, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, ROLE, ROLE_BINDING, SERVICE, World, is_ready,
-    memcached,
+    APP, DEPLOYMENT, Kind, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, ROLE, ROLE_BINDING, SERVICE,
+    World, is_ready, memcached,
 };
 
 /// Number of rights tested at the same time, each with its own operator.
@@ -68,6 +68,45 @@ fn rules_without(taken: &Right) -> Vec<Value> {
         }
     }
     all
+}
+
+/// A tenant deletes its namespace, and with it the rights there. The operator that starts after that serves the
+/// others. It writes nothing where it sees a part only, and all again once the rights are back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_without_rights_does_not_stop_the_others() {
+    let (world, none, some) = tokio::join!(
+        World::new("with-rights", "restricted"),
+        World::new("without-rights", "restricted"),
+        World::new("with-some-rights", "restricted"),
+    );
+    let role = rules_without(&["apps", "deployments", "watch"].map(str::to_owned));
+    let role = json!({"metadata": {"name": "less"}, "rules": role});
+    some.create(ROLE, role).await.unwrap();
+    let bind = async |to: &World, kind: &str, name: &str| {
+        let binding = json!({"metadata": {"name": format!("to-{name}")},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": world.namespace}]});
+        to.create(ROLE_BINDING, binding).await.unwrap();
+    };
+    bind(&some, "Role", "less").await;
+    let kubeconfig = world.operator_kubeconfig().await;
+    let namespaces = [&world, &none, &some].map(|world| world.namespace.as_str()).join(",");
+    let mut operator = OperatorProcess::start(
+        &kubeconfig,
+        &["--namespace", &namespaces],
+        &[("MEMCACHED_IMAGE", MEMCACHED_IMAGE)],
+    );
+    operator.logged("Ready to work").await;
+    for world in [&none, &some, &world] {
+        world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
+    }
+    world.until(MEMCACHED, "cart", is_ready).await;
+    for other in [&none, &some] {
+        assert!(other.get(DEPLOYMENT, "cart").await.is_none(), "{}", other.namespace);
+        bind(other, "ClusterRole", NAME).await;
+        other.until(MEMCACHED, "cart", is_ready).await;
+    }
+    operator.assert_alive();
 }
 
 /// A namespace whose operator lacks one right.

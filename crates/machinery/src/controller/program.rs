@@ -51,8 +51,9 @@ pub struct Program {
     tasks: Vec<Task>,
     outer_tasks: Vec<Task>,
     controllers: Vec<(&'static str, Option<Ready>, Work)>,
-    /// One for each of `informers`.
+    /// One for each of `informers`, as the next.
     synced: Vec<Ready>,
+    settled: Vec<Ready>,
     /// Of the clients of `informers`.
     feeds: Vec<Arc<Feeds>>,
 }
@@ -118,6 +119,7 @@ impl Program {
     /// Also runs this informer.
     pub fn informer<V: Resource>(mut self, informer: &Informer<V>) -> Program {
         self.synced.push(informer.synced().boxed());
+        self.settled.push(informer.settled().boxed());
         self.feeds.push(informer.will_run());
         let name = format!("the informer of {}", informer.kind().resource());
         let informer = informer.clone();
@@ -211,7 +213,7 @@ impl Program {
             () = shutdown.requested() => Ok(()),
             died = controllers.died() => Err(died),
             (died, ..) = select_all(others.iter_mut().map(|stage| stage.died().boxed())) => Err(died),
-            never = announce(all_synced) => match never {},
+            never = announce(join_all(self.settled)) => match never {},
         };
         controllers.end().await;
         for mut stage in others {
@@ -248,8 +250,8 @@ impl fmt::Debug for Program {
 }
 
 /// Logs once that everything there is to know is known.
-async fn announce(all_synced: impl Future<Output = ()>) -> Infallible {
-    all_synced.await;
+async fn announce<T>(all_settled: impl Future<Output = T>) -> Infallible {
+    all_settled.await;
     tracing::info!("Ready to work: all informers are synced");
     std::future::pending().await
 }

@@ -12,7 +12,7 @@ use super::builder::Builder;
 use super::handlers::Handlers;
 use crate::client::{Client, Feed, Feeds};
 use crate::object::{InternedStr, Kind, Resource};
-use crate::reflector::{Health, HealthHandle, Reflector, Refresh, ResourceVersionRegressed};
+use crate::reflector::{Health, HealthHandle, Reflector, Refresh, ResourceVersionRegressed, State};
 use crate::shutdown::Shutdown;
 use crate::store::{self, Delta, Store};
 
@@ -92,6 +92,9 @@ pub enum Refusal {
         index: String,
     },
 }
+
+/// Pause between two looks at scopes that have not synced.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Keeps a local copy of one kind and tells handlers about changes. Cheap to clone; all clones are
 /// the same informer.
@@ -235,6 +238,39 @@ impl<V: Resource> Informer<V> {
                 std::future::pending::<()>().await;
             }
         }
+    }
+
+    /// Returns whether [`Informer::has_synced`] is true of what it holds of a namespace: its own scope, if
+    /// it has one for each.
+    pub fn has_synced_in(&self, namespace: &str) -> bool {
+        let mut scopes = self.0.health.iter();
+        let is_for = |scope: &Option<InternedStr>| scope.as_ref().is_none_or(|it| *it == namespace);
+        self.has_synced()
+            || scopes
+                .find(|(scope, _)| is_for(scope))
+                .is_some_and(|(_, health)| health.get().synced)
+    }
+
+    /// Waits until every scope has synced, apart from namespaces that may not be listed beside one that may: such
+    /// as one that was deleted, together with the rights in it.
+    pub fn settled(&self) -> impl Future<Output = ()> + Send + use<V> {
+        let (informer, mut unsynced) = (self.clone(), self.0.unsynced.clone());
+        async move {
+            while !informer.has_settled() {
+                // A refusal does not count down. If the informer ends before, this never ends.
+                if let Ok(Err(_)) = tokio::time::timeout(LOOK, unsynced.changed()).await {
+                    std::future::pending::<()>().await;
+                }
+            }
+        }
+    }
+
+    fn has_settled(&self) -> bool {
+        let states: Vec<Health> = self.0.health.iter().map(|(_, health)| health.get()).collect();
+        let one_has = states.iter().any(|health| health.synced);
+        let is_settled =
+            |health: &Health| health.synced || one_has && health.state == State::Forbidden;
+        self.has_synced() || states.iter().all(is_settled)
     }
 
     /// Lists what the API server has now, and returns when that is in the store and the handlers were

@@ -10,7 +10,7 @@ use super::context::Declared;
 #[cfg(any(test, feature = "testing"))]
 use super::context::Pass;
 use super::function::{Finalizer, Function};
-use super::kinds::{ControllerDeps, Informers};
+use super::kinds::{ControllerDeps, InStep, Informers};
 use super::referrers::Referrers;
 use super::wiring::{self, WiringError};
 use super::{Context, Manager, Shared};
@@ -358,7 +358,9 @@ impl<V: Resource> ControllerBuilder<V> {
         let declared: Arc<[TypeId]> = declared.into();
         let add: Add = Box::new(move |shared, informers, program| {
             let mut parts = shared.parts(name, informers.clone(), declared.clone());
-            let (reconciler, informer) = (make(&parts)?, parts.informer::<V>()?);
+            let (views, reconciler) = (declared.clone(), make(&parts)?);
+            let reconciler = InStep { reconciler, informers: informers.clone(), views };
+            let informer = parts.informer::<V>()?;
             let options = shared.observed(name, options);
             let (of_barrier, views) = (informers.clone(), declared.clone());
             let barrier = shared.lead.barrier(name, move |term| of_barrier.refreshed(&views, term));
@@ -376,11 +378,11 @@ impl<V: Resource> ControllerBuilder<V> {
             parts.handle = Some(controller.handle());
             let listens = handlers.into_iter().map(|handler| handler(&parts));
             let listens = listens.collect::<Result<Vec<Listen>, _>>()?;
-            let synced = informers.synced(&declared);
+            let settled = informers.settled(&declared);
             // Not earlier: no worker would drain what a standby enqueues, or what is enqueued while
             // a kind is not served. A handler added late is called for everything already there.
             let ready = async move {
-                synced.await;
+                settled.await;
                 barrier.passed().await;
                 first();
                 listens.into_iter().for_each(|listen| listen());

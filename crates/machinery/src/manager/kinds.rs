@@ -4,13 +4,14 @@ use std::any::{Any, TypeId};
 use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::Shared;
 use super::wiring::{WiringError, view};
 use crate::client::Client;
-use crate::controller::{Handle, Program};
+use crate::controller::{Action, Handle, Program, Reconciler};
 use crate::events::Recorder;
 use crate::informer::{Builder, Informer, Refusal};
 use crate::object::{ObjectKey, Resource};
@@ -39,14 +40,15 @@ trait Declared: Send {
 /// An [`Informer`] whose view is not known.
 trait AnyInformer: Send + Sync {
     fn run_by(&self, program: Program) -> Program;
-    fn synced(&self) -> Synced;
+    fn settled(&self) -> Synced;
+    fn has_synced_in(&self, namespace: &str) -> bool;
     fn refused(&self) -> Option<&Refusal>;
     /// Lists what the API server has now.
     fn refresh(&self, term: u64) -> Synced;
     fn as_any(&self) -> &dyn Any;
 }
 
-/// Returns when an informer has synced.
+/// Returns when an informer has settled, or has listed.
 pub(super) type Synced = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Parts of a controller: its client, its recorder of Events, its queue, and the stores of the
@@ -117,6 +119,28 @@ impl<V: Resource> Declared for Declaration<V> {
     }
 }
 
+/// A reconciler whose passes over a namespace wait until all of its views have synced there: what it does not
+/// see, it would create again.
+pub(super) struct InStep<R> {
+    pub(super) reconciler: R,
+    pub(super) informers: Arc<Informers>,
+    pub(super) views: Arc<[TypeId]>,
+}
+
+/// Pause before a pass over a namespace is tried again.
+const OUT_OF_STEP: Duration = Duration::from_secs(10);
+
+impl<R: Reconciler> Reconciler for InStep<R> {
+    type Error = R::Error;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, R::Error> {
+        if !self.informers.have_synced_in(&self.views, key.namespace()) {
+            return Ok(Action::RequeueAfter(OUT_OF_STEP));
+        }
+        self.reconciler.reconcile(key).await
+    }
+}
+
 // === impl Informers ===
 
 impl Informers {
@@ -128,11 +152,16 @@ impl Informers {
         self.find(TypeId::of::<V>())?.as_any().downcast_ref()
     }
 
-    /// Returns when the informers of all `views` have synced.
-    pub(super) fn synced(&self, views: &[TypeId]) -> impl Future<Output = ()> + Send + use<> {
-        let synced: Vec<_> = views.iter().filter_map(|id| self.find(*id)).collect();
-        let all = futures::future::join_all(synced.into_iter().map(AnyInformer::synced));
+    /// Returns when the informers of all `views` have settled ([`Informer::settled`]).
+    pub(super) fn settled(&self, views: &[TypeId]) -> impl Future<Output = ()> + Send + use<> {
+        let settled: Vec<_> = views.iter().filter_map(|id| self.find(*id)).collect();
+        let all = futures::future::join_all(settled.into_iter().map(AnyInformer::settled));
         async move { drop(all.await) }
+    }
+
+    /// Returns whether the informers of all `views` have synced in this namespace.
+    fn have_synced_in(&self, views: &[TypeId], namespace: &str) -> bool {
+        views.iter().filter_map(|id| self.find(*id)).all(|it| it.has_synced_in(namespace))
     }
 
     /// Returns when the informers of all `views` have listed what the API server has now, at the
@@ -161,8 +190,12 @@ impl<V: Resource> AnyInformer for Informer<V> {
         program.informer(self)
     }
 
-    fn synced(&self) -> Synced {
-        Box::pin(Informer::synced(self))
+    fn settled(&self) -> Synced {
+        Box::pin(Informer::settled(self))
+    }
+
+    fn has_synced_in(&self, namespace: &str) -> bool {
+        Informer::has_synced_in(self, namespace)
     }
 
     fn refused(&self) -> Option<&Refusal> {

@@ -115,21 +115,30 @@ impl Shared {
         self.observed.metrics.clone().map(|metrics| metrics as Arc<_>)
     }
 
-    /// Shows an informer. Ready once it is live; one that is not is named, with the reason.
+    /// Shows an informer. Ready once it is live; one that is not is named, with the reason. A namespace that may not
+    /// be listed does not count beside one that is live: the others are served.
     pub(super) fn watch_informer<V: Resource>(&self, informer: &Informer<V>) {
         if let Some(metrics) = &self.observed.metrics {
             metrics.watch_informer(informer);
         }
         let informer = informer.clone();
         self.observed.ready.add(format!("informer-{}", V::KIND.resource()), move || {
-            for (namespace, health) in informer.health() {
-                if health.state != State::Live {
-                    let here = namespace.map(|name| format!(" in {name}")).unwrap_or_default();
-                    let why = health.why.map(|why| format!(": {why}")).unwrap_or_default();
-                    return Err(format!("{}{here}{why}", health.state.as_str()));
+            let scopes = informer.health();
+            let one_is_live = scopes.iter().any(|(_, health)| health.state == State::Live);
+            let mut without = String::new();
+            for (namespace, health) in scopes {
+                if health.state == State::Live {
+                    continue;
                 }
+                let here = namespace.map(|name| format!(" in {name}")).unwrap_or_default();
+                let why = health.why.map(|why| format!(": {why}")).unwrap_or_default();
+                let text = format!("{}{here}{why}", health.state.as_str());
+                if !(one_is_live && health.state == State::Forbidden) {
+                    return Err(text);
+                }
+                without = text;
             }
-            Ok(String::new())
+            Ok(without)
         });
     }
 
