@@ -72,7 +72,13 @@ pub struct ConnectionArgs {
 pub struct WorkloadArgs {
     /// Work in this namespace only (repeat it, or separate with commas, for several). A Role in
     /// each is then enough; without it, all namespaces.
-    #[arg(long = "namespace", env = "WATCH_NAMESPACE", value_name = "NAME", value_delimiter = ',')]
+    #[arg(
+        long = "namespace",
+        env = "WATCH_NAMESPACE",
+        value_name = "NAME",
+        value_delimiter = ',',
+        value_parser = namespace
+    )]
     pub namespaces: Vec<String>,
 
     /// The controllers to run.
@@ -239,9 +245,16 @@ impl ConnectionArgs {
 
     /// A client for a one-off question from a person.
     pub(crate) async fn client(&self) -> Result<Client, Error> {
-        let client = Client::new(self.config().await?, Options::new(IDENTITY))?;
+        Ok(self.client_and_namespace().await?.0)
+    }
+
+    /// The same, and the namespace of the context.
+    pub(crate) async fn client_and_namespace(&self) -> Result<(Client, String), Error> {
+        let config = self.config().await?;
+        let namespace = config.namespace().to_owned();
+        let client = Client::new(config, Options::new(IDENTITY))?;
         client.log_in().await?;
-        Ok(client)
+        Ok((client, namespace))
     }
 }
 
@@ -281,6 +294,19 @@ pub(crate) fn without_empty_variables(command: clap::Command) -> clap::Command {
 /// Removes empty names: `--namespace=` means all namespaces.
 pub(crate) fn all_if_empty(namespaces: &mut Vec<String>) {
     namespaces.retain(|name| !name.is_empty());
+}
+
+/// The name of a namespace (a DNS label), without blanks around it, or nothing.
+pub(super) fn namespace(text: &str) -> Result<String, String> {
+    let name = text.trim();
+    let is_of_a_label = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_label = name.len() <= 63 && name.chars().all(is_of_a_label);
+    if !is_label || name.starts_with('-') || name.ends_with('-') {
+        return Err(format!(
+            "'{name}' has to be the name of a namespace: at most 63 of a-z, 0-9 and '-', not at its ends"
+        ));
+    }
+    Ok(name.to_owned())
 }
 
 /// An absolute path without `.` and `..`.
@@ -341,6 +367,11 @@ mod tests {
             parsed(&["--namespace", "a", "--namespace=b,c"]).workloads.namespaces,
             ["a", "b", "c"]
         );
+        assert_eq!(parsed(&["--namespace=a, b"]).workloads.namespaces, ["a", "b"]);
+        for bad in ["A", "a b", "-a", "a-", "a.b", "*"] {
+            let refused = namespace(bad).expect_err(bad);
+            assert!(refused.contains("name of a namespace"), "{refused}");
+        }
     }
 
     #[test]

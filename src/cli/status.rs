@@ -31,8 +31,16 @@ use crate::workload::{
 
 /// Looks, prints, and returns the exit code.
 pub(crate) async fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
-    let key = ObjectKey::new(args.namespace.as_str(), args.name.as_str());
-    let facts = match look(args, &key).await {
+    let named = args.namespace.as_deref();
+    let (key, facts) = match args.connection.client_and_namespace().await {
+        Ok((client, of_context)) => {
+            let key = ObjectKey::new(named.unwrap_or(&of_context), args.name.as_str());
+            let facts = gather(&client, args.kind, &key).await;
+            (key, facts)
+        }
+        Err(error) => (ObjectKey::new(named.unwrap_or_default(), args.name.as_str()), Err(error)),
+    };
+    let facts = match facts {
         Ok(facts) => facts,
         Err(error) => {
             let why = one_line(&error.to_string());
@@ -49,10 +57,6 @@ pub(crate) async fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
     Ok(ExitCode::from(u8::from(!diagnosis.is_fine)))
 }
 
-async fn look(args: &StatusArgs, key: &ObjectKey) -> Result<Facts, client::Error> {
-    gather(&args.connection.client().await?, args.kind, key).await
-}
-
 /// Whose status.
 #[derive(Debug, Clone, Args)]
 pub struct StatusArgs {
@@ -62,9 +66,9 @@ pub struct StatusArgs {
     /// The name.
     pub name: String,
 
-    /// Its namespace.
-    #[arg(short, long, env = "NAMESPACE", value_name = "NAME", default_value = "default")]
-    pub namespace: String,
+    /// Its namespace; without it, that of the kubeconfig's context.
+    #[arg(short, long, env = "STATUS_NAMESPACE", value_name = "NAME")]
+    pub namespace: Option<String>,
 
     /// text; json, for machines.
     #[arg(short, long, env = "STATUS_OUTPUT", value_name = "FORMAT", default_value = "text")]

@@ -32,6 +32,7 @@ pub(super) async fn operator_findings(client: &Client, args: &CheckArgs) -> Vec<
         Err(error) => Err([P001.unasked(&error), M001.unasked(&error)]),
     };
     let elects = installed.as_ref().is_ok_and(elects);
+    let of_lease = lease_namespace(args, installed.as_ref().ok());
     let [operator, metrics] = match installed {
         Err(findings) => findings,
         Ok(deployment) => match pods(client, &deployment, namespace).await {
@@ -44,9 +45,28 @@ pub(super) async fn operator_findings(client: &Client, args: &CheckArgs) -> Vec<
             }
         },
     };
-    let lease = client.read(&LEASE, &ObjectKey::new(namespace, NAME)).await;
+    let lease = match of_lease {
+        Some(of_lease) => {
+            let lease = client.read(&LEASE, &ObjectKey::new(of_lease, NAME)).await;
+            fresh(lease, elects, Timestamp::now())
+        }
+        None => {
+            P002.skip("its namespace is set where this cannot see it: --leader-elect-namespace")
+        }
+    };
     let level = client.read(&NAMESPACE, &ObjectKey::new("", namespace)).await;
-    vec![operator, fresh(lease, elects, Timestamp::now()), security(level, namespace), metrics]
+    vec![operator, lease, security(level, namespace), metrics]
+}
+
+/// The namespace of the Lease; `None` if a ConfigMap or the like says which.
+fn lease_namespace(args: &CheckArgs, deployment: Option<&Value>) -> Option<String> {
+    let set = |deployment| setting(deployment, "leader-elect-namespace", "LEADER_ELECT_NAMESPACE");
+    match (&args.leader_elect_namespace, deployment.map(set)) {
+        (Some(named), _) => Some(named.clone()),
+        (None, Some(Setting::Text(namespace))) => Some(namespace),
+        (None, Some(Setting::Elsewhere)) => None,
+        (None, Some(Setting::Absent) | None) => Some(args.operator_namespace.clone()),
+    }
 }
 
 /// The operator's Deployment.

@@ -41,9 +41,10 @@ pub(crate) async fn run(mut args: CheckArgs) -> Result<ExitCode, Error> {
     all_if_empty(&mut args.namespaces);
     let args = &args;
     let asked = Instant::now();
-    let mut told = String::new();
+    // One for all rounds: a credential plugin runs once.
+    let (mut told, mut client) = (String::new(), None);
     let (findings, code) = loop {
-        let (findings, code) = once(args).await;
+        let (findings, code) = once(args, &mut client).await;
         let failed: Vec<&str> = failed(&findings).map(|finding| finding.check.id).collect();
         let over = args.wait.is_none_or(|wait| asked.elapsed() >= wait);
         if failed.is_empty() || over {
@@ -61,11 +62,15 @@ pub(crate) async fn run(mut args: CheckArgs) -> Result<ExitCode, Error> {
     Ok(code)
 }
 
-async fn once(args: &CheckArgs) -> (Vec<Finding>, ExitCode) {
-    match args.connection.client().await {
-        Ok(client) => all(&client, args).await,
-        Err(error) => (vec![api_server::unreachable(&error)], ExitCode::from(2)),
-    }
+async fn once(args: &CheckArgs, client: &mut Option<Client>) -> (Vec<Finding>, ExitCode) {
+    let client = match client {
+        Some(client) => &*client,
+        None => match args.connection.client().await {
+            Ok(made) => client.insert(made),
+            Err(error) => return (vec![api_server::unreachable(&error)], ExitCode::from(2)),
+        },
+    };
+    all(client, args).await
 }
 
 fn failed(findings: &[Finding]) -> impl Iterator<Item = &Finding> {
@@ -95,7 +100,13 @@ pub struct CheckArgs {
     pub connection: ConnectionArgs,
 
     /// The namespaces in which the operator is to work; without it, all.
-    #[arg(long = "namespace", env = "WATCH_NAMESPACE", value_name = "NAME", value_delimiter = ',')]
+    #[arg(
+        long = "namespace",
+        env = "WATCH_NAMESPACE",
+        value_name = "NAME",
+        value_delimiter = ',',
+        value_parser = super::args::namespace
+    )]
     pub namespaces: Vec<String>,
 
     /// The namespace in which the operator runs.
@@ -106,6 +117,10 @@ pub struct CheckArgs {
         default_value = "workload-operator-system"
     )]
     pub operator_namespace: String,
+
+    /// The namespace of the operator's Lease. Without it: what its Deployment says, or where it runs.
+    #[arg(long, env = "LEADER_ELECT_NAMESPACE", value_name = "NAME")]
+    pub leader_elect_namespace: Option<String>,
 
     /// The name of the operator's Deployment. Without it: workload-operator or, if there is none of that
     /// name, the only Deployment with the label app.kubernetes.io/name=workload-operator, as Helm makes it.

@@ -135,7 +135,8 @@ async fn needed(client: &Client, args: &CheckArgs, namespaces: &[String]) -> Fin
     let (mut missing, mut asked) = (Vec::new(), 0);
     let needed = namespaces.iter().map(|namespace| (namespace, RIGHTS));
     let in_cluster = args.namespaces.is_empty().then_some((&everywhere, CLUSTER_RIGHTS));
-    let lease = (&args.operator_namespace, LEASE_RIGHTS);
+    let of_lease = args.leader_elect_namespace.as_ref().unwrap_or(&args.operator_namespace);
+    let lease = (of_lease, LEASE_RIGHTS);
     for (namespace, rights) in needed.chain(in_cluster).chain(std::iter::once(lease)) {
         for (what, answer) in ask(client, namespace, rights).await {
             asked += 1;

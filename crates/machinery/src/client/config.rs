@@ -67,6 +67,11 @@ impl Config {
     pub fn host(&self) -> String {
         self.0.cluster_url.authority().map(ToString::to_string).unwrap_or_default()
     }
+
+    /// Returns the namespace of the context, or of the pod; `default` if there is none.
+    pub fn namespace(&self) -> &str {
+        &self.0.default_namespace
+    }
 }
 
 impl From<kube::Config> for Config {
