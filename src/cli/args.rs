@@ -296,12 +296,13 @@ pub(crate) fn all_if_empty(namespaces: &mut Vec<String>) {
     namespaces.retain(|name| !name.is_empty());
 }
 
-/// The name of a namespace (a DNS label), without blanks around it, or nothing.
+/// The name of a namespace (a DNS label), without blanks around it, or nothing at all.
 pub(super) fn namespace(text: &str) -> Result<String, String> {
     let name = text.trim();
     let is_of_a_label = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let is_label = name.len() <= 63 && name.chars().all(is_of_a_label);
-    if !is_label || name.starts_with('-') || name.ends_with('-') {
+    let is_blank = name.is_empty() && !text.is_empty();
+    if is_blank || !is_label || name.starts_with('-') || name.ends_with('-') {
         return Err(format!(
             "'{name}' has to be the name of a namespace: at most 63 of a-z, 0-9 and '-', not at its ends"
         ));
@@ -368,7 +369,7 @@ mod tests {
             ["a", "b", "c"]
         );
         assert_eq!(parsed(&["--namespace=a, b"]).workloads.namespaces, ["a", "b"]);
-        for bad in ["A", "a b", "-a", "a-", "a.b", "*"] {
+        for bad in [" ", "A", "a b", "-a", "a-", "a.b", "*"] {
             let refused = namespace(bad).expect_err(bad);
             assert!(refused.contains("name of a namespace"), "{refused}");
         }

@@ -66,7 +66,7 @@ pub struct StatusArgs {
     /// The name.
     pub name: String,
 
-    /// Its namespace; without it, that of the kubeconfig's context.
+    /// Its namespace; without it, that of the kubeconfig's context, or of the pod.
     #[arg(short, long, env = "STATUS_NAMESPACE", value_name = "NAME")]
     pub namespace: Option<String>,
 

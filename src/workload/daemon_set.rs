@@ -139,7 +139,8 @@ impl Health {
         let completed = context.completed && !rolling;
         let refused = (status.current_number_scheduled < desired).then(|| context.of_events());
         let known = context.known();
-        match refused.flatten().or_else(|| context.of_pods()) {
+        let of_pods = || context.of_pods_within(longest_idle(daemon_set), completed);
+        match refused.flatten().or_else(of_pods) {
             Some(trouble) if completed => context.health_of(trouble, true),
             // A known problem stays until its pods show that it is gone.
             Some(trouble) if context.is_stuck() || known.is_some() => given_up(trouble, context),

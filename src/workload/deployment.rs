@@ -215,13 +215,7 @@ impl Health {
         }
         // A known problem stays until its pods show that it is gone.
         let reports = completed || context.is_stuck() || context.known().is_some();
-        let gates = || {
-            context
-                .evidence
-                .of_gates()
-                .filter(|_| completed || context.is_late(patience(deployment)))
-        };
-        match context.of_pods().or_else(gates) {
+        match context.of_pods_within(patience(deployment), completed) {
             // Its probes give it longer to start.
             Some(trouble)
                 if trouble.reason == Reason::ContainersNotReady

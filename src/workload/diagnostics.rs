@@ -204,6 +204,7 @@ impl State {
         }
         let explains = subject.is_none()
             || evidence.of_pods(None).is_some()
+            || evidence.of_gates().is_some()
             || matches!(evidence.refusal, Answer::Found(Some(_)))
             || matches!(evidence.pods, Answer::NotPermitted);
         let until = now + if explains { FRESH } else { UNEXPLAINED };
@@ -342,7 +343,8 @@ impl Evidence {
         let pods = pods(client, namespace, &selector, LIVE, keep).await;
         let mut evidence = Evidence { pods: of(pods), ..Evidence::default() };
         let starting = evidence.pods.found().is_some_and(|pods| !pods.is_empty());
-        if starting && evidence.of_pods(None).is_none() {
+        let is_explained = evidence.of_pods(None).is_some() || evidence.of_gates().is_some();
+        if starting && !is_explained {
             let evicted = |pod: &PodState| pod.evicted().is_some();
             match self::pods(client, namespace, &selector, "status.phase=Failed", evicted).await {
                 Ok(ended) => {

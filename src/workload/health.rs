@@ -146,6 +146,19 @@ impl Context<'_> {
         }
     }
 
+    /// The same of a workload that may take `limit`, with the readiness gates that it then waits for: they may take
+    /// minutes to open, and an eviction before says less.
+    pub(super) fn of_pods_within(&self, limit: Duration, completed: bool) -> Option<Trouble> {
+        let is_known =
+            |known: Trouble| known.reason == Reason::ContainersNotReady && self.is_stuck();
+        let is_due = completed || self.is_late(limit) || self.known().is_some_and(is_known);
+        let gates = || self.evidence.of_gates().filter(|_| is_due);
+        match self.of_pods() {
+            Some(trouble) if trouble.reason != Reason::PodsEvicted => Some(trouble),
+            evicted => gates().or(evicted),
+        }
+    }
+
     /// Why a DaemonSet's pods cannot be created.
     pub(super) fn of_events(&self) -> Option<Trouble> {
         let reason = Reason::ReplicaFailure;

@@ -160,6 +160,24 @@ async fn the_chart_renders_what_each_overlay_is() {
 }
 
 #[test]
+fn the_alerts_of_a_release_are_about_its_own_job() {
+    let Some(helm) = Helm::find("the alerts of a release") else { return };
+    let values = "metrics.serviceMonitor.enabled=true,metrics.monitoring.enabled=true";
+    let made =
+        helm.run(&["template", "one", CHART, "--namespace", "team", "--set", values]).unwrap();
+    let rule =
+        objects(&made).into_iter().find(|object| object["kind"] == "PrometheusRule").unwrap();
+    let rules = rule["spec"]["groups"][0]["rules"].as_array().unwrap();
+    assert!(rules.len() > 10, "{rule}");
+    for alert in rules {
+        let expression = alert["expr"].as_str().unwrap();
+        let jobs = expression.matches("job=").count();
+        let own = r#"job="one-workload-operator-metrics",namespace="team""#;
+        assert!(jobs > 0 && expression.matches(own).count() == jobs, "{expression}");
+    }
+}
+
+#[test]
 fn helm_finds_nothing_to_complain_about_in_the_chart() {
     let Some(helm) = Helm::find("helm lint") else { return };
     for values in [

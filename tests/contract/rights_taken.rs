@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::time::Instant;
 
+use crate::leadership::lease_roles;
 use crate::operator_process::OperatorProcess;
 use crate::packaging::{NAME, Rights, SELDOM, a_life_of_all_kinds, foreign_children, granted};
 use crate::world::{
@@ -89,11 +90,21 @@ async fn a_namespace_without_rights_does_not_stop_the_others() {
         to.create(ROLE_BINDING, binding).await.unwrap();
     };
     bind(&some, "Role", "less").await;
+    for rule in lease_roles() {
+        world.create(ROLE, rule).await.unwrap();
+    }
+    bind(&world, "Role", "workload-operator-leader-election").await;
     let kubeconfig = world.operator_kubeconfig().await;
     let namespaces = [&world, &none, &some].map(|world| world.namespace.as_str()).join(",");
     let mut operator = OperatorProcess::start(
         &kubeconfig,
-        &["--namespace", &namespaces],
+        &[
+            "--namespace",
+            &namespaces,
+            "--leader-elect",
+            "--leader-elect-namespace",
+            &world.namespace,
+        ],
         &[("MEMCACHED_IMAGE", MEMCACHED_IMAGE)],
     );
     operator.logged("Ready to work").await;
@@ -107,6 +118,8 @@ async fn a_namespace_without_rights_does_not_stop_the_others() {
         other.until(MEMCACHED, "cart", is_ready).await;
     }
     operator.assert_alive();
+    let waited = operator.lines().into_iter().find(|line| line.contains("not all lists of what"));
+    assert_eq!(waited, None, "the barrier of a new leader waits for no list that it cannot get");
 }
 
 /// A namespace whose operator lacks one right.

@@ -118,7 +118,7 @@ pub struct CheckArgs {
     )]
     pub operator_namespace: String,
 
-    /// The namespace of the operator's Lease. Without it: what its Deployment says, or where it runs.
+    /// The namespace of the operator's Lease. Without it, that in which it runs (P002: what its Deployment says).
     #[arg(long, env = "LEADER_ELECT_NAMESPACE", value_name = "NAME")]
     pub leader_elect_namespace: Option<String>,
 

@@ -278,8 +278,22 @@ impl<V: Resource> Informer<V> {
     /// what the other one wrote. One list serves all calls with the same `term`, or an earlier one.
     pub fn refresh(&self, term: u64) -> impl Future<Output = ()> + Send + use<V> {
         self.0.refreshes.iter().for_each(|refresh| refresh.request(term));
-        let done: Vec<_> = self.0.refreshes.iter().map(|refresh| refresh.done(term)).collect();
-        async move { drop(futures::future::join_all(done).await) }
+        let has_several = self.0.health.len() > 1;
+        let listed = self.0.refreshes.iter().zip(&self.0.health).map(|(refresh, (_, health))| {
+            let (done, health) = (refresh.done(term), health.clone());
+            async move {
+                let mut done = std::pin::pin!(done);
+                while tokio::time::timeout(LOOK, &mut done).await.is_err() {
+                    let health = health.get();
+                    // What was never seen is not out of date, and holds up no other namespace.
+                    if has_several && !health.synced && health.state == State::Forbidden {
+                        return;
+                    }
+                }
+            }
+        });
+        let listed: Vec<_> = listed.collect();
+        async move { drop(futures::future::join_all(listed).await) }
     }
 
     /// Why it cannot work as it was built, if so: [`Informer::run`] refuses it.

@@ -1,6 +1,7 @@
 //! Without the feature `leader-election`: this process always leads.
 
 use super::builder::{Filter, Listen};
+use super::kinds::{InStep, Step};
 use super::{Error, Manager};
 use crate::client::{self, Client};
 use crate::controller::{Controller, Options, Program, Reconciler};
@@ -19,10 +20,11 @@ impl Lead {
         &self,
         program: Program,
         name: &'static str,
-        (reconciler, options): (R, Options),
+        (reconciler, step, options): (R, Step, Options),
         _: (&Informer<V>, Option<Filter<V>>),
         _: &Barrier,
-    ) -> (Program, Controller<R>, Listen) {
+    ) -> (Program, Controller<InStep<R>>, Listen) {
+        let reconciler = InStep { reconciler, step };
         (program, Controller::new(name, reconciler, options), Box::new(|| {}))
     }
 

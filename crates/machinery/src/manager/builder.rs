@@ -10,7 +10,7 @@ use super::context::Declared;
 #[cfg(any(test, feature = "testing"))]
 use super::context::Pass;
 use super::function::{Finalizer, Function};
-use super::kinds::{ControllerDeps, InStep, Informers};
+use super::kinds::{ControllerDeps, Informers, Step};
 use super::referrers::Referrers;
 use super::wiring::{self, WiringError};
 use super::{Context, Manager, Shared};
@@ -24,7 +24,8 @@ use crate::store::Delta;
 /// Declares a controller of `V`: what it owns, watches and reads, and how it reconciles.
 ///
 /// Each declaration makes the manager list and watch one more view; a pass can read exactly the
-/// views that are declared, and no pass begins before they have synced.
+/// views that are declared, and no pass begins before they have synced in the namespace of its key. Where the
+/// program works in several namespaces and one may not be listed, the others are worked on.
 #[must_use = "a controller is added by `reconcile`, `reconciler` or `run`"]
 pub struct ControllerBuilder<V> {
     manager: Manager,
@@ -358,15 +359,19 @@ impl<V: Resource> ControllerBuilder<V> {
         let declared: Arc<[TypeId]> = declared.into();
         let add: Add = Box::new(move |shared, informers, program| {
             let mut parts = shared.parts(name, informers.clone(), declared.clone());
-            let (views, reconciler) = (declared.clone(), make(&parts)?);
-            let reconciler = InStep { reconciler, informers: informers.clone(), views };
-            let informer = parts.informer::<V>()?;
+            let step = Step { informers: informers.clone(), views: declared.clone() };
+            let (reconciler, informer) = (make(&parts)?, parts.informer::<V>()?);
             let options = shared.observed(name, options);
             let (of_barrier, views) = (informers.clone(), declared.clone());
             let barrier = shared.lead.barrier(name, move |term| of_barrier.refreshed(&views, term));
             let of_objects = (informer, filter);
-            let (mut program, controller, first) =
-                shared.lead.control(program, name, (reconciler, options), of_objects, &barrier);
+            let (mut program, controller, first) = shared.lead.control(
+                program,
+                name,
+                (reconciler, step, options),
+                of_objects,
+                &barrier,
+            );
             for (name, ending) in endings {
                 let ending = ending(&parts)?;
                 program = program.task(name, |stop| async move {

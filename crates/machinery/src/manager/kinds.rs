@@ -123,6 +123,11 @@ impl<V: Resource> Declared for Declaration<V> {
 /// see, it would create again.
 pub(super) struct InStep<R> {
     pub(super) reconciler: R,
+    pub(super) step: Step,
+}
+
+/// The views of a controller.
+pub(super) struct Step {
     pub(super) informers: Arc<Informers>,
     pub(super) views: Arc<[TypeId]>,
 }
@@ -134,7 +139,8 @@ impl<R: Reconciler> Reconciler for InStep<R> {
     type Error = R::Error;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, R::Error> {
-        if !self.informers.have_synced_in(&self.views, key.namespace()) {
+        let Step { informers, views } = &self.step;
+        if !informers.have_synced_in(views, key.namespace()) {
             return Ok(Action::RequeueAfter(OUT_OF_STEP));
         }
         self.reconciler.reconcile(key).await

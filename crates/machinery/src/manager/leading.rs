@@ -13,7 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
 use super::builder::{Filter, Listen};
-use super::kinds::Synced;
+use super::kinds::{InStep, Step, Synced};
 use super::lease_events::LeaseEvents;
 use super::wiring::WiringError;
 use super::{Error, Manager};
@@ -177,14 +177,14 @@ impl Lead {
         &self,
         program: Program,
         name: &'static str,
-        (reconciler, options): (R, Options),
+        (reconciler, step, options): (R, Step, Options),
         (informer, filter): (&Informer<V>, Option<Filter<V>>),
         barrier: &Barrier,
-    ) -> (Program, Controller<WhileLeading<R>>, Listen) {
+    ) -> (Program, Controller<InStep<WhileLeading<R>>>, Listen) {
         let skipped = Arc::new(Skipped::default());
         let reconciler =
             WhileLeading { reconciler, barrier: barrier.clone(), skipped: skipped.clone() };
-        let controller = Controller::new(name, reconciler, options);
+        let controller = Controller::new(name, InStep { reconciler, step }, options);
         let handle = controller.handle();
         let queue = handle.queue().clone();
         if self.leadership.is_none() {

@@ -384,6 +384,21 @@ fn rollouts() -> Vec<Row> {
             "0 of 2 replicas are ready",
         ),
         row(
+            (M, "a readiness gate was not open by the deadline, and the operator has just started"),
+            of_memcached(
+                starting(),
+                known(
+                    context(STUCK, pod(gated())),
+                    Level::Degraded,
+                    Reason::ContainersNotReady,
+                    "Pod cart-1 runs, but its readiness gates are not met",
+                ),
+            ),
+            "F F T T T -",
+            "ContainersNotReady",
+            "Pod cart-1 runs, but its readiness gates are not met: gate \"lb\" is not \"True\"",
+        ),
+        row(
             (M, "completed, then a readiness gate closes"),
             of_memcached(down(), context(COMPLETED, pod(gated()))),
             "F F F T - -",
@@ -698,6 +713,13 @@ fn daemons() -> Vec<Row> {
             "F F F T - -",
             "CrashLoopBackOff",
             "Pod syslog-1 crashes: container daemon (exit code 3)",
+        ),
+        row(
+            (G, "completed, then a readiness gate closes"),
+            of_daemon(nodes([2, 2, 2, 1]), context(COMPLETED, named("syslog-1", gated()))),
+            "F F F T - -",
+            "ContainersNotReady",
+            "Pod syslog-1 runs, but its readiness gates are not met: gate \"lb\" is not \"True\"",
         ),
         row(
             (G, "completed, then a node is lost"),
