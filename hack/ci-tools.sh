@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Installs for this user what `.ci/run` needs beside Rust, Go and git to leave nothing unchecked, as STRICT=1
-# demands: the oldest Rust that is supported, cargo-deny and cargo-semver-checks. .ci/run itself builds the
-# other tools, and installs promtool where it runs as root.
+# Installs what .ci/run needs beside Rust, Go and git to leave nothing unchecked, as STRICT=1 demands: the
+# oldest supported Rust, cargo-deny, cargo-semver-checks, mdBook, helm, the OLM programs, the oldest supported
+# Kubernetes, an earlier version of the operator, and Debian's package prometheus.
 #
-#   hack/ci-tools.sh    needs rustup; minutes, once per user
+#   hack/ci-tools.sh    needs rustup, and root (or sudo) for the package; an hour, once per user
+#
+# Everything but the package is installed for this user alone.
 set -euo pipefail
 HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=hack/lib/say.sh
@@ -17,3 +19,16 @@ rustup toolchain install --profile minimal "$(sed -n 's/^rust-version = "\(.*\)"
 hack/deny.sh build
 cargo semver-checks --version >/dev/null 2>&1 ||
   cargo install --quiet --locked --version "$SEMVER_CHECKS_VERSION" cargo-semver-checks
+hack/book.sh build
+hack/controlplane.sh build
+hack/controlplane.sh build --kubernetes-version "$(hack/controlplane.sh versions | head -n 1)"
+hack/helm.sh build
+hack/olm.sh build
+hack/campaigns/upgrade.sh build
+if ! type -P promtool >/dev/null; then
+  type -P apt-get >/dev/null || die 3 "no promtool and no apt-get: install Prometheus and its promtool"
+  as_root=()
+  ((EUID == 0)) || as_root=(sudo)
+  # shellcheck disable=SC2016 # the inner shell's
+  "${as_root[@]}" "$BASH" -c 'source "$1/lib/packages.sh" && install_packages prometheus' install "$HACK_DIR"
+fi

@@ -8,13 +8,16 @@
 #   hack/controlplane.sh start [OPTIONS]       prints the kubeconfig's path when all of it works
 #   hack/controlplane.sh status [--dir DIR]    what runs: pids, ports, versions, files, nodes
 #   hack/controlplane.sh stop [--dir DIR]      stops it and removes its files
-#   hack/controlplane.sh which NAME            the path of a binary that `start` uses (kubectl ...)
+#   hack/controlplane.sh which NAME [OPTIONS]  the path of a binary that `start` uses (kubectl ...); status 3 if
+#                                              it is not built
 #   hack/controlplane.sh versions              the versions of Kubernetes that it can be, oldest first
+#   hack/controlplane.sh outdated              fails if a newer minor version of Kubernetes is published
 #
-#   --kubernetes-version VERSION   `build` and `start`: this version of Kubernetes' servers instead
+#   --kubernetes-version VERSION   `build`, `start` and `which`: this version of Kubernetes' servers instead
 #                     (hack/controlplane/kubernetes-VERSION); kubectl, etcd and kwok stay the same.
 #                     `start` builds what is missing, too
 #   --all             `build`: every version
+#   --with-kubelet    `build`: also kubelet and kube-proxy, for real nodes (hack/e2e.sh)
 #   --dir DIR         where its files are. One control plane per DIR, as many as you like.
 #                     Default: ${XDG_STATE_HOME:-~/.local/state}/workload-operator/controlplane
 #   --while-pid PID   stop by itself when process PID is gone, however it ended; without --dir
@@ -69,11 +72,16 @@ readonly START_SECONDS=120 # for each wait, generous for a busy machine
 main() {
   local command=${1:-}
   [[ $# == 0 ]] || shift
-  DIR='' WHILE_PID='' NODES=4 WANTED_VERSION='' ALL_VERSIONS='' ONLY_API='' REAL_NODES='' ADDRESS=$LOOPBACK NAME='' BUILD_PID=''
+  DIR='' WHILE_PID='' NODES=4 WANTED_VERSION='' ALL_VERSIONS='' WITH_KUBELET='' ONLY_API='' REAL_NODES='' ADDRESS=$LOOPBACK NAME='' BUILD_PID=''
   case $command in
     build | start | stop | status | describe) parse_options "$command" "$@" ;;
-    which) NAME=${1:?$(usage_error "which needs the name of a binary")} ;;
+    which)
+      NAME=${1:?$(usage_error "which needs the name of a binary")}
+      shift
+      parse_options which "$@"
+      ;;
     versions) kubernetes_versions && return ;;
+    outdated) command_outdated && return ;;
     watch-process) DIR=$1 WHILE_PID=$2 ;; # ours alone: what --while-pid leaves running
     help | -h | --help) usage && return ;;
     *) usage_error "unknown command '$command'" ;;
@@ -91,7 +99,7 @@ main() {
   esac
 }
 
-usage_error() { die 2 "$*; usage: controlplane.sh build | start | status | stop | which NAME | versions | help"; }
+usage_error() { die 2 "$*; usage: controlplane.sh build | start | status | stop | which NAME | versions | outdated | help"; }
 
 parse_options() {
   local command=$1
@@ -100,8 +108,9 @@ parse_options() {
     case $command:$1 in
       start:--only-api) ONLY_API=yes ;;
       build:--all) ALL_VERSIONS=yes ;;
+      build:--with-kubelet) WITH_KUBELET=yes ;;
       start:--nodes | start:--real-nodes | start:--while-pid | *:--dir | \
-        start:--kubernetes-version | build:--kubernetes-version)
+        start:--kubernetes-version | build:--kubernetes-version | which:--kubernetes-version)
         [[ -n ${2:-} ]] || usage_error "$1 needs a value"
         case $1 in
           --dir) DIR=$2 ;;
@@ -150,17 +159,29 @@ command_build() {
   [[ -n $ALL_VERSIONS ]] || versions=("${WANTED_VERSION:-${versions[-1]}}")
   for version in "${versions[@]}"; do
     set_assets_dir "$version"
-    # shellcheck disable=SC2046 # one word per binary
-    require_binaries $(awk '{ print $1 }' <<<"$RECIPES")
+    require_binaries kube-apiserver kube-controller-manager kube-scheduler kubectl etcd kwok \
+      ${WITH_KUBELET:+kubelet kube-proxy}
     say "the control plane of Kubernetes $version is built: $SERVERS_DIR"
   done
 }
 
 command_which() {
-  set_assets_dir
+  set_assets_dir "$WANTED_VERSION"
   [[ $RECIPES == *$'\n'"$NAME "* ]] || usage_error "'$NAME' is no binary of the control plane"
-  find_binary "$NAME" || die 1 "$NAME is not built yet: hack/controlplane.sh build"
+  find_binary "$NAME" || die 3 "$NAME is not built yet: hack/controlplane.sh build${WANTED_VERSION:+ --kubernetes-version $WANTED_VERSION}"
   printf '%s\n' "$FOUND"
+}
+
+# A version counts when its module can be fetched, so that the next step can be done.
+command_outdated() {
+  local newest published
+  newest=$(kubernetes_versions | tail -n 1)
+  published=$(in_module "$GO_MODULES/kubernetes-$newest" list -m -f '{{.Version}}' k8s.io/kubernetes@latest) ||
+    die 3 "cannot ask for the newest version of k8s.io/kubernetes"
+  published=${published#v}
+  say "published: $published; newest here: $newest"
+  [[ $(printf '%s\n' "$newest" "${published%.*}" | sort -V | tail -n 1) == "$newest" ]] ||
+    die 1 "Kubernetes ${published%.*} is published: add hack/controlplane/kubernetes-${published%.*}"
 }
 
 command_start() {

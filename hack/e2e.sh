@@ -11,8 +11,8 @@
 #
 # It needs root on Linux, but no container engine, no registry and no cluster. All of it runs in
 # private namespaces, of which nothing is left on the machine in the end; that is the last step.
-# What Debian has it installs with apt-get; kubelet, kube-proxy and CoreDNS it builds with Go, once
-# (hack/e2e/binaries.sh).
+# What Debian has it installs with apt-get, without the services of these packages; kubelet, kube-proxy and
+# CoreDNS it builds with Go, once.
 #
 # What does not work before the operator comes is the machine's: pods of a cluster without it have
 # to run and to be reached first. What does not work afterwards is the operator's, unless requests to
@@ -88,7 +88,7 @@ if_there() {
 
 # What takes long and is done once comes first, outside of the namespaces: it needs the network.
 prepare() {
-  hack/controlplane.sh build
+  hack/controlplane.sh build --with-kubelet
   hack/e2e/binaries.sh build
   KUBECTL=$(hack/controlplane.sh which kubectl)
   line "programs are there" "control plane, kubelet, kube-proxy, CoreDNS"

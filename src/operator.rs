@@ -24,7 +24,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::app::{self, App};
 use crate::cli::args::{Cli, Command, ControllerName, RunArgs, WorkloadArgs, all_if_empty};
 use crate::cli::telemetry::{self, Spans};
-use crate::cli::{Error, IDENTITY, check, manifests, one_line, plan, servers, status};
+use crate::cli::{Error, IDENTITY, NAMESPACE, check, manifests, one_line, plan, servers, status};
 use crate::client::{self, Client};
 use crate::controller::Program;
 use crate::generic_daemon::{self, GenericDaemon};
@@ -40,8 +40,6 @@ use crate::workload::{
 
 /// The name of the Lease.
 const LEASE: &str = "workload-operator";
-/// The namespace of the Lease if nothing says otherwise.
-const NAMESPACE: &str = "workload-operator-system";
 /// A pod's own namespace, from its ServiceAccount volume.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 /// Time that the process waits, at its end, for threads that something still blocks.
@@ -53,9 +51,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Some(Command::Crds { memcached_max_size }) => {
             manifests::print_crds(memcached_max_size).map(|()| ExitCode::SUCCESS)
         }
-        Some(Command::Manifests { image }) => {
-            manifests::print(image.as_deref()).map(|()| ExitCode::SUCCESS)
-        }
+        Some(Command::Manifests(args)) => manifests::print(&args).map(|()| ExitCode::SUCCESS),
         Some(Command::Completions { shell }) => {
             manifests::print_completions(shell).map(|()| ExitCode::SUCCESS)
         }
@@ -133,7 +129,8 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     // plugin runs once for all.
     let ungated = Client::new(config, options.clone())?;
     ungated.log_in().await?;
-    let WorkloadArgs { namespaces, controllers, memcached_image, .. } = &args.workloads;
+    let WorkloadArgs { namespaces, memcached_image, .. } = &args.workloads;
+    let controllers = args.workloads.controllers();
     let served = if namespaces.is_empty() { "all".to_owned() } else { namespaces.join(",") };
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -235,7 +232,7 @@ fn add_controllers(mut manager: Manager, args: &WorkloadArgs) -> Manager {
         (ControllerName::App, app),
         (ControllerName::GenericDaemon, generic_daemon),
     ] {
-        if args.controllers.contains(&name) {
+        if args.controllers().contains(&name) {
             manager = add(manager, args, Observer::new(diagnostics.clone()));
         }
     }

@@ -1,11 +1,9 @@
 #!/usr/bin/env bash
-# What a real node needs that Debian has not: kubelet, kube-proxy and CoreDNS; and the exporter of memcached's
-# metrics. Built from the Go
-# modules beside this file, once per version, as hack/controlplane.sh builds its servers. It is no
-# part of `hack/controlplane.sh build`: only hack/e2e.sh needs it.
+# What hack/e2e.sh needs beside Kubernetes and Debian's packages: CoreDNS, and the exporter of memcached's metrics.
+# Built from the Go modules beside this file, once per version.
 #
 #   hack/e2e/binaries.sh build        build what is missing
-#   hack/e2e/binaries.sh which NAME   the path of kubelet, kube-proxy, coredns or memcached_exporter
+#   hack/e2e/binaries.sh which NAME   the path of coredns or memcached_exporter
 #
 # Exit status: 0 done, 1 failed, 2 wrong usage, 3 install or set something.
 set -euo pipefail
@@ -15,9 +13,7 @@ HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$HACK_DIR/lib/say.sh"
 ASSETS_NAME=e2e
 RECIPES="
-kubelet    kubernetes k8s.io/kubernetes/cmd/kubelet
-kube-proxy kubernetes k8s.io/kubernetes/cmd/kube-proxy
-coredns    coredns    github.com/coredns/coredns
+coredns            coredns  github.com/coredns/coredns
 memcached_exporter exporter github.com/prometheus/memcached_exporter/cmd/memcached_exporter
 "
 BUILD_PID=''
@@ -27,7 +23,6 @@ source "$HACK_DIR/lib/assets.sh"
 main() {
   case ${1:-}:${2:-} in
     build:)
-      same_version
       set_assets_dir
       trap on_exit EXIT
       # shellcheck disable=SC2046 # one word per binary
@@ -40,16 +35,6 @@ main() {
       ;;
     *) die 2 "usage: binaries.sh build | which NAME" ;;
   esac
-}
-
-# A kubelet may not be newer than its API server.
-same_version() {
-  local module='k8s.io/kubernetes/cmd' newest server node
-  newest=$(printf '%s\n' "$HACK_DIR"/controlplane/kubernetes-*/go.mod | sort -V | tail -n 1)
-  server=$(pinned_version "$newest" "$module")
-  node=$(pinned_version "$GO_MODULES/kubernetes/go.mod" "$module")
-  [[ $server == "$node" ]] ||
-    die 1 "$newest pins Kubernetes $server, hack/e2e/kubernetes $node; move the latter"
 }
 
 on_exit() {

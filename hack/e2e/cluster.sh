@@ -13,8 +13,8 @@ readonly START_SECONDS=300 # for each wait, generous for a busy machine
 start_cluster() {
   local node index=0
   export KUBELET KUBE_PROXY PAUSE_IMAGE CGROUP DIR HACK_DIR
-  KUBELET=$(hack/e2e/binaries.sh which kubelet)
-  KUBE_PROXY=$(hack/e2e/binaries.sh which kube-proxy)
+  KUBELET=$(hack/controlplane.sh which kubelet)
+  KUBE_PROXY=$(hack/controlplane.sh which kube-proxy)
   start_hub
   for node in $NODES; do start_node "$node" $((++index)); done
   start_control_plane

@@ -3,6 +3,8 @@
 #
 # Needs: DIR, CGROUP, say.sh.
 
+# shellcheck source=hack/lib/packages.sh
+source hack/lib/packages.sh
 readonly DEBIAN_PACKAGES="buildah containerd runc containernetworking-plugins nftables memcached nginx-light busybox-static"
 readonly NEEDED_MEMORY=3000 NEEDED_DISK=6000 # MiB
 # By what each package is recognised, in the same order.
@@ -63,15 +65,9 @@ require_packages() {
   [[ -n $missing ]] || return 0
   command -v apt-get >/dev/null ||
     die 3 "missing, and no apt-get to install them: what Debian has in the packages $missing"
-  say "installing $missing"
+  say "installing $missing, without their services"
   # shellcheck disable=SC2086 # one word per package
-  {
-    export DEBIAN_FRONTEND=noninteractive
-    local network=(-o Acquire::Retries=1 -o Acquire::http::Timeout=30)
-    # Nothing else goes for it: another engine's containerd or runc does as well.
-    apt-get "${network[@]}" update -qq &&
-      apt-get "${network[@]}" install -qq -y --no-install-recommends --no-remove $missing
-  } >"$DIR/log/packages.log" 2>&1 ||
+  install_packages $missing >"$DIR/log/packages.log" 2>&1 ||
     die 3 "apt-get install --no-install-recommends $missing failed: $(tail -n 3 "$DIR/log/packages.log")"
 }
 

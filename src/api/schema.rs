@@ -5,7 +5,7 @@
 //! An API server refuses a CRD whose rules could cost too much: it estimates each rule from the
 //! bounds in the schema, times the number of places where it applies. No rule, and no CRD as a
 //! whole, may cost more than half of the budget on the oldest supported server
-//! (tests/contract/versions.rs). What matters most for that is that older servers (1.33 still) take an
+//! (tests/contract/versions.rs). What matters most for that is that older servers (1.33, for example) take an
 //! int-or-string for 3 MiB long, whatever its `maxLength`: every function that reads one costs
 //! 314,573 of the 10,000,000 that a rule may cost, and `string()` as much again. Such fields are
 //! therefore checked by the schema where they are in lists, and sparingly by rules elsewhere.

@@ -14,7 +14,7 @@ use crate::client::{self, Client, Error, Options};
 
 /// Runs Memcached, GenericDaemon and App workloads from custom resources.
 #[derive(Debug, Parser)]
-#[command(name = "workload-operator", version, args_conflicts_with_subcommands = true)]
+#[command(name = "workload-operator", version = version())]
 pub struct Cli {
     /// The command; without it, `run`.
     #[command(subcommand)]
@@ -42,11 +42,7 @@ pub enum Command {
     /// Say what keeps a custom resource from being ready. Changes nothing.
     Status(Box<StatusArgs>),
     /// Print all that a cluster needs, to be piped into `kubectl apply --server-side -f -`.
-    Manifests {
-        /// The operator's image.
-        #[arg(long, env = "OPERATOR_IMAGE", value_name = "IMAGE")]
-        image: Option<String>,
-    },
+    Manifests(Box<ManifestsArgs>),
     /// Print a shell's completions: source <(workload-operator completions bash)
     Completions {
         /// Which shell.
@@ -57,13 +53,13 @@ pub enum Command {
 /// Address of the API server, and the account.
 #[derive(Debug, Clone, Args)]
 pub struct ConnectionArgs {
-    /// The file that says where the API server is and who we are there. Without it: the KUBECONFIG environment
-    /// variable, ~/.kube/config, or in a cluster the pod's ServiceAccount.
-    #[arg(long, value_name = "FILE")]
+    /// Path to the kubeconfig file. Without it: the KUBECONFIG environment variable, ~/.kube/config, or in a
+    /// cluster the pod's ServiceAccount.
+    #[arg(long, global = true, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
     /// The kubeconfig's context to use instead of its current one.
-    #[arg(long, env = "KUBE_CONTEXT", value_name = "NAME")]
+    #[arg(long, global = true, env = "KUBE_CONTEXT", value_name = "NAME")]
     pub context: Option<String>,
 }
 
@@ -73,7 +69,8 @@ pub struct WorkloadArgs {
     /// Work in this namespace only (repeat it, or separate with commas, for several). A Role in
     /// each is then enough; without it, all namespaces.
     #[arg(
-        long = "namespace",
+        long = "watch-namespace",
+        visible_alias = "namespace",
         env = "WATCH_NAMESPACE",
         value_name = "NAME",
         value_delimiter = ',',
@@ -81,14 +78,8 @@ pub struct WorkloadArgs {
     )]
     pub namespaces: Vec<String>,
 
-    /// The controllers to run.
-    #[arg(
-        long,
-        env = "CONTROLLERS",
-        value_name = "KIND",
-        value_delimiter = ',',
-        default_value = "memcached,genericdaemon,app"
-    )]
+    /// The controllers to run. Without it, all of them.
+    #[arg(long, env = "CONTROLLERS", value_name = "KIND", value_delimiter = ',')]
     pub controllers: Vec<ControllerName>,
 
     /// The image that memcached pods run. Without it no Memcached gets a Deployment, and its
@@ -125,7 +116,7 @@ pub struct RunArgs {
     #[arg(long, env = "LEADER_ELECT", num_args = 0..=1, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub leader_elect: bool,
 
-    /// The namespace of the Lease. Without it: the pod's own, else the first --namespace, else
+    /// The namespace of the Lease. Without it: the pod's own, else the first --watch-namespace, else
     /// workload-operator-system.
     #[arg(long, env = "LEADER_ELECT_NAMESPACE", value_name = "NAME")]
     pub leader_elect_namespace: Option<String>,
@@ -137,7 +128,7 @@ pub struct RunArgs {
     /// Time for which a leader tries to renew before it stops working. Shorter than the Lease; and never
     /// longer than half of it less 2s (of a Lease of less than 12s: than a third of it), 5.5s by
     /// default, in case its clock is slow.
-    #[arg(long, env = "LEADER_ELECT_RENEW_DEADLINE", value_name = "TIME", default_value = "10s", value_parser = duration)]
+    #[arg(long, env = "LEADER_ELECT_RENEW_DEADLINE", value_name = "TIME", default_value = "10s", hide_default_value = true, value_parser = duration)]
     pub leader_elect_renew_deadline: Duration,
 
     /// The pause between two tries to take or renew the Lease.
@@ -198,6 +189,17 @@ pub struct RunArgs {
     /// text for people, json for machines, auto: text on a terminal.
     #[arg(long, env = "LOG_FORMAT", value_name = "FORMAT", default_value = "auto")]
     pub log_format: LogFormat,
+}
+
+impl WorkloadArgs {
+    /// Returns the controllers to run.
+    pub(crate) fn controllers(&self) -> &[ControllerName] {
+        if self.controllers.is_empty() {
+            ControllerName::value_variants()
+        } else {
+            &self.controllers
+        }
+    }
 }
 
 impl RunArgs {
@@ -276,9 +278,16 @@ impl std::str::FromStr for BindAddress {
     }
 }
 
-/// Returns `command` with empty environment variables ignored, as if they were not set. Manifests often
-/// define a variable with an empty value.
-pub(crate) fn without_empty_variables(command: clap::Command) -> clap::Command {
+/// Returns the version, with the commit that the binary was built from if the build set it.
+fn version() -> &'static str {
+    let revision = option_env!("REVISION").map(|revision| format!(" ({revision})"));
+    // Once per process: clap borrows it for ever.
+    format!("{}{}", env!("CARGO_PKG_VERSION"), revision.unwrap_or_default()).leak()
+}
+
+/// Returns `command` with the habits of Kubernetes' programs: the last of a flag that is given twice counts,
+/// and an empty environment variable counts as not set. Manifests often define variables with an empty value.
+pub(crate) fn as_kubernetes_programs(command: clap::Command) -> clap::Command {
     let is_empty =
         |name: &std::ffi::OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
     let forget = move |argument: clap::Arg| {
@@ -288,7 +297,8 @@ pub(crate) fn without_empty_variables(command: clap::Command) -> clap::Command {
             argument
         }
     };
-    command.mut_args(forget).mut_subcommands(without_empty_variables)
+    let command = command.args_override_self(true).mut_args(forget);
+    command.mut_subcommands(as_kubernetes_programs)
 }
 
 /// Removes empty names: `--namespace=` means all namespaces.
@@ -322,19 +332,41 @@ fn directory(text: &str) -> Result<String, String> {
     }
 }
 
-/// `15s`, `500ms`, `2m`, as Go and Kubernetes write durations.
+/// A positive time as Go and Kubernetes write durations: `500ms`, `15s`, `1m30s`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("'{text}' has to be a time such as 500ms, 15s or 2m");
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
-    let (number, unit) = text.split_at(split);
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    let millis = match unit {
-        "ms" => Some(number),
-        "s" => number.checked_mul(1_000),
-        "m" => number.checked_mul(60_000),
-        _ => return Err(wrong()),
-    };
-    millis.filter(|millis| *millis > 0).map(Duration::from_millis).ok_or_else(wrong)
+    let parsed = text.parse::<jiff::SignedDuration>().ok().map(Duration::try_from);
+    match parsed {
+        Some(Ok(time)) if !time.is_zero() => Ok(time),
+        _ => Err(format!("'{text}' must be a time such as 500ms, 15s or 1m30s")),
+    }
+}
+
+/// Settings of `manifests`.
+#[derive(Debug, Clone, Args)]
+pub struct ManifestsArgs {
+    /// The operator's image.
+    #[arg(long, env = "OPERATOR_IMAGE", value_name = "IMAGE")]
+    pub image: Option<String>,
+
+    /// The namespace of the operator.
+    #[arg(short, long, env = "OPERATOR_NAMESPACE", value_name = "NAME", default_value = super::NAMESPACE, value_parser = namespace)]
+    pub namespace: String,
+
+    /// Replicas of the operator, of which one works.
+    #[arg(long, env = "OPERATOR_REPLICAS", value_name = "N", default_value_t = 1)]
+    pub replicas: u8,
+
+    /// The image that memcached pods run.
+    #[arg(long, env = "MEMCACHED_IMAGE", value_name = "IMAGE")]
+    pub memcached_image: Option<String>,
+
+    /// The image of memcached's exporter.
+    #[arg(long, env = "MEMCACHED_EXPORTER_IMAGE", value_name = "IMAGE")]
+    pub memcached_exporter_image: Option<String>,
+
+    /// The most instances that a Memcached may have.
+    #[arg(long, env = "MEMCACHED_MAX_SIZE", value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(3..=8))]
+    pub memcached_max_size: u8,
 }
 
 #[cfg(test)]
@@ -359,7 +391,7 @@ mod tests {
                 && args.connection.kubeconfig.is_none()
                 && !args.leader_elect
         );
-        assert_eq!(args.workloads.controllers.len(), 3);
+        assert_eq!(args.workloads.controllers().len(), 3);
     }
 
     #[test]
@@ -421,12 +453,50 @@ mod tests {
     }
 
     #[test]
-    fn a_time_without_a_unit_is_refused_with_what_is_allowed() {
-        assert_eq!(parsed(&["--api-deadline=1500ms"]).api_deadline, Duration::from_millis(1500));
-        for bad in ["15", "s", "0s", "-1s", "1h", "99999999999999999999s"] {
-            let argument = format!("--api-deadline={bad}");
-            assert!(refused(&[&argument]).contains("such as 500ms, 15s or 2m"), "{bad}");
+    fn a_time_is_what_go_takes_for_one() {
+        for (text, seconds) in [("1500ms", 1.5), ("1.5s", 1.5), ("1m30s", 90.0), ("1h", 3600.0)] {
+            assert_eq!(duration(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
         }
+        for bad in ["15", "s", "0s", "-1s", "1s ago", "99999999999999999999s", ""] {
+            let argument = format!("--api-deadline={bad}");
+            assert!(refused(&[&argument]).contains("such as 500ms, 15s or 1m30s"), "{bad}");
+        }
+    }
+
+    /// As with Go's flags: an overlay, or extraArgs of the chart, appends its own.
+    #[test]
+    fn the_last_of_a_flag_that_is_given_twice_counts() {
+        let parse = |all: &[&str]| crate::cli::parse_from(all.iter().copied()).unwrap();
+        let twice = ["--leader-elect", "--leader-elect=false", "--workers=2", "--workers", "3"];
+        let args = parse(&[&["x"][..], &twice].concat()).run;
+        assert_eq!((args.leader_elect, args.workers), (false, 3));
+        let namespaces = ["--watch-namespace=a", "--namespace=b"];
+        let args = parse(&[&["x"][..], &namespaces].concat()).run.workloads;
+        assert_eq!(args.namespaces, ["a", "b"], "a list grows");
+        for command in ["run", "check", "plan", "status app a"] {
+            let words = command.split(' ').chain(["--context=a", "--context=b"]);
+            parse(&["x"].into_iter().chain(words).collect::<Vec<_>>());
+        }
+        parse(&["x", "manifests", "--image=a", "--image=b"]);
+    }
+
+    #[test]
+    fn the_connection_can_be_given_before_the_command_and_other_flags_cannot() {
+        let parse = |all: &[&str]| crate::cli::parse_from(all.iter().copied());
+        let kubeconfig = |cli: Cli| match cli.command {
+            Some(Command::Check(args)) => args.connection.kubeconfig,
+            _ => None,
+        };
+        let before = parse(&["x", "--kubeconfig=a", "check", "-n", "ops"]).unwrap();
+        assert_eq!(kubeconfig(before), Some("a".into()));
+        let after = parse(&["x", "check", "--kubeconfig=a"]).unwrap();
+        assert_eq!(kubeconfig(after), Some("a".into()));
+        assert_eq!(
+            parse(&["x", "--kubeconfig=a"]).unwrap().run.connection.kubeconfig,
+            Some("a".into())
+        );
+        let refused = parse(&["x", "--workers=3", "check"]).unwrap_err().to_string();
+        assert!(refused.contains("'--workers <N>' must follow the command 'run'"), "{refused}");
     }
 
     #[test]

@@ -6,7 +6,8 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 
 use super::Error;
-use super::args::Cli;
+use super::NAMESPACE;
+use super::args::{Cli, ManifestsArgs};
 
 /// The files in artifacts/crds/, which hack/update-codegen.sh generates from the types in the module
 /// `api`; a test compares the two.
@@ -33,6 +34,12 @@ const REST: [&str; 11] = [
 ];
 const DEPLOYMENT: &str = include_str!("../../artifacts/default/deployment.yaml");
 
+/// What the flags of `manifests` replace.
+const OUR_IMAGE: &str = concat!("image: workload-operator:", env!("CARGO_PKG_VERSION"));
+const MEMCACHED_IMAGE: &str = "value: memcached:1.6.38-alpine";
+const EXPORTER_IMAGE: &str = "value: quay.io/prometheus/memcached-exporter:v0.16.0";
+const REPLICAS: &str = "replicas: 1";
+
 const NAME: &str = "workload-operator";
 
 /// Prints them all, to be piped into `kubectl apply --server-side -f -`; a Memcached may have up to `max_size`
@@ -47,26 +54,30 @@ fn with_max_size(crd: &str, max_size: u8) -> String {
     crd.replace("maximum: 3\n", &format!("maximum: {max_size}\n"))
 }
 
-/// Prints all of it, to be piped into `kubectl apply --server-side -f -`. `image` is the operator's
-/// image.
-pub(crate) fn print(image: Option<&str>) -> Result<(), Error> {
-    let all: Vec<&str> = CRDS.into_iter().chain(REST).collect();
-    let mut text = all.join("---\n");
-    text.push_str("---\n");
-    text.push_str(&with_image(image));
-    std::io::stdout().write_all(text.as_bytes()).map_err(Error::Print)
+/// Prints all of it, to be piped into `kubectl apply --server-side -f -`.
+pub(crate) fn print(args: &ManifestsArgs) -> Result<(), Error> {
+    std::io::stdout().write_all(all(args).as_bytes()).map_err(Error::Print)
 }
 
-fn with_image(image: Option<&str>) -> String {
-    const OURS: &str = concat!("image: workload-operator:", env!("CARGO_PKG_VERSION"));
-    match image {
-        None => DEPLOYMENT.to_owned(),
-        Some(image) => {
-            // A JSON string is valid YAML, whatever it contains.
-            let quoted = serde_json::Value::from(image).to_string();
-            DEPLOYMENT.replace(OURS, &format!("image: {quoted}"))
+fn all(args: &ManifestsArgs) -> String {
+    let crds = CRDS.map(|crd| with_max_size(crd, args.memcached_max_size));
+    let mut rest = [&REST[..], &[DEPLOYMENT]].concat().join("---\n");
+    let mut set = |ours: &str, value: Option<String>| {
+        if let Some(value) = value {
+            rest = rest.replace(ours, &value);
         }
-    }
+    };
+    // A JSON string is valid YAML, whatever it contains.
+    let quoted = |text: &String| serde_json::Value::from(text.as_str()).to_string();
+    let image = |field: &str, image: &Option<String>| {
+        image.as_ref().map(|image| format!("{field}: {}", quoted(image)))
+    };
+    set(OUR_IMAGE, image("image", &args.image));
+    set(MEMCACHED_IMAGE, image("value", &args.memcached_image));
+    set(EXPORTER_IMAGE, image("value", &args.memcached_exporter_image));
+    set(REPLICAS, Some(format!("replicas: {}", args.replicas)));
+    set(NAMESPACE, Some(args.namespace.clone()));
+    [&crds.join("---\n"), "---\n", &rest].concat()
 }
 
 /// Prints the script that a shell sources to complete the command line.
@@ -101,11 +112,34 @@ mod tests {
         assert_eq!(changed, ["maximum: 8"]);
     }
 
+    fn printed(arguments: &[&str]) -> String {
+        let arguments = ["workload-operator", "manifests"].iter().chain(arguments);
+        match crate::cli::parse_from(arguments).unwrap().command {
+            Some(crate::cli::Command::Manifests(args)) => all(&args),
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
-    fn the_image_is_the_one_that_was_asked_for() {
-        assert!(with_image(None).contains("image: workload-operator:"));
-        let other = with_image(Some("registry.example.com/op:2"));
-        assert!(other.contains("image: \"registry.example.com/op:2\""), "{other}");
-        assert!(!other.contains("image: workload-operator:"));
+    fn each_flag_of_manifests_changes_what_it_says_and_nothing_else() {
+        let before = printed(&[]);
+        for (flag, old, new, count) in [
+            (
+                "--image=registry.example.com/op:2",
+                OUR_IMAGE,
+                "image: \"registry.example.com/op:2\"",
+                1,
+            ),
+            ("--memcached-image=m:2", MEMCACHED_IMAGE, "value: \"m:2\"", 1),
+            ("--memcached-exporter-image=e:2", EXPORTER_IMAGE, "value: \"e:2\"", 1),
+            ("--replicas=2", REPLICAS, "replicas: 2", 1),
+            ("--memcached-max-size=8", "maximum: 3\n", "maximum: 8\n", 1),
+            ("--namespace=ops", NAMESPACE, "ops", 0),
+        ] {
+            let after = printed(&[flag]);
+            assert_eq!(after, before.replace(old, new), "{flag}");
+            let found = before.matches(old).count();
+            assert!(if count == 0 { found > 5 } else { found == count }, "{flag}: {found}");
+        }
     }
 }

@@ -3,7 +3,8 @@
 pub(crate) mod args;
 pub(crate) mod telemetry;
 pub(crate) mod servers;
-// The commands beside `run`.
+// The commands beside `run`, and the operator that they find.
+pub(crate) mod installation;
 pub mod check;
 pub mod plan;
 pub mod status;
@@ -13,8 +14,11 @@ pub use args::{
     BindAddress, Cli, Command, ConnectionArgs, ControllerName, LogFormat, RunArgs, WorkloadArgs,
 };
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches};
 
 pub(crate) use crate::client::{is_control, one_line};
@@ -34,6 +38,9 @@ pub(crate) const IDENTITY: Identity = Identity::new(MANAGER, "workload-operator.
         reviews: "grant its account to create tokenreviews and subjectaccessreviews \
                   (artifacts/rbac/metrics.yaml), or set --metrics-secure=false",
     });
+
+/// The operator's namespace, unless the administrator chose another.
+pub(crate) const NAMESPACE: &str = "workload-operator-system";
 
 /// Why the operator did not run, or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -89,18 +96,31 @@ pub enum Error {
 /// The exit code, if it is wrong or only asks for help: what it printed says which. Of `plan`, 2 means that
 /// something would change, so wrong arguments are 1.
 pub fn parse() -> Result<Cli, ExitCode> {
-    let matches = args::without_empty_variables(Cli::command()).try_get_matches();
-    let parsed = matches.and_then(|matches| {
-        Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut Cli::command()))
-    });
-    parsed.map_err(|error| {
+    parse_from(std::env::args_os()).map_err(|error| {
         // The error is lost if stderr is closed.
         let _ = error.print();
-        let is_plan = std::env::args_os().nth(1).is_some_and(|command| command == "plan");
+        let is_plan = std::env::args_os().any(|argument| argument == "plan");
         match (error.use_stderr(), is_plan) {
             (false, _) => ExitCode::SUCCESS,
             (true, true) => ExitCode::FAILURE,
             (true, false) => ExitCode::from(2),
         }
     })
+}
+
+/// Parses these arguments, the program's name first.
+pub(crate) fn parse_from<T: Into<OsString> + Clone>(
+    arguments: impl IntoIterator<Item = T>,
+) -> Result<Cli, clap::Error> {
+    let mut command = args::as_kubernetes_programs(Cli::command());
+    let matches = command.try_get_matches_from_mut(arguments)?;
+    if matches.subcommand_name().is_some() {
+        let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+        let mut flags = command.get_arguments().filter(|flag| !flag.is_global_set());
+        if let Some(flag) = flags.find(|flag| given(flag.get_id().as_str())) {
+            let message = format!("'{flag}' must follow the command 'run', or another that has it");
+            return Err(command.clone().error(ErrorKind::ArgumentConflict, message));
+        }
+    }
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }

@@ -3,8 +3,8 @@
 //! Guarantees
 //! - The first line names the one cause that blocks, as close to the origin as possible: a pod's
 //!   image before the rollout that waits for it.
-//! - Nothing is changed, and no rights beyond a viewer's are needed: what may not be read is left
-//!   out of the diagnosis.
+//! - Nothing is changed. The permissions of a viewer suffice, and so do the operator's own, which has no `get` on
+//!   its kinds: what cannot be read is left out of the diagnosis.
 //! - Exit codes: 0 ready; 1 not ready; 2 it could not be read, or does not exist.
 
 use std::fmt::Write as _;
@@ -20,9 +20,9 @@ use super::Error;
 use crate::app::App;
 use crate::cli::args::ConnectionArgs;
 use crate::cli::one_line;
-use crate::client::{self, Client};
+use crate::client::{self, Client, Scope};
 use crate::generic_daemon::{self, GenericDaemon};
-use crate::memcached::Memcached;
+use crate::memcached::{FINALIZER, Memcached};
 use crate::object::{Kind, ObjectKey, Resource};
 use crate::workload::{
     Answer, Child, Context, DaemonSet, Deployment, Evidence, Health, PAUSED, PodState, Progress,
@@ -40,10 +40,10 @@ pub(crate) async fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
         }
         Err(error) => (ObjectKey::new(named.unwrap_or_default(), args.name.as_str()), Err(error)),
     };
-    let facts = match facts {
+    let facts = facts.map_err(|error| one_line(&error.to_string()));
+    let facts = match facts.and_then(|facts| facts.ok_or_else(|| "not found".to_owned())) {
         Ok(facts) => facts,
-        Err(error) => {
-            let why = one_line(&error.to_string());
+        Err(why) => {
             eprintln!("workload-operator: {} {key}: {why}", args.kind.kind().kind);
             return Ok(ExitCode::from(2));
         }
@@ -146,8 +146,20 @@ impl Workloads {
     }
 }
 
-async fn gather(client: &Client, name: KindName, key: &ObjectKey) -> Result<Facts, client::Error> {
-    let object = client.read(&name.kind(), key).await?;
+/// Reads the object and what belongs to it; `None` if there is no such object.
+async fn gather(
+    client: &Client,
+    name: KindName,
+    key: &ObjectKey,
+) -> Result<Option<Facts>, client::Error> {
+    let scope = Scope {
+        namespace: Some(key.namespace().clone()),
+        fields: Some(format!("metadata.name={}", key.name())),
+        ..Scope::default()
+    };
+    let all = client.read_all(&name.kind(), &scope).await?;
+    let mut named = all.into_iter().filter(|one| one["metadata"]["name"] == **key.name());
+    let Some(object) = named.next() else { return Ok(None) };
     let mut facts = Facts { object, ..Facts::default() };
     if name == KindName::GenericDaemon {
         if let Some(child) = child::<DaemonSet>(client, key, &mut facts).await? {
@@ -158,7 +170,7 @@ async fn gather(client: &Client, name: KindName, key: &ObjectKey) -> Result<Fact
         facts.look_at(client, &child).await;
         facts.child = Some(Workloads::Deployment(child));
     }
-    Ok(facts)
+    Ok(Some(facts))
 }
 
 impl Facts {
@@ -269,11 +281,22 @@ impl Diagnosis {
 
     /// A remedy for a user.
     fn next(&self) -> &'static str {
+        if self.detail.contains("violates PodSecurity") {
+            return "Let the namespace enforce a lower level of Pod Security; an App also has `securityProfile: Restricted`.";
+        }
         match Reason::named(&self.cause) {
+            // Ours is removed by the operator, and nobody else removes it if that is gone.
+            Some(Reason::Deleting) if self.detail.contains(FINALIZER) => {
+                "The operator removes its finalizer while it runs (workload-operator check). If it is uninstalled: \
+                 kubectl patch memcached NAME -n NAMESPACE --type=merge -p '{\"metadata\":{\"finalizers\":null}}'"
+            }
+            Some(Reason::Deleting) => {
+                "Look at what holds it: its finalizers, and objects that it owns."
+            }
             Some(reason) => reason.next(),
             // Before any operator has seen it.
             None => {
-                "workload-operator check: does the operator run, and may it work in this namespace?"
+                "workload-operator check: does the operator run, and can it work in this namespace?"
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::model::{Fault, Id, Model};
 use crate::thing::{THINGS, Thing, client, held, id, key, pass, poison, run, served, thing};
 use crate::witness::{Listener, Reader, Sleeper, Verdict};
 
-/// The number of histories without `CACHE_SEEDS`; `.ci/run` asks for 10,000.
+/// The number of histories without `CACHE_SEEDS`.
 const SEEDS: u64 = 2_500;
 /// The number of steps in a history before the faults stop.
 const STEPS: u32 = 40;

@@ -36,7 +36,7 @@ impl Cluster {
         let system = World::in_existing(plane, SYSTEM).await;
         let lease = json!({
             "metadata": {"name": "workload-operator"},
-            "spec": {"holderIdentity": "me", "leaseDurationSeconds": 3600,
+            "spec": {"holderIdentity": "nobody", "leaseDurationSeconds": 3600,
                 "renewTime": format!("{:.6}", jiff::Timestamp::now())},
         });
         system.create(LEASE, lease).await.unwrap();
@@ -57,6 +57,7 @@ impl Cluster {
         let expected = (expected.iter().map(|id| (*id).to_owned()).collect(), code);
         let mut last = Default::default();
         for _ in 0..60 {
+            self.lead();
             last = self.trips(as_operator);
             if last == expected {
                 return;
@@ -64,6 +65,18 @@ impl Cluster {
             tokio::time::sleep(std::time::Duration::from_millis(250)).await;
         }
         panic!("expected {expected:?}, got {last:?}");
+    }
+
+    /// Lets the newest pod hold the Lease, as its operator would.
+    fn lead(&self) {
+        let pods =
+            ["get", "pods", "-n", SYSTEM, "--sort-by=.metadata.creationTimestamp", "-o=name"];
+        let pods = self.plane.kubectl(&pods);
+        if let Some(pod) = pods.lines().last().and_then(|name| name.strip_prefix("pod/")) {
+            let patch = json!({"spec": {"holderIdentity": pod}}).to_string();
+            let lease = ["patch", "lease", "workload-operator", "-n", SYSTEM, "--type=merge", "-p"];
+            self.plane.kubectl(&[&lease[..], &[&patch]].concat());
+        }
     }
 
     fn apply(&self, object: &Value) {
@@ -220,8 +233,16 @@ async fn surroundings(cluster: &Cluster) {
         let name = format!("workload-operator-{policy}");
         let binding = ["validatingadmissionpolicybinding", name.as_str()];
         let id = if policy == "generic-daemon" { "D003" } else { "D004" };
-        cluster.patched(&binding, actions("Audit"), actions("Deny"), (false, id, 0)).await;
+        cluster.patched(&binding, actions("Audit"), actions("Deny"), (false, id, 1)).await;
     }
+    // A guard of another account is off, and the hint says for which account it should be.
+    let account = |namespace: &str| {
+        let name = format!("system:serviceaccount:{namespace}:workload-operator");
+        let expression = format!("request.userInfo.username == '{name}'");
+        json!({"spec": {"matchConditions": [{"name": "the-operator", "expression": expression}]}})
+    };
+    let policy = ["validatingadmissionpolicy", "workload-operator-children"];
+    cluster.patched(&policy, account("ops"), account(SYSTEM), (false, "D004", 1)).await;
     let service = ["service", "workload-operator-metrics", "-n", SYSTEM];
     let selector = |name: &str| json!({"spec": {"selector": {"app.kubernetes.io/name": name}}});
     let (wrong, right) = (selector("another"), selector("workload-operator"));
@@ -250,6 +271,12 @@ async fn rights(cluster: &Cluster) {
         "resources": ["subjectaccessreviews"], "verbs": ["create"]}]);
     let (one, both) = (json!({"rules": [review[0]]}), json!({"rules": review}));
     cluster.patched(&asks, one, both, (true, "R003", 1)).await;
+    // One that serves a single namespace, and can write children everywhere.
+    let served = ["set", "env", "deployment/workload-operator", "-n", SYSTEM];
+    cluster.plane.kubectl(&[&served[..], &["WATCH_NAMESPACE=shop"]].concat());
+    cluster.until_trips(true, &["P001", "R002"], 1).await;
+    cluster.plane.kubectl(&[&served[..], &["WATCH_NAMESPACE-"]].concat());
+    cluster.until_trips(true, &[], 0).await;
     // Granted in one namespace only.
     let account = format!("--serviceaccount={SYSTEM}:workload-operator");
     let edit =
@@ -314,6 +341,9 @@ async fn installation(cluster: &Cluster) {
     let (findings, _) = there(&elsewhere);
     let found = findings.to_string().contains("Deployment release-operator is scaled to 0");
     assert!(found, "{findings}");
+    // It is the only one with the label in the cluster that could be meant; its policies are not there.
+    let (findings, code) = there(&["--operator-name=release-operator"]);
+    assert!(wrong(&findings).contains("D004") && code == 1, "{findings}");
     cluster.plane.kubectl(&["delete", "deployment", "release-operator", "-n", "default"]);
     let lease = ["lease", "workload-operator", "-n", SYSTEM];
     let old = json!({"spec": {"leaseDurationSeconds": 1}});

@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
+use crate::unchecked::not_checked;
+
 /// A running control plane with the operator's CRDs and ClusterRoles in it.
 #[derive(Debug)]
 pub struct ControlPlane {
@@ -47,6 +49,23 @@ impl ControlPlane {
         let output = output.expect("hack/controlplane.sh can be run");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+    }
+
+    /// Returns whether the servers of this version are built; reports what is not checked if they are not.
+    /// A build takes minutes, and `cargo test` builds the newest version only.
+    pub fn is_built(version: &str, unchecked: &str) -> bool {
+        let mut which = Command::new("hack/controlplane.sh");
+        which.args(["which", "kube-apiserver", "--kubernetes-version", version]);
+        let output = which.output().expect("hack/controlplane.sh can be run");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
+            Some(0) => true,
+            Some(3) => {
+                not_checked(unchecked, &stderr);
+                false
+            }
+            _ => panic!("hack/controlplane.sh which: {stderr}"),
+        }
     }
 
     /// Starts one for the test that calls this; it is stopped when that test ends.

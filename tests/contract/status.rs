@@ -9,12 +9,13 @@ use crate::world::{
     APP, GENERIC_DAEMON, Kind, MEMCACHED, POD, SERVICE, World, is_ready, memcached,
 };
 
-/// The first line that `status` prints for an object, and its exit code.
-fn status(world: &World, kind: Kind, name: &str) -> (String, i32) {
+/// The first line that `status` prints for an object, and its exit code. It runs with the operator's own
+/// permissions, as it does in the operator's pod.
+async fn status(world: &World, kind: Kind, name: &str) -> (String, i32) {
     let output = Command::new(env!("CARGO_BIN_EXE_workload-operator"))
         .args(["status", &kind.name().to_lowercase(), name, "--namespace", &world.namespace])
         .arg("--kubeconfig")
-        .arg(world.plane().kubeconfig())
+        .arg(world.operator_kubeconfig().await)
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -28,7 +29,7 @@ async fn until_blocked_by(world: &World, kind: Kind, name: &str, cause: &str) ->
     let prefix = format!("{} {}/{name}: {cause}: ", kind.name(), world.namespace);
     let mut last = (String::new(), 0);
     for _ in 0..120 {
-        last = status(world, kind, name);
+        last = status(world, kind, name).await;
         if last.0.starts_with(&prefix) {
             let fine = ["AllReplicasReady", "ScaledToZero"].contains(&cause);
             assert_eq!(last.1, i32::from(!fine), "{}", last.0);
@@ -104,7 +105,7 @@ async fn status_names_the_cause_that_blocks() {
     operator.kill().await;
     world.create(MEMCACHED, memcached("unseen", 1)).await.unwrap();
     until_blocked_by(&world, MEMCACHED, "unseen", "Pending").await;
-    let (line, code) = status(&world, MEMCACHED, "absent");
+    let (line, code) = status(&world, MEMCACHED, "absent").await;
     assert!(line.contains("not found") && code == 2, "{line}");
 }
 

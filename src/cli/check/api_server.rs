@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::CheckArgs;
+use super::Target;
 use super::rights::{Right, may};
 use super::{C001, C002, C003, D001, D002, Finding, K001, K002};
 use crate::api;
@@ -18,7 +18,7 @@ use crate::object::{Kind, ObjectKey, Resource};
 /// The oldest supported minor version of Kubernetes 1.
 const OLDEST: u32 = 30;
 /// The newest that the tests run on.
-const NEWEST: u32 = 36;
+const NEWEST: u32 = 37;
 
 /// The API server's version, as it reports it.
 pub(super) struct Version {
@@ -86,7 +86,18 @@ pub(super) async fn crd_findings(client: &Client) -> Vec<Finding> {
         ours.iter().zip(there.iter().map(Option::as_ref)).collect();
     let none = there.iter().all(Option::is_none);
     let equal = if none { C002.skip("no CRD is installed: C001") } else { equal(&pairs) };
-    vec![installed(&pairs), equal, names(client).await]
+    // What is applied must not lower the size that is allowed now.
+    let size = there
+        .iter()
+        .flatten()
+        .filter_map(|crd| crd.pointer(BOUND)?.as_u64())
+        .find(|n| LARGEST.contains(n) && *n > 3);
+    let crds = size.map_or("crds".to_owned(), |size| format!("crds --memcached-max-size {size}"));
+    let with_size = |finding: Finding| {
+        let hint = finding.hint.replace("crds |", &format!("{crds} |"));
+        finding.with_hint(hint)
+    };
+    vec![with_size(installed(&pairs)), with_size(equal), names(client).await]
 }
 
 fn installed(pairs: &[(&Value, Option<&Value>)]) -> Finding {
@@ -122,11 +133,12 @@ fn equal(pairs: &[(&Value, Option<&Value>)]) -> Finding {
 
 /// The largest size of a Memcached that an administrator may set.
 const LARGEST: std::ops::RangeInclusive<u64> = 3..=8;
+/// The bound on a Memcached's size in its CRD.
+const BOUND: &str =
+    "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size/maximum";
 
 /// `ours` with the bound on a Memcached's size that is `there`, which an administrator may raise.
 fn with_size_of(ours: &Value, there: &Value) -> Value {
-    const BOUND: &str =
-        "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size/maximum";
     let mut ours = ours.clone();
     let raised =
         there.pointer(BOUND).filter(|bound| bound.as_u64().is_some_and(|n| LARGEST.contains(&n)));
@@ -242,8 +254,9 @@ fn specs() -> [(Kind, Value, Value); 3] {
     ]
 }
 
-pub(super) async fn dry_run_findings(client: &Client, args: &CheckArgs) -> Vec<Finding> {
-    let namespace = args.namespaces.first().map_or("default", String::as_str);
+pub(super) async fn dry_run_findings(target: &Target<'_>) -> Vec<Finding> {
+    let client = target.client;
+    let namespace = target.namespaces.iter().flatten().next().map_or("default", String::as_str);
     let (mut refused, mut accepted, mut tried) = (Vec::new(), Vec::new(), Vec::new());
     let (mut unknown, mut missing) = (Vec::new(), 0);
     for (kind, valid, invalid) in specs() {

@@ -4,102 +4,82 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::CheckArgs;
+use super::Target;
 use super::{Check, D003, D004, Finding, G001, M001, P001, P002, P003};
 use crate::cli::args::BindAddress;
+use crate::cli::installation::{Found, Installation, NAME, Setting};
 use crate::client::{Client, Error, Scope};
 use crate::generic_daemon::{self, GenericDaemon};
 use crate::object::{Kind, ObjectKey, Resource};
 
-/// The name of the Deployment, its label and the Lease.
-pub(super) const NAME: &str = "workload-operator";
-
 const NAMESPACE: Kind = Kind::cluster_scoped("", "v1", "Namespace", "namespaces");
-const DEPLOYMENT: Kind = Kind::namespaced("apps", "v1", "Deployment", "deployments");
 pub(super) const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 const LEASE: Kind = Kind::namespaced("coordination.k8s.io", "v1", "Lease", "leases");
 
-pub(super) async fn operator_findings(client: &Client, args: &CheckArgs) -> Vec<Finding> {
-    let namespace = args.operator_namespace.as_str();
-    let installed = match deployment(client, args).await {
-        Ok(Found::One(deployment)) => Ok(deployment),
-        // An operator that is waited for has to come.
-        Ok(Found::None(why)) if args.wait.is_some() => {
-            Err([P001.fail(why.clone()), M001.skip(why)])
-        }
-        Ok(Found::None(why)) => Err([P001.skip(why.clone()), M001.skip(why)]),
-        Ok(Found::Several(why)) => Err([P001.fail(why.clone()), M001.skip(why)]),
-        Err(error) => Err([P001.unasked(&error), M001.unasked(&error)]),
-    };
-    let elects = installed.as_ref().is_ok_and(elects);
-    let of_lease = lease_namespace(args, installed.as_ref().ok());
-    let [operator, metrics] = match installed {
-        Err(findings) => findings,
-        Ok(deployment) => match pods(client, &deployment, namespace).await {
-            Err(error) => [P001.unasked(&error), M001.unasked(&error)],
-            Ok(pods) => {
-                let ready = pods.iter().filter(|pod| is_ready(pod)).count();
-                let metrics = metrics(client, &deployment, namespace, ready).await;
-                let metrics = metrics.unwrap_or_else(|error| M001.unasked(&error));
-                [judge_pods(&deployment, &pods), metrics]
-            }
-        },
-    };
-    let lease = match of_lease {
-        Some(of_lease) => {
-            let lease = client.read(&LEASE, &ObjectKey::new(of_lease, NAME)).await;
-            fresh(lease, elects, Timestamp::now())
-        }
-        None => {
-            P002.skip("its namespace is set where this cannot see it: --leader-elect-namespace")
-        }
-    };
+pub(super) async fn operator_findings(target: &Target<'_>) -> Vec<Finding> {
+    let (client, namespace) = (target.client, target.operator_namespace());
     let level = client.read(&NAMESPACE, &ObjectKey::new("", namespace)).await;
-    vec![operator, lease, security(level, namespace), metrics]
+    let (mut pods, mut metrics_of_pods) = match &target.found {
+        // An operator that is waited for has to come.
+        Ok(Found::None(why)) if target.args.wait.is_some() => (P001.fail(why), M001.skip(why)),
+        Ok(Found::None(why)) => (P001.skip(why), M001.skip(why)),
+        Ok(Found::Several(why)) => (P001.fail(why), M001.skip(why)),
+        Err(error) => (P001.unasked(error), M001.unasked(error)),
+        Ok(Found::One(_)) => (P001.ok(""), M001.ok("")),
+    };
+    let mut own_pods = None;
+    if let Some(installed) = target.installation() {
+        match self::pods(client, &installed.0, namespace).await {
+            Err(error) => (pods, metrics_of_pods) = (P001.unasked(&error), M001.unasked(&error)),
+            Ok(found) => {
+                let ready = found.iter().filter(|pod| is_ready(pod)).count();
+                let service = metrics(client, installed, namespace, ready).await;
+                metrics_of_pods = service.unwrap_or_else(|error| M001.unasked(&error));
+                pods = judge_pods(&installed.0, &found);
+                own_pods = Some(found);
+            }
+        }
+    }
+    let lease = lease(target, own_pods.as_deref()).await;
+    vec![pods, lease, security(level, namespace), metrics_of_pods]
+}
+
+async fn lease(target: &Target<'_>, pods: Option<&[Value]>) -> Finding {
+    let Some(namespace) = lease_namespace(target) else {
+        return P002
+            .skip("its namespace is set where this cannot see it: --leader-elect-namespace");
+    };
+    let lease = match target.client.read(&LEASE, &ObjectKey::new(namespace, NAME)).await {
+        Ok(_) if !target.installation().is_some_and(elects) => {
+            return P002.skip("there is no operator with --leader-elect");
+        }
+        Ok(lease) => lease,
+        Err(error) if error.is_not_found() => {
+            return P002.skip("there is no Lease: --leader-elect is off, or it never ran");
+        }
+        Err(error) => return P002.unasked(&error),
+    };
+    // The clock of the machine on which this runs may differ from the cluster's.
+    let now = match target.client.server_time().await {
+        Ok(now) => now.unwrap_or_else(Timestamp::now),
+        Err(error) => return P002.unasked(&error),
+    };
+    fresh(&lease, pods, now)
 }
 
 /// The namespace of the Lease; `None` if a ConfigMap or the like says which.
-fn lease_namespace(args: &CheckArgs, deployment: Option<&Value>) -> Option<String> {
-    let set = |deployment| setting(deployment, "leader-elect-namespace", "LEADER_ELECT_NAMESPACE");
-    match (&args.leader_elect_namespace, deployment.map(set)) {
-        (Some(named), _) => Some(named.clone()),
-        (None, Some(Setting::Text(namespace))) => Some(namespace),
-        (None, Some(Setting::Elsewhere)) => None,
-        (None, Some(Setting::Absent) | None) => Some(args.operator_namespace.clone()),
+fn lease_namespace(target: &Target<'_>) -> Option<String> {
+    if let Some(named) = &target.args.leader_elect_namespace {
+        return Some(named.clone());
     }
-}
-
-/// The operator's Deployment.
-pub(super) enum Found {
-    One(Value),
-    None(String),
-    Several(String),
-}
-
-pub(super) async fn deployment(client: &Client, args: &CheckArgs) -> Result<Found, Error> {
-    let namespace = args.operator_namespace.as_str();
-    let key = ObjectKey::new(namespace, args.operator_name.as_deref().unwrap_or(NAME));
-    match client.read(&DEPLOYMENT, &key).await {
-        Ok(deployment) => return Ok(Found::One(deployment)),
-        Err(error) if !error.is_not_found() => return Err(error),
-        Err(_) => {}
+    let set = |installed: &Installation| {
+        installed.setting("leader-elect-namespace", "LEADER_ELECT_NAMESPACE")
+    };
+    match target.installation().map(set) {
+        Some(Setting::Text(namespace)) => Some(namespace),
+        Some(Setting::Elsewhere) => None,
+        Some(Setting::Absent) | None => Some(target.operator_namespace().to_owned()),
     }
-    let none = Found::None(format!("not installed: there is no Deployment {key}"));
-    if args.operator_name.is_some() {
-        return Ok(none);
-    }
-    let mut all = client.read_all(&DEPLOYMENT, &labelled(namespace, &own_label())).await?;
-    let names: Vec<String> = all.iter().map(|one| word(&one["metadata"]["name"])).collect();
-    Ok(match (all.pop(), names.len()) {
-        (None, _) => none,
-        (Some(one), 1) => Found::One(one),
-        _ => Found::Several(format!("{}: choose one with --operator-name", names.join(", "))),
-    })
-}
-
-/// The label of the Deployments that a Helm release makes, whatever their names.
-fn own_label() -> String {
-    format!("app.kubernetes.io/name={NAME}")
 }
 
 fn labelled(namespace: &str, labels: &str) -> Scope {
@@ -110,18 +90,9 @@ fn word(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// A setting of the operator in its Deployment.
-#[derive(Debug, PartialEq)]
-enum Setting {
-    Absent,
-    Text(String),
-    /// The value comes from elsewhere: another object, or another variable.
-    Elsewhere,
-}
-
 /// Returns whether its replicas elect a leader.
-fn elects(deployment: &Value) -> bool {
-    match setting(deployment, "leader-elect", "LEADER_ELECT") {
+fn elects(installed: &Installation) -> bool {
+    match installed.setting("leader-elect", "LEADER_ELECT") {
         Setting::Text(value) => value == "true",
         Setting::Absent => false,
         // A Lease that nobody renews is worth a look.
@@ -130,9 +101,8 @@ fn elects(deployment: &Value) -> bool {
 }
 
 /// Returns whether it asks the API server who reads /metrics; `None` if the Deployment does not show it.
-pub(super) fn asks_for_scrapers(deployment: &Value) -> Option<bool> {
-    let of = |flag: &str, variable: &str| setting(deployment, flag, variable);
-    let address = match of("metrics-bind-address", "METRICS_BIND_ADDRESS") {
+pub(super) fn asks_for_scrapers(installed: &Installation) -> Option<bool> {
+    let address = match installed.setting("metrics-bind-address", "METRICS_BIND_ADDRESS") {
         Setting::Text(text) => Some(text.parse::<BindAddress>().ok()?.0),
         Setting::Absent => None,
         Setting::Elsewhere => return None,
@@ -140,40 +110,14 @@ pub(super) fn asks_for_scrapers(deployment: &Value) -> Option<bool> {
     if address == Some(None) {
         return Some(false);
     }
-    match of("metrics-secure", "METRICS_SECURE") {
+    match installed.setting("metrics-secure", "METRICS_SECURE") {
         Setting::Text(value) => return Some(value == "true"),
         Setting::Absent => {}
         Setting::Elsewhere => return None,
     }
-    let is_certified = of("metrics-certificate", "METRICS_CERTIFICATE") != Setting::Absent;
+    let certificate = installed.setting("metrics-certificate", "METRICS_CERTIFICATE");
     let is_local = address.flatten().is_none_or(|socket| socket.ip().is_loopback());
-    Some(is_certified || !is_local)
-}
-
-/// A flag, or the variable in its place, of the Deployment's first container; `true` for a flag without a
-/// value.
-fn setting(deployment: &Value, flag: &str, variable: &str) -> Setting {
-    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-    let list = |field: &str| container[field].as_array().cloned().unwrap_or_default();
-    let mut arguments: Vec<String> =
-        list("command").iter().chain(&list("args")).map(word).collect();
-    arguments.push(String::new());
-    let by_flag = arguments.windows(2).rev().find_map(|pair| {
-        match pair[0].strip_prefix("--")?.strip_prefix(flag)? {
-            "" if pair[1].is_empty() || pair[1].starts_with('-') => Some("true".to_owned()),
-            "" => Some(pair[1].clone()),
-            value => value.strip_prefix('=').map(str::to_owned),
-        }
-    });
-    let variables = list("env");
-    let entry = variables.iter().find(|one| one["name"] == variable);
-    match by_flag.or_else(|| entry.map(|entry| word(&entry["value"]))) {
-        Some(text) if text.contains("$(") => Setting::Elsewhere,
-        Some(text) if !text.is_empty() => Setting::Text(text),
-        _ if entry.is_some_and(|entry| entry["valueFrom"].is_object()) => Setting::Elsewhere,
-        None if !list("envFrom").is_empty() => Setting::Elsewhere,
-        _ => Setting::Absent,
-    }
+    Some(certificate != Setting::Absent || !is_local)
 }
 
 /// The pods that the Deployment selects.
@@ -233,17 +177,11 @@ fn state(pod: &Value) -> String {
     format!("{name}: {state}")
 }
 
-/// Compares the holder's renewTime with this machine's clock; if the two clocks differ, the age is
-/// off by that much. A Lease that an election left which is now off says nothing.
-fn fresh(lease: Result<Value, Error>, elects: bool, now: Timestamp) -> Finding {
-    let lease = match lease {
-        Ok(_) if !elects => return P002.skip("there is no operator with --leader-elect"),
-        Ok(lease) => lease,
-        Err(error) if error.is_not_found() => {
-            return P002.skip("there is no Lease: --leader-elect is off, or it never ran");
-        }
-        Err(error) => return P002.unasked(&error),
-    };
+/// Longest that a leader with any sensible settings goes without a renewal, in seconds.
+const RENEWED_WITHIN: i64 = 60;
+
+/// Judges the Lease by its holder, one of `pods` if they are known, and by when it was renewed.
+fn fresh(lease: &Value, pods: Option<&[Value]>, now: Timestamp) -> Finding {
     let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
     if holder.is_empty() {
         return P002.fail("nobody holds it");
@@ -255,7 +193,18 @@ fn fresh(lease: Result<Value, Error>, elects: bool, now: Timestamp) -> Finding {
     let age = now.duration_since(renewed).as_secs();
     let lasts = lease["spec"]["leaseDurationSeconds"].as_i64().unwrap_or(15);
     let detail = format!("{holder} renewed it {age} s ago");
-    if age <= lasts { P002.ok(detail) } else { P002.fail(detail) }
+    let is_of = |pod: &Value| holder.starts_with(&word(&pod["metadata"]["name"]));
+    if age > lasts {
+        P002.fail(detail)
+    } else if pods.is_some_and(|pods| !pods.iter().any(is_of)) {
+        P002.warn(format!(
+            "{detail}, and is no pod of the operator's Deployment; it expires after {lasts} s"
+        ))
+    } else if age > RENEWED_WITHIN {
+        P002.warn(format!("{detail}; it lasts {lasts} s"))
+    } else {
+        P002.ok(detail)
+    }
 }
 
 fn security(namespace: Result<Value, Error>, name: &str) -> Finding {
@@ -271,6 +220,7 @@ fn security(namespace: Result<Value, Error>, name: &str) -> Finding {
                 Some(other) => P003.warn(other),
                 None => P003.warn("nothing is enforced"),
             }
+            .with_hint(P003.hint.replace("NAMESPACE", name))
         }
     }
 }
@@ -281,11 +231,11 @@ const SLICE: Kind = Kind::namespaced("discovery.k8s.io", "v1", "EndpointSlice", 
 /// The Service of artifacts/default/service.yaml, or of the Helm release.
 async fn metrics(
     client: &Client,
-    deployment: &Value,
+    installed: &Installation,
     namespace: &str,
     ready: usize,
 ) -> Result<Finding, Error> {
-    let name = format!("{}-metrics", word(&deployment["metadata"]["name"]));
+    let name = format!("{}-metrics", installed.name());
     let key = ObjectKey::new(namespace, name.as_str());
     match client.read(&SERVICE, &key).await {
         Ok(_) => {}
@@ -331,35 +281,50 @@ const fn admission(kind: &'static str, plural: &'static str) -> Kind {
     Kind::cluster_scoped(group, "v1", kind, plural)
 }
 
-pub(super) async fn daemon_findings(client: &Client, args: &CheckArgs) -> Vec<Finding> {
-    let mut findings = Vec::from(policies(client, args).await);
-    findings.push(matched(client, args).await.unwrap_or_else(|error| G001.unasked(&error)));
+pub(super) async fn daemon_findings(target: &Target<'_>) -> Vec<Finding> {
+    let mut findings = Vec::from(policies(target).await);
+    findings.push(matched(target).await.unwrap_or_else(|error| G001.unasked(&error)));
     findings
 }
 
-/// Judges the policies, whose names begin with that of the installation.
-async fn policies(client: &Client, args: &CheckArgs) -> [Finding; 2] {
-    let (installation, account) = match deployment(client, args).await {
-        Ok(Found::One(deployment)) => {
-            let account = &deployment["spec"]["template"]["spec"]["serviceAccountName"];
-            let account = account.as_str().unwrap_or("default");
-            let account = format!("system:serviceaccount:{}:{account}", args.operator_namespace);
-            (word(&deployment["metadata"]["name"]), Some(account))
-        }
-        Ok(Found::None(_)) => (args.operator_name.clone().unwrap_or_else(|| NAME.to_owned()), None),
-        Ok(Found::Several(why)) => return [D003.skip(why.clone()), D004.skip(why)],
-        Err(error) => return [D003.unasked(&error), D004.unasked(&error)],
+/// Judges the policies, whose names begin with that of the installation. A guard that is off is a failure.
+async fn policies(target: &Target<'_>) -> [Finding; 2] {
+    let named = target.args.installation.operator_name.as_deref().unwrap_or(NAME);
+    let (prefix, account) = match &target.found {
+        Ok(Found::One(installed)) => (installed.name(), Some(installed.account())),
+        Ok(Found::None(_)) => (named, None),
+        Ok(Found::Several(why)) => return [D003.skip(why), D004.skip(why)],
+        Err(error) => return [D003.unasked(error), D004.unasked(error)],
     };
     let judge = async |check: &'static Check, policies: &[&str]| {
-        let mut faults = Vec::new();
+        let (mut faults, mut hint) = (Vec::new(), check.hint.to_owned());
         for policy in policies {
             let account = account.as_deref().filter(|_| *policy == CHILDREN);
-            match fault_of(client, &format!("{installation}-{policy}"), account).await {
-                Ok(fault) => faults.extend(fault),
+            let name = format!("{prefix}-{policy}");
+            match fault_of(target.client, &name, account).await {
+                Ok(None) => {}
+                Ok(Some(Fault::Off(why))) => faults.push(why),
+                Ok(Some(Fault::OtherAccount)) => {
+                    let account = account.unwrap_or_default();
+                    faults.push(format!(
+                        "{} {name} guards another account than {account}",
+                        POLICY.kind
+                    ));
+                    hint = format!(
+                        "in its `spec.matchConditions`, compare `request.userInfo.username` with \
+                         `{account}`; an overlay with `namespace:` or `namePrefix:` needs the replacements \
+                         of artifacts/overlays/renamed"
+                    );
+                }
                 Err(error) => return check.unasked(&error),
             }
         }
-        if faults.is_empty() { check.ok("") } else { check.warn(faults.join("; ")) }
+        match (faults.is_empty(), account.is_some()) {
+            (true, _) => check.ok(""),
+            (false, true) => check.fail(faults.join("; ")).with_hint(hint),
+            // Where no operator is installed, there is nothing to guard yet.
+            (false, false) => check.warn(faults.join("; ")),
+        }
     };
     [judge(&D003, &["generic-daemon"]).await, judge(&D004, &["app", "memcached", CHILDREN]).await]
 }
@@ -367,31 +332,30 @@ async fn policies(client: &Client, args: &CheckArgs) -> [Finding; 2] {
 /// The policy on the operator's own account, which it names.
 const CHILDREN: &str = "children";
 
-/// Returns why a policy guards nothing, or another account than it should.
+/// Why a policy does not guard what it should.
+enum Fault {
+    Off(String),
+    OtherAccount,
+}
+
 async fn fault_of(
     client: &Client,
     name: &str,
     account: Option<&str>,
-) -> Result<Option<String>, Error> {
+) -> Result<Option<Fault>, Error> {
     for kind in [POLICY, BINDING] {
-        match client.read(&kind, &ObjectKey::new("", name)).await {
-            Ok(found) if kind == BINDING && !denies(&found) => {
-                return Ok(Some(format!("{} {name} does not deny", kind.kind)));
-            }
-            Ok(found)
-                if kind == POLICY && account.is_some_and(|account| !names(&found, account)) =>
-            {
-                let account = account.unwrap_or_default();
-                return Ok(Some(format!(
-                    "{} {name} does not name the account {account}",
-                    kind.kind
-                )));
-            }
-            Ok(_) => {}
+        let found = match client.read(&kind, &ObjectKey::new("", name)).await {
+            Ok(found) => found,
             Err(error) if error.is_not_found() => {
-                return Ok(Some(format!("there is no {} {name}", kind.kind)));
+                return Ok(Some(Fault::Off(format!("there is no {} {name}", kind.kind))));
             }
             Err(error) => return Err(error),
+        };
+        if kind == BINDING && !denies(&found) {
+            return Ok(Some(Fault::Off(format!("{} {name} does not deny", kind.kind))));
+        }
+        if kind == POLICY && account.is_some_and(|account| !names(&found, account)) {
+            return Ok(Some(Fault::OtherAccount));
         }
     }
     Ok(None)
@@ -410,9 +374,10 @@ fn denies(binding: &Value) -> bool {
     actions.into_iter().flatten().any(|action| action == "Deny")
 }
 
-async fn matched(client: &Client, args: &CheckArgs) -> Result<Finding, Error> {
-    let everywhere = [None];
-    let some: Vec<_> = args.namespaces.iter().map(|name| Some(name.as_str().into())).collect();
+async fn matched(target: &Target<'_>) -> Result<Finding, Error> {
+    let (client, everywhere) = (target.client, [None]);
+    let served = target.namespaces.iter().flatten();
+    let some: Vec<_> = served.map(|name| Some(name.as_str().into())).collect();
     let mut daemons = Vec::new();
     for namespace in if some.is_empty() { &everywhere[..] } else { &some[..] } {
         let scope = Scope { namespace: namespace.clone(), ..Scope::default() };
@@ -465,13 +430,15 @@ mod tests {
 
     use super::*;
     use crate::cli::check::Outcome;
+    use crate::cli::installation::tests::with;
 
-    fn at(seconds: i64, holder: &str) -> Outcome {
-        let lease = json!({"spec": {"holderIdentity": holder, "leaseDurationSeconds": 15,
+    fn at(seconds: i64, holder: &str, lasts: i64) -> Outcome {
+        let lease = json!({"spec": {"holderIdentity": holder, "leaseDurationSeconds": lasts,
             "renewTime": "2026-11-21T09:00:00.000000Z"}});
         let renewed: Timestamp = "2026-11-21T09:00:00Z".parse().unwrap();
         let now = renewed + jiff::SignedDuration::from_secs(seconds);
-        fresh(Ok(lease), true, now).outcome
+        let pods = [json!({"metadata": {"name": "o-1"}})];
+        fresh(&lease, Some(&pods), now).outcome
     }
 
     #[test]
@@ -485,22 +452,15 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_left_by_a_former_election_is_not_judged() {
-        let old = json!({"spec": {"holderIdentity": "me", "renewTime": "2020-01-01T00:00:00Z"}});
-        assert_eq!(fresh(Ok(old), false, Timestamp::now()).outcome, Outcome::Skip);
-        let with = |field: &str, value: Value| {
-            elects(&json!({"spec": {"template": {"spec": {"containers": [{field: value}]}}}}))
-        };
-        assert!(with("args", json!(["--leader-elect"])));
-        assert!(with("env", json!([{"name": "LEADER_ELECT", "value": "true"}])));
-        assert!(!with("args", json!(["--leader-elect=false"])));
+    fn an_operator_elects_if_its_deployment_says_so() {
+        assert!(elects(&with(json!({"args": ["--leader-elect"]}))));
+        assert!(elects(&with(json!({"env": [{"name": "LEADER_ELECT", "value": "true"}]}))));
+        assert!(!elects(&with(json!({"args": ["--leader-elect=false"]}))));
     }
 
     #[test]
     fn scrapers_are_asked_for_unless_the_deployment_serves_anyone() {
-        let of = |container: Value| {
-            asks_for_scrapers(&json!({"spec": {"template": {"spec": {"containers": [container]}}}}))
-        };
+        let of = |container: Value| asks_for_scrapers(&with(container));
         let asks = |args: &[&str]| of(json!({ "args": args }));
         for args in [
             &["--metrics-bind-address=:8443"][..],
@@ -546,10 +506,12 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_fresh_for_as_long_as_it_lasts_and_while_somebody_holds_it() {
-        assert_eq!(at(15, "me"), Outcome::Ok);
-        assert_eq!(at(16, "me"), Outcome::Fail);
-        assert_eq!(at(1, ""), Outcome::Fail);
+    fn a_lease_is_fresh_while_a_pod_of_the_operator_renews_it() {
+        assert_eq!(at(15, "o-1_a", 15), Outcome::Ok);
+        assert_eq!(at(16, "o-1_a", 15), Outcome::Fail);
+        assert_eq!(at(1, "", 15), Outcome::Fail);
+        assert_eq!(at(61, "o-1_a", 86400), Outcome::Warn);
+        assert_eq!(at(1, "nobody", 15), Outcome::Warn);
     }
 
     #[test]

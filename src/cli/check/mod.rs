@@ -8,7 +8,10 @@
 //!   server could not be asked.
 //! - With --wait it asks again until nothing fails or the time is up, and prints the last answer.
 //!
-//! Run as an administrator it sees everything but the operator's own rights (R…); under the
+//! - A hint never grants more than is installed, and changes nothing else: how to bring the manifests up to date
+//!   depends on how the operator was installed.
+//!
+//! Run as an administrator it sees everything but the operator's own permissions (R…); under the
 //! operator's ServiceAccount it sees those.
 
 mod api_server;
@@ -27,10 +30,9 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::Error;
-use super::args::all_if_empty;
-use super::one_line;
-use crate::cli::args::ConnectionArgs;
+use super::args::{ConnectionArgs, all_if_empty};
+use super::installation::{Found, Installation, InstallationArgs, Setting};
+use super::{Error, NAMESPACE, one_line};
 use crate::client::Client;
 
 /// The pause between two rounds of --wait.
@@ -62,6 +64,41 @@ pub(crate) async fn run(mut args: CheckArgs) -> Result<ExitCode, Error> {
     Ok(code)
 }
 
+/// What is checked: the flags, completed by what is installed.
+pub(super) struct Target<'a> {
+    pub(super) client: &'a Client,
+    pub(super) args: &'a CheckArgs,
+    pub(super) found: Result<Found, crate::client::Error>,
+    /// The namespaces in which the operator works; empty: all. `None`: its Deployment does not show them.
+    pub(super) namespaces: Option<Vec<String>>,
+}
+
+impl Target<'_> {
+    async fn of<'a>(client: &'a Client, args: &'a CheckArgs) -> Target<'a> {
+        let found = args.installation.find(client).await;
+        let watched = found.as_ref().ok().and_then(Found::one).map(Installation::watched);
+        let namespaces = match watched {
+            _ if !args.namespaces.is_empty() => Some(args.namespaces.clone()),
+            Some(Setting::Text(list)) => {
+                Some(list.split(',').map(|name| name.trim().to_owned()).collect())
+            }
+            Some(Setting::Elsewhere) => None,
+            Some(Setting::Absent) | None => Some(Vec::new()),
+        };
+        Target { client, args, found, namespaces }
+    }
+
+    pub(super) fn installation(&self) -> Option<&Installation> {
+        self.found.as_ref().ok().and_then(Found::one)
+    }
+
+    /// The namespace of the operator.
+    pub(super) fn operator_namespace(&self) -> &str {
+        let named = self.args.installation.operator_namespace.as_deref();
+        self.installation().map(Installation::namespace).or(named).unwrap_or(NAMESPACE)
+    }
+}
+
 async fn once(args: &CheckArgs, client: &mut Option<Client>) -> (Vec<Finding>, ExitCode) {
     let client = match client {
         Some(client) => &*client,
@@ -82,12 +119,18 @@ async fn all(client: &Client, args: &CheckArgs) -> (Vec<Finding>, ExitCode) {
         Ok(version) => version,
         Err(error) => return (vec![api_server::unreachable(&error)], ExitCode::from(2)),
     };
+    let target = Target::of(client, args).await;
     let mut findings = api_server::version_findings(&version);
     findings.extend(api_server::crd_findings(client).await);
-    findings.extend(rights::findings(client, args).await);
-    findings.extend(api_server::dry_run_findings(client, args).await);
-    findings.extend(installation::operator_findings(client, args).await);
-    findings.extend(installation::daemon_findings(client, args).await);
+    findings.extend(rights::findings(&target).await);
+    findings.extend(api_server::dry_run_findings(&target).await);
+    findings.extend(installation::operator_findings(&target).await);
+    findings.extend(installation::daemon_findings(&target).await);
+    let update = target.installation().map(Installation::update);
+    for finding in &mut findings {
+        let hint = finding.hint.replace(UPDATE, update.as_deref().unwrap_or(INSTALL));
+        finding.hint = hint;
+    }
     let code = ExitCode::from(u8::from(failed(&findings).next().is_some()));
     (findings, code)
 }
@@ -99,9 +142,10 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub connection: ConnectionArgs,
 
-    /// The namespaces in which the operator is to work; without it, all.
+    /// The namespaces in which the operator is to work. Without it, those that its Deployment names, else all.
     #[arg(
-        long = "namespace",
+        long = "watch-namespace",
+        visible_alias = "namespace",
         env = "WATCH_NAMESPACE",
         value_name = "NAME",
         value_delimiter = ',',
@@ -109,23 +153,13 @@ pub struct CheckArgs {
     )]
     pub namespaces: Vec<String>,
 
-    /// The namespace in which the operator runs.
-    #[arg(
-        long,
-        env = "POD_NAMESPACE",
-        value_name = "NAME",
-        default_value = "workload-operator-system"
-    )]
-    pub operator_namespace: String,
+    /// Where the operator is installed.
+    #[command(flatten)]
+    pub installation: InstallationArgs,
 
     /// The namespace of the operator's Lease. Without it, that in which it runs (P002: what its Deployment says).
     #[arg(long, env = "LEADER_ELECT_NAMESPACE", value_name = "NAME")]
     pub leader_elect_namespace: Option<String>,
-
-    /// The name of the operator's Deployment. Without it: workload-operator or, if there is none of that
-    /// name, the only Deployment with the label app.kubernetes.io/name=workload-operator, as Helm makes it.
-    #[arg(long, env = "OPERATOR_NAME", value_name = "NAME")]
-    pub operator_name: Option<String>,
 
     /// Ask again until nothing fails, for at most this long: for example 2m after an installation.
     #[arg(long, env = "CHECK_WAIT", value_name = "TIME", value_parser = super::args::duration)]
@@ -168,6 +202,8 @@ pub(super) struct Finding {
     pub(super) check: &'static Check,
     pub(super) outcome: Outcome,
     pub(super) detail: String,
+    /// The remedy if it does not pass.
+    pub(super) hint: String,
 }
 
 /// A check. The meaning of an ID never changes.
@@ -175,11 +211,16 @@ pub(super) struct Finding {
 pub(super) struct Check {
     pub(super) id: &'static str,
     pub(super) title: &'static str,
-    /// The remedy if it does not pass.
+    /// The remedy if it does not pass. `UPDATE` in it stands for what brings the manifests up to date.
     pub(super) hint: &'static str,
     /// The consequence if nothing is done.
     pub(super) why: &'static str,
 }
+
+/// In hints: how the manifests are brought up to date, by what installed the operator.
+const UPDATE: &str = "UPDATE";
+/// The same, where no operator is found.
+const INSTALL: &str = "install the operator (docs/INSTALL.md)";
 
 macro_rules! checks {
     ($($id:ident: $title:literal, $hint:literal, $why:literal;)*) => {
@@ -194,26 +235,26 @@ checks! {
     K001: "API server reachable",
         "pass a kubeconfig (--kubeconfig), and try whether kubectl version reaches the server",
         "no other check can run";
-    K002: "Kubernetes version supported (1.30 or newer, tested up to 1.36)",
+    K002: "Kubernetes version supported (1.30 or newer, tested up to 1.37)",
         "upgrade the cluster",
         "validation and watches need features that older API servers lack";
     C001: "CRDs installed",
-        "workload-operator crds | kubectl apply --server-side -f -",
+        "UPDATE; the CRDs alone: `workload-operator crds | kubectl apply --server-side -f -`",
         "the kind does not exist";
     C002: "CRDs are those of this binary",
-        "workload-operator crds | kubectl apply --server-side -f -",
+        "UPDATE; the CRDs alone: `workload-operator crds | kubectl apply --server-side -f -`",
         "new fields are dropped silently, and bounds are not enforced";
     C003: "no other resource has the same plural or short names",
-        "write the name in full, for example kubectl get apps.app.example.com",
+        "write the name in full, for example `kubectl get apps.app.example.com`",
         "kubectl picks one of the kinds that share a name, and not always the same one";
-    R001: "account has every right it needs",
-        "kubectl apply -k artifacts/rbac, and bind the role to the account in its namespaces",
+    R001: "account has every permission that it needs",
+        "UPDATE; if roles were changed on purpose, grant what is missing in the namespaces that are named, and only there",
         "forbidden writes fail, and the objects stay as they are";
-    R002: "account has no further dangerous rights",
-        "remove the right from the role that grants it",
+    R002: "account has no further dangerous permissions",
+        "remove the permission from the role that grants it, or the binding of that role",
         "an attacker who takes over the operator can use them";
-    R003: "account may ask who reads /metrics",
-        "let the account create tokenreviews and subjectaccessreviews (artifacts/rbac/metrics.yaml), or set --metrics-secure=false",
+    R003: "account can ask who reads /metrics",
+        "let the account create tokenreviews and subjectaccessreviews, or set `--metrics-secure=false`",
         "/metrics answers 503 to every scraper";
     D001: "a valid object of each kind is accepted",
         "look at the admission policies and webhooks that the message names",
@@ -221,26 +262,26 @@ checks! {
     D002: "an invalid object of each kind is refused",
         "apply the CRDs of this binary, and look for admission policies that change objects",
         "invalid objects fail later instead of when they are applied";
-    D003: "creating a GenericDaemon requires the right to create DaemonSets",
-        "kubectl apply -k artifacts/policy, or genericDaemonPolicy.enabled of the Helm chart",
-        "anyone who may create a GenericDaemon can run any image on the nodes";
-    D004: "the policies of App, Memcached and the operator's account deny",
-        "kubectl apply -k artifacts/policy, or appPolicy, memcachedPolicy, childrenPolicy of the Helm chart",
-        "whoever edits these kinds, or takes over the operator, gets rights of others";
+    D003: "creating a GenericDaemon requires permission to create DaemonSets",
+        "UPDATE; of the Helm chart, the value is `genericDaemonPolicy.enabled`",
+        "users who can create a GenericDaemon can run any image on the nodes";
+    D004: "admission policies guard App, Memcached and the operator's ServiceAccount",
+        "UPDATE; of the Helm chart, the values are `appPolicy`, `memcachedPolicy` and `childrenPolicy`",
+        "users who can edit these resources, or who take over the operator, gain permissions of others";
     P001: "operator pods ready",
-        "kubectl describe pods -l app.kubernetes.io/name=workload-operator in its namespace",
+        "`kubectl describe pods -l app.kubernetes.io/name=workload-operator` in its namespace",
         "no object is reconciled";
     P002: "leader lease fresh",
         "look at the operator's log: either it cannot reach the API server, or no replica runs",
         "without a leader nothing is written";
     P003: "operator's namespace enforces Pod Security restricted",
-        "kubectl label namespace NAME pod-security.kubernetes.io/enforce=restricted",
+        "`kubectl label namespace NAMESPACE pod-security.kubernetes.io/enforce=restricted`",
         "pods with more privileges than the operator needs can be created there";
     M001: "metrics Service selects the operator's pods",
-        "kubectl apply -k artifacts/default; its selector and port have to match the pods",
+        "UPDATE; the Service's selector and port must match the pods",
         "the operator's metrics are not scraped, and no alert about it fires";
     G001: "every GenericDaemon's label is on some node",
-        "kubectl label node NODE KEY=VALUE, or correct spec.label",
+        "label a node (`kubectl label node NODE KEY=VALUE`), or correct `spec.label`",
         "it runs on no node, which may not be intended";
 }
 
@@ -268,14 +309,22 @@ impl Check {
     /// For a question that got no answer: skipped if the account may not ask, otherwise unknown.
     pub(super) fn unasked(&'static self, error: &crate::client::Error) -> Finding {
         if error.is_forbidden() {
-            self.skip(format!("this account may not look: {error}"))
+            self.skip(format!("this account cannot read it: {error}"))
         } else {
             self.unknown(error.to_string())
         }
     }
 
+    /// A finding of this check.
     fn finding(&'static self, outcome: Outcome, detail: impl Into<String>) -> Finding {
-        Finding { check: self, outcome, detail: detail.into() }
+        Finding { check: self, outcome, detail: detail.into(), hint: self.hint.to_owned() }
+    }
+}
+
+impl Finding {
+    /// The same, with this remedy.
+    pub(super) fn with_hint(self, hint: impl Into<String>) -> Finding {
+        Finding { hint: hint.into(), ..self }
     }
 }
 
@@ -291,7 +340,7 @@ pub(super) fn print(findings: &[Finding], output: Output) -> std::io::Result<()>
 fn as_table(findings: &[Finding], wide: bool) -> String {
     let width = findings.iter().map(|f| f.check.title.chars().count()).max().unwrap_or_default();
     let mut text = format!("{:<6} {:<width$}  {:<7}  DETAIL\n", "ID", "CHECK", "RESULT");
-    for Finding { check, outcome, detail } in findings {
+    for Finding { check, outcome, detail, hint } in findings {
         let detail = one_line(detail);
         let line =
             format!("{:<6} {:<width$}  {:<7}  {detail}", check.id, check.title, word(*outcome));
@@ -299,7 +348,7 @@ fn as_table(findings: &[Finding], wide: bool) -> String {
         text.push('\n');
         let wrong = matches!(outcome, Outcome::Warn | Outcome::Fail | Outcome::Unknown);
         if wrong {
-            text.push_str(&format!("         fix: {}\n", check.hint));
+            text.push_str(&format!("         fix: {}\n", one_line(hint)));
         }
         if wide {
             text.push_str(&format!("         why: otherwise {}\n", check.why));
@@ -314,9 +363,9 @@ fn as_table(findings: &[Finding], wide: bool) -> String {
 fn as_json(findings: &[Finding]) -> String {
     let checks: Vec<_> = findings
         .iter()
-        .map(|Finding { check, outcome, detail }| {
+        .map(|Finding { check, outcome, detail, hint }| {
             json!({"id": check.id, "check": check.title, "result": outcome, "detail": detail,
-                "hint": check.hint, "why": check.why})
+                "hint": hint, "why": check.why})
         })
         .collect();
     let [ok, warn, fail, unknown, skip] = counts(findings);
@@ -352,23 +401,34 @@ mod tests {
 
     /// With `UPDATE_ARTIFACTS=1`, writes the file instead.
     #[test]
-    fn the_documentation_has_a_section_for_each() {
+    fn the_documentation_has_a_row_for_each() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/CHECKS.md");
         let mut text = String::from(
             "# What `workload-operator check` checks\n\n\
              The command changes nothing. Exit code 0: no check failed; 1: a check failed, or a question got no answer; 2:\nthe API server \
-             was unreachable. A check for which the account lacks a right is skipped. An administrator's account \
-             checks everything\nexcept the operator's own rights; the operator's ServiceAccount checks \
+             was unreachable. A check for which the account lacks a permission is skipped. An administrator's account \
+             checks everything\nexcept the operator's own permissions; the operator's ServiceAccount checks \
              those.\n\n\
              `--wait 2m` repeats the checks until none fails, for at most that long; `-o wide` adds \
-             the consequence of each\nfailure, `-o json` is for machines.\n",
+             the consequence of each\nfailure, `-o json` is for machines. Hints that depend on how the operator was installed \
+             say so: an update of the\nHelm release, of the OLM bundle, or of your manifests.\n\n\
+             | ID | check | otherwise | to fix |\n|---|---|---|---|\n",
         );
         for Check { id, title, hint, why } in ALL {
-            text.push_str(&format!("\n## {id}\n\n{title}. Otherwise {why}.\n\nTo fix: {hint}.\n"));
-            if *id == R002.id {
-                text.push_str(&format!("\nDangerous, in the namespaces that it serves, its own, kube-system and default, are: {}.\n", rights::dangerous().join("; ")));
-            }
+            let hint = hint.replace(UPDATE, "update the installation").replace('|', "\\|");
+            text.push_str(&format!(
+                "| <a id=\"{}\"></a>{id} | {title} | {why} | {hint} |\n",
+                id.to_lowercase()
+            ));
         }
+        let dangerous: Vec<String> =
+            rights::dangerous().iter().map(|one| format!("`{one}`")).collect();
+        text.push_str(&format!(
+            "\nDangerous permissions (R002), in the namespaces that the operator serves, its own, kube-system and default: {}; \
+             and, of an operator that serves named namespaces, any permission to write Deployments, DaemonSets or \
+             Services outside them.\n",
+            dangerous.join(", ")
+        ));
         if std::env::var_os("UPDATE_ARTIFACTS").is_some() {
             std::fs::write(file, &text).unwrap();
         }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use super::CheckArgs;
-use super::installation::{self, Found};
-use super::{Finding, R001, R002, R003};
+use super::installation::asks_for_scrapers;
+use super::{Finding, R001, R002, R003, Target};
+use crate::cli::installation::Found;
 use crate::client::{Client, Error};
 use crate::object::Kind;
 
@@ -101,6 +101,13 @@ const DANGEROUS: &[Right] = &[
     right(ADMISSION, "validatingadmissionpolicybindings", &["update", "patch", "delete"]),
 ];
 
+/// Writes that an operator of named namespaces needs there alone.
+const CHILDREN: &[Right] = &[
+    right("apps", "deployments", &["create", "patch"]),
+    right("apps", "daemonsets", &["create", "patch"]),
+    right("", "services", &["create", "patch", "delete"]),
+];
+
 const fn right(
     group: &'static str,
     resource: &'static str,
@@ -109,36 +116,44 @@ const fn right(
     Right { group, resource, verbs }
 }
 
-pub(super) async fn findings(client: &Client, args: &CheckArgs) -> Vec<Finding> {
-    // An empty namespace means all namespaces.
-    let everywhere = [String::new()];
-    let namespaces =
-        if args.namespaces.is_empty() { &everywhere[..] } else { &args.namespaces[..] };
-    match administrator(client).await {
+pub(super) async fn findings(target: &Target<'_>) -> Vec<Finding> {
+    match administrator(target.client).await {
         Err(error) => return [&R001, &R002, &R003].map(|check| check.unasked(&error)).into(),
         Ok(true) => {
-            let who = "this account may do everything; run it under the operator's ServiceAccount";
+            let who = "this account can do everything; run it under the operator's ServiceAccount";
             return [&R001, &R002, &R003].map(|check| check.skip(who)).into();
         }
         Ok(false) => {}
     }
-    vec![
-        needed(client, args, namespaces).await,
-        further(client, args, namespaces).await,
-        metrics(client, args).await,
-    ]
+    let Some(namespaces) = &target.namespaces else {
+        let why =
+            "the Deployment does not show which namespaces the operator serves: --watch-namespace";
+        return vec![R001.skip(why), R002.skip(why), metrics(target).await];
+    };
+    let needed = needed(target, namespaces).await;
+    let further = match beyond(target, namespaces).await {
+        Ok(beyond) if beyond.is_empty() => R002.ok(looked_at(target, namespaces)),
+        Ok(beyond) => R002.fail(format!("can {}", beyond.join("; "))),
+        Err(error) => R002.unasked(&error),
+    };
+    vec![needed, further, metrics(target).await]
 }
 
-/// Judges the rights that the operator works with.
-async fn needed(client: &Client, args: &CheckArgs, namespaces: &[String]) -> Finding {
-    let everywhere = String::new();
+/// An empty namespace means all namespaces.
+const EVERYWHERE: &str = "";
+
+/// Judges the permissions that the operator works with.
+async fn needed(target: &Target<'_>, namespaces: &[String]) -> Finding {
     let (mut missing, mut asked) = (Vec::new(), 0);
-    let needed = namespaces.iter().map(|namespace| (namespace, RIGHTS));
-    let in_cluster = args.namespaces.is_empty().then_some((&everywhere, CLUSTER_RIGHTS));
-    let of_lease = args.leader_elect_namespace.as_ref().unwrap_or(&args.operator_namespace);
-    let lease = (of_lease, LEASE_RIGHTS);
-    for (namespace, rights) in needed.chain(in_cluster).chain(std::iter::once(lease)) {
-        for (what, answer) in ask(client, namespace, rights).await {
+    let mut questions: Vec<(&str, &[Right])> =
+        namespaces.iter().map(|namespace| (namespace.as_str(), RIGHTS)).collect();
+    if namespaces.is_empty() {
+        questions.extend([(EVERYWHERE, RIGHTS), (EVERYWHERE, CLUSTER_RIGHTS)]);
+    }
+    let of_lease = target.args.leader_elect_namespace.as_deref();
+    questions.push((of_lease.unwrap_or(target.operator_namespace()), LEASE_RIGHTS));
+    for (namespace, rights) in questions {
+        for (what, answer) in ask(target.client, namespace, rights).await {
             asked += 1;
             match answer {
                 Ok(true) => {}
@@ -152,43 +167,34 @@ async fn needed(client: &Client, args: &CheckArgs, namespaces: &[String]) -> Fin
     if missing.is_empty() {
         R001.ok(format!("all {asked}"))
     } else {
-        R001.fail(format!("may not {}", missing.join("; ")))
+        R001.fail(format!("cannot {}", missing.join("; ")))
     }
 }
 
-/// Judges the dangerous rights that the operator does not need.
-async fn further(client: &Client, args: &CheckArgs, namespaces: &[String]) -> Finding {
-    match beyond(client, args, namespaces).await {
-        Ok(beyond) if beyond.is_empty() => R002.ok(looked_at(args)),
-        Ok(beyond) => R002.fail(format!("may {}", beyond.join("; "))),
-        Err(error) => R002.unasked(&error),
-    }
-}
-
-/// The namespaces in which dangerous rights were looked for. A right that is granted in another one alone is
-/// not found: nothing lists them for an account that may not read bindings.
-fn looked_at(args: &CheckArgs) -> String {
-    let everywhere = args.namespaces.is_empty().then(|| "the whole cluster at once".to_owned());
-    let single = args.namespaces.iter().map(String::as_str).chain(alone(args));
-    let mut places: Vec<String> = everywhere.into_iter().chain(single.map(str::to_owned)).collect();
+/// The namespaces in which dangerous permissions were looked for. One that is granted in another namespace alone is
+/// not found: nothing lists them for an account that cannot read bindings.
+fn looked_at(target: &Target<'_>, namespaces: &[String]) -> String {
+    let everywhere = namespaces.is_empty().then_some("the whole cluster at once");
+    let single = namespaces.iter().map(String::as_str).chain(alone(target));
     let mut known = BTreeSet::new();
-    places.retain(|place| known.insert(place.clone()));
+    let places: Vec<&str> =
+        everywhere.into_iter().chain(single).filter(|place| known.insert(*place)).collect();
     format!("in {}", places.join(", "))
 }
 
 /// Namespaces that are looked at by themselves.
-fn alone(args: &CheckArgs) -> impl Iterator<Item = &str> {
-    SENSITIVE.into_iter().chain([args.operator_namespace.as_str()])
+fn alone<'a>(target: &'a Target<'_>) -> impl Iterator<Item = &'a str> {
+    SENSITIVE.into_iter().chain([target.operator_namespace()])
 }
 
-/// Judges the rights for /metrics, if the Deployment serves it to authorized clients only.
-async fn metrics(client: &Client, args: &CheckArgs) -> Finding {
-    let deployment = match installation::deployment(client, args).await {
-        Ok(Found::One(deployment)) => deployment,
+/// Judges the permissions for /metrics, if the Deployment serves it to authorized clients only.
+async fn metrics(target: &Target<'_>) -> Finding {
+    let installed = match &target.found {
+        Ok(Found::One(installed)) => installed,
         Ok(Found::None(why) | Found::Several(why)) => return R003.skip(why),
-        Err(error) => return R003.unasked(&error),
+        Err(error) => return R003.unasked(error),
     };
-    match installation::asks_for_scrapers(&deployment) {
+    match asks_for_scrapers(installed) {
         Some(true) => {}
         Some(false) => {
             return R003.skip(
@@ -198,7 +204,7 @@ async fn metrics(client: &Client, args: &CheckArgs) -> Finding {
         None => return R003.skip("the Deployment does not show how /metrics is served"),
     }
     let mut missing = Vec::new();
-    for (what, answer) in ask(client, "", METRICS_RIGHTS).await {
+    for (what, answer) in ask(target.client, EVERYWHERE, METRICS_RIGHTS).await {
         match answer {
             Ok(true) => {}
             Ok(false) => missing.push(what),
@@ -208,31 +214,40 @@ async fn metrics(client: &Client, args: &CheckArgs) -> Finding {
     if missing.is_empty() {
         R003.ok("")
     } else {
-        R003.fail(format!("may not {}", missing.join("; ")))
+        R003.fail(format!("cannot {}", missing.join("; ")))
     }
 }
 
-/// The dangerous rights that the account has in `namespaces`; if none, those that it has in the operator's own
-/// namespace or a sensitive one only. Each right is asked for: not every authorizer can list what it grants.
-async fn beyond(
-    client: &Client,
-    args: &CheckArgs,
-    namespaces: &[String],
-) -> Result<Vec<String>, Error> {
-    let beyond = dangerous_in(client, namespaces.iter().map(String::as_str)).await?;
-    if !beyond.is_empty() {
-        return Ok(beyond);
+/// The dangerous permissions that the account has in `namespaces`; if none, those that it has in the operator's own
+/// namespace or a sensitive one only. Each is asked for: not every authorizer can list what it grants.
+async fn beyond(target: &Target<'_>, namespaces: &[String]) -> Result<Vec<String>, Error> {
+    let client = target.client;
+    if namespaces.is_empty() {
+        let beyond = held(client, [EVERYWHERE], DANGEROUS).await?;
+        if !beyond.is_empty() {
+            return Ok(beyond);
+        }
+    } else {
+        // It may write children where it serves, and nowhere else.
+        let outside = alone(target).filter(|one| !namespaces.iter().any(|served| served == one));
+        let beyond = held(client, outside.chain([EVERYWHERE]), CHILDREN).await?;
+        if !beyond.is_empty() {
+            return Ok(beyond);
+        }
     }
-    dangerous_in(client, alone(args)).await
+    let all = namespaces.iter().map(String::as_str).chain(alone(target));
+    held(client, all, DANGEROUS).await
 }
 
-async fn dangerous_in(
+/// Those of `rights` that the account has in these namespaces.
+async fn held(
     client: &Client,
-    namespaces: impl Iterator<Item = &str>,
+    namespaces: impl IntoIterator<Item = &str>,
+    rights: &[Right],
 ) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
-    for namespace in namespaces.collect::<BTreeSet<_>>() {
-        for (what, answer) in ask(client, namespace, DANGEROUS).await {
+    for namespace in namespaces.into_iter().collect::<BTreeSet<_>>() {
+        for (what, answer) in ask(client, namespace, rights).await {
             if answer? {
                 found.push(what);
             }
@@ -300,19 +315,28 @@ pub(super) async fn may(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::check::CheckArgs;
+    use crate::client::Options;
 
     #[test]
-    fn each_place_in_which_rights_were_looked_for_is_named_once() {
+    fn each_place_in_which_permissions_were_looked_for_is_named_once() {
         use clap::Parser;
         #[derive(Parser)]
         struct Line {
             #[command(flatten)]
             args: CheckArgs,
         }
+        let args = Line::parse_from(["check", "--operator-namespace", "default"]).args;
+        let service = tower::service_fn(|_| {
+            std::future::ready(Ok::<_, std::io::Error>(http::Response::new(String::new())))
+        });
+        let client = Client::from_service(service, Options::default());
+        let found = Ok(Found::None(String::new()));
+        let target = Target { client: &client, args: &args, found, namespaces: None };
         let looked_at = |namespaces: &[&str]| {
-            let flags = namespaces.iter().flat_map(|name| ["--namespace", name]);
-            let own = ["check", "--operator-namespace", "default"];
-            looked_at(&Line::parse_from(own.into_iter().chain(flags)).args)
+            let namespaces: Vec<String> =
+                namespaces.iter().map(|name| (*name).to_owned()).collect();
+            looked_at(&target, &namespaces)
         };
         assert_eq!(looked_at(&[]), "in the whole cluster at once, kube-system, default");
         assert_eq!(looked_at(&["a", "kube-system"]), "in a, kube-system, default");

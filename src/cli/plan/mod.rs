@@ -27,6 +27,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::Error;
 use super::args::{ConnectionArgs, ControllerName, WorkloadArgs, all_if_empty};
+use super::installation::{Found, Installation, InstallationArgs, Setting};
 use super::{IDENTITY, one_line};
 use crate::app::App;
 use crate::client::{self, Client, Options, Page, Scope, Undecodable};
@@ -49,9 +50,14 @@ pub struct PlanArgs {
     #[command(flatten)]
     pub connection: ConnectionArgs,
 
-    /// Kinds and namespaces that are reconciled, and settings of the kinds.
+    /// Kinds and namespaces that are reconciled, and settings of the kinds. Without a flag, the setting of the
+    /// installed operator.
     #[command(flatten)]
     pub workloads: WorkloadArgs,
+
+    /// Where the operator is installed.
+    #[command(flatten)]
+    pub installation: InstallationArgs,
 
     /// The longest the plan may take.
     #[arg(long, env = "PLAN_TIMEOUT", value_name = "TIME", default_value = "5m", value_parser = super::args::duration)]
@@ -96,6 +102,17 @@ where
 {
     all_if_empty(&mut args.workloads.namespaces);
     let client = args.connection.client().await?;
+    match args.installation.find(&client).await {
+        Ok(Found::One(installed)) => args.workloads.take(&installed),
+        Ok(Found::None(_)) => {}
+        Ok(Found::Several(why)) => eprintln!("workload-operator: no settings are taken from {why}"),
+        Err(error) => {
+            let why = one_line(&error.to_string());
+            eprintln!(
+                "workload-operator: the settings of the installed operator cannot be read: {why}"
+            );
+        }
+    }
     let deadline = Instant::now() + args.timeout;
     let recorder = Arc::new(Recorder::default());
     let (wanted, left_out) = wanted(&client, &args.workloads, deadline).await?;
@@ -148,7 +165,7 @@ async fn wanted(client: &Client, args: &WorkloadArgs, deadline: Instant) -> Resu
     };
     for namespace in scopes {
         let scope = Scope { namespace, ..Scope::default() };
-        for name in &args.controllers {
+        for name in args.controllers() {
             match name {
                 ControllerName::Memcached => {
                     add::<Memcached>(client, &scope, ("memcached", deadline), &mut found).await?;
@@ -197,6 +214,59 @@ async fn add<V: Resource>(
         listed => drop(listed?),
     }
     Ok(())
+}
+
+// === impl WorkloadArgs ===
+
+impl WorkloadArgs {
+    /// Takes each setting that no flag and no variable sets from the installed operator, and reports it on stderr:
+    /// stdout is for the plan.
+    fn take(&mut self, installed: &Installation) {
+        let mut taken = Vec::new();
+        let mut text_of = |flag: &str, setting: Setting| match setting {
+            Setting::Text(text) => {
+                taken.push(format!("--{flag}={text}"));
+                Some(text)
+            }
+            Setting::Elsewhere => {
+                eprintln!("workload-operator: {} does not show --{flag}", installed.place());
+                None
+            }
+            Setting::Absent => None,
+        };
+        let mut list = |flag: &str, setting: Setting| -> Vec<String> {
+            let text = text_of(flag, setting).unwrap_or_default();
+            let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+            names.map(str::to_owned).collect()
+        };
+        if self.namespaces.is_empty() {
+            self.namespaces = list("watch-namespace", installed.watched());
+        }
+        if self.controllers.is_empty() {
+            let names = list("controllers", installed.list(&["controllers"], "CONTROLLERS"));
+            let known = names.iter().filter_map(|name| ControllerName::from_str(name, false).ok());
+            self.controllers = known.collect();
+        }
+        if self.allowed_host_paths.is_empty() {
+            let paths = installed.list(&["allowed-host-paths"], "ALLOWED_HOST_PATHS");
+            self.allowed_host_paths = list("allowed-host-paths", paths);
+        }
+        for (image, flag, variable) in [
+            (&mut self.memcached_image, "memcached-image", "MEMCACHED_IMAGE"),
+            (
+                &mut self.memcached_exporter_image,
+                "memcached-exporter-image",
+                "MEMCACHED_EXPORTER_IMAGE",
+            ),
+        ] {
+            if image.is_none() {
+                *image = text_of(flag, installed.setting(flag, variable));
+            }
+        }
+        if !taken.is_empty() {
+            eprintln!("workload-operator: as {} has it: {}", installed.place(), taken.join(" "));
+        }
+    }
 }
 
 // === impl Plan ===

@@ -1,5 +1,6 @@
 //! Calls for commands that a person runs: any kind, as JSON, and nothing is stored.
 
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -25,6 +26,19 @@ impl Client {
     pub async fn read_path(&self, path: &str) -> Result<Value, Error> {
         let body = self.call("get", &NO_KIND, request("GET", Url::at(path))?.empty()).await?;
         decode(&body)
+    }
+
+    /// Returns the API server's clock, in whole seconds; `None` if a proxy removed the header that has it.
+    ///
+    /// # Errors
+    /// All that can go wrong with a call.
+    pub async fn server_time(&self) -> Result<Option<Timestamp>, Error> {
+        let mut observe = self.observe("get", &NO_KIND);
+        let answer = self.open(request("GET", Url::at("/version"))?.empty(), &mut observe).await?;
+        observe.code = answer.status().as_u16();
+        let date = answer.headers().get(http::header::DATE).and_then(|date| date.to_str().ok());
+        let date = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
+        Ok(date.map(|date| date.timestamp()))
     }
 
     /// Asks the API server what it knows of a kind: its plural, and whether it has namespaces.

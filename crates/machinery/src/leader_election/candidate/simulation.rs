@@ -340,7 +340,7 @@ impl Simulation {
     }
 }
 
-/// The number of worlds of each kind without `LEASE_WORLDS`; `.ci/run` asks for 5,000.
+/// The number of worlds of each kind without `LEASE_WORLDS`.
 const WORLDS: u64 = 500;
 
 /// Runs the worlds from this seed on.

@@ -1,0 +1,286 @@
+//! The installed operator, as its Deployment shows it: for `check`, which judges it, and `plan`, which takes
+//! its settings.
+//!
+//! Guarantees
+//! - A Deployment is found by its name, else by its label; in every namespace, unless one is named.
+//! - A setting is what the operator's own command line makes of it: the last of a flag counts, a flag counts
+//!   more than its variable, a list grows, and an empty value is none.
+//! - A value that the Deployment does not show (a ConfigMap's, say) is `Elsewhere`, never absent.
+
+use clap::Args;
+use serde_json::Value;
+
+use super::NAMESPACE;
+use crate::client::{Client, Error, Scope};
+use crate::object::{Kind, ObjectKey};
+
+/// The name of the Deployment and of the Lease, and the value of the label.
+pub(crate) const NAME: &str = "workload-operator";
+
+const DEPLOYMENT: Kind = Kind::namespaced("apps", "v1", "Deployment", "deployments");
+
+/// Where the operator is installed.
+#[derive(Debug, Clone, Args)]
+pub struct InstallationArgs {
+    /// The namespace in which the operator runs. Without it: the pod's own, workload-operator-system, or that of
+    /// the only Deployment with the label app.kubernetes.io/name=workload-operator.
+    #[arg(short = 'n', long, env = "POD_NAMESPACE", value_name = "NAME")]
+    pub operator_namespace: Option<String>,
+
+    /// The name of the operator's Deployment. Without it: workload-operator or, if there is none of that
+    /// name, the only Deployment with the label app.kubernetes.io/name=workload-operator.
+    #[arg(long, env = "OPERATOR_NAME", value_name = "NAME")]
+    pub operator_name: Option<String>,
+}
+
+/// The result of the search for the operator.
+#[derive(Debug)]
+pub(crate) enum Found {
+    One(Installation),
+    /// There is none: the place where it was looked for.
+    None(String),
+    /// Their names, and how to choose.
+    Several(String),
+}
+
+/// The operator's Deployment.
+#[derive(Debug)]
+pub(crate) struct Installation(pub(crate) Value);
+
+/// A setting of the operator.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Setting {
+    Absent,
+    Text(String),
+    /// The value comes from another object.
+    Elsewhere,
+}
+
+// === impl InstallationArgs ===
+
+impl InstallationArgs {
+    /// Finds the operator.
+    pub(crate) async fn find(&self, client: &Client) -> Result<Found, Error> {
+        let named = self.operator_namespace.as_deref();
+        let namespace = named.unwrap_or(NAMESPACE);
+        let key = ObjectKey::new(namespace, self.operator_name.as_deref().unwrap_or(NAME));
+        match client.read(&DEPLOYMENT, &key).await {
+            Ok(deployment) => return Ok(Found::One(Installation(deployment))),
+            Err(error) if !error.is_not_found() => return Err(error),
+            Err(_) => {}
+        }
+        let labels = Some(format!("app.kubernetes.io/name={NAME}"));
+        let scope = Scope { namespace: named.map(Into::into), labels, ..Scope::default() };
+        let none = format!("not installed: there is no Deployment {key}");
+        let mut all = match client.read_all(&DEPLOYMENT, &scope).await {
+            // An account of one namespace cannot look into the others.
+            Err(error) if error.is_forbidden() && named.is_none() => return Ok(Found::None(none)),
+            all => all?,
+        };
+        all.retain(|one| self.operator_name.is_none() || one["metadata"]["name"] == **key.name());
+        let names: Vec<String> = all.iter().map(place).collect();
+        Ok(match (all.pop(), names.len()) {
+            (None, _) => Found::None(none),
+            (Some(one), 1) => Found::One(Installation(one)),
+            _ => Found::Several(format!(
+                "{}: choose one with --operator-namespace and --operator-name",
+                names.join(", ")
+            )),
+        })
+    }
+}
+
+// === impl Found ===
+
+impl Found {
+    pub(crate) fn one(&self) -> Option<&Installation> {
+        match self {
+            Found::One(installation) => Some(installation),
+            Found::None(_) | Found::Several(_) => None,
+        }
+    }
+}
+
+// === impl Installation ===
+
+impl Installation {
+    pub(crate) fn name(&self) -> &str {
+        text(&self.0["metadata"]["name"])
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        text(&self.0["metadata"]["namespace"])
+    }
+
+    /// Returns `NAMESPACE/NAME`.
+    pub(crate) fn place(&self) -> String {
+        place(&self.0)
+    }
+
+    /// The username of the operator's ServiceAccount.
+    pub(crate) fn account(&self) -> String {
+        let account = self.0["spec"]["template"]["spec"]["serviceAccountName"].as_str();
+        format!("system:serviceaccount:{}:{}", self.namespace(), account.unwrap_or("default"))
+    }
+
+    /// The namespaces that it serves, separated by commas; `Absent`: all.
+    pub(crate) fn watched(&self) -> Setting {
+        self.list(&["watch-namespace", "namespace"], "WATCH_NAMESPACE")
+    }
+
+    /// Returns how its manifests are brought up to date, as a phrase of a hint.
+    pub(crate) fn update(&self) -> String {
+        let labels = &self.0["metadata"]["labels"];
+        let annotations = &self.0["metadata"]["annotations"];
+        if labels["app.kubernetes.io/managed-by"] == "Helm" {
+            let word = |key: &str| text(&annotations[format!("meta.helm.sh/{key}")]).to_owned();
+            let (name, namespace) = (word("release-name"), word("release-namespace"));
+            return format!("upgrade the Helm release {name} in the namespace {namespace}");
+        }
+        if labels["olm.owner"].is_string() {
+            return "let OLM install the operator's current version: see its InstallPlan"
+                .to_owned();
+        }
+        "apply the same manifests again that installed the operator: your overlay, or those of its release".to_owned()
+    }
+
+    /// Returns the value of a flag or, without it, of a variable. A flag without a value is `true`.
+    pub(crate) fn setting(&self, flag: &str, variable: &str) -> Setting {
+        match self.flags(&[flag]).pop() {
+            Some(value) => self.expanded(&value),
+            None => self.variable(variable),
+        }
+    }
+
+    /// Returns the values of a flag that grows, separated by commas; without it, of a variable.
+    pub(crate) fn list(&self, flags: &[&str], variable: &str) -> Setting {
+        let values = self.flags(flags);
+        if values.is_empty() { self.variable(variable) } else { self.expanded(&values.join(",")) }
+    }
+
+    /// The values of a flag, in order.
+    fn flags(&self, names: &[&str]) -> Vec<String> {
+        let mut arguments: Vec<&str> =
+            self.values("command").chain(self.values("args")).map(text).collect();
+        arguments.push("");
+        let of_flag = |pair: &[&str]| {
+            let flag = pair[0].strip_prefix("--")?;
+            let (name, value) = flag.split_once('=').map_or((flag, None), |(n, v)| (n, Some(v)));
+            let next = Some(pair[1]).filter(|next| !next.is_empty() && !next.starts_with('-'));
+            names.contains(&name).then(|| value.or(next).unwrap_or("true").to_owned())
+        };
+        arguments.windows(2).filter_map(of_flag).collect()
+    }
+
+    fn variable(&self, name: &str) -> Setting {
+        let all: Vec<&Value> = self.values("env").collect();
+        let Some(entry) = all.iter().rev().find(|entry| entry["name"] == name) else {
+            let is_elsewhere = self.values("envFrom").next().is_some();
+            return if is_elsewhere { Setting::Elsewhere } else { Setting::Absent };
+        };
+        if entry["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.namespace" {
+            return Setting::Text(self.namespace().to_owned());
+        }
+        if entry["valueFrom"].is_object() {
+            return Setting::Elsewhere;
+        }
+        self.expanded(text(&entry["value"]))
+    }
+
+    /// Replaces `$(NAME)` by the variable's value, as Kubernetes does. A value that has such a reference itself
+    /// is `Elsewhere`.
+    fn expanded(&self, value: &str) -> Setting {
+        let mut expanded = value.to_owned();
+        while let Some((before, rest)) = expanded.split_once("$(") {
+            let Some((name, after)) = rest.split_once(')') else { break };
+            let is_itself =
+                |entry: &Value| entry["name"] == name && text(&entry["value"]).contains("$(");
+            if self.values("env").any(is_itself) {
+                return Setting::Elsewhere;
+            }
+            match self.variable(name) {
+                Setting::Text(value) => expanded = format!("{before}{value}{after}"),
+                Setting::Absent | Setting::Elsewhere => return Setting::Elsewhere,
+            }
+        }
+        if expanded.is_empty() { Setting::Absent } else { Setting::Text(expanded) }
+    }
+
+    fn values(&self, field: &str) -> impl Iterator<Item = &Value> {
+        let container = &self.0["spec"]["template"]["spec"]["containers"][0];
+        container[field].as_array().into_iter().flatten()
+    }
+}
+
+fn place(deployment: &Value) -> String {
+    let meta = &deployment["metadata"];
+    format!("{}/{}", text(&meta["namespace"]), text(&meta["name"]))
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    pub(crate) fn with(container: Value) -> Installation {
+        Installation(json!({
+            "metadata": {"name": "o", "namespace": "ops"},
+            "spec": {"template": {"spec": {"containers": [container]}}},
+        }))
+    }
+
+    #[test]
+    fn the_last_of_a_flag_counts_more_than_an_earlier_one_and_than_its_variable() {
+        let both = with(
+            json!({"command": ["x", "--workers=2"], "args": ["--workers", "3", "--leader-elect"],
+            "env": [{"name": "WORKERS", "value": "4"}, {"name": "OTHER", "value": ""}]}),
+        );
+        let text = |value: &str| Setting::Text(value.to_owned());
+        assert_eq!(both.setting("workers", "WORKERS"), text("3"));
+        assert_eq!(both.setting("leader-elect", "LEADER_ELECT"), text("true"));
+        assert_eq!(both.setting("other", "OTHER"), Setting::Absent);
+        assert_eq!(both.setting("worker", "WORKERS"), text("4"));
+    }
+
+    #[test]
+    fn namespaces_are_all_that_flags_name_or_the_variable_does() {
+        let text = |value: &str| Setting::Text(value.to_owned());
+        let flags = json!(["--watch-namespace=a,b", "--namespace", "c"]);
+        assert_eq!(with(json!({ "args": flags })).watched(), text("a,b,c"));
+        let own = json!({"fieldRef": {"fieldPath": "metadata.namespace"}});
+        let env = json!([{"name": "WATCH_NAMESPACE", "valueFrom": own}]);
+        assert_eq!(with(json!({ "env": env })).watched(), text("ops"));
+        let env = json!([{"name": "ME", "valueFrom": own}]);
+        let referring = json!({"args": ["--watch-namespace=$(ME),b"], "env": env});
+        assert_eq!(with(referring).watched(), text("ops,b"));
+        assert_eq!(with(json!({})).watched(), Setting::Absent);
+    }
+
+    #[test]
+    fn what_the_deployment_does_not_show_is_elsewhere() {
+        let map = json!({"configMapKeyRef": {"name": "a", "key": "b"}});
+        let env = json!([{"name": "A", "valueFrom": map}, {"name": "B", "value": "$(B)"}]);
+        for flag in ["--x=$(A)", "--x=$(B)", "--x=$(C)"] {
+            let referring = with(json!({"args": [flag], "env": env}));
+            assert_eq!(referring.setting("x", "X"), Setting::Elsewhere, "{flag}");
+        }
+        let from = with(json!({"envFrom": [{"configMapRef": {"name": "settings"}}]}));
+        assert_eq!(from.setting("x", "X"), Setting::Elsewhere);
+    }
+
+    #[test]
+    fn an_update_is_what_installed_it() {
+        let update = |meta: Value| Installation(json!({ "metadata": meta })).update();
+        let helm =
+            update(json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}, "annotations":
+            {"meta.helm.sh/release-name": "r", "meta.helm.sh/release-namespace": "ops"}}));
+        assert_eq!(helm, "upgrade the Helm release r in the namespace ops");
+        assert!(update(json!({"labels": {"olm.owner": "x.v1"}})).contains("OLM"));
+        assert!(update(json!({})).contains("your overlay"));
+    }
+}
