@@ -146,9 +146,9 @@ make_manifests() {
   "$OUTPUT/$NAME" crds >"$OUTPUT/crds.yaml"
 }
 
-# pack FILE FOLDER NAME: NAME in FOLDER as an archive with the time of the commit.
+# pack FILE FOLDER NAME: NAME in FOLDER as an archive with the time of the commit, with files for links.
 pack() {
-  tar --create --directory "$2" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 \
+  tar --create --dereference --directory "$2" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 \
     --numeric-owner --mode='u=rwX,go=rX' --format=ustar "$3" | gzip --no-name >"$1"
 }
 
