@@ -70,7 +70,7 @@ docker-push: ## Push the image IMG.
 	$(CONTAINER_TOOL) push $(IMG)
 bundle: generate ## Generate the OLM bundle of the image IMG in target/bundle, and validate it.
 	hack/bundle.sh target/bundle $(IMG)
-	hack/operator-verify.sh build
+	hack/olm.sh build
 	$(CARGO) test --locked --test artifacts operator_verify
 bundle-build: ## Build the image BUNDLE_IMG of the bundle.
 	hack/bundle.sh target/bundle $(IMG)
