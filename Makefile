@@ -40,7 +40,7 @@ lint: ## Check the code with clippy.
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 fmt: ## Format the code.
 	$(CARGO) fmt --all
-generate: ## Generate CRDs, the bundle and documents from the code.
+generate: ## Generate CRDs and documents from the code.
 	hack/update-codegen.sh
 manifests: generate ## The same as generate.
 docs: ## Build the documentation: the site in target/book, the library's in target/doc.

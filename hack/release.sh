@@ -123,11 +123,10 @@ find_tools() {
 
 # Puts the values of release.env where the sources have those of example.com.
 replace_placeholders() {
-  local chart=artifacts/helm/workload-operator csv=artifacts/olm/workload-operator.clusterserviceversion.yaml
+  local chart=artifacts/helm/workload-operator
   grep -rlE 'https://example\.com/workload-operator|maintainers@example\.com' artifacts |
     xargs sed -i "s#https://example.com/workload-operator/docs/#$REPOSITORY/blob/v$VERSION/docs/#
       s#https://example.com/workload-operator#$REPOSITORY#; s#maintainers@example.com#$CONTACT#"
-  sed -i "s#\(containerImage: \|image: \)workload-operator:#\1$IMAGE:#" "$csv"
   sed -i "s#^  repository: workload-operator\$#  repository: $IMAGE#" "$chart/values.yaml"
   printf 'home: %s\nsources: [%s]\nmaintainers: [{name: workload-operator, email: %s}]\n' \
     "$REPOSITORY" "$REPOSITORY" "$CONTACT" >>"$chart/Chart.yaml"
@@ -153,7 +152,7 @@ pack() {
 }
 
 make_bundle() {
-  hack/bundle.sh "$WORK/olm"
+  CARGO_TARGET_DIR=$PWD/target hack/bundle.sh "$WORK/olm" "$IMAGE:$VERSION"
   pack "$OUTPUT/workload-operator-bundle-$VERSION.tar.gz" "$WORK" olm
 }
 

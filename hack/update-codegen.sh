@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Writes the generated files: artifacts/crds/ from the types in src/api/, docs/REASONS.md from the
 # reasons in src/workload/, docs/ALERTS.md from the alerts, docs/CHECKS.md from the table of
-# checks; and from artifacts/ what the OLM bundle holds of it.
+# checks, docs/API.md from the CRDs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 UPDATE_ARTIFACTS=1 cargo test --locked --quiet --lib health::tests::table
