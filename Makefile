@@ -40,7 +40,7 @@ lint: ## Check the code with clippy.
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 fmt: ## Format the code.
 	$(CARGO) fmt --all
-generate: ## Generate CRDs, manifests, the Helm chart, the bundle and documents from the code.
+generate: ## Generate CRDs and documents from the code.
 	hack/update-codegen.sh
 manifests: generate ## The same as generate.
 docs: ## Build the documentation: the site in target/book, the library's in target/doc.
@@ -70,7 +70,7 @@ docker-push: ## Push the image IMG.
 	$(CONTAINER_TOOL) push $(IMG)
 bundle: generate ## Generate the OLM bundle of the image IMG in target/bundle, and validate it.
 	hack/bundle.sh target/bundle $(IMG)
-	hack/operator-verify.sh build
+	hack/olm.sh build
 	$(CARGO) test --locked --test artifacts operator_verify
 bundle-build: ## Build the image BUNDLE_IMG of the bundle.
 	hack/bundle.sh target/bundle $(IMG)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The operator as one static binary in which nothing tells where or when it was built: from the
 # same sources by the same toolchain it is to be the same, bit for bit. The Dockerfile uses it, and
-# hack/reproducible.sh compares two releases.
+# hack/campaigns/reproducible.sh compares two releases.
 #
 #   hack/build-static.sh FILE
 #

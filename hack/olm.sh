@@ -7,6 +7,7 @@
 #   crds.yaml       the CRDs that the two work on
 #   registry        a server of catalogs (hack/olm/registry)
 #   scorecard-test  the tests of operator-sdk's scorecard; it takes one's name, and the bundle in /bundle
+#   operator-verify the Operator Framework's own validation of a bundle; always exits with 0
 #
 #   hack/olm.sh build         build them if they are missing
 #   hack/olm.sh which         print olm's path
@@ -42,6 +43,8 @@ put_beside() {
   mv "$temporary" "$folder/registry"
   go_build scorecard-test "$temporary" github.com/operator-framework/operator-sdk/images/scorecard-test
   mv "$temporary" "$folder/scorecard-test"
+  go_build operator-verify "$temporary" github.com/operator-framework/api/cmd/operator-verify
+  mv "$temporary" "$folder/operator-verify"
   source=$(in_module "$HACK_DIR/olm" list -m -f '{{.Dir}}' "$MODULE")
   for file in "$source"/deploy/chart/crds/*.yaml; do
     printf -- '---\n'

@@ -123,11 +123,10 @@ find_tools() {
 
 # Puts the values of release.env where the sources have those of example.com.
 replace_placeholders() {
-  local chart=artifacts/helm/workload-operator csv=artifacts/olm/workload-operator.clusterserviceversion.yaml
+  local chart=artifacts/helm/workload-operator
   grep -rlE 'https://example\.com/workload-operator|maintainers@example\.com' artifacts |
     xargs sed -i "s#https://example.com/workload-operator/docs/#$REPOSITORY/blob/v$VERSION/docs/#
       s#https://example.com/workload-operator#$REPOSITORY#; s#maintainers@example.com#$CONTACT#"
-  sed -i "s#\(containerImage: \|image: \)workload-operator:#\1$IMAGE:#" "$csv"
   sed -i "s#^  repository: workload-operator\$#  repository: $IMAGE#" "$chart/values.yaml"
   printf 'home: %s\nsources: [%s]\nmaintainers: [{name: workload-operator, email: %s}]\n' \
     "$REPOSITORY" "$REPOSITORY" "$CONTACT" >>"$chart/Chart.yaml"
@@ -146,14 +145,14 @@ make_manifests() {
   "$OUTPUT/$NAME" crds >"$OUTPUT/crds.yaml"
 }
 
-# pack FILE FOLDER NAME: NAME in FOLDER as an archive with the time of the commit.
+# pack FILE FOLDER NAME: NAME in FOLDER as an archive with the time of the commit, with files for links.
 pack() {
-  tar --create --directory "$2" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 \
+  tar --create --dereference --directory "$2" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 \
     --numeric-owner --mode='u=rwX,go=rX' --format=ustar "$3" | gzip --no-name >"$1"
 }
 
 make_bundle() {
-  hack/bundle.sh "$WORK/olm"
+  CARGO_TARGET_DIR=$PWD/target hack/bundle.sh "$WORK/olm" "$IMAGE:$VERSION"
   pack "$OUTPUT/workload-operator-bundle-$VERSION.tar.gz" "$WORK" olm
 }
 

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Writes the generated files: artifacts/crds/ from the types in src/api/, docs/REASONS.md from the
 # reasons in src/workload/, docs/ALERTS.md from the alerts, docs/CHECKS.md from the table of
-# checks; and from artifacts/ what the Helm chart, the OLM bundle and Argo CD's configuration hold of
-# it.
+# checks, docs/API.md from the CRDs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 UPDATE_ARTIFACTS=1 cargo test --locked --quiet --lib health::tests::table

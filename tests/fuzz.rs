@@ -2,7 +2,7 @@
 //! them.
 //!
 //! `FUZZ_RUNS` is the number of mutations per target (default 2000; a twentieth of it for
-//! `metrics`), `FUZZ_SEED` the seed of the random numbers. hack/fuzz.sh searches for longer, guided
+//! `metrics`), `FUZZ_SEED` the seed of the random numbers. hack/campaigns/fuzz.sh searches for longer, guided
 //! by coverage: docs/TESTING.md.
 
 // A target panics if a guarantee is broken; it is `pub` for cargo-fuzz.

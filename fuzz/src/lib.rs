@@ -1,6 +1,6 @@
 //! The fuzzed functions, one per target: each takes any bytes and panics if a promise is broken.
 //!
-//! hack/fuzz.sh drives them with cargo-fuzz for as long as you like; tests/fuzz.rs drives the same
+//! hack/campaigns/fuzz.sh drives them with cargo-fuzz for as long as you like; tests/fuzz.rs drives the same
 //! functions on stable Rust with the inputs of `seeds` and a fixed number of mutations of them.
 
 mod wire;

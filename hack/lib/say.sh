@@ -18,7 +18,11 @@ die() {
 
 # Prints the head of the script that was called. Needs HACK_DIR: the script's own path may be a relative
 # one, from another folder.
-usage() { sed -n '2,/^set -euo/{/^#/s/^# \{0,1\}//p}' "$HACK_DIR/${0##*/}"; }
+usage() {
+  local script=$HACK_DIR/${0##*/}
+  [[ -e $script ]] || script=$HACK_DIR/campaigns/${0##*/}
+  sed -n '2,/^set -euo/{/^#/s/^# \{0,1\}//p}' "$script"
+}
 
 # cache_folder NAME: sets CACHE_FOLDER to the one for what is built once per user. (Not printed: a die in
 # $( ) would end nothing.)

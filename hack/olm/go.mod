@@ -1,6 +1,6 @@
 // Pins what hack/olm.sh builds: OLM's two operators, with the modules that this version of theirs was
-// released with; a server of catalogs; and the Operator SDK's tests of bundles, with OLM's modules, so
-// that little more is compiled for them.
+// released with; a server of catalogs; and two programs that check bundles, with OLM's modules, so that
+// little more is compiled for them.
 module workload-operator/hack/olm
 
 go 1.26.3
@@ -182,6 +182,7 @@ require (
 )
 
 tool (
+	github.com/operator-framework/api/cmd/operator-verify
 	github.com/operator-framework/operator-lifecycle-manager/cmd/catalog
 	github.com/operator-framework/operator-lifecycle-manager/cmd/olm
 	github.com/operator-framework/operator-sdk/images/scorecard-test

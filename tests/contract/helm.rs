@@ -323,7 +323,7 @@ fn two_releases_share_no_object_and_no_selector() {
 /// The chart as it used to be: an older version, whose Memcached had no number of threads.
 fn older_chart(folder: &Path) -> String {
     let chart = folder.join("older");
-    let copied = Command::new("cp").arg("-r").arg(CHART).arg(&chart).status().unwrap();
+    let copied = Command::new("cp").arg("-rL").arg(CHART).arg(&chart).status().unwrap();
     assert!(copied.success());
     edit(&chart.join("Chart.yaml"), |chart| chart["version"] = json!("0.0.1"));
     let crd = chart.join("manifests/crds/cache.example.com_memcacheds.yaml");

@@ -1,7 +1,7 @@
 //! An upgrade from an earlier version and the way back: no pod restarts, no object is lost, and both
 //! versions go on where the other ended, while users keep working.
 //!
-//! `hack/upgrade.sh build` makes the earlier version.
+//! `hack/campaigns/upgrade.sh build` makes the earlier version.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ impl Version {
 
     /// `None`, and a line that no test harness swallows, if it is not built.
     fn earlier(unchecked: &str) -> Option<Version> {
-        let folder = built_by("hack/upgrade.sh", unchecked)?;
+        let folder = built_by("hack/campaigns/upgrade.sh", unchecked)?;
         Some(Version { binary: folder.join(NAME), artifacts: folder.join("artifacts") })
     }
 

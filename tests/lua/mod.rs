@@ -1,4 +1,4 @@
-//! Argo CD's view of an object: health.lua, run as Argo CD runs it.
+//! Argo CD's view of an object: its health check, run as Argo CD runs it.
 
 use mlua::{Lua, LuaOptions, StdLib, Table};
 use serde_json::Value;

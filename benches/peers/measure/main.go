@@ -1,5 +1,5 @@
 // Command measure runs the Foo controllers one after the other on the same work and records
-// what each costs. hack/bench.sh builds the programs and calls it.
+// what each costs. hack/campaigns/bench.sh builds the programs and calls it.
 //
 // Guarantees
 //   - Every contender gets the same flags, a control plane of only API server and etcd, and an

@@ -58,7 +58,7 @@ func (b *bench) record(r result, metrics ...string) {
 }
 
 const (
-	beginMark = "<!-- bench:begin, written by hack/bench.sh -->"
+	beginMark = "<!-- bench:begin, written by hack/campaigns/bench.sh -->"
 	endMark   = "<!-- bench:end -->"
 	missing   = "–"
 	// plotFolder is beside the document.

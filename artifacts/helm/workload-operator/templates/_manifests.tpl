@@ -1,6 +1,6 @@
 {{/*
-The documents of one file of manifests/, which are copies of the files that kustomize uses
-(hack/update-codegen.sh makes them), as a JSON object: "Kind name" to the object.
+The documents of one file of manifests/ as a JSON object: "Kind name" to the object. The files are links
+to the files that kustomize uses; some tools leave links out when they copy a chart from Git.
 */}}
 {{- define "workload-operator.manifests" -}}
 {{- $all := dict }}
@@ -9,6 +9,9 @@ The documents of one file of manifests/, which are copies of the files that kust
 {{- if $object.kind }}
 {{- $_ := set $all (printf "%s %s" $object.kind $object.metadata.name) $object }}
 {{- end }}
+{{- end }}
+{{- if not $all }}
+{{- fail (printf "%s is missing: install the packaged chart, or copy its folder with the files behind its links" .file) }}
 {{- end }}
 {{- toJson $all }}
 {{- end }}

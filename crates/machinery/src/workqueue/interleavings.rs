@@ -1,4 +1,4 @@
-//! The shell under model checkers: `hack/interleavings.sh`.
+//! The shell under model checkers: `hack/campaigns/interleavings.sh`.
 //!
 //! Invariants of every schedule: no key is processed twice at once; the last request for a key
 //! is followed by a run that began later; every worker ends after shutdown; a key that a worker takes

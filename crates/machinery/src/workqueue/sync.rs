@@ -1,5 +1,5 @@
 //! The only way to locks and clocks, so that loom and shuttle can replace them and drive the code
-//! that ships (`hack/interleavings.sh`).
+//! that ships (`hack/campaigns/interleavings.sh`).
 
 #[cfg(loom)]
 use loom::sync as imp;

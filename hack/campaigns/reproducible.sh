@@ -2,11 +2,11 @@
 # Makes the whole release of the commit that is checked out twice, in folders of different length, and
 # compares the two: every file has to be the same, bit by bit.
 #
-#   hack/reproducible.sh    two full release builds; needs what hack/release.sh needs
+#   hack/campaigns/reproducible.sh    two full release builds; needs what hack/release.sh needs
 #
 # Placeholders are allowed, as in DRAFT=1 hack/release.sh: they do not vary.
 set -euo pipefail
-HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=hack/lib/say.sh
 source "$HACK_DIR/lib/say.sh"
 case ${1:-} in '') ;; *) usage && exit ;; esac

@@ -2,11 +2,11 @@
 # The table of docs/SIZING.md: memory and processor time of the operator with that many Apps, each with a
 # Deployment and a Service, on an API server without controllers. A few minutes.
 #
-#   hack/sizing.sh [COUNT...]      by default 100 1000 5000 10000
+#   hack/campaigns/sizing.sh [COUNT...]      by default 100 1000 5000 10000
 #
 # Environment: OPERATOR, a release build (default: built).
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 # shellcheck source=hack/lib/say.sh
 source hack/lib/say.sh
 # shellcheck source=hack/lib/wait.sh

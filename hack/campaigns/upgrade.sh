@@ -2,9 +2,9 @@
 # An earlier version of the operator, for the test that upgrades from it and back
 # (tests/contract/upgrade.rs): its binary and its artifacts, built once per user.
 #
-#   hack/upgrade.sh build    build it if it is missing
-#   hack/upgrade.sh which    print the folder with workload-operator and artifacts/
-#   hack/upgrade.sh          build it, and run the test
+#   hack/campaigns/upgrade.sh build    build it if it is missing
+#   hack/campaigns/upgrade.sh which    print the folder with workload-operator and artifacts/
+#   hack/campaigns/upgrade.sh          build it, and run the test
 #
 # The version is the latest tag; before the first release, or with UPGRADE_FROM, a commit.
 #
@@ -12,7 +12,7 @@
 # Exit status of build and which: 0 done, 1 failed, 2 wrong usage, 3 something is missing.
 set -euo pipefail
 
-HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=hack/lib/say.sh
 source "$HACK_DIR/lib/say.sh"
 cd "$HACK_DIR/.."
@@ -28,7 +28,7 @@ main() {
   cache_folder "upgrade/$commit"
   case ${1:-run} in
     which)
-      [[ -x $CACHE_FOLDER/workload-operator ]] || die 3 "$from is not built: hack/upgrade.sh build"
+      [[ -x $CACHE_FOLDER/workload-operator ]] || die 3 "$from is not built: hack/campaigns/upgrade.sh build"
       printf '%s\n' "$CACHE_FOLDER"
       ;;
     build) build "$commit" ;;

@@ -2,10 +2,10 @@
 # Our Foo controller beside client-go's, controller-runtime's and kube-runtime's: the same work,
 # the same control plane (API server and etcd only), one after the other.
 #
-#   hack/bench.sh                  everything, once it is built: up to 20 minutes on 2 cores;
+#   hack/campaigns/bench.sh                  everything, once it is built: up to 20 minutes on 2 cores;
 #                                  writes the table and the plots of docs/PERFORMANCE.md
-#   hack/bench.sh --quick          small numbers, one run, under 5 minutes; prints the table
-#   hack/bench.sh build            builds the peers and stops
+#   hack/campaigns/bench.sh --quick          small numbers, one run, under 5 minutes; prints the table
+#   hack/campaigns/bench.sh build            builds the peers and stops
 #
 #   --only PARTS        some of: converge rate coldstart queue (commas)
 #   --contenders NAMES  some of: ours client-go controller-runtime kube-runtime (commas)
@@ -27,7 +27,7 @@
 # Exit status: 0 done, 1 failed, 2 wrong usage, 3 install or set something.
 set -euo pipefail
 
-HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=hack/lib/say.sh
 source "$HACK_DIR/lib/say.sh"
 # shellcheck source=hack/lib/go.sh
@@ -54,7 +54,7 @@ main() {
         [[ $1 != --only ]] || only=$2
         shift
         ;;
-      *) die 2 "unknown option '$1'; see hack/bench.sh --help" ;;
+      *) die 2 "unknown option '$1'; see hack/campaigns/bench.sh --help" ;;
     esac
     shift
   done
@@ -139,7 +139,7 @@ measure() {
   fi
   mkdir -p "$out"
   exec {measuring}<"$OUT"
-  flock --nonblock "$measuring" || die 1 "another hack/bench.sh is measuring; two at once would measure each other"
+  flock --nonblock "$measuring" || die 1 "another hack/campaigns/bench.sh is measuring; two at once would measure each other"
   "$BINS/measure" -bin "$BINS" -ours "$OURS" -our-queue "$OUR_QUEUE" -controlplane "$CONTROLPLANE" \
     -crd "$ROOT/artifacts/examples/foo-crd.yaml" -out "$out" -document "$document" \
     -revision "$(revision)" "$@"

@@ -2,9 +2,9 @@
 # The operator killed at every write it makes, at every event it is sent, and at every write of every
 # recovery: all plans of docs/RELIABILITY.md, which then go into one table for each of the three.
 #
-#   hack/crash-points.sh           runs what the journal does not have yet, then prints the tables;
+#   hack/campaigns/crash-points.sh           runs what the journal does not have yet, then prints the tables;
 #                                  5,400 runs in all, two hours on 2 slow cores
-#   hack/crash-points.sh report    runs nothing, prints the tables
+#   hack/campaigns/crash-points.sh report    runs nothing, prints the tables
 #
 # Can be interrupted at any time: what has passed is in the journal, and what has failed is run again.
 #
@@ -13,7 +13,7 @@
 # Exit status: 0 all passed, 1 a plan failed, 2 wrong usage.
 set -euo pipefail
 
-HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=hack/lib/say.sh
 source "$HACK_DIR/lib/say.sh"
 readonly ROOT=${HACK_DIR%/*}
@@ -26,7 +26,7 @@ main() {
     run) run ;;
     report) report ;;
     help | -h | --help) usage ;;
-    *) die 2 "unknown command '$1'; see hack/crash-points.sh --help" ;;
+    *) die 2 "unknown command '$1'; see hack/campaigns/crash-points.sh --help" ;;
   esac
 }
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Fuzzes with cargo-fuzz (libFuzzer), guided by coverage, on a nightly toolchain.
 #
-#   hack/fuzz.sh                      each target for a minute
-#   hack/fuzz.sh TARGET [SECONDS]     one target (see fuzz/src/lib.rs) for so long, default 60
+#   hack/campaigns/fuzz.sh                      each target for a minute
+#   hack/campaigns/fuzz.sh TARGET [SECONDS]     one target (see fuzz/src/lib.rs) for so long, default 60
 #
 # Needs a C++ compiler and, once: rustup toolchain install nightly. cargo-fuzz is built once, below
 # ${XDG_CACHE_HOME:-~/.cache}. What it learns stays in fuzz/corpus, inputs that break something in fuzz/artifacts, neither in git. An input
 # that broke something goes into fuzz/seeds/TARGET, and `cargo test --test fuzz` has it from then on.
 # Exit status: 0 nothing found, 1 something found or failed, 3 install something.
 set -euo pipefail
-HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=hack/lib/say.sh
 source "$HACK_DIR/lib/say.sh"
 case ${1:-} in help | -h | --help) usage && exit ;; esac

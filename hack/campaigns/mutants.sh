@@ -2,7 +2,7 @@
 # Changes the pure cores, one small change at a time, and reports the changes that no unit test notices
 # (cargo-mutants; .cargo/mutants.toml names the cores and the tests).
 #
-#   hack/mutants.sh [--files GLOB] [--shard K/N] [ARGUMENTS...]
+#   hack/campaigns/mutants.sh [--files GLOB] [--shard K/N] [ARGUMENTS...]
 #
 #   --files GLOB   only these of the files that .cargo/mutants.toml names
 #   --shard K/N    a part of the changes: every Nth, beginning with number K (0 to N-1)
@@ -15,7 +15,7 @@
 # Exit status: 0 every change was noticed, 2 some were not, 3 some tests took too long, others failed.
 set -euo pipefail
 
-HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$HACK_DIR/.."
 # shellcheck source=hack/lib/say.sh
 source hack/lib/say.sh
