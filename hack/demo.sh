@@ -25,7 +25,8 @@ source hack/lib/wait.sh
 readonly NAMESPACE=workload-operator-demo
 readonly OPERATOR_NAMESPACE=workload-operator-system
 export MEMCACHED_IMAGE=${MEMCACHED_IMAGE:-memcached:1.6.38-alpine}
-readonly PATIENCE=60 # seconds for any one step
+PATIENCE=60 # seconds for any one step
+readonly PATIENCE_WITH_PULLS=300 # where images are pulled first
 readonly IDLE_SECONDS=5
 
 ONCE='' KUBECONFIG_OF_USER='' KUBECTL='' BUILD_PID='' OPERATOR_PID='' WATCH_PID='' PLANE='' FILES=''
@@ -58,6 +59,7 @@ parse_options() {
       --kubeconfig)
         [[ -r ${2:-} ]] || die 2 "--kubeconfig needs a file that can be read, not '${2:-}'"
         KUBECONFIG_OF_USER=$(realpath "$2")
+        PATIENCE=$PATIENCE_WITH_PULLS
         shift
         ;;
       -h | --help)
@@ -103,11 +105,18 @@ version() { kubectl version -o json 2>/dev/null | sed -n '/serverVersion/,/}/s/.
 
 nodes_that_bear() { kubectl get nodes ${1:+-l "$1"} -o jsonpath='{.items[*].metadata.name}'; }
 
+# Those without a taint that keeps pods away, one per line: a control plane's nodes usually have one.
+open_nodes() {
+  kubectl get nodes ${1:+-l "$1"} \
+    -o jsonpath='{range .items[*]}{.metadata.name}{range .spec.taints[*]} {.effect}{end}{"\n"}{end}' |
+    awk '!/ NoSchedule| NoExecute/ { print $1 }'
+}
+
 refuse_what_is_there() {
   local there
   there=$(kubectl get -f artifacts/rbac/ --ignore-not-found -o name)
   [[ -z $there ]] ||
-    fail "an operator is installed in this cluster (${there%%$'\n'*}), the demo would change its rights: use another cluster, or none"
+    fail "an operator is installed in this cluster (${there%%$'\n'*}), the demo would change its permissions: use another cluster, or none"
   there=$(installed_operators)
   [[ -z $there ]] ||
     fail "an operator is installed in this cluster (deployment ${there%%$'\n'*}), two would look after the same objects: use another cluster, or none"
@@ -137,7 +146,7 @@ install() {
   MADE_NAMESPACE=yes
   MADE_RIGHTS=$(kubectl create -f artifacts/rbac/ -o name) || fail "not all of artifacts/rbac/ could be created"
   kubectl wait --for=condition=Established --timeout="${PATIENCE}s" -f artifacts/crds/ >/dev/null
-  line "CRDs and rights applied" "kubectl apply -f artifacts/crds/ -f artifacts/rbac/"
+  line "CRDs and permissions applied" "kubectl apply -f artifacts/crds/ -f artifacts/rbac/"
 }
 
 # The operator runs here as it would in the cluster: under its own ServiceAccount, with nothing
@@ -208,7 +217,8 @@ show_generic_daemon() {
   local nodes node
   nodes=$(nodes_that_bear logs)
   if [[ -z $nodes ]]; then
-    nodes=$(nodes_that_bear "" | cut -d' ' -f1)
+    nodes=$(open_nodes "" | head -n 1)
+    [[ -n $nodes ]] || fail "every node has a taint that keeps pods away"
     label "$nodes"
   fi
   kubectl -n "$NAMESPACE" apply -f artifacts/examples/syslog.yaml >/dev/null
@@ -216,7 +226,7 @@ show_generic_daemon() {
   # shellcheck disable=SC2086 # one word per node
   installed_on $nodes
   line "installed on exactly these"
-  for node in $(nodes_that_bear '!logs'); do
+  for node in $(open_nodes '!logs'); do
     label "$node"
     line "label node $node" "kubectl label node $node logs=true"
     # shellcheck disable=SC2086

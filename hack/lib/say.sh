@@ -2,6 +2,11 @@
 # What the scripts in hack/ say, and how they give up. Everything goes to stderr: stdout is
 # for results that another program reads.
 
+((BASH_VERSINFO[0] >= 5)) || {
+  printf '%s: needs bash 5 or newer, this is %s; on macOS: brew install bash\n' "${0##*/}" "$BASH_VERSION" >&2
+  exit 3
+}
+
 say() { printf '%s\n' "$*" >&2; }
 
 # die STATUS MESSAGE: one line that says what to do, then the exit status
@@ -21,7 +26,7 @@ die() {
 usage() {
   local script=$HACK_DIR/${0##*/}
   [[ -e $script ]] || script=$HACK_DIR/campaigns/${0##*/}
-  sed -n '2,/^set -euo/{/^#/s/^# \{0,1\}//p}' "$script"
+  sed -n '2,/^set -euo/{/^#/s/^# \{0,1\}//p;}' "$script"
 }
 
 # cache_folder NAME: sets CACHE_FOLDER to the one for what is built once per user. (Not printed: a die in

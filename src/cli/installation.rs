@@ -221,7 +221,9 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
+// Fixtures read better with values in place.
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value)]
 pub(crate) mod tests {
     use serde_json::json;
 

@@ -43,7 +43,7 @@ fn bash_completes_a_command_a_flag_and_a_kind() {
             $complete workload-operator "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
             printf '%s ' "${COMPREPLY[@]}"
         }
-        tab workload-operator che; tab workload-operator check --wa; tab workload-operator status me
+        tab workload-operator che; tab workload-operator check --wai; tab workload-operator status me
     "#;
     let mut bash = Command::new("bash")
         .args(["--norc", "-c", script])

@@ -251,7 +251,7 @@ async fn a_prometheus_that_scrapes_the_operator_has_all_that_dashboard_and_alert
     let (world, operator) = lived("scraped").await;
     let line = operator.logged("Serving metrics on http://").await;
     let (_, target) = line.split_once("http://").unwrap();
-    let job = json!({"job_name": "workload-operator-metrics", "scrape_interval": "1s",
+    let job = json!({"job_name": "workload-operator", "scrape_interval": "1s",
         "static_configs": [{"targets": [target.trim()], "labels": {"namespace": world.namespace}}]});
     let prometheus = Prometheus::scraping(&program, &[job]).await;
     for expression in alerts() {

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::audit::{Audit, Entry};
+use crate::audit::{Audit, Entry, logged};
 use crate::control_plane::ControlPlane;
 use crate::leadership::lease_roles;
 use crate::operator_process::OperatorProcess;
@@ -173,15 +173,64 @@ pub fn what_finds_the_pods_finds_them(plane: &ControlPlane, overlay: &str, repli
         let account = &secret["metadata"]["annotations"]["kubernetes.io/service-account.name"];
         let scraper = format!("--as=system:serviceaccount:{SYSTEM}:{}", account.as_str().unwrap());
         plane.kubectl(&["auth", "can-i", &scraper, "get", "/metrics"]);
-        // The Prometheus operator derives the job from the Service's name: what the alerts ask for.
+        // The Prometheus operator derives the job from this label of the Service: what the alerts ask for.
         let rule = get("prometheusrule", NAME)["spec"]["groups"][0]["rules"][0]["expr"].to_string();
-        let job = service["metadata"]["name"].as_str().unwrap();
+        let label = monitor["spec"]["jobLabel"].as_str().unwrap();
+        let job = service["metadata"]["labels"][label].as_str().unwrap();
         assert!(rule.contains(&format!(r#"job=\"{job}\""#)), "{rule}");
         let dashboard = get("configmap", "workload-operator-dashboard");
         assert_eq!(dashboard["metadata"]["labels"]["grafana_dashboard"], "1");
         let dashboard = dashboard["data"]["workload-operator.json"].as_str().unwrap();
         assert!(serde_json::from_str::<Value>(dashboard).is_ok());
     }
+}
+
+/// An installation in another namespace, with other names, is found by `check`, and its guard holds.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renamed_installation_is_found_and_its_account_writes_only_children() {
+    const OVERLAY: &str = "artifacts/overlays/renamed";
+    let plane = ControlPlane::of_this_test(|| ControlPlane::bare("renamed")).await;
+    let mut all = objects(&plane.kubectl(&["kustomize", OVERLAY]));
+    let monitors = |object: &Value| object["apiVersion"] == "monitoring.coreos.com/v1";
+    let monitor = all.iter().find(|one| one["kind"] == "ServiceMonitor").unwrap().clone();
+    let secret = all.iter().find(|one| one["kind"] == "Secret").unwrap();
+    let credentials = &monitor["spec"]["endpoints"][0]["authorization"]["credentials"];
+    assert_eq!(credentials["name"], secret["metadata"]["name"]);
+    all.retain(|object| !monitors(object));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(
+        file.path(),
+        json!({"apiVersion": "v1", "kind": "List", "items": all}).to_string(),
+    )
+    .unwrap();
+    plane.kubectl(&["apply", "--server-side", "-f", file.path().to_str().unwrap()]);
+    plane.kubectl(&["rollout", "status", "deployment/eu-workload-operator", "-n", "ops"]);
+    let check = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_workload-operator"))
+            .args(["check", "--kubeconfig"])
+            .arg(plane.kubeconfig())
+            .args(arguments)
+            .output()
+            .unwrap();
+        (String::from_utf8(output.stdout).unwrap(), output.status.code())
+    };
+    let (found, code) = check(&[]);
+    assert!(code == Some(0) && found.contains(" 0 warn  0 fail "), "{found}");
+    let account = "--as=system:serviceaccount:ops:eu-workload-operator";
+    let evil = ["create", "deployment", "evil", "-n", "kube-system", "--image=a", account];
+    let refused = logged(|| plane.try_kubectl(&evil).err()).await;
+    assert!(refused.contains("may only write objects that a Memcached"), "{refused}");
+
+    // As without the replacements.
+    let expression = "request.userInfo.username == 'system:serviceaccount:workload-operator-system:workload-operator'";
+    let patch = json!([{"op": "replace", "path": "/spec/matchConditions/0/expression", "value": expression}]);
+    let policy =
+        ["patch", "validatingadmissionpolicy", "eu-workload-operator-children", "--type=json"];
+    plane.kubectl(&[&policy[..], &[&format!("-p={patch}")]].concat());
+    let (found, code) = check(&["-n", "ops"]);
+    assert_eq!(code, Some(1), "{found}");
+    assert!(found.contains("`system:serviceaccount:ops:eu-workload-operator`"), "{found}");
+    assert!(!found.contains("apply -k"), "{found}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

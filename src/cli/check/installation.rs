@@ -365,8 +365,8 @@ async fn fault_of(
 fn names(policy: &Value, account: &str) -> bool {
     let conditions = policy["spec"]["matchConditions"].as_array().into_iter().flatten();
     let mut expressions = conditions.filter_map(|condition| condition["expression"].as_str());
-    let quoted = format!("'{account}'");
-    expressions.any(|expression| expression.contains(&quoted))
+    let quoted = [format!("'{account}'"), format!("'{account}:'")];
+    expressions.any(|expression| quoted.iter().any(|quoted| expression.contains(quoted)))
 }
 
 fn denies(binding: &Value) -> bool {

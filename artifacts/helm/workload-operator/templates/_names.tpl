@@ -40,7 +40,7 @@
 
 {{/* Never changes during a release's life: selectors are immutable. */}}
 {{- define "workload-operator.selector" -}}
-app.kubernetes.io/name: {{ include "workload-operator.name" . }}
+app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
