@@ -196,7 +196,8 @@ fn fresh(lease: &Value, pods: Option<&[Value]>, now: Timestamp) -> Finding {
     let is_of = |pod: &Value| holder.starts_with(&word(&pod["metadata"]["name"]));
     if age > lasts {
         P002.fail(detail)
-    } else if pods.is_some_and(|pods| !pods.iter().any(is_of)) {
+    // Without pods, another check fails.
+    } else if pods.is_some_and(|pods| !pods.is_empty() && !pods.iter().any(is_of)) {
         P002.warn(format!(
             "{detail}, and is no pod of the operator's Deployment; it expires after {lasts} s"
         ))
