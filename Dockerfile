@@ -27,10 +27,23 @@ ARG REVISION=unknown
 WORKDIR /source
 COPY . .
 RUN FEATURES="$FEATURES" REVISION="$REVISION" hack/build-static.sh /image/workload-operator \
- && touch --date="@$SOURCE_DATE_EPOCH" /image/workload-operator
+ && cp LICENSE /image/ \
+ && find /image -exec touch --date="@$SOURCE_DATE_EPOCH" {} +
 
+# hack/release.sh begins here: it gives what it has built as the context `build`.
 FROM ${BASE_IMAGE}
-COPY --from=build /image/workload-operator /workload-operator
+ARG VERSION=unreleased
+ARG REVISION=unknown
+ARG REPOSITORY=https://example.com/workload-operator
+ARG CREATED=1970-01-01T00:00:00Z
+LABEL org.opencontainers.image.title="workload-operator" \
+      org.opencontainers.image.description="Runs Memcached, GenericDaemon and App workloads from custom resources" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$REVISION" \
+      org.opencontainers.image.source="$REPOSITORY" \
+      org.opencontainers.image.created="$CREATED" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build /image/ /
 # A number: Kubernetes can tell that it is not root (runAsNonRoot) without a passwd file.
 USER 65532:65532
 ENTRYPOINT ["/workload-operator"]

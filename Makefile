@@ -30,7 +30,7 @@ build: ## Build the operator.
 	$(CARGO) build --release --locked
 run: ## Run the operator against the cluster of the current kubeconfig.
 	$(CARGO) run --locked
-test: ## Run all tests; builds a control plane of Kubernetes once, with Go.
+test: ## Run the tests but those that take minutes; builds a control plane of Kubernetes once, with Go.
 	$(CARGO) test --locked
 test-quick: ## Run the check before a commit: everything that needs no control plane.
 	.ci/quick

@@ -19,7 +19,7 @@ rustup toolchain install --profile minimal "$(sed -n 's/^rust-version = "\(.*\)"
 hack/deny.sh build
 cargo semver-checks --version >/dev/null 2>&1 ||
   cargo install --quiet --locked --version "$SEMVER_CHECKS_VERSION" cargo-semver-checks
-hack/book.sh build
+hack/book.sh >/dev/null
 hack/controlplane.sh build
 hack/controlplane.sh build --kubernetes-version "$(hack/controlplane.sh versions | head -n 1)"
 hack/helm.sh build

@@ -6,14 +6,14 @@
 #   hack/release.sh placeholders                             list the values of release.env and Cargo.toml to replace
 #
 # VERSION is that of Cargo.toml, and has a section in CHANGELOG.md. Nothing may be changed beside the commit.
-# FILE is a private key (PEM: ECDSA P-256 or RSA), with which each file is signed; `openssl dgst -sha256
+# hack/release/index.sh joins the releases of several machines into one. FILE is a private key (PEM: ECDSA P-256 or RSA), with which each file is signed; `openssl dgst -sha256
 # -verify` and `cosign verify-blob --key` check the signatures.
 #
 #   workload-operator-VERSION-linux-ARCH       the static binary
 #   workload-operator-VERSION-linux-ARCH.oci.tar   the image; `image.digest` is that of its manifest
 #   workload-operator-VERSION.tgz              the Helm chart
 #   workload-operator-bundle-VERSION.tar.gz    the OLM bundle, with its Dockerfile
-#   install.yaml, crds.yaml                    for kubectl apply --server-side
+#   install.yaml, crds.yaml                    for kubectl apply --server-side; images.txt lists the images
 #   sbom.cdx.json, THIRD-PARTY-NOTICES.txt     the libraries in the binary, and their licences
 #   SHA256SUMS, provenance.intoto.json, *.sig  checksums, SLSA provenance, signatures
 #
@@ -60,20 +60,19 @@ main() {
   WORK=$(mktemp -d)
   OUTPUT=$WORK/out # until it is whole
   mkdir "$OUTPUT"
-  CONTAINER=''
-  trap 'rm -rf "$WORK"; [[ -z $CONTAINER ]] || buildah rm "$CONTAINER" >/dev/null' EXIT
+  trap 'rm -rf "$WORK"' EXIT
   find_tools
   git archive HEAD | tar -x -C "$WORK" --one-top-level=source
   cd "$WORK/source"
   replace_placeholders
 
   step "the binary" make_binary
-  step "manifests" make_manifests
-  step "the chart" pack "$OUTPUT/workload-operator-$VERSION.tgz" artifacts/helm workload-operator
-  step "the bundle" make_bundle
   step "the bill of materials" make_sbom
   step "notices" make_notices
   step "the image" make_image
+  step "manifests" make_manifests
+  step "the chart" pack "$OUTPUT/workload-operator-$VERSION.tgz" artifacts/helm workload-operator
+  step "the bundle" make_bundle
   step "checksums and provenance" make_provenance
   [[ -z $KEY ]] || step "signatures" sign
   mkdir -p "${TARGET%/*}"
@@ -127,7 +126,7 @@ replace_placeholders() {
   grep -rlE 'https://example\.com/workload-operator|maintainers@example\.com' artifacts |
     xargs sed -i "s#https://example.com/workload-operator/docs/#$REPOSITORY/blob/v$VERSION/docs/#
       s#https://example.com/workload-operator#$REPOSITORY#; s#maintainers@example.com#$CONTACT#"
-  sed -i "s#^  repository: workload-operator\$#  repository: $IMAGE#" "$chart/values.yaml"
+  sed -i "s#^  repository: ""\$#  repository: $IMAGE#" "$chart/values.yaml"
   printf 'home: %s\nsources: [%s]\nmaintainers: [{name: workload-operator, email: %s}]\n' \
     "$REPOSITORY" "$REPOSITORY" "$CONTACT" >>"$chart/Chart.yaml"
 }
@@ -140,9 +139,11 @@ make_binary() {
   }
 }
 
+# images.txt lists what a registry without access to others has to have.
 make_manifests() {
   "$OUTPUT/$NAME" manifests --image "$IMAGE:$VERSION" >"$OUTPUT/install.yaml"
   "$OUTPUT/$NAME" crds >"$OUTPUT/crds.yaml"
+  sed -n 's/^ *image: "*\([^"]*\)"*$/\1/p; /name: [A-Z_]*_IMAGE$/{n;s/^ *value: *//p;}' "$OUTPUT/install.yaml" >"$OUTPUT/images.txt"
 }
 
 # pack FILE FOLDER NAME: NAME in FOLDER as an archive with the time of the commit, with files for links.
@@ -171,24 +172,19 @@ make_notices() {
     { tail -n 20 "$WORK/about.log" >&2; die 1 "cargo-about failed"; }
 }
 
-# An image of the binary and the notices, without any other layer: there is no base image to pin.
+# The last stage of the Dockerfile, with the released binary and the notices in place of its first stage. There
+# is no base image to pin. Without buildah's own label, which has its version.
 make_image() {
-  local root=$WORK/root label labels
-  mkdir -m 755 "$root"
-  install -m 755 "$OUTPUT/$NAME" "$root/workload-operator"
-  install -m 644 "$OUTPUT/THIRD-PARTY-NOTICES.txt" LICENSE "$root/"
-  find "$root" -exec touch --date="@$SOURCE_DATE_EPOCH" {} +
-  CONTAINER=$(buildah from --arch "$ARCH" scratch)
-  buildah copy --quiet "$CONTAINER" "$root" / >/dev/null
-  labels=(title=workload-operator "version=$VERSION" "revision=$COMMIT" "source=$REPOSITORY" licenses=Apache-2.0
-    "description=Runs Memcached, GenericDaemon and App workloads from custom resources"
-    "created=$(date --utc --date="@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)")
-  for label in "${labels[@]}"; do buildah config --label "org.opencontainers.image.$label" "$CONTAINER"; done
-  buildah config --user 65532:65532 --entrypoint '["/workload-operator"]' --cmd '' "$CONTAINER"
-  # Not buildah's own label with its version.
-  buildah commit --quiet --rm --identity-label=false --timestamp "$SOURCE_DATE_EPOCH" --format oci "$CONTAINER" \
-    "oci:$WORK/image:$VERSION" >/dev/null
-  CONTAINER=''
+  local files=$WORK/build/image
+  mkdir -p "$files"
+  install -m 755 "$OUTPUT/$NAME" "$files/workload-operator"
+  install -m 644 "$OUTPUT/THIRD-PARTY-NOTICES.txt" LICENSE "$files/"
+  find "$WORK/build" -exec touch --date="@$SOURCE_DATE_EPOCH" {} +
+  buildah build --quiet --isolation chroot --arch "$ARCH" --format oci --identity-label=false \
+    --timestamp "$SOURCE_DATE_EPOCH" --build-context "build=$WORK/build" --build-arg "VERSION=$VERSION" \
+    --build-arg "REVISION=$COMMIT" --build-arg "REPOSITORY=$REPOSITORY" \
+    --build-arg "CREATED=$(date --utc --date="@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)" \
+    --tag "oci:$WORK/image:$VERSION" . >/dev/null
   sed -n 's/.*"digest":"\(sha256:[0-9a-f]*\)".*/\1/p' "$WORK/image/index.json" >"$OUTPUT/image.digest"
   tar --create --directory "$WORK/image" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 \
     --numeric-owner --mode='u=rwX,go=rX' --format=ustar --file "$OUTPUT/$NAME.oci.tar" .

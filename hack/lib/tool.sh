@@ -76,7 +76,7 @@ build_tool() {
 go_build() {
   local name=$1 file=$2 package=$3 flags=${4:-} log=$TEMPORARY.log started
   started=$(now_us)
-  in_module "$HACK_DIR/$TOOL" build -trimpath -ldflags "-s -w $flags" -o "$file" "$package" >"$log" 2>&1 &
+  in_module "$HACK_DIR/$TOOL" build -trimpath -gcflags=all=-dwarf=false -ldflags "-s -w $flags" -o "$file" "$package" >"$log" 2>&1 &
   BUILD_PID=$!
   while kill -0 "$BUILD_PID" 2>/dev/null; do
     [[ ! -t 2 ]] || printf '\r  %4d s ' $((($(now_us) - started) / 1000000)) >&2

@@ -12,7 +12,7 @@ use crate::operator_process::OperatorProcess;
 use crate::packaging::{
     NAME, SYSTEM, names, objects, prometheus_operators_kinds, what_finds_the_pods_finds_them,
 };
-use crate::unchecked::built_by;
+use crate::unchecked::{built_by, not_checked};
 use crate::world::{MEMCACHED, MEMCACHED_IMAGE, World, is_ready};
 
 const CHART: &str = "artifacts/helm/workload-operator";
@@ -49,9 +49,33 @@ impl Helm {
         command
     }
 
+    /// The command with these arguments. The chart asks for the image that artifacts/default has.
+    fn with(&self, arguments: &[&str]) -> Command {
+        let mut command = self.command();
+        command.args(arguments);
+        let renders = |argument: &&str| ["template", "install", "upgrade"].contains(argument);
+        if arguments.iter().any(renders) {
+            command.args(IMAGE);
+        }
+        command
+    }
+
+    /// Helm 3, if it was built beside Helm 4.
+    fn three(&self) -> Option<Helm> {
+        let program = self.program.with_file_name("helm3");
+        if !program.is_file() {
+            not_checked(
+                "the chart with Helm 3",
+                "hack/helm.sh build makes helm3, and this helm is another",
+            );
+            return None;
+        }
+        Some(Helm { program, home: tempfile::tempdir().unwrap() })
+    }
+
     /// `Err` is what it prints if it fails.
     fn run(&self, arguments: &[&str]) -> Result<String, String> {
-        let output = self.command().args(arguments).output().unwrap();
+        let output = self.with(arguments).output().unwrap();
         if output.status.success() {
             Ok(String::from_utf8(output.stdout).unwrap())
         } else {
@@ -104,8 +128,8 @@ fn without_release(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(without_release),
         Value::Object(map) => map.values_mut().for_each(without_release),
         Value::String(text) => {
-            let own = format!(r#"job="{NAME}-metrics",namespace="{SYSTEM}""#);
-            *text = text.replace(&own, &format!(r#"job="{NAME}-metrics""#));
+            let own = format!(r#"job="{NAME}",namespace="{SYSTEM}""#);
+            *text = text.replace(&own, &format!(r#"job="{NAME}""#));
             let flags = format!(" --operator-namespace={SYSTEM} --operator-name={NAME}");
             *text = text.replace(&flags, "");
         }
@@ -172,7 +196,7 @@ fn the_alerts_of_a_release_are_about_its_own_job() {
     for alert in rules {
         let expression = alert["expr"].as_str().unwrap();
         let jobs = expression.matches("job=").count();
-        let own = r#"job="one-workload-operator-metrics",namespace="team""#;
+        let own = r#"job="workload-operator",namespace="team""#;
         assert!(jobs > 0 && expression.matches(own).count() == jobs, "{expression}");
     }
 }
@@ -318,6 +342,25 @@ fn two_releases_share_no_object_and_no_selector() {
     assert_ne!(selector(&one), selector(&other));
 }
 
+#[test]
+fn the_chart_asks_for_the_operators_image() {
+    let Some(helm) = Helm::find("that the chart asks for an image") else { return };
+    let output = helm.command().args(["template", NAME, CHART]).output().unwrap();
+    let refused = String::from_utf8_lossy(&output.stderr);
+    assert!(refused.contains("image.repository: "), "{refused}");
+}
+
+#[test]
+fn helm_3_makes_the_same_objects() {
+    let Some(helm) = Helm::find("the chart with Helm 3") else { return };
+    let Some(three) = helm.three() else { return };
+    let rich = "metrics.serviceMonitor.enabled=true,metrics.monitoring.enabled=true,memcachedMonitoring.enabled=true,replicas=2";
+    for values in ["replicas=1", rich, "namespaced=true"] {
+        let values = ["--set", values];
+        assert_eq!(three.template(&values).unwrap(), helm.template(&values).unwrap(), "{values:?}");
+    }
+}
+
 // === How it comes and goes ===
 
 /// The chart as it used to be: an older version, whose Memcached had no number of threads.
@@ -377,6 +420,7 @@ pub fn runs(plane: &ControlPlane, deployment: &str, replicas: usize) {
     assert_eq!(available, replicas.to_string());
 }
 
+const IMAGE: [&str; 2] = ["--set", "image.repository=workload-operator"];
 const INSTALL: [&str; 4] = ["install", NAME, CHART, "--wait"];
 const UPGRADE: [&str; 4] = ["upgrade", NAME, CHART, "--wait"];
 const UNINSTALL: [&str; 4] = ["uninstall", NAME, "--wait", "--timeout=300s"];
@@ -419,6 +463,19 @@ async fn the_chart_is_installed_upgraded_uninstalled_and_installed_again() {
     helm.on(plane, &[&INSTALL[..], &["--timeout=300s"]].concat());
     runs(plane, NAME, 1);
     helm.on(plane, &UNINSTALL);
+
+    if let Some(three) = helm.three() {
+        let again = ["install", NAME, CHART, "--wait", "--timeout=300s", "--take-ownership"];
+        three.on(plane, &again);
+        runs(plane, NAME, 1);
+        three.on(
+            plane,
+            &["upgrade", NAME, CHART, "--wait", "--timeout=300s", "--set", "replicas=2"],
+        );
+        runs(plane, NAME, 2);
+        three.on(plane, &UNINSTALL);
+        shops();
+    }
 
     // A release of another name has to ask to take them over.
     let other = ["install", "other", CHART, "--wait", "--timeout=300s"];

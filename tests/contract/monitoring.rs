@@ -236,7 +236,7 @@ impl Prometheus {
 fn filled_in(expression: &str) -> String {
     expression
         .replace("$__rate_interval", "1m")
-        .replace("$job", "workload-operator-metrics")
+        .replace("$job", "workload-operator")
         .replace("$namespace", ".*")
 }
 

@@ -327,3 +327,38 @@ impl Plan {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::installation::tests::with;
+
+    #[test]
+    fn a_plan_takes_what_no_flag_sets_from_the_installed_operator() {
+        let installed = with(json!({
+            "args": ["--watch-namespace=a", "--controllers=app", "--controllers=memcached"],
+            "env": [{"name": "MEMCACHED_IMAGE", "value": "m:1"}, {"name": "ALLOWED_HOST_PATHS", "value": "/a,/b"},
+                {"name": "MEMCACHED_EXPORTER_IMAGE", "value": "e:1"}],
+        }));
+        let parsed = |arguments: &[&str]| {
+            let arguments = ["workload-operator", "plan"].iter().chain(arguments);
+            match crate::cli::parse_from(arguments).unwrap().command {
+                Some(crate::cli::Command::Plan(args)) => args.workloads,
+                other => panic!("{other:?}"),
+            }
+        };
+        let mut args = parsed(&[]);
+        args.take(&installed);
+        assert_eq!(args.namespaces, ["a"]);
+        assert_eq!(args.controllers, [ControllerName::App, ControllerName::Memcached]);
+        assert_eq!(args.allowed_host_paths, ["/a", "/b"]);
+        assert_eq!(args.memcached_image.as_deref(), Some("m:1"));
+        assert_eq!(args.memcached_exporter_image.as_deref(), Some("e:1"));
+        let mut args = parsed(&["--watch-namespace=b", "--memcached-image=m:2"]);
+        args.take(&installed);
+        assert_eq!(
+            (args.namespaces, args.memcached_image.as_deref()),
+            (vec!["b".to_owned()], Some("m:2"))
+        );
+    }
+}
