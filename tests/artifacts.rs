@@ -256,50 +256,30 @@ fn granted(file: &str, kind: &str) -> std::collections::BTreeSet<[String; 3]> {
     all
 }
 
-/// With `UPDATE_ARTIFACTS=1` the file is written first.
 #[test]
-fn the_table_of_alerts_is_what_the_alerts_say() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/ALERTS.md");
-    let text = alerts();
-    if std::env::var_os("UPDATE_ARTIFACTS").is_some() {
-        std::fs::write(&file, &text).unwrap();
-    }
-    let there = std::fs::read_to_string(file).unwrap_or_default();
-    assert!(there == text, "docs/ALERTS.md is out of date: run hack/update-codegen.sh");
-}
-
-fn alerts() -> String {
-    let mut text = String::from(
-        "# Alerts\n\n\
-         Written by hack/update-codegen.sh from the files prometheus-rule.yaml in \
-         artifacts/components/monitoring and\nmemcached-monitoring: what each alert on the operator and \
-         on memcached means, and what to do. The dashboards\nbeside them show the same numbers over \
-         time.\n",
-    );
+fn each_alert_has_its_runbook() {
+    let runbooks = std::fs::read_to_string("docs/ALERTS.md").unwrap();
+    let mut sections: Vec<_> =
+        runbooks.lines().filter_map(|line| line.strip_prefix("## ")).map(str::to_owned).collect();
+    let (critical, _) = runbooks.split_once("\n# Warning\n").unwrap();
+    let mut alerts = Vec::new();
     for component in ["monitoring", "memcached-monitoring"] {
-        add_alerts(&format!("artifacts/components/{component}/prometheus-rule.yaml"), &mut text);
-    }
-    text
-}
-
-fn add_alerts(file: &str, text: &mut String) {
-    let rules = std::fs::read_to_string(file).unwrap();
-    let rules: serde_json::Value = serde_yaml_ng::from_str(&rules).unwrap();
-    for group in rules["spec"]["groups"].as_array().unwrap() {
-        for rule in group["rules"].as_array().unwrap() {
-            let word = |value: &serde_json::Value| value.as_str().unwrap().trim().to_owned();
-            let (name, notes) = (word(&rule["alert"]), &rule["annotations"]);
-            let anchor = format!("docs/ALERTS.md#{}", name.to_lowercase());
-            assert!(word(&notes["runbook_url"]).ends_with(&anchor), "{name} names its section");
-            let severity = word(&rule["labels"]["severity"]);
-            let lasting =
-                rule["for"].as_str().map_or("at once".to_owned(), |t| format!("after {t}"));
-            text.push_str(&format!(
-                "\n## {name}\n\n{severity}, {lasting}: {}.\n\n{}\n\n```\n{}\n```\n",
-                word(&notes["summary"]),
-                word(&notes["description"]),
-                word(&rule["expr"]),
-            ));
+        let file = format!("artifacts/components/{component}/prometheus-rule.yaml");
+        let rules: serde_json::Value =
+            serde_yaml_ng::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+        for group in rules["spec"]["groups"].as_array().unwrap() {
+            for rule in group["rules"].as_array().unwrap() {
+                let name = rule["alert"].as_str().unwrap().to_owned();
+                let anchor = format!("docs/ALERTS.md#{}", name.to_lowercase());
+                let url = rule["annotations"]["runbook_url"].as_str().unwrap();
+                assert!(url.ends_with(&anchor), "{name}: {url}");
+                let is_critical = critical.contains(&format!("\n## {name}\n"));
+                assert_eq!(is_critical, rule["labels"]["severity"] == "critical", "{name}");
+                alerts.push(name);
+            }
         }
     }
+    sections.sort();
+    alerts.sort();
+    assert_eq!(sections, alerts, "docs/ALERTS.md has a section for each alert, and no other");
 }
