@@ -1,6 +1,7 @@
 //! docs/API.md, from the schemas of the CRDs. What a change of a field does is found by changing it in
 //! an object that has every field.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
@@ -15,13 +16,15 @@ fn the_reference_of_the_kinds_is_what_the_schemas_say() {
          Written by hack/update-codegen.sh from the CustomResourceDefinitions; `kubectl explain` shows \
          the same. Every field can be changed at any time, within the rules below each kind. A change \
          either *restarts the pods*, at the pace of the kind's update strategy, or is applied *in \
-         place*: no running pod is touched.\n",
+         place*: no running pod is touched. [Shared types](#shared-types) come after the kinds.\n",
     );
+    let mut types = Types::default();
     for crd in api::crds() {
         let crd = serde_json::to_value(&crd).unwrap();
         let (spec, version) = (&crd["spec"], &crd["spec"]["versions"][0]);
         let schema = &version["schema"]["openAPIV3Schema"];
         let kind = spec["names"]["kind"].as_str().unwrap();
+        kind.clone_into(&mut types.kind);
         let api_version = format!("{}/{}", word(&spec["group"]), word(&version["name"]));
         let short = word(&spec["names"]["shortNames"][0]);
         let also =
@@ -33,48 +36,159 @@ fn the_reference_of_the_kinds_is_what_the_schemas_say() {
         )
         .unwrap();
         for part in ["spec", "status"] {
-            let mut rows = String::new();
-            let is_spec = part == "spec";
-            let effects = is_spec.then(|| Effects::of(kind, &schema["properties"][part]));
-            fields(&schema["properties"][part], part, effects.as_ref(), &mut rows);
-            let (title, line) = if is_spec { (" a change |", "---|") } else { ("", "") };
-            write!(
-                text,
-                "\n| field | type | default | allowed |{title} meaning |\n|---|---|---|---|{line}---|\n{rows}"
-            )
-            .unwrap();
+            let mut rows = Vec::new();
+            let schema = &schema["properties"][part];
+            let effects = (part == "spec").then(|| Effects::of(kind, schema));
+            fields(schema, part, effects.as_ref(), &mut rows, &mut types);
+            add_table(rows, &mut text);
         }
         let mut rules = Vec::new();
-        messages(schema, &mut rules);
-        if !rules.is_empty() {
-            writeln!(text, "\nRules across fields:\n").unwrap();
-        }
-        for rule in rules {
-            writeln!(text, "- {rule}").unwrap();
-        }
+        messages(schema, &mut rules, &mut types);
+        add_rules(&rules, &mut text);
+    }
+    text.push_str("\n## Shared types\n\nRows and rules that name kinds apply to these only.\n");
+    for shared in types.all {
+        write!(text, "\n### {}\n", shared.title).unwrap();
+        let users: BTreeSet<&String> = shared.rows.iter().flat_map(|(_, kinds)| kinds).collect();
+        let users = users.len();
+        let only = |kinds: &BTreeSet<String>| {
+            let names: Vec<&str> = kinds.iter().map(String::as_str).collect();
+            if names.len() == users { String::new() } else { format!(" ({})", names.join(", ")) }
+        };
+        let with_kinds = |(mut cells, kinds): (Vec<String>, BTreeSet<String>)| {
+            cells.last_mut().unwrap().push_str(&only(&kinds));
+            cells
+        };
+        add_table(shared.rows.into_iter().map(with_kinds).collect(), &mut text);
+        let rules = shared.rules.iter().map(|(rule, kinds)| format!("{rule}{}", only(kinds)));
+        add_rules(&rules.collect::<Vec<_>>(), &mut text);
     }
     is_or_becomes("docs/API.md", &text);
 }
 
-/// A row for each field below `schema`, which is at `path`. Only a spec has effects.
-fn fields(schema: &Value, path: &str, effects: Option<&Effects>, rows: &mut String) {
+/// The types of fields that several kinds have, each described once.
+#[derive(Default)]
+struct Types {
+    /// The kind whose schema is read.
+    kind: String,
+    all: Vec<Shared>,
+}
+
+/// A type, with the kinds that have each row and rule.
+struct Shared {
+    title: &'static str,
+    rows: Vec<(Vec<String>, BTreeSet<String>)>,
+    rules: Vec<(String, BTreeSet<String>)>,
+}
+
+impl Types {
+    /// Returns the title of the type of a field, if it is a shared one.
+    fn title(name: &str, field: &Value) -> Option<&'static str> {
+        match name {
+            "pod" => Some("Pod settings"),
+            "envs" => Some("EnvVar"),
+            "resources" => Some("Resources"),
+            "conditions" => Some("Condition"),
+            _ if name.ends_with("Probe") && field["type"] == "object" => Some("Probe"),
+            _ => None,
+        }
+    }
+
+    fn add(&mut self, title: &'static str, rows: Vec<Vec<String>>, rules: Vec<String>) {
+        let kind = self.kind.clone();
+        let place = self.all.iter().position(|shared| shared.title == title);
+        let place = place.unwrap_or_else(|| {
+            self.all.push(Shared { title, rows: Vec::new(), rules: Vec::new() });
+            self.all.len() - 1
+        });
+        let shared = &mut self.all[place];
+        for row in rows {
+            match shared.rows.iter_mut().find(|(other, _)| other[0] == row[0]) {
+                Some((other, kinds)) => {
+                    assert_eq!(*other, row, "{title} of {kind} is another type");
+                    kinds.insert(kind.clone());
+                }
+                None => shared.rows.push((row, BTreeSet::from([kind.clone()]))),
+            }
+        }
+        for rule in rules {
+            match shared.rules.iter_mut().find(|(other, _)| *other == rule) {
+                Some((_, kinds)) => {
+                    kinds.insert(kind.clone());
+                }
+                None => shared.rules.push((rule, BTreeSet::from([kind.clone()]))),
+            }
+        }
+    }
+}
+
+/// Only a spec has the column of effects.
+fn add_table(rows: Vec<Vec<String>>, text: &mut String) {
+    let (title, line) = if rows[0].len() == 6 { (" a change |", "---|") } else { ("", "") };
+    write!(
+        text,
+        "\n| field | type | default | allowed |{title} meaning |\n|---|---|---|---|{line}---|\n"
+    )
+    .unwrap();
+    for row in rows {
+        writeln!(text, "| {} |", row.join(" | ")).unwrap();
+    }
+}
+
+fn add_rules(rules: &[String], text: &mut String) {
+    if !rules.is_empty() {
+        writeln!(text, "\nRules across fields:\n").unwrap();
+    }
+    for rule in rules {
+        writeln!(text, "- {rule}").unwrap();
+    }
+}
+
+/// A row for each field below `schema`, which is at `path`; those of shared types go to `types`. Only a spec has
+/// effects.
+fn fields(
+    schema: &Value,
+    path: &str,
+    effects: Option<&Effects>,
+    rows: &mut Vec<Vec<String>>,
+    types: &mut Types,
+) {
     let required = |name: &str| {
         schema["required"].as_array().is_some_and(|all| all.iter().any(|other| other == name))
     };
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let path = format!("{path}.{name}");
+        let shared = Types::title(name, field);
         let default = match &field["default"] {
             Value::Null if required(name) => "required".to_owned(),
             Value::Null | Value::Array(_) | Value::Object(_) => String::new(),
             default => format!("`{default}`"),
         };
         let meaning = word(&field["description"]).replace('|', "\\|").replace('\n', " ");
-        let mut row = vec![format!("`{path}`"), type_of(field), default, allowed(field)];
+        let kind = match shared {
+            Some(title) => {
+                let anchor = title.to_lowercase().replace(' ', "-");
+                type_of(field).replace("object", &format!("[{title}](#{anchor})"))
+            }
+            None => type_of(field),
+        };
+        let mut row = vec![format!("`{path}`"), kind, default, allowed(field)];
         row.extend(effects.map(|effects| effects.of_change(&path, field).to_owned()));
         row.push(meaning);
-        writeln!(rows, "| {} |", row.join(" | ")).unwrap();
-        fields(field, &path, effects, rows);
-        fields(&field["items"], &format!("{path}[]"), effects, rows);
+        rows.push(row);
+        let mut below = Vec::new();
+        let items = format!("{path}[]");
+        fields(field, &path, effects, &mut below, types);
+        fields(&field["items"], &items, effects, &mut below, types);
+        if let Some(title) = shared {
+            let prefix = if field["items"].is_null() { &path } else { &items };
+            for row in &mut below {
+                row[0] = row[0].replacen(&format!("{prefix}."), "", 1);
+            }
+            types.add(title, below, Vec::new());
+        } else {
+            rows.append(&mut below);
+        }
     }
 }
 
@@ -235,8 +349,8 @@ fn allowed(field: &Value) -> String {
     all.join("; ")
 }
 
-/// The messages of all rules at and below `schema`, once each.
-fn messages(schema: &Value, all: &mut Vec<String>) {
+/// The messages of all rules at and below `schema`, once each; those of shared types go to `types`.
+fn messages(schema: &Value, all: &mut Vec<String>, types: &mut Types) {
     match schema {
         Value::Object(map) => {
             for rule in
@@ -247,9 +361,17 @@ fn messages(schema: &Value, all: &mut Vec<String>) {
                     all.push(message);
                 }
             }
-            map.values().for_each(|value| messages(value, all));
+            for (name, value) in map {
+                if let Some(title) = Types::title(name, value) {
+                    let mut rules = Vec::new();
+                    messages(value, &mut rules, types);
+                    types.add(title, Vec::new(), rules);
+                } else {
+                    messages(value, all, types);
+                }
+            }
         }
-        Value::Array(items) => items.iter().for_each(|value| messages(value, all)),
+        Value::Array(items) => items.iter().for_each(|value| messages(value, all, types)),
         _ => {}
     }
 }
