@@ -86,10 +86,19 @@ if_there() {
   esac
 }
 
+# With sudo, as the user who called it: builds leave no files of root in the user's home.
+as_user() {
+  if [[ -n ${SUDO_USER:-} ]]; then
+    sudo --preserve-env --user "$SUDO_USER" -- env PATH="$PATH" HOME="$HOME" "$@"
+  else
+    "$@"
+  fi
+}
+
 # What takes long and is done once comes first, outside of the namespaces: it needs the network.
 prepare() {
-  hack/controlplane.sh build --with-kubelet
-  hack/e2e/binaries.sh build
+  as_user hack/controlplane.sh build --with-kubelet
+  as_user hack/e2e/binaries.sh build
   KUBECTL=$(hack/controlplane.sh which kubectl)
   line "programs are there" "control plane, kubelet, kube-proxy, CoreDNS"
   snapshot >"$DIR/before"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes the generated files: artifacts/crds/ from the types in src/api/, docs/REASONS.md from the
-# reasons in src/workload/, docs/ALERTS.md from the alerts, docs/CHECKS.md from the table of
+# reasons in src/workload/, docs/CHECKS.md from the table of
 # checks, docs/API.md from the CRDs.
 set -euo pipefail
 cd "$(dirname "$0")/.."

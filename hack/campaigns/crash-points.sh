@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The operator killed at every write it makes, at every event it is sent, and at every write of every
-# recovery: all plans of docs/RELIABILITY.md, which then go into one table for each of the three.
+# recovery: all plans of docs/internals/FAULTS.md, which then go into one table for each of the three.
 #
 #   hack/campaigns/crash-points.sh           runs what the journal does not have yet, then prints the tables;
 #                                  5,400 runs in all, two hours on 2 slow cores

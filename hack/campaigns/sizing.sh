@@ -69,7 +69,7 @@ planned() {
   printf '%s for %s' "$seconds" "$1"
 }
 
-printf '| Apps | s of a plan without children | MB at rest | MB at most | s of CPU to create the children | MB after a restart, at most | s of CPU of the restart |\n'
+printf '| Apps | s of a plan without managed resources | MB idle | MB at most | s of CPU to create them | MB after a restart, at most | s of CPU of the restart |\n'
 printf '|---|---|---|---|---|---|---|\n'
 there=0
 for count in "$@"; do

@@ -128,11 +128,11 @@ build_operator() {
   target=$CACHE_FOLDER
   [[ -d $rustup && -x $cargo/bin/cargo ]] ||
     die 3 "no Rust from rustup in $rustup and $cargo: install it from https://rustup.rs, or set E2E_IMAGE"
-  cargo fetch --locked >>"$DIR/log/images.log" 2>&1 || die 3 "cargo fetch failed: $(tail -n 3 "$DIR/log/images.log")"
+  as_user cargo fetch --locked >>"$DIR/log/images.log" 2>&1 || die 3 "cargo fetch failed: $(tail -n 3 "$DIR/log/images.log")"
   mkdir -p "$target" "$machine"/{usr,etc/alternatives,cargo,rustup,tmp,root}
   for link in bin sbin lib lib64; do ln -s "usr/$link" "$machine/$link"; done
   local mounts=(--volume /usr:/usr:ro --volume /etc/alternatives:/etc/alternatives:ro
-    --volume "$cargo:/cargo" --volume "$rustup:/rustup:ro")
+    --volume "$cargo:/cargo:ro" --volume "$rustup:/rustup:ro")
   # Does this machine's toolchain work as an image at all?
   printf 'FROM localhost/machine\nRUN cargo --version && cc --version\n' >"$DIR/trial.Dockerfile"
   buildah bud --isolation chroot -t machine -f hack/e2e/machine.Dockerfile "$machine" &&
@@ -141,4 +141,5 @@ build_operator() {
   buildah bud --isolation chroot --build-arg RUST_IMAGE=localhost/machine "${mounts[@]}" \
     --volume "$target:/source/target" -t "$OPERATOR_IMAGE" . ||
     die 1 "building the operator's image failed: $(tail -n 15 "$DIR/log/images.log")"
+  [[ -z ${SUDO_USER:-} ]] || chown -R "$SUDO_USER:" "$target"
 }

@@ -340,10 +340,18 @@ impl Health {
     }
 }
 
+/// The prefix of the annotations in which the operator records what it applied.
+const RECORD: &str = "workload-operator.example.com/";
+
 /// The message about a child that somebody keeps changing or, without a field, deleting.
 fn contested(Name { kind, key }: &Name, field: Option<&str>) -> String {
     let (plural, kind, name) = (kind.plural, kind.kind, key.name());
     match field {
+        // Nothing else writes it, so --show-managed-fields would name this operator.
+        Some(field) if field.contains(RECORD) => format!(
+            "Another installation of this operator seems to serve this namespace: both write {kind} {name}. Let \
+             each namespace be served by one of them"
+        ),
         Some(field) => format!(
             "Somebody keeps changing {field} of {kind} {name}; it is restored a few times a minute only. \
              kubectl get {plural} {name} -o yaml --show-managed-fields tells who it is; if it does not, it \

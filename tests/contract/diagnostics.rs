@@ -86,7 +86,7 @@ async fn lists_that_hang_hold_up_neither_the_status_nor_other_objects() {
     }
 }
 
-/// `DIAGNOSED_OBJECTS=500` measures what docs/OPERATING.md says. Each event of a Memcached's pods
+/// `DIAGNOSED_OBJECTS=500` measures what docs/SIZING.md says. Each event of a Memcached's pods
 /// reconciles it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_number_of_lists_depends_neither_on_events_nor_on_objects() {

@@ -1,7 +1,7 @@
 //! Time until the next leader works when one goes, and that it repeats nothing; by the API
 //! server's audit log.
 //!
-//! docs/OPERATING.md has figures, and the command with `FAILOVERS=50` that prints them in ten
+//! docs/OPERATING.md has figures, docs/TESTING.md the command with `FAILOVERS=50` that prints them in ten
 //! minutes. Without it, one or two of each kind are done.
 
 use jiff::Timestamp;

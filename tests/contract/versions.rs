@@ -336,7 +336,7 @@ async fn an_editor_gains_no_rights_of_others(world: &World) {
     world.kubectl(&["delete", "memcached", "mallory"]).unwrap();
 }
 
-/// An editor may set what docs/TENANCY.md lists, until the administrator guards the whole spec.
+/// An editor may set what docs/SECURITY.md lists, until the administrator guards the whole spec.
 async fn the_whole_spec_of_an_app_can_be_guarded(world: &World) {
     let file = tempfile::NamedTempFile::new().unwrap();
     let create = |spec: &Value| {

@@ -81,3 +81,14 @@ fn a_completed_rollout_stays_complete_whatever_is_wrong_with_the_service() {
     assert_eq!(both.progressing().reason, "RolloutComplete");
     assert_eq!(Health::rolling_out("one of two").and(taken.clone()).rollout, taken.rollout);
 }
+
+/// Two installations write the same objects with the same field manager, which no tool can tell apart.
+#[test]
+fn a_contested_record_of_the_operator_itself_is_another_installation() {
+    let key = crate::object::ObjectKey::new("shop", "cart");
+    let name = Name { kind: Kind::namespaced("apps", "v1", "Deployment", "deployments"), key };
+    let of = |field: &str| contested(&name, Some(field));
+    let applied = format!("metadata.annotations.{RECORD}applied");
+    assert!(of(&applied).starts_with("Another installation of this operator"));
+    assert!(of("spec.replicas").contains("--show-managed-fields"));
+}

@@ -4,7 +4,7 @@
 //! makes. Then it runs again for each write and each moment of it: the operator is killed (SIGKILL)
 //! there and restarted, and in pairs killed once more at a write of its recovery. The same is done
 //! for each event of its watches, before and after it is delivered. Each run has to end as the
-//! undisturbed one did. docs/RELIABILITY.md says what is compared.
+//! undisturbed one did. docs/internals/FAULTS.md says what is compared.
 //!
 //! - `CRASH_POINTS=all` runs every point, `CRASH_PAIRS=all` every pair; otherwise a fixed slice
 //!   runs.

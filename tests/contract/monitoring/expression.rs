@@ -47,7 +47,7 @@ pub fn names(expression: &str) -> Vec<String> {
     let selectors = selectors(expression);
     assert!(!selectors.is_empty(), "{expression} names no series");
     for selector in &selectors {
-        let job = ["job=\"workload-operator-metrics\"", "job=~\"$job\""];
+        let job = ["job=\"workload-operator\"", "job=~\"$job\""];
         assert!(job.iter().any(|job| selector.labels.contains(job)), "{selector} of which job?");
     }
     selectors.into_iter().map(|selector| selector.name).collect()

@@ -5,7 +5,7 @@
 //!   number of readers ([`Store`]) read it, and may add the answers to our own writes.
 //! - Readers never see part of a relist: a list becomes visible at one instant, indexes included.
 //!   It is built beside what is held and swapped in, so no reader waits for a relist longer than it
-//!   takes to change one object, some microseconds of processor time (docs/PERFORMANCE.md, "Lock
+//!   takes to change one object, some microseconds of processor time (benches/README.md, "Lock
 //!   holds"). An answer that comes meanwhile waits until it is built and reported.
 //! - The view never goes back: an object is never replaced by an older one, and a list that is
 //!   older than what was already seen is refused as a whole.
