@@ -250,7 +250,7 @@ show_deletion() {
   kubectl -n "$NAMESPACE" delete memcached,genericdaemon --all --timeout="${PATIENCE}s" >/dev/null ||
     fail "the objects were not deleted in $PATIENCE s"
   until_true "$PATIENCE" true children_are_gone || fail "still there after $PATIENCE s: $LEFT"
-  line "deleted: all children gone" "kubectl delete memcached,genericdaemon --all"
+  line "deleted: nothing is left" "kubectl delete memcached,genericdaemon --all"
 }
 
 children_are_gone() {

@@ -12,6 +12,7 @@ if [[ -n ${1:-} ]]; then log=$1; else
   hack/demo.sh --once | tee "$log"
 fi
 awk '
+  BEGIN { count = 0 }
   function escaped(text) { gsub(/&/, "\\&amp;", text); gsub(/</, "\\&lt;", text); gsub(/>/, "\\&gt;", text); return text }
   /^ *[0-9.]+s  / {
     seconds = $1 + 0
@@ -26,13 +27,13 @@ awk '
   END {
     if (!count) { print "no line of a demo" >"/dev/stderr"; exit 1 }
     height = 58 + count * 21
-    printf "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 980 %d\" font-family=\"ui-monospace, Menlo, Consolas, monospace\" font-size=\"14\">\n", height
+    printf "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1010 %d\" font-family=\"ui-monospace, Menlo, Consolas, monospace\" font-size=\"14\">\n", height
     print "<title>hack/demo.sh --once</title>"
-    printf "<rect width=\"980\" height=\"%d\" rx=\"8\" fill=\"#161b22\"/>\n", height
+    printf "<rect width=\"1010\" height=\"%d\" rx=\"8\" fill=\"#161b22\"/>\n", height
     print "<text x=\"20\" y=\"30\" fill=\"#7ee787\">$ hack/demo.sh --once</text>"
     for (line = 0; line < count; line++) {
       printf "<g transform=\"translate(20 %d)\"><set attributeName=\"opacity\" to=\"0\" begin=\"0s\" end=\"%.1fs\"/>", 56 + line * 21, at[line] + 0.5
-      printf "<text fill=\"#8b949e\" x=\"52\" text-anchor=\"end\">%s</text><text fill=\"#f0f6fc\" x=\"66\">%s</text><text fill=\"#79c0ff\" x=\"400\">%s</text></g>\n", time[line], what[line], detail[line]
+      printf "<text fill=\"#8b949e\" x=\"52\" text-anchor=\"end\">%s</text><text fill=\"#f0f6fc\" x=\"66\">%s</text><text fill=\"#79c0ff\" x=\"424\">%s</text></g>\n", time[line], what[line], detail[line]
     }
     print "</svg>"
   }' "$log" >docs/demo.svg.new

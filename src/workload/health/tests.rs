@@ -2,6 +2,7 @@ mod table;
 
 use super::*;
 use crate::controller::CallError;
+use crate::object::Resource as _;
 
 fn all() -> [Health; 7] {
     let of = |level| Health::new(level, Reason::RollingOut, "why");
@@ -86,7 +87,7 @@ fn a_completed_rollout_stays_complete_whatever_is_wrong_with_the_service() {
 #[test]
 fn a_contested_record_of_the_operator_itself_is_another_installation() {
     let key = crate::object::ObjectKey::new("shop", "cart");
-    let name = Name { kind: Kind::namespaced("apps", "v1", "Deployment", "deployments"), key };
+    let name = Name { kind: crate::workload::Deployment::KIND, key };
     let of = |field: &str| contested(&name, Some(field));
     let applied = format!("metadata.annotations.{RECORD}applied");
     assert!(of(&applied).starts_with("Another installation of this operator"));
