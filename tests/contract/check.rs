@@ -67,13 +67,14 @@ impl Cluster {
         panic!("expected {expected:?}, got {last:?}");
     }
 
-    /// Lets the newest pod hold the Lease, as its operator would.
+    /// Lets the newest pod renew the Lease, as its operator would.
     fn lead(&self) {
         let pods =
             ["get", "pods", "-n", SYSTEM, "--sort-by=.metadata.creationTimestamp", "-o=name"];
         let pods = self.plane.kubectl(&pods);
         if let Some(pod) = pods.lines().last().and_then(|name| name.strip_prefix("pod/")) {
-            let patch = json!({"spec": {"holderIdentity": pod}}).to_string();
+            let now = format!("{:.6}", jiff::Timestamp::now());
+            let patch = json!({"spec": {"holderIdentity": pod, "renewTime": now}}).to_string();
             let lease = ["patch", "lease", "workload-operator", "-n", SYSTEM, "--type=merge", "-p"];
             self.plane.kubectl(&[&lease[..], &[&patch]].concat());
         }

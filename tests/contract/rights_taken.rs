@@ -167,7 +167,7 @@ async fn taken(number: usize, right: Right) -> Option<String> {
     let [group, resource, verb] = &right;
     let world = world_without(&format!("right-{number}"), &right).await;
     let dot = if group.is_empty() { "" } else { "." };
-    let missing = format!("may not {verb} {resource}{dot}{group} in {}", world.namespace);
+    let missing = format!("cannot {verb} {resource}{dot}{group} in {}", world.namespace);
     if let Err(wrong) = checked(&world, &missing).await {
         return Some(wrong);
     }
