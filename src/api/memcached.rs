@@ -68,13 +68,15 @@ pub struct MemcachedSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 5), regex(pattern = "^[1-9][0-9]{0,2}Mi$"))]
     pub max_item_size: Option<String>,
-    /// Further settings of memcached's option -o, for example 'slab_chunk_max=512k'.
+    /// Further settings of memcached's option -o, for example 'idle_timeout=600'. Those of files, TLS, the proxy and
+    /// privileges cannot be set, and neither can those whose meaning differs between versions of 1.6
+    /// (slab_chunk_max, slab_sizes).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16), inner(length(max = 64), regex(pattern = "^[a-z_]+(=[A-Za-z0-9._]+)?$")), extend("x-kubernetes-list-type" = "set"))]
-    #[x_kube(validation = schema::memcached_options())]
+    #[schemars(length(max = 16), inner(length(max = 64), regex(pattern = "^[a-z_]+(=[a-z0-9.]+)?$")), extend("x-kubernetes-list-type" = "set"))]
+    #[x_kube(validation = schema::memcached_options(), validation = schema::memcached_options_together())]
     pub options: Vec<String>,
-    /// Limits and requests of each pod. The memory limit must leave 32Mi beside `memory`.
-    /// If absent: 100m of CPU, and memory by what memcached needs for its connections and tables.
+    /// Limits and requests of memcached's container. Where absent: a request of 100m of CPU, and a request and a limit
+    /// of memory by what memcached needs beside `memory` for its tables and connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
     /// A second container in each pod that exports memcached's metrics on port 9150, 'metrics'; none if
@@ -106,7 +108,7 @@ pub struct Exporter {
     #[schemars(length(max = 512))]
     #[x_kube(validation = schema::image())]
     pub image: Option<String>,
-    /// Limits and requests of the container. If absent: 10m of CPU, 32Mi of memory and at most 64Mi.
+    /// Limits and requests of the container. Where absent: requests of 10m of CPU and 32Mi of memory, a limit of 64Mi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
 }

@@ -566,16 +566,16 @@ fn amount_of(description: &str, least: u32) -> Schema {
 
 // === memcached ===
 
-/// Tables, page allocation and connections need memory beside that for items.
+/// The formula of the default limit (`memory_needed`), without what more than 1,024 connections need.
 pub(super) fn memory_limit() -> Rule {
     let limit = "self.resources.limits['memory']";
     rule(
         format!(
             "!has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || \
-             !(type({limit}) == int || isQuantity({limit})) || quantity(string({limit})).compareTo(\
-             quantity(has(self.memory) ? self.memory : '64Mi').add(quantity('32Mi'))) >= 0"
+             !(type({limit}) == int || isQuantity({limit})) || quantity(string({limit})).asApproximateFloat() >= \
+             1.2 * quantity(has(self.memory) ? self.memory : '64Mi').asApproximateFloat() + 67108864.0"
         ),
-        "`resources` must have a memory limit that is at least 32Mi above `memory` (64Mi if absent)",
+        "`resources` must have a memory limit of at least 1.2 times `memory` (64Mi if absent) and 64Mi",
     )
 }
 
@@ -595,12 +595,40 @@ pub(super) fn item_size() -> Rule {
     )
 }
 
-/// Certificates, files and programs are not a user's to choose.
+/// The suboptions of `-o` that each memcached 1.6 takes, with the values with which it starts, in any combination
+/// (tests/contract/real_memcached.rs). Certificates, files and programs are not a user's to choose.
+const MEMCACHED_OPTIONS: &[&str] = &[
+    "(no_)?(maxconns_fast|slab_reassign|lru_crawler|lru_maintainer|inline_ascii_resp|modern)",
+    "no_hashexpand|no_slab_automove|no_chunked_items|track_sizes",
+    "slab_automove(=[0-2])?",
+    "hash_algorithm=(jenkins|murmur3|xxh3)",
+    // Less than 16 is not above the table of locks of 64 threads; more than 20 takes more than 8 MiB at once.
+    "hashpower=(1[6-9]|20)",
+    "slab_automove_ratio=0[.][0-9]{1,3}",
+    "(slab_automove_window|lru_crawler_tocrawl|temporary_ttl|idle_timeout)=[0-9]{1,6}",
+    "(hot_max_factor|warm_max_factor)=[0-9][.][0-9]{1,3}",
+    // Together at most 80.
+    "(hot|warm)_lru_pct=([2-9]|[1-3][0-9]|40)",
+    "tail_repair_time=[1-9][0-9]{1,5}",
+    "lru_crawler_sleep=[0-9]{1,6}",
+    "(watcher_logbuf_size|worker_logbuf_size)=(6[4-9]|[7-9][0-9]|[1-9][0-9]{2,3})",
+    "read_buf_mem_limit=[1-9][0-9]{1,3}",
+];
+
 pub(super) fn memcached_options() -> Rule {
     rule(
-        "self.all(o, !o.startsWith('ssl_') && !o.startsWith('ext_') && !o.startsWith('proxy_'))"
+        format!("self.all(o, o.matches('^({})$'))", MEMCACHED_OPTIONS.join("|")),
+        "`options` must be settings of memcached's -o with a value that memcached 1.6 takes, for example \
+         'idle_timeout=600' or 'no_lru_crawler' (memcached --help lists them), and none of 'ssl_', 'ext_', 'proxy_', \
+         privileges, 'slab_sizes' and 'slab_chunk_max'",
+    )
+}
+
+pub(super) fn memcached_options_together() -> Rule {
+    rule(
+        "!self.exists(o, o in ['no_lru_maintainer', 'no_modern']) || !self.exists(o, o.startsWith('temporary_ttl='))"
             .to_owned(),
-        "`options` must not begin with 'ssl_', 'ext_' or 'proxy_'",
+        "`options` must not have 'temporary_ttl' together with 'no_lru_maintainer' or 'no_modern'",
     )
 }
 

@@ -103,17 +103,41 @@ fn what_the_spec_sets_becomes_an_argument_that_memcached_knows() {
 #[test]
 fn the_memory_of_a_pod_follows_from_that_of_its_items() {
     let limit = |spec| container_of(spec)["resources"]["limits"]["memory"].clone();
-    assert_eq!(limit(json!({"memory": "64Mi"})), "172Mi");
-    assert_eq!(limit(json!({"memory": "1Gi"})), "1536Mi");
-    assert_eq!(limit(json!({"memory": "1Gi", "maxConnections": 1024})), "1536Mi");
-    assert_eq!(limit(json!({"memory": "1Gi", "maxConnections": 11024})), "1556Mi");
+    assert_eq!(limit(json!({"memory": "64Mi"})), "141Mi");
+    assert_eq!(limit(json!({})), "141Mi", "64Mi is the default");
+    assert_eq!(limit(json!({"memory": "1Gi"})), "1293Mi");
+    assert_eq!(limit(json!({"memory": "1Gi", "maxConnections": 1024})), "1293Mi");
+    assert_eq!(limit(json!({"memory": "1Gi", "maxConnections": 11024})), "1313Mi");
     let most = container_of(json!({"maxConnections": 65536}))["resources"].clone();
-    assert_eq!(
-        (&most["requests"]["memory"], &most["limits"]["memory"]),
-        (&json!("226Mi"), &json!("258Mi"))
-    );
-    let own = json!({"limits": {"memory": "3Gi"}});
-    assert_eq!(container_of(json!({"memory": "2Gi", "resources": own}))["resources"], own);
+    assert_eq!(most["requests"]["memory"], most["limits"]["memory"]);
+    assert_eq!(most["limits"]["memory"], "271Mi");
+}
+
+#[test]
+fn own_resources_replace_the_defaults_one_by_one() {
+    let of =
+        |own: Value| container_of(json!({"memory": "1Gi", "resources": own}))["resources"].clone();
+    let needed = json!("1293Mi");
+    let given = |cpu: Value, limits: Value, memory: &Value| json!({"limits": limits, "requests": {"cpu": cpu, "memory": memory}});
+    let limits = |memory: &Value| json!({ "memory": memory });
+    let more_cpu = json!({"requests": {"cpu": "1"}});
+    assert_eq!(of(more_cpu), given(json!("1"), limits(&needed), &needed));
+    assert_eq!(of(json!({})), given(json!("100m"), limits(&needed), &needed));
+    let counted = json!({"limits": {"cpu": "50m"}});
+    let both = json!({"cpu": "50m", "memory": needed});
+    assert_eq!(of(counted), given(json!("50m"), both, &needed), "no request above a limit");
+    let large = json!({"limits": {"memory": "3Gi"}});
+    assert_eq!(of(large), given(json!("100m"), limits(&json!("3Gi")), &needed));
+    let larger = json!({"requests": {"memory": "2Gi"}});
+    let two = json!("2Gi");
+    assert_eq!(of(larger), given(json!("100m"), limits(&two), &two), "no limit below a request");
+    let exporter = json!({"exporter": {"resources": {"limits": {"memory": "16Mi"}}}});
+    let mut memcached = sample();
+    memcached.spec = serde_json::from_value(exporter).unwrap();
+    let images = Images { exporter: Some(InternedStr::new("e:1")), ..Images::of("m:1") };
+    let pod = serde_json::to_value(pod(&memcached.spec, &images)).unwrap();
+    let small = json!({"limits": {"memory": "16Mi"}, "requests": {"cpu": "10m", "memory": "16Mi"}});
+    assert_eq!(pod["containers"][1]["resources"], small);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::child::{Child, ChildSpec};
 use super::container::{
-    Container, ContainerPort, ContainerSecurity, Quantities, Resources, Seccomp, ValueSource,
+    Container, ContainerPort, ContainerSecurity, Resources, Seccomp, ValueSource,
 };
 use super::daemon_set::{DaemonSet, DaemonSetSpec};
 use super::deployment::{Amount, Deployment, DeploymentSpec, RollingUpdate};
@@ -331,12 +331,6 @@ impl Resources {
             }
         }
         pointers
-    }
-}
-
-impl Quantities {
-    fn get(&self, name: &str) -> Option<&Quantity> {
-        self.0.iter().find(|(other, _)| other == name).map(|(_, amount)| amount)
     }
 }
 

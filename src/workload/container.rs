@@ -221,6 +221,21 @@ impl Quantities {
     fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// Returns the amount of a resource.
+    pub(crate) fn get(&self, name: &str) -> Option<&Quantity> {
+        self.0.iter().find(|(resource, _)| resource.as_str() == name).map(|(_, amount)| amount)
+    }
+
+    /// Sets the amount of a resource that has none.
+    pub(crate) fn set_default(&mut self, name: &str, amount: Quantity) {
+        if self.get(name).is_none() {
+            let mut all = std::mem::take(&mut self.0).into_vec();
+            all.push((InternedStr::new(name), amount));
+            all.sort_unstable_by(|one, other| one.0.as_str().cmp(other.0.as_str()));
+            self.0 = all.into();
+        }
+    }
 }
 
 impl Serialize for Quantities {

@@ -29,7 +29,7 @@ mod schema;
 mod sequence;
 mod shrink;
 mod steps;
-mod values;
+pub mod values;
 
 use fastrand::Rng;
 use futures::StreamExt;

@@ -19,6 +19,7 @@ mod http;
 // Promises of the kinds.
 mod common_to_all_kinds;
 mod memcached;
+mod real_memcached;
 mod generic_daemon;
 mod degraded;
 mod nodes;

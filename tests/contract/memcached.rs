@@ -361,5 +361,5 @@ async fn the_samples_for_production_become_ready() {
     let spread = &pod["topologySpreadConstraints"][0];
     let selector = json!({"matchLabels": {"cache.example.com/memcached": "sessions"}});
     assert_eq!(spread["labelSelector"], selector);
-    assert_eq!(pod["containers"][0]["resources"]["limits"]["memory"], "1543Mi");
+    assert_eq!(pod["containers"][0]["resources"]["limits"]["memory"], "1300Mi");
 }

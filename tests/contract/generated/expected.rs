@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
+use workload_operator::object::Quantity;
 
 use super::values::IMAGES;
 use crate::world::{
@@ -189,27 +190,39 @@ fn memcached_resources(spec: &Value, memory: i64) -> Value {
     // Two for a thousand connections beyond memcached's own 1024.
     let beyond = spec["maxConnections"].as_f64().map_or(0.0, |most| (most - 1024.0).max(0.0));
     let more = (beyond * 2.0 / 1000.0).ceil() as i64;
-    let needed = format!("{}Mi", (memory * 3 / 2).max(memory * 6 / 5 + 96) + more);
-    match (&spec["resources"], &spec["memory"]) {
-        (Value::Null, Value::Null) => json!({
-            "requests": {"cpu": "100m", "memory": format!("{}Mi", 96 + more)},
-            "limits": {"memory": format!("{}Mi", 128 + more)},
-        }),
-        (Value::Null, _) => json!({
-            "requests": {"cpu": "100m", "memory": needed}, "limits": {"memory": needed},
-        }),
-        (resources, _) => resources.clone(),
+    let needed = json!(format!("{}Mi", (memory as f64 * 1.2).ceil() as i64 + 64 + more));
+    with_defaults(&spec["resources"], "100m", &needed, &needed)
+}
+
+/// The resources of a spec, and defaults for what it leaves out, so that no request is above its limit.
+fn with_defaults(own: &Value, cpu: &str, request: &Value, limit: &Value) -> Value {
+    let amount = |value: &Value| {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        Quantity::new(&text).millis().unwrap()
+    };
+    let mut all = own.as_object().map_or_else(|| json!({}), |own| json!(own));
+    let or = |given: &Value, default: &Value| {
+        if given.is_null() { default.clone() } else { given.clone() }
+    };
+    let asked = or(&all["requests"]["memory"], limit);
+    let most = if amount(&asked) > amount(limit) { &asked } else { limit };
+    all["limits"]["memory"] = or(&all["limits"]["memory"], most);
+    let most = all["limits"]["memory"].clone();
+    let least = if amount(&most) < amount(request) { &most } else { request };
+    all["requests"]["memory"] = or(&all["requests"]["memory"], least);
+    let (cpu, most) = (json!(cpu), or(&all["limits"]["cpu"], &json!(cpu)));
+    let least = if amount(&most) < amount(&cpu) { &most } else { &cpu };
+    all["requests"]["cpu"] = or(&all["requests"]["cpu"], least);
+    // Looking at what is absent has made it null.
+    for kind in ["limits", "requests"] {
+        all[kind].as_object_mut().unwrap().retain(|_, amount| !amount.is_null());
     }
+    all
 }
 
 /// The container of a Memcached's exporter.
 fn exporter(spec: &Value, port: &Value) -> Value {
-    let resources = match &spec["resources"] {
-        Value::Null => json!({
-            "requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "64Mi"},
-        }),
-        resources => resources.clone(),
-    };
+    let resources = with_defaults(&spec["resources"], "10m", &json!("32Mi"), &json!("64Mi"));
     json!({
         "name": "exporter", "image": spec["image"].as_str().unwrap_or(EXPORTER_IMAGE),
         "imagePullPolicy": "IfNotPresent",

@@ -37,6 +37,51 @@ const LABELS: &[&str] = &[
     "example.com/nobody",
 ];
 
+/// Settings of memcached's -o, of each form that the schema takes.
+pub const MEMCACHED_OPTIONS: &[&str] = &[
+    "maxconns_fast",
+    "no_maxconns_fast",
+    "slab_reassign",
+    "no_slab_reassign",
+    "lru_crawler",
+    "no_lru_crawler",
+    "lru_maintainer",
+    "no_lru_maintainer",
+    "inline_ascii_resp",
+    "no_inline_ascii_resp",
+    "modern",
+    "no_modern",
+    "no_hashexpand",
+    "no_slab_automove",
+    "no_chunked_items",
+    "track_sizes",
+    "slab_automove",
+    "slab_automove=0",
+    "slab_automove=2",
+    "hash_algorithm=jenkins",
+    "hash_algorithm=xxh3",
+    "hashpower=16",
+    "hashpower=20",
+    "slab_automove_ratio=0.8",
+    "slab_automove_window=30",
+    "lru_crawler_tocrawl=10",
+    "temporary_ttl=61",
+    "idle_timeout=0",
+    "idle_timeout=600",
+    "hot_max_factor=0.2",
+    "warm_max_factor=2.0",
+    "hot_lru_pct=2",
+    "hot_lru_pct=40",
+    "warm_lru_pct=40",
+    "tail_repair_time=10",
+    "lru_crawler_sleep=0",
+    "lru_crawler_sleep=999999",
+    "watcher_logbuf_size=64",
+    "worker_logbuf_size=64",
+    "worker_logbuf_size=9999",
+    "read_buf_mem_limit=10",
+];
+
 /// A value for what can only be told by its path.
 pub fn by_path(path: &str, rng: &mut Rng) -> Option<Value> {
     let one_of = |texts: &[&str], rng: &mut Rng| Some(json!(rng.choice(texts).expect("some")));
@@ -66,9 +111,8 @@ pub fn by_path(path: &str, rng: &mut Rng) -> Option<Value> {
         "spec.exporter.image" => one_of(&["exporter:1", "mine:2"], rng),
         "spec.exporter.resources" => Some(resources(rng)),
         "spec.maxItemSize" => one_of(&["1Mi", "8Mi", "32Mi"], rng),
-        "spec.options[]" => {
-            one_of(&["no_lru_crawler", "slab_chunk_max=512k", "tail_repair_time=60"], rng)
-        }
+        // The schema takes it with most others only.
+        "spec.options[]" => one_of(MEMCACHED_OPTIONS, rng).filter(|one| one != "temporary_ttl=61"),
         "spec.envs[].name" => one_of(&["A", "B", "C", "LOG_LEVEL", "x.y-z", "_9"], rng),
         "spec.envs[].value" => one_of(&["", "1", "info", "$(A)", "$$(A)", "ü \" \n"], rng),
         "spec.envs[].valueFrom" => Some(source(rng)),
