@@ -129,7 +129,7 @@ impl ControlPlane {
     }
 
     /// The kubectl on PATH, otherwise the one that hack/controlplane.sh built.
-    fn kubectl_path(&self) -> PathBuf {
+    pub fn kubectl_path(&self) -> PathBuf {
         let output = Command::new("hack/controlplane.sh")
             .args(["which", "kubectl"])
             .output()

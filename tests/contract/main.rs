@@ -66,6 +66,7 @@ mod lua;
 #[path = "../unchecked/mod.rs"]
 mod unchecked;
 mod argocd;
+mod documented;
 
 // Disturbances that it survives.
 mod proxy;

@@ -1,0 +1,429 @@
+//! The commands that the README and the pages on installing, operating and upgrading show. All of
+//! them run, as one reader of these pages would run them, unless a page marks them `untested`.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use tokio::process::Command;
+
+use crate::control_plane::ControlPlane;
+use crate::operator_process::OperatorProcess;
+use crate::packaging::{NAME, SYSTEM};
+use crate::unchecked::built_by;
+use crate::world::{DEPLOYMENT, PATIENCE, POD, World};
+
+const README: &str = "README.md";
+const INSTALL: &str = "docs/INSTALL.md";
+const OPERATING: &str = "docs/OPERATING.md";
+const UPGRADE: &str = "docs/UPGRADE.md";
+const PAGES: [&str; 4] = [README, INSTALL, OPERATING, UPGRADE];
+
+const MARK: &str = "Commands in blocks that the tests do not run are marked `untested` in the source of this page.";
+
+/// What a reader puts in the place of a word.
+const PLACEHOLDERS: [(&str, &str); 5] = [
+    ("REGISTRY", "registry.example.com"),
+    ("IMAGE", "registry.example.com/workload-operator"),
+    ("KIND", "memcached"),
+    ("NAME", "memcached-sample"),
+    ("NAMESPACE", "default"),
+];
+
+enum Step {
+    /// A page's block with this first line, or a command in a sentence or table of the page.
+    Of(&'static str, &'static str),
+    /// What a page assumes, or what its reader then sees.
+    Given(&'static str),
+    /// A process works for the operator's pod from when the Deployment is available.
+    Operator,
+    NoOperator,
+}
+
+use Step::{Given, NoOperator, Of, Operator};
+
+const EXEC: &str = "kubectl -n workload-operator-system exec deployment/workload-operator -- /workload-operator check";
+const DELETE_ALL: &str = "kubectl delete --all -A memcacheds.cache.example.com,genericdaemons.mydomain.com,apps.app.example.com";
+const NOTHING_IS_LEFT: &str = "
+    [[ -z $(kubectl get namespace workload-operator-system --ignore-not-found) ]]
+    [[ -z $(kubectl get crd) ]]
+    [[ $(kubectl get clusterrole,clusterrolebinding -o name) != */workload-operator* ]]";
+/// No node has the label that the last one asks for.
+const ONE_OF_EACH_AND_A_CART: &str = r#"kubectl apply -f artifacts/examples/syslog.yaml -f artifacts/examples/nginx-app.yaml
+    kubectl wait --for=condition=Ready genericdaemon/syslog apps.app.example.com/nginx-app --timeout=5m
+    kubectl create namespace shop
+    kubectl apply -f - <<'END'
+    {"apiVersion": "cache.example.com/v1alpha1", "kind": "Memcached",
+      "metadata": {"name": "cart", "namespace": "shop"},
+      "spec": {"size": 1, "pod": {"nodeSelector": {"disk": "none"}}}}
+END"#;
+const UNTIL_THE_OPERATOR_IS_IDLE: &str =
+    "for _ in {1..60}; do ! workload-operator plan &>/dev/null || break; sleep 0.25; done";
+/// As the operator leaves it if it ends too early.
+const A_MEMCACHED_THAT_IS_STUCK: &str = r#"kubectl apply -f artifacts/examples/memcached.yaml
+    kubectl patch memcached memcached-sample --type=merge \
+      -p '{"metadata":{"finalizers":["cache.example.com/finalizer"]}}'
+    kubectl delete memcached memcached-sample --wait=false"#;
+
+/// The order in which the commands make sense.
+const STORY: &[Step] = &[
+    Operator,
+    Of(README, "kubectl apply --server-side -k artifacts/default"),
+    Given(ONE_OF_EACH_AND_A_CART),
+    Of(README, "$ workload-operator check"),
+    Of(INSTALL, "workload-operator check --wait 2m"),
+    Of(OPERATING, "workload-operator check"),
+    Of(OPERATING, EXEC),
+    Of(OPERATING, "workload-operator status KIND NAME -n NAMESPACE"),
+    Of(OPERATING, "kubectl -n workload-operator-system describe lease workload-operator"),
+    Of(OPERATING, "kubectl create clusterrolebinding prometheus-reads-workload-operator \\"),
+    Of(INSTALL, "kubectl get endpointslices -n default"),
+    Given(UNTIL_THE_OPERATOR_IS_IDLE),
+    Of(OPERATING, "workload-operator plan"),
+    Of(UPGRADE, "folder=$(mktemp -d) # readable by you only"),
+    Of(OPERATING, "kubectl annotate deployment NAME workload-operator.example.com/admitted-"),
+    Of(
+        INSTALL,
+        "kubectl label --overwrite namespace workload-operator-system pod-security.kubernetes.io/enforce=baseline",
+    ),
+    Of(README, DELETE_ALL),
+    NoOperator,
+    Given(NOTHING_IS_LEFT),
+    // Installed anew, in the ways that share their field manager.
+    Of(README, "kubectl apply --server-side -f artifacts/crds/"),
+    Of(INSTALL, "mkdir mine"),
+    Of(README, "kubectl apply --server-side -k mine"),
+    Of(
+        INSTALL,
+        "kubectl delete --ignore-not-found clusterrole,clusterrolebinding workload-operator workload-operator-metrics-auth \\",
+    ),
+    Of(INSTALL, "workload-operator manifests --image IMAGE"),
+    Of(INSTALL, "workload-operator manifests -n NAMESPACE"),
+    Of(README, "workload-operator manifests --image IMAGE | kubectl apply --server-side -f -"),
+    Of(
+        INSTALL,
+        "workload-operator manifests --image REGISTRY/workload-operator:0.1.0 | kubectl apply --server-side -f -",
+    ),
+    Of(INSTALL, "workload-operator manifests --image REGISTRY/workload-operator:0.1.0 \\"),
+    Given(A_MEMCACHED_THAT_IS_STUCK),
+    Of(INSTALL, "kubectl get memcacheds.cache.example.com -A"),
+    Given("kubectl wait --for=delete memcached/memcached-sample --timeout=5m"),
+    Given("kubectl create namespace argocd; kubectl -n argocd create configmap argocd-cm"),
+    Of(
+        INSTALL,
+        "kubectl -n argocd patch configmap argocd-cm --patch-file artifacts/argocd/argocd-cm.yaml",
+    ),
+    Of(INSTALL, DELETE_ALL),
+    Given(NOTHING_IS_LEFT),
+    Of(
+        README,
+        "helm install workload-operator artifacts/helm/workload-operator --set image.repository=IMAGE",
+    ),
+    // Otherwise its CRDs belong to this release.
+    Given("helm uninstall workload-operator; kubectl delete crd --all"),
+    Of(INSTALL, "kubectl create namespace workload-operator-system"),
+    Of(INSTALL, "helm uninstall workload-operator -n workload-operator-system"),
+];
+
+/// Commands in sentences and tables that no step runs: parts of others, and what needs a node, a
+/// registry, a release or another test run.
+const NOT_RUN: &[&str] = &[
+    "kubectl wait --for=condition=Ready",
+    "kubectl wait",
+    "kubectl scale",
+    "kubectl diff",
+    "kubectl delete -k mine",
+    "helm install",
+    "helm uninstall",
+    "helm upgrade --reset-then-reuse-values",
+    "kubectl -n workload-operator-system port-forward deployment/workload-operator 8081",
+    "curl 'localhost:8081/readyz?verbose'",
+    "oc adm policy add-scc-to-user nonroot-v2 -z default -n NAMESPACE",
+    "kind load docker-image REGISTRY/workload-operator:0.1.0",
+    "kubectl apply --server-side -f install.yaml",
+    "helm install workload-operator workload-operator-VERSION.tgz",
+    "hack/bundle.sh target/bundle",
+    "make bundle bundle-build IMG=IMAGE",
+    "MEMCACHED_IMAGE=memcached:1.6.38-alpine cargo run",
+    "cargo test",
+    "KUBERNETES_VERSIONS=all cargo test --test contract -- --ignored versions",
+    "hack/demo.sh --once",
+    "hack/demo.sh --kubeconfig FILE",
+];
+
+// === The pages ===
+
+struct Commands {
+    text: String,
+    /// A block of commands with what they print.
+    is_console: bool,
+    is_untested: bool,
+    is_inline: bool,
+}
+
+// === impl Commands ===
+
+impl Commands {
+    fn first_line(&self) -> &str {
+        self.text.lines().next().unwrap_or_default()
+    }
+
+    /// The columns of tables are another test's: `kubectl_prints_what_the_documentation_shows`.
+    fn is_compared_elsewhere(&self, page: &str) -> bool {
+        page == OPERATING && self.is_console && self.text.starts_with("$ kubectl ")
+    }
+}
+
+/// The commands of a page.
+fn commands(page: &str) -> Vec<Commands> {
+    let text = std::fs::read_to_string(page).unwrap();
+    let mut found = Vec::new();
+    let mut prose = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let Some(info) = line.trim_start().strip_prefix("```") else {
+            prose.extend([line, "\n"]);
+            continue;
+        };
+        let indent = line.len() - line.trim_start().len();
+        let block = lines.by_ref().take_while(|line| line.trim() != "```");
+        let block: Vec<&str> = block.map(|line| line.get(indent..).unwrap_or_default()).collect();
+        let mut words = info.split(' ');
+        let language = words.next().unwrap_or_default();
+        if ["sh", "console"].contains(&language) {
+            found.push(Commands {
+                text: block.join("\n"),
+                is_console: language == "console",
+                is_untested: words.next() == Some("untested"),
+                is_inline: false,
+            });
+        }
+    }
+    for span in prose.split('`').skip(1).step_by(2) {
+        let words: Vec<&str> = span.split_whitespace().collect();
+        let program = words.iter().find(|word| !word.contains('=')).copied().unwrap_or_default();
+        let programs = ["kubectl", "helm", "workload-operator", "docker", "kind", "oc", "curl"];
+        let is_program = programs.contains(&program)
+            || ["make", "cargo", "operator-sdk", "sudo"].contains(&program)
+            || program.starts_with("hack/");
+        if is_program && words.len() > 1 {
+            let text = words.join(" ").replace("\\|", "|");
+            found.push(Commands { text, is_console: false, is_untested: false, is_inline: true });
+        }
+    }
+    found
+}
+
+#[test]
+fn each_documented_command_is_run_or_marked_as_untested() {
+    for page in PAGES {
+        let all = commands(page);
+        for command in &all {
+            let first = command.first_line();
+            let same = |step: &Step| match step {
+                Of(_, line) if command.is_inline => *line == first,
+                Of(of, line) => (*of, *line) == (page, first),
+                _ => false,
+            };
+            let is_run = STORY.iter().any(same) || command.is_compared_elsewhere(page);
+            let is_named = command.is_inline && NOT_RUN.contains(&first);
+            let is_marked = command.is_untested || is_named;
+            assert!(is_run != is_marked, "{page}: {first}: run {is_run}, marked {is_marked}");
+        }
+        let text = std::fs::read_to_string(page).unwrap();
+        let says = text.split_whitespace().collect::<Vec<_>>().join(" ").matches(MARK).count();
+        assert_eq!(says, usize::from(all.iter().any(|one| one.is_untested)), "{page} says so once");
+    }
+}
+
+// === The reader ===
+
+/// Someone with a checkout, the programs and an administrator's kubeconfig.
+struct Reader {
+    folder: tempfile::TempDir,
+    environment: Vec<(&'static str, String)>,
+    has_helm: bool,
+}
+
+/// Plays `kubectl exec` of the operator's pod: kwok's pods run no process. The binary has the
+/// account and the environment of the pod, and nothing of the administrator.
+const KUBECTL: &str = r#"#!/usr/bin/env bash
+set -euo pipefail
+[[ " $* " == *" exec "* ]] || exec "$REAL_KUBECTL" "$@"
+flags=()
+while [[ $1 != exec ]]; do flags+=("$1"); shift; done
+[[ $3 == -- && $4 == /workload-operator ]]
+pod=$2
+shift 4
+of_pod() { "$REAL_KUBECTL" "${flags[@]}" get "$pod" -o "jsonpath=$1"; }
+account=$(of_pod '{.spec.template.spec.serviceAccountName}')
+variables=$(of_pod '{range .spec.template.spec.containers[0].env[?(@.value)]}{.name}={.value}{"\n"}{end}')
+mapfile -t variables <<<"$variables"
+variables+=("POD_NAMESPACE=$(of_pod '{.metadata.namespace}')")
+config=$HOME/pod.kubeconfig
+"$REAL_KUBECTL" config view --minify --flatten >"$config"
+in_pod() { "$REAL_KUBECTL" --kubeconfig "$config" config "$@" >/dev/null; }
+in_pod set-credentials pod --token "$("$REAL_KUBECTL" "${flags[@]}" create token "$account")"
+in_pod set-context --current --user pod
+in_pod delete-user admin
+exec env -i KUBECONFIG="$config" "${variables[@]}" "$OPERATOR" "$@"
+"#;
+
+// === impl Reader ===
+
+impl Reader {
+    fn new(plane: &ControlPlane) -> Reader {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        std::fs::create_dir(path("bin")).unwrap();
+        // Links within it lead to others of its files.
+        let copied =
+            std::process::Command::new("cp").args(["-a", "artifacts"]).arg(folder.path()).status();
+        assert!(copied.unwrap().success());
+        std::fs::write(path("bin/kubectl"), KUBECTL).unwrap();
+        let executable = PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(path("bin/kubectl"), executable).unwrap();
+        let operator = Path::new(env!("CARGO_BIN_EXE_workload-operator"));
+        std::os::unix::fs::symlink(operator, path("bin/workload-operator")).unwrap();
+        let helm = built_by("hack/helm.sh", "the documented commands of Helm");
+        if let Some(helm) = &helm {
+            std::os::unix::fs::symlink(helm, path("bin/helm")).unwrap();
+        }
+        let programs = std::env::var("PATH").unwrap();
+        let environment = vec![
+            ("PATH", format!("{}:{programs}", text(&path("bin")))),
+            ("HOME", text(folder.path())),
+            ("KUBECONFIG", text(plane.kubeconfig())),
+            ("REAL_KUBECTL", text(&plane.kubectl_path())),
+            ("OPERATOR", text(operator)),
+        ];
+        Reader { folder, environment, has_helm: helm.is_some() }
+    }
+
+    async fn bash(&self, script: &str) -> Output {
+        let output = Command::new("bash")
+            .args(["-euo", "pipefail", "-c", script])
+            .current_dir(self.folder.path())
+            .env_clear()
+            .envs(self.environment.iter().cloned())
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output();
+        let output = tokio::time::timeout(PATIENCE, output).await;
+        output.unwrap_or_else(|_| panic!("it takes more than {PATIENCE:?}:\n{script}")).unwrap()
+    }
+
+    async fn succeeds(&self, script: &str) {
+        if script.contains("helm ") && !self.has_helm {
+            return;
+        }
+        let output = self.bash(script).await;
+        assert!(output.status.success(), "{script}\n{}", printed(&output));
+    }
+
+    /// Runs each command of a block until it prints the lines that follow it: the cluster gets
+    /// there in steps.
+    async fn sees(&self, console: &str) {
+        for shown in format!("\n{console}").split("\n$ ").skip(1) {
+            let (command, lines) = shown.split_once('\n').unwrap();
+            let mut last = String::new();
+            let mut missing = None;
+            for _ in 0..60 {
+                last = printed(&self.bash(&filled(command)).await);
+                missing = lines.lines().find(|line| !last.lines().any(|ours| is_like(ours, line)));
+                if missing.is_none() {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(250)).await;
+            }
+            assert_eq!(missing, None, "{command} does not print this, but\n{last}");
+        }
+    }
+}
+
+fn printed(output: &Output) -> String {
+    let text = String::from_utf8_lossy;
+    format!("{}{}", text(&output.stdout), text(&output.stderr))
+}
+
+/// Puts values in the place of the placeholders that are whole words.
+fn filled(command: &str) -> String {
+    let mut filled = String::new();
+    for part in command.split_inclusive(|letter: char| letter != '_' && !letter.is_alphanumeric()) {
+        let word = part.trim_end_matches(|letter: char| letter != '_' && !letter.is_alphanumeric());
+        let value = PLACEHOLDERS.iter().find(|(placeholder, _)| *placeholder == word);
+        filled.push_str(value.map_or(word, |(_, value)| value));
+        filled.push_str(&part[word.len()..]);
+    }
+    filled
+}
+
+/// Returns whether a line is like the one shown, which may end with `…`.
+fn is_like(line: &str, shown: &str) -> bool {
+    match shown.split_once('…') {
+        Some((beginning, _)) => shape(line).starts_with(&shape(beginning)),
+        None => shape(line) == shape(shown),
+    }
+}
+
+/// The line without the numbers and the hashes of pods' names, which differ from run to run.
+fn shape(line: &str) -> String {
+    let word = |word: &str| {
+        let parts: Vec<&str> = word.split('-').collect();
+        if parts.len() > 2 && parts[parts.len() - 1].len() == 5 {
+            return parts[..parts.len() - 2].join("-");
+        }
+        let is_count = word.chars().all(|letter| letter.is_ascii_digit()) && word != "0";
+        if is_count { "N".to_owned() } else { word.to_owned() }
+    };
+    line.split_whitespace().map(word).collect::<Vec<_>>().join(" ")
+}
+
+// === The operator ===
+
+/// Works under the account and name of the Deployment's pod, with its settings, until it is aborted.
+async fn work(plane: &'static ControlPlane) {
+    let system = World::in_existing(plane, SYSTEM).await;
+    let is_available = |d: &serde_json::Value| d["status"]["availableReplicas"].as_i64() >= Some(1);
+    let deployment = system.until(DEPLOYMENT, NAME, is_available).await;
+    let pods = system.list_with(POD, &format!("app.kubernetes.io/name={NAME}")).await;
+    let pod = pods.iter().find(|pod| pod["metadata"]["deletionTimestamp"].is_null()).unwrap();
+    let variables = deployment["spec"]["template"]["spec"]["containers"][0]["env"].as_array();
+    let values = variables.into_iter().flatten();
+    let values = values.filter_map(|one| Some((one["name"].as_str()?, one["value"].as_str()?)));
+    let name = ("POD_NAME", pod["metadata"]["name"].as_str().unwrap());
+    let environment: Vec<_> = values.chain([name, ("LEADER_ELECT_NAMESPACE", SYSTEM)]).collect();
+    let kubeconfig = system.operator_kubeconfig().await;
+    let _operator = OperatorProcess::start(&kubeconfig, &["--leader-elect"], &environment);
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_documented_commands_work_in_the_order_of_the_pages() {
+    let plane = ControlPlane::of_this_test(|| ControlPlane::bare("documented")).await;
+    let reader = Reader::new(plane);
+    let mut operator = None;
+    for step in STORY {
+        match step {
+            Operator => operator = Some(tokio::spawn(work(plane))),
+            NoOperator => {
+                let operator = operator.take().unwrap();
+                operator.abort();
+                assert!(operator.await.unwrap_err().is_cancelled());
+            }
+            Given(script) => reader.succeeds(script).await,
+            Of(page, first) => {
+                let all = commands(page);
+                let found = all.iter().find(|one| one.first_line() == *first);
+                let found = found.unwrap_or_else(|| panic!("{page} has no {first}"));
+                if found.is_console {
+                    reader.sees(&found.text).await;
+                } else {
+                    reader.succeeds(&filled(&found.text)).await;
+                }
+            }
+        }
+    }
+}
