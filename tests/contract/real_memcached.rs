@@ -5,11 +5,12 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 use workload_operator::memcached::{Images, Memcached, desired};
 use workload_operator::object::Quantity;
 
@@ -40,7 +41,7 @@ struct Instance {
 
 impl Instance {
     /// Starts the container of a Memcached with this spec; `Err` is what memcached prints when it ends.
-    fn start(program: &PathBuf, spec: Value) -> Result<Instance, String> {
+    async fn start(program: &Path, spec: &Value) -> Result<Instance, String> {
         let object = json!({"metadata": {"name": "a", "namespace": "b"}, "spec": spec});
         let object: Memcached = serde_json::from_value(object).unwrap();
         let template = desired(&object, &Images::of("memcached:1")).deployment.spec.template;
@@ -67,7 +68,7 @@ impl Instance {
             }
             assert!(Instant::now() < deadline, "it does not listen");
             // Nothing announces that a socket is there.
-            std::thread::sleep(Duration::from_millis(5));
+            sleep(Duration::from_millis(5)).await;
         }
         Ok(Instance { child, socket, limit, _folder: folder })
     }
@@ -103,13 +104,13 @@ impl Drop for Instance {
     }
 }
 
-fn starts(program: &PathBuf, spec: Value) -> Result<(), String> {
-    let started = Instance::start(program, spec.clone());
+async fn starts(program: &Path, spec: Value) -> Result<(), String> {
+    let started = Instance::start(program, &spec).await;
     started.map(|instance| instance.serves()).map_err(|said| format!("{spec}: {said}"))
 }
 
-#[test]
-fn each_option_that_the_schema_takes_starts_and_serves() {
+#[tokio::test]
+async fn each_option_that_the_schema_takes_starts_and_serves() {
     let Some(program) = program("that memcached takes each option") else { return };
     let each = MEMCACHED_OPTIONS.iter().map(|option| json!({"options": [option]}));
     let others = [
@@ -117,18 +118,20 @@ fn each_option_that_the_schema_takes_starts_and_serves() {
         json!({"threads": 1, "memory": "16Mi", "maxItemSize": "8Mi"}),
         json!({"maxConnections": 512, "containerPort": 12345}),
     ];
-    let failed: Vec<String> =
-        each.chain(others).filter_map(|spec| starts(&program, spec).err()).collect();
+    let mut failed = Vec::new();
+    for spec in each.chain(others) {
+        failed.extend(starts(&program, spec).await.err());
+    }
     assert!(failed.is_empty(), "{failed:#?}");
     // What the schema refuses does end memcached.
     for bad in ["slab_chunk_max=512k", "hashpower=64", "lru_crawlr", "hot_lru_pct=90"] {
-        assert!(starts(&program, json!({"options": [bad]})).is_err(), "{bad}");
+        assert!(starts(&program, json!({"options": [bad]})).await.is_err(), "{bad}");
     }
 }
 
-#[test]
+#[tokio::test]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-fn any_two_options_start_and_serve_together() {
+async fn any_two_options_start_and_serve_together() {
     let Some(program) = program("that memcached takes any two options") else { return };
     let mut failed = Vec::new();
     // The schema refuses these.
@@ -138,7 +141,7 @@ fn any_two_options_start_and_serve_together() {
     for one in MEMCACHED_OPTIONS {
         let others = MEMCACHED_OPTIONS.iter().filter(|other| *other != one);
         for other in others.filter(|other| !contradict(one, other) && !contradict(other, one)) {
-            failed.extend(starts(&program, json!({"options": [one, other]})).err());
+            failed.extend(starts(&program, json!({"options": [one, other]})).await.err());
         }
     }
     assert!(failed.is_empty(), "{failed:#?}");
@@ -146,13 +149,13 @@ fn any_two_options_start_and_serve_together() {
 
 /// The smallest items, of which there are most, make the hash table largest; then each size class takes a page
 /// beside the limit; and connections that are in the middle of something have buffers of their own.
-#[test]
+#[tokio::test]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-fn the_worst_mix_of_items_stays_below_the_limit() {
+async fn the_worst_mix_of_items_stays_below_the_limit() {
     let Some(program) = program("that memcached stays below its limit") else { return };
     for memory in [64, 256, 1024] {
         let spec = json!({"memory": format!("{memory}Mi")});
-        let instance = Instance::start(&program, spec).unwrap();
+        let instance = Instance::start(&program, &spec).await.unwrap();
         fill(&instance, memory);
         let busy: Vec<UnixStream> = (0..950).map(|number| busy(&instance, number)).collect();
         instance.serves();
