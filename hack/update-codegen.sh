@@ -5,5 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 UPDATE_ARTIFACTS=1 cargo test --locked --quiet --lib health::tests::table
+# The CRDs first: other tests read their files.
+UPDATE_ARTIFACTS=1 cargo test --locked --quiet --test artifacts the_crd_files
 UPDATE_ARTIFACTS=1 cargo test --locked --quiet --test artifacts
 UPDATE_ARTIFACTS=1 cargo test --locked --quiet --lib cli::check

@@ -329,6 +329,7 @@ pub async fn reconcile(
     let budget = to_report(ensure_or_prune(children.budget.as_ref(), &cx).await)?;
     let (settled, again) = observer.health(&cx, &deployment, |_| Looking::default()).await;
     let health = settled.and(Health::of_result(&service)).and(Health::of_result(&budget));
+    let health = health.aged(&*app, Time::now());
     let child = there(&deployment, &cx)?;
     let found = Found { deployment: child.as_deref(), as_desired: deployment.is_ok(), health };
     let reported = report(&cx, &status(&app, &found, Time::now()), &found.health).await?;

@@ -264,6 +264,7 @@ pub async fn reconcile(
     let label = daemon.spec.node_labels();
     let looking = |child: &DaemonSet| looking(&daemon, child, label.as_deref());
     let (health, again) = observer.health(&cx, &daemon_set, looking).await;
+    let health = health.aged(&*daemon, Time::now());
     let child = there(&daemon_set, &cx)?;
     let found = Found { daemon_set: child.as_deref(), as_desired: daemon_set.is_ok(), health };
     let reported = report(&cx, &status(&daemon, &found, Time::now()), &found.health).await?;

@@ -261,6 +261,7 @@ pub async fn reconcile(
     let looking = Looking { listed: Some(nodes.len()), ..Looking::default() };
     let (settled, again) = observer.health(&cx, &deployment, |_| looking).await;
     let health = settled.and(Health::of_result(&service)).and(Health::of_result(&budget));
+    let health = health.aged(&*memcached, Time::now());
     let failure = deployment.as_ref().err().and_then(failure);
     let child = there(&deployment, &cx)?;
     let found = Found { deployment: child.as_deref(), nodes, health: health.clone(), failure };

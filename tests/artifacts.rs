@@ -138,9 +138,9 @@ fn reasons() -> String {
          if the rollout had completed or a controller reports a failure, otherwise after 30 seconds without \
          progress. While such a list fails, the conditions stay as they are for this generation.\n\
          - `Stalled` is True where waiting does not help: an image's name, a container's configuration, a paused \
-         rollout, a refused write, a deadline. For an image that cannot be pulled and for a taint it is True after \
-         five minutes. kstatus and Flux call this failed.\n\
-         - A crash loop, a quota and a lost node can recover without you.\n\
+         rollout, a refused write, a deadline. For an image that cannot be pulled, a taint, a quota and pods \
+         that are refused it is True after five minutes. kstatus and Flux call this failed.\n\
+         - A crash loop and a lost node can recover without you.\n\
          - Available and Progressing of an App are those of its Deployment.\n\n",
     );
     text.push_str(include_str!("../src/workload/health/table.md"));

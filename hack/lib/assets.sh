@@ -49,8 +49,8 @@ set_assets_dir() {
   cache_folder "$ASSETS_NAME"
   mapfile -t versions < <(kubernetes_versions)
   if ((${#versions[@]} == 0)); then # one version of everything
-    KUBERNETES=kubernetes SERVERS=kubernetes
     mapfile -t modules < <(cd "$GO_MODULES" && printf '%s\n' */go.mod)
+    KUBERNETES=${modules[0]%/go.mod} SERVERS=${modules[0]%/go.mod}
     ASSETS_DIR=$CACHE_FOLDER/$(hash_of_pins "${modules[@]%/go.mod}")
     SERVERS_DIR=$ASSETS_DIR
     return

@@ -246,9 +246,10 @@ pub struct ServicePort {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::target_port")]
     pub target_port: Option<IntOrString>,
-    /// The port on every node. It makes the Service one of type NodePort, unless somebody has made it a load balancer.
+    /// The port on every node; none if 0. It makes the Service one of type NodePort, unless somebody has made it a load
+    /// balancer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 65535))]
+    #[schemars(range(min = 0, max = 65535))]
     pub node_port: Option<i32>,
     /// The protocol above the transport, for example 'kubernetes.io/h2c'.
     #[serde(default, skip_serializing_if = "Option::is_none")]

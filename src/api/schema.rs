@@ -642,12 +642,14 @@ pub(super) fn memcached_probe(_: &mut SchemaGenerator) -> Schema {
 // === ports ===
 
 const PORT_NAME: &str = "^([a-z0-9]+-)*[a-z0-9]*[a-z][a-z0-9]*(-[a-z0-9]+)*$";
+/// Empty, as some clients write what is not set, or the name of a container's port.
+const TARGET_PORT: &str = "^(([a-z0-9]+-)*[a-z0-9]*[a-z][a-z0-9]*(-[a-z0-9]+)*)?$";
 
 pub(super) fn protocol(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
-        "description": "The transport.",
+        "description": "The transport; TCP if empty.",
         "type": "string",
-        "enum": ["TCP", "UDP", "SCTP"],
+        "enum": ["TCP", "UDP", "SCTP", ""],
     })
 }
 
@@ -656,19 +658,19 @@ pub(super) fn target_port(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "description": "The port on which the container listens: a number from 1 to 65535, or a name \
             for it of at most 15 lower-case letters, digits and single '-' between them, with at \
-            least one letter, which stands for the number `port`; the port itself if absent.",
+            least one letter, which stands for the number `port`; the port itself if absent, 0 or empty.",
         "x-kubernetes-int-or-string": true,
         "anyOf": [{ "type": "integer" }, { "type": "string" }],
-        "minimum": 1,
+        "minimum": 0,
         "maximum": 65535,
         "maxLength": 15,
-        "pattern": PORT_NAME,
+        "pattern": TARGET_PORT,
     })
 }
 
 pub(super) fn service_port_name() -> Rule {
     rule(
-        "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')".to_owned(),
+        "self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$')".to_owned(),
         "`name` must consist of lower-case letters, digits and '-', and begin and end with a letter \
          or digit",
     )
@@ -676,29 +678,30 @@ pub(super) fn service_port_name() -> Rule {
 
 pub(super) fn app_protocol() -> Rule {
     rule(
-        format!("self.matches('^({SUBDOMAIN}/)?{QUALIFIED}$')"),
+        format!("self.matches('^(({SUBDOMAIN}/)?{QUALIFIED})?$')"),
         "`appProtocol` must be a name such as 'http' or 'kubernetes.io/h2c'",
     )
 }
 
 pub(super) fn port_names() -> Rule {
     rule(
-        "self.all(p, !has(p.name) || self.exists_one(q, has(q.name) && q.name == p.name)) && \
-         self.all(p, !has(p.nodePort) || self.exists_one(q, has(q.nodePort) && \
+        "self.all(p, !has(p.name) || p.name == '' || self.exists_one(q, has(q.name) && q.name == p.name)) && \
+         self.all(p, !has(p.nodePort) || p.nodePort == 0 || self.exists_one(q, has(q.nodePort) && \
          q.nodePort == p.nodePort && q.protocol == p.protocol))"
             .to_owned(),
         "each of `ports` must have a `name` and a `nodePort` of its own, where it has one",
     )
 }
 
-/// The container's port has the name, and a name belongs to one port. `in` is not charged for the
-/// length of what it compares, as `==` is.
+/// A name stands for the number of the one port that has it: with a second port, nothing would say which of the two
+/// numbers the container has. `in` is not charged for the length of what it compares, as `==` is.
 pub(super) fn target_port_names() -> Rule {
     rule(
-        "self.all(p, !has(p.targetPort) || type(p.targetPort) == int || self.all(q, \
-         !has(q.targetPort) || q.protocol == p.protocol || !(q.targetPort in [p.targetPort])))"
+        "self.all(p, !has(p.targetPort) || type(p.targetPort) == int || p.targetPort in [''] || self.exists_one(q, \
+         has(q.targetPort) && q.targetPort in [p.targetPort]))"
             .to_owned(),
-        "`ports` with the same name as `targetPort` must have the same `protocol`",
+        "a name as `targetPort` must belong to one of `ports` only: where several lead to the same port of the \
+         container, write its number",
     )
 }
 

@@ -1,6 +1,6 @@
 //! The pods of an App.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
@@ -83,17 +83,12 @@ fn security(spec: &Spec) -> ContainerSecurity {
 }
 
 /// Ports on which the container listens, by number and protocol. A target that is a name becomes the name
-/// of a container port with the number of the Service's port; if several ports have that target,
-/// with the lowest number.
+/// of a container port with the number of the Service's port.
 fn container_ports(ports: &[ServicePort]) -> Box<[ContainerPort]> {
     let mut by_number: BTreeMap<(i32, InternedStr), InternedStr> = BTreeMap::new();
-    let mut named = BTreeSet::new();
-    let mut sorted: Vec<_> = ports.iter().collect();
-    sorted.sort_by_key(|port| (port.port, protocol(port)));
-    for port in sorted {
+    for port in ports {
         let (number, name) = match &port.target_port {
             Some(TargetPort::Number(number)) => (*number, InternedStr::default()),
-            Some(TargetPort::Name(name)) if !named.insert(name.clone()) => continue,
             Some(TargetPort::Name(name)) => (port.port, name.clone()),
             None => (port.port, InternedStr::default()),
         };

@@ -1,6 +1,6 @@
 //! An App's children and its status, sentence by sentence.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use proptest::strategy::Strategy;
@@ -133,9 +133,17 @@ fn two_ports_with_one_target_make_one_port_of_the_container() {
         { "name": "a", "port": 81, "targetPort": 80 },
         { "name": "b", "port": 82, "targetPort": 80 },
         { "name": "c", "port": 80, "targetPort": "web" },
-        { "name": "d", "port": 90, "targetPort": "web" },
     ])));
     assert_eq!(container, json!([{ "containerPort": 80, "protocol": "TCP", "name": "web" }]));
+}
+
+/// Clients in Go write what is not set as 0 or as an empty text.
+#[test]
+fn a_port_of_zero_values_is_that_port_without_them() {
+    let zero = json!([{ "port": 80, "targetPort": 0, "nodePort": 0, "name": "", "protocol": "", "appProtocol": "" }]);
+    assert_eq!(desired(&with_ports(&zero)), desired(&with_ports(&json!([{ "port": 80 }]))));
+    let empty = json!([{ "port": 80, "targetPort": "" }]);
+    assert_eq!(desired(&with_ports(&empty)), desired(&with_ports(&json!([{ "port": 80 }]))));
 }
 
 #[test]
@@ -240,13 +248,14 @@ fn any_ports() -> impl Strategy<Value = Vec<Value>> {
         prop::option::of("tcp-[1-9](-2)?"),
     );
     prop::collection::vec(port, 0..8).prop_map(|ports| {
-        let (mut keys, mut names, mut protocols) =
-            (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
+        let (mut keys, mut names, mut targets) =
+            (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let mut made = Vec::new();
         for (port, protocol, target, name) in ports {
-            let one_protocol = !target.is_string()
-                || *protocols.entry(target.to_string()).or_insert(protocol) == protocol;
-            if !one_protocol || !keys.insert((port, protocol)) {
+            if !keys.insert((port, protocol)) {
+                continue;
+            }
+            if target.is_string() && !targets.insert(target.to_string()) {
                 continue;
             }
             let mut port = json!({ "port": port, "protocol": protocol });

@@ -118,7 +118,7 @@ impl Health {
         let status = &daemon_set.status;
         let desired = match status.desired_number_scheduled {
             Some(desired) if daemon_set.is_observed() => desired,
-            _ => return Health::rolling_out("Waiting for the DaemonSet controller"),
+            _ => return Health::unobserved("DaemonSet", context),
         };
         if desired == 0 {
             return nowhere(daemon_set, context);
@@ -143,7 +143,15 @@ impl Health {
         match refused.flatten().or_else(of_pods) {
             Some(trouble) if completed => context.health_of(trouble, true),
             // A known problem stays until its pods show that it is gone.
-            Some(trouble) if context.is_stuck() || known.is_some() => given_up(trouble, context),
+            Some(trouble) if context.is_stuck() || known.is_some() => {
+                context.health_of(trouble, false)
+            }
+            None if completed && waits_until_ready_for_long(daemon_set, desired) => Health {
+                rollout: Rollout::Complete,
+                ..Health::rolling_out(format!(
+                    "{behind}: a new one has to be ready for minReadySeconds first"
+                ))
+            },
             None if completed => Health {
                 rollout: Rollout::Complete,
                 ..Health::new(Level::Degraded, Reason::ReplicasUnavailable, behind)
@@ -188,13 +196,12 @@ fn is_terminating(daemon_set: &DaemonSet, context: &Context<'_>) -> bool {
     grace > 0 && context.idle < longest_idle(daemon_set) + Duration::from_secs(grace)
 }
 
-/// A rollout of a DaemonSet that has made no progress: a refusal is final, because the controller
-/// never gives up by itself.
-fn given_up(trouble: Trouble, context: &Context<'_>) -> Health {
-    match trouble.reason {
-        Reason::ReplicaFailure => Health::new(Level::Stalled, trouble.reason, trouble.message),
-        _ => context.health_of(trouble, false),
-    }
+/// Returns whether all pods are ready, and nothing but `minReadySeconds` keeps some from being available.
+fn waits_until_ready_for_long(daemon_set: &DaemonSet, desired: i32) -> bool {
+    let status = &daemon_set.status;
+    let all_are_ready = status.number_ready >= desired
+        && (is_on_delete(daemon_set) || status.updated_number_scheduled >= desired);
+    all_are_ready && daemon_set.spec.min_ready_seconds.unwrap_or(0) > 0
 }
 
 /// The part that is missing until it is as wanted.
@@ -292,6 +299,18 @@ fn nowhere(daemon_set: &DaemonSet, context: &Context<'_>) -> Health {
             }
         }
         Answer::NotPermitted => {
+            let of_pods = context.of_pods().filter(|one| one.reason == Reason::NodeNotReady);
+            if let Some(lost) = of_pods {
+                return trouble(lost.reason, lost.message);
+            }
+            let misscheduled = daemon_set.status.number_misscheduled;
+            if misscheduled > 0 {
+                let message = format!(
+                    "{misscheduled} nodes run the daemon, and it belongs on none of them: they are lost, or a taint \
+                     keeps it out; the operator cannot list nodes"
+                );
+                return trouble(Reason::ReplicasUnavailable, message);
+            }
             let message = format!(
                 "{}, or taints keep the daemon from all of them: the operator may not list nodes",
                 none()

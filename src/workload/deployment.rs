@@ -171,7 +171,7 @@ impl Workload for DeploymentSpec {
     }
 
     fn is_observed(child: &Deployment) -> bool {
-        child.is_observed()
+        child.is_observed() || refusal(child).is_some()
     }
 
     fn progress(child: &Deployment) -> [i32; 4] {
@@ -192,8 +192,14 @@ impl Health {
     /// The health of a Deployment that is as desired.
     pub fn of_deployment(deployment: &Deployment, context: &Context<'_>) -> Health {
         let status = &deployment.status;
+        if let Some(refusal) = refusal(deployment) {
+            let message = refusal.message.to_string();
+            let trouble =
+                Trouble { reason: Reason::ReplicaFailure, message, stalls_at_once: false };
+            return context.health_of(trouble, false);
+        }
         if !deployment.is_observed() {
-            return Health::rolling_out("Waiting for the Deployment controller");
+            return Health::unobserved("Deployment", context);
         }
         let progressing = status.condition("Progressing");
         let rolling = status.updated_replicas < status.replicas
@@ -225,6 +231,12 @@ impl Health {
                 Health::rolling_out(behind)
             }
             Some(trouble) if reports => context.health_of(trouble, completed),
+            None if completed && waits_until_ready_for_long(deployment, context.listed) => Health {
+                rollout: Rollout::Complete,
+                ..Health::rolling_out(format!(
+                    "{behind}: a new one has to be ready for minReadySeconds first"
+                ))
+            },
             _ if completed && is_short(deployment, context.listed) => Health {
                 rollout: Rollout::Complete,
                 ..Health::new(Level::Degraded, Reason::ReplicasUnavailable, behind)
@@ -240,6 +252,22 @@ impl Health {
             _ => Health::rolling_out(behind),
         }
     }
+}
+
+/// The condition by which the controller reports that it cannot create a ReplicaSet, by a quota or a policy. It
+/// writes that without having observed the newest generation (k8s.io/kubernetes, pkg/controller/deployment/sync.go,
+/// getNewReplicaSet).
+fn refusal(deployment: &Deployment) -> Option<&ChildCondition> {
+    let progressing = deployment.status.condition("Progressing");
+    progressing.filter(|c| c.status == Status::False && c.reason != "ProgressDeadlineExceeded")
+}
+
+/// Returns whether all pods are ready, and nothing but `minReadySeconds` keeps some from being available.
+fn waits_until_ready_for_long(deployment: &Deployment, listed: Option<usize>) -> bool {
+    let (status, wanted) = (&deployment.status, deployment.spec.replicas);
+    let listed = listed.is_none_or(|listed| usize::try_from(wanted).is_ok_and(|w| listed >= w));
+    let all_are_ready = status.ready_replicas >= wanted && status.updated_replicas >= wanted;
+    listed && all_are_ready && deployment.spec.min_ready_seconds.unwrap_or(0) > 0
 }
 
 /// Longest time without progress.

@@ -15,11 +15,12 @@ mod tests;
 use std::time::Duration;
 
 use super::child::{Child, ChildSpec};
-use super::condition::{Status, Type, Wanted};
+use super::condition::{Status, Time, Type, Wanted};
+use super::custom_resource::Custom;
 use super::diagnostics::Ask;
 use super::evidence::{Answer, Evidence};
 use super::pod_state::Trouble;
-use super::progress::Progress;
+use super::progress::{Progress, degraded_for, reported};
 use super::reason::Reason;
 use crate::controller::{Name, Problem};
 use crate::object::Labels;
@@ -267,11 +268,43 @@ impl Health {
             Problem::Told { .. } => of(Level::Degraded, Reason::ApiError, problem.to_string()),
             Problem::Call(_) | Problem::Api(_) => {
                 match problem.api_error().and_then(Reason::of_refusal) {
+                    // Others may give back what counts against it.
+                    Some(reason @ Reason::QuotaExceeded) => Health {
+                        rollout: Rollout::UnderWay,
+                        ..of(Level::Degraded, reason, stable(problem))
+                    },
                     Some(reason) => of(Level::Stalled, reason, stable(problem)),
                     None => of(Level::Degraded, Reason::ApiError, stable(problem)),
                 }
             }
         }
+    }
+
+    /// The health of a workload that its controller, of this kind, has not observed yet.
+    pub(super) fn unobserved(kind: &str, context: &Context<'_>) -> Health {
+        if context.is_late(Progress::IDLE_MAX) {
+            let seconds = Progress::IDLE_MAX.as_secs();
+            let message = format!(
+                "The {kind} controller has not acted on the {kind} for {seconds} seconds: does \
+                 kube-controller-manager run?"
+            );
+            let reason = Reason::ProgressDeadlineExceeded;
+            return context.health_of(Trouble { reason, message, stalls_at_once: false }, false);
+        }
+        Health::rolling_out(format!("Waiting for the {kind} controller"))
+    }
+
+    /// The health of `object`, which is reported as this; a problem that often goes away is final after
+    /// [`STALLED_AFTER`].
+    pub(crate) fn aged<V: Custom>(self, object: &V, now: Time) -> Health {
+        let same = reported(object).filter(|previous| previous.reason == self.reason);
+        let lasts = same.is_some_and(|previous| {
+            previous.level == Level::Stalled || degraded_for(object, now) >= STALLED_AFTER
+        });
+        if self.reason == Reason::QuotaExceeded && lasts {
+            return Health::new(Level::Stalled, self.reason, self.message);
+        }
+        self
     }
 
     /// The health of a child without a health of its own.
@@ -286,8 +319,8 @@ impl Health {
     /// the rollout of the workload.
     pub fn and(self, other: Health) -> Health {
         if other.level > self.level {
-            let complete = self.rollout == Rollout::Complete;
-            let rollout = if complete { self.rollout } else { other.rollout };
+            let halted = self.rollout == Rollout::Halted;
+            let rollout = if halted { other.rollout } else { self.rollout };
             Health { rollout, ..other }
         } else {
             self

@@ -87,7 +87,17 @@ impl Observer {
             ..Context::default()
         };
         let first = S::health(child, &context);
-        if !S::is_observed(child) || first.reason == Reason::RolloutPaused {
+        if first.reason == Reason::RolloutPaused {
+            return (first, Action::Done);
+        }
+        if !S::is_observed(child) {
+            context.idle =
+                self.progress.idle(object, child.meta.generation, S::progress(child), now);
+            let again = Action::RequeueAfter(Progress::next(context.idle));
+            return (S::health(child, &context), again);
+        }
+        // Nothing but time is missing; the child's status changes when it is over.
+        if first.level == Level::Progressing && first.rollout == Rollout::Complete {
             return (first, Action::Done);
         }
         let unclear = S::is_to_be_explained(child);

@@ -61,7 +61,7 @@ pub fn reported<V: Custom>(object: &V) -> Option<Health> {
 }
 
 /// Returns for how long the condition Degraded has been True, by the clock of who wrote it.
-fn degraded_for<V: Custom>(object: &V, now: Time) -> Duration {
+pub(super) fn degraded_for<V: Custom>(object: &V, now: Time) -> Duration {
     let degraded = object.conditions().iter().find(|condition| condition.is(Type::Degraded));
     let since = degraded.filter(|c| c.status == Status::True).map(|c| c.last_transition_time);
     let seconds = since.map_or(0, |since| now.seconds_since(since));

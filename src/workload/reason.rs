@@ -164,7 +164,14 @@ impl Reason {
 
     /// Returns whether such a cause, if it lasts, does not go away by itself.
     pub(crate) fn stalls(self) -> bool {
-        matches!(self, Reason::ImagePullFailed | Reason::ContainerFailed | Reason::NodesTainted)
+        matches!(
+            self,
+            Reason::ImagePullFailed
+                | Reason::ContainerFailed
+                | Reason::NodesTainted
+                | Reason::ReplicaFailure
+                | Reason::QuotaExceeded
+        )
     }
 
     /// The reason for which the API server refused a request, until a user acts: a quota, rights, a policy

@@ -42,7 +42,7 @@ pub struct ServicePort {
     #[serde(skip_serializing_if = "str::is_empty")]
     pub name: InternedStr,
     /// Port that the container listens on; if absent, the API server fills in `port`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "target_port")]
     pub target_port: Option<TargetPort>,
     /// The port on every node; 0 to leave it as it is.
     #[serde(skip_serializing_if = "is_zero")]
@@ -78,6 +78,17 @@ impl ChildSpec for ServiceSpec {
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(number: &i32) -> bool {
     *number == 0
+}
+
+/// Kubernetes and clients in Go write 0 or an empty name for a port that is not set.
+fn target_port<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<TargetPort>, D::Error> {
+    let port = Option::<TargetPort>::deserialize(deserializer)?;
+    Ok(port.filter(|port| match port {
+        TargetPort::Number(number) => *number != 0,
+        TargetPort::Name(name) => !name.is_empty(),
+    }))
 }
 
 /// An assigned address does not matter, and would differ for each Service.

@@ -179,8 +179,9 @@ async fn pods_that_a_quota_or_pod_security_refuses_are_told_in_the_controllers_w
         .until_condition(GENERIC_DAEMON, "insecure", "Degraded", ("True", "ReplicaFailure"))
         .await;
     assert!(message.contains("violates PodSecurity"), "{message}");
+    // It may heal by itself; after five minutes it is Stalled.
     let object = world.get(GENERIC_DAEMON, "insecure").await.unwrap();
-    assert!(has_condition(&object, "Stalled", "True"), "{object:#}");
+    assert!(!has_condition(&object, "Stalled", "True"), "{object:#}");
 
     world.forbid("none", "pods").await;
     world.create(MEMCACHED, memcached("refused", 1)).await.unwrap();

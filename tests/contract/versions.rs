@@ -109,7 +109,7 @@ async fn bad_input_is_refused(world: &World) {
     let dns = json!([{"name": "a", "port": 53, "targetPort": "dns"},
         {"name": "b", "port": 53, "targetPort": "dns", "protocol": "UDP"}]);
     for (kind, spec, message) in [
-        (APP, app("ports", dns), "must have the same `protocol`"),
+        (APP, app("ports", dns), "must belong to one of `ports` only"),
         (MEMCACHED, json!({"size": 4}), "less than or equal to 3"),
         (GENERIC_DAEMON, json!({"image": "a:1", "label": "a b"}), "'key' or 'key=value'"),
         (APP, json!({"image": "shop: 1"}), "'nginx:1.27'"),
@@ -125,7 +125,7 @@ async fn bad_input_is_refused(world: &World) {
         (APP, limits(json!({"example.com/gpu": "0.5"})), "a whole number"),
         (APP, app("resources", more), "less than or equal to the same of `limits`: `memory`"),
         (APP, app("resources", shared), "in `limits` too, with the same number"),
-        (APP, target(json!(0)), "greater than or equal to 1"),
+        (APP, target(json!(-1)), "greater than or equal to 0"),
         (APP, target(json!(65536)), "less than or equal to 65535"),
         (APP, target(json!("Web")), "[a-z0-9]"),
         (APP, target(json!("80")), "[a-z0-9]"),
@@ -138,6 +138,13 @@ async fn bad_input_is_refused(world: &World) {
     }
     for spec in [
         target(json!("web-1")),
+        target(json!(0)),
+        target(json!("")),
+        app(
+            "ports",
+            json!([{"port": 80, "nodePort": 0, "name": "", "protocol": "", "appProtocol": ""},
+            {"port": 81, "nodePort": 0, "name": "", "targetPort": ""}]),
+        ),
         limits(json!({"cpu": 1, "memory": "0.5Gi", "example.com/gpu": "2"})),
         app("resources", json!({"limits": {"cpu": 1}, "requests": {"cpu": "1000m"}})),
         app("envs", divided("1m")),

@@ -80,7 +80,31 @@ fn a_completed_rollout_stays_complete_whatever_is_wrong_with_the_service() {
     let taken = Health::new(Level::Stalled, Reason::ErrResourceExists, "taken");
     let both = Health::ready(Reason::AllReplicasReady, "all").and(taken.clone());
     assert_eq!(both.progressing().reason, "RolloutComplete");
-    assert_eq!(Health::rolling_out("one of two").and(taken.clone()).rollout, taken.rollout);
+    let under_way = Health::rolling_out("one of two").and(taken);
+    assert_eq!((under_way.level, under_way.rollout), (Level::Stalled, Rollout::UnderWay));
+}
+
+/// Others may give back what counts against it.
+#[test]
+fn a_quota_that_refuses_a_write_is_final_after_five_minutes() {
+    use crate::memcached::Memcached;
+    use crate::workload::fixtures::custom;
+    use serde_json::json;
+    let since = |reason: &str| {
+        let degraded = json!({"type": "Degraded", "status": "True", "reason": reason, "message": "m",
+            "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let ready = json!({"type": "Ready", "status": "False", "reason": reason, "message": "m",
+            "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let status = json!({"observedGeneration": 1, "conditions": [ready, degraded]});
+        let object = json!({"metadata": {"name": "a"}, "spec": {}, "status": status});
+        custom::<Memcached>(&object.to_string())
+    };
+    let at = |text: &str| serde_json::from_value::<Time>(json!(text)).unwrap();
+    let quota = || Health::new(Level::Degraded, Reason::QuotaExceeded, "m");
+    let (soon, late) = (at("2026-01-01T00:04:59Z"), at("2026-01-01T00:05:00Z"));
+    assert_eq!(quota().aged(&since("QuotaExceeded"), soon).level, Level::Degraded);
+    assert_eq!(quota().aged(&since("QuotaExceeded"), late).level, Level::Stalled);
+    assert_eq!(quota().aged(&since("ApiError"), late).level, Level::Degraded, "another before");
 }
 
 /// Two installations write the same objects with the same field manager, which no tool can tell apart.

@@ -435,17 +435,12 @@ fn service_ports(ports: &[Value]) -> Vec<Value> {
 }
 
 fn container_ports(ports: &[Value]) -> Vec<Value> {
-    let mut names = BTreeMap::<&str, &Value>::new();
+    let mut names = Vec::<(&str, &Value)>::new();
     let mut all = BTreeMap::<(i64, &str), Option<&str>>::new();
     for port in ports {
         let key = |number: &Value| (number.as_i64().unwrap(), port["protocol"].as_str().unwrap());
         match &port["targetPort"] {
-            Value::String(name) => {
-                let lowest = names.entry(name).or_insert(port);
-                if port["port"].as_i64() < lowest["port"].as_i64() {
-                    *lowest = port;
-                }
-            }
+            Value::String(name) => names.push((name, port)),
             Value::Number(_) => drop(all.entry(key(&port["targetPort"])).or_default()),
             _ => drop(all.entry(key(&port["port"])).or_default()),
         }

@@ -262,20 +262,15 @@ pub fn mend_list(schema: &Value, path: &str, items: &mut Vec<Value>) {
     if path != "spec.ports" {
         return;
     }
-    let (mut names, mut targets) = (BTreeSet::new(), Vec::<(String, String)>::new());
+    let (mut names, mut targets) = (BTreeSet::new(), BTreeSet::new());
     let mut node_ports = BTreeSet::new();
     for port in items {
         let port = port.as_object_mut().expect("an object");
         let text = |name: &str| port.get(name).map(|value| value.to_string());
         let (name, node_port) = (text("name"), text("nodePort"));
-        let protocol = text("protocol").unwrap_or_else(|| "\"TCP\"".to_owned());
-        if let Some(target) = port.get("targetPort").and_then(Value::as_str).map(str::to_owned) {
-            let known = targets.iter().find(|(known, _)| *known == target);
-            match known {
-                Some((_, other)) if *other != protocol => drop(port.remove("targetPort")),
-                Some(_) => {}
-                None => targets.push((target, protocol)),
-            }
+        let target = text("targetPort").filter(|target| target.starts_with('"'));
+        if target.is_some_and(|target| !targets.insert(target)) {
+            port.remove("targetPort");
         }
         if name.is_some_and(|name| !names.insert(name)) {
             port.remove("name");

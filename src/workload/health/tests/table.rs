@@ -53,6 +53,13 @@ fn changed(changes: Value) -> Value {
     status
 }
 
+/// The Deployment controller could not create a ReplicaSet, and has not observed the generation.
+fn without_replica_set() -> Value {
+    let status = changed(json!({"observedGeneration": 0}));
+    let message = "Failed to create new replica set \"a-1\": exceeded quota";
+    with_condition(status, 1, "False", "ReplicaSetCreateError", message)
+}
+
 /// None of two pods serves, and the Deployment says so.
 fn down() -> Value {
     let mut status = changed(json!({"readyReplicas": 0, "availableReplicas": 0,
@@ -218,6 +225,23 @@ fn of_memcached(status: Value, context: Context<'_>) -> Vec<Condition> {
     reported(Some(&child), health, None)
 }
 
+/// A Memcached of two, one of whose pods was replaced and is ready, though not for long.
+fn that_waits() -> Vec<Condition> {
+    let mut status = changed(json!({"availableReplicas": 1, "unavailableReplicas": 1}));
+    status["conditions"][0]["status"] = json!("False");
+    let mut child = deployment(false, status);
+    child.spec.min_ready_seconds = Some(30);
+    let health = Health::of_deployment(&child, &context(COMPLETED, Vec::new()));
+    reported(Some(&child), health, None)
+}
+
+/// The same of a GenericDaemon on two nodes.
+fn of_daemon_that_waits() -> Vec<Condition> {
+    let mut status = nodes([2, 2, 2, 2]);
+    status["numberAvailable"] = json!(1);
+    of_daemon_with(status, context(COMPLETED, Vec::new()), Some(30))
+}
+
 /// The same with a Deployment that a person has paused.
 fn held(status: Value, state: (bool, u64)) -> Vec<Condition> {
     let child = deployment(true, status);
@@ -254,10 +278,15 @@ fn of_app(status: Value, as_desired: bool) -> Vec<Condition> {
 
 /// The GenericDaemon `syslog` whose DaemonSet has this status.
 fn of_daemon(status: Value, context: Context<'_>) -> Vec<Condition> {
+    of_daemon_with(status, context, None)
+}
+
+fn of_daemon_with(status: Value, context: Context<'_>, min_ready: Option<i32>) -> Vec<Condition> {
     let daemon: GenericDaemon = custom(DAEMON);
     let mut object = wire(&daemon, &generic_daemon::desired(&daemon));
     object["status"] = status;
-    let child: DaemonSet = child(&object);
+    let mut child: DaemonSet = child(&object);
+    child.spec.min_ready_seconds = min_ready;
     let context = Context { label: daemon.spec.label.as_deref(), ..context };
     let health = <DaemonSetSpec as Workload>::health(&child, &context);
     let found = generic_daemon::Found { daemon_set: Some(&child), as_desired: true, health };
@@ -290,6 +319,38 @@ fn rollouts() -> Vec<Row> {
             "F U T F T -",
             "RollingOut",
             "Waiting for the Deployment controller",
+        ),
+        row(
+            (M, "the Deployment controller cannot create a ReplicaSet: a quota, or a policy"),
+            of_memcached(without_replica_set(), fine(UNDER_WAY)),
+            "F U T T T -",
+            "ReplicaFailure",
+            "Failed to create new replica set \"a-1\": exceeded quota",
+        ),
+        row(
+            (M, "the same for five minutes"),
+            of_memcached(
+                without_replica_set(),
+                lasting(known(fine(STUCK), Level::Degraded, Reason::ReplicaFailure, "m")),
+            ),
+            "F U F T - T",
+            "ReplicaFailure",
+            "Failed to create new replica set \"a-1\": exceeded quota",
+        ),
+        row(
+            (M, "the Deployment controller has not acted for 30 s"),
+            of_memcached(changed(json!({"observedGeneration": 0})), fine(STUCK)),
+            "F U T T T -",
+            "ProgressDeadlineExceeded",
+            "The Deployment controller has not acted on the Deployment for 30 seconds: does \
+             kube-controller-manager run?",
+        ),
+        row(
+            (M, "completed, then a new pod has to be ready for minReadySeconds"),
+            that_waits(),
+            "F F F F T -",
+            "RollingOut",
+            "1 of 2 replicas are available: a new one has to be ready for minReadySeconds first",
         ),
         row(
             (A, "the Deployment's status is of an older generation"),
@@ -596,7 +657,7 @@ fn writes() -> Vec<Row> {
         row(
             (M, "a quota refuses an update; the pods serve"),
             unwritten(&by_quota(), Some(rolled_out(2))),
-            "F T F T - T",
+            "F T T T T -",
             "QuotaExceeded",
             "cannot update Deployment default/cart: exceeded quota: q",
         ),
@@ -696,9 +757,24 @@ fn daemons() -> Vec<Row> {
                 "rollout under way for 30 s without progress: a quota or Pod Security refuses pods",
             ),
             of_daemon(nodes([2, 0, 0, 0]), refusal()),
-            "F F F T - T",
+            "F F T T T -",
             "ReplicaFailure",
             "Error creating: pods \"syslog-\" is forbidden: exceeded quota",
+        ),
+        row(
+            (G, "the DaemonSet controller has not acted for 30 s"),
+            of_daemon(json!({}), fine(STUCK)),
+            "F U T T T -",
+            "ProgressDeadlineExceeded",
+            "The DaemonSet controller has not acted on the DaemonSet for 30 seconds: does \
+             kube-controller-manager run?",
+        ),
+        row(
+            (G, "completed, then a new pod has to be ready for minReadySeconds"),
+            of_daemon_that_waits(),
+            "F F F F T -",
+            "RollingOut",
+            "1 of 2 nodes have the daemon available: a new one has to be ready for minReadySeconds first",
         ),
         row(
             (G, "rollout under way for 30 s without progress, and nothing shows why"),
@@ -819,6 +895,30 @@ fn daemons() -> Vec<Row> {
             "NoMatchingNodes",
             "No node has the label logs, or taints keep the daemon from all of them: the operator may \
              not list nodes",
+        ),
+        row(
+            (
+                G,
+                "no pod is wanted anywhere, nodes may not be listed, and its pods are on lost nodes",
+            ),
+            of_daemon(
+                {
+                    let mut status = nodes([0; 4]);
+                    status["numberMisscheduled"] = json!(2);
+                    status
+                },
+                Context {
+                    evidence: Evidence {
+                        nodes: Answer::NotPermitted,
+                        pods: Answer::Found(named("syslog-1", on_a_lost_node()).into()),
+                        ..Evidence::default()
+                    },
+                    ..fine(UNDER_WAY)
+                },
+            ),
+            "F F T T T -",
+            "NodeNotReady",
+            "Pod syslog-1 is on node node-1, which does not report",
         ),
         row(
             (G, "no pod is wanted anywhere, and the list of nodes fails"),
