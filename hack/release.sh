@@ -126,7 +126,8 @@ replace_placeholders() {
   grep -rlE 'https://example\.com/workload-operator|maintainers@example\.com' artifacts |
     xargs sed -i "s#https://example.com/workload-operator/docs/#$REPOSITORY/blob/v$VERSION/docs/#
       s#https://example.com/workload-operator#$REPOSITORY#; s#maintainers@example.com#$CONTACT#"
-  sed -i "s#^  repository: ""\$#  repository: $IMAGE#" "$chart/values.yaml"
+  sed -i "s#^  repository: \"\"\$#  repository: $IMAGE#" "$chart/values.yaml"
+  grep -q "^  repository: $IMAGE\$" "$chart/values.yaml" || die 1 "values.yaml has no empty repository to replace"
   printf 'home: %s\nsources: [%s]\nmaintainers: [{name: workload-operator, email: %s}]\n' \
     "$REPOSITORY" "$REPOSITORY" "$CONTACT" >>"$chart/Chart.yaml"
 }

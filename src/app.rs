@@ -55,6 +55,9 @@ pub struct Spec {
     pub replicas: i32,
     /// The image that runs.
     pub image: InternedStr,
+    /// When it is pulled; empty: `IfNotPresent`.
+    #[serde(default)]
+    pub image_pull_policy: InternedStr,
     /// The resources it may use.
     #[serde(default)]
     pub resources: Resources,

@@ -58,6 +58,9 @@ pub struct GenericDaemon {
 pub struct Spec {
     /// The image that runs.
     pub image: InternedStr,
+    /// When it is pulled; empty: `IfNotPresent`.
+    #[serde(default)]
+    pub image_pull_policy: InternedStr,
     /// The label of the nodes where it runs, `key` or `key=value`; every node if absent.
     #[serde(default)]
     pub label: Option<InternedStr>,

@@ -142,7 +142,7 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     let image = memcached_image.as_deref().unwrap_or_default();
     if image.is_empty() && controllers.contains(&ControllerName::Memcached) {
         tracing::warn!(
-            "MEMCACHED_IMAGE is not set, so no Memcached gets a Deployment: set it to an image, such \
+            "MEMCACHED_IMAGE is not set, so no Memcached without `image` gets a Deployment: set it to an image, such \
              as memcached:1.6.38-alpine"
         );
     }

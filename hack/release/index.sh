@@ -4,6 +4,8 @@
 #
 #   hack/release/index.sh OUTPUT FOLDER...    OUTPUT is made; FOLDERs are results of hack/release.sh
 #
+# Environment: KEY, a file with a private key (PEM), with which each file is signed as hack/release.sh --key does.
+#
 #   workload-operator-VERSION.oci.tar    the image index, of the images in all FOLDERs
 #   image.digest                         that of the index
 #   install.yaml                         names the index by its digest
@@ -53,9 +55,14 @@ sed -n 's/.*"digest":"\(sha256:[0-9a-f]*\)".*/\1/p' "$WORK/index/index.json" >"$
 tar --create --directory "$WORK/index" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner \
   --mode='u=rwX,go=rX' --format=ustar --file "$WORK/out/workload-operator-$VERSION.oci.tar" .
 ARCH=$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
+# Artifacts of a workflow arrive without their modes.
+chmod 755 "$WORK/out/workload-operator-$VERSION-linux-"*[!r]
 "$WORK/out/workload-operator-$VERSION-linux-$ARCH" manifests \
   --image "$IMAGE:$VERSION@$(<"$WORK/out/image.digest")" >"$WORK/out/install.yaml"
 (cd "$WORK/out" && sha256sum -- * >"$WORK/sums" && mv "$WORK/sums" SHA256SUMS)
+if [[ -n ${KEY:-} ]]; then
+  for file in "$WORK"/out/*; do openssl dgst -sha256 -sign "$KEY" "$file" | base64 --wrap=0 >"$file.sig"; done
+fi
 mkdir -p "$(dirname "$OUTPUT")"
 cp -r "$WORK/out" "$OUTPUT"
 say "$OUTPUT holds the release for $# architectures"

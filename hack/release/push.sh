@@ -4,7 +4,7 @@
 #
 #   hack/release/push.sh FOLDER    a result of hack/release/index.sh
 #
-# Needs: skopeo, helm. Environment: TOKEN, a password for the registry; REGISTRY_USER (default: x-access-token).
+# In a workflow it sets the outputs image and digest. Needs: skopeo, helm. Environment: TOKEN, a password for the registry; REGISTRY_USER (default: x-access-token).
 set -euo pipefail
 
 HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -26,4 +26,5 @@ printf '%s' "$TOKEN" | helm registry login --username "$user" --password-stdin "
 skopeo copy --all "oci-archive:$1/workload-operator-$version.oci.tar" "docker://$IMAGE:$version"
 helm push "$chart" "oci://${IMAGE%/*}/charts"
 awk -v section="## [$version]" 'index($0, "## [") == 1 { on = index($0, section) == 1; next } on' CHANGELOG.md >"$1/NOTES.md"
+[[ -z ${GITHUB_OUTPUT:-} ]] || printf 'image=%s\ndigest=%s\n' "$IMAGE" "$(<"$1/image.digest")" >>"$GITHUB_OUTPUT"
 [[ -s $1/NOTES.md ]] || die 1 "CHANGELOG.md has no section [$version]"

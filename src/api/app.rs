@@ -44,7 +44,11 @@ pub struct AppSpec {
     #[schemars(length(max = 512))]
     #[x_kube(validation = schema::image())]
     pub image: String,
-    /// Limits and requests of each pod.
+    /// When nodes pull the image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::image_pull_policy")]
+    pub image_pull_policy: Option<String>,
+    /// Limits and requests of the container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
     /// Environment variables of the container. Their order counts only where one refers to

@@ -36,6 +36,10 @@ pub struct GenericDaemonSpec {
     #[schemars(length(max = 512))]
     #[x_kube(validation = super::schema::image())]
     pub image: String,
+    /// When nodes pull the image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "super::schema::image_pull_policy")]
+    pub image_pull_policy: Option<String>,
     /// The nodes on which it runs: 'key' (they have that label, whatever its value) or
     /// 'key=value'. Without it, every node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,7 +60,7 @@ pub struct GenericDaemonSpec {
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     #[x_kube(validation = super::schema::sum_of_values())]
     pub envs: Vec<EnvVar>,
-    /// Limits and requests of each pod.
+    /// Limits and requests of the container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
     /// Directories or files of the node, below those that the administrator allows (--allowed-host-paths; none by

@@ -307,6 +307,14 @@ fn words(description: &str, words: &[&str]) -> Schema {
     json_schema!({ "description": description, "type": "string", "enum": words })
 }
 
+pub(super) fn image_pull_policy(_: &mut SchemaGenerator) -> Schema {
+    words(
+        "When nodes pull the image: 'IfNotPresent' (the default), 'Always' or 'Never'. An image that is on a node lets \
+         pods start there while the registry does not respond.",
+        &["IfNotPresent", "Always", "Never", ""],
+    )
+}
+
 // === resources ===
 
 /// Amounts by resource name. No `hugepages-…`: they need volumes, which an App has not. That the
@@ -647,9 +655,9 @@ const TARGET_PORT: &str = "^(([a-z0-9]+-)*[a-z0-9]*[a-z][a-z0-9]*(-[a-z0-9]+)*)?
 
 pub(super) fn protocol(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
-        "description": "The transport; TCP if empty.",
+        "description": "The transport.",
         "type": "string",
-        "enum": ["TCP", "UDP", "SCTP", ""],
+        "enum": ["TCP", "UDP", "SCTP"],
     })
 }
 

@@ -17,7 +17,7 @@ pub(super) fn pod(app: &App) -> PodSpec {
     let container = Container {
         name: app.meta.key.name().clone(),
         image: app.spec.image.clone(),
-        image_pull_policy: InternedStr::new(pull_policy(&app.spec.image)),
+        image_pull_policy: pull_policy(&app.spec.image_pull_policy),
         command: app.spec.command.clone(),
         args: app.spec.args.clone(),
         ports: container_ports(&app.spec.ports),
@@ -33,6 +33,8 @@ pub(super) fn pod(app: &App) -> PodSpec {
     PodSpec {
         containers: [container].into(),
         volumes,
+        // Without an account of its own, it has nothing to say to the API server.
+        automount_service_account_token: app.spec.service_account_name.is_empty().then_some(false),
         service_account_name: app.spec.service_account_name.clone(),
         ..PodSpec::default()
     }

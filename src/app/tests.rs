@@ -92,14 +92,26 @@ fn the_deadline_leaves_pods_the_time_that_the_spec_gives_them() {
     assert_eq!(deadline(json!({"pod": grace, "strategy": {"type": "Recreate"}})), Some(2400));
 }
 
+/// Whatever its tag is: an image on the node lets pods start while the registry does not respond.
 #[test]
-fn an_image_that_may_change_under_its_name_is_pulled_each_time() {
-    let policy = |image: &str| {
+fn an_image_is_pulled_if_it_is_not_there_unless_the_spec_says_otherwise() {
+    let policy = |image: &str, policy: &str| {
         let mut app = sample();
-        app.spec.image = image.into();
+        (app.spec.image, app.spec.image_pull_policy) = (image.into(), policy.into());
         desired(&app).deployment.spec.template.spec.containers[0].image_pull_policy.clone()
     };
-    assert_eq!((&*policy("shop:latest"), &*policy("shop:1")), ("Always", "IfNotPresent"));
+    assert_eq!(policy("shop:latest", ""), "IfNotPresent");
+    assert_eq!(policy("shop:1", "Always"), "Always");
+}
+
+#[test]
+fn only_an_app_with_an_account_of_its_own_gets_a_token() {
+    let token = |account: &str| {
+        let mut app = sample();
+        app.spec.service_account_name = account.into();
+        desired(&app).deployment.spec.template.spec.automount_service_account_token
+    };
+    assert_eq!((token(""), token("shop")), (Some(false), None));
 }
 
 #[test]
@@ -140,7 +152,8 @@ fn two_ports_with_one_target_make_one_port_of_the_container() {
 /// Clients in Go write what is not set as 0 or as an empty text.
 #[test]
 fn a_port_of_zero_values_is_that_port_without_them() {
-    let zero = json!([{ "port": 80, "targetPort": 0, "nodePort": 0, "name": "", "protocol": "", "appProtocol": "" }]);
+    let zero =
+        json!([{ "port": 80, "targetPort": 0, "nodePort": 0, "name": "", "appProtocol": "" }]);
     assert_eq!(desired(&with_ports(&zero)), desired(&with_ports(&json!([{ "port": 80 }]))));
     let empty = json!([{ "port": 80, "targetPort": "" }]);
     assert_eq!(desired(&with_ports(&empty)), desired(&with_ports(&json!([{ "port": 80 }]))));

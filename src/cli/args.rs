@@ -82,7 +82,7 @@ pub struct WorkloadArgs {
     #[arg(long, env = "CONTROLLERS", value_name = "KIND", value_delimiter = ',')]
     pub controllers: Vec<ControllerName>,
 
-    /// The image that memcached pods run. Without it no Memcached gets a Deployment, and its
+    /// The image that memcached pods run. Without it, a Memcached without `image` gets no Deployment, and its
     /// conditions say so.
     #[arg(long, env = "MEMCACHED_IMAGE", value_name = "IMAGE")]
     pub memcached_image: Option<String>,
@@ -320,6 +320,12 @@ pub(super) fn namespace(text: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
+/// The name of a namespace.
+fn one_namespace(text: &str) -> Result<String, String> {
+    let name = namespace(text)?;
+    if name.is_empty() { Err("a namespace must have a name".to_owned()) } else { Ok(name) }
+}
+
 /// An absolute path without `.` and `..`.
 fn directory(text: &str) -> Result<String, String> {
     let parts = text.strip_prefix('/').map(|rest| rest.trim_end_matches('/').split('/'));
@@ -349,7 +355,7 @@ pub struct ManifestsArgs {
     pub image: Option<String>,
 
     /// The namespace of the operator.
-    #[arg(short, long, env = "OPERATOR_NAMESPACE", value_name = "NAME", default_value = super::NAMESPACE, value_parser = namespace)]
+    #[arg(short, long, env = "OPERATOR_NAMESPACE", value_name = "NAME", default_value = super::NAMESPACE, value_parser = one_namespace)]
     pub namespace: String,
 
     /// Replicas of the operator, of which one works.

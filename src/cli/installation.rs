@@ -64,17 +64,21 @@ impl InstallationArgs {
         let named = self.operator_namespace.as_deref();
         let namespace = named.unwrap_or(NAMESPACE);
         let key = ObjectKey::new(namespace, self.operator_name.as_deref().unwrap_or(NAME));
-        match client.read(&DEPLOYMENT, &key).await {
+        let forbidden = match client.read(&DEPLOYMENT, &key).await {
             Ok(deployment) => return Ok(Found::One(Installation(deployment))),
-            Err(error) if !error.is_not_found() => return Err(error),
-            Err(_) => {}
-        }
+            Err(error) if error.is_not_found() => None,
+            // It may be in another namespace.
+            Err(error) if error.is_forbidden() && named.is_none() => Some(error),
+            Err(error) => return Err(error),
+        };
         let labels = Some(format!("app.kubernetes.io/name={NAME}"));
         let scope = Scope { namespace: named.map(Into::into), labels, ..Scope::default() };
         let none = format!("not installed: there is no Deployment {key}");
         let mut all = match client.read_all(&DEPLOYMENT, &scope).await {
             // An account of one namespace cannot look into the others.
-            Err(error) if error.is_forbidden() && named.is_none() => return Ok(Found::None(none)),
+            Err(error) if error.is_forbidden() && named.is_none() => {
+                return forbidden.map_or(Ok(Found::None(none)), Err);
+            }
             all => all?,
         };
         all.retain(|one| self.operator_name.is_none() || one["metadata"]["name"] == **key.name());

@@ -67,6 +67,8 @@ fn all(args: &ManifestsArgs) -> String {
             rest = rest.replace(ours, &value);
         }
     };
+    // First: an image's name may contain that of the namespace.
+    set(NAMESPACE, Some(args.namespace.clone()));
     // A JSON string is valid YAML, whatever it contains.
     let quoted = |text: &String| serde_json::Value::from(text.as_str()).to_string();
     let image = |field: &str, image: &Option<String>| {
@@ -76,7 +78,6 @@ fn all(args: &ManifestsArgs) -> String {
     set(MEMCACHED_IMAGE, image("value", &args.memcached_image));
     set(EXPORTER_IMAGE, image("value", &args.memcached_exporter_image));
     set(REPLICAS, Some(format!("replicas: {}", args.replicas)));
-    set(NAMESPACE, Some(args.namespace.clone()));
     [&crds.join("---\n"), "---\n", &rest].concat()
 }
 
@@ -136,6 +137,8 @@ mod tests {
             ("--memcached-max-size=8", "maximum: 3\n", "maximum: 8\n", 1),
             ("--namespace=ops", NAMESPACE, "ops", 0),
         ] {
+            let image = format!("--image=registry/{NAMESPACE}/op:1");
+            assert!(printed(&[&image, "-n=ops"]).contains(&format!("registry/{NAMESPACE}/op:1")));
             let after = printed(&[flag]);
             assert_eq!(after, before.replace(old, new), "{flag}");
             let found = before.matches(old).count();

@@ -99,7 +99,12 @@ pub fn parse() -> Result<Cli, ExitCode> {
     parse_from(std::env::args_os()).map_err(|error| {
         // The error is lost if stderr is closed.
         let _ = error.print();
-        let is_plan = std::env::args_os().any(|argument| argument == "plan");
+        let command = Cli::command();
+        let is_command = |argument: &OsString| {
+            argument.to_str().is_some_and(|name| command.find_subcommand(name).is_some())
+        };
+        let is_plan =
+            std::env::args_os().skip(1).find(is_command).is_some_and(|name| name == "plan");
         match (error.use_stderr(), is_plan) {
             (false, _) => ExitCode::SUCCESS,
             (true, true) => ExitCode::FAILURE,

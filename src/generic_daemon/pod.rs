@@ -29,7 +29,7 @@ pub(super) fn pod(daemon: &GenericDaemon) -> PodSpec {
     let container = Container {
         name: InternedStr::new(DAEMON),
         image: image.clone(),
-        image_pull_policy: InternedStr::new(pull_policy(image)),
+        image_pull_policy: pull_policy(&daemon.spec.image_pull_policy),
         command: daemon.spec.command.clone(),
         args: daemon.spec.args.clone(),
         env: daemon.spec.envs.clone(),

@@ -1,5 +1,7 @@
 //! The pods of a Memcached: memcached itself and, on request, an exporter of its metrics.
 
+use std::cmp::Ordering;
+
 use serde::Deserialize;
 use serde_json::json;
 
@@ -214,19 +216,16 @@ fn mebibytes(amount: i128) -> Quantity {
 /// memory. No default makes a request larger than its limit.
 fn filled(own: Option<&Resources>, cpu: &str, (request, limit): (Quantity, Quantity)) -> Resources {
     let mut all = own.cloned().unwrap_or_default();
-    let larger = |one: Quantity, other: Option<&Quantity>| match other {
-        Some(other) if other.millis() > one.millis() => other.clone(),
+    let compared = |one: &Quantity, other: &Quantity| Some(one.millis()?.cmp(&other.millis()?));
+    let or = |one: Quantity, other: Option<&Quantity>, if_one_is: Ordering| match other {
+        Some(other) if compared(&one, other) == Some(if_one_is) => other.clone(),
         _ => one,
     };
-    let smaller = |one: Quantity, other: Option<&Quantity>| match other {
-        Some(other) if other.millis() < one.millis() => other.clone(),
-        _ => one,
-    };
-    let limit = larger(limit, all.requests.get("memory"));
+    let limit = or(limit, all.requests.get("memory"), Ordering::Less);
     all.limits.set_default("memory", limit);
-    let request = smaller(request, all.limits.get("memory"));
+    let request = or(request, all.limits.get("memory"), Ordering::Greater);
     all.requests.set_default("memory", request);
-    let cpu = smaller(Quantity::new(cpu), all.limits.get("cpu"));
+    let cpu = or(Quantity::new(cpu), all.limits.get("cpu"), Ordering::Greater);
     all.requests.set_default("cpu", cpu);
     all
 }

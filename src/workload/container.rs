@@ -252,10 +252,7 @@ impl<'de> Deserialize<'de> for Quantities {
     }
 }
 
-/// The policy that Kubernetes itself would fill in for this image. It does so only at creation, so
-/// if left out the policy would forever be that of the first image.
-pub(crate) fn pull_policy(image: &str) -> &'static str {
-    let (name, digest) = image.split_once('@').map_or((image, false), |(name, _)| (name, true));
-    let tag = name.rsplit('/').next().and_then(|last| last.split_once(':')).map(|(_, tag)| tag);
-    if digest || tag.is_some_and(|tag| tag != "latest") { "IfNotPresent" } else { "Always" }
+/// The policy that the spec names, or `IfNotPresent`, whatever the image's tag is.
+pub(crate) fn pull_policy(named: &InternedStr) -> InternedStr {
+    if named.is_empty() { InternedStr::new("IfNotPresent") } else { named.clone() }
 }

@@ -83,6 +83,10 @@ impl Workload for DaemonSetSpec {
 
     fn progress(child: &DaemonSet) -> [i32; 4] {
         let status = &child.status;
+        // The counts of an older generation are no measure for this one.
+        if !<DaemonSetSpec as Workload>::is_observed(child) {
+            return [i32::MIN; 4];
+        }
         [
             status.current_number_scheduled,
             status.updated_number_scheduled,
@@ -146,12 +150,9 @@ impl Health {
             Some(trouble) if context.is_stuck() || known.is_some() => {
                 context.health_of(trouble, false)
             }
-            None if completed && waits_until_ready_for_long(daemon_set, desired) => Health {
-                rollout: Rollout::Complete,
-                ..Health::rolling_out(format!(
-                    "{behind}: a new one has to be ready for minReadySeconds first"
-                ))
-            },
+            None if completed && waits_until_ready_for_long(daemon_set, desired) => {
+                context.not_ready_for_long(&behind)
+            }
             None if completed => Health {
                 rollout: Rollout::Complete,
                 ..Health::new(Level::Degraded, Reason::ReplicasUnavailable, behind)
@@ -200,6 +201,7 @@ fn is_terminating(daemon_set: &DaemonSet, context: &Context<'_>) -> bool {
 fn waits_until_ready_for_long(daemon_set: &DaemonSet, desired: i32) -> bool {
     let status = &daemon_set.status;
     let all_are_ready = status.number_ready >= desired
+        && status.number_available < desired
         && (is_on_delete(daemon_set) || status.updated_number_scheduled >= desired);
     all_are_ready && daemon_set.spec.min_ready_seconds.unwrap_or(0) > 0
 }
@@ -298,25 +300,7 @@ fn nowhere(daemon_set: &DaemonSet, context: &Context<'_>) -> Health {
                 _ => Health::rolling_out("Waiting until the DaemonSet controller counts the nodes"),
             }
         }
-        Answer::NotPermitted => {
-            let of_pods = context.of_pods().filter(|one| one.reason == Reason::NodeNotReady);
-            if let Some(lost) = of_pods {
-                return trouble(lost.reason, lost.message);
-            }
-            let misscheduled = daemon_set.status.number_misscheduled;
-            if misscheduled > 0 {
-                let message = format!(
-                    "{misscheduled} nodes run the daemon, and it belongs on none of them: they are lost, or a taint \
-                     keeps it out; the operator cannot list nodes"
-                );
-                return trouble(Reason::ReplicasUnavailable, message);
-            }
-            let message = format!(
-                "{}, or taints keep the daemon from all of them: the operator may not list nodes",
-                none()
-            );
-            Health::ready(Reason::NoMatchingNodes, message)
-        }
+        Answer::NotPermitted => nowhere_visible(daemon_set, context, &none()),
         Answer::NotAsked | Answer::Failed => {
             let reasons = [
                 Reason::NodeNotReady,
@@ -325,6 +309,34 @@ fn nowhere(daemon_set: &DaemonSet, context: &Context<'_>) -> Health {
                 Reason::ProgressDeadlineExceeded,
             ];
             kept(context, &reasons, "The daemon belongs on no node")
+        }
+    }
+}
+
+/// The same, without permission to list nodes: what the pods and the counts show.
+fn nowhere_visible(daemon_set: &DaemonSet, context: &Context<'_>, none: &str) -> Health {
+    let trouble = |reason, message| {
+        context.health_of(Trouble { reason, message, stalls_at_once: false }, context.completed)
+    };
+    let of_pods = context.of_pods().filter(|one| one.reason == Reason::NodeNotReady);
+    let misscheduled = daemon_set.status.number_misscheduled;
+    match (of_pods, misscheduled) {
+        (Some(lost), _) => trouble(lost.reason, lost.message),
+        (None, 0) => Health::ready(
+            Reason::NoMatchingNodes,
+            format!(
+                "{none}, or taints keep the daemon from all of them: the operator may not list nodes"
+            ),
+        ),
+        _ if !context.is_stuck() => {
+            Health::rolling_out("Waiting until the daemon's pods have ended")
+        }
+        _ => {
+            let message = format!(
+                "{misscheduled} nodes run the daemon, and it belongs on none of them: they are lost, or a taint \
+                 keeps it out; the operator cannot list nodes"
+            );
+            trouble(Reason::ReplicasUnavailable, message)
         }
     }
 }

@@ -176,6 +176,10 @@ impl Workload for DeploymentSpec {
 
     fn progress(child: &Deployment) -> [i32; 4] {
         let status = &child.status;
+        // The counts of an older generation are no measure for this one.
+        if !child.is_observed() {
+            return [i32::MIN; 4];
+        }
         // Old pods that go are progress, too.
         let old = status.replicas - status.updated_replicas;
         [status.updated_replicas, status.ready_replicas, status.available_replicas, -old]
@@ -231,12 +235,9 @@ impl Health {
                 Health::rolling_out(behind)
             }
             Some(trouble) if reports => context.health_of(trouble, completed),
-            None if completed && waits_until_ready_for_long(deployment, context.listed) => Health {
-                rollout: Rollout::Complete,
-                ..Health::rolling_out(format!(
-                    "{behind}: a new one has to be ready for minReadySeconds first"
-                ))
-            },
+            None if completed && waits_until_ready_for_long(deployment, context.listed) => {
+                context.not_ready_for_long(&behind)
+            }
             _ if completed && is_short(deployment, context.listed) => Health {
                 rollout: Rollout::Complete,
                 ..Health::new(Level::Degraded, Reason::ReplicasUnavailable, behind)
@@ -259,14 +260,20 @@ impl Health {
 /// getNewReplicaSet).
 fn refusal(deployment: &Deployment) -> Option<&ChildCondition> {
     let progressing = deployment.status.condition("Progressing");
-    progressing.filter(|c| c.status == Status::False && c.reason != "ProgressDeadlineExceeded")
+    // It stays for a while after the template is one again for which there is a ReplicaSet.
+    let is_former = deployment.is_observed() && deployment.status.updated_replicas > 0;
+    progressing
+        .filter(|_| !is_former)
+        .filter(|c| c.status == Status::False && c.reason != "ProgressDeadlineExceeded")
 }
 
 /// Returns whether all pods are ready, and nothing but `minReadySeconds` keeps some from being available.
 fn waits_until_ready_for_long(deployment: &Deployment, listed: Option<usize>) -> bool {
     let (status, wanted) = (&deployment.status, deployment.spec.replicas);
     let listed = listed.is_none_or(|listed| usize::try_from(wanted).is_ok_and(|w| listed >= w));
-    let all_are_ready = status.ready_replicas >= wanted && status.updated_replicas >= wanted;
+    let all_are_ready = status.ready_replicas >= wanted
+        && status.updated_replicas >= wanted
+        && status.available_replicas < wanted;
     listed && all_are_ready && deployment.spec.min_ready_seconds.unwrap_or(0) > 0
 }
 

@@ -186,6 +186,20 @@ impl Context<'_> {
         }
     }
 
+    /// The health of a workload whose pods are all ready, but not all for `minReadySeconds`. A pod that crashed
+    /// before can do so again until then.
+    pub(super) fn not_ready_for_long(&self, behind: &str) -> Health {
+        match self.known().filter(|known| known.reason.is_of_pods()) {
+            Some(known) => self.health_of(known, true),
+            None => Health {
+                rollout: Rollout::Complete,
+                ..Health::rolling_out(format!(
+                    "{behind}: a new one has to be ready for minReadySeconds first"
+                ))
+            },
+        }
+    }
+
     /// The health of a workload with this problem.
     pub(super) fn health_of(&self, trouble: Trouble, completed: bool) -> Health {
         let lasts = self.previous.as_ref().is_some_and(|previous| {
@@ -302,7 +316,9 @@ impl Health {
             previous.level == Level::Stalled || degraded_for(object, now) >= STALLED_AFTER
         });
         if self.reason == Reason::QuotaExceeded && lasts {
-            return Health::new(Level::Stalled, self.reason, self.message);
+            let halted = self.rollout == Rollout::UnderWay;
+            let rollout = if halted { Rollout::Halted } else { self.rollout };
+            return Health { level: Level::Stalled, rollout, ..self };
         }
         self
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::packages::{names_in, read};
 
 /// Commands of a runner's own that a step may begin with.
-const RUNNERS: [&str; 4] = ["sudo", "gh", "cargo", "KUBERNETES_VERSIONS=all"];
+const RUNNERS: [&str; 6] = ["sudo", "umask", "printf", "gh", "cargo", "KUBERNETES_VERSIONS=all"];
 
 #[test]
 fn each_step_runs_a_script_that_exists() {

@@ -142,7 +142,7 @@ async fn bad_input_is_refused(world: &World) {
         target(json!("")),
         app(
             "ports",
-            json!([{"port": 80, "nodePort": 0, "name": "", "protocol": "", "appProtocol": ""},
+            json!([{"port": 80, "nodePort": 0, "name": "", "appProtocol": ""},
             {"port": 81, "nodePort": 0, "name": "", "targetPort": ""}]),
         ),
         limits(json!({"cpu": 1, "memory": "0.5Gi", "example.com/gpu": "2"})),

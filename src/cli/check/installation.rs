@@ -50,7 +50,7 @@ async fn lease(target: &Target<'_>, pods: Option<&[Value]>) -> Finding {
             .skip("its namespace is set where this cannot see it: --leader-elect-namespace");
     };
     let lease = match target.client.read(&LEASE, &ObjectKey::new(namespace, NAME)).await {
-        Ok(_) if !target.installation().is_some_and(elects) => {
+        Ok(_) if target.found.is_ok() && !target.installation().is_some_and(elects) => {
             return P002.skip("there is no operator with --leader-elect");
         }
         Ok(lease) => lease,
@@ -68,7 +68,7 @@ async fn lease(target: &Target<'_>, pods: Option<&[Value]>) -> Finding {
 }
 
 /// The namespace of the Lease; `None` if a ConfigMap or the like says which.
-fn lease_namespace(target: &Target<'_>) -> Option<String> {
+pub(super) fn lease_namespace(target: &Target<'_>) -> Option<String> {
     if let Some(named) = &target.args.leader_elect_namespace {
         return Some(named.clone());
     }

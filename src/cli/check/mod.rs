@@ -76,14 +76,15 @@ pub(super) struct Target<'a> {
 impl Target<'_> {
     async fn of<'a>(client: &'a Client, args: &'a CheckArgs) -> Target<'a> {
         let found = args.installation.find(client).await;
-        let watched = found.as_ref().ok().and_then(Found::one).map(Installation::watched);
-        let namespaces = match watched {
+        let watched = |found: &Found| found.one().map_or(Setting::Absent, Installation::watched);
+        let namespaces = match found.as_ref().map(watched) {
             _ if !args.namespaces.is_empty() => Some(args.namespaces.clone()),
-            Some(Setting::Text(list)) => {
-                Some(list.split(',').map(|name| name.trim().to_owned()).collect())
+            Ok(Setting::Text(list)) => {
+                let names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
+                Some(names.map(str::to_owned).collect())
             }
-            Some(Setting::Elsewhere) => None,
-            Some(Setting::Absent) | None => Some(Vec::new()),
+            Ok(Setting::Absent) => Some(Vec::new()),
+            Ok(Setting::Elsewhere) | Err(_) => None,
         };
         Target { client, args, found, namespaces }
     }

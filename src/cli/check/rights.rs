@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use super::installation::asks_for_scrapers;
+use super::installation::{asks_for_scrapers, lease_namespace};
 use super::{Finding, R001, R002, R003, Target};
 use crate::cli::installation::Found;
 use crate::client::{Client, Error};
@@ -150,8 +150,8 @@ async fn needed(target: &Target<'_>, namespaces: &[String]) -> Finding {
     if namespaces.is_empty() {
         questions.extend([(EVERYWHERE, RIGHTS), (EVERYWHERE, CLUSTER_RIGHTS)]);
     }
-    let of_lease = target.args.leader_elect_namespace.as_deref();
-    questions.push((of_lease.unwrap_or(target.operator_namespace()), LEASE_RIGHTS));
+    let of_lease = lease_namespace(target);
+    questions.extend(of_lease.as_deref().map(|namespace| (namespace, LEASE_RIGHTS)));
     for (namespace, rights) in questions {
         for (what, answer) in ask(target.client, namespace, rights).await {
             asked += 1;

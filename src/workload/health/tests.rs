@@ -107,6 +107,37 @@ fn a_quota_that_refuses_a_write_is_final_after_five_minutes() {
     assert_eq!(quota().aged(&since("ApiError"), late).level, Level::Degraded, "another before");
 }
 
+/// Otherwise a rollout could make no progress: its counts begin below those of the template before.
+#[tokio::test(start_paused = true)]
+async fn a_rollout_makes_progress_after_counts_of_an_older_generation() {
+    use crate::memcached::Memcached;
+    use crate::workload::fixtures::custom;
+    let object: Memcached = custom(include_str!("../../../artifacts/examples/memcached.yaml"));
+    let daemon_set = |status: serde_json::Value| -> crate::workload::DaemonSet {
+        let uid = "00000000-0000-4000-8000-000000000001";
+        let owner = serde_json::json!({"apiVersion": "mydomain.com/v1beta1", "kind": "GenericDaemon", "name": "a",
+            "controller": true, "uid": uid});
+        let meta = serde_json::json!({"name": "a", "namespace": "b", "generation": 2, "ownerReferences": [owner]});
+        serde_json::from_value(serde_json::json!({"metadata": meta, "spec": {}, "status": status}))
+            .unwrap()
+    };
+    let counts = |generation: i32, updated: i32| {
+        serde_json::json!({"observedGeneration": generation, "desiredNumberScheduled": 9, "currentNumberScheduled": 9,
+            "updatedNumberScheduled": updated, "numberReady": 8, "numberAvailable": 8})
+    };
+    let progress = Progress::default();
+    let start = tokio::time::Instant::now();
+    let idle = |status: serde_json::Value, second: u64| {
+        let counts = <crate::workload::DaemonSetSpec as Workload>::progress(&daemon_set(status));
+        progress.idle(&object, 2, counts, start + Duration::from_secs(second))
+    };
+    assert_eq!(idle(counts(1, 9), 0), Duration::ZERO);
+    assert_eq!(idle(counts(1, 9), 20), Duration::from_secs(20), "the controller has not acted");
+    assert_eq!(idle(counts(2, 0), 25), Duration::ZERO, "it has");
+    assert_eq!(idle(counts(2, 1), 45), Duration::ZERO);
+    assert_eq!(idle(counts(2, 1), 50), Duration::from_secs(5));
+}
+
 /// Two installations write the same objects with the same field manager, which no tool can tell apart.
 #[test]
 fn a_contested_record_of_the_operator_itself_is_another_installation() {

@@ -119,11 +119,9 @@ fn with_pace(deployment: &mut Value, spec: &Value) {
     deployment["progressDeadlineSeconds"] = json!(seconds);
 }
 
-/// The policy that Kubernetes has for an image.
-fn pull_policy(image: &Value) -> &'static str {
-    let is =
-        |known: &str, version: &str| image == known && version == "latest" && !known.contains('@');
-    if IMAGES.iter().any(|(known, version)| is(known, version)) { "Always" } else { "IfNotPresent" }
+/// The policy that the spec names, or that of the contract.
+fn pull_policy(spec: &Value) -> &str {
+    spec["imagePullPolicy"].as_str().filter(|named| !named.is_empty()).unwrap_or("IfNotPresent")
 }
 
 /// The volumes of an App's pod, and where its container finds them.
@@ -299,7 +297,7 @@ fn generic_daemon(name: &str, spec: &Value, nodes: &[Value]) -> Expected {
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [{
             "name": "daemon", "image": image,
-            "imagePullPolicy": pull_policy(&spec["image"]),
+            "imagePullPolicy": pull_policy(spec),
             "securityContext": {"allowPrivilegeEscalation": false},
         }],
     });
@@ -346,7 +344,7 @@ fn app(name: &str, spec: &Value) -> Expected {
     let no_ports = Vec::new();
     let ports = spec["ports"].as_array().unwrap_or(&no_ports);
     let mut container = json!({
-        "name": name, "image": spec["image"], "imagePullPolicy": pull_policy(&spec["image"]),
+        "name": name, "image": spec["image"], "imagePullPolicy": pull_policy(spec),
         "ports": container_ports(ports),
         "env": spec["envs"],
         "securityContext": {
@@ -367,7 +365,10 @@ fn app(name: &str, spec: &Value) -> Expected {
     }
     let (volumes, mounts) = volumes_and_mounts(spec);
     container["volumeMounts"] = json!(mounts);
-    let pod = json!({"containers": [container], "volumes": volumes});
+    let mut pod = json!({"containers": [container], "volumes": volumes});
+    if spec["serviceAccountName"].is_null() {
+        pod["automountServiceAccountToken"] = json!(false);
+    }
     let mut deployment = json!({
         "replicas": replicas,
         "selector": {"matchLabels": selector("app", name)},
