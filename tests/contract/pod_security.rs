@@ -19,7 +19,7 @@ fn restricted(container: &str) -> String {
 async fn a_memcached_runs_under_a_compute_quota_and_pod_security_restricted() {
     let (world, _operator) = World::with_operator("compute-quota").await;
     let hard =
-        json!({"requests.cpu": "300m", "requests.memory": "288Mi", "limits.memory": "384Mi"});
+        json!({"requests.cpu": "300m", "requests.memory": "423Mi", "limits.memory": "423Mi"});
     let quota = json!({"metadata": {"name": "compute"}, "spec": {"hard": hard}});
     world.create(QUOTA, quota).await.unwrap();
     world.until(QUOTA, "compute", |quota| quota["status"]["hard"] == hard).await;
