@@ -144,7 +144,8 @@ async fn each_pass_is_a_span_and_the_requests_it_made_are_spans_in_it() {
         .filter(|span| is(span, &pass))
         .find_map(|pass| Some((pass, all.iter().find(|span| made(span, pass))?)))
         .unwrap();
-    assert!(is(pass, &[("result", "success")]), "{pass:#?}");
+    // It looks again in case the Deployment controller does not act.
+    assert!(is(pass, &[("result", "requeue_after")]), "{pass:#?}");
     assert_eq!(attribute(&pass.attributes, "id").as_str().map(str::len), Some(16), "{pass:#?}");
     assert_eq!((pass.name.as_str(), pass.parent_span_id.len()), ("reconcile", 0), "{pass:#?}");
     assert_eq!(request.name, "patch deployments.apps");
