@@ -26,7 +26,7 @@ use crate::workload::report::{
 use crate::workload::service::{Service, ServicePort, ServiceSpec};
 use crate::workload::{
     BudgetSettings, BudgetSpec, ChildCondition, Deployment, DeploymentSpec, EnvVar, PodMeta,
-    PodSettings, PodTemplate, Resources, Selector, Strategy,
+    PodSettings, PodTemplate, REVISIONS, Resources, Selector, Strategy,
 };
 
 use pod::{pod, protocol};
@@ -94,6 +94,9 @@ pub struct Spec {
     /// The user that it runs as.
     #[serde(default)]
     pub run_as_user: Option<i64>,
+    /// The group of its volumes.
+    #[serde(default)]
+    pub fs_group: Option<i64>,
     /// Replacement of old pods by those of a new template.
     #[serde(default)]
     pub strategy: Option<Box<Strategy>>,
@@ -158,8 +161,9 @@ pub fn desired(app: &App) -> Children {
     let mut deployment = DeploymentSpec {
         replicas: app.spec.replicas,
         selector: Selector { match_labels: selector.clone() },
-        strategy: app.spec.strategy.as_deref().cloned(),
+        strategy: strategy(&app.spec),
         min_ready_seconds: app.spec.min_ready_seconds.filter(|seconds| *seconds > 0),
+        revision_history_limit: REVISIONS,
         progress_deadline_seconds: None,
         template: PodTemplate {
             metadata: PodMeta { labels: identity.pod_labels(), ..PodMeta::default() },
@@ -185,6 +189,16 @@ pub fn desired(app: &App) -> Children {
         spec: settings.desired(deployment.selector.clone()),
     });
     Children { deployment: Desired { labels, spec: deployment }, service, budget }
+}
+
+/// How pods of a new template replace the old ones; `None` leaves it to Kubernetes. With a claim, a new pod on another
+/// node could wait for the volume for ever, since the old one only ends after that.
+fn strategy(spec: &Spec) -> Option<Strategy> {
+    let is_claim =
+        |volume: &Value| volume["persistentVolumeClaim"].is_object() && volume["readOnly"] != true;
+    let chosen = spec.strategy.as_deref().filter(|chosen| **chosen != Strategy::default());
+    let recreate = || Strategy { kind: InternedStr::new("Recreate"), rolling_update: None };
+    chosen.cloned().or_else(|| spec.volumes.iter().any(is_claim).then(recreate))
 }
 
 /// The Service's type. Somebody may set another by hand, and that is kept; but a node port needs this one, or a

@@ -15,6 +15,7 @@ use crate::manager::Context;
 use crate::object::{InternedStr, Meta};
 use crate::workload::child::Desired;
 use crate::workload::condition::{self, Condition, Time, Type, Wanted, merge};
+use crate::workload::container::unless_zero;
 use crate::workload::custom_resource::{Custom, Switches, custom, is_paused};
 use crate::workload::health::{Health, Level};
 use crate::workload::labels::{GENERIC_DAEMON, Identity};
@@ -23,8 +24,8 @@ use crate::workload::progress::completed;
 use crate::workload::reason::Reason;
 use crate::workload::report::{is_as_desired, outcome, own, report, sooner, there, to_report};
 use crate::workload::{
-    Amount, DaemonSet, DaemonSetSpec, EnvVar, PodMeta, PodSettings, PodTemplate, Resources,
-    Selector,
+    Amount, DaemonSet, DaemonSetSpec, EnvVar, PodMeta, PodSettings, PodTemplate, REVISIONS,
+    Resources, Selector,
 };
 
 pub use pod::HostPath;
@@ -62,7 +63,7 @@ pub struct Spec {
     #[serde(default)]
     pub image_pull_policy: InternedStr,
     /// The label of the nodes where it runs, `key` or `key=value`; every node if absent.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "unless_zero")]
     pub label: Option<InternedStr>,
     /// The program and its arguments, in place of the image's.
     #[serde(default)]
@@ -79,6 +80,12 @@ pub struct Spec {
     /// Directories of the node.
     #[serde(default)]
     pub host_paths: Box<[HostPath]>,
+    /// `Restricted`, or empty.
+    #[serde(default)]
+    pub security_profile: InternedStr,
+    /// The user that it runs as.
+    #[serde(default)]
+    pub run_as_user: Option<i64>,
     /// `RollingUpdate` or `OnDelete`; Kubernetes' default if empty.
     #[serde(default)]
     pub update_strategy: InternedStr,
@@ -140,6 +147,7 @@ pub fn desired(daemon: &GenericDaemon) -> Desired<DaemonSetSpec> {
         selector: Selector { match_labels: identity.selector() },
         update_strategy: update_strategy(&daemon.spec),
         min_ready_seconds: daemon.spec.min_ready_seconds.filter(|seconds| *seconds > 0),
+        revision_history_limit: REVISIONS,
         template: PodTemplate {
             metadata: PodMeta { labels: identity.pod_labels(), ..PodMeta::default() },
             spec: pod(daemon),
@@ -153,11 +161,12 @@ pub fn desired(daemon: &GenericDaemon) -> Desired<DaemonSetSpec> {
 
 /// Returns how pods of a new template replace the old ones; `None` leaves it to Kubernetes.
 fn update_strategy(spec: &Spec) -> Option<Box<Value>> {
-    let is_set = !spec.update_strategy.is_empty() || spec.max_unavailable.is_some();
+    let max_unavailable = spec.max_unavailable.as_ref().filter(|amount| !amount.is_zero());
+    let is_set = !spec.update_strategy.is_empty() || max_unavailable.is_some();
     let kind =
         if spec.update_strategy.is_empty() { "RollingUpdate" } else { &spec.update_strategy };
     let mut strategy = json!({ "type": kind });
-    if let Some(max_unavailable) = &spec.max_unavailable {
+    if let Some(max_unavailable) = max_unavailable {
         strategy["rollingUpdate"] = json!({ "maxUnavailable": max_unavailable });
     }
     is_set.then(|| Box::new(strategy))

@@ -14,6 +14,7 @@ use crate::manager::Context;
 use crate::object::{InternedStr, Labels, Meta, Object, Quantity};
 use crate::workload::child::Desired;
 use crate::workload::condition::{Condition, Time};
+use crate::workload::container::unless_zero;
 use crate::workload::custom_resource::{Switches, custom, is_paused};
 use crate::workload::deployment::deadline;
 use crate::workload::health::{Health, Level};
@@ -26,7 +27,7 @@ use crate::workload::report::{ensure_or_prune, outcome, own, report, sooner, the
 use crate::workload::service::{ServicePort, ServiceSpec, TargetPort};
 use crate::workload::{
     Amount, BudgetSettings, BudgetSpec, DeploymentSpec, PodMeta, PodSettings, PodTemplate,
-    Resources, RollingUpdate, Selector, Strategy,
+    REVISIONS, Resources, RollingUpdate, Selector, Strategy,
 };
 
 use pod::pod;
@@ -66,15 +67,17 @@ pub struct Memcached {
 pub struct Spec {
     /// The number of instances.
     pub size: i32,
-    /// Their port.
+    /// Their port; 0 for the default.
     pub container_port: i32,
     /// The image, in place of the administrator's.
     pub image: InternedStr,
     /// The memory for items, such as `64Mi`, from which `-m` and the amounts follow.
     pub memory: Option<Quantity>,
     /// The most connections of an instance.
+    #[serde(deserialize_with = "unless_zero")]
     pub max_connections: Option<i32>,
     /// The threads of an instance.
+    #[serde(deserialize_with = "unless_zero")]
     pub threads: Option<i32>,
     /// The largest item, such as `8Mi`.
     pub max_item_size: InternedStr,
@@ -162,6 +165,7 @@ pub fn desired(memcached: &Memcached, images: &Images) -> Children {
     let mut deployment = DeploymentSpec {
         replicas: memcached.spec.size,
         min_ready_seconds: memcached.spec.min_ready_seconds.filter(|seconds| *seconds > 0),
+        revision_history_limit: REVISIONS,
         progress_deadline_seconds: None,
         selector: Selector { match_labels: identity.selector() },
         // Never more pods than requested, not even during an update of the template.
@@ -211,7 +215,7 @@ fn service(memcached: &Memcached) -> ServiceSpec {
         cluster_ip: InternedStr::new("None"),
         selector: selector(memcached),
         ports: [ServicePort {
-            port: memcached.spec.container_port,
+            port: memcached.spec.port(),
             protocol: InternedStr::new("TCP"),
             name: InternedStr::new(MEMCACHED),
             target_port: Some(TargetPort::Name(InternedStr::new(MEMCACHED))),

@@ -60,7 +60,7 @@ pub struct AppSpec {
     /// Ports of the Service. Without any there is no Service.
     #[serde(default)]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["port", "protocol"]))]
-    #[x_kube(validation = schema::port_names(), validation = schema::target_port_names())]
+    #[x_kube(validation = schema::ports_differ(), validation = schema::port_names(), validation = schema::target_port_names())]
     pub ports: Vec<ServicePort>,
     /// The program, in place of the image's entry point.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -87,7 +87,7 @@ pub struct AppSpec {
     /// The ServiceAccount of the pods. Once set it cannot be left out: set 'default' to go back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
-    #[x_kube(validation = schema::name_in("serviceAccountName"))]
+    #[x_kube(validation = schema::optional_name_in("serviceAccountName"))]
     pub service_account_name: Option<String>,
     /// 'Restricted' has the container run as Pod Security 'restricted' asks: not as root, and without
     /// capabilities.
@@ -98,7 +98,12 @@ pub struct AppSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub run_as_user: Option<i64>,
-    /// Replacement of old pods by those of a new template; 'RollingUpdate' if absent.
+    /// The number of the group that volumes belong to; `runAsUser` if absent and `securityProfile` is 'Restricted'.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 2_147_483_647))]
+    pub fs_group: Option<i64>,
+    /// Replacement of old pods by those of a new template. If absent: 'Recreate' with a claim that is not `readOnly`,
+    /// since a new pod on another node could wait for the volume for ever, and 'RollingUpdate' otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,
     /// Seconds for which a pod must be ready before it counts as available; 0 if absent.

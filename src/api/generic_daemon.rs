@@ -30,7 +30,7 @@ use super::pod::{PodSettings, Resources};
     validation = super::schema::daemon_name(),
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = super::schema::pace_of_nodes())]
+#[x_kube(validation = super::schema::pace_of_nodes(), validation = super::schema::label_and_selector(), validation = super::schema::no_root_if_restricted())]
 pub struct GenericDaemonSpec {
     /// The image that runs, for example 'mbessler/syslogdocker'.
     #[schemars(length(max = 512))]
@@ -68,6 +68,14 @@ pub struct GenericDaemonSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["mountPath"]))]
     pub host_paths: Vec<HostPath>,
+    /// 'Restricted' has the container run as Pod Security 'restricted' asks: not as root, and without capabilities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "super::schema::security_profile")]
+    pub security_profile: Option<String>,
+    /// The number of the user that the container runs as; the image's if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 2_147_483_647))]
+    pub run_as_user: Option<i64>,
     /// 'RollingUpdate' (the default) replaces the pods of an old template, 'OnDelete' waits until each is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::schema::daemon_strategy")]
@@ -97,6 +105,11 @@ pub struct HostPath {
     #[schemars(length(max = 1024))]
     #[x_kube(validation = super::schema::mount_path())]
     pub mount_path: String,
+    /// What is at `path`; 'Directory' if absent. Where the node has something else, the pod does not start. With
+    /// 'DirectoryOrCreate' and 'FileOrCreate', the node makes it.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "super::schema::host_path_type")]
+    pub kind: Option<String>,
     /// False if the container may write to it; true if absent, also for what is mounted below it (from Kubernetes 1.31 on).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,

@@ -33,7 +33,7 @@ use super::schema;
     validation = schema::dns_label_name("the Service"),
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = schema::memory_limit(), validation = schema::item_size(), validation = schema::exporter_port())]
+#[x_kube(validation = schema::memory_limit(), validation = schema::item_size(), validation = schema::exporter_port(), validation = schema::memcached_labels())]
 pub struct MemcachedSpec {
     /// Number of instances, at most 3 unless the administrator has raised that. No more than this run at once.
     #[serde(default = "one")]
@@ -41,32 +41,33 @@ pub struct MemcachedSpec {
     pub size: i32,
     /// The TCP port on which each instance listens.
     #[serde(default = "memcached_port")]
-    #[schemars(range(min = 1, max = 65535))]
+    #[schemars(range(min = 0, max = 65535))]
     pub container_port: i32,
     /// The image; the one that the administrator set for all (MEMCACHED_IMAGE) if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
-    #[x_kube(validation = schema::image())]
+    #[x_kube(validation = schema::own_image())]
     pub image: Option<String>,
     /// The memory for items, for example '256Mi'; 64Mi if absent. A change restarts the pods, which then are
     /// empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 8),
-        regex(pattern = r"^((1[6-9]|[2-9][0-9]|[1-9][0-9]{2,5})Mi|[1-9][0-9]{0,2}Gi)$")
+        regex(pattern = r"^((1[6-9]|[2-9][0-9]|[1-9][0-9]{2,5})Mi|[1-9][0-9]{0,2}Gi)?$")
     )]
     pub memory: Option<String>,
     /// The most client connections of an instance; memcached's 1024 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 512, max = 65536))]
+    #[schemars(range(min = 0, max = 65536))]
+    #[x_kube(validation = schema::connections())]
     pub max_connections: Option<i32>,
     /// Threads of an instance; memcached's 4 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 64))]
+    #[schemars(range(min = 0, max = 64))]
     pub threads: Option<i32>,
     /// The largest item, for example '8Mi', at most half of the memory; memcached's 1Mi if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 5), regex(pattern = "^[1-9][0-9]{0,2}Mi$"))]
+    #[schemars(length(max = 5), regex(pattern = "^([1-9][0-9]{0,2}Mi)?$"))]
     pub max_item_size: Option<String>,
     /// Further settings of memcached's option -o, for example 'idle_timeout=600'. Those of files, TLS, the proxy and
     /// privileges cannot be set, and neither can those whose meaning differs between versions of 1.6
@@ -106,7 +107,7 @@ pub struct Exporter {
     /// The image; the one that the administrator set for all (MEMCACHED_EXPORTER_IMAGE) if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
-    #[x_kube(validation = schema::image())]
+    #[x_kube(validation = schema::own_image())]
     pub image: Option<String>,
     /// Limits and requests of the container. Where absent: requests of 10m of CPU and 32Mi of memory, a limit of 64Mi.
     #[serde(default, skip_serializing_if = "Option::is_none")]

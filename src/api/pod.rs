@@ -37,7 +37,7 @@ pub struct PodSettings {
     /// The PriorityClass of the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
-    #[x_kube(validation = schema::name_in("priorityClassName"))]
+    #[x_kube(validation = schema::optional_name_in("priorityClassName"))]
     pub priority_class_name: Option<String>,
     /// The Secrets by which images are pulled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -50,8 +50,12 @@ pub struct PodSettings {
     /// Seconds that a pod goes on working after it is to end, while clients learn of it. They are part of
     /// `terminationGracePeriodSeconds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 300))]
+    #[schemars(range(min = 0, max = 300))]
     pub pre_stop_sleep_seconds: Option<i64>,
+    /// True if the containers get environment variables for each Service of the namespace; false if absent: a few
+    /// thousand Services would keep a program from starting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enable_service_links: Option<bool>,
 }
 
 /// A taint that does not keep the pods from a node.
@@ -62,7 +66,7 @@ pub struct Toleration {
     /// The key of the taint; all of them if absent and `operator` is 'Exists'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 317))]
-    #[x_kube(validation = schema::qualified_name("key"))]
+    #[x_kube(validation = schema::taint_key())]
     pub key: Option<String>,
     /// 'Equal' (the default) compares `value`, 'Exists' does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,7 +97,7 @@ pub struct TopologySpreadConstraint {
     pub max_skew: i32,
     /// The label, for example 'topology.kubernetes.io/zone'.
     #[schemars(length(max = 317))]
-    #[x_kube(validation = schema::qualified_name("topologyKey"))]
+    #[x_kube(validation = schema::topology_key())]
     pub topology_key: String,
     /// 'DoNotSchedule' leaves a pod pending, 'ScheduleAnyway' prefers the other nodes.
     #[schemars(schema_with = "schema::when_unsatisfiable")]
@@ -151,15 +155,15 @@ pub struct Probe {
     pub initial_delay_seconds: Option<i32>,
     /// Seconds between two checks; 10 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 3600))]
+    #[schemars(range(min = 0, max = 3600))]
     pub period_seconds: Option<i32>,
     /// Seconds until a check without an answer has failed; 1 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 3600))]
+    #[schemars(range(min = 0, max = 3600))]
     pub timeout_seconds: Option<i32>,
     /// Checks in a row that must fail; 3 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 1000))]
+    #[schemars(range(min = 0, max = 1000))]
     pub failure_threshold: Option<i32>,
 }
 
@@ -169,7 +173,7 @@ pub struct Probe {
 pub struct HttpGet {
     /// The path, for example '/healthz'; '/' if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 1024), regex(pattern = "^/"))]
+    #[schemars(length(max = 1024), regex(pattern = "^(/|$)"))]
     pub path: Option<String>,
     /// The port: a number, or the name that is the `targetPort` of one of `ports`.
     #[schemars(schema_with = "schema::probe_port")]
@@ -253,7 +257,7 @@ pub struct EmptyDirVolume {
     pub medium: Option<String>,
     /// The most that it may hold, for example '1Gi'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 32), regex(pattern = r"^[1-9][0-9]*(k|M|G|T|Ki|Mi|Gi|Ti)?$"))]
+    #[schemars(length(max = 32), regex(pattern = r"^([1-9][0-9]*(k|M|G|T|Ki|Mi|Gi|Ti)?)?$"))]
     pub size_limit: Option<String>,
 }
 

@@ -2,6 +2,9 @@
 //!
 //! Messages say what is allowed, with fields in back-quotes and literals in single quotes.
 //!
+//! A zero value of an optional field ('', 0 where 0 has no meaning, an empty list or map) is accepted and means the
+//! same as leaving it out, because clients in Go and templates write it.
+//!
 //! An API server refuses a CRD whose rules could cost too much: it estimates each rule from the
 //! bounds in the schema, times the number of places where it applies. No rule, and no CRD as a
 //! whole, may cost more than half of the budget on the oldest supported server
@@ -67,9 +70,18 @@ pub(super) fn image() -> Rule {
     )
 }
 
+/// An image in place of the administrator's.
+pub(super) fn own_image() -> Rule {
+    rule(
+        "self.matches('^[!-~]*$')".to_owned(),
+        "`image` must be the name of an image, without white space, for example 'memcached:1.6'; leave it out for the \
+         administrator's",
+    )
+}
+
 pub(super) fn node_label() -> Rule {
     rule(
-        format!("self.matches('^({SUBDOMAIN}/)?{QUALIFIED}(=({QUALIFIED})?)?$')"),
+        format!("self.matches('^(({SUBDOMAIN}/)?{QUALIFIED}(=({QUALIFIED})?)?)?$')"),
         "`label` must be a node label: 'key' or 'key=value', where key and value have at most 63 \
          letters, digits, '-', '_' and '.' and begin and end with a letter or digit; the key may \
          have a DNS name and '/' before it; leave `label` out for every node",
@@ -164,7 +176,7 @@ pub(super) fn resource_field() -> Rule {
 pub(super) fn divisor() -> Rule {
     rule(
         "!has(self.divisor) || (self.resource.endsWith('.cpu') ? \
-         type(self.divisor) == int || self.divisor in [dyn('0'), dyn('1'), dyn('1m')] : \
+         type(self.divisor) == int || self.divisor in [dyn(''), dyn('0'), dyn('1'), dyn('1m')] : \
          self.divisor != '1m')"
             .to_owned(),
         "`divisor` must be '1' or '1m' for cpu, and '1' or one unit such as '1M' or '1Mi' for the \
@@ -177,13 +189,13 @@ pub(super) fn divisor_of_a_resource(_: &mut SchemaGenerator) -> Schema {
         "description": "The unit in which it is told.",
         "x-kubernetes-int-or-string": true,
         "anyOf": [{ "type": "integer" }, { "type": "string" }],
-        "enum": [0, 1, "0", "1", "1m", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi",
+        "enum": [0, 1, "", "0", "1", "1m", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi",
             "1Ti", "1Pi", "1Ei"],
     })
 }
 
 pub(super) fn field_api_version(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "description": "Always 'v1'.", "type": "string", "enum": ["v1"] })
+    words("Always 'v1'.", &["v1"])
 }
 
 // === pods ===
@@ -191,7 +203,6 @@ pub(super) fn field_api_version(_: &mut SchemaGenerator) -> Schema {
 /// The form of a label value.
 const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 
-/// Labels by which the operator and Services select pods, and those of `app.kubernetes.io/`, are the operator's.
 /// The form of keys is left to the API server's check of the pod template: rules take the keys of a map for as
 /// long as a request.
 pub(super) fn pod_labels(_: &mut SchemaGenerator) -> Schema {
@@ -199,11 +210,22 @@ pub(super) fn pod_labels(_: &mut SchemaGenerator) -> Schema {
         "Labels of the pods, beside the operator's own. A change restarts the pods.",
         32,
         &json!([{
-            "rule": "self.all(k, !k.startsWith('app.kubernetes.io/') && !(k in ['app', 'memcached_cr', \
-                'cache.example.com/memcached', 'mydomain.com/genericdaemon', 'app.example.com/v1']))",
-            "message": "`labels` must not have 'app', 'memcached_cr', a key that begins with \
-                'app.kubernetes.io/', or the label by which the operator selects pods",
+            "rule": "self.all(k, !(k in ['app.kubernetes.io/name', 'app.kubernetes.io/instance', \
+                'app.kubernetes.io/version', 'app.kubernetes.io/part-of', 'app.kubernetes.io/managed-by', \
+                'app.kubernetes.io/created-by', 'cache.example.com/memcached', 'mydomain.com/genericdaemon', \
+                'app.example.com/v1']))",
+            "message": "`labels` must not have the operator's own labels: 'app.kubernetes.io/' with 'name', 'instance', \
+                'version', 'part-of', 'managed-by' or 'created-by', and the label by which the operator selects pods",
         }]),
+    )
+}
+
+/// Labels by which the users of a Memcached identify its pods.
+pub(super) fn memcached_labels() -> Rule {
+    rule(
+        "!has(self.pod) || !has(self.pod.labels) || !('app' in self.pod.labels || 'memcached_cr' in self.pod.labels)"
+            .to_owned(),
+        "`pod.labels` must not have 'app' or 'memcached_cr', which the operator sets",
     )
 }
 
@@ -214,11 +236,17 @@ pub(super) fn pod_annotations(_: &mut SchemaGenerator) -> Schema {
         "maxProperties": 32,
         // With the keys, less than the 256 KiB of k8s.io/apimachinery, TotalAnnotationSizeLimitB.
         "additionalProperties": { "type": "string", "maxLength": 7680 },
-        "x-kubernetes-validations": [{
-            "rule": "!('kubectl.kubernetes.io/restartedAt' in self)",
-            "message": "`annotations` must not have 'kubectl.kubernetes.io/restartedAt': kubectl rollout \
-                restart sets it",
-        }],
+        "x-kubernetes-validations": [
+            {
+                "rule": "!('kubectl.kubernetes.io/restartedAt' in self)",
+                "message": "`annotations` must not have 'kubectl.kubernetes.io/restartedAt': kubectl rollout \
+                    restart sets it",
+            },
+            {
+                "rule": "self.all(k, size(bytes(self[k])) <= 7680)",
+                "message": "each of `annotations` must have at most 7680 bytes",
+            },
+        ],
     })
 }
 
@@ -239,10 +267,17 @@ fn labels(description: &str, most: u32, rules: &Value) -> Schema {
     schema
 }
 
-pub(super) fn qualified_name(field: &str) -> Rule {
+pub(super) fn topology_key() -> Rule {
     rule(
         format!("self.matches('^({SUBDOMAIN}/)?{QUALIFIED}$')"),
-        &format!("`{field}` must be the key of a label, for example 'topology.kubernetes.io/zone'"),
+        "`topologyKey` must be the key of a label, for example 'topology.kubernetes.io/zone'",
+    )
+}
+
+pub(super) fn taint_key() -> Rule {
+    rule(
+        format!("self.matches('^(({SUBDOMAIN}/)?{QUALIFIED})?$')"),
+        "`key` must be the key of a taint, for example 'example.com/gpu'",
     )
 }
 
@@ -255,9 +290,19 @@ pub(super) fn name_in(field: &str) -> Rule {
     )
 }
 
+/// As [`name_in`], of an optional field.
+pub(super) fn optional_name_in(field: &str) -> Rule {
+    rule(
+        format!("self.matches('^({SUBDOMAIN})?$')"),
+        &format!(
+            "`{field}` must be the name of an object: lower-case letters, digits, '-' and '.'"
+        ),
+    )
+}
+
 pub(super) fn sleep_within_grace_period() -> Rule {
     rule(
-        "!has(self.preStopSleepSeconds) || self.preStopSleepSeconds < \
+        "!has(self.preStopSleepSeconds) || self.preStopSleepSeconds == 0 || self.preStopSleepSeconds < \
          (has(self.terminationGracePeriodSeconds) ? self.terminationGracePeriodSeconds : 30)"
             .to_owned(),
         "`preStopSleepSeconds` must be less than `terminationGracePeriodSeconds`, which is 30 if absent",
@@ -298,20 +343,24 @@ pub(super) fn taint_effect(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(super) fn when_unsatisfiable(_: &mut SchemaGenerator) -> Schema {
-    let description =
-        "'DoNotSchedule' leaves a pod pending, 'ScheduleAnyway' prefers the other nodes.";
-    words(description, &["DoNotSchedule", "ScheduleAnyway"])
+    json_schema!({
+        "description": "'DoNotSchedule' leaves a pod pending, 'ScheduleAnyway' prefers the other nodes.",
+        "type": "string",
+        "enum": ["DoNotSchedule", "ScheduleAnyway"],
+    })
 }
 
+/// One of these, or '' for the default.
 fn words(description: &str, words: &[&str]) -> Schema {
-    json_schema!({ "description": description, "type": "string", "enum": words })
+    let all: Vec<&&str> = words.iter().chain([&""]).collect();
+    json_schema!({ "description": description, "type": "string", "enum": all })
 }
 
 pub(super) fn image_pull_policy(_: &mut SchemaGenerator) -> Schema {
     words(
         "When nodes pull the image: 'IfNotPresent' (the default), 'Always' or 'Never'. An image that is on a node lets \
          pods start there while the registry does not respond.",
-        &["IfNotPresent", "Always", "Never", ""],
+        &["IfNotPresent", "Always", "Never"],
     )
 }
 
@@ -380,14 +429,21 @@ pub(super) fn whole_resources() -> Rule {
     )
 }
 
-/// and not shared (no overcommitment).
+/// and not shared (no overcommitment). What is not a quantity has a rule of its own.
 pub(super) fn extended_requests() -> Rule {
+    let (request, limit) = ("self.requests[k]", "self.limits[k]");
+    let number = |value: &str, other: &str| {
+        format!("(type({value}) == int && {other} in [dyn(string(int({value})))])")
+    };
     rule(
-        "!has(self.requests) || self.requests.all(k, !k.contains('/') || \
-         (has(self.limits) && k in self.limits && self.requests[k] == self.limits[k]))"
-            .to_owned(),
-        "an extended resource in `requests` must be in `limits` too, with the same number, written \
-         in the same way",
+        format!(
+            "!has(self.requests) || self.requests.all(k, !k.contains('/') || (has(self.limits) && k in self.limits && \
+             ({request} in [{limit}] || {} || {} || (type({request}) == string && type({limit}) == string && \
+             quantity({request}).compareTo(quantity({limit})) == 0))))",
+            number(request, limit),
+            number(limit, request),
+        ),
+        "an extended resource in `requests` must be in `limits` too, with the same number",
     )
 }
 
@@ -473,6 +529,22 @@ pub(super) fn host_path() -> Rule {
     )
 }
 
+pub(super) fn host_path_type(_: &mut SchemaGenerator) -> Schema {
+    words(
+        "What is at `path`: 'Directory' (the default), 'DirectoryOrCreate', 'File', 'FileOrCreate', 'Socket', \
+         'CharDevice' or 'BlockDevice'. Where the node has something else, the pod does not start.",
+        &[
+            "Directory",
+            "DirectoryOrCreate",
+            "File",
+            "FileOrCreate",
+            "Socket",
+            "CharDevice",
+            "BlockDevice",
+        ],
+    )
+}
+
 pub(super) fn mount_paths() -> Rule {
     rule(
         "self.all(v, self.exists_one(w, w.mountPath == v.mountPath))".to_owned(),
@@ -492,14 +564,17 @@ pub(super) fn security_profile(_: &mut SchemaGenerator) -> Schema {
 /// beside it, brings it back.
 pub(super) fn service_account_stays() -> Rule {
     rule(
-        "!has(oldSelf.serviceAccountName) || has(self.serviceAccountName)".to_owned(),
+        "!has(oldSelf.serviceAccountName) || oldSelf.serviceAccountName == '' || \
+         (has(self.serviceAccountName) && self.serviceAccountName != '')"
+            .to_owned(),
         "`serviceAccountName` cannot be left out once it was set: set 'default'",
     )
 }
 
 pub(super) fn no_root_if_restricted() -> Rule {
     rule(
-        "!has(self.securityProfile) || !has(self.runAsUser) || self.runAsUser > 0".to_owned(),
+        "!has(self.securityProfile) || self.securityProfile == '' || !has(self.runAsUser) || self.runAsUser > 0"
+            .to_owned(),
         "`runAsUser` must be greater than 0 if `securityProfile` is 'Restricted'",
     )
 }
@@ -521,16 +596,30 @@ pub(super) fn daemon_strategy(_: &mut SchemaGenerator) -> Schema {
 
 pub(super) fn pace_of_a_rolling_update() -> Rule {
     rule(
-        "!has(self.rollingUpdate) || !has(self.type) || self.type == 'RollingUpdate'".to_owned(),
+        "!has(self.rollingUpdate) || !has(self.type) || self.type in ['', 'RollingUpdate']"
+            .to_owned(),
         "`rollingUpdate` must be left out if `type` is 'Recreate'",
     )
 }
 
 pub(super) fn pace_of_nodes() -> Rule {
     rule(
-        "!has(self.maxUnavailable) || !has(self.updateStrategy) || self.updateStrategy == 'RollingUpdate'"
+        "!has(self.maxUnavailable) || self.maxUnavailable in [dyn(0)] || !has(self.updateStrategy) || \
+         self.updateStrategy in ['', 'RollingUpdate']"
             .to_owned(),
         "`maxUnavailable` must be left out if `updateStrategy` is 'OnDelete'",
+    )
+}
+
+/// A node has one value of a label.
+pub(super) fn label_and_selector() -> Rule {
+    let (key, value) = ("self.label.split('=')[0]", "self.label.split('=')[1]");
+    rule(
+        format!(
+            "!has(self.label) || !self.label.contains('=') || !has(self.pod) || !has(self.pod.nodeSelector) || \
+             !({key} in self.pod.nodeSelector) || self.pod.nodeSelector[{key}] == {value}"
+        ),
+        "`pod.nodeSelector` must not have the key of `label` with another value",
     )
 }
 
@@ -545,22 +634,23 @@ pub(super) fn some_pace() -> Rule {
 }
 
 pub(super) fn amount(_: &mut SchemaGenerator) -> Schema {
-    amount_of("A number of pods, or a percentage such as '25%'.", 0)
+    amount_of("A number of pods, or a percentage such as '25%'.", (0, 0))
 }
 
 pub(super) fn amount_of_a_budget(_: &mut SchemaGenerator) -> Schema {
-    amount_of("The pods that may be missing, at least 1, or a percentage such as '25%'.", 1)
+    amount_of("The pods that may be missing, at least 1, or a percentage such as '25%'.", (1, 1))
 }
 
 pub(super) fn amount_of_nodes(_: &mut SchemaGenerator) -> Schema {
     amount_of(
         "Nodes whose pod may be missing during a rolling update, a number or a percentage such as '10%'; 1 if \
          absent.",
-        1,
+        // 0 means absent, but 0% does not.
+        (0, 1),
     )
 }
 
-fn amount_of(description: &str, least: u32) -> Schema {
+fn amount_of(description: &str, (least, least_share): (u32, u32)) -> Schema {
     json_schema!({
         "description": description,
         "x-kubernetes-int-or-string": true,
@@ -568,11 +658,14 @@ fn amount_of(description: &str, least: u32) -> Schema {
         "minimum": least,
         "maximum": i32::MAX,
         "maxLength": 4,
-        "pattern": if least == 0 { "^(100|[1-9]?[0-9])%$" } else { "^(100|[1-9][0-9]?)%$" },
+        "pattern": if least_share == 0 { "^(100|[1-9]?[0-9])%$" } else { "^(100|[1-9][0-9]?)%$" },
     })
 }
 
 // === memcached ===
+
+/// The memory for items, or memcached's default.
+const MEMORY: &str = "quantity(has(self.memory) && self.memory != '' ? self.memory : '64Mi')";
 
 /// The formula of the default limit (`memory_needed`), without what more than 1,024 connections need.
 pub(super) fn memory_limit() -> Rule {
@@ -581,7 +674,7 @@ pub(super) fn memory_limit() -> Rule {
         format!(
             "!has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || \
              !(type({limit}) == int || isQuantity({limit})) || quantity(string({limit})).asApproximateFloat() >= \
-             1.2 * quantity(has(self.memory) ? self.memory : '64Mi').asApproximateFloat() + 67108864.0"
+             1.2 * {MEMORY}.asApproximateFloat() + 67108864.0"
         ),
         "`resources` must have a memory limit of at least 1.2 times `memory` (64Mi if absent) and 64Mi",
     )
@@ -594,11 +687,19 @@ pub(super) fn exporter_port() -> Rule {
     )
 }
 
+pub(super) fn connections() -> Rule {
+    rule(
+        "self == 0 || self >= 512".to_owned(),
+        "`maxConnections` must be at least 512; leave it out for memcached's 1024",
+    )
+}
+
 pub(super) fn item_size() -> Rule {
     rule(
-        "!has(self.maxItemSize) || quantity(self.maxItemSize).add(quantity(self.maxItemSize)).compareTo(\
-         quantity(has(self.memory) ? self.memory : '64Mi')) <= 0"
-            .to_owned(),
+        format!(
+            "!has(self.maxItemSize) || self.maxItemSize == '' || \
+             quantity(self.maxItemSize).add(quantity(self.maxItemSize)).compareTo({MEMORY}) <= 0"
+        ),
         "`maxItemSize` must be at most half of `memory` (64Mi if absent)",
     )
 }
@@ -654,11 +755,7 @@ const PORT_NAME: &str = "^([a-z0-9]+-)*[a-z0-9]*[a-z][a-z0-9]*(-[a-z0-9]+)*$";
 const TARGET_PORT: &str = "^(([a-z0-9]+-)*[a-z0-9]*[a-z][a-z0-9]*(-[a-z0-9]+)*)?$";
 
 pub(super) fn protocol(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "description": "The transport.",
-        "type": "string",
-        "enum": ["TCP", "UDP", "SCTP"],
-    })
+    words("The transport: 'TCP' (the default), 'UDP' or 'SCTP'.", &["TCP", "UDP", "SCTP"])
 }
 
 /// A number, or an IANA_SVC_NAME (k8s.io/apimachinery/pkg/util/validation, IsValidPortName).
@@ -688,6 +785,15 @@ pub(super) fn app_protocol() -> Rule {
     rule(
         format!("self.matches('^(({SUBDOMAIN}/)?{QUALIFIED})?$')"),
         "`appProtocol` must be a name such as 'http' or 'kubernetes.io/h2c'",
+    )
+}
+
+/// '' is TCP too, and the list's keys do not know that.
+pub(super) fn ports_differ() -> Rule {
+    rule(
+        "self.all(p, p.protocol != '' || !self.exists(q, q.port == p.port && q.protocol == 'TCP'))"
+            .to_owned(),
+        "each of `ports` must have a `port` and `protocol` of its own",
     )
 }
 

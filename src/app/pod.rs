@@ -6,14 +6,14 @@ use serde_json::{Map, Value, json};
 
 use super::{App, Spec};
 use crate::object::InternedStr;
-use crate::workload::container::pull_policy;
+use crate::workload::container::{pull_policy, security};
+use crate::workload::pod_template::without_empty;
 use crate::workload::service::{ServicePort, TargetPort};
-use crate::workload::{
-    Capabilities, Container, ContainerPort, ContainerSecurity, PodSpec, Seccomp,
-};
+use crate::workload::{Container, ContainerPort, ContainerSecurity, PodSecurity, PodSpec, Seccomp};
 
 pub(super) fn pod(app: &App) -> PodSpec {
     let (volumes, volume_mounts) = volumes(&app.spec.volumes);
+    let fs_group = fs_group(&app.spec);
     let container = Container {
         name: app.meta.key.name().clone(),
         image: app.spec.image.clone(),
@@ -27,22 +27,38 @@ pub(super) fn pod(app: &App) -> PodSpec {
         liveness_probe: probe(app.spec.liveness_probe.as_deref()),
         startup_probe: probe(app.spec.startup_probe.as_deref()),
         volume_mounts,
-        security_context: Some(Box::new(security(&app.spec))),
+        security_context: Some(Box::new(ContainerSecurity {
+            seccomp_profile: Some(Seccomp { kind: InternedStr::new("RuntimeDefault") }),
+            ..security(&app.spec.security_profile, app.spec.run_as_user)
+        })),
         ..Container::default()
     };
     PodSpec {
         containers: [container].into(),
         volumes,
+        security_context: fs_group.map(|_| PodSecurity {
+            fs_group,
+            // A large volume is not walked through each time.
+            fs_group_change_policy: InternedStr::new("OnRootMismatch"),
+            ..PodSecurity::default()
+        }),
         // Without an account of its own, it has nothing to say to the API server.
         automount_service_account_token: app.spec.service_account_name.is_empty().then_some(false),
+        enable_service_links: Some(false),
         service_account_name: app.spec.service_account_name.clone(),
         ..PodSpec::default()
     }
 }
 
+/// The group of the volumes: a user other than root could not write to one that belongs to root.
+fn fs_group(spec: &Spec) -> Option<i64> {
+    let is_needed = spec.security_profile == "Restricted" && !spec.volumes.is_empty();
+    spec.fs_group.or(spec.run_as_user.filter(|_| is_needed))
+}
+
 /// A probe as the API server shows it: without a delay of 0.
 fn probe(wanted: Option<&Value>) -> Option<Box<Value>> {
-    let mut probe = wanted?.clone();
+    let mut probe = without_empty(wanted?);
     if let Some(fields) = probe.as_object_mut() {
         fields.retain(|_, value| *value != json!(0));
     }
@@ -52,36 +68,16 @@ fn probe(wanted: Option<&Value>) -> Option<Box<Value>> {
 /// The volumes of the pod, and where the container finds them.
 fn volumes(all: &[Value]) -> (Box<[Value]>, Box<[Value]>) {
     const OF_THE_MOUNT: [&str; 2] = ["mountPath", "readOnly"];
-    let parts = all.iter().filter_map(Value::as_object).map(|volume| {
+    let parts = all.iter().map(without_empty).filter_map(|volume| {
+        let Value::Object(fields) = volume else { return None };
         let is_mount = |field: &String| OF_THE_MOUNT.contains(&field.as_str());
         let (mut mount, source): (Map<_, _>, Map<_, _>) =
-            volume.clone().into_iter().partition(|(field, _)| is_mount(field));
-        // Absent where the API server shows it.
-        mount.retain(|_, value| *value != json!(false));
+            fields.into_iter().partition(|(field, _)| is_mount(field));
         mount.extend(source.get("name").map(|name| ("name".to_owned(), name.clone())));
-        (Value::Object(source), Value::Object(mount))
+        Some((Value::Object(source), Value::Object(mount)))
     });
     let (volumes, mounts): (Vec<_>, Vec<_>) = parts.unzip();
     (volumes.into(), mounts.into())
-}
-
-/// Security settings of every image. Pod Security `restricted` also asks for `runAsNonRoot` and for all
-/// capabilities to be dropped. An image that begins as root, as nginx does, then does not start
-/// (`chown("/var/cache/nginx/client_temp", 101) failed (1: Operation not permitted)`), and only
-/// the image knows which it is. So a user says it by the profile `Restricted`.
-fn security(spec: &Spec) -> ContainerSecurity {
-    let restricted = spec.security_profile == "Restricted";
-    ContainerSecurity {
-        run_as_non_root: restricted.then_some(true),
-        run_as_user: spec.run_as_user,
-        allow_privilege_escalation: Some(false),
-        capabilities: restricted.then(|| Capabilities {
-            drop: [InternedStr::new("ALL")].into(),
-            ..Capabilities::default()
-        }),
-        seccomp_profile: Some(Seccomp { kind: InternedStr::new("RuntimeDefault") }),
-        ..ContainerSecurity::default()
-    }
 }
 
 /// Ports on which the container listens, by number and protocol. A target that is a name becomes the name

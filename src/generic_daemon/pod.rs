@@ -4,18 +4,18 @@
 //! - A path is used only if the administrator allows it or a directory above it (`--allowed-host-paths`).
 //! - The container cannot write there, nor to what is mounted below, unless the GenericDaemon says so. (Where
 //!   Kubernetes is older than 1.31, or the node's runtime cannot, what is mounted below is writable.)
-//! - A volume's name follows from its path: another order of the list restarts no pod.
+//! - A volume's name follows from its path and type: another order of the list restarts no pod.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::GenericDaemon;
 use crate::object::{InternedStr, Labels};
-use crate::workload::container::pull_policy;
+use crate::workload::container::{pull_policy, security};
 use crate::workload::labels::fnv1a;
 use crate::workload::{
-    Affinity, Container, ContainerSecurity, MatchExpression, NodeAffinity, NodeSelector,
-    NodeSelectorTerm, PodSecurity, PodSpec, Seccomp,
+    Affinity, Container, MatchExpression, NodeAffinity, NodeSelector, NodeSelectorTerm,
+    PodSecurity, PodSpec, Seccomp,
 };
 
 /// The container's name.
@@ -35,10 +35,10 @@ pub(super) fn pod(daemon: &GenericDaemon) -> PodSpec {
         env: daemon.spec.envs.clone(),
         resources: daemon.spec.resources.clone(),
         volume_mounts,
-        security_context: Some(Box::new(ContainerSecurity {
-            allow_privilege_escalation: Some(false),
-            ..ContainerSecurity::default()
-        })),
+        security_context: Some(Box::new(security(
+            &daemon.spec.security_profile,
+            daemon.spec.run_as_user,
+        ))),
         ..Container::default()
     };
     let (node_selector, affinity) = nodes(daemon.spec.label.as_deref());
@@ -46,10 +46,11 @@ pub(super) fn pod(daemon: &GenericDaemon) -> PodSpec {
         containers: [container].into(),
         volumes,
         security_context: Some(PodSecurity {
-            run_as_non_root: None,
             seccomp_profile: Some(Seccomp { kind: InternedStr::new("RuntimeDefault") }),
+            ..PodSecurity::default()
         }),
         automount_service_account_token: Some(false),
+        enable_service_links: Some(false),
         node_selector,
         affinity,
         ..PodSpec::default()
@@ -85,6 +86,9 @@ pub struct HostPath {
     pub path: InternedStr,
     /// The place where the container finds it.
     pub mount_path: InternedStr,
+    /// What is there: `Directory` if empty.
+    #[serde(default, rename = "type")]
+    pub kind: InternedStr,
     /// False if the container may write to it.
     #[serde(default)]
     pub read_only: Option<bool>,
@@ -113,9 +117,17 @@ fn is_below(path: &str, directory: &str) -> bool {
 
 /// The volumes of the pod, and where the container finds them, both by name.
 pub(super) fn volumes(paths: &[HostPath]) -> (Box<[Value]>, Box<[Value]>) {
-    let name = |entry: &HostPath| format!("host-{:016x}", fnv1a(entry.path.as_bytes()));
-    let volume =
-        |entry: &HostPath| json!({ "name": name(entry), "hostPath": { "path": entry.path } });
+    let kind = |entry: &HostPath| {
+        if entry.kind.is_empty() { InternedStr::new("Directory") } else { entry.kind.clone() }
+    };
+    let name = |entry: &HostPath| {
+        let both = format!("{}:{}", entry.path, kind(entry));
+        format!("host-{:016x}", fnv1a(both.as_bytes()))
+    };
+    let volume = |entry: &HostPath| {
+        let kind = kind(entry);
+        json!({ "name": name(entry), "hostPath": { "path": entry.path, "type": kind } })
+    };
     let mount = |entry: &HostPath| {
         let mut mount = json!({ "name": name(entry), "mountPath": entry.mount_path });
         if entry.read_only != Some(false) {
@@ -125,9 +137,9 @@ pub(super) fn volumes(paths: &[HostPath]) -> (Box<[Value]>, Box<[Value]>) {
         mount
     };
     let mut sorted: Vec<&HostPath> = paths.iter().collect();
-    sorted.sort_by_key(|entry| (&entry.path, &entry.mount_path));
+    sorted.sort_by_key(|entry| (entry.path.clone(), kind(entry), entry.mount_path.clone()));
     let mounts = sorted.iter().map(|entry| mount(entry)).collect();
-    sorted.dedup_by_key(|entry| &entry.path);
+    sorted.dedup_by_key(|entry| (entry.path.clone(), kind(entry)));
     (sorted.into_iter().map(volume).collect(), mounts)
 }
 
@@ -137,6 +149,7 @@ mod tests {
 
     fn paths(all: &[(&str, &str)]) -> Vec<HostPath> {
         let entry = |(path, mount_path): &(&str, &str)| HostPath {
+            kind: InternedStr::default(),
             path: InternedStr::new(path),
             mount_path: InternedStr::new(mount_path),
             read_only: None,

@@ -78,6 +78,11 @@ pub struct Exporter {
 }
 
 impl Spec {
+    /// The port on which an instance listens.
+    pub(super) fn port(&self) -> i32 {
+        if self.container_port == 0 { DEFAULT_PORT } else { self.container_port }
+    }
+
     /// The memory for items, in MiB.
     fn memory(&self) -> i128 {
         let bytes = self.memory.as_ref().and_then(Quantity::millis).map(|millis| millis / 1000);
@@ -93,15 +98,17 @@ pub(super) fn pod(spec: &Spec, images: &Images) -> PodSpec {
         security_context: Some(PodSecurity {
             run_as_non_root: Some(true),
             seccomp_profile: Some(Seccomp { kind: InternedStr::new("RuntimeDefault") }),
+            ..PodSecurity::default()
         }),
         // Neither talks to the API server.
         automount_service_account_token: Some(false),
+        enable_service_links: Some(false),
         ..PodSpec::default()
     }
 }
 
 fn memcached(spec: &Spec, image: &InternedStr) -> Container {
-    let port = spec.container_port;
+    let port = spec.port();
     let mut command = texts(&["memcached", "-m=64", "-o", "modern", "-v"]);
     if port != DEFAULT_PORT {
         command.extend([InternedStr::new("-p"), InternedStr::from(port.to_string())]);
@@ -128,8 +135,7 @@ fn exporter(spec: &Spec, image: &InternedStr) -> Container {
         name: InternedStr::new(EXPORTER),
         image: image.clone(),
         image_pull_policy: InternedStr::new("IfNotPresent"),
-        args: [InternedStr::from(format!("--memcached.address=localhost:{}", spec.container_port))]
-            .into(),
+        args: [InternedStr::from(format!("--memcached.address=localhost:{}", spec.port()))].into(),
         ports: [tcp(METRICS, EXPORTER_PORT)].into(),
         // memcached_exporter 0.16.0 takes 18 MiB, and 3 ms of processor time a scrape (of 500).
         resources: filled(resources, "10m", (mebibytes(32), mebibytes(64))),
@@ -152,6 +158,8 @@ fn restricted(user: i64) -> ContainerSecurity {
         run_as_non_root: Some(true),
         run_as_user: Some(user),
         allow_privilege_escalation: Some(false),
+        // Neither program writes a file.
+        read_only_root_filesystem: Some(true),
         capabilities: Some(Capabilities {
             drop: texts(&["ALL"]).into(),
             ..Capabilities::default()

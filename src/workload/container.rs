@@ -80,6 +80,9 @@ pub struct ContainerSecurity {
     /// True if it has all rights of its node. Never set; see `conflicts`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub privileged: Option<bool>,
+    /// True if it cannot write to its own files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_only_root_filesystem: Option<bool>,
     /// Linux capabilities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<Capabilities>,
@@ -147,7 +150,7 @@ pub struct KeyRef {
     /// The key.
     pub key: InternedStr,
     /// True if a pod may start without it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
     pub optional: Option<bool>,
 }
 
@@ -156,7 +159,7 @@ pub struct KeyRef {
 #[serde(default, rename_all = "camelCase")]
 pub struct FieldRef {
     /// The version of the API; the API server fills in `v1`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
     pub api_version: Option<InternedStr>,
     /// The field's path.
     pub field_path: InternedStr,
@@ -167,10 +170,10 @@ pub struct FieldRef {
 #[serde(default, rename_all = "camelCase")]
 pub struct ResourceRef {
     /// The container; this one if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
     pub container_name: Option<InternedStr>,
     /// The unit; the API server fills in `0`, which means 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "divisor", skip_serializing_if = "Option::is_none")]
     pub divisor: Option<Quantity>,
     /// The resource.
     pub resource: InternedStr,
@@ -249,6 +252,38 @@ impl<'de> Deserialize<'de> for Quantities {
         let map =
             Option::<std::collections::BTreeMap<InternedStr, Quantity>>::deserialize(deserializer)?;
         Ok(Quantities(map.unwrap_or_default().into_iter().collect()))
+    }
+}
+
+/// Reads a zero value as absent: clients in Go and templates write it for what is not set.
+pub(crate) fn unless_zero<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default + PartialEq,
+{
+    Ok(Option::<T>::deserialize(deserializer)?.filter(|value| *value != T::default()))
+}
+
+/// The same of a quantity. `0` stays: the API server shows it.
+fn divisor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Quantity>, D::Error> {
+    Ok(Option::<Quantity>::deserialize(deserializer)?.filter(|unit| unit.millis().is_some()))
+}
+
+/// The security context of a user's image. Pod Security `restricted` also asks for `runAsNonRoot` and for all
+/// capabilities to be dropped. An image that begins as root, as nginx does, then does not start
+/// (`chown("/var/cache/nginx/client_temp", 101) failed (1: Operation not permitted)`), and only
+/// the image knows which it is. So a user says it by the profile `Restricted`.
+pub(crate) fn security(profile: &str, run_as_user: Option<i64>) -> ContainerSecurity {
+    let restricted = profile == "Restricted";
+    ContainerSecurity {
+        run_as_non_root: restricted.then_some(true),
+        run_as_user,
+        allow_privilege_escalation: Some(false),
+        capabilities: restricted.then(|| Capabilities {
+            drop: [InternedStr::new("ALL")].into(),
+            ..Capabilities::default()
+        }),
+        ..ContainerSecurity::default()
     }
 }
 

@@ -30,6 +30,8 @@ pub struct DaemonSetSpec {
     /// Seconds for which a pod must be ready before it counts as available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_ready_seconds: Option<i32>,
+    /// The number of old templates that are kept.
+    pub revision_history_limit: i32,
     /// The template of each pod.
     pub template: PodTemplate,
 }

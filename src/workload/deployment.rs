@@ -31,6 +31,8 @@ pub struct DeploymentSpec {
     /// Seconds for which a pod must be ready before it counts as available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_ready_seconds: Option<i32>,
+    /// The number of old templates that are kept.
+    pub revision_history_limit: i32,
     /// Seconds without progress after which its controller reports a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress_deadline_seconds: Option<i32>,
@@ -124,6 +126,10 @@ pub struct ChildCondition {
     #[serde(default)]
     pub last_transition_time: Option<Time>,
 }
+
+/// Old templates that are kept, each with all of the spec's environment, for a look at what ran before. Going back to one
+/// by `kubectl rollout undo` is reverted, so Kubernetes' 10 would be of no use.
+pub const REVISIONS: i32 = 2;
 
 /// Kubernetes' default of `progressDeadlineSeconds` (k8s.io/kubernetes/pkg/apis/apps/v1/defaults.go).
 const DEADLINE: i64 = 600;

@@ -51,7 +51,8 @@ pub use container::{
 pub use custom_resource::{Custom, PAUSED, Switches};
 pub use daemon_set::{DaemonSet, DaemonSetSpec, DaemonSetStatus};
 pub use deployment::{
-    Amount, ChildCondition, Deployment, DeploymentSpec, DeploymentStatus, RollingUpdate, Strategy,
+    Amount, ChildCondition, Deployment, DeploymentSpec, DeploymentStatus, REVISIONS, RollingUpdate,
+    Strategy,
 };
 pub use diagnostics::{Ask, Diagnostics};
 pub use disruption_budget::{BudgetSettings, BudgetSpec, PodDisruptionBudget};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::container::{Container, Seccomp};
+use super::container::{Container, Seccomp, unless_zero};
 use crate::object::{InternedStr, Labels};
 
 /// `spec.template`.
@@ -68,6 +68,9 @@ pub struct PodSpec {
     /// Seconds between the signal to end and the kill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub termination_grace_period_seconds: Option<i64>,
+    /// True if its containers get variables for each Service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enable_service_links: Option<bool>,
 }
 
 /// The security context of a pod.
@@ -80,6 +83,12 @@ pub struct PodSecurity {
     /// Which system calls are allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seccomp_profile: Option<Seccomp>,
+    /// The group of its volumes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fs_group: Option<i64>,
+    /// When the volumes are given to that group.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub fs_group_change_policy: InternedStr,
 }
 
 /// `spec.affinity`.
@@ -164,7 +173,10 @@ pub struct PodSettings {
     /// Seconds between the signal to end and the kill.
     pub termination_grace_period_seconds: Option<i64>,
     /// Seconds between the removal from Services and the signal to end.
+    #[serde(deserialize_with = "unless_zero")]
     pub pre_stop_sleep_seconds: Option<i64>,
+    /// True if the containers get variables for each Service.
+    pub enable_service_links: bool,
 }
 
 // === impl PodTemplate ===
@@ -200,10 +212,14 @@ impl PodSettings {
         metadata.labels = union(&self.labels, &metadata.labels);
         metadata.annotations = union(&self.annotations, &metadata.annotations);
         pod.node_selector = union(&self.node_selector, &pod.node_selector);
-        pod.tolerations.clone_from(&self.tolerations);
+        pod.tolerations = self.tolerations.iter().map(without_empty).collect();
+        // Pods of an older template go: counting them would leave the new ones on one side. A node that takes no pod
+        // is no place to spread to.
         let spread = |constraint: &Value| {
             let mut constraint = constraint.clone();
             constraint["labelSelector"] = json!({ "matchLabels": selector });
+            constraint["matchLabelKeys"] = json!(["pod-template-hash"]);
+            constraint["nodeTaintsPolicy"] = json!("Honor");
             constraint
         };
         pod.topology_spread_constraints =
@@ -211,12 +227,24 @@ impl PodSettings {
         pod.priority_class_name.clone_from(&self.priority_class_name);
         pod.image_pull_secrets.clone_from(&self.image_pull_secrets);
         pod.termination_grace_period_seconds = self.termination_grace_period_seconds;
+        pod.enable_service_links = Some(self.enable_service_links);
         if let Some(seconds) = self.pre_stop_sleep_seconds {
             let lifecycle = json!({ "preStop": { "sleep": { "seconds": seconds } } });
             for container in &mut pod.containers {
                 container.lifecycle = Some(Box::new(lifecycle.clone()));
             }
         }
+    }
+}
+
+/// A part of a pod without the empty texts and the `false` in it, which mean the same as their absence.
+pub(crate) fn without_empty(part: &Value) -> Value {
+    match part {
+        Value::Object(fields) => {
+            let set = fields.iter().filter(|(_, value)| *value != "" && **value != json!(false));
+            set.map(|(name, value)| (name.clone(), without_empty(value))).collect()
+        }
+        other => other.clone(),
     }
 }
 

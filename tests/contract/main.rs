@@ -13,6 +13,7 @@
 
 mod control_plane;
 mod world;
+mod zero_values;
 mod operator_process;
 mod http;
 

@@ -23,11 +23,48 @@ pub struct Expected {
 /// For a custom resource of this kind, name and spec (with defaults filled in); `nodes` are the
 /// labels of all nodes.
 pub fn expected(kind: Kind, name: &str, spec: &Value, nodes: &[Value]) -> Expected {
+    let spec = &without_zeros(spec);
     match kind {
         APP => app(name, spec),
         GENERIC_DAEMON => generic_daemon(name, spec, nodes),
         FOO => foo(name, spec),
         _ => memcached(name, spec),
+    }
+}
+
+/// A spec without the fields whose zero value means that they are absent.
+fn without_zeros(spec: &Value) -> Value {
+    const ABSENT_IF_ZERO: &[&str] = &[
+        "containerPort",
+        "maxConnections",
+        "threads",
+        "maxUnavailable",
+        "minReadySeconds",
+        "preStopSleepSeconds",
+        "targetPort",
+        "nodePort",
+        "initialDelaySeconds",
+        "periodSeconds",
+        "timeoutSeconds",
+        "failureThreshold",
+    ];
+    const TEXTS: &[&str] = &["value", "labels", "annotations", "nodeSelector"];
+    let is_absent = |field: &str, value: &Value| {
+        (*value == "" && field != "value") || (*value == 0 && ABSENT_IF_ZERO.contains(&field))
+    };
+    match spec {
+        Value::Object(fields) => {
+            // A pace of 0 is one.
+            let is_pace = fields.contains_key("maxSurge");
+            let set = fields.iter().filter(|(field, value)| is_pace || !is_absent(field, value));
+            let set = set.map(|(field, value)| {
+                let is_text = TEXTS.contains(&field.as_str());
+                (field.clone(), if is_text { value.clone() } else { without_zeros(value) })
+            });
+            set.collect()
+        }
+        Value::Array(items) => items.iter().map(without_zeros).collect(),
+        other => other.clone(),
     }
 }
 
@@ -124,6 +161,17 @@ fn pull_policy(spec: &Value) -> &str {
     spec["imagePullPolicy"].as_str().filter(|named| !named.is_empty()).unwrap_or("IfNotPresent")
 }
 
+/// The security context of a container with the profile and the user of the spec.
+fn restrict(security: &mut Value, spec: &Value) {
+    if spec["securityProfile"] == "Restricted" {
+        security["runAsNonRoot"] = json!(true);
+        security["capabilities"] = json!({"drop": ["ALL"]});
+    }
+    if !spec["runAsUser"].is_null() {
+        security["runAsUser"] = spec["runAsUser"].clone();
+    }
+}
+
 /// The volumes of an App's pod, and where its container finds them.
 fn volumes_and_mounts(spec: &Value) -> (Vec<Value>, Vec<Value>) {
     let (mut volumes, mut mounts) = (Vec::new(), Vec::new());
@@ -170,6 +218,7 @@ fn with_settings(mut template: Value, spec: &Value) -> Value {
             template["spec"][field] = settings[field].clone();
         }
     }
+    template["spec"]["enableServiceLinks"] = json!(settings["enableServiceLinks"] == true);
     if !settings["preStopSleepSeconds"].is_null() {
         let sleep = json!({"seconds": settings["preStopSleepSeconds"]});
         for container in template["spec"]["containers"].as_array_mut().unwrap() {
@@ -229,6 +278,7 @@ fn exporter(spec: &Value, port: &Value) -> Value {
         "resources": resources,
         "securityContext": {
             "runAsNonRoot": true, "runAsUser": 65534, "allowPrivilegeEscalation": false,
+            "readOnlyRootFilesystem": true,
             "capabilities": {"drop": ["ALL"]},
         },
     })
@@ -239,10 +289,11 @@ fn memcached(name: &str, spec: &Value) -> Expected {
     let mut labels = labels("memcached", name, image);
     labels["app"] = json!("memcached");
     labels["memcached_cr"] = json!(name);
-    let (size, port) = (spec["size"].as_i64().unwrap(), &spec["containerPort"]);
+    let size = spec["size"].as_i64().unwrap();
+    let port = &json!(spec["containerPort"].as_i64().unwrap_or(11211));
     let mut command =
         vec![json!("memcached"), json!("-m=64"), json!("-o"), json!("modern"), json!("-v")];
-    if port != 11211 {
+    if *port != 11211 {
         command.extend([json!("-p"), json!(port.to_string())]);
     }
     let (memory, arguments) = arguments(spec);
@@ -262,6 +313,7 @@ fn memcached(name: &str, spec: &Value) -> Expected {
             "readinessProbe": probe,
             "securityContext": {
                 "runAsNonRoot": true, "runAsUser": 1001, "allowPrivilegeEscalation": false,
+                "readOnlyRootFilesystem": true,
                 "capabilities": {"drop": ["ALL"]},
             },
         }],
@@ -271,6 +323,7 @@ fn memcached(name: &str, spec: &Value) -> Expected {
     }
     let mut deployment = json!({
         "replicas": size,
+        "revisionHistoryLimit": 2,
         "selector": {"matchLabels": selector("memcached", name)},
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
         "template": with_settings(json!({"metadata": {"labels": of_pods(&labels)}, "spec": pod}), spec),
@@ -301,6 +354,7 @@ fn generic_daemon(name: &str, spec: &Value, nodes: &[Value]) -> Expected {
             "securityContext": {"allowPrivilegeEscalation": false},
         }],
     });
+    restrict(&mut pod["containers"][0]["securityContext"], spec);
     let mut belongs: Box<dyn Fn(&Value) -> bool> = Box::new(|_| true);
     let fields =
         [("command", "command"), ("args", "args"), ("envs", "env"), ("resources", "resources")];
@@ -325,6 +379,7 @@ fn generic_daemon(name: &str, spec: &Value, nodes: &[Value]) -> Expected {
     let count = nodes.iter().filter(|labels| belongs(labels) && is_chosen(labels)).count() as i64;
     let mut set = json!({
         "selector": {"matchLabels": selector("generic-daemon", name)},
+        "revisionHistoryLimit": 2,
         "template": with_settings(json!({"metadata": {"labels": of_pods(&labels)}, "spec": pod}), spec),
     });
     if !spec["minReadySeconds"].is_null() {
@@ -355,22 +410,23 @@ fn app(name: &str, spec: &Value) -> Expected {
         ["command", "args", "readinessProbe", "livenessProbe", "startupProbe", "resources"]
             .map(|field| (field, field));
     with_fields(&mut container, spec, &fields);
-    let security = &mut container["securityContext"];
-    if spec["securityProfile"] == "Restricted" {
-        security["runAsNonRoot"] = json!(true);
-        security["capabilities"] = json!({"drop": ["ALL"]});
-    }
-    if !spec["runAsUser"].is_null() {
-        security["runAsUser"] = spec["runAsUser"].clone();
-    }
+    restrict(&mut container["securityContext"], spec);
     let (volumes, mounts) = volumes_and_mounts(spec);
     container["volumeMounts"] = json!(mounts);
     let mut pod = json!({"containers": [container], "volumes": volumes});
+    let mut group = spec["fsGroup"].clone();
+    if group.is_null() && spec["securityProfile"] == "Restricted" && pod["volumes"] != json!([]) {
+        group = spec["runAsUser"].clone();
+    }
+    if !group.is_null() {
+        pod["securityContext"] = json!({"fsGroup": group, "fsGroupChangePolicy": "OnRootMismatch"});
+    }
     if spec["serviceAccountName"].is_null() {
         pod["automountServiceAccountToken"] = json!(false);
     }
     let mut deployment = json!({
         "replicas": replicas,
+        "revisionHistoryLimit": 2,
         "selector": {"matchLabels": selector("app", name)},
         "template": with_settings(
             json!({"metadata": {"labels": of_pods(&labels)}, "spec": pod}), spec),
@@ -420,7 +476,7 @@ fn service_ports(ports: &[Value]) -> Vec<Value> {
     let named = ports.iter().map(|port| {
         let mut port = port.clone();
         if ports.len() > 1 && port["name"].is_null() {
-            let protocol = port["protocol"].as_str().unwrap().to_lowercase();
+            let protocol = protocol(&port).to_lowercase();
             let plain = format!("{protocol}-{}", port["port"]);
             let mut name = plain.clone();
             let mut number = 2;
@@ -435,11 +491,15 @@ fn service_ports(ports: &[Value]) -> Vec<Value> {
     named.collect()
 }
 
+fn protocol(port: &Value) -> &str {
+    port["protocol"].as_str().unwrap_or("TCP")
+}
+
 fn container_ports(ports: &[Value]) -> Vec<Value> {
     let mut names = Vec::<(&str, &Value)>::new();
     let mut all = BTreeMap::<(i64, &str), Option<&str>>::new();
     for port in ports {
-        let key = |number: &Value| (number.as_i64().unwrap(), port["protocol"].as_str().unwrap());
+        let key = |number: &Value| (number.as_i64().unwrap(), protocol(port));
         match &port["targetPort"] {
             Value::String(name) => names.push((name, port)),
             Value::Number(_) => drop(all.entry(key(&port["targetPort"])).or_default()),
@@ -447,7 +507,7 @@ fn container_ports(ports: &[Value]) -> Vec<Value> {
         }
     }
     for (name, port) in names {
-        let key = (port["port"].as_i64().unwrap(), port["protocol"].as_str().unwrap());
+        let key = (port["port"].as_i64().unwrap(), protocol(port));
         all.insert(key, Some(name));
     }
     let port = |((number, protocol), name): ((i64, &str), Option<&str>)| {

@@ -92,14 +92,21 @@ pub fn by_path(path: &str, rng: &mut Rng) -> Option<Value> {
         "spec.pod" => Some(pod(rng)),
         // None is allowed: tests/contract/generic_daemon.rs allows some.
         "spec.hostPaths" => Some(json!([])),
+        "spec.hostPaths[]" => Some(json!({"path": "/a", "mountPath": "/a"})),
         "spec.command[]" | "spec.args[]" => one_of(&["run", "--verbose", "$(A)", ""], rng),
         "spec.readinessProbe.httpGet" | "spec.readinessProbe.tcpSocket" => {
             Some(json!({"port": 80}))
         }
         "spec.livenessProbe" | "spec.startupProbe" => Some(probe(rng)),
         "spec.volumes" => Some(volumes(rng)),
+        "spec.volumes[]" => {
+            Some(json!({"name": "more", "mountPath": "/more", "emptyDir": {"medium": ""}}))
+        }
         "spec.serviceAccountName" => one_of(&["default"], rng),
-        "spec.runAsUser" => Some(json!(1000)),
+        "spec.runAsUser" | "spec.fsGroup" => Some(json!(1000)),
+        "spec.maxConnections" => {
+            Some(json!(*rng.choice(&[0, 512, 1025, 2048, 65536]).expect("some")))
+        }
         "spec.strategy" => Some(strategy(rng)),
         "spec.minReadySeconds" => Some(json!(rng.i64(0..2))),
         // Pods that are not deleted would stay as they are.
@@ -194,7 +201,9 @@ fn pod(rng: &mut Rng) -> Value {
         json!({"tolerations": [{"operator": "Exists"}, {"key": "a", "value": "b",
             "effect": "NoExecute", "tolerationSeconds": 60}], "imagePullSecrets": [{"name": "registry"}]}),
         json!({"terminationGracePeriodSeconds": 60, "preStopSleepSeconds": 20}),
-        json!({"preStopSleepSeconds": 1}),
+        json!({"preStopSleepSeconds": 1, "enableServiceLinks": true}),
+        json!({"preStopSleepSeconds": 0, "priorityClassName": "", "enableServiceLinks": false,
+            "tolerations": [{"key": "", "operator": "Exists", "value": "", "effect": ""}]}),
     ])
     .expect("some")
 }
@@ -248,7 +257,8 @@ pub fn mend_list(schema: &Value, path: &str, items: &mut Vec<Value>) {
             let field = |name: &Value| {
                 let name = name.as_str().unwrap_or_default();
                 let default = &schema["items"]["properties"][name]["default"];
-                if item[name].is_null() { default.to_string() } else { item[name].to_string() }
+                let is_absent = item[name].is_null() || item[name] == "";
+                if is_absent { default.to_string() } else { item[name].to_string() }
             };
             keys.iter().map(field).collect::<Vec<_>>()
         };
@@ -258,6 +268,9 @@ pub fn mend_list(schema: &Value, path: &str, items: &mut Vec<Value>) {
     if schema["x-kubernetes-list-type"] == "set" {
         let mut seen = BTreeSet::new();
         items.retain(|item| seen.insert(item.to_string()));
+    }
+    if path == "spec.hostPaths" {
+        items.clear();
     }
     if path != "spec.ports" {
         return;

@@ -1,0 +1,207 @@
+//! A zero value of an optional field means the same as leaving the field out, as for Kubernetes' own kinds: clients in
+//! Go and templates write it.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use workload_operator::memcached::Images;
+use workload_operator::{api, app, generic_daemon, memcached};
+
+use crate::world::{APP, GENERIC_DAEMON, Kind, MEMCACHED, World};
+
+/// Fields whose zero value is a setting of its own.
+const SETTINGS: &[&str] = &[
+    "spec.replicas",
+    "spec.size",
+    "spec.runAsUser",
+    "spec.fsGroup",
+    "spec.pod.terminationGracePeriodSeconds",
+    "spec.pod.tolerations[].tolerationSeconds",
+    "spec.strategy.rollingUpdate.maxSurge",
+    "spec.strategy.rollingUpdate.maxUnavailable",
+    // False is the choice against the default.
+    "spec.hostPaths[].readOnly",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_zero_value_of_an_optional_field_is_accepted_and_means_its_absence() {
+    let world = World::new("zero-values", "privileged").await;
+    for kind in [MEMCACHED, GENERIC_DAEMON, APP] {
+        let schema = schema(kind);
+        let mut all = BTreeSet::new();
+        optional(&schema["properties"]["spec"], "spec", &mut all);
+        let mut tried = BTreeSet::new();
+        for spec in full_specs(kind) {
+            let object = json!({"metadata": {"name": "zero"}, "spec": spec});
+            for (field, pointer) in fields(&schema["properties"]["spec"], "spec", &object["spec"]) {
+                let is_next = all.contains(&field) && !tried.contains(&field);
+                if is_next && means_absence(&world, kind, &object, &field, &pointer).await {
+                    tried.insert(field);
+                }
+            }
+        }
+        let settings: BTreeSet<String> = SETTINGS.iter().map(|field| (*field).to_owned()).collect();
+        let missed: Vec<_> = all.difference(&tried).filter(|f| !settings.contains(*f)).collect();
+        assert!(missed.is_empty(), "no full spec of {kind:?} has {missed:?}");
+    }
+}
+
+/// Sets the field to its zero value, and compares the children with those without the field. Returns false if this
+/// object needs the field.
+async fn means_absence(
+    world: &World,
+    kind: Kind,
+    object: &Value,
+    field: &str,
+    pointer: &str,
+) -> bool {
+    let with = |value: Option<Value>| {
+        let mut object = object.clone();
+        let (parent, name) = pointer.rsplit_once('/').expect("a pointer");
+        let parent = object.pointer_mut(parent).expect("the full spec has it");
+        let parent = parent.as_object_mut().expect("fields are of objects");
+        match value {
+            Some(value) => parent.insert(name.to_owned(), value),
+            None => parent.remove(name),
+        };
+        object
+    };
+    let zero = match object.pointer(pointer).expect("the full spec has it") {
+        Value::String(_) => json!(""),
+        Value::Bool(_) => json!(false),
+        Value::Number(_) => json!(0),
+        Value::Array(_) => json!([]),
+        _ => json!({}),
+    };
+    let Ok(without) = world.dry_run(kind, with(None)).await else { return false };
+    let accepted = world.dry_run(kind, with(Some(zero.clone()))).await;
+    let accepted = accepted.unwrap_or_else(|refusal| panic!("{field}: {zero}: {refusal}"));
+    assert_eq!(children(kind, without), children(kind, accepted), "{field}: {zero}");
+    true
+}
+
+/// The children that the operator makes of an object.
+fn children(kind: Kind, object: Value) -> String {
+    match kind {
+        APP => format!("{:#?}", app::desired(&serde_json::from_value(object).unwrap())),
+        GENERIC_DAEMON => {
+            format!("{:#?}", generic_daemon::desired(&serde_json::from_value(object).unwrap()))
+        }
+        _ => {
+            let memcached: memcached::Memcached = serde_json::from_value(object).unwrap();
+            let settings = memcached::Settings {
+                memcached_image: Some("memcached:1".into()),
+                exporter_image: Some("exporter:1".into()),
+            };
+            let images = Images::chosen(&memcached.spec, &settings).unwrap();
+            format!("{:#?}", memcached::desired(&memcached, &images))
+        }
+    }
+}
+
+fn schema(kind: Kind) -> Value {
+    let crds = api::crds();
+    let crd = crds.iter().find(|crd| crd.spec.names.kind == kind.name()).expect("it has a CRD");
+    let schema = crd.spec.versions[0].schema.as_ref().unwrap().open_api_v3_schema.as_ref();
+    serde_json::to_value(schema.unwrap()).unwrap()
+}
+
+/// Collects the optional fields that have a zero value: texts, numbers, lists and maps. An object with fields of its
+/// own has none in Go, where it is a pointer.
+fn optional(schema: &Value, path: &str, all: &mut BTreeSet<String>) {
+    let required = schema["required"].as_array();
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        let is_required = required.is_some_and(|names| names.iter().any(|other| other == name));
+        let is_struct = field["properties"].is_object();
+        if !is_required && !is_struct && !SETTINGS.contains(&path.as_str()) {
+            all.insert(path.clone());
+        }
+        optional(field, &path, all);
+        optional(&field["items"], &format!("{path}[]"), all);
+    }
+}
+
+/// The fields of a value with the JSON pointers to them.
+fn fields(schema: &Value, path: &str, value: &Value) -> Vec<(String, String)> {
+    fn collect(path: &str, pointer: &str, value: &Value, all: &mut Vec<(String, String)>) {
+        for (name, value) in value.as_object().into_iter().flatten() {
+            let (path, pointer) = (format!("{path}.{name}"), format!("{pointer}/{name}"));
+            all.push((path.clone(), pointer.clone()));
+            collect(&path, &pointer, value, all);
+        }
+        for (index, value) in value.as_array().into_iter().flatten().enumerate() {
+            collect(&format!("{path}[]"), &format!("{pointer}/{index}"), value, all);
+        }
+    }
+    assert!(schema["properties"].is_object());
+    let mut all = Vec::new();
+    collect(path, &format!("/{path}"), value, &mut all);
+    all
+}
+
+fn full_pod(spread: bool) -> Value {
+    let mut pod = json!({
+        "labels": {"team": "a"}, "annotations": {"a": "b"}, "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "a", "operator": "Equal", "value": "b", "effect": "NoExecute"},
+            {"key": "c", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}],
+        "priorityClassName": "high", "imagePullSecrets": [{"name": "registry"}],
+        "terminationGracePeriodSeconds": 60, "preStopSleepSeconds": 5, "enableServiceLinks": true,
+    });
+    if spread {
+        pod["topologySpreadConstraints"] = json!([{"maxSkew": 1, "topologyKey": "zone",
+            "whenUnsatisfiable": "DoNotSchedule"}]);
+    }
+    pod
+}
+
+fn full_environment() -> Value {
+    json!([
+        {"name": "A", "value": "a"},
+        {"name": "B", "valueFrom": {"configMapKeyRef": {"name": "a", "key": "k", "optional": true}}},
+        {"name": "C", "valueFrom": {"secretKeyRef": {"name": "a", "key": "k", "optional": true}}},
+        {"name": "D", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name", "apiVersion": "v1"}}},
+        {"name": "E", "valueFrom": {"resourceFieldRef":
+            {"resource": "limits.cpu", "divisor": "1m", "containerName": "zero"}}},
+    ])
+}
+
+/// Specs that together have every optional field.
+fn full_specs(kind: Kind) -> Vec<Value> {
+    let resources = json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1"}});
+    let sources = full_environment();
+    let http = json!({"httpGet": {"port": 80, "path": "/a", "scheme": "HTTPS"}, "initialDelaySeconds": 1,
+        "periodSeconds": 1, "timeoutSeconds": 1, "failureThreshold": 1});
+    match kind {
+        APP => vec![
+            json!({
+                "image": "a", "imagePullPolicy": "Always", "resources": resources, "envs": sources,
+                "ports": [{"port": 80, "protocol": "UDP", "name": "web", "targetPort": 8080, "nodePort": 30100,
+                    "appProtocol": "http"}],
+                "command": ["a"], "args": ["b"], "readinessProbe": http, "livenessProbe": http,
+                "startupProbe": http, "serviceAccountName": "shop", "securityProfile": "Restricted",
+                "volumes": [
+                    {"name": "a", "mountPath": "/a", "readOnly": true, "configMap": {"name": "a", "optional": true}},
+                    {"name": "b", "mountPath": "/b", "secret": {"secretName": "a", "optional": true}},
+                    {"name": "c", "mountPath": "/c", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
+                    {"name": "d", "mountPath": "/d", "persistentVolumeClaim": {"claimName": "a"}},
+                ],
+                "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}},
+                "minReadySeconds": 5, "pod": full_pod(true),
+            }),
+            json!({"image": "a", "ports": [{"port": 80, "targetPort": "web"}]}),
+        ],
+        GENERIC_DAEMON => vec![json!({
+            "image": "a", "imagePullPolicy": "Always", "label": "logs", "resources": resources, "envs": sources,
+            "command": ["a"], "args": ["b"], "hostPaths": [{"path": "/a", "mountPath": "/b", "type": "File"}],
+            "securityProfile": "Restricted", "updateStrategy": "RollingUpdate", "maxUnavailable": 2,
+            "minReadySeconds": 5, "pod": full_pod(false),
+        })],
+        _ => vec![json!({
+            "containerPort": 11212, "image": "a", "memory": "128Mi", "maxConnections": 2000, "threads": 2,
+            "maxItemSize": "2Mi", "options": ["idle_timeout=600"], "resources": resources,
+            "exporter": {"image": "b", "resources": resources}, "readinessProbe": "None", "minReadySeconds": 5,
+            "podDisruptionBudget": {"maxUnavailable": 1}, "pod": full_pod(true),
+        })],
+    }
+}
