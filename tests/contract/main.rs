@@ -85,6 +85,7 @@ mod slow_etcd;
 mod shortages;
 mod cgroup;
 mod limits;
+mod fairness;
 mod large;
 mod memory;
 mod taken_away;

@@ -27,7 +27,7 @@ const LET_GO: Duration = Duration::from_secs(1);
 /// Options of a controller.
 #[derive(Clone)]
 pub struct Options {
-    /// Number of passes at a time. Default 4.
+    /// Number of passes at a time. While another namespace waits, one has half of them at most. Default 4.
     pub workers: usize,
     /// A pass that takes longer than this is dropped. Default 60 s.
     pub deadline: Duration,
@@ -103,7 +103,11 @@ impl<R: Reconciler> Controller<R> {
         let core = Core {
             name,
             reconciler,
-            queue: WorkQueue::with(options.limits, options.queue_observer.clone()),
+            queue: WorkQueue::with_workers(
+                options.workers,
+                options.limits,
+                options.queue_observer.clone(),
+            ),
             id: ControllerId::new(),
             deadline: options.deadline,
             retries: options.retries,

@@ -1,4 +1,7 @@
 //! Order of keys: a line per tenant and priority; tenants take turns within a priority, priorities share the gets.
+//!
+//! Turns are counted in keys. So that a tenant with slow keys does not hold all workers, it is *at its share*
+//! while that many of its keys run, and is passed over while a key of another could be served.
 
 use std::collections::VecDeque;
 
@@ -19,6 +22,8 @@ struct Ends {
 #[derive(Clone, Copy)]
 struct Line {
     keys: Ends,
+    /// Number of the keys.
+    len: u32,
     /// True if the tenant is in the priority's ring: always while the line has keys and, if its last
     /// key was moved to another priority, until its turn comes or the priority is empty.
     in_ring: bool,
@@ -28,6 +33,8 @@ struct Tenant<T> {
     name: T,
     /// Items that belong to it, plus the rings it is in. At 0 it is forgotten.
     users: u32,
+    /// Items that are being processed.
+    running: usize,
     lines: [Line; 3],
 }
 
@@ -42,6 +49,11 @@ pub(super) struct FairQueue<K: Key> {
     waiting: [usize; 3],
     /// Gets since a priority was last served, counting only those at which it could have been.
     passed_over: [u32; 3],
+    /// Number of running keys from which on a tenant is passed over.
+    share: usize,
+    /// Tenants at their share. With half of the workers as the share there are three at most (one key
+    /// each of three workers), and two while a worker is free to get.
+    at_share: Vec<u32>,
 }
 
 // === impl Ends ===
@@ -86,13 +98,15 @@ impl Ends {
 // === impl FairQueue ===
 
 impl<K: Key> FairQueue<K> {
-    pub(super) fn new() -> FairQueue<K> {
+    pub(super) fn new(share: usize) -> FairQueue<K> {
         FairQueue {
             tenants: Slab::new(),
             ids: HashMap::new(),
             rings: Default::default(),
             waiting: [0; 3],
             passed_over: [0; 3],
+            share,
+            at_share: Vec::new(),
         }
     }
 
@@ -107,8 +121,8 @@ impl<K: Key> FairQueue<K> {
             self.tenants[id as usize].users += 1;
             return id;
         }
-        let line = Line { keys: Ends::EMPTY, in_ring: false };
-        let tenant = Tenant { name: name.clone(), users: 1, lines: [line; 3] };
+        let line = Line { keys: Ends::EMPTY, len: 0, in_ring: false };
+        let tenant = Tenant { name: name.clone(), users: 1, running: 0, lines: [line; 3] };
         let id = self.tenants.insert(tenant) as u32;
         self.ids.insert(name.clone(), id);
         id
@@ -131,6 +145,7 @@ impl<K: Key> FairQueue<K> {
         let line = &mut tenant.lines[priority.index()];
         item.priority = priority;
         line.keys.link(items, id);
+        line.len += 1;
         if !line.in_ring {
             line.in_ring = true;
             tenant.users += 1;
@@ -145,6 +160,7 @@ impl<K: Key> FairQueue<K> {
         let (tenant, priority) = (item.tenant, item.priority.index());
         let line = &mut self.tenants[tenant as usize].lines[priority];
         line.keys.unlink(items, id);
+        line.len -= 1;
         self.left(priority);
     }
 
@@ -160,38 +176,89 @@ impl<K: Key> FairQueue<K> {
         }
     }
 
-    /// Takes the next item. `retries`: whether it may be one of [`Priority::Retry`].
-    pub(super) fn pop(&mut self, items: &mut Items<K>, retries: bool) -> Option<u32> {
-        let priority = self.choose(retries)?.index();
-        loop {
-            let at = self.rings[priority].pop_front()?;
-            let line = &mut self.tenants[at as usize].lines[priority];
-            let id = line.keys.head;
-            if id == NONE {
-                line.in_ring = false;
-                self.leave(at);
-                continue;
-            }
-            line.keys.unlink_first(items);
-            if line.keys.head == NONE {
-                line.in_ring = false;
-                // Its item is still a user, so the tenant stays.
-                self.tenants[at as usize].users -= 1;
-            } else {
-                self.rings[priority].push_back(at);
-            }
-            self.left(priority);
-            return Some(id);
+    /// A key of a tenant is being processed from now on.
+    pub(super) fn begin(&mut self, tenant: u32) {
+        let running = &mut self.tenants[tenant as usize].running;
+        *running += 1;
+        if *running == self.share {
+            self.at_share.push(tenant);
         }
     }
 
+    /// A key of a tenant is no longer being processed.
+    pub(super) fn end(&mut self, tenant: u32) {
+        let running = &mut self.tenants[tenant as usize].running;
+        if *running == self.share {
+            self.at_share.retain(|other| *other != tenant);
+        }
+        *running -= 1;
+    }
+
+    /// Takes the next item. `retries`: whether it may be one of [`Priority::Retry`].
+    ///
+    /// If all that could be served are at their share, they are served in the usual order. So whatever
+    /// waits can be taken at any time, and no worker has to be woken because a run has ended.
+    pub(super) fn pop(&mut self, items: &mut Items<K>, retries: bool) -> Option<u32> {
+        let below = self.waiting_below_share();
+        let chosen = self.choose(below, retries);
+        let all = chosen.is_none();
+        let priority = chosen.or_else(|| self.choose(self.waiting, retries))?.index();
+        let turn = self.turn(priority, all)?;
+        let at = self.rings[priority].remove(turn)?;
+        let line = &mut self.tenants[at as usize].lines[priority];
+        let id = line.keys.head;
+        line.keys.unlink_first(items);
+        line.len -= 1;
+        if line.len == 0 {
+            line.in_ring = false;
+            // Its item is still a user, so the tenant stays.
+            self.tenants[at as usize].users -= 1;
+        } else {
+            self.rings[priority].push_back(at);
+        }
+        self.left(priority);
+        Some(id)
+    }
+
+    /// Keys waiting of tenants below their share, per priority.
+    fn waiting_below_share(&self) -> [usize; 3] {
+        let mut below = self.waiting;
+        for at in &self.at_share {
+            let lines = &self.tenants[*at as usize].lines;
+            below.iter_mut().zip(lines).for_each(|(below, line)| *below -= line.len as usize);
+        }
+        below
+    }
+
+    /// The place in a ring of the tenant whose turn it is. Those without keys ahead of it leave the ring;
+    /// those at their share, unless `all` are served, keep their turns. As they are few, this takes
+    /// constant time, amortised.
+    fn turn(&mut self, priority: usize, all: bool) -> Option<usize> {
+        let mut turn = 0;
+        while let Some(&at) = self.rings[priority].get(turn) {
+            let tenant = &mut self.tenants[at as usize];
+            let line = &mut tenant.lines[priority];
+            if line.len == 0 {
+                line.in_ring = false;
+                self.rings[priority].remove(turn);
+                self.leave(at);
+            } else if all || tenant.running < self.share {
+                return Some(turn);
+            } else {
+                turn += 1;
+            }
+        }
+        None
+    }
+
     /// The priority whose turn it is: the highest, unless a lower one was passed over as often as its
-    /// bound allows. If there are two of those, the one further beyond its bound.
-    fn choose(&mut self, retries: bool) -> Option<Priority> {
+    /// bound allows. If there are two of those, the one further beyond its bound. `waiting`: the keys to
+    /// choose from, per priority.
+    fn choose(&mut self, waiting: [usize; 3], retries: bool) -> Option<Priority> {
         let mut chosen: Option<(u32, Priority)> = None;
         for priority in Priority::ALL {
             let at = priority.index();
-            if self.waiting[at] == 0 || (priority == Priority::Retry && !retries) {
+            if waiting[at] == 0 || (priority == Priority::Retry && !retries) {
                 continue;
             }
             self.passed_over[at] += 1;
@@ -216,7 +283,7 @@ mod tests {
 
     #[test]
     fn tenants_whose_keys_have_left_a_priority_do_not_stay_in_its_ring() {
-        let (mut lines, mut items) = (FairQueue::new(), Items::new());
+        let (mut lines, mut items) = (FairQueue::new(1), Items::new());
         for name in 0..100_u32 {
             let tenant = lines.enter(&name);
             let id = items.insert((name, 0), tenant);

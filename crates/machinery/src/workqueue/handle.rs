@@ -32,10 +32,16 @@ impl<K: Key> WorkQueue<K> {
         WorkQueue::with(Limits::default(), ())
     }
 
-    /// An empty queue.
+    /// An empty queue. Any number of workers may get keys of one tenant.
     pub fn with(limits: Limits, observer: impl Observer) -> WorkQueue<K> {
+        WorkQueue::with_workers(usize::MAX, limits, observer)
+    }
+
+    /// An empty queue for this many workers: while another tenant waits, one tenant gets half of them
+    /// at most.
+    pub fn with_workers(workers: usize, limits: Limits, observer: impl Observer) -> WorkQueue<K> {
         let shared = Shared {
-            state: Mutex::new(State::new(RateLimited::new(limits))),
+            state: Mutex::new(State::new(RateLimited::new(limits, workers))),
             clock: Clock::new(),
             limits,
             observer: Box::new(observer),

@@ -12,6 +12,10 @@
 //! - Priorities share the gets: [`Priority::High`] goes first, but one get in 8 is for [`Priority::Low`]
 //!   and one in 16 for [`Priority::Retry`] while they have keys (one get later if both are due at
 //!   once).
+//! - A tenant that holds half of the workers ([`WorkQueue::with_workers`]; rounded down, but one at least)
+//!   gets no other while a key of a tenant that holds fewer could be taken, in whatever priority. It
+//!   keeps its turn; the two bounds on turns hold among the others. If no other tenant waits, it may have all
+//!   workers: runs under way are not interrupted.
 //! - A failure delays a key by `base · 2ⁿ` (5 ms to 1000 s) plus a jitter of at most 10 %, where n
 //!   is the number of failures in a row before it. Only failures spaced by a backoff count: events
 //!   from outside make a key ready at once, but do not raise n, however many of those runs fail.

@@ -38,8 +38,9 @@ pub(super) struct Queue<K: Key> {
 // === impl Queue ===
 
 impl<K: Key> Queue<K> {
-    pub(super) fn new() -> Queue<K> {
-        Queue { items: Items::new(), lines: FairQueue::new(), runs: HashMap::new() }
+    /// `share`: while another tenant waits, a tenant with this many running keys is passed over.
+    pub(super) fn new(share: usize) -> Queue<K> {
+        Queue { items: Items::new(), lines: FairQueue::new(share), runs: HashMap::new() }
     }
 
     pub(super) fn processing(&self) -> usize {
@@ -96,6 +97,7 @@ impl<K: Key> Queue<K> {
         let id = self.lines.pop(&mut self.items, retries)?;
         self.runs.insert(id, now);
         let item = self.items.get_mut(id);
+        self.lines.begin(item.tenant);
         item.clear(QUEUED);
         item.set(PROCESSING);
         let key = item.key.clone().expect("an item in a line has a key");
@@ -106,8 +108,10 @@ impl<K: Key> Queue<K> {
 
     /// Ends a run; returns how long it took. The caller settles or releases the item.
     pub(super) fn done(&mut self, now: Nanos, id: u32) -> Duration {
-        self.items.get_mut(id).clear(PROCESSING);
-        let began = self.runs.remove(&id).unwrap_or(now);
+        let item = self.items.get_mut(id);
+        item.clear(PROCESSING);
+        let Some(began) = self.runs.remove(&id) else { return Duration::ZERO };
+        self.lines.end(item.tenant);
         Duration::from_nanos(now.saturating_sub(began))
     }
 

@@ -50,9 +50,10 @@ pub(super) struct RateLimited<K: Key> {
 // === impl RateLimited ===
 
 impl<K: Key> RateLimited<K> {
-    pub(super) fn new(limits: Limits) -> RateLimited<K> {
+    /// `workers`: the number of those who take keys, of whom one tenant gets half while another waits.
+    pub(super) fn new(limits: Limits, workers: usize) -> RateLimited<K> {
         RateLimited {
-            queue: Queue::new(),
+            queue: Queue::new((workers / 2).max(1)),
             timers: Timers::new(),
             bucket: Bucket::new(limits.retries_per_second, limits.retry_burst),
             random: limits.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed),

@@ -1,10 +1,11 @@
 //! Bands and turns.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::advance;
 
-use super::{Named, Priority, WorkQueue, exact, run_all, take};
+use super::{Limits, Named, Priority, WorkQueue, exact, run_all, take};
 
 /// Takes and ends one run; returns its key and priority.
 fn run(queue: &WorkQueue<Named>) -> (Named, Priority) {
@@ -110,4 +111,55 @@ async fn a_tenant_whose_last_key_was_lifted_keeps_the_ring_sound() {
     queue.add_with((1, 1), Priority::Low);
     assert_eq!(run_all(&queue), [(1, 1)]);
     assert_eq!(queue.snapshot().known, 0);
+}
+
+/// A queue for four workers.
+fn of_four() -> WorkQueue<Named> {
+    WorkQueue::with_workers(4, Limits::default(), ())
+}
+
+#[tokio::test]
+async fn a_tenant_that_holds_all_workers_gets_none_back_beyond_half_while_another_waits() {
+    let queue = of_four();
+    (0..100).for_each(|name| queue.add((1, name)));
+    // Nobody else waits, so it may have all.
+    let mut slow: VecDeque<_> = (0..4).map(|_| take(&queue).unwrap()).collect();
+    assert!(slow.iter().all(|taken| taken.0 == 1));
+    (0..20).for_each(|name| queue.add((2, name)));
+    slow.pop_front();
+    (0..5).for_each(|_| assert_eq!(run(&queue).0.0, 2, "three workers are slow"));
+    slow.pop_front();
+    (0..5).for_each(|_| assert_eq!(run(&queue).0.0, 2, "two workers are slow"));
+    // Below half it is served again, and its turn has come.
+    slow.pop_front();
+    slow.push_back(take(&queue).unwrap());
+    assert!(slow.iter().all(|taken| taken.0 == 1) && slow.len() == 2);
+    (10..20).for_each(|name| assert_eq!(run(&queue).0, (2, name)));
+    // The other waits no more.
+    slow.extend([take(&queue).unwrap(), take(&queue).unwrap()]);
+    let names: Vec<u32> = slow.iter().map(|taken| taken.1).collect();
+    assert_eq!(names, [3, 4, 5, 6]);
+}
+
+#[tokio::test]
+async fn a_lower_priority_goes_before_a_tenant_that_holds_half_of_the_workers() {
+    let queue = of_four();
+    (0..3).for_each(|name| queue.add((1, name)));
+    queue.add_with((2, 0), Priority::Low);
+    let slow = [take(&queue).unwrap(), take(&queue).unwrap()];
+    assert_eq!(run(&queue), ((2, 0), Priority::Low));
+    assert_eq!(run(&queue), ((1, 2), Priority::High));
+    drop(slow);
+}
+
+#[tokio::test]
+async fn a_run_that_ended_does_not_count_although_its_key_is_wanted_again() {
+    let queue = of_four();
+    (0..4).for_each(|name| queue.add((1, name)));
+    let slow = [take(&queue).unwrap(), take(&queue).unwrap()];
+    slow.iter().for_each(|taken| queue.add(*taken.key()));
+    queue.add((2, 0));
+    drop(slow);
+    let tenants: Vec<u32> = run_all(&queue).iter().map(|key| key.0).collect();
+    assert_eq!(tenants, [1, 2, 1, 1, 1]);
 }

@@ -54,7 +54,7 @@ impl ReferenceStateMachine for Model {
     type Transition = Op;
 
     fn init_state() -> proptest::strategy::BoxedStrategy<Model> {
-        Just(Model::new()).boxed()
+        prop_oneof![Just(1), Just(4), Just(usize::MAX)].prop_map(Model::new).boxed()
     }
 
     fn transitions(state: &Model) -> proptest::strategy::BoxedStrategy<Op> {
@@ -149,8 +149,8 @@ impl StateMachineTest for Real {
     type SystemUnderTest = Real;
     type Reference = Model;
 
-    fn init_test(_: &Model) -> Real {
-        Real { queue: RateLimited::new(limits()), now: 0, runs: Vec::new() }
+    fn init_test(model: &Model) -> Real {
+        Real { queue: RateLimited::new(limits(), model.workers), now: 0, runs: Vec::new() }
     }
 
     fn apply(mut real: Real, model: &Model, op: Op) -> Real {

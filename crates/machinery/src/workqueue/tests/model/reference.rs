@@ -26,6 +26,7 @@ pub(super) struct Known {
 #[derive(Debug, Clone)]
 pub(super) struct Model {
     pub(super) now: Nanos,
+    pub(super) workers: usize,
     pub(super) keys: BTreeMap<Named, Known>,
     /// Per priority, the tenants in the order of their turns, with their lines. A line emptied by other
     /// priorities keeps its turn until the whole priority is empty.
@@ -45,9 +46,10 @@ pub(super) struct Model {
 const INTERVAL: Nanos = 20 * MS;
 
 impl Model {
-    pub(super) fn new() -> Model {
+    pub(super) fn new(workers: usize) -> Model {
         Model {
             now: 0,
+            workers,
             keys: BTreeMap::new(),
             lines: Default::default(),
             passed_over: [0; 3],
@@ -180,13 +182,33 @@ impl Model {
         self.closed || (level + self.now - as_of).min(2 * INTERVAL) >= INTERVAL
     }
 
-    pub(super) fn take(&mut self) -> Option<(Named, Priority)> {
+    /// Per priority, the places of the lines that could be served, in the order of their turns. Tenants
+    /// with half of the workers count only if there are no others.
+    fn turns(&self) -> [Vec<usize>; 3] {
         let token = self.token();
+        let running = |tenant: u32| self.runs().iter().filter(|key| key.0 == tenant).count();
+        let turns = |most: usize| {
+            Priority::ALL.map(|priority| {
+                let lines = self.lines[priority.index()].iter().enumerate();
+                let served = lines.filter(|(_, (tenant, line))| {
+                    !line.is_empty()
+                        && (token || priority != Priority::Retry)
+                        && running(*tenant) < most
+                });
+                served.map(|(place, _)| place).collect()
+            })
+        };
+        let held = if self.workers < 2 { 1 } else { self.workers / 2 };
+        let below: [Vec<usize>; 3] = turns(held);
+        if below.iter().all(Vec::is_empty) { turns(usize::MAX) } else { below }
+    }
+
+    pub(super) fn take(&mut self) -> Option<(Named, Priority)> {
+        let turns = self.turns();
         let mut best = None;
         for priority in Priority::ALL {
             let at = priority.index();
-            let waits = self.lines[at].iter().any(|(_, line)| !line.is_empty());
-            if !waits || (priority == Priority::Retry && !token) {
+            if turns[at].is_empty() {
                 continue;
             }
             self.passed_over[at] += 1;
@@ -197,8 +219,11 @@ impl Model {
         let priority = best?.1;
         self.passed_over[priority.index()] = 0;
         let lines = &mut self.lines[priority.index()];
-        let turn = lines.iter().position(|(_, line)| !line.is_empty())?;
-        let (tenant, mut line) = lines.drain(..=turn).next_back()?;
+        // Empty lines before the one whose turn it is lose their turns; others keep them.
+        let mut later = lines.split_off(turns[priority.index()][0]);
+        lines.retain(|(_, line)| !line.is_empty());
+        let (tenant, mut line) = later.remove(0);
+        lines.append(&mut later);
         let key = line.remove(0);
         if !line.is_empty() {
             lines.push((tenant, line));
