@@ -71,6 +71,7 @@ impl RollingUpdate {
 impl Conflicts for DaemonSetSpec {
     fn conflicts(&self, there: &DaemonSet, foreign: Foreign<'_>) -> Vec<Value> {
         let mut operations = self.template.conflicts(&there.spec.template, foreign);
+        operations.extend(self.nodes_left_out(there, foreign));
         let pace = |spec: &DaemonSetSpec| {
             let strategy = spec.update_strategy.as_deref();
             strategy.and_then(|it| RollingUpdate::deserialize(it.get("rollingUpdate")?).ok())
@@ -83,6 +84,30 @@ impl Conflicts for DaemonSetSpec {
             operations.push(replacement("/spec/updateStrategy/rollingUpdate", &json!(wanted)));
         }
         operations
+    }
+}
+
+impl DaemonSetSpec {
+    /// Requirements on nodes where none are wanted: the daemon belongs on every node that its spec means.
+    fn nodes_left_out(
+        &self,
+        there: &DaemonSet,
+        foreign: Foreign<'_>,
+    ) -> impl Iterator<Item = Value> {
+        const SELECTOR: &str = "/spec/template/spec/nodeSelector";
+        const AFFINITY: &str = "/spec/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+        let (wanted, there) = (&self.template.spec, &there.spec.template.spec);
+        let required = |pod: &PodSpec| {
+            let affinity =
+                pod.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+            affinity.is_some_and(|affinity| affinity.required.is_some())
+        };
+        let selects = wanted.node_selector.is_empty() && !there.node_selector.is_empty();
+        let requires = !required(wanted) && required(there);
+        let all = [(SELECTOR, selects), (AFFINITY, requires)];
+        all.into_iter()
+            .filter(|(path, is_left)| *is_left && foreign(path))
+            .map(|(path, _)| removal(path))
     }
 }
 

@@ -101,6 +101,52 @@ fn of_resources() -> Vec<Case> {
     ]
 }
 
+/// Additions under a key that the operator has set.
+fn of_duplicates() -> Vec<Case> {
+    let app = json!({"image": "shop:1", "replicas": 0, "ports": [{"port": 80}],
+        "envs": [{"name": "MODE", "value": "safe"}, {"name": "REGION", "value": "north"}],
+        "pod": {"imagePullSecrets": [{"name": "registry"}]}});
+    let daemon = json!({"image": "agent:1", "label": "nowhere", "envs": [{"name": "MODE", "value": "safe"}]});
+    let second = json!({"name": "MODE", "value": "debug"});
+    let variable = || json!([add(format!("{CONTAINER}/env/-"), second.clone())]);
+    let first = json!([add(format!("{CONTAINER}/env/0"), second.clone())]);
+    let port = json!({"name": "other", "containerPort": 80, "protocol": "TCP"});
+    let secret =
+        json!([add("/spec/template/spec/imagePullSecrets/-", json!({"name": "registry"}))]);
+    vec![
+        ("variable-twice", APP, app.clone(), DEPLOYMENT, variable()),
+        ("variable-before", APP, app.clone(), DEPLOYMENT, first),
+        ("variable-of-daemon", GENERIC_DAEMON, daemon, DAEMON_SET, variable()),
+        (
+            "port-twice",
+            APP,
+            app.clone(),
+            DEPLOYMENT,
+            json!([add(format!("{CONTAINER}/ports/-"), port)]),
+        ),
+        ("secret-twice", APP, app, DEPLOYMENT, secret),
+    ]
+}
+
+/// Nodes on which a daemon runs no more, or only there.
+fn of_nodes() -> Vec<Case> {
+    let daemon = |label: Value| json!({"image": "agent:1", "label": label});
+    let select = || json!([add("/spec/template/spec/nodeSelector", json!({"disk": "ssd"}))]);
+    let terms = json!([{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]);
+    let required =
+        json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
+    let affinity =
+        || json!([add("/spec/template/spec/affinity", json!({"nodeAffinity": required}))]);
+    vec![
+        ("selected-of-all", GENERIC_DAEMON, daemon(json!("")), DAEMON_SET, select()),
+        ("selected-of-key", GENERIC_DAEMON, daemon(json!("logs")), DAEMON_SET, select()),
+        ("selected-of-pair", GENERIC_DAEMON, daemon(json!("logs=true")), DAEMON_SET, select()),
+        ("affine-of-all", GENERIC_DAEMON, daemon(json!("")), DAEMON_SET, affinity()),
+        ("affine-of-key", GENERIC_DAEMON, daemon(json!("logs")), DAEMON_SET, affinity()),
+        ("affine-of-pair", GENERIC_DAEMON, daemon(json!("logs=true")), DAEMON_SET, affinity()),
+    ]
+}
+
 async fn spoilt_and_restored(world: &World, (name, kind, spec, child, spoil): Case) {
     world.create(kind, json!({"metadata": {"name": name}, "spec": spec})).await.unwrap();
     world.until(kind, name, is_ready).await;
@@ -125,13 +171,23 @@ fn without_foreign(spec: &Value) -> Value {
             }
         }
     }
+    if spec["template"]["spec"]["affinity"] == json!({"nodeAffinity": {}}) {
+        spec["template"]["spec"].as_object_mut().unwrap().remove("affinity");
+    }
     spec
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_changed_such_that_an_apply_would_be_refused_is_restored() {
     let (world, _operator) = World::with_operator_at("by-hand", "privileged").await;
-    let cases = [of_services(), of_container_ports(), of_rights(), of_resources()];
+    let cases = [
+        of_services(),
+        of_container_ports(),
+        of_rights(),
+        of_resources(),
+        of_duplicates(),
+        of_nodes(),
+    ];
     let cases = cases.into_iter().flatten();
     let all = cases.map(|case| {
         let (world, name) = (&world, case.0);
@@ -152,7 +208,9 @@ async fn what_was_changed_such_that_an_apply_would_be_refused_is_restored() {
     let ours: Vec<_> = world.list(EVENT).await.into_iter().filter(is_ours).collect();
     assert!(!ours.is_empty(), "the operator publishes what it restores");
     for event in ours {
-        assert!(event["type"] == "Normal", "{event}");
+        // A daemon that was sent away from nodes is not there for a moment.
+        let is_true = event["reason"] == "ReplicasUnavailable";
+        assert!(event["type"] == "Normal" || is_true, "{event}");
     }
 }
 
@@ -262,6 +320,71 @@ async fn what_somebody_set_beside_what_is_wanted_no_more_does_not_hold_that_up()
     };
     world.until(DEPLOYMENT, "shop", unlimited).await;
     world.until(APP, "shop", is_ready).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_holds_up_the_foreground_deletion_of_its_owner_again() {
+    let (world, _operator) = World::with_operator_at("blocks-owner", "baseline").await;
+    world.create(APP, json!({"metadata": {"name": "shop"}, "spec": {"image": "a"}})).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+    let blocks =
+        |child: &Value| child["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] == true;
+    let no = json!([replace("/metadata/ownerReferences/0/blockOwnerDeletion", json!(false))]);
+    world.kubectl(&["patch", "deployment/shop", "--type=json", "-p", &no.to_string()]).unwrap();
+    world.until(DEPLOYMENT, "shop", blocks).await;
+}
+
+/// An apply leaves a field to its other owners.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wanted_no_more_goes_although_others_own_it_too_or_nobody_does() {
+    let (world, _operator) = World::with_operator_at("co-owned", "baseline").await;
+    let envs = json!([{"name": "DEBUG", "value": "1"}, {"name": "REGION", "value": "north"}]);
+    let spec = json!({"image": "ui:1", "replicas": 1, "envs": envs,
+        "ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81}]});
+    for name in ["shared-ui", "cleared-ui"] {
+        let object = json!({"metadata": {"name": name}, "spec": spec});
+        world.create(APP, object).await.unwrap();
+        world.until(APP, name, is_ready).await;
+    }
+    let ledger = json!({"metadata": {"name": "ledger"}, "spec": {"size": 1, "exporter": {}}});
+    world.create(MEMCACHED, ledger).await.unwrap();
+    world.until(MEMCACHED, "ledger", is_ready).await;
+    for child in ["deployment/shared-ui", "service/shared-ui", "deployment/ledger"] {
+        taken_into_git(&world, child);
+    }
+    for child in ["deployment/cleared-ui", "service/cleared-ui"] {
+        let clear = json!({"metadata": {"managedFields": [{}]}}).to_string();
+        world.kubectl(&["patch", child, "--type=merge", "-p", &clear]).unwrap();
+    }
+    let less =
+        json!({"spec": {"envs": [{"name": "REGION", "value": "north"}], "ports": [{"port": 80}]}});
+    let has_region = |child: &Value| {
+        let env = &child["spec"]["template"]["spec"]["containers"][0]["env"];
+        *env == json!([{"name": "REGION", "value": "north"}])
+    };
+    let count = |list: &Value| list.as_array().map_or(0, Vec::len);
+    for name in ["shared-ui", "cleared-ui"] {
+        world.patch(APP, name, less.clone()).await.unwrap();
+        world.until(DEPLOYMENT, name, has_region).await;
+        world.until(SERVICE, name, |service| count(&service["spec"]["ports"]) == 1).await;
+        world.until(APP, name, is_ready).await;
+    }
+    world.patch(MEMCACHED, "ledger", json!({"spec": {"exporter": null}})).await.unwrap();
+    let alone = |child: &Value| count(&child["spec"]["template"]["spec"]["containers"]) == 1;
+    world.until(DEPLOYMENT, "ledger", alone).await;
+    world.until(MEMCACHED, "ledger", is_ready).await;
+}
+
+/// Applies an object as it is, as another manager.
+fn taken_into_git(world: &World, child: &str) {
+    let object = world.kubectl(&["get", child, "-o", "json"]).unwrap();
+    let mut object: Value = serde_json::from_str(&object).unwrap();
+    object["metadata"].as_object_mut().unwrap().retain(|field, _| field == "name");
+    object.as_object_mut().unwrap().remove("status");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), object.to_string()).unwrap();
+    let apply = ["apply", "--server-side", "--field-manager=gitops", "-f"];
+    world.kubectl(&[&apply[..], &[file.path().to_str().unwrap()]].concat()).unwrap();
 }
 
 /// Two operators that do not know of each other and are configured with different images: no field

@@ -9,7 +9,7 @@ use crate::object::Quantity;
 
 /// A place in an object: the name of a field or the key of an item, and what that is in.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+pub(super) struct Place<'a> {
     name: &'a str,
     within: Option<&'a Place<'a>>,
 }
@@ -29,8 +29,10 @@ struct Fnv1a(u64);
 impl<'a> Place<'a> {
     /// The object itself.
     const ROOT: Place<'static> = Place { name: "", within: None };
+    /// `spec`.
+    pub(super) const SPEC: Place<'static> = Place { name: "spec", within: Some(&Place::ROOT) };
 
-    fn inner(&'a self, name: &'a str) -> Place<'a> {
+    pub(super) fn inner(&'a self, name: &'a str) -> Place<'a> {
         Place { name, within: Some(self) }
     }
 
@@ -176,7 +178,7 @@ pub(super) fn deviations(wanted: &Value, observed: &Value) -> Vec<(String, Value
 
 /// Returns whether server-side apply sets all of a map at once (`x-kubernetes-map-type: atomic`), as of a
 /// selector: another entry selects other objects, so it counts.
-fn is_whole(at: &Place<'_>) -> bool {
+pub(super) fn is_whole(at: &Place<'_>) -> bool {
     at.name == "matchLabels" || at.name == "selector" || at.name.ends_with("Selector")
 }
 
@@ -236,15 +238,8 @@ fn compare_lists(
         }
         return;
     };
-    let place = |wanted: &Value| {
-        observed.iter().position(|other| {
-            keys.iter().all(|key| {
-                let (wanted, other) = (&wanted[*key], &other[*key]);
-                // The API server fills in the protocol of a port.
-                wanted == other || wanted.is_null() && *key == "protocol" && other == "TCP"
-            })
-        })
-    };
+    let is_same = |wanted: &Value, other: &Value| has_same_keys(keys, wanted, other);
+    let place = |wanted: &Value| observed.iter().position(|other| is_same(wanted, other));
     let places: Vec<Option<usize>> = wanted.iter().map(place).collect();
     for (wanted, place) in wanted.iter().zip(&places) {
         let key = wanted[keys[0]].to_string();
@@ -253,14 +248,31 @@ fn compare_lists(
             None => found.push((at.inner(&key).path(), Value::Null)),
         }
     }
+    // An item that was added under the same key: of two variables, the container gets the second.
+    let again =
+        |wanted: &&Value| observed.iter().filter(|other| is_same(wanted, other)).count() > 1;
+    for wanted in wanted.iter().filter(again) {
+        let key = wanted[keys[0]].to_string();
+        let all: Vec<_> = observed.iter().filter(|other| is_same(wanted, other)).collect();
+        found.push((at.inner(&key).path(), json!(all)));
+    }
     if is_ordered(at, wanted) && !places.is_sorted() {
         found.push((at.path(), json!(places)));
     }
 }
 
+/// Returns whether the keys of two items of a list are equal.
+fn has_same_keys(keys: &[&str], wanted: &Value, other: &Value) -> bool {
+    keys.iter().all(|key| {
+        let (wanted, other) = (&wanted[*key], &other[*key]);
+        // The API server fills in the protocol of a port.
+        wanted == other || wanted.is_null() && *key == "protocol" && other == "TCP"
+    })
+}
+
 /// The keys by which server-side apply merges the items of a list of the built-in kinds
 /// (`x-kubernetes-list-map-keys`); `None` if it is compared as a whole.
-fn keys(at: &Place<'_>, items: &[Value]) -> Option<&'static [&'static str]> {
+pub(super) fn keys(at: &Place<'_>, items: &[Value]) -> Option<&'static [&'static str]> {
     let keys: &[&str] = match at.name {
         "containers" | "initContainers" | "env" | "volumes" | "imagePullSecrets" => &["name"],
         "volumeMounts" => &["mountPath"],
@@ -394,6 +406,10 @@ mod tests {
         let mut observed = json!({"containers": [{"name": "proxy"}, {"name": "a", "image": "a:1",
             "args": ["x"], "env": [{"name": "P"}, {"name": "B", "value": "2"}, {"name": "A", "value": "1"}]}]});
         assert_eq!(difference(&wanted, &observed), None);
+        let mut twice = observed.clone();
+        let env = twice["containers"][1]["env"].as_array_mut().unwrap();
+        env.push(json!({"name": "B", "value": "3"}));
+        assert_eq!(difference(&wanted, &twice).as_deref(), Some("containers.\"a\".env.\"B\""));
         observed["containers"][1]["args"] = json!(["x", "y"]);
         assert_eq!(difference(&wanted, &observed).as_deref(), Some("containers.\"a\".args"));
     }

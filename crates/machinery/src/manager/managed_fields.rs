@@ -4,15 +4,18 @@
 //! - A field that another manager set is removed only if the API server refuses the desired state beside it,
 //!   or if it is not wanted beside that state at all; the caller says which those are.
 //! - An object that would be invalid by itself stays as it was: a Service goes on serving.
+//! - A field that is no longer desired goes, also where another manager has set the same value since.
 //! - Each patch applies only to the object and version that it was decided for.
 
 use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Error};
-use serde_json::{Value, json};
+use serde::ser::Serialize;
+use serde_json::{Map, Value, json};
 
 use super::Context;
-use super::children::{Desired, EnsureOptions, failed, record};
+use super::children::{Desired, EnsureOptions, failed, json_of, record};
+use super::compared::{Place, is_whole, keys};
 use crate::client;
 use crate::controller::Problem;
 use crate::object::{Keep, Kind, Meta, Nothing, Object, ObjectKey, Resource, ResourceVersion, Uid};
@@ -29,7 +32,7 @@ const LEAVING: u32 = 5;
 impl<V: Resource> Context<V> {
     /// Applies what is desired to an existing child, and removes what is in its way. `is_applied` says that
     /// the same was applied before: then everything beside it is another manager's.
-    pub(super) async fn apply_over<C: Resource>(
+    pub(super) async fn apply_over<C: Resource + Serialize>(
         &self,
         desired: &Desired,
         options: EnsureOptions<'_, C>,
@@ -42,6 +45,13 @@ impl<V: Resource> Context<V> {
         if record(child, C::Keep::APPLIED) == Some(PENDING) {
             self.leave_to_the_apply::<C>(key, child.uid()).await?;
         }
+        let owned;
+        let child = if !is_applied && child.meta().shared && !client.is_dry_run() {
+            owned = self.own_what_goes(desired, child).await?;
+            owned.as_ref().unwrap_or(child)
+        } else {
+            child
+        };
         let mut answer = client.apply::<C>(key, &only).await.map_err(conflict_if_another);
         if let Some(conflicts) = options.conflicts
             && answer.as_ref().is_err_and(may_be_hindered)
@@ -76,6 +86,37 @@ impl<V: Resource> Context<V> {
         }
         let beside = options.beside(&applied);
         Ok(self.patch_exactly(&applied, beside).await?.unwrap_or(applied))
+    }
+
+    /// Makes this manager the only owner of the fields that it applied and that are no longer desired: an apply leaves
+    /// a field to its other owners. Changes nothing but `managedFields`.
+    async fn own_what_goes<C: Resource + Serialize>(
+        &self,
+        desired: &Desired,
+        child: &C,
+    ) -> Result<Option<C>, Problem> {
+        let (client, key) = (self.client(), &desired.key);
+        let manager = &client.options().field_manager;
+        let fields = client.get::<ManagedFields<C>>(key).await;
+        let fields = fields.map_err(|error| failed::<C>("get", key, error))?;
+        if fields.meta.uid != child.uid() {
+            return Ok(None);
+        }
+        let operations = match fields.applied_by(manager) {
+            Some(applied) => fields.take_from_others(manager, &gone(applied, &desired.body)),
+            // Somebody has cleared the owners. What the view shows is what this manager sets.
+            None if record(child, C::Keep::APPLIED).is_some() => {
+                let entry = json!({
+                    "manager": manager, "operation": "Apply", "apiVersion": C::KIND.api_version(),
+                    "fieldsType": "FieldsV1",
+                    "fieldsV1": { "f:spec": fields_of(&Place::SPEC, &json_of(child)?["spec"]) },
+                });
+                vec![json!({ "op": "add", "path": "/metadata/managedFields", "value": [entry] })]
+            }
+            None => Vec::new(),
+        };
+        let version = (fields.meta.uid, fields.meta.version);
+        self.patch_version::<C>(key, version, operations).await
     }
 
     /// Removes what others set. Fields of this manager's last apply do not conflict: the next apply
@@ -218,6 +259,24 @@ impl<C> ManagedFields<C> {
         applied.into_iter().any(|fields| holds(fields, &self.object, pointer))
     }
 
+    /// The fields that `manager` applied last.
+    fn applied_by(&self, manager: &str) -> Option<&Value> {
+        let mut entries = self.entries();
+        entries.find(|entry| is_of(manager, entry, "Apply")).map(|entry| &entry["fieldsV1"])
+    }
+
+    /// JSON patch operations that take fields from all managers but this one.
+    fn take_from_others(&self, manager: &str, taken: &Value) -> Vec<Value> {
+        let others = self.entries().enumerate().filter(|(_, entry)| entry["manager"] != manager);
+        let less = others.filter_map(|(at, entry)| {
+            let (mut fields, path) =
+                (entry["fieldsV1"].clone(), format!("/metadata/managedFields/{at}/fieldsV1"));
+            take(&mut fields, taken)
+                .then(|| json!({ "op": "replace", "path": path, "value": fields }))
+        });
+        less.collect()
+    }
+
     /// JSON patch operations, last position first, that leave the fields which `manager` set by anything but
     /// an apply to the apply. It would not remove them otherwise, as they have a second owner.
     pub(super) fn drop_update_entries(&self, manager: &str) -> Vec<Value> {
@@ -256,22 +315,88 @@ fn holds(mut fields: &Value, mut object: &Value, pointer: &str) -> bool {
         match below {
             Some(below) => fields = below,
             // A list or map without parts of its own is set as a whole.
-            None => return fields.as_object().is_some_and(serde_json::Map::is_empty),
+            None => return fields.as_object().is_some_and(Map::is_empty),
         }
     }
     true
 }
 
+/// The part of `fields` that `desired` does not have. A name without parts stands for all that is below it.
+fn gone(fields: &Value, desired: &Value) -> Value {
+    let parts = fields.as_object().into_iter().flatten().filter(|(name, _)| *name != ".");
+    let gone = parts.filter_map(|(name, below)| {
+        let there = match name.split_once(':') {
+            Some(("f", field)) => desired.get(field),
+            _ => desired
+                .as_array()
+                .and_then(|items| items.iter().find(|item| is_of_item(name, item))),
+        };
+        let gone = there.map_or_else(|| json!({}), |there| gone(below, there));
+        let is_some = there.is_none() || gone != json!({});
+        is_some.then(|| (name.clone(), gone))
+    });
+    Value::Object(gone.collect())
+}
+
+/// Removes fields from a set. Returns whether it had any of them.
+fn take(fields: &mut Value, taken: &Value) -> bool {
+    let (Some(fields), Some(taken)) = (fields.as_object_mut(), taken.as_object()) else {
+        return false;
+    };
+    let mut any = false;
+    for (name, below) in taken {
+        let Some(there) = fields.get_mut(name) else { continue };
+        if *below == json!({}) {
+            fields.remove(name);
+            any = true;
+        } else {
+            any |= take(there, below);
+        }
+    }
+    any
+}
+
+/// The fields of a value, as `managedFields` has them.
+fn fields_of(at: &Place<'_>, value: &Value) -> Value {
+    match value {
+        Value::Object(map) if !is_whole(at) => {
+            let below = map
+                .iter()
+                .map(|(name, value)| (format!("f:{name}"), fields_of(&at.inner(name), value)));
+            Value::Object(below.collect())
+        }
+        Value::Array(items) => {
+            let Some(keys) = keys(at, items) else { return json!({}) };
+            let below = items.iter().map(|item| {
+                let key: Map<_, _> =
+                    keys.iter().map(|key| ((*key).to_owned(), item[*key].clone())).collect();
+                let mut fields = fields_of(at, item);
+                fields["."] = json!({});
+                (format!("k:{}", Value::Object(key)), fields)
+            });
+            Value::Object(below.collect())
+        }
+        _ => json!({}),
+    }
+}
+
 /// The part of a list's fields that is about `item`, by its keys or, in a set, by its value.
 fn of_item<'a>(fields: &'a Value, item: &Value) -> Option<&'a Value> {
-    let is_of_it = |name: &str| match name.split_once(':') {
-        Some(("k", keys)) => serde_json::from_str::<Value>(keys).is_ok_and(|keys| {
-            keys.as_object().is_some_and(|keys| keys.iter().all(|(key, value)| item[key] == *value))
+    fields.as_object()?.iter().find(|(name, _)| is_of_item(name, item)).map(|(_, below)| below)
+}
+
+/// Returns whether the name of a list's fields is that of `item`.
+fn is_of_item(name: &str, item: &Value) -> bool {
+    match name.split_once(':') {
+        Some(("k", keys)) => serde_json::from_str::<Map<String, Value>>(keys).is_ok_and(|keys| {
+            keys.iter().all(|(key, value)| {
+                // The API server fills in the protocol of a port.
+                item[key] == *value || item[key].is_null() && key == "protocol" && value == "TCP"
+            })
         }),
         Some(("v", value)) => serde_json::from_str::<Value>(value).is_ok_and(|v| v == *item),
         _ => false,
-    };
-    fields.as_object()?.iter().find(|(name, _)| is_of_it(name)).map(|(_, below)| below)
+    }
 }
 
 impl<C: Resource> Object for ManagedFields<C> {
@@ -337,6 +462,40 @@ mod tests {
         assert!(applied.iter().all(|pointer| read.was_applied(MANAGER, pointer)));
         let others = ["/metadata/annotations/x", "/spec/ports/0", "/spec/ports/1/name", "/spec/x"];
         assert_eq!(others.map(|pointer| read.was_applied(MANAGER, pointer)), [false; 4]);
+    }
+
+    #[test]
+    fn what_is_no_longer_desired_is_taken_from_all_others() {
+        let (web, dns) = (r#"k:{"port":80,"protocol":"TCP"}"#, r#"k:{"port":80,"protocol":"UDP"}"#);
+        let port = json!({ ".": {}, "f:port": {}, "f:name": {} });
+        let spec = json!({ "f:ports": { web: port, dns: port }, "f:ranges": {}, "f:kind": {} });
+        let set = json!({ "f:spec": spec });
+        let desired = json!({ "spec": { "kind": "a", "ports": [{ "port": 80, "name": "web" }] } });
+        let gone = gone(&set, &desired);
+        assert_eq!(gone, json!({ "f:spec": { "f:ports": { dns: {} }, "f:ranges": {} } }));
+        let mut theirs = entry("Update", &set);
+        theirs["manager"] = json!("gitops");
+        let read = fields(&json!([entry("Apply", &set), theirs]));
+        let left = json!({ "f:spec": { "f:ports": { web: port }, "f:kind": {} } });
+        assert_eq!(
+            read.take_from_others(MANAGER, &gone),
+            [
+                json!({ "op": "replace", "path": "/metadata/managedFields/1/fieldsV1", "value": left })
+            ]
+        );
+        assert!(read.take_from_others(MANAGER, &json!({ "f:spec": { "f:x": {} } })).is_empty());
+    }
+
+    #[test]
+    fn the_fields_of_a_value_are_named_as_the_api_server_names_them() {
+        let spec = json!({ "selector": { "a": "b" }, "ports": [{ "port": 80, "protocol": "TCP" }],
+            "ranges": ["10.0.0.0/8"], "paused": false });
+        let port = json!({ ".": {}, "f:port": {}, "f:protocol": {} });
+        assert_eq!(
+            fields_of(&Place::SPEC, &spec),
+            json!({ "f:selector": {}, "f:ranges": {}, "f:paused": {},
+                "f:ports": { r#"k:{"port":80,"protocol":"TCP"}"#: port } })
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use self::server::Server;
+use self::server::{APPLIED, Server};
 use super::*;
 use crate::controller::{Action, Class, Failure, Problem, Reconciler};
 use crate::object::{Kind, Meta, ObjectKey};
@@ -878,7 +878,7 @@ async fn what_was_patched_is_left_to_the_apply_while_a_controller_writes_the_sta
     shows(&cx, &server);
     server.interfere_after_patch(3);
     ensure(3).await.unwrap();
-    assert_eq!(server.get(CHILD)["metadata"]["managedFields"], json!([]));
+    assert_eq!(server.get(CHILD)["metadata"]["managedFields"], json!([APPLIED]));
     // So it is if a pass gave up: the next one goes on.
     let mut limited = server.get(CHILD);
     limited["spec"] = json!({"limit": 2, "size": 2});
@@ -888,7 +888,7 @@ async fn what_was_patched_is_left_to_the_apply_while_a_controller_writes_the_sta
     assert_eq!(ensure(3).await.unwrap_err().class(), Class::Conflict);
     shows(&cx, &server);
     ensure(3).await.unwrap();
-    assert_eq!(server.get(CHILD)["metadata"]["managedFields"], json!([]));
+    assert_eq!(server.get(CHILD)["metadata"]["managedFields"], json!([APPLIED]));
 }
 
 #[tokio::test]

@@ -64,6 +64,11 @@ pub struct Meta<K = Nothing> {
     pub deleting: bool,
     /// The controller, if there is one.
     pub owner: Option<Owner>,
+    /// True if a foreground deletion of the controller waits for this object (`blockOwnerDeletion`).
+    pub blocks_owner: bool,
+    /// True unless one manager applied all that `managedFields` names (writes of subresources apart). A field of a
+    /// shared object may stay when it is no longer applied, because another manager owns it, too.
+    pub shared: bool,
     /// The labels that `K` keeps.
     pub labels: Labels,
     /// The annotations that `K` keeps.
@@ -105,6 +110,8 @@ impl<K> Meta<K> {
             generation: 0,
             deleting: false,
             owner: None,
+            blocks_owner: true,
+            shared: true,
             labels: Labels::default(),
             annotations: Labels::default(),
             finalizers: ThinVec::new(),
@@ -134,6 +141,8 @@ impl<K> Clone for Meta<K> {
             generation: self.generation,
             deleting: self.deleting,
             owner: self.owner.clone(),
+            blocks_owner: self.blocks_owner,
+            shared: self.shared,
             labels: self.labels.clone(),
             annotations: self.annotations.clone(),
             finalizers: self.finalizers.clone(),
@@ -174,7 +183,8 @@ impl<K> Serialize for Meta<K> {
             map.serialize_entry("annotations", &self.annotations)?;
         }
         if let Some(owner) = &self.owner {
-            map.serialize_entry("ownerReferences", &[owner])?;
+            let blocks = self.blocks_owner;
+            map.serialize_entry("ownerReferences", &[Controller { owner, blocks }])?;
         }
         if !self.finalizers.is_empty() {
             map.serialize_entry("finalizers", &self.finalizers)?;
@@ -202,6 +212,7 @@ enum Field {
     Labels,
     Annotations,
     Finalizers,
+    ManagedFields,
     #[serde(other)]
     Other,
 }
@@ -228,7 +239,12 @@ impl<'de, K: Keep> Visitor<'de> for MetaVisitor<K> {
                 Field::DeletionTimestamp => {
                     meta.deleting = map.next_value::<Option<IgnoredAny>>()?.is_some();
                 }
-                Field::OwnerReferences => meta.owner = map.next_value::<Controller>()?.0,
+                Field::OwnerReferences => {
+                    if let Some(Controller { owner, blocks }) = map.next_value::<Controllers>()?.0 {
+                        (meta.owner, meta.blocks_owner) = (Some(owner), blocks);
+                    }
+                }
+                Field::ManagedFields => meta.shared = map.next_value::<Managers>()?.is_shared(),
                 Field::Labels => meta.labels = map.next_value_seed(Filtered(K::label))?,
                 Field::Annotations => {
                     meta.annotations = map.next_value_seed(Filtered(K::annotation))?;
@@ -260,23 +276,35 @@ impl<'de> serde::de::DeserializeSeed<'de> for Filtered {
 
 impl Serialize for Owner {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Controller { owner: self, blocks: true }.serialize(serializer)
+    }
+}
+
+/// A controller, and whether its deletion waits for the object.
+struct Controller<O> {
+    owner: O,
+    blocks: bool,
+}
+
+impl Serialize for Controller<&Owner> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(6))?;
-        map.serialize_entry("apiVersion", &self.api_version)?;
-        map.serialize_entry("kind", &self.kind)?;
-        map.serialize_entry("name", &self.name)?;
-        map.serialize_entry("uid", &self.uid)?;
+        map.serialize_entry("apiVersion", &self.owner.api_version)?;
+        map.serialize_entry("kind", &self.owner.kind)?;
+        map.serialize_entry("name", &self.owner.name)?;
+        map.serialize_entry("uid", &self.owner.uid)?;
         // Same as metav1.NewControllerRef.
         map.serialize_entry("controller", &true)?;
-        map.serialize_entry("blockOwnerDeletion", &true)?;
+        map.serialize_entry("blockOwnerDeletion", &self.blocks)?;
         map.end()
     }
 }
 
 /// The controller among the `ownerReferences`.
-struct Controller(Option<Owner>);
+struct Controllers(Option<Controller<Owner>>);
 
-impl<'de> Deserialize<'de> for Controller {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Controller, D::Error> {
+impl<'de> Deserialize<'de> for Controllers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Controllers, D::Error> {
         #[derive(serde::Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Reference<'a> {
@@ -286,16 +314,45 @@ impl<'de> Deserialize<'de> for Controller {
             #[serde(borrow)]
             uid: Cow<'a, str>,
             controller: Option<bool>,
+            block_owner_deletion: Option<bool>,
         }
         let references = Option::<Vec<Reference<'_>>>::deserialize(deserializer)?;
         let mut references = references.unwrap_or_default().into_iter();
         let controller = references.find(|reference| reference.controller == Some(true));
-        Ok(Controller(controller.map(|Reference { api_version, kind, name, uid, .. }| Owner {
-            api_version,
-            kind,
-            name,
-            uid: uid.parse().unwrap_or(Uid::NONE),
+        Ok(Controllers(controller.map(|reference| {
+            let Reference { api_version, kind, name, uid, .. } = reference;
+            let uid = uid.parse().unwrap_or(Uid::NONE);
+            let blocks = reference.block_owner_deletion == Some(true);
+            Controller { owner: Owner { api_version, kind, name, uid }, blocks }
         })))
+    }
+}
+
+/// The `managedFields`: who wrote, and how. Their sets of fields are skipped.
+struct Managers {
+    applies: usize,
+    others: usize,
+}
+
+impl Managers {
+    fn is_shared(&self) -> bool {
+        (self.applies, self.others) != (1, 0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Managers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Managers, D::Error> {
+        #[derive(serde::Deserialize)]
+        struct Entry<'a> {
+            #[serde(borrow, default)]
+            operation: Cow<'a, str>,
+            #[serde(borrow, default)]
+            subresource: Cow<'a, str>,
+        }
+        let entries = Option::<Vec<Entry<'_>>>::deserialize(deserializer)?.unwrap_or_default();
+        let of_object = entries.iter().filter(|entry| entry.subresource.is_empty());
+        let (applies, others): (Vec<_>, Vec<_>) = of_object.partition(|e| e.operation == "Apply");
+        Ok(Managers { applies: applies.len(), others: others.len() })
     }
 }
 
@@ -323,6 +380,22 @@ mod tests {
         assert_eq!(meta.owner.as_ref().unwrap().kind, "App", "only the controller is kept");
         assert_eq!(&*meta.finalizers, [InternedStr::new("a/b")]);
         assert_eq!(meta.finalizers.capacity(), 1, "no room that nothing will ever be put into");
+    }
+
+    #[test]
+    fn an_object_is_shared_unless_one_apply_set_all_of_it() {
+        let shared = |managed: &str| {
+            let meta: Meta =
+                serde_json::from_str(&format!("{{\"managedFields\":{managed}}}")).unwrap();
+            meta.shared
+        };
+        let apply = r#"{"manager":"a","operation":"Apply","fieldsV1":{"f:spec":{}}}"#;
+        let status = r#"{"manager":"b","operation":"Update","subresource":"status"}"#;
+        let update = r#"{"manager":"c","operation":"Update"}"#;
+        assert!(!shared(&format!("[{apply},{status}]")));
+        assert!(shared(&format!("[{apply},{update}]")));
+        assert!(shared(&format!("[{apply},{apply}]")));
+        assert!(shared("[]") && shared("null"), "nobody knows who set what");
     }
 
     #[test]

@@ -186,6 +186,15 @@ fn json_patch(object: &mut Value, operation: &Value) -> bool {
     true
 }
 
+/// The entry of `managedFields` for an apply.
+pub(super) const APPLIED: Applied = Applied { manager: "test", operation: "Apply" };
+
+#[derive(serde::Serialize)]
+pub(super) struct Applied {
+    manager: &'static str,
+    operation: &'static str,
+}
+
 /// Records who patched fields, as the API server does. Returns whether any were.
 fn record_patch(object: &mut Value, operations: &[Value]) -> bool {
     let of_object = |operation: &Value| {
@@ -303,6 +312,9 @@ impl State {
             if record_patch(&mut object, operations) {
                 self.interferes = (0, self.interferes.0);
             }
+        }
+        if body.is_object() && object["metadata"]["managedFields"].is_null() {
+            object["metadata"]["managedFields"] = json!([APPLIED]);
         }
         for (field, value) in body.as_object().into_iter().flatten() {
             match field.as_str() {
