@@ -18,7 +18,6 @@ use crate::workload::deployment::deadline;
 use crate::workload::health::Health;
 use crate::workload::labels::{APP_V1, Identity, selector_text};
 use crate::workload::observer::{Looking, Observer};
-use crate::workload::progress::completed;
 use crate::workload::reason::Reason;
 use crate::workload::report::{
     ensure_or_prune, is_as_desired, outcome, own, report, sooner, there, to_report,
@@ -202,17 +201,21 @@ fn strategy(spec: &Spec) -> Option<Strategy> {
 }
 
 /// The Service's type. Somebody may set another by hand, and that is kept; but a node port needs this one, or a
-/// load balancer (see [`keep_balancer`]).
+/// load balancer (see [`keep_type`]).
 fn service_type(ports: &[ServicePort]) -> InternedStr {
     let is_on_nodes = ports.iter().any(|port| port.node_port != 0);
     InternedStr::new(if is_on_nodes { "NodePort" } else { "" })
 }
 
-/// Leaves its type to a Service of which somebody has made a load balancer, whose address would be lost. It has
-/// node ports, too.
-fn keep_balancer(wanted: &mut Desired<ServiceSpec>, there: Option<&Service>) {
-    if there.is_some_and(|there| there.spec.kind == "LoadBalancer") {
-        wanted.spec.kind = InternedStr::default();
+/// Leaves its type to a Service of which somebody has made a load balancer, whose address would be lost, and which has
+/// node ports, too. One that was made to lead elsewhere (`ExternalName`) leads to the pods again.
+fn keep_type(wanted: &mut Desired<ServiceSpec>, there: Option<&Service>) {
+    match there.map(|there| &*there.spec.kind) {
+        Some("LoadBalancer") => wanted.spec.kind = InternedStr::default(),
+        Some("ExternalName") if wanted.spec.kind.is_empty() => {
+            wanted.spec.kind = InternedStr::new("ClusterIP");
+        }
+        _ => {}
     }
 }
 
@@ -275,11 +278,10 @@ pub fn status(app: &App, found: &Found<'_>, now: Time) -> Status {
     if current {
         let kinds = [Type::Available, Type::Progressing, Type::ReplicaFailure];
         wanted.extend(kinds.into_iter().filter_map(inlined));
-    } else if observed {
-        wanted.extend(inlined(Type::Available));
-        wanted.push(health.progressing());
     } else if found.deployment.is_some() {
-        wanted.extend([Type::Available, Type::Progressing].map(waiting));
+        // Pods serve, whatever is to become of them.
+        wanted.push(inlined(Type::Available).unwrap_or_else(|| waiting(Type::Available)));
+        wanted.push(if observed { health.progressing() } else { waiting(Type::Progressing) });
     }
     wanted.push(health.degraded());
     Status {
@@ -334,13 +336,15 @@ pub async fn reconcile(
     if is_paused(&app.meta) {
         let deployment = own(&cx)?;
         let as_desired = is_as_desired(&children.deployment, &cx, deployment.as_deref())?;
-        let health = Health::paused(completed(&*app));
+        let (health, again) =
+            observer.paused(&cx, deployment.as_deref(), |_| Looking::default()).await;
         let found = Found { deployment: deployment.as_deref(), as_desired, health };
-        return report(&cx, &status(&app, &found, Time::now()), &found.health).await;
+        let reported = report(&cx, &status(&app, &found, Time::now()), &found.health).await?;
+        return Ok(sooner(reported, again));
     }
     let deployment = to_report(children.deployment.ensure(&cx).await)?;
     if let Some(service) = &mut children.service {
-        keep_balancer(service, own(&cx)?.as_deref());
+        keep_type(service, own(&cx)?.as_deref());
     }
     let service = to_report(ensure_or_prune(children.service.as_ref(), &cx).await)?;
     let budget = to_report(ensure_or_prune(children.budget.as_ref(), &cx).await)?;

@@ -17,10 +17,10 @@ use crate::workload::child::Desired;
 use crate::workload::condition::{self, Condition, Time, Type, Wanted, merge};
 use crate::workload::container::unless_zero;
 use crate::workload::custom_resource::{Custom, Switches, custom, is_paused};
+use crate::workload::daemon_set::is_tolerable;
 use crate::workload::health::{Health, Level};
 use crate::workload::labels::{GENERIC_DAEMON, Identity};
 use crate::workload::observer::{Looking, Observer};
-use crate::workload::progress::completed;
 use crate::workload::reason::Reason;
 use crate::workload::report::{is_as_desired, outcome, own, report, sooner, there, to_report};
 use crate::workload::{
@@ -245,7 +245,8 @@ fn available(daemon_set: Option<&DaemonSet>, health: &Health) -> Wanted {
         }
     };
     let serving = daemon_set.status.number_available;
-    let all = serving >= desired && (desired > 0 || health.level == Level::Ready);
+    let is_ready = health.level == Level::Ready;
+    let all = is_ready || serving >= desired && desired > 0;
     let status = if all { condition::Status::True } else { condition::Status::False };
     is(status, format!("The daemon is available on {serving} of {desired} nodes"))
 }
@@ -265,7 +266,10 @@ pub async fn reconcile(
 ) -> Result<Action, Problem> {
     let desired = desired(&daemon);
     if is_paused(&daemon.meta) {
-        return report_only(&cx, &desired, Health::paused(completed(&*daemon))).await;
+        let label = daemon.spec.node_labels();
+        let looking = |child: &DaemonSet| looking(&daemon, child, label.as_deref());
+        let (health, again) = observer.paused(&cx, own(&cx)?.as_deref(), looking).await;
+        return Ok(sooner(report_only(&cx, &desired, health).await?, again));
     }
     let refusal = pod::refusal(&daemon.spec.host_paths, &settings.allowed_host_paths);
     if let Some(refusal) = refusal {
@@ -279,8 +283,28 @@ pub async fn reconcile(
     let health = health.aged(&*daemon, Time::now());
     let child = there(&daemon_set, &cx)?;
     let found = Found { daemon_set: child.as_deref(), as_desired: daemon_set.is_ok(), health };
-    let reported = report(&cx, &status(&daemon, &found, Time::now()), &found.health).await?;
+    let status = status(&daemon, &found, Time::now());
+    if differs_in_counts(&daemon.status, &status)
+        && let Some(wait) = observer.wait_to_count(&*daemon)
+    {
+        return Ok(sooner(again, Action::RequeueAfter(wait)));
+    }
+    let reported = report(&cx, &status, &found.health).await?;
     Ok(sooner(sooner(reported, again), outcome([daemon_set.map(drop)])?))
+}
+
+/// Returns whether two statuses of a rollout say the same but for counts: there is one for each node.
+fn differs_in_counts(one: &Status, other: &Status) -> bool {
+    let essence = |status: &Status| {
+        let conditions = status.conditions.iter();
+        let of = conditions.map(|c| (c.kind.clone(), c.status, c.reason.clone()));
+        (status.observed_generation, of.collect::<Vec<_>>())
+    };
+    let goes_on = |status: &Status| {
+        let mut conditions = status.conditions.iter();
+        conditions.any(|c| c.is(Type::Ready) && c.reason == Reason::RollingOut.as_str())
+    };
+    one != other && goes_on(other) && essence(one) == essence(other)
 }
 
 /// Reports the health of a GenericDaemon whose DaemonSet is not written.
@@ -301,11 +325,12 @@ fn looking<'a>(
     daemon_set: &DaemonSet,
     label: Option<&'a str>,
 ) -> Looking<'a> {
-    let desired = daemon_set.status.desired_number_scheduled;
+    let desired = daemon_set.status.desired_number_scheduled.unwrap_or(0);
     Looking {
         label,
         desired_before: daemon.status.desired,
-        grown: desired.is_some_and(|desired| desired > daemon.status.desired),
+        grown: desired > daemon.status.desired && !is_tolerable(daemon_set),
+        nodes: desired.unsigned_abs(),
         ..Looking::default()
     }
 }

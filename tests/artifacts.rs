@@ -197,6 +197,7 @@ fn place(reason: Reason) -> &'static str {
         | Reason::RolloutPaused => "Ready, Degraded; Event, Warning",
         Reason::AllReplicasReady
         | Reason::AllNodesReady
+        | Reason::MostNodesReady
         | Reason::ScaledToZero
         | Reason::NoMatchingNodes
         | Reason::Paused => "Ready",

@@ -163,11 +163,13 @@ async fn gather(
     let mut facts = Facts { object, ..Facts::default() };
     if name == KindName::GenericDaemon {
         if let Some(child) = child::<DaemonSet>(client, key, &mut facts).await? {
-            facts.look_at(client, &child).await;
+            let spec = serde_json::from_value::<generic_daemon::Spec>(facts.object["spec"].clone());
+            let labels = spec.ok().and_then(|spec| spec.node_labels());
+            facts.look_at(client, &child, labels.as_deref()).await;
             facts.child = Some(Workloads::DaemonSet(child));
         }
     } else if let Some(child) = child::<Deployment>(client, key, &mut facts).await? {
-        facts.look_at(client, &child).await;
+        facts.look_at(client, &child, None).await;
         facts.child = Some(Workloads::Deployment(child));
     }
     Ok(Some(facts))
@@ -175,9 +177,14 @@ async fn gather(
 
 impl Facts {
     /// Lists what may show why the child is not ready. What may not be read is left out.
-    async fn look_at<S: Workload>(&mut self, client: &Client, child: &Child<S>) {
+    async fn look_at<S: Workload>(
+        &mut self,
+        client: &Client,
+        child: &Child<S>,
+        labels: Option<&str>,
+    ) {
         self.pods = diagnostics::all_pods(client, child).await;
-        self.evidence = diagnostics::evidence(client, child).await;
+        self.evidence = diagnostics::evidence(client, child, labels).await;
     }
 }
 

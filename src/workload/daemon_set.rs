@@ -112,7 +112,9 @@ impl Workload for DaemonSetSpec {
     }
 
     fn is_to_be_explained(child: &DaemonSet) -> bool {
-        child.status.desired_number_scheduled == Some(0) || child.status.number_misscheduled > 0
+        child.status.desired_number_scheduled == Some(0)
+            || child.status.number_misscheduled > 0
+            || is_tolerable(child)
     }
 }
 
@@ -143,13 +145,18 @@ impl Health {
         let rolling = !is_on_delete(daemon_set)
             && status.updated_number_scheduled < status.current_number_scheduled;
         let completed = context.completed && !rolling;
+        if completed && is_tolerable(daemon_set) {
+            return almost_everywhere(daemon_set, desired, &behind, context);
+        }
         let refused = (status.current_number_scheduled < desired).then(|| context.of_events());
         let known = context.known();
         let of_pods = || context.of_pods_within(longest_idle(daemon_set), completed);
         match refused.flatten().or_else(of_pods) {
             Some(trouble) if completed => context.health_of(trouble, true),
             // A known problem stays until its pods show that it is gone.
-            Some(trouble) if context.is_stuck() || known.is_some() => {
+            Some(trouble)
+                if context.is_stuck() || known.is_some() || context.of_lasting_pods().is_some() =>
+            {
                 context.health_of(trouble, false)
             }
             None if completed && waits_until_ready_for_long(daemon_set, desired) => {
@@ -226,41 +233,109 @@ fn behind(daemon_set: &DaemonSet, desired: i32) -> Option<String> {
     Some(format!("{count} of {desired} nodes {what}"))
 }
 
+/// On this many nodes or more, one in a hundred may be lost or not ready: on 5,000 nodes, one always is.
+const MANY: i32 = 100;
+
+/// The number of nodes that may be lost or not ready, of so many.
+fn tolerated(nodes: i32) -> i32 {
+    if nodes >= MANY { nodes / 100 } else { 0 }
+}
+
+/// Returns whether the daemon is ready on all nodes but a few of many. Those where it runs and does not belong may be
+/// lost.
+pub(crate) fn is_tolerable(daemon_set: &DaemonSet) -> bool {
+    let status = &daemon_set.status;
+    let desired = status.desired_number_scheduled.unwrap_or(0);
+    let fewest = [
+        status.current_number_scheduled,
+        if is_on_delete(daemon_set) { desired } else { status.updated_number_scheduled },
+        status.number_available,
+        status.number_ready,
+    ];
+    let missing = desired - fewest.into_iter().min().unwrap_or(0);
+    let lost = status.number_misscheduled;
+    missing > 0 && missing.saturating_add(lost) <= tolerated(desired.saturating_add(lost))
+}
+
+/// A daemon that is ready but on a few of many nodes.
+fn almost_everywhere(
+    daemon_set: &DaemonSet,
+    desired: i32,
+    behind: &str,
+    context: &Context<'_>,
+) -> Health {
+    let ready = daemon_set.status.number_available.min(daemon_set.status.number_ready);
+    let first = format!("The daemon is ready on {ready} of {desired} nodes where it belongs");
+    if matches!(context.evidence.pods, Answer::NotAsked | Answer::Failed)
+        && let Some(known) = context.previous.as_ref()
+        && known.reason == Reason::MostNodesReady
+        && known.message.starts_with(&first)
+    {
+        return known.clone();
+    }
+    let message = match context.evidence.unready_on() {
+        Some(nodes) => format!("{first}; not on {nodes}"),
+        None => format!("{first}; {behind}"),
+    };
+    Health::ready(Reason::MostNodesReady, message)
+}
+
 /// A daemon that is ready on all nodes where it belongs. A node that is lost, or that a taint closes,
 /// counts as one where it does not belong; if it runs the daemon, it is `misscheduled`.
 fn everywhere(daemon_set: &DaemonSet, desired: i32, context: &Context<'_>) -> Health {
     let misscheduled = daemon_set.status.number_misscheduled;
     let message = format!("The daemon is ready on all {desired} nodes where it belongs");
     let ready = |message| Health::ready(Reason::AllNodesReady, message);
-    if misscheduled == 0 {
-        return ready(message);
-    }
     let trouble = |reason, message| {
         context.health_of(Trouble { reason, message, stalls_at_once: false }, true)
+    };
+    let not_reporting = |what: String, lost: i32| {
+        if lost <= tolerated(desired.saturating_add(lost)) {
+            let message =
+                format!("The daemon is ready on {desired} nodes where it belongs; {what}");
+            return Health::ready(Reason::MostNodesReady, message);
+        }
+        let others = format!("the daemon is ready on {desired} others");
+        trouble(Reason::NodeNotReady, format!("{what}; {others}"))
     };
     match &context.evidence.nodes {
         Answer::Found(_) => {
             let nodes = nodes(daemon_set, context);
             match (nodes.lost(), nodes.tainted()) {
                 (Some(lost), _) => {
-                    let others = format!("the daemon is ready on {desired} others");
-                    trouble(Reason::NodeNotReady, format!("{lost}; {others}"))
+                    not_reporting(lost, i32::try_from(nodes.lost_count()).unwrap_or(i32::MAX))
                 }
                 (None, Some(tainted)) => ready(format!("{message}; {tainted}")),
                 (None, None) => ready(message),
             }
         }
+        Answer::NotPermitted if misscheduled == 0 => ready(message),
         Answer::NotPermitted => match context.of_pods() {
             Some(of_pods) if of_pods.reason == Reason::NodeNotReady => {
-                trouble(of_pods.reason, of_pods.message)
+                if misscheduled <= tolerated(desired.saturating_add(misscheduled)) {
+                    not_reporting(of_pods.message, misscheduled)
+                } else {
+                    trouble(of_pods.reason, of_pods.message)
+                }
             }
             _ => ready(format!(
                 "{message}; {misscheduled} more run it, which a taint may keep it from: the \
                  operator may not list nodes"
             )),
         },
+        Answer::NotAsked | Answer::Failed if misscheduled == 0 => {
+            // What was found out about its nodes stays.
+            let previous = context.previous.as_ref();
+            let known = previous.filter(|known| match known.reason {
+                Reason::AllNodesReady => known.message.starts_with(&message),
+                Reason::MostNodesReady | Reason::NodeNotReady => context.label.is_some(),
+                _ => false,
+            });
+            known.cloned().unwrap_or_else(|| ready(message))
+        }
         Answer::NotAsked | Answer::Failed => {
-            kept(context, &[Reason::NodeNotReady, Reason::AllNodesReady], &message)
+            let reasons = [Reason::NodeNotReady, Reason::MostNodesReady, Reason::AllNodesReady];
+            kept(context, &reasons, &message)
         }
     }
 }

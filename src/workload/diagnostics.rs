@@ -11,9 +11,11 @@
 //!   its turn reserved.
 //! - An answer is used again for [`FRESH`], and as long as the child has the same generation. One
 //!   that explains nothing is used for [`UNEXPLAINED`] only, since the cause may be about to show.
-//! - All GenericDaemons share one list of nodes.
+//! - Nodes are listed by the labels that a daemon asks for, one list at a time. All GenericDaemons with the same
+//!   labels share its answer, which is used for longer the more nodes it has ([`OF_EACH_NODE`]).
 //! - Pods and nodes come from the API server's watch cache (`resourceVersion=0`). Events have none.
-//! - After a failed list, no list runs for [`PAUSE`].
+//! - After a failed list, no list runs for [`PAUSE`]. After a failed list of nodes, no other list of nodes does, for
+//!   twice as long each time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,8 +37,8 @@ use crate::object::{InternedStr, Kind, Meta, Nothing, Object, Resource, Uid};
 
 /// The longest time that a list may take.
 pub const DEADLINE: Duration = Duration::from_secs(5);
-/// Lists that run at the same time. Fewer than workers of any controller, so that lists which hang
-/// leave workers for objects that need none.
+/// Lists that run at the same time. Fewer than the default number of workers of each controller, so that lists which
+/// hang leave workers for objects that need none.
 pub const AT_ONCE: usize = 2;
 /// Explanations a second.
 pub const RATE: u32 = 10;
@@ -48,6 +50,15 @@ pub const FRESH: Duration = Duration::from_secs(30);
 pub const UNEXPLAINED: Duration = Duration::from_secs(5);
 /// Time without lists after one that failed.
 pub const PAUSE: Duration = Duration::from_secs(5);
+/// The longest time without lists of nodes.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// The longest time that a list of nodes may take: a node is 10 to 15 kB.
+const DEADLINE_OF_NODES: Duration = Duration::from_secs(30);
+/// Time for which an answer is used beyond [`FRESH`], for each node that it has: 5,000 nodes are listed every five and
+/// a half minutes.
+pub const OF_EACH_NODE: Duration = Duration::from_millis(60);
+/// Time for which the nodes of a daemon that is well are not listed again.
+pub const SELDOM: Duration = Duration::from_secs(600);
 
 /// Time for which a worker waits for a list that another worker has begun.
 const SOON: Duration = Duration::from_millis(500);
@@ -85,7 +96,10 @@ pub enum Ask {
 #[derive(Debug, Default)]
 struct State {
     bucket: Bucket,
-    nodes: Entry,
+    /// By the labels that were asked for.
+    nodes: HashMap<String, Entry>,
+    /// Lists of nodes that failed since one succeeded, and until when there are no others.
+    nodes_failed: (u32, Option<Instant>),
     /// By the child's UID.
     children: HashMap<Uid, Entry>,
     swept: Option<Instant>,
@@ -96,6 +110,8 @@ struct State {
 struct Entry {
     generation: i64,
     evidence: Evidence,
+    /// When it came.
+    since: Option<Instant>,
     /// Until when it is used.
     until: Option<Instant>,
     /// Its turn, if it had to wait.
@@ -164,24 +180,40 @@ enum Known {
     Wait(Instant),
 }
 
+/// What an answer is about: a child, by UID and generation, or the nodes with these labels.
+#[derive(Debug, Clone, Copy)]
+enum Subject<'a> {
+    Child(Uid, i64),
+    Nodes(&'a str),
+}
+
 impl State {
-    fn entry(&mut self, subject: Option<(Uid, i64)>) -> &mut Entry {
-        let Some((uid, generation)) = subject else { return &mut self.nodes };
-        let entry = self.children.entry(uid).or_default();
-        if entry.generation != generation {
-            *entry = Entry { generation, ..Entry::default() };
+    fn entry(&mut self, subject: Subject<'_>) -> &mut Entry {
+        match subject {
+            Subject::Nodes(labels) => self.nodes.entry(labels.to_owned()).or_default(),
+            Subject::Child(uid, generation) => {
+                let entry = self.children.entry(uid).or_default();
+                if entry.generation != generation {
+                    *entry = Entry { generation, ..Entry::default() };
+                }
+                entry
+            }
         }
-        entry
     }
 
-    /// Looks up a child (its UID and generation) or, without one, the nodes.
-    fn look_up(&mut self, subject: Option<(Uid, i64)>, now: Instant) -> Known {
+    /// Looks up what is known. An answer that is younger than `enough` needs no other.
+    fn look_up(&mut self, subject: Subject<'_>, enough: Duration, now: Instant) -> Known {
         self.sweep(now);
         let entry = self.entry(subject);
-        if let Some(until) = entry.until.filter(|until| now < *until) {
+        let enough = entry.since.map(|since| since + enough);
+        if let Some(until) = entry.until.max(enough).filter(|until| now < *until) {
             return Known::Fresh(entry.evidence.clone(), until);
         }
-        let mut turn = entry.turn;
+        let paused = self.nodes_failed.1.filter(|until| now < *until);
+        if let (Subject::Nodes(_), Some(until)) = (subject, paused) {
+            return Known::Wait(until);
+        }
+        let mut turn = self.entry(subject).turn;
         let taken = self.bucket.take(&mut turn, now);
         self.entry(subject).turn = turn;
         match taken {
@@ -190,26 +222,33 @@ impl State {
         }
     }
 
-    /// Keeps an answer. One that failed is not kept, and pauses all lists.
-    fn answered(
-        &mut self,
-        subject: Option<(Uid, i64)>,
-        evidence: &Evidence,
-        now: Instant,
-    ) -> Instant {
+    /// Keeps an answer. One that failed is not kept, and pauses lists.
+    fn answered(&mut self, subject: Subject<'_>, evidence: &Evidence, now: Instant) -> Instant {
+        let is_of_nodes = matches!(subject, Subject::Nodes(_));
         if evidence.has_failed() {
+            if is_of_nodes {
+                let failures = self.nodes_failed.0.min(10);
+                let until = now + (PAUSE * 2_u32.pow(failures)).min(LONGEST_PAUSE);
+                self.nodes_failed = (failures + 1, Some(until));
+                return until;
+            }
             let until = now + PAUSE;
             self.bucket.paused_until = Some(until);
             return until;
         }
-        let explains = subject.is_none()
-            || evidence.of_pods(None).is_some()
+        let explains = evidence.of_pods(None).is_some()
             || evidence.of_gates().is_some()
             || matches!(evidence.refusal, Answer::Found(Some(_)))
             || matches!(evidence.pods, Answer::NotPermitted);
-        let until = now + if explains { FRESH } else { UNEXPLAINED };
+        let until = if is_of_nodes {
+            self.nodes_failed = (0, None);
+            let count = evidence.nodes.found().map_or(0, |nodes| nodes.len());
+            now + FRESH + OF_EACH_NODE * u32::try_from(count).unwrap_or(u32::MAX)
+        } else {
+            now + if explains { FRESH } else { UNEXPLAINED }
+        };
         let entry = self.entry(subject);
-        (entry.evidence, entry.until) = (evidence.clone(), Some(until));
+        (entry.evidence, entry.since, entry.until) = (evidence.clone(), Some(now), Some(until));
         until
     }
 
@@ -222,9 +261,9 @@ impl State {
         let is_of_use = |at: Option<Instant>| at.is_some_and(|at| now < at + FRESH);
         self.children.retain(|_, entry| is_of_use(entry.until) || is_of_use(entry.turn));
         self.children.shrink_to_fit();
-        if !is_of_use(self.nodes.until) {
-            self.nodes = Entry::default();
-        }
+        // Those of daemons that are well are asked for again.
+        let is_of_use = |at: Option<Instant>| at.is_some_and(|at| now < at + SELDOM + FRESH);
+        self.nodes.retain(|_, entry| is_of_use(entry.until) || is_of_use(entry.turn));
         self.swept = Some(now);
     }
 }
@@ -240,20 +279,17 @@ impl Default for Diagnostics {
 
 impl Diagnostics {
     /// Returns what explains why `child` is not ready, listed with `client` or before, and when to
-    /// ask again: sooner than [`FRESH`] if the answer explains nothing, or there is none.
+    /// ask again: sooner than [`FRESH`] if the answer explains nothing, or there is none. A daemon belongs on nodes
+    /// with `labels`.
     pub async fn explain<S: Workload>(
         &self,
         client: &Client,
         child: &Child<S>,
         ask: Ask,
+        labels: Option<&str>,
     ) -> (Evidence, Instant) {
         if ask == Ask::Nodes {
-            // Those that come meanwhile share the answer.
-            let Ok(turn) = timeout(SOON, self.nodes.lock()).await else {
-                return (Evidence::failed(), Instant::now() + PAUSE);
-            };
-            let nodes = self.answer(None, Evidence::of_nodes(client)).await;
-            drop(turn);
+            let nodes = self.of_nodes(client, labels, Duration::ZERO).await;
             if !matches!(nodes.0.nodes, Answer::NotPermitted) {
                 return nodes;
             }
@@ -264,14 +300,33 @@ impl Diagnostics {
         self.of_child(client, child, ask == Ask::PodsAndEvents).await
     }
 
+    /// Returns the nodes with these labels, listed less than `enough` ago, and when to ask again.
+    pub(crate) async fn of_nodes(
+        &self,
+        client: &Client,
+        labels: Option<&str>,
+        enough: Duration,
+    ) -> (Evidence, Instant) {
+        // Those that come meanwhile share the answer.
+        let Ok(turn) = timeout(SOON, self.nodes.lock()).await else {
+            return (Evidence::failed(), Instant::now() + PAUSE);
+        };
+        let subject = Subject::Nodes(labels.unwrap_or_default());
+        let list = Evidence::of_nodes(client, labels);
+        let nodes = self.answer(subject, enough, DEADLINE_OF_NODES, list).await;
+        drop(turn);
+        nodes
+    }
+
     async fn of_child<S: Workload>(
         &self,
         client: &Client,
         child: &Child<S>,
         events: bool,
     ) -> (Evidence, Instant) {
-        let subject = Some((child.meta.uid, child.meta.generation));
-        self.answer(subject, Evidence::of_child(client, child, events, Time::now())).await
+        let subject = Subject::Child(child.meta.uid, child.meta.generation);
+        let list = Evidence::of_child(client, child, events, Time::now());
+        self.answer(subject, Duration::ZERO, DEADLINE, list).await
     }
 
     /// Forgets a child that is ready, or gone: its next problem is another one.
@@ -281,11 +336,13 @@ impl Diagnostics {
 
     async fn answer(
         &self,
-        subject: Option<(Uid, i64)>,
+        subject: Subject<'_>,
+        enough: Duration,
+        deadline: Duration,
         list: impl Future<Output = Evidence>,
     ) -> (Evidence, Instant) {
         let now = Instant::now();
-        match self.state.lock().look_up(subject, now) {
+        match self.state.lock().look_up(subject, enough, now) {
             Known::Fresh(evidence, until) => return (evidence, until),
             Known::Wait(until) => return (Evidence::failed(), until),
             Known::ListNow => {}
@@ -293,7 +350,7 @@ impl Diagnostics {
         let Ok(Ok(_running)) = timeout(SOON, self.running.acquire()).await else {
             return (Evidence::failed(), Instant::now() + PAUSE);
         };
-        let evidence = timeout(DEADLINE, list).await.unwrap_or_else(|_| {
+        let evidence = timeout(deadline, list).await.unwrap_or_else(|_| {
             tracing::debug!("A diagnostic list took too long");
             Evidence::failed()
         });
@@ -304,11 +361,15 @@ impl Diagnostics {
 
 // === Lists ===
 
-/// Lists what explains why `child` is not ready, at once.
-pub async fn evidence<S: Workload>(client: &Client, child: &Child<S>) -> Evidence {
+/// Lists what explains why `child` is not ready, at once. A daemon belongs on nodes with `labels`.
+pub async fn evidence<S: Workload>(
+    client: &Client,
+    child: &Child<S>,
+    labels: Option<&str>,
+) -> Evidence {
     let ask = S::ask(child);
     let nodes = match ask {
-        Ask::Nodes => Evidence::of_nodes(client).await.nodes,
+        Ask::Nodes => Evidence::of_nodes(client, labels).await.nodes,
         _ => Answer::NotAsked,
     };
     let events = ask == Ask::PodsAndEvents;
@@ -325,7 +386,8 @@ pub async fn all_pods<S: Workload>(client: &Client, child: &Child<S>) -> Vec<Pod
 impl Evidence {
     /// Lists that failed.
     pub(crate) fn failed() -> Evidence {
-        Evidence { pods: Answer::Failed, refusal: Answer::Failed, nodes: Answer::Failed }
+        let (pods, refusal, nodes) = (Answer::Failed, Answer::Failed, Answer::Failed);
+        Evidence { pods, refusal, nodes, at: None }
     }
 
     /// Lists what may show why `child` is not ready, `now`. With `events`, also the newest reason
@@ -341,7 +403,7 @@ impl Evidence {
         // A pod that is being deleted may be ready until it ends.
         let keep = |pod: &PodState| !pod.is_ready() || pod.terminates_within().is_some();
         let pods = pods(client, namespace, &selector, LIVE, keep).await;
-        let mut evidence = Evidence { pods: of(pods), ..Evidence::default() };
+        let mut evidence = Evidence { pods: of(pods), at: Some(now), ..Evidence::default() };
         let starting = evidence.pods.found().is_some_and(|pods| !pods.is_empty());
         let is_explained = evidence.of_pods(None).is_some() || evidence.of_gates().is_some();
         if starting && !is_explained {
@@ -362,11 +424,12 @@ impl Evidence {
         evidence
     }
 
-    /// Lists all nodes.
-    pub(crate) async fn of_nodes(client: &Client) -> Evidence {
+    /// Lists the nodes with these labels, or all.
+    pub(crate) async fn of_nodes(client: &Client, labels: Option<&str>) -> Evidence {
         let mut found = Vec::new();
         let each = |node: NodeState| found.push(node);
-        let nodes = list(client, &Scope::default(), true, each).await.map(|()| found.into());
+        let scope = Scope { labels: labels.map(str::to_owned), ..Scope::default() };
+        let nodes = list(client, &scope, true, each).await.map(|()| found.into());
         Evidence { nodes: of(nodes), ..Evidence::default() }
     }
 }
@@ -494,8 +557,15 @@ mod tests {
         ])
     }
 
-    fn lists(state: &mut State, subject: (Uid, i64), now: Instant) -> bool {
-        matches!(state.look_up(Some(subject), now), Known::ListNow)
+    const NOT: Duration = Duration::ZERO;
+
+    fn lists(state: &mut State, (uid, generation): (Uid, i64), now: Instant) -> bool {
+        let subject = Subject::Child(uid, generation);
+        matches!(state.look_up(subject, NOT, now), Known::ListNow)
+    }
+
+    fn of_child(uid: Uid) -> Subject<'static> {
+        Subject::Child(uid, 1)
     }
 
     #[tokio::test(start_paused = true)]
@@ -506,11 +576,11 @@ mod tests {
         // Each object asks at its turn.
         while let Some(now) = turns.iter().min().copied().filter(|now| *now < start + FRESH) {
             let n = turns.iter().position(|turn| *turn == now).unwrap();
-            let subject = (uid(n as u8), 1);
-            match state.look_up(Some(subject), now) {
+            let subject = of_child(uid(n as u8));
+            match state.look_up(subject, NOT, now) {
                 Known::ListNow => {
                     sent.push(now);
-                    turns[n] = state.answered(Some(subject), &crashing(), now);
+                    turns[n] = state.answered(subject, &crashing(), now);
                 }
                 Known::Wait(turn) => turns[n] = turn,
                 Known::Fresh(_, until) => turns[n] = until,
@@ -530,13 +600,13 @@ mod tests {
         let (mut state, start) = (State::default(), Instant::now());
         let (first, later) = ((uid(1), 1), |seconds| start + Duration::from_secs(seconds));
         assert!(lists(&mut state, first, start));
-        state.answered(Some(first), &crashing(), start);
+        state.answered(of_child(uid(1)), &crashing(), start);
         assert!(!lists(&mut state, first, later(29)));
         assert!(lists(&mut state, (uid(1), 2), later(29)), "another generation");
         assert!(lists(&mut state, (uid(1), 1), later(29)), "the former is forgotten");
-        state.answered(Some(first), &crashing(), later(29));
+        state.answered(of_child(uid(1)), &crashing(), later(29));
         assert!(lists(&mut state, first, later(60)));
-        state.answered(Some(first), &found(Vec::new()), later(60));
+        state.answered(of_child(uid(1)), &found(Vec::new()), later(60));
         assert!(lists(&mut state, first, later(66)), "it explained nothing");
     }
 
@@ -544,25 +614,56 @@ mod tests {
     fn a_failed_list_pauses_all_lists_and_is_not_used_again() {
         let (mut state, start) = (State::default(), Instant::now());
         assert!(lists(&mut state, (uid(1), 1), start));
-        let until = state.answered(Some((uid(1), 1)), &Evidence::failed(), start);
+        let until = state.answered(of_child(uid(1)), &Evidence::failed(), start);
         assert_eq!(until, start + PAUSE);
         let soon = start + Duration::from_secs(1);
-        assert!(matches!(state.look_up(Some((uid(2), 1)), soon), Known::Wait(at) if at == until));
+        assert!(
+            matches!(state.look_up(of_child(uid(2)), NOT, soon), Known::Wait(at) if at == until)
+        );
         assert!(lists(&mut state, (uid(2), 1), until));
         assert!(lists(&mut state, (uid(1), 1), until));
     }
 
+    fn node() -> NodeState {
+        serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap()
+    }
+
     #[test]
-    fn all_daemons_share_one_list_of_nodes() {
+    fn daemons_with_the_same_labels_share_one_list_of_nodes() {
         let (mut state, start) = (State::default(), Instant::now());
-        assert!(matches!(state.look_up(None, start), Known::ListNow));
-        let nodes = Evidence { nodes: Answer::Found([].into()), ..Evidence::default() };
-        state.answered(None, &nodes, start);
+        let (logs, disks) = (Subject::Nodes("logs"), Subject::Nodes("disk=ssd"));
+        assert!(matches!(state.look_up(logs, NOT, start), Known::ListNow));
+        let of = |count| Answer::Found(vec![node(); count].into());
+        state.answered(logs, &Evidence { nodes: of(0), ..Evidence::default() }, start);
         for second in 0..30 {
             let at = start + Duration::from_secs(second);
-            assert!(matches!(state.look_up(None, at), Known::Fresh(..)), "{second} s");
+            assert!(matches!(state.look_up(logs, NOT, at), Known::Fresh(..)), "{second} s");
         }
-        assert!(matches!(state.look_up(None, start + FRESH), Known::ListNow));
+        assert!(matches!(state.look_up(logs, NOT, start + FRESH), Known::ListNow));
+        assert!(matches!(state.look_up(logs, SELDOM, start + FRESH), Known::Fresh(..)), "enough");
+        let start = start + FRESH;
+        assert!(matches!(state.look_up(disks, NOT, start), Known::ListNow), "other nodes");
+        state.answered(disks, &Evidence { nodes: of(5000), ..Evidence::default() }, start);
+        let later = start + Duration::from_secs(329);
+        assert!(matches!(state.look_up(disks, NOT, later), Known::Fresh(..)), "they are many");
+    }
+
+    #[test]
+    fn a_failed_list_of_nodes_pauses_those_of_nodes_only_and_for_longer_each_time() {
+        let (mut state, mut now) = (State::default(), Instant::now());
+        let failed = Evidence::failed();
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            assert!(matches!(state.look_up(Subject::Nodes(""), NOT, now), Known::ListNow));
+            let until = state.answered(Subject::Nodes(""), &failed, now);
+            assert!(
+                matches!(state.look_up(Subject::Nodes("a"), NOT, now), Known::Wait(at) if at == until)
+            );
+            assert!(lists(&mut state, (uid(1), 1), now));
+            pauses.push(until.duration_since(now).as_secs());
+            now = until;
+        }
+        assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300]);
     }
 
     /// The queries of the lists that explain a DaemonSet, and the answer, if its pods and Events are
@@ -639,10 +740,10 @@ mod tests {
     fn what_is_not_asked_for_any_more_takes_no_memory() {
         let (mut state, start) = (State::default(), Instant::now());
         for n in 0..100 {
-            state.look_up(Some((uid(n), 1)), start);
-            state.answered(Some((uid(n), 1)), &crashing(), start);
+            state.look_up(of_child(uid(n)), NOT, start);
+            state.answered(of_child(uid(n)), &crashing(), start);
         }
-        state.look_up(Some((uid(0), 1)), start + 3 * FRESH);
+        state.look_up(of_child(uid(0)), NOT, start + 3 * FRESH);
         assert_eq!(state.children.len(), 1);
     }
 

@@ -50,8 +50,10 @@ pub struct Evidence {
     /// Why a DaemonSet's pods cannot be created, if its Events say so. A Deployment has a condition
     /// for that.
     pub refusal: Answer<Option<String>>,
-    /// All nodes.
+    /// The nodes with a daemon's labels, whether it can run there or not.
     pub nodes: Answer<Arc<[NodeState]>>,
+    /// When the pods were listed.
+    pub at: Option<Time>,
 }
 
 /// Nodes with a daemon's label.
@@ -59,7 +61,7 @@ pub struct Evidence {
 pub struct Nodes<'a> {
     label: Option<&'a str>,
     tolerations: &'a [Value],
-    all: Vec<&'a NodeState>,
+    all: &'a [NodeState],
 }
 
 // === impl Answer ===
@@ -95,9 +97,25 @@ impl Evidence {
             .or_else(|| evicted(pods))
     }
 
+    /// Why pods cannot start that have tried for a while. While others come, that is no cause to wait for.
+    pub fn of_lasting_pods(&self, previous: Option<&str>) -> Option<Trouble> {
+        let (pods, now) = (self.pods.found()?, self.at?);
+        let lasting = |pod: &PodState| pod.trouble().filter(|_| pod.lasts(now));
+        most_common(pods, lasting, previous)
+    }
+
     /// The first pod, by name, that only its readiness gates keep from being ready. A gate may take minutes to open.
     pub fn of_gates(&self) -> Option<Trouble> {
         self.pods.found()?.iter().find_map(PodState::gated)
+    }
+
+    /// The names of nodes with pods that are not ready.
+    pub fn unready_on(&self) -> Option<String> {
+        let pods = self.pods.found()?.iter().filter(|pod| !pod.has_ended() && !pod.is_ready());
+        let mut nodes: Vec<&str> = pods.filter_map(PodState::node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        (!nodes.is_empty()).then(|| some(&nodes))
     }
 
     /// The pod that is being deleted and takes longest, with the seconds that it may take.
@@ -113,14 +131,13 @@ impl Evidence {
         label: Option<&'a str>,
         tolerations: &'a [Value],
     ) -> Option<Nodes<'a>> {
-        let all = self.nodes.found()?.iter().filter(|node| node.bears(label)).collect();
-        Some(Nodes { label, tolerations, all })
+        Some(Nodes { label, tolerations, all: self.nodes.found()? })
     }
 }
 
 fn most_common(
     pods: &[PodState],
-    cause: fn(&PodState) -> Option<Trouble>,
+    cause: impl Fn(&PodState) -> Option<Trouble>,
     previous: Option<&str>,
 ) -> Option<Trouble> {
     let found: Vec<(&PodState, Trouble)> =
@@ -154,7 +171,8 @@ fn evicted(pods: &[PodState]) -> Option<Trouble> {
             starting.iter().any(replaced)
         })
     })?;
-    let message = format!("Pod {} was evicted; another one is to replace it", evicted.name());
+    let (name, end) = (evicted.name(), evicted.end());
+    let message = format!("Pod {name} {end}; another one is to replace it");
     Some(Trouble { reason: Reason::PodsEvicted, message, stalls_at_once: false })
 }
 
@@ -168,15 +186,19 @@ impl Nodes<'_> {
 
     /// The number of nodes that no taint keeps the daemon from.
     pub fn open(&self) -> usize {
-        let is_open =
-            |node: &&&NodeState| !node.is_lost() && node.taint(self.tolerations).is_none();
+        let is_open = |node: &&NodeState| !node.is_lost() && node.taint(self.tolerations).is_none();
         self.all.iter().filter(is_open).count()
+    }
+
+    /// The number of nodes that do not report.
+    pub fn lost_count(&self) -> usize {
+        self.all.iter().filter(|node| node.is_lost()).count()
     }
 
     /// A sentence that names the nodes that do not report.
     pub fn lost(&self) -> Option<String> {
         let lost: Vec<&str> =
-            self.all.iter().filter(|node| node.is_lost()).map(|node| node.name()).collect();
+            self.all.iter().filter(|node| node.is_lost()).map(NodeState::name).collect();
         match &lost[..] {
             [] => None,
             [one] => Some(format!("Node {one} does not report")),
@@ -281,11 +303,9 @@ mod tests {
     fn nodes(taints: &[(&str, &str)]) -> Evidence {
         let node = |(n, (key, effect)): (usize, &(&str, &str))| {
             let taints = json!([{"key": key, "effect": effect}]);
-            let labels = json!({"disk": "ssd", "n": n.to_string()});
             let name = format!("node-{n}");
-            serde_json::from_value(json!({"metadata": {"name": name, "labels": labels},
-                "spec": {"taints": taints}}))
-            .unwrap()
+            serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"taints": taints}}))
+                .unwrap()
         };
         let nodes: Vec<NodeState> = taints.iter().enumerate().map(node).collect();
         Evidence { nodes: Answer::Found(nodes.into()), ..Evidence::default() }
@@ -330,17 +350,5 @@ mod tests {
                 "{tolerations:?}"
             );
         }
-    }
-
-    #[test]
-    fn only_nodes_with_the_label_count() {
-        let evidence = nodes(&[("a", "NoSchedule"), ("b", "NoSchedule"), ("c", "NoSchedule")]);
-        for (label, count) in
-            [(None, 3), (Some("disk"), 3), (Some("disk=hdd"), 0), (Some("n=1"), 1)]
-        {
-            assert_eq!(evidence.nodes(label, &[]).unwrap().all.len(), count, "{label:?}");
-        }
-        let of_one = evidence.nodes(Some("n=1"), &[]).unwrap().tainted().unwrap();
-        assert_eq!(of_one, "1 node has the label, but its taint b:NoSchedule keeps the daemon out");
     }
 }

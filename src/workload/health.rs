@@ -36,6 +36,8 @@ pub struct Health {
     pub reason: Reason,
     /// Why, in a sentence.
     pub message: String,
+    /// What is wrong with the pods of an object that is paused.
+    pub beside: Option<(Reason, String)>,
 }
 
 /// Levels of health. Later ones are worse.
@@ -141,10 +143,22 @@ impl Context<'_> {
     /// Why pods are not ready. While their list fails, what the status says about that.
     pub(super) fn of_pods(&self) -> Option<Trouble> {
         let known = self.known();
-        match self.evidence.pods {
-            Answer::Failed => known.filter(|known| known.reason.is_shown_by_pods()),
-            _ => self.evidence.of_pods(known.as_ref().map(|known| known.message.as_str())),
+        if matches!(self.evidence.pods, Answer::Failed) {
+            return known.filter(|known| known.reason.is_shown_by_pods());
         }
+        let found = self.evidence.of_pods(known.as_ref().map(|known| known.message.as_str()))?;
+        let same = known.filter(|known| {
+            let both = (&*known.message, &*found.message);
+            known.reason == found.reason
+                && found.reason == Reason::PodsUnschedulable
+                && says_the_same(both.0, both.1)
+        });
+        Some(Trouble { message: same.map_or(found.message, |known| known.message), ..found })
+    }
+
+    /// Why pods cannot start that have tried for a while.
+    pub(super) fn of_lasting_pods(&self) -> Option<Trouble> {
+        self.evidence.of_lasting_pods(None)
     }
 
     /// The same of a workload that may take `limit`, with the readiness gates that it then waits for: they may take
@@ -213,7 +227,8 @@ impl Context<'_> {
             (false, Level::Stalled) => Rollout::Halted,
             (false, _) => Rollout::UnderWay,
         };
-        Health { level, rollout, reason: trouble.reason, message: trouble.message }
+        let (reason, message) = (trouble.reason, trouble.message);
+        Health { level, rollout, reason, message, beside: None }
     }
 }
 
@@ -227,7 +242,7 @@ impl Health {
             Level::Progressing => Rollout::UnderWay,
             Level::Degraded | Level::Stalled | Level::Paused => Rollout::Halted,
         };
-        Health { level, rollout, reason, message: message.into() }
+        Health { level, rollout, reason, message: message.into(), beside: None }
     }
 
     /// Everything is as the spec says.
@@ -367,7 +382,8 @@ impl Health {
 
     /// The condition Degraded.
     pub fn degraded(&self) -> Wanted {
-        match self.trouble() {
+        let beside = self.beside.as_ref().map(|(reason, message)| (*reason, message.as_str()));
+        match self.trouble().or(beside) {
             Some((reason, message)) => Type::Degraded.is(Status::True, reason, message),
             None => {
                 Type::Degraded.is(Status::False, Reason::AsExpected, Reason::AsExpected.meaning())
@@ -387,6 +403,17 @@ impl Health {
             Rollout::Halted => is(Status::False),
         }
     }
+}
+
+/// Returns whether two messages of the scheduler about one pod differ in numbers only: those of nodes change all the
+/// time (`0/4987 nodes are available: 12 Insufficient cpu.`).
+fn says_the_same(one: &str, other: &str) -> bool {
+    let parts = |message: &str| {
+        let (pod, words) = message.split_once(": ").unwrap_or((message, ""));
+        let words: String = words.chars().filter(|c| !c.is_ascii_digit()).collect();
+        (pod.to_owned(), words)
+    };
+    parts(one) == parts(other)
 }
 
 /// The prefix of the annotations in which the operator records what it applied.

@@ -61,7 +61,7 @@ pub use health::{Context, Health, Level, Rollout, Workload};
 pub use labels::MANAGER;
 pub use observer::Observer;
 pub use pod::{BY_MEMCACHED, Pod, PodLabels};
-pub use pod_state::{NodeLabels, NodeState, PodState, Trouble};
+pub use pod_state::{NodeState, PodState, Trouble};
 pub use pod_template::{
     Affinity, MatchExpression, NodeAffinity, NodeSelector, NodeSelectorTerm, PodMeta, PodSecurity,
     PodSettings, PodSpec, PodTemplate, Selector,

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::child::Child;
 use super::custom_resource::Custom;
-use super::diagnostics::Diagnostics;
+use super::diagnostics::{self, Diagnostics};
 use super::health::{Context, Health, Level, Rollout, STALLED_AFTER, Workload};
 use super::progress::{Progress, completed, reported};
 use super::reason::Reason;
@@ -16,9 +16,9 @@ use crate::client::Client;
 use crate::controller::Action;
 use crate::manager;
 
-/// Interval of listing the nodes of a daemon that is well, but belongs on fewer nodes than have its
-/// label, or on none: nodes are not watched.
-const NODES: Duration = Duration::from_secs(60);
+/// Shortest interval of looking at the pods of a rollout that makes progress, and at the nodes of a daemon that is well,
+/// but belongs on fewer nodes than have its label, or on none: nodes are not watched.
+const OFTEN: Duration = Duration::from_secs(60);
 
 /// Time for which a problem without a cause is looked at again and again; then as often as any other.
 const EARLY: Duration = Duration::from_secs(60);
@@ -34,6 +34,8 @@ pub(crate) struct Looking<'a> {
     pub(crate) desired_before: i32,
     /// True if it belongs on more nodes now, so that a rollout begins.
     pub(crate) grown: bool,
+    /// The number of its nodes: lists of many are rare.
+    pub(crate) nodes: u32,
 }
 
 /// Observes the workloads of one kind of custom resource. Clones share everything.
@@ -104,8 +106,12 @@ impl Observer {
         if first.level == Level::Ready && !unclear {
             self.progress.forget(object.uid());
             self.diagnostics.forget(child.meta.uid);
-            return (first, Action::Done);
+            if looking.label.is_none() {
+                return (first, Action::Done);
+            }
+            return self.nodes_with_the_label(client, child, context).await;
         }
+        let often = OFTEN.max(diagnostics::OF_EACH_NODE * looking.nodes);
         let (uid, generation) = (object.uid(), child.meta.generation);
         context.idle = self.progress.idle(object, generation, S::progress(child), now);
         let known = context.previous.as_ref().filter(|previous| previous.trouble().is_some());
@@ -114,30 +120,68 @@ impl Observer {
         let again = Action::RequeueAfter(Progress::next(context.idle));
         let goes_on = first.level == Level::Progressing && first.rollout == Rollout::UnderWay;
         let is_known = known.is_some_and(|known| known.reason.is_of_pods());
-        if goes_on && !unclear && !is_known && context.idle < Progress::IDLE_MAX {
+        let is_quiet = !is_known && context.idle < Progress::IDLE_MAX;
+        if goes_on && !unclear && is_quiet && !self.progress.is_look_due(uid, often, now) {
             // A deployment that is paused is known to be so only after a while.
             return (S::health(child, &context), again);
         }
-        let (evidence, until) = self.diagnostics.explain(client, child, S::ask(child)).await;
+        let ask = S::ask(child);
+        let (evidence, until) = self.diagnostics.explain(client, child, ask, looking.label).await;
         context.evidence = evidence;
         let health = S::health(child, &context);
         self.progress.note(uid, health.trouble().map(|(reason, _)| reason), now);
-        let next = next(&health, &context, until.duration_since(now));
+        let next = next(&health, &context, until.duration_since(now), often);
         if health.level == Level::Ready {
             self.progress.forget(uid);
             return (health, next);
         }
         (health, sooner(again, next))
     }
+
+    /// The health of an object that is paused and has this workload, and when to look again.
+    pub(crate) async fn paused<'a, V: Custom, S: Workload>(
+        &self,
+        cx: &manager::Context<V>,
+        child: Option<&Child<S>>,
+        looking: impl FnOnce(&Child<S>) -> Looking<'a>,
+    ) -> (Health, Action) {
+        let paused = Health::paused(completed(&**cx.object()));
+        let Some(child) = child else { return (paused, Action::Done) };
+        let (of_child, again) =
+            self.observe(&cx.client(), &**cx.object(), child, looking(child)).await;
+        let beside = of_child.trouble().map(|(reason, message)| (reason, message.to_owned()));
+        (Health { beside, ..paused }, again)
+    }
+
+    /// The health of a daemon that is ready where Kubernetes wants it, with the nodes that have its label and that it
+    /// cannot run on, and when to look again. Nodes that are closed from the start are in no count.
+    async fn nodes_with_the_label<S: Workload>(
+        &self,
+        client: &Client,
+        child: &Child<S>,
+        context: Context<'_>,
+    ) -> (Health, Action) {
+        let enough = diagnostics::SELDOM;
+        let (evidence, until) = self.diagnostics.of_nodes(client, context.label, enough).await;
+        let wait = until.duration_since(Instant::now()).max(Duration::from_millis(100));
+        let context = Context { evidence, ..context };
+        (S::health(child, &context), Action::RequeueAfter(wait))
+    }
+
+    /// Returns the wait until a status may be written that differs from the last one in counts only.
+    pub(crate) fn wait_to_count<V: Custom>(&self, object: &V) -> Option<Duration> {
+        self.progress.wait_to_count(object.uid(), Instant::now())
+    }
 }
 
-/// Returns the next look because of the evidence, which is to be asked for again after `fresh`.
-fn next(health: &Health, context: &Context<'_>, fresh: Duration) -> Action {
+/// Returns the next look because of the evidence, which is to be asked for again after `fresh`; at what is well, it is
+/// after `often`.
+fn next(health: &Health, context: &Context<'_>, fresh: Duration, often: Duration) -> Action {
     if context.evidence.has_failed() {
         return Action::RequeueAfter(fresh.max(Duration::from_millis(100)));
     }
     match health.trouble() {
-        None => Action::RequeueAfter(NODES),
+        None => Action::RequeueAfter(often),
         Some((Reason::ReplicasUnavailable | Reason::ProgressDeadlineExceeded, _))
             if context.idle < EARLY =>
         {

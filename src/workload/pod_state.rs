@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::ChildCondition;
 use super::condition::{Status, Time};
 use super::reason::Reason;
-use crate::object::{InternedStr, Keep, Kind, Labels, Meta, Nothing};
+use crate::object::{InternedStr, Kind, Meta, Nothing};
 
 /// The grace period that the API server defaults to (`DefaultTerminationGracePeriodSeconds` in
 /// k8s.io/api/core/v1).
@@ -106,21 +106,17 @@ struct Terminated {
     exit_code: i32,
 }
 
-/// The part of a node that shows whether a daemon can run there. Its images, which are most of a
+/// The part of a node that shows whether a daemon can run there. Its images and labels, which are most of a
 /// node, are skipped during parsing.
 #[derive(Debug, Clone, Deserialize)]
 pub struct NodeState {
     #[serde(rename = "metadata")]
-    meta: Meta<NodeLabels>,
+    meta: Meta<Nothing>,
     #[serde(default)]
     spec: NodeSpec,
     #[serde(default)]
     status: NodeStatus,
 }
-
-/// Keeps all labels: the spec of any GenericDaemon may name one.
-#[derive(Debug, Clone, Copy)]
-pub enum NodeLabels {}
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
@@ -150,17 +146,7 @@ struct Taint {
 }
 
 crate::view!(PodState { meta: Meta<Nothing> }: Kind::namespaced("", "v1", "Pod", "pods"));
-crate::view!(NodeState { meta: Meta<NodeLabels> }: Kind::cluster_scoped("", "v1", "Node", "nodes"));
-
-impl Keep for NodeLabels {
-    fn label(_: &str) -> bool {
-        true
-    }
-
-    fn annotation(_: &str) -> bool {
-        false
-    }
-}
+crate::view!(NodeState { meta: Meta<Nothing> }: Kind::cluster_scoped("", "v1", "Node", "nodes"));
 
 // === impl PodState ===
 
@@ -189,7 +175,7 @@ impl PodState {
     /// The time within which it ends, if it is being deleted.
     pub(crate) fn terminates_within(&self) -> Option<i64> {
         let grace = self.spec.termination_grace_period_seconds.unwrap_or(GRACE_PERIOD);
-        (self.meta.deleting && self.status.reason != "NodeLost").then_some(grace)
+        (self.meta.deleting && self.on_a_lost_node().is_none()).then_some(grace)
     }
 
     /// Its state, much as `kubectl get pods` shows it.
@@ -216,16 +202,47 @@ impl PodState {
         self.condition("Ready").filter(|ready| ready.status == Status::False)?.last_transition_time
     }
 
-    /// Returns the time of its eviction, if it was evicted.
+    /// Returns when its node or the scheduler gave it up, if one did: it was evicted, its node shut down, or the node
+    /// did not admit it. (k8s.io/kubernetes, pkg/kubelet: eviction, nodeshutdown and lifecycle/predicate.go.)
     pub(crate) fn evicted(&self) -> Option<Time> {
-        let is = self.status.phase == "Failed" && self.status.reason == "Evicted";
-        if is { self.not_ready_since() } else { None }
+        const GIVEN_UP: [&str; 6] = [
+            "Evicted",
+            "Terminated",
+            "NodeShutdown",
+            "UnexpectedAdmissionError",
+            "NodeAffinity",
+            "Preempting",
+        ];
+        let reason = &*self.status.reason;
+        let is_disrupted =
+            self.condition("DisruptionTarget").is_some_and(|target| target.status == Status::True);
+        let is = GIVEN_UP.contains(&reason) || reason.starts_with("OutOf") || is_disrupted;
+        if is && self.status.phase == "Failed" { self.not_ready_since() } else { None }
+    }
+
+    /// What happened to it, if it was given up.
+    pub(crate) fn end(&self) -> String {
+        match &*self.status.reason {
+            "Evicted" => "was evicted".to_owned(),
+            "" => "was ended".to_owned(),
+            reason => format!("was ended ({reason})"),
+        }
+    }
+
+    /// Returns whether it was not ready for a while at `now`, and so does not just start.
+    pub(crate) fn lasts(&self, now: Time) -> bool {
+        const WHILE: i64 = 30;
+        let since = self.not_ready_since().max(self.scheduled());
+        since.is_some_and(|since| since.plus(WHILE) <= now)
     }
 
     /// Why it is not ready. `None` if it is ready, has ended, is being deleted, or nothing is wrong.
     pub fn trouble(&self) -> Option<Trouble> {
-        if self.has_ended() || self.meta.deleting && self.status.reason != "NodeLost" {
+        if self.has_ended() {
             return None;
+        }
+        if self.meta.deleting {
+            return self.on_a_lost_node().map(|trouble| self.named(trouble));
         }
         let status = &self.status;
         let mut containers =
@@ -299,7 +316,8 @@ impl PodState {
         let ready = !containers.is_empty() && containers.iter().all(|container| container.ready);
         (lost || marked && ready).then(|| {
             let node = self.node().unwrap_or_default();
-            trouble(Reason::NodeNotReady, format!("is on node {node}, which does not report"))
+            let what = if self.meta.deleting { "is still ending" } else { "is" };
+            trouble(Reason::NodeNotReady, format!("{what} on node {node}, which does not report"))
         })
     }
 }
@@ -338,7 +356,14 @@ impl ContainerStatus {
                 let message = format!("cannot start container {name}: {}", waiting.message);
                 trouble(Reason::ContainerFailed, message)
             }
-            _ => return None,
+            "" | "ContainerCreating" | "PodInitializing" | "CrashLoopBackOff" => return None,
+            // Runtimes have words of their own, such as SignatureValidationFailed.
+            other => {
+                let colon = if waiting.message.is_empty() { "" } else { ": " };
+                let message =
+                    format!("cannot start container {name}: {other}{colon}{}", waiting.message);
+                trouble(Reason::ContainerFailed, message)
+            }
         };
         let stalls_at_once = match &*waiting.reason {
             "InvalidImageName" | "ErrImageNeverPull" => true,
@@ -379,20 +404,6 @@ impl NodeState {
     /// Its name.
     pub fn name(&self) -> &str {
         self.meta.key.name()
-    }
-
-    /// Returns whether a daemon with these labels belongs on it: `key` or `key=value`, separated by commas, or
-    /// every node.
-    pub fn bears(&self, labels: Option<&str>) -> bool {
-        labels.into_iter().flat_map(|all| all.split(',')).all(|label| self.has(label))
-    }
-
-    fn has(&self, label: &str) -> bool {
-        let labels: &Labels = &self.meta.labels;
-        match label.split_once('=') {
-            Some((key, value)) => labels.get(key).is_some_and(|found| *found == value),
-            None => labels.get(label).is_some(),
-        }
     }
 
     /// Returns whether it does not report, or reports that it is not ready.
@@ -446,6 +457,60 @@ mod tests {
         assert_eq!(reason, Reason::CrashLoopBackOff);
         assert!(message.contains("crashes: container c (exit code 3)"), "{message}");
         assert_eq!(ended(0), None, "it is done");
+    }
+
+    fn pod(status: &Value) -> PodState {
+        serde_json::from_value(
+            json!({"metadata": {"name": "a", "namespace": "b"}, "status": status}),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn whatever_a_runtime_waits_for_is_told_in_its_own_words() {
+        let waiting = |reason: &str| {
+            let state = json!({"waiting": {"reason": reason, "message": "no valid signature"}});
+            let status =
+                json!({"phase": "Pending", "containerStatuses": [{"name": "c", "state": state}]});
+            pod(&status).trouble().map(|trouble| (trouble.reason, trouble.message))
+        };
+        let what = "Pod a cannot start container c: SignatureValidationFailed: no valid signature";
+        let expected = (Reason::ContainerFailed, what.to_owned());
+        assert_eq!(waiting("SignatureValidationFailed"), Some(expected));
+        assert_eq!(["ContainerCreating", "PodInitializing"].map(waiting), [None, None]);
+    }
+
+    #[test]
+    fn a_pod_that_still_ends_on_a_lost_node_is_named() {
+        let status = json!({"phase": "Running", "containerStatuses": [{"name": "c", "ready": true}],
+            "conditions": [{"type": "Ready", "status": "False", "reason": "NodeNotReady"}]});
+        let mut object = json!({"metadata": {"name": "a", "namespace": "b",
+            "deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"nodeName": "n"}, "status": status});
+        let lost: PodState = serde_json::from_value(object.clone()).unwrap();
+        let message = "Pod a is still ending on node n, which does not report";
+        assert_eq!(lost.trouble().map(|t| t.message).as_deref(), Some(message));
+        assert_eq!(lost.terminates_within(), None, "it does not end");
+        object["status"]["conditions"][0]["status"] = json!("True");
+        let ending: PodState = serde_json::from_value(object).unwrap();
+        assert_eq!((ending.trouble(), ending.terminates_within()), (None, Some(GRACE_PERIOD)));
+    }
+
+    #[test]
+    fn a_pod_that_its_node_gave_up_counts_as_evicted() {
+        let ended = |reason: &str, target: &str| {
+            let at = "2026-01-01T00:00:00Z";
+            let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "lastTransitionTime": at});
+            let status = json!({"phase": "Failed", "reason": reason,
+                "conditions": [condition("Ready", "False"), condition("DisruptionTarget", target)]});
+            let pod = pod(&status);
+            pod.evicted().map(|_| pod.end())
+        };
+        assert_eq!(ended("Evicted", "False").as_deref(), Some("was evicted"));
+        for reason in ["Terminated", "OutOfcpu", "UnexpectedAdmissionError", "NodeAffinity"] {
+            assert_eq!(ended(reason, "False"), Some(format!("was ended ({reason})")));
+        }
+        assert_eq!(ended("", "True").as_deref(), Some("was ended"));
+        assert_eq!(ended("Error", "False"), None, "its own doing");
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub fn reported<V: Custom>(object: &V) -> Option<Health> {
         Rollout::Halted
     };
     let reason = Reason::named(&ready.reason)?;
-    Some(Health { level, rollout, reason, message: ready.message.to_string() })
+    Some(Health { level, rollout, reason, message: ready.message.to_string(), beside: None })
 }
 
 /// Returns for how long the condition Degraded has been True, by the clock of who wrote it.
@@ -89,6 +89,22 @@ struct Mark {
     seen: Instant,
     /// The last problem of the health, if there was one, and since when.
     problem: Option<(Reason, Instant)>,
+    /// When the rollout was first seen, or its pods were last looked at although it made progress.
+    looked: Instant,
+    /// True once they were.
+    has_looked: bool,
+    /// When counts were last reported, and nothing else.
+    counted: Option<Instant>,
+}
+
+// === impl Mark ===
+
+impl Mark {
+    fn new(generation: i64, best: [i32; 4], now: Instant) -> Mark {
+        let (since, seen, looked) = (now, now, now);
+        let (problem, has_looked, counted) = (None, false, None);
+        Mark { generation, best, since, seen, problem, looked, has_looked, counted }
+    }
 }
 
 // === impl Progress ===
@@ -96,6 +112,8 @@ struct Mark {
 impl Progress {
     /// Longest time without progress before the pods of a rollout are looked at.
     pub const IDLE_MAX: Duration = Duration::from_secs(30);
+    /// Shortest time between two statuses of a rollout that differ in counts only.
+    const COUNTS_EVERY: Duration = Duration::from_secs(5);
     /// The longest time between two looks at an object that is not healthy.
     const SELDOM: Duration = Duration::from_secs(300);
     /// An object that was not looked at for this long is forgotten.
@@ -121,10 +139,10 @@ impl Progress {
             let idle = known.as_ref().map_or(Duration::ZERO, |_| Self::IDLE_MAX);
             let problem =
                 known.map(|health| (health.reason, ago(degraded_for(object, Time::now()))));
-            Mark { generation, best: counts, since: ago(idle), seen: now, problem }
+            Mark { since: ago(idle), problem, ..Mark::new(generation, counts, now) }
         });
         if mark.generation != generation {
-            *mark = Mark { generation, best: counts, since: now, seen: now, problem: None };
+            *mark = Mark::new(generation, counts, now);
         }
         for (best, count) in mark.best.iter_mut().zip(counts) {
             if count > *best {
@@ -149,6 +167,33 @@ impl Progress {
         {
             mark.problem = reason.map(|reason| (reason, now));
         }
+    }
+
+    /// Returns whether the pods of a rollout are to be looked at although it makes progress: after
+    /// [`Progress::IDLE_MAX`], and then at this interval.
+    pub fn is_look_due(&self, object: Uid, every: Duration, now: Instant) -> bool {
+        let mut marks = self.0.lock();
+        let Some(mark) = marks.of.get_mut(&object) else { return false };
+        let wait = if mark.has_looked { every } else { Self::IDLE_MAX };
+        let is_due = now.duration_since(mark.looked) >= wait;
+        if is_due {
+            (mark.looked, mark.has_looked) = (now, true);
+        }
+        is_due
+    }
+
+    /// Returns the wait until counts of an object may be reported when nothing else has changed; `None` if they may be
+    /// now.
+    pub fn wait_to_count(&self, object: Uid, now: Instant) -> Option<Duration> {
+        let mut marks = self.0.lock();
+        let mark = marks.of.get_mut(&object)?;
+        let next = mark.counted.map(|counted| counted + Self::COUNTS_EVERY);
+        let wait = next.and_then(|next| next.checked_duration_since(now));
+        if wait.is_none_or(|wait| wait.is_zero()) {
+            mark.counted = Some(now);
+            return None;
+        }
+        wait
     }
 
     /// Forgets an object that is healthy.

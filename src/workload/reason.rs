@@ -40,6 +40,8 @@ words! {
     Reason {
         AllReplicasReady: "As many replicas as desired serve, all of them of this generation."
             => "Nothing.",
+        MostNodesReady: "The daemon is up to date and ready on 99 of 100 nodes where it belongs, or more; the message names nodes that are lost or where it is not ready."
+            => "kubectl describe node NODE.",
         AllNodesReady: "The daemon is up to date and ready on every node where it belongs."
             => "Nothing.",
         ScaledToZero: "No replicas are desired, and there are none."

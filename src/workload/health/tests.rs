@@ -48,6 +48,24 @@ fn no_health_breaks_the_rules_of_tools() {
 }
 
 #[test]
+fn numbers_that_change_with_the_cluster_change_no_message() {
+    let pod = |count: u32, kind: &str| {
+        let message = format!("0/{count} nodes are available: {count} Insufficient {kind}.");
+        let scheduled =
+            serde_json::json!({"type": "PodScheduled", "status": "False", "message": message});
+        let pod = serde_json::json!({"metadata": {"name": "a-1", "namespace": "n"},
+            "status": {"phase": "Pending", "conditions": [scheduled]}});
+        let pods = Answer::Found(vec![serde_json::from_value(pod).unwrap()].into());
+        Evidence { pods, ..Evidence::default() }
+    };
+    let told = |evidence, previous| Context { evidence, previous, ..Context::default() }.of_pods();
+    let first = told(pod(4987, "cpu"), None).unwrap();
+    let known = || Some(Health::new(Level::Degraded, first.reason, &*first.message));
+    assert_eq!(told(pod(4990, "cpu"), known()).unwrap().message, first.message);
+    assert_ne!(told(pod(4987, "memory"), known()).unwrap().message, first.message);
+}
+
+#[test]
 fn the_worse_of_two_counts() {
     for worse in all() {
         for better in all().into_iter().filter(|better| better.level < worse.level) {
