@@ -2,6 +2,7 @@
 
 mod pod;
 mod status;
+mod pace;
 mod release;
 
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use crate::workload::{
     REVISIONS, Resources, RollingUpdate, Selector, Strategy,
 };
 
+pub use pace::{Limit, Pace, Rollouts};
 use pod::pod;
 pub use pod::{Exporter, Images};
 pub use release::release;
@@ -238,7 +240,7 @@ pub const FINALIZER: &str = "cache.example.com/finalizer";
 pub async fn reconcile(
     memcached: Arc<Memcached>,
     cx: Context<Memcached>,
-    settings: Settings,
+    (settings, pace): (Settings, Pace),
     observer: Observer,
 ) -> Result<Action, Problem> {
     if is_paused(&memcached.meta) {
@@ -257,21 +259,25 @@ pub async fn reconcile(
         report_only(&cx, Health::of_problem(&problem), failure).await?;
         return Err(problem.reported());
     }
-    let children = desired(&memcached, &images);
+    let given = pace.give(&cx, &settings, images)?;
+    let children = desired(&memcached, &given.images);
     let deployment = to_report(children.deployment.ensure(&cx).await)?;
+    if let Some(made) = deployment.as_ref().ok().filter(|_| given.is_final()) {
+        pace.applied(cx.key(), &given.images, made);
+    }
     let service = to_report(children.service.ensure(&cx).await)?;
     let budget = to_report(ensure_or_prune(children.budget.as_ref(), &cx).await)?;
     let nodes = nodes(&cx)?;
     let looking = Looking { listed: Some(nodes.len()), ..Looking::default() };
     let (settled, again) = observer.health(&cx, &deployment, |_| looking).await;
     let health = settled.and(Health::of_result(&service)).and(Health::of_result(&budget));
-    let health = health.aged(&*memcached, Time::now());
+    let health = given.told(health.aged(&*memcached, Time::now()));
     let failure = deployment.as_ref().err().and_then(failure);
     let child = there(&deployment, &cx)?;
     let found = Found { deployment: child.as_deref(), nodes, health: health.clone(), failure };
     let reported = report(&cx, &status(&memcached, found, Time::now()), &health).await?;
     let outcome = outcome([deployment.map(drop), service.map(drop), budget])?;
-    Ok(sooner(sooner(reported, again), outcome))
+    Ok(sooner(sooner(sooner(reported, again), given.again()), outcome))
 }
 
 /// Why the Deployment is not as desired, if a write failed, the name is taken, or a field cannot be

@@ -30,7 +30,7 @@ use crate::controller::Program;
 use crate::generic_daemon::{self, GenericDaemon};
 use crate::leader_election::{self, ConfigError};
 use crate::manager::{ControllerBuilder, Lease, Manager};
-use crate::memcached::{self, Memcached, Settings};
+use crate::memcached::{self, Memcached, Pace, Settings};
 use crate::metrics::{Build, Checks, Metrics};
 use crate::shutdown::Shutdown;
 use crate::workload::{
@@ -162,7 +162,8 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
         manager = manager.leader_election(lease);
     }
     let connect = |options| ungated.sibling(options);
-    let mut program = add_controllers(manager, &args.workloads).program(connect).await?;
+    let pace = Pace::new(args.workloads.max_image_rollouts.unwrap_or_default());
+    let mut program = add_controllers(manager, &args.workloads, &pace).program(connect).await?;
     for (name, server) in servers {
         program =
             program.outer_task(name, |stop| async move { server.run(stop.requested()).await });
@@ -176,7 +177,7 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
 /// The controllers of `run` with a client of these options, which make every write a dry run. Nothing is
 /// elected, served or exported.
 async fn dry_run(
-    args: WorkloadArgs,
+    (args, pace): (WorkloadArgs, Pace),
     client: Client,
     options: client::Options,
     passes: Arc<dyn crate::controller::Observer>,
@@ -185,7 +186,7 @@ async fn dry_run(
         .namespaces(&args.namespaces)
         .client(|client| *client = options)
         .options(|options| options.observer = passes);
-    Ok(add_controllers(manager, &args).program(|options| client.sibling(options)).await?)
+    Ok(add_controllers(manager, &args, &pace).program(|options| client.sibling(options)).await?)
 }
 
 fn metrics(config: &client::Config) -> Arc<Metrics> {
@@ -225,25 +226,27 @@ fn host_name() -> String {
 // === Controllers ===
 
 /// Adds the requested controllers.
-fn add_controllers(mut manager: Manager, args: &WorkloadArgs) -> Manager {
+fn add_controllers(mut manager: Manager, args: &WorkloadArgs, pace: &Pace) -> Manager {
     let diagnostics = Diagnostics::default();
-    for (name, add) in [
-        (ControllerName::Memcached, memcached as fn(Manager, &WorkloadArgs, Observer) -> Manager),
-        (ControllerName::App, app),
-        (ControllerName::GenericDaemon, generic_daemon),
-    ] {
+    for name in [ControllerName::Memcached, ControllerName::App, ControllerName::GenericDaemon] {
         if args.controllers().contains(&name) {
-            manager = add(manager, args, Observer::new(diagnostics.clone()));
+            let observer = Observer::new(diagnostics.clone());
+            manager = match name {
+                ControllerName::Memcached => memcached(manager, args, pace.clone(), observer),
+                ControllerName::App => app(manager, observer),
+                ControllerName::GenericDaemon => generic_daemon(manager, args, observer),
+            };
         }
     }
     manager
 }
 
-fn memcached(manager: Manager, args: &WorkloadArgs, observer: Observer) -> Manager {
+fn memcached(manager: Manager, args: &WorkloadArgs, pace: Pace, observer: Observer) -> Manager {
     let settings = Settings {
         memcached_image: args.memcached_image.as_deref().map(Into::into),
         exporter_image: args.memcached_exporter_image.as_deref().map(Into::into),
     };
+    let settings = (settings, pace);
     let own_namespace = own_namespace(args);
     custom::<Memcached>(manager)
         .owns::<Deployment>()
@@ -273,7 +276,7 @@ fn memcached(manager: Manager, args: &WorkloadArgs, observer: Observer) -> Manag
         })
 }
 
-fn app(manager: Manager, _: &WorkloadArgs, observer: Observer) -> Manager {
+fn app(manager: Manager, observer: Observer) -> Manager {
     custom::<App>(manager)
         .owns::<Deployment>()
         .owns::<Service>()

@@ -11,6 +11,7 @@ use super::plan::PlanArgs;
 
 use super::status::StatusArgs;
 use crate::client::{self, Client, Error, Options};
+use crate::memcached::Limit;
 
 /// Runs Memcached, GenericDaemon and App workloads from custom resources.
 #[derive(Debug, Parser)]
@@ -90,6 +91,11 @@ pub struct WorkloadArgs {
     /// The image of the exporter, for each Memcached that has one and names no image.
     #[arg(long, env = "MEMCACHED_EXPORTER_IMAGE", value_name = "IMAGE")]
     pub memcached_exporter_image: Option<String>,
+
+    /// Memcacheds that get a new one of these images at a time: a number, or a percentage of those that run one.
+    /// The others keep theirs until it is their turn. Without it, 5%; at least one.
+    #[arg(long, env = "MAX_IMAGE_ROLLOUTS", value_name = "NUMBER")]
+    pub max_image_rollouts: Option<Limit>,
 
     /// Directories of nodes that GenericDaemons may use, with all that is below them (repeat it, or separate
     /// with commas). Without it, none.
@@ -455,6 +461,26 @@ mod tests {
         for bad in ["var", "/a/../b", "/a//b", "/./a", ""] {
             let argument = format!("--allowed-host-paths={bad}");
             assert!(refused(&[&argument]).contains("a path such as /var/log"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn rollouts_of_images_are_a_number_or_a_percentage() {
+        for (text, limit) in [
+            ("1", Limit::Number(1)),
+            ("300", Limit::Number(300)),
+            ("1%", Limit::Percentage(1)),
+            ("100%", Limit::Percentage(100)),
+        ] {
+            let args = parsed(&["--max-image-rollouts", text]);
+            assert_eq!(args.workloads.max_image_rollouts, Some(limit), "{text}");
+        }
+        assert_eq!(parsed(&[]).workloads.max_image_rollouts, None);
+        for bad in ["0", "0%", "101%", "-1", "+1", "1.5", "5 %", "%", "some", ""] {
+            let argument = format!("--max-image-rollouts={bad}");
+            let refused = refused(&[&argument]);
+            let allowed = "has to be a number of 1 or more, or 1% to 100%";
+            assert!(refused.contains(allowed), "{bad}: {refused}");
         }
     }
 

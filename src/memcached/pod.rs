@@ -17,7 +17,7 @@ const USER: i64 = 1001;
 /// The user `nobody`, whom the exporter's image names by name: `runAsNonRoot` asks for a number.
 const NOBODY: i64 = 65534;
 /// The name of the exporter's container.
-const EXPORTER: &str = "exporter";
+pub(super) const EXPORTER: &str = "exporter";
 /// The port of the exporter (github.com/prometheus/memcached_exporter), and its name.
 const EXPORTER_PORT: i32 = 9150;
 const METRICS: &str = "metrics";
@@ -64,6 +64,14 @@ impl Images {
             memcached: chosen(&spec.image, &settings.memcached_image, NO_IMAGE)?,
             exporter: spec.exporter.as_deref().map(exporter).transpose()?,
         })
+    }
+
+    /// The images that differ from those of `other`, and the other's.
+    pub(super) fn differences(&self, other: &Images) -> (Vec<InternedStr>, Vec<InternedStr>) {
+        let memcached = (Some(&self.memcached), Some(&other.memcached));
+        let both = [memcached, (self.exporter.as_ref(), other.exporter.as_ref())];
+        let pairs = both.into_iter().filter_map(|(one, other)| Some((one?, other?)));
+        pairs.filter(|(one, other)| one != other).map(|(a, b)| (a.clone(), b.clone())).unzip()
     }
 }
 

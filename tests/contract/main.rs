@@ -86,6 +86,7 @@ mod shortages;
 mod cgroup;
 mod limits;
 mod fairness;
+mod pace;
 mod large;
 mod memory;
 mod taken_away;

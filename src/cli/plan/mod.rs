@@ -6,6 +6,7 @@
 //! - The operator that runs meanwhile is not disturbed: no Lease is taken, no Event is stored.
 //! - Each change is shown with the fields that differ, and each workload whose pods would restart.
 //!   Statuses are counted, not shown: they follow from the rest.
+//! - Each change that the operator makes to some Memcacheds after others, it makes at once. The order is shown.
 //! - What could not be planned is named; then the plan is incomplete and failed.
 //! - Objects that are being deleted are left out.
 //! - Exit codes, as of `terraform plan -detailed-exitcode`: 0 nothing would change; 1 the plan is incomplete,
@@ -33,14 +34,17 @@ use crate::app::App;
 use crate::client::{self, Client, Options, Page, Scope, Undecodable};
 use crate::controller::{Observer, Program};
 use crate::generic_daemon::GenericDaemon;
-use crate::memcached::Memcached;
-use crate::object::Resource;
+use crate::memcached::{Memcached, Pace, Rollouts};
+use crate::object::{InternedStr, Resource};
 use crate::shutdown::Shutdown;
 use change::{Change, Effect};
 use recorder::{Reconciled, Recorder};
 
 /// The time without progress after which the objects are listed again.
 const AGAIN: Duration = Duration::from_secs(10);
+
+/// The most Memcacheds that are named in the order in which they get new images.
+const NAMED: usize = 20;
 
 /// Scope of the plan, and form of the output.
 #[derive(Debug, Clone, Args)]
@@ -89,13 +93,15 @@ struct Plan {
     reconciled: usize,
     /// Why the plan is incomplete.
     problems: Vec<String>,
+    /// Memcacheds that get new images, if there are any.
+    images: Option<Rollouts>,
 }
 
 /// Plans, prints, and returns the exit code. `program` makes the controllers of `run` with a client of
 /// the given options.
 pub(crate) async fn run<P>(
     mut args: PlanArgs,
-    program: impl FnOnce(WorkloadArgs, Client, Options, Arc<dyn Observer>) -> P,
+    program: impl FnOnce((WorkloadArgs, Pace), Client, Options, Arc<dyn Observer>) -> P,
 ) -> Result<ExitCode, Error>
 where
     P: Future<Output = Result<Program, Error>>,
@@ -118,8 +124,9 @@ where
     let (wanted, left_out) = wanted(&client, &args.workloads, deadline).await?;
     recorder.wants(wanted, left_out);
     let options = Options { dry_run: Some(recorder.clone()), ..Options::new(IDENTITY) };
-    let program =
-        program(args.workloads.clone(), client.clone(), options, recorder.clone()).await?;
+    let pace = Pace::plan(args.workloads.max_image_rollouts.unwrap_or_default());
+    let settings = (args.workloads.clone(), pace.clone());
+    let program = program(settings, client.clone(), options, recorder.clone()).await?;
     let shutdown = Shutdown::from_signals().map_err(Error::Signals)?;
     let planned = timeout_at(deadline, reconciled(&client, &args.workloads, deadline, &recorder));
     let problems = tokio::select! {
@@ -132,7 +139,7 @@ where
             Err(_) => recorder.missing(args.timeout),
         },
     };
-    let plan = recorder.plan(problems.into_iter());
+    let plan = Plan { images: pace.planned(), ..recorder.plan(problems.into_iter()) };
     let text = match args.output {
         Output::Text => plan.as_text(),
         Output::Json => format!("{:#}\n", plan.as_json()),
@@ -263,6 +270,11 @@ impl WorkloadArgs {
                 *image = text_of(flag, installed.setting(flag, variable));
             }
         }
+        if self.max_image_rollouts.is_none() {
+            let flag = "max-image-rollouts";
+            let text = text_of(flag, installed.setting(flag, "MAX_IMAGE_ROLLOUTS"));
+            self.max_image_rollouts = text.and_then(|text| text.parse().ok());
+        }
         if !taken.is_empty() {
             eprintln!("workload-operator: as {} has it: {}", installed.place(), taken.join(" "));
         }
@@ -293,6 +305,10 @@ impl Plan {
         for change in self.changes.values() {
             text.push_str(&change.as_text());
         }
+        if let Some(rollouts) = &self.images {
+            writeln!(text, "{}", one_line(&as_text(rollouts)))
+                .expect("a String takes all that is written");
+        }
         for problem in &self.problems {
             writeln!(text, "! {}", one_line(problem)).expect("a String takes all that is written");
         }
@@ -316,6 +332,11 @@ impl Plan {
         json!({
             "changes": self.changes.values().map(Change::as_json).collect::<Vec<_>>(),
             "problems": self.problems,
+            "images": self.images.as_ref().map(|rollouts| json!({
+                "images": rollouts.images,
+                "atATime": rollouts.at_a_time,
+                "order": rollouts.order.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            })),
             "summary": {
                 "reconciled": self.reconciled,
                 "create": self.count(Effect::Create),
@@ -326,6 +347,23 @@ impl Plan {
             },
         })
     }
+}
+
+/// Which Memcacheds get new images, and in which order.
+fn as_text(rollouts: &Rollouts) -> String {
+    let images: Vec<&str> = rollouts.images.iter().map(InternedStr::as_str).collect();
+    let mut order: Vec<String> =
+        rollouts.order.iter().take(NAMED).map(ToString::to_string).collect();
+    if rollouts.order.len() > NAMED {
+        order.push(format!("and {} more", rollouts.order.len() - NAMED));
+    }
+    format!(
+        "Images: {} Memcacheds get {}, {} at a time, in this order: {}",
+        rollouts.order.len(),
+        images.join(" and "),
+        rollouts.at_a_time,
+        order.join(", ")
+    )
 }
 
 #[cfg(test)]

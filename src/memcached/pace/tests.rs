@@ -1,0 +1,176 @@
+//! Who gets new images, and who waits.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::workload::fixtures::{child, custom, rolled_out, wire};
+
+const OLD: &str = "memcached:1";
+const NEW: &str = "memcached:2";
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("ns", name)
+}
+
+fn settings(image: &str) -> Settings {
+    Settings { memcached_image: Some(image.into()), exporter_image: Some("exporter:2".into()) }
+}
+
+fn memcached(spec: &Value) -> Memcached {
+    custom(&json!({"metadata": {"name": "a"}, "spec": spec}).to_string())
+}
+
+/// The Deployment of `memcached` with these images, after a change, with this many available pods.
+fn deployment(memcached: &Memcached, images: &Images, available: i32) -> Deployment {
+    let mut object = wire(memcached, &desired(memcached, images).deployment);
+    object["metadata"]["generation"] = json!(2);
+    object["status"] = rolled_out(memcached.spec.size);
+    object["status"]["observedGeneration"] = json!(2);
+    object["status"]["availableReplicas"] = json!(available);
+    child(&object)
+}
+
+/// The standing of a Memcached whose Deployment has `there`, if the administrator's image is the new one.
+fn standing(spec: &Value, there: &Images, available: i32) -> Option<Standing> {
+    let memcached = memcached(spec);
+    let deployment = deployment(&memcached, there, available);
+    Standing::of(&memcached, Some(&deployment), &settings(NEW), None)
+}
+
+fn waits(image: &str) -> Standing {
+    Standing::Waiting(Images::of(image))
+}
+
+#[test]
+fn another_image_of_the_administrators_is_waited_for_and_then_rolls_out() {
+    let size = &json!({"size": 2});
+    assert_eq!(standing(size, &Images::of(OLD), 2), Some(waits(OLD)));
+    assert_eq!(standing(size, &Images::of(NEW), 1), Some(Standing::Rolling));
+    assert_eq!(standing(size, &Images::of(NEW), 2), Some(Standing::Settled));
+    let memcached = memcached(size);
+    let mut unobserved = deployment(&memcached, &Images::of(NEW), 2);
+    unobserved.meta.generation = 3;
+    let settings = settings(NEW);
+    let of = |there: Option<&Deployment>| Standing::of(&memcached, there, &settings, None);
+    assert_eq!(of(Some(&unobserved)), Some(Standing::Rolling));
+    unobserved.meta.generation = 1;
+    unobserved.status.observed_generation = 0;
+    assert_eq!(of(Some(&unobserved)), Some(Standing::Settled), "it is new");
+    assert_eq!(of(None), Some(Standing::Settled), "it is to come");
+}
+
+#[test]
+fn nothing_waits_without_a_cache_to_lose_or_for_images_of_its_own() {
+    let own = json!({"image": "mine:2"});
+    assert_eq!(standing(&own, &Images::of("mine:1"), 1), None);
+    assert_eq!(standing(&json!({"size": 0}), &Images::of(OLD), 0), Some(Standing::Settled));
+    let gets_exporter = json!({"exporter": {}});
+    assert_eq!(standing(&gets_exporter, &Images::of(OLD), 1), Some(Standing::Settled));
+    let with_exporter = Images { exporter: Some("exporter:1".into()), ..Images::of(OLD) };
+    assert_eq!(standing(&json!({}), &with_exporter, 1), Some(Standing::Settled));
+}
+
+#[test]
+fn one_that_waits_keeps_the_administrators_images_and_gets_its_own() {
+    let there = Images { exporter: Some("exporter:1".into()), ..Images::of(OLD) };
+    let kept = Images { exporter: Some("exporter:1".into()), ..Images::of("mine:2") };
+    let spec = json!({"image": "mine:2", "exporter": {}});
+    assert_eq!(standing(&spec, &there, 1), Some(Standing::Waiting(kept)));
+    let kept = Images { exporter: Some("mine:2".into()), ..Images::of(OLD) };
+    let spec = json!({"exporter": {"image": "mine:2"}});
+    assert_eq!(standing(&spec, &there, 1), Some(Standing::Waiting(kept)));
+}
+
+#[test]
+fn one_that_is_paused_or_being_deleted_takes_no_turn() {
+    let mut memcached = memcached(&json!({}));
+    let there = deployment(&memcached, &Images::of(NEW), 0);
+    let of = |memcached: &Memcached| Standing::of(memcached, Some(&there), &settings(NEW), None);
+    assert_eq!(of(&memcached), Some(Standing::Rolling));
+    memcached.meta.deleting = true;
+    assert_eq!(of(&memcached), Some(Standing::Settled));
+    let paused = json!({"metadata": {"name": "a",
+        "annotations": {"workload-operator.example.com/paused": "true"}}});
+    assert_eq!(of(&custom(&paused.to_string())), Some(Standing::Settled));
+}
+
+#[test]
+fn an_image_that_admission_pins_is_the_one_that_was_applied() {
+    let memcached = memcached(&json!({}));
+    let pinned = Images::of("memcached@sha256:2");
+    let there = deployment(&memcached, &pinned, 0);
+    let admitted = (Images::of(NEW), pinned);
+    let of = |image| Standing::of(&memcached, Some(&there), &settings(image), Some(&admitted));
+    assert_eq!(of(NEW), Some(Standing::Rolling));
+    assert_eq!(of("memcached:3"), Some(waits("memcached@sha256:2")));
+}
+
+/// So many settled ones, and those named in a standing.
+fn found(settled: usize, rolling: &[&str], waiting: &[&str]) -> Vec<(ObjectKey, Standing)> {
+    let settled = (0..settled).map(|n| (key(&format!("settled-{n}")), Standing::Settled));
+    let rolling = rolling.iter().map(|name| (key(name), Standing::Rolling));
+    let waiting = waiting.iter().map(|name| (key(name), waits(OLD)));
+    settled.chain(rolling).chain(waiting).collect()
+}
+
+fn turns(found: Vec<(ObjectKey, Standing)>) -> Turns {
+    let mut turns = Turns::default();
+    turns.update(found);
+    turns
+}
+
+/// Those of these names that get a turn when they ask in this order.
+fn granted<'a>(turns: &mut Turns, limit: Limit, names: &[&'a str]) -> Vec<&'a str> {
+    names.iter().filter(|name| turns.grant(&key(name), limit)).copied().collect()
+}
+
+#[test]
+fn the_limit_is_a_number_or_a_share_and_at_least_one() {
+    let of = |limit: Limit| [0, 8, 39, 40, 1000].map(|all| limit.of(all));
+    assert_eq!(of(Limit::default()), [1, 1, 1, 2, 50]);
+    assert_eq!(of(Limit::Number(7)), [7; 5]);
+    assert_eq!(of(Limit::Percentage(100)), [1, 8, 39, 40, 1000]);
+}
+
+#[test]
+fn turns_are_given_in_the_order_of_the_names_whoever_asks_first() {
+    let mut turns = turns(found(0, &[], &["a", "b", "c", "d"]));
+    assert_eq!(granted(&mut turns, Limit::Number(2), &["d", "c", "b", "a", "c"]), ["b", "a"]);
+    assert_eq!(granted(&mut turns, Limit::Number(2), &["a"]), ["a"], "it may try again");
+}
+
+#[test]
+fn a_turn_lasts_until_the_rollout_has_completed() {
+    let limit = Limit::Number(2);
+    let mut turns = turns(found(0, &[], &["a", "b", "c", "d"]));
+    assert_eq!(granted(&mut turns, limit, &["a", "b"]), ["a", "b"]);
+    turns.update(found(0, &["a"], &["b", "c", "d"]));
+    assert_eq!(granted(&mut turns, limit, &["c", "d"]), [""; 0], "b is about to roll out");
+    turns.update(found(0, &["a", "b"], &["c", "d"]));
+    assert_eq!(granted(&mut turns, limit, &["c", "d"]), [""; 0]);
+    turns.update(found(1, &["a"], &["c", "d"]));
+    assert_eq!(granted(&mut turns, limit, &["c", "d"]), ["c"]);
+    assert_eq!(turns.granted.len(), 1);
+}
+
+#[test]
+fn an_image_that_does_not_start_stops_at_the_limit_also_after_a_restart() {
+    let seen = || found(36, &["a", "b"], &["c", "d"]);
+    for mut turns in [turns(seen()), turns(seen())] {
+        assert_eq!(granted(&mut turns, Limit::default(), &["c", "d"]), [""; 0]);
+        assert_eq!(granted(&mut turns, Limit::Number(1), &["c", "d"]), [""; 0]);
+        assert_eq!(granted(&mut turns, Limit::Number(3), &["d", "c"]), ["c"]);
+    }
+}
+
+#[test]
+fn who_waits_names_the_images_that_differ() {
+    let images = |memcached: &str, exporter: &str| Images {
+        exporter: Some(exporter.into()),
+        ..Images::of(memcached)
+    };
+    let differences = images(OLD, "e:1").differences(&images(NEW, "e:2"));
+    assert_eq!(differences, (vec![OLD.into(), "e:1".into()], vec![NEW.into(), "e:2".into()]));
+    let differences = images(OLD, "e:1").differences(&images(OLD, "e:2"));
+    assert_eq!(differences, (vec!["e:1".into()], vec!["e:2".into()]));
+}
