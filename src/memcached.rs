@@ -22,13 +22,12 @@ use crate::workload::health::{Health, Level};
 use crate::workload::labels::{self, APP, Identity, MEMCACHED_CR};
 use crate::workload::observer::{Looking, Observer};
 use crate::workload::pod::{BY_MEMCACHED, Pod};
-use crate::workload::progress::completed;
 use crate::workload::reason::Reason;
 use crate::workload::report::{ensure_or_prune, outcome, own, report, sooner, there, to_report};
 use crate::workload::service::{ServicePort, ServiceSpec, TargetPort};
 use crate::workload::{
-    Amount, BudgetSettings, BudgetSpec, DeploymentSpec, PodMeta, PodSettings, PodTemplate,
-    REVISIONS, Resources, RollingUpdate, Selector, Strategy,
+    Amount, BudgetSettings, BudgetSpec, Deployment, DeploymentSpec, PodMeta, PodSettings,
+    PodTemplate, REVISIONS, Resources, RollingUpdate, Selector, Strategy,
 };
 
 pub use pace::{Limit, Pace, Rollouts};
@@ -244,7 +243,10 @@ pub async fn reconcile(
     observer: Observer,
 ) -> Result<Action, Problem> {
     if is_paused(&memcached.meta) {
-        return report_only(&cx, Health::paused(completed(&*memcached)), None).await;
+        let listed = Some(nodes(&cx)?.len());
+        let looking = |_: &Deployment| Looking { listed, ..Looking::default() };
+        let (health, again) = observer.paused(&cx, own(&cx)?.as_deref(), looking).await;
+        return Ok(sooner(report_only(&cx, health, None).await?, again));
     }
     let images = match Images::chosen(&memcached.spec, &settings) {
         Ok(images) => images,

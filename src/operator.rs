@@ -123,8 +123,12 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     let lease = args.leader_elect.then(|| lease(&args)).transpose()?;
     let (host, metrics, ready) = (host_name(), metrics(&config), Checks::default());
     let (observer, passes) = (spans.of_requests(&metrics), spans.of_passes(&metrics));
-    let options =
-        client::Options { deadline: args.api_deadline, observer, ..client::Options::new(IDENTITY) };
+    let options = client::Options {
+        deadline: args.api_deadline,
+        write_deadline: args.write_deadline,
+        observer,
+        ..client::Options::new(IDENTITY)
+    };
     // Of no leader: reviews are answered whoever leads. The others are made of it: a credential
     // plugin runs once for all.
     let ungated = Client::new(config, options.clone())?;

@@ -179,9 +179,13 @@ pub struct RunArgs {
 
     /// Longest time that an API call may take; one without an answer by then has failed and is tried again.
     /// The API server queues a call for up to 15 s when it has too many. A list may take 65 s to
-    /// begin.
+    /// begin, and a write --write-deadline.
     #[arg(long, env = "API_DEADLINE", value_name = "TIME", default_value = "20s", value_parser = duration)]
     pub api_deadline: Duration,
+
+    /// Longest time that a write may take. Admission webhooks may take 30 s each, and the API server gives up after 60 s.
+    #[arg(long, env = "WRITE_DEADLINE", value_name = "TIME", default_value = "65s", value_parser = duration)]
+    pub write_deadline: Duration,
 
     /// Longest time that SIGTERM waits for what is under way. Keep it 15 s below the pod's
     /// terminationGracePeriodSeconds: Events are sent and the lease is released after it.

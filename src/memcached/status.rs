@@ -86,11 +86,11 @@ fn available(memcached: &Memcached, found: &Found<'_>) -> Wanted {
             format!("Failed to create Deployment for the custom resource ({name}): ({why})");
         return Type::Available.is(no, Reason::Reconciling, message);
     };
-    if !deployment.is_observed() {
+    if deployment.status.observed_generation == 0 {
         let message = "Waiting for the Deployment controller";
         return Type::Available.is(condition::Status::Unknown, Reason::Reconciling, message);
     }
-    // Available pods count, not the last write.
+    // Available pods count, not the last write, and not whether the controller has seen that.
     let count = deployment.status.available_replicas;
     if count >= size {
         let message = format!(

@@ -380,6 +380,22 @@ fn the_status_survives_the_wire_and_then_is_no_change() {
 }
 
 #[test]
+fn pods_serve_whether_the_controller_has_seen_the_last_edit_or_not() {
+    let memcached = sample();
+    let mut edited = deployment(&memcached, rolled_out(2));
+    edited.meta.generation += 1;
+    let found = Found {
+        deployment: Some(&edited),
+        nodes: Vec::new(),
+        health: Health::of_deployment(&edited, &Context::default()),
+        failure: None,
+    };
+    let status = status(&memcached, found, Time::new(NOW));
+    assert_eq!(condition(&status.conditions, Type::Available).unwrap().0, Truth::True);
+    assert_eq!(condition(&status.conditions, Type::Ready).unwrap().0, Truth::False);
+}
+
+#[test]
 fn with_more_pods_than_asked_for_it_is_not_ready() {
     let surplus = said(&sample(), rolled_out(2), &["a", "b", "c"]);
     let ready = condition(&surplus.conditions, Type::Ready);

@@ -22,6 +22,7 @@ use super::evidence::{Answer, Evidence};
 use super::pod_state::Trouble;
 use super::progress::{Progress, degraded_for, reported};
 use super::reason::Reason;
+use crate::client;
 use crate::controller::{Name, Problem};
 use crate::object::Labels;
 
@@ -303,7 +304,7 @@ impl Health {
                         ..of(Level::Degraded, reason, stable(problem))
                     },
                     Some(reason) => of(Level::Stalled, reason, stable(problem)),
-                    None => of(Level::Degraded, Reason::ApiError, stable(problem)),
+                    None => of(Level::Degraded, Reason::ApiError, unanswered(problem)),
                 }
             }
         }
@@ -437,6 +438,18 @@ fn contested(Name { kind, key }: &Name, field: Option<&str>) -> String {
             "Somebody keeps deleting {kind} {name}; it is created a few times a minute only. The API \
              server's audit log tells who it is"
         ),
+    }
+}
+
+/// The text of an error of the API server, with what to look at if there was no answer in time.
+fn unanswered(problem: &Problem) -> String {
+    let text = stable(problem);
+    match problem.api_error() {
+        Some(client::Error::Deadline(_)) => format!(
+            "{text}: an admission webhook may be slow or away (kubectl get \
+             mutatingwebhookconfigurations,validatingwebhookconfigurations), or etcd"
+        ),
+        _ => text,
     }
 }
 

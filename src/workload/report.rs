@@ -9,6 +9,7 @@ use super::condition::{Status, Type};
 use super::custom_resource::Custom;
 use super::health::Health;
 use super::reason::Reason;
+use crate::client;
 use crate::controller::{Action, Class, Failure, Problem};
 use crate::manager::Context;
 
@@ -27,8 +28,16 @@ pub(crate) fn to_report<T>(result: Result<T, Problem>) -> Result<Result<T, Probl
     }
 }
 
+/// The purposes of calls that write.
+const WRITES: [&str; 3] = ["create", "update", "delete"];
+
 fn is_reported(problem: &Problem) -> bool {
     let Some(error) = problem.api_error() else { return true };
+    // The API server waits for something, such as a webhook, and may yet take a status.
+    let is_write = matches!(problem, Problem::Call(call) if WRITES.contains(&call.verb));
+    if is_write && matches!(error, client::Error::Deadline(_)) {
+        return true;
+    }
     let answered = error.code().is_some();
     // The object is about to go, and so is its status.
     let goes = error.is_namespace_terminating();

@@ -1,4 +1,4 @@
-//! Promises of the operator to a namespace while the objects of another are slow.
+//! Promises of the operator while an admission webhook is slow: to its namespace, and to others.
 
 use futures::future::join_all;
 use http::Method;
@@ -7,8 +7,9 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::audit::{Audit, Entry};
 use crate::operator_process::OperatorProcess;
-use crate::world::{APP, DEPLOYMENT, ROLE_BINDING, World};
+use crate::world::{APP, DEPLOYMENT, ROLE_BINDING, World, has_condition, is_ready};
 
 /// Objects of the slow namespace and of the other.
 const OBJECTS: (usize, usize) = (100, 40);
@@ -18,11 +19,11 @@ const WORKERS: usize = 4;
 /// by key there were one for each of the others.
 const MOST: usize = 8;
 
-const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
 
-/// Makes the API server wait 10 s with each new Deployment of this namespace, for a webhook that accepts
-/// connections and never answers. Returns their number so far.
-async fn slow_down(world: &World) -> watch::Receiver<usize> {
+/// Makes the API server wait for so many webhooks, 10 s for each, before a new Deployment of this namespace. They accept
+/// connections and never answer. Returns the number of connections so far.
+async fn slow_down(world: &World, webhooks: usize) -> watch::Receiver<usize> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let (accepted, calls) = watch::channel(0);
@@ -35,12 +36,15 @@ async fn slow_down(world: &World) -> watch::Receiver<usize> {
     });
     let rule = json!({"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"],
         "operations": ["CREATE"]});
-    let webhook = json!({"name": "slow.example.com", "rules": [rule], "failurePolicy": "Ignore",
-        "timeoutSeconds": 10, "sideEffects": "None", "admissionReviewVersions": ["v1"],
+    let webhook = |number: usize| {
+        json!({"name": format!("slow-{number}.example.com"), "rules": [rule],
+        "failurePolicy": "Ignore", "timeoutSeconds": 10, "sideEffects": "None", "admissionReviewVersions": ["v1"],
         "clientConfig": {"url": format!("https://127.0.0.1:{port}/x")},
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}}});
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}}})
+    };
     let name = json!({"name": world.namespace});
-    world.post(WEBHOOKS, json!({"metadata": name, "webhooks": [webhook]})).await.unwrap();
+    let webhooks: Vec<Value> = (0..webhooks).map(webhook).collect();
+    world.post(WEBHOOKS, json!({"metadata": name, "webhooks": webhooks})).await.unwrap();
     calls
 }
 
@@ -83,7 +87,7 @@ async fn a_namespace_with_a_slow_webhook_leaves_half_of_the_workers_to_others() 
         "subjects": [{"kind": "ServiceAccount", "name": "workload-operator", "namespace": slow.namespace}],
     });
     other.create(ROLE_BINDING, binding).await.unwrap();
-    let mut calls = slow_down(&slow).await;
+    let mut calls = slow_down(&slow, 1).await;
     noticed(&slow, &mut calls).await;
     let namespaces = format!("--namespace={},{}", slow.namespace, other.namespace);
     let kubeconfig = slow.operator_kubeconfig().await;
@@ -101,6 +105,49 @@ async fn a_namespace_with_a_slow_webhook_leaves_half_of_the_workers_to_others() 
     println!("{} Deployments in {:?}, and {made} slow ones", OBJECTS.1, began.elapsed());
     assert!(made <= MOST, "{made} slow ones were made meanwhile");
     operator.assert_alive();
-    let path = format!("{WEBHOOKS}/{}", slow.namespace);
-    slow.send(Method::DELETE, &path, "application/json", Value::Null).await.unwrap();
+    speed_up(&slow).await;
+}
+
+/// Removes the webhook.
+async fn speed_up(world: &World) {
+    let path = format!("{WEBHOOKS}/{}", world.namespace);
+    world.send(Method::DELETE, &path, "application/json", Value::Null).await.unwrap();
+}
+
+/// The API server stops asking a webhook, and writes nothing, if the client gives up before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_outlasts_webhooks_that_take_30_s() {
+    let world = World::new("hanging-webhook", "baseline").await;
+    let mut calls = slow_down(&world, 3).await;
+    noticed(&world, &mut calls).await;
+    let operator = world.start_operator().await;
+    operator.logged("Ready to work").await;
+    let audit = Audit::from_now(&world);
+    let app =
+        json!({"metadata": {"name": "parcels"}, "spec": {"image": "parcels:1", "replicas": 1}});
+    world.create(APP, app).await.unwrap();
+    world.until(APP, "parcels", is_ready).await;
+    let creates = |entry: &Entry| entry.by_operator && entry.resource == "deployments";
+    assert_eq!(audit.of(&world, &world.namespace, creates).len(), 1, "at the first try");
+    speed_up(&world).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_is_not_answered_is_reported_with_what_to_look_at() {
+    let world = World::new("silent-webhook", "baseline").await;
+    let mut calls = slow_down(&world, 1).await;
+    noticed(&world, &mut calls).await;
+    let kubeconfig = world.operator_kubeconfig().await;
+    let arguments = ["--namespace", &world.namespace, "--write-deadline=1s"];
+    let _operator = OperatorProcess::start(&kubeconfig, &arguments, &[]);
+    let app =
+        json!({"metadata": {"name": "parcels"}, "spec": {"image": "parcels:1", "replicas": 1}});
+    world.create(APP, app).await.unwrap();
+    world.until(APP, "parcels", |app| has_condition(app, "Degraded", "True")).await;
+    let app = world.get(APP, "parcels").await.unwrap();
+    let conditions = app["status"]["conditions"].to_string();
+    assert!(conditions.contains("ApiError"), "{conditions}");
+    assert!(conditions.contains("kubectl get mutatingwebhookconfigurations"), "{conditions}");
+    speed_up(&world).await;
+    world.until(APP, "parcels", is_ready).await;
 }

@@ -79,7 +79,7 @@ fn the_worse_of_two_counts() {
 #[test]
 fn the_message_of_an_error_has_no_local_address() {
     let text = |message: &str| {
-        let source = Box::new(crate::client::Error::api(500, "InternalError", message));
+        let source = Box::new(client::Error::api(500, "InternalError", message));
         let key = crate::object::ObjectKey::new("n", "a");
         stable(&CallError { verb: "create", kind: "Deployment", key, source }.into())
     };

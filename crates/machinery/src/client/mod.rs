@@ -2,7 +2,8 @@
 //!
 //! Guarantees
 //! - Every call ends: a complete answer, body included, arrives within [`Options::deadline`], or
-//!   the call fails with [`Error::Deadline`]. A list may take [`Options::list_deadline`] to begin;
+//!   the call fails with [`Error::Deadline`]. A write may take [`Options::write_deadline`], since the API server asks
+//!   webhooks before it answers. A list may take [`Options::list_deadline`] to begin;
 //!   then the deadline starts over with each piece of the body, so a long list may take its time but
 //!   a silent server may not. In a watch it applies only until the server has answered; the watcher
 //!   must bound the silence after that.

@@ -20,6 +20,9 @@ pub struct Options {
     /// Time for the beginning of a list's answer (default 65 s: the API server first reads the
     /// whole list, and gives up itself after 60 s).
     pub list_deadline: Duration,
+    /// Time for the answer to a write (default 65 s: admission webhooks take up to 30 s each, and the API server
+    /// gives up itself after 60 s. A write that is given up before is not carried out while they hang).
+    pub write_deadline: Duration,
     /// The program that asks; its user agent is that of every request.
     pub identity: Identity,
     /// `fieldManager` of every write (default: the name of the program).
@@ -87,6 +90,7 @@ impl Options {
         Options {
             deadline: Duration::from_secs(20),
             list_deadline: Duration::from_secs(65),
+            write_deadline: Duration::from_secs(65),
             identity,
             field_manager: identity.name().to_owned(),
             gate: Arc::new(Always),
@@ -102,6 +106,7 @@ impl fmt::Debug for Options {
         f.debug_struct("Options")
             .field("deadline", &self.deadline)
             .field("list_deadline", &self.list_deadline)
+            .field("write_deadline", &self.write_deadline)
             .field("field_manager", &self.field_manager)
             .finish_non_exhaustive()
     }

@@ -279,7 +279,7 @@ fn unwritten(problem: &Problem, status: Option<Value>) -> Vec<Condition> {
 }
 
 fn by_quota() -> Problem {
-    let source = crate::client::Error::api(403, "Forbidden", "exceeded quota: q");
+    let source = client::Error::api(403, "Forbidden", "exceeded quota: q");
     let key = ObjectKey::new("default", "cart");
     CallError { verb: "update", kind: "Deployment", key, source: Box::new(source) }.into()
 }

@@ -260,7 +260,7 @@ fn until(seconds: u64) -> (Arc<Until>, Options) {
 
 #[tokio::test(start_paused = true)]
 async fn a_write_takes_no_longer_than_the_gate_permits() {
-    for (permitted, expected) in [(3, 3), (60, 20)] {
+    for (permitted, expected) in [(3, 3), (100, 65)] {
         let service = service_fn(|_: Request<Bytes>| async {
             std::future::pending::<()>().await;
             Ok::<_, Infallible>(Response::new(body(&[], End::Good)))
