@@ -177,7 +177,12 @@ async fn a_watch_that_breaks_goes_on_where_it_was_without_a_list() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_without_an_answer_ends_at_its_deadline_and_others_do_not_wait() {
-    let (world, proxy, _operator) = proxied("slow").await;
+    let world = World::new("slow", "restricted").await;
+    let proxy = Proxy::start(world.plane()).await;
+    let file = world.kubeconfig_through(&proxy.url()).await;
+    let environment = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE), ("WRITE_DEADLINE", "10s")];
+    let operator = OperatorProcess::start(&file, &["--namespace", &world.namespace], &environment);
+    operator.logged("Ready to work").await;
     let audit = Audit::from_now(&world);
     let beyond = Duration::from_secs(30);
     proxy.inject(Fault::Delay(beyond), 1, |call| {
