@@ -35,7 +35,8 @@ use super::schema;
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = schema::memory_limit(), validation = schema::item_size(), validation = schema::exporter_port(), validation = schema::memcached_labels())]
 pub struct MemcachedSpec {
-    /// Number of instances, at most 3 unless the administrator has raised that. No more than this run at once.
+    /// Number of instances, at most 3 unless the administrator has raised that. No more than this run at once,
+    /// pods that are ending apart.
     #[serde(default = "one")]
     #[schemars(range(min = 0, max = 3))]
     pub size: i32,

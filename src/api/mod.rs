@@ -3,8 +3,9 @@
 //! Guarantees
 //! - [`crds`] is the one source of `artifacts/crds/`: the files are generated from these types,
 //!   and a test regenerates and compares them.
-//! - What the API server accepts, the operator can carry out: bounds and CEL rules refuse the
-//!   rest with a message that says what is allowed. Names are part of that: a Memcached and an App
+//! - What the API server accepts, the operator can carry out, but for the form of keys of maps (labels, annotations,
+//!   extended resources), and for what a cluster's own settings decide (the range of node ports): bounds and CEL rules
+//!   refuse the rest with a message that says what is allowed. Names are part of that: a Memcached and an App
 //!   have the name of their Service, so theirs must be a DNS label.
 //! - Every string, list and map is bounded, so that the cost of each rule is too.
 //! - An object that no controller has seen says so: `status` defaults to observedGeneration -1

@@ -265,6 +265,47 @@ async fn a_component_raises_the_size_of_memcacheds() {
     assert_eq!(spec["properties"]["size"]["maximum"], 8);
 }
 
+/// kustomize replaces names only where it knows that there are any.
+#[tokio::test(flavor = "multi_thread")]
+async fn kustomize_replaces_names_images_and_replicas_in_custom_resources() {
+    let plane = tokio::task::spawn_blocking(ControlPlane::shared).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("w.yaml", include_str!("../../artifacts/kustomize/workload-operator.yaml"));
+    let key = |name: &str| json!({"name": name, "key": "k"});
+    let app = json!({"apiVersion": "app.example.com/v1", "kind": "App", "metadata": {"name": "quiz"}, "spec": {
+        "image": "quiz", "serviceAccountName": "quiz",
+        "envs": [{"name": "A", "valueFrom": {"configMapKeyRef": key("settings")}},
+            {"name": "B", "valueFrom": {"secretKeyRef": key("login")}}],
+        "volumes": [{"name": "c", "mountPath": "/c", "configMap": {"name": "settings"}},
+            {"name": "s", "mountPath": "/s", "secret": {"secretName": "login"}}],
+        "pod": {"imagePullSecrets": [{"name": "login"}]}}});
+    let account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "quiz"}});
+    write("app.yaml", &app.to_string());
+    write("account.yaml", &account.to_string());
+    let overlay = json!({"resources": ["app.yaml", "account.yaml"], "configurations": ["w.yaml"],
+        "namePrefix": "eu-", "replicas": [{"name": "quiz", "count": 4}],
+        "images": [{"name": "quiz", "newName": "registry.example.net/quiz", "newTag": "9"}],
+        "configMapGenerator": [{"name": "settings", "literals": ["k=3"]}],
+        "secretGenerator": [{"name": "login", "literals": ["k=3"]}]});
+    write("kustomization.yaml", &overlay.to_string());
+    let built = objects(&plane.kubectl(&["kustomize", folder.path().to_str().unwrap()]));
+    let spec = &built.iter().find(|object| object["kind"] == "App").unwrap()["spec"];
+    let settings = |name: &Value| name.as_str().unwrap().starts_with("eu-settings-");
+    let login = |name: &Value| name.as_str().unwrap().starts_with("eu-login-");
+    assert!(settings(&spec["envs"][0]["valueFrom"]["configMapKeyRef"]["name"]), "{spec:#}");
+    assert!(login(&spec["envs"][1]["valueFrom"]["secretKeyRef"]["name"]), "{spec:#}");
+    assert!(settings(&spec["volumes"][0]["configMap"]["name"]), "{spec:#}");
+    assert!(login(&spec["volumes"][1]["secret"]["secretName"]), "{spec:#}");
+    assert!(login(&spec["pod"]["imagePullSecrets"][0]["name"]), "{spec:#}");
+    assert_eq!(spec["serviceAccountName"], "eu-quiz");
+    assert_eq!(
+        (&spec["image"], &spec["replicas"]),
+        (&json!("registry.example.net/quiz:9"), &json!(4))
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_documented_patch_narrows_the_way_to_the_api_server() {
     let plane = tokio::task::spawn_blocking(ControlPlane::shared).await.unwrap();

@@ -404,6 +404,11 @@ impl<V: Resource> Context<V> {
             );
             return Err(Problem::terminal("ErrWiring", what));
         }
+        if (C::KIND.group, C::KIND.kind) == ("", "Secret") && !desired["stringData"].is_null() {
+            // It is never shown, so a key that goes would stay in `data`.
+            let what = "a Secret to be ensured has `stringData`: use `data`, with values in base64";
+            return Err(Problem::terminal("ErrWiring", what));
+        }
         remove_nulls(&mut desired);
         let key = self.child_key::<C>(&desired["metadata"])?;
         // Of what the controller desires, whichever object it is for.

@@ -817,6 +817,25 @@ async fn an_object_in_place_of_a_status_is_refused() {
     assert!(server.writes().is_empty());
 }
 
+#[derive(Debug, serde::Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Login {
+    metadata: Meta<Applied>,
+    #[serde(default)]
+    string_data: Value,
+}
+
+crate::view!(Login { metadata: Meta<Applied> }: Kind::namespaced("", "v1", "Secret", "secrets"));
+
+#[tokio::test]
+async fn a_secret_is_not_ensured_by_what_is_never_shown() {
+    let cx = context(&Server::default());
+    let secret = |field: &str| json!({"metadata": {"name": "login"}, field: {"user": "aGk="}});
+    let why = cx.complete::<Login>(secret("stringData")).err().unwrap().to_string();
+    assert!(why.contains("use `data`"), "{why}");
+    assert!(cx.complete::<Login>(secret("data")).is_ok());
+}
+
 /// A limit conflicts with a larger size, and a zone beside it is not wanted.
 fn conflicts(child: &Child, foreign: Foreign<'_>) -> Vec<Value> {
     let path = |field: &str| format!("/spec/{field}");
