@@ -572,9 +572,12 @@ start_apiserver() {
 
 try_apiserver() {
   local apiserver=$1 pki=$DIR/pki for_nodes=(--authorization-mode=RBAC --endpoint-reconciler-type=none)
+  # As on OpenShift: a client needs the right to update an owner's finalizers before it names one.
+  local plugins=OwnerReferencesPermissionEnforcement
   # Pods reach the API server through the Service `kubernetes`, whose endpoint may not be loopback.
+  [[ -z $REAL_NODES ]] || plugins+=,NodeRestriction
   [[ -z $REAL_NODES ]] || for_nodes=(
-    --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction
+    --authorization-mode=Node,RBAC
     --endpoint-reconciler-type=lease
     --kubelet-certificate-authority="$pki/ca.crt" --kubelet-preferred-address-types=InternalIP
     --kubelet-client-certificate="$pki/server.crt" --kubelet-client-key="$pki/server.key"
@@ -588,6 +591,7 @@ try_apiserver() {
     --cert-dir="$pki" --tls-cert-file="$pki/server.crt" --tls-private-key-file="$pki/server.key" \
     --etcd-servers="https://127.0.0.1:$ETCD_PORT" --etcd-cafile="$pki/ca.crt" \
     --etcd-certfile="$pki/server.crt" --etcd-keyfile="$pki/server.key" \
+    --enable-admission-plugins="$plugins" \
     --token-auth-file="$pki/tokens.csv" --client-ca-file="$pki/ca.crt" "${for_nodes[@]}" \
     --service-account-issuer=https://kubernetes.default.svc \
     --service-account-key-file="$pki/service-account.pub" \

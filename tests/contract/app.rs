@@ -1,9 +1,11 @@
 //! App: `app.example.com/v1`.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::audit::{Entry, writes_to};
-use crate::world::{APP, DEPLOYMENT, SERVICE, World, conditions, is_ready};
+use crate::world::{APP, DEPLOYMENT, NODE, POD, SERVICE, World, conditions, is_ready};
 
 fn app(spec: &Value) -> Value {
     json!({"metadata": {"name": "shop"}, "spec": spec})
@@ -450,4 +452,31 @@ async fn fields_of_one_of_several_forms_change_their_form_whoever_set_the_other(
     world.kubectl(&["patch", "deployment", "shop", "--type=json", "-p", &period]).unwrap();
     change(json!({"livenessProbe": null})).await;
     deployment(&|spec| spec["template"]["spec"]["containers"][0]["livenessProbe"].is_null()).await;
+}
+
+/// The scheduler counts the pods of the former template, too, unless it is told which to count.
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_are_spread_after_each_rollout() {
+    let (world, _operator) = World::with_operator_at("spread", "baseline").await;
+    for (node, rack) in [("node-0", "a"), ("node-1", "b")] {
+        let label = json!({"metadata": {"labels": {"rack-of-spread": rack}}});
+        world.patch(NODE, node, label).await.unwrap();
+    }
+    let spread = json!([{"maxSkew": 1, "topologyKey": "rack-of-spread", "whenUnsatisfiable": "DoNotSchedule"}]);
+    let spec =
+        json!({"image": "checkout:0", "replicas": 2, "pod": {"topologySpreadConstraints": spread}});
+    world.create(APP, json!({"metadata": {"name": "checkout"}, "spec": spec})).await.unwrap();
+    for image in 0..6 {
+        let image = format!("checkout:{image}");
+        world.patch(APP, "checkout", json!({"spec": {"image": image}})).await.unwrap();
+        let template =
+            |child: &Value| child["spec"]["template"]["spec"]["containers"][0]["image"] == *image;
+        world.until(DEPLOYMENT, "checkout", template).await;
+        world.until(APP, "checkout", is_ready).await;
+        let pods = world.list(POD).await;
+        let new = pods.iter().filter(|pod| pod["spec"]["containers"][0]["image"] == *image);
+        let nodes: BTreeSet<&str> =
+            new.map(|pod| pod["spec"]["nodeName"].as_str().unwrap()).collect();
+        assert_eq!(nodes.into_iter().collect::<Vec<_>>(), ["node-0", "node-1"], "{image}");
+    }
 }

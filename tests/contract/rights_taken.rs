@@ -39,10 +39,9 @@ const SLICE: [[&str; 3]; 7] = [
 
 type Right = [String; 3];
 
-/// Returns whether no request here is refused for lack of it: see `SELDOM`. The admission plugin
-/// OwnerReferencesPermissionEnforcement, which checks `finalizers`, is off by default.
+/// Returns whether no request here is refused for lack of it: see `SELDOM`.
 fn is_unasked([group, resource, verb]: &Right) -> bool {
-    resource.ends_with("/finalizers") || SELDOM.contains(&[group, resource, verb])
+    SELDOM.contains(&[group, resource, verb])
 }
 
 /// The operator's rules without one right, with a separate rule for each of the others.
