@@ -344,7 +344,8 @@ pub async fn reconcile(
     }
     let deployment = to_report(children.deployment.ensure(&cx).await)?;
     if let Some(service) = &mut children.service {
-        keep_type(service, own(&cx)?.as_deref());
+        // Also of one that is to be adopted. A foreign one shows no type.
+        keep_type(service, cx.get::<Service>(cx.key())?.as_deref());
     }
     let service = to_report(ensure_or_prune(children.service.as_ref(), &cx).await)?;
     let budget = to_report(ensure_or_prune(children.budget.as_ref(), &cx).await)?;

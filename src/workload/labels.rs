@@ -97,6 +97,21 @@ pub(crate) fn is_ours(key: &str) -> bool {
     )
 }
 
+/// Returns whether a child with these labels is one of the custom resource whose children have the labels `wanted`.
+/// The label that selects pods may be missing.
+pub(crate) fn are_of_same(there: &Labels, wanted: &Labels) -> bool {
+    let is_same = |key: &&str| there.get(key).is_some() && there.get(key) == wanted.get(key);
+    let is_other = |key: &&str| there.get(key).is_some() && there.get(key) != wanted.get(key);
+    [INSTANCE, MANAGED_BY, CREATED_BY].iter().all(is_same)
+        && ![MEMCACHED, GENERIC_DAEMON, APP_V1].iter().any(is_other)
+}
+
+/// Returns whether these are the labels of a child of some custom resource called `name`.
+pub(crate) fn are_of_child(there: &Labels, name: &str) -> bool {
+    there.get(MANAGED_BY).is_some_and(|by| by == MANAGER)
+        && there.get(INSTANCE).is_some_and(|of| *of == instance(name))
+}
+
 /// `a=b,c=d`, as a HorizontalPodAutoscaler reads it.
 pub(crate) fn selector_text(selector: &Labels) -> String {
     let pairs: Vec<_> = selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
@@ -153,6 +168,30 @@ mod tests {
             && ends(value.chars().next())
             && ends(value.chars().last())
             && value.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    }
+
+    #[test]
+    fn a_child_is_of_the_custom_resource_that_its_labels_name() {
+        let wanted = identity("cart", Some("memcached:1")).labels();
+        let with = |key: &str, value: Option<&str>| -> Labels {
+            let others = wanted.iter().filter(|(k, _)| **k != *key);
+            let others = others.map(|(k, v)| (k.clone(), v.clone()));
+            others.chain(value.map(|v| (InternedStr::new(key), InternedStr::new(v)))).collect()
+        };
+        for (key, value, expected) in [
+            (VERSION, Some("0"), true),
+            (MEMCACHED, None, true),
+            (MEMCACHED, Some("other"), false),
+            (APP_V1, Some("cart"), false),
+            (INSTANCE, None, false),
+            (INSTANCE, Some("other"), false),
+            (CREATED_BY, Some("app-controller"), false),
+            (MANAGED_BY, Some("Helm"), false),
+        ] {
+            let there = with(key, value);
+            assert_eq!(are_of_same(&there, &wanted), expected, "{key}={value:?}");
+        }
+        assert!(are_of_child(&wanted, "cart") && !are_of_child(&wanted, "other"));
     }
 
     fn identity<'a>(name: &'a str, image: Option<&'a str>) -> Identity<'a> {

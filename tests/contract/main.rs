@@ -90,6 +90,7 @@ mod pace;
 mod large;
 mod memory;
 mod taken_away;
+mod restore;
 mod namespace_deletion;
 mod storms;
 mod wall_clock;
