@@ -213,7 +213,7 @@ impl Keep for Own {
     const ADMITTED: &'static str = "workload-operator.example.com/admitted";
 
     fn label(key: &str) -> bool {
-        labels::is_ours(key)
+        labels::is_ours(key) || labels::is_inherited(key)
     }
     fn annotation(key: &str) -> bool {
         [Own::APPLIED, Own::ADMITTED].contains(&key)

@@ -30,6 +30,7 @@ mod app;
 mod generated;
 mod others;
 mod selectors;
+mod inherited_labels;
 mod autoscaler;
 mod pod_security;
 mod admission;
