@@ -173,6 +173,7 @@ pub fn desired(app: &App) -> Children {
     if let Some(settings) = &app.spec.pod {
         settings.apply(&mut deployment.template, &selector);
     }
+    deployment.template.inherit(&app.meta.labels);
     deployment.progress_deadline_seconds = deadline(&deployment);
     let service = (!app.spec.ports.is_empty()).then(|| Desired {
         labels: labels.clone(),
@@ -221,7 +222,14 @@ fn keep_type(wanted: &mut Desired<ServiceSpec>, there: Option<&Service>) {
 
 fn identity(app: &App) -> Identity<'_> {
     let (name, image) = (app.meta.key.name(), Some(app.spec.image.as_str()));
-    Identity { kind: "app", label: APP_V1, name, image, more: Vec::new() }
+    Identity {
+        kind: "app",
+        label: APP_V1,
+        name,
+        image,
+        more: Vec::new(),
+        inherited: &app.meta.labels,
+    }
 }
 
 /// The ports as the API wants them: with their protocol and, if there are several, a name.
@@ -344,7 +352,8 @@ pub async fn reconcile(
     }
     let deployment = to_report(children.deployment.ensure(&cx).await)?;
     if let Some(service) = &mut children.service {
-        keep_type(service, own(&cx)?.as_deref());
+        // Also of one that is to be adopted. A foreign one shows no type.
+        keep_type(service, cx.get::<Service>(cx.key())?.as_deref());
     }
     let service = to_report(ensure_or_prune(children.service.as_ref(), &cx).await)?;
     let budget = to_report(ensure_or_prune(children.budget.as_ref(), &cx).await)?;

@@ -141,6 +141,7 @@ pub fn desired(daemon: &GenericDaemon) -> Desired<DaemonSetSpec> {
         name: daemon.meta.key.name(),
         image: Some(&daemon.spec.image),
         more: Vec::new(),
+        inherited: &daemon.meta.labels,
     };
     let labels = identity.labels();
     let mut spec = DaemonSetSpec {
@@ -156,6 +157,7 @@ pub fn desired(daemon: &GenericDaemon) -> Desired<DaemonSetSpec> {
     if let Some(settings) = &daemon.spec.pod {
         settings.apply(&mut spec.template, &identity.selector());
     }
+    spec.template.inherit(&daemon.meta.labels);
     Desired { labels, spec }
 }
 

@@ -186,6 +186,7 @@ pub fn desired(memcached: &Memcached, images: &Images) -> Children {
     if let Some(settings) = &memcached.spec.pod {
         settings.apply(&mut deployment.template, &identity.selector());
     }
+    deployment.template.inherit(&memcached.meta.labels);
     deployment.progress_deadline_seconds = deadline(&deployment);
     let budget = memcached.spec.pod_disruption_budget.as_ref().map(|settings| Desired {
         labels: labels.clone(),
@@ -208,7 +209,8 @@ fn identity<'a>(memcached: &'a Memcached, image: Option<&'a InternedStr>) -> Ide
     // Memcached's users identify the pods by these two labels.
     let more = vec![(APP, MEMCACHED), (MEMCACHED_CR, name.as_str())];
     let image = image.map(InternedStr::as_str);
-    Identity { kind: MEMCACHED, label: labels::MEMCACHED, name, image, more }
+    let inherited = &memcached.meta.labels;
+    Identity { kind: MEMCACHED, label: labels::MEMCACHED, name, image, more, inherited }
 }
 
 fn service(memcached: &Memcached) -> ServiceSpec {

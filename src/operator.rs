@@ -33,6 +33,7 @@ use crate::manager::{ControllerBuilder, Lease, Manager};
 use crate::memcached::{self, Memcached, Pace, Settings};
 use crate::metrics::{Build, Checks, Metrics};
 use crate::shutdown::Shutdown;
+use crate::workload::labels::inherit;
 use crate::workload::{
     Custom, DaemonSet, Deployment, Diagnostics, Observer, Pod, PodDisruptionBudget, Service, Type,
     refused,
@@ -109,6 +110,7 @@ fn to_its_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
 /// If it cannot start, or if a task that everything depends on dies.
 async fn run(mut args: RunArgs, spans: Spans) -> Result<(), Error> {
     all_if_empty(&mut args.workloads.namespaces);
+    inherit(&args.workloads.inherited_labels);
     let shutdown = Shutdown::from_signals().map_err(Error::Signals)?;
     // A credential plugin, for one, may take long.
     tokio::select! {
@@ -186,6 +188,7 @@ async fn dry_run(
     options: client::Options,
     passes: Arc<dyn crate::controller::Observer>,
 ) -> Result<Program, Error> {
+    inherit(&args.inherited_labels);
     let manager = Manager::new(IDENTITY)
         .namespaces(&args.namespaces)
         .client(|client| *client = options)

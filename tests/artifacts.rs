@@ -162,16 +162,20 @@ fn place(reason: Reason) -> &'static str {
         Reason::DeploymentCreated
         | Reason::DeploymentUpdated
         | Reason::DeploymentRestored
+        | Reason::DeploymentAdopted
         | Reason::DaemonSetCreated
         | Reason::DaemonSetUpdated
         | Reason::DaemonSetRestored
+        | Reason::DaemonSetAdopted
         | Reason::ServiceCreated
         | Reason::ServiceUpdated
         | Reason::ServiceRestored
+        | Reason::ServiceAdopted
         | Reason::ServiceDeleted
         | Reason::PodDisruptionBudgetCreated
         | Reason::PodDisruptionBudgetUpdated
         | Reason::PodDisruptionBudgetRestored
+        | Reason::PodDisruptionBudgetAdopted
         | Reason::PodDisruptionBudgetDeleted => "Event, Normal",
         Reason::Deleting => "Event, Warning",
         Reason::ReplicaFailure

@@ -12,6 +12,7 @@ use super::plan::PlanArgs;
 use super::status::StatusArgs;
 use crate::client::{self, Client, Error, Options};
 use crate::memcached::Limit;
+use crate::workload::labels::inheritable;
 
 /// Runs Memcached, GenericDaemon and App workloads from custom resources.
 #[derive(Debug, Parser)]
@@ -101,6 +102,12 @@ pub struct WorkloadArgs {
     /// with commas). Without it, none.
     #[arg(long, env = "ALLOWED_HOST_PATHS", value_name = "PATH", value_delimiter = ',', value_parser = directory)]
     pub allowed_host_paths: Vec<String>,
+
+    /// Labels of custom resources that their children and pods get, too (repeat it, or separate with commas): keys, or
+    /// beginnings of keys with '*' at the end, such as team or example.com/*. A change of such a label restarts
+    /// pods. Without it, none.
+    #[arg(long, env = "INHERITED_LABELS", value_name = "KEY", value_delimiter = ',', value_parser = inheritable)]
+    pub inherited_labels: Vec<String>,
 }
 
 /// Settings of `run`.

@@ -48,7 +48,8 @@ pub struct Desired<S> {
 
 /// An existing child: the parts that the operator reads.
 ///
-/// An object that no custom resource of its name controls is foreign. All that is kept of it is its
+/// An object that no custom resource of its name controls is foreign, unless it was a child of one and nothing
+/// controls it now. All that is kept of it is its
 /// key, identity and owner, however large it is.
 #[derive(Debug, Clone, serde::Serialize)]
 #[serde(bound(serialize = ""))]
@@ -78,7 +79,9 @@ impl<S: ChildSpec> Desired<S> {
     pub async fn ensure<V: Resource>(&self, cx: &Context<V>) -> Result<Arc<Child<S>>, Problem> {
         let conflicts =
             |there: &Child<S>, foreign: Foreign<'_>| self.spec.conflicts(there, foreign);
-        cx.ensure_with(self.to_apply(cx.key()), Self::options(&conflicts)).await
+        let is_known = |there: &Child<S>| labels::are_of_same(&there.meta.labels, &self.labels);
+        let options = Self::options(&conflicts).adopt(&is_known);
+        cx.ensure_with(self.to_apply(cx.key()), options).await
     }
 
     /// Returns whether a child is like this.
@@ -170,14 +173,20 @@ impl<'de, S: ChildSpec> Visitor<'de> for ChildVisitor<S> {
 }
 
 /// Returns whether no custom resource controls the object, or one that cannot be its parent: a
-/// child has its parent's name.
+/// child has its parent's name. A child that has lost its owner (in a restore from a backup, for one) is not foreign.
 fn is_foreign(meta: &Meta<Own>) -> bool {
     let is_parent = |owner: &Owner| {
         let group = owner.api_version.split_once('/').map(|(group, _)| group);
         let of_kind = |kind: &Kind| (group, &*owner.kind) == (Some(kind.group), kind.kind);
         owner.name == *meta.key.name() && KINDS.iter().any(of_kind)
     };
-    !meta.owner.as_ref().is_some_and(is_parent)
+    match &meta.owner {
+        Some(owner) => !is_parent(owner),
+        None => {
+            meta.annotations.get(Own::APPLIED).is_none()
+                || !labels::are_of_child(&meta.labels, meta.key.name())
+        }
+    }
 }
 
 /// All that is kept of a foreign object's metadata. Its owner is not one that controls a child.
@@ -204,7 +213,7 @@ impl Keep for Own {
     const ADMITTED: &'static str = "workload-operator.example.com/admitted";
 
     fn label(key: &str) -> bool {
-        labels::is_ours(key)
+        labels::is_ours(key) || labels::is_inherited(key)
     }
     fn annotation(key: &str) -> bool {
         [Own::APPLIED, Own::ADMITTED].contains(&key)

@@ -5,6 +5,7 @@
 use serde::Serialize;
 
 use super::condition::Condition;
+use super::labels;
 use crate::object::{Keep, Meta, Object, Resource};
 
 /// If set to `true`, nothing is written for the object until the annotation is removed.
@@ -46,13 +47,13 @@ macro_rules! custom {
 }
 pub(crate) use custom;
 
-/// Keeps the annotations that are switches.
+/// Keeps the annotations that are switches, and the labels that children inherit.
 #[derive(Debug, Clone, Copy)]
 pub enum Switches {}
 
 impl Keep for Switches {
-    fn label(_: &str) -> bool {
-        false
+    fn label(key: &str) -> bool {
+        labels::is_inherited(key)
     }
     fn annotation(key: &str) -> bool {
         key == PAUSED

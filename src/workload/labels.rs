@@ -1,11 +1,14 @@
 //! The labels that identify the children of a custom resource.
 
+use std::sync::OnceLock;
+
 use crate::object::{InternedStr, Labels};
 
 /// Field manager, and the value of `app.kubernetes.io/managed-by` and `part-of`.
 pub const MANAGER: &str = "workload-operator";
 
 /// Kubernetes' recommended labels.
+const RECOMMENDED: &str = "app.kubernetes.io/";
 const NAME: &str = "app.kubernetes.io/name";
 /// Names the custom resource.
 const INSTANCE: &str = "app.kubernetes.io/instance";
@@ -26,8 +29,32 @@ pub(crate) const GENERIC_DAEMON: &str = "mydomain.com/genericdaemon";
 /// Selects the pods of an App.
 pub(crate) const APP_V1: &str = "app.example.com/v1";
 
+/// Labels by which Kubernetes tells the pods of one template from those of another.
+const OF_KUBERNETES: [&str; 3] =
+    ["pod-template-hash", "controller-revision-hash", "pod-template-generation"];
+
+/// The labels of custom resources that their children and pods get, too: keys, and beginnings of keys that end with
+/// `*`. One for the process, because what a view keeps of its metadata ([`Keep`](crate::object::Keep)) is decided by
+/// functions without an argument; it is set once, before anything is read.
+static INHERITED: OnceLock<Box<[String]>> = OnceLock::new();
+
 /// The longest label value (k8s.io/apimachinery/pkg/util/validation, LabelValueMaxLength).
 const MAX_VALUE: usize = 63;
+
+/// The labels that the operator sets.
+const OWN: [&str; 11] = [
+    MEMCACHED,
+    GENERIC_DAEMON,
+    APP_V1,
+    NAME,
+    INSTANCE,
+    VERSION,
+    PART_OF,
+    MANAGED_BY,
+    CREATED_BY,
+    APP,
+    MEMCACHED_CR,
+];
 
 /// The labels of the children of one custom resource.
 #[derive(Debug, Clone)]
@@ -42,13 +69,15 @@ pub(crate) struct Identity<'a> {
     pub image: Option<&'a str>,
     /// Further labels, for people.
     pub more: Vec<(&'static str, &'a str)>,
+    /// Labels of the custom resource that its children get.
+    pub inherited: &'a Labels,
 }
 
 impl Identity<'_> {
-    /// The labels of a pod: all but [`INSTANCE`]. With it, the Service of a Helm release of the same
+    /// The labels of a pod: the operator's own but [`INSTANCE`]. With it, the Service of a Helm release of the same
     /// name and workload would select the pod, too.
     pub(crate) fn pod_labels(&self) -> Labels {
-        let labels = self.labels();
+        let labels = self.own();
         labels
             .iter()
             .filter(|(key, _)| *key != INSTANCE)
@@ -58,6 +87,11 @@ impl Identity<'_> {
 
     /// The labels of a child.
     pub(crate) fn labels(&self) -> Labels {
+        union(self.inherited, &self.own())
+    }
+
+    /// The labels of a child that the operator chooses.
+    fn own(&self) -> Labels {
         let mut labels = vec![
             (InternedStr::new(self.label), instance(self.name)),
             (InternedStr::new(NAME), InternedStr::new(self.kind)),
@@ -79,22 +113,94 @@ impl Identity<'_> {
     }
 }
 
+/// Sets which labels are inherited, unless that is set already.
+pub(crate) fn inherit(entries: &[String]) {
+    drop(INHERITED.set(entries.into()));
+}
+
+/// Returns whether children get the label under `key` of their custom resource.
+pub(crate) fn is_inherited(key: &str) -> bool {
+    INHERITED.get().is_some_and(|entries| entries.iter().any(|entry| covers(entry, key)))
+}
+
+/// Returns whether an entry of `--inherited-labels` is this key, or its beginning.
+fn covers(entry: &str, key: &str) -> bool {
+    entry.strip_suffix('*').map_or(entry == key, |beginning| key.starts_with(beginning))
+}
+
+/// Reads an entry of `--inherited-labels`.
+///
+/// # Errors
+/// If it is none, or covers labels of the operator or of Kubernetes.
+pub(crate) fn inheritable(text: &str) -> Result<String, String> {
+    let entry = text.trim();
+    let beginning = entry.strip_suffix('*');
+    let is_key = beginning.map_or_else(|| is_label_key(entry), begins_label_key);
+    if !is_key {
+        return Err(format!(
+            "'{entry}' has to be the key of a label such as team or example.com/team, or the beginning of keys with \
+             '*' at its end such as example.com/*"
+        ));
+    }
+    let own = OWN.iter().chain(&OF_KUBERNETES).find(|key| covers(entry, key)).copied();
+    let recommended = beginning.unwrap_or(entry).starts_with(RECOMMENDED).then_some(RECOMMENDED);
+    match own.or(recommended) {
+        Some(taken) => Err(format!(
+            "'{entry}' covers '{taken}', which the operator or Kubernetes sets: name other labels"
+        )),
+        None => Ok(entry.to_owned()),
+    }
+}
+
+/// Returns whether `text` is the key of a label: a name of up to 63 characters, and before it perhaps a DNS name and
+/// `/` (k8s.io/apimachinery/pkg/util/validation, IsQualifiedName).
+fn is_label_key(text: &str) -> bool {
+    let ends = |part: &str| part.ends_with(|c: char| c.is_ascii_alphanumeric());
+    let name = text.rsplit('/').next().unwrap_or(text);
+    begins_label_key(text) && !name.is_empty() && name.len() <= MAX_VALUE && ends(name)
+}
+
+/// Returns whether the key of a label can begin like this.
+fn begins_label_key(text: &str) -> bool {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let is_dns = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
+    let starts = |part: &str| part.starts_with(|c: char| c.is_ascii_alphanumeric());
+    let (domain, name) = text.split_once('/').map_or((None, text), |(d, n)| (Some(d), n));
+    let is_domain = |domain: &str| {
+        let is_part = |part: &str| starts(part) && !part.ends_with('-');
+        domain.len() <= 253 && domain.chars().all(is_dns) && domain.split('.').all(is_part)
+    };
+    let is_empty = domain.is_some() && name.is_empty();
+    // Without '/', it may be the beginning of a DNS name.
+    let longest = if domain.is_none() { 253 } else { MAX_VALUE };
+    domain.is_none_or(is_domain)
+        && (is_empty || starts(name) && name.chars().all(is_name) && name.len() <= longest)
+}
+
+/// Both; where they differ, that of `own`.
+pub(crate) fn union(others: &Labels, own: &Labels) -> Labels {
+    let both = others.iter().filter(|(key, _)| own.get(key).is_none()).chain(own.iter());
+    both.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
 /// Returns whether the operator sets the label under `key` on its children.
 pub(crate) fn is_ours(key: &str) -> bool {
-    matches!(
-        key,
-        MEMCACHED
-            | GENERIC_DAEMON
-            | APP_V1
-            | NAME
-            | INSTANCE
-            | VERSION
-            | PART_OF
-            | MANAGED_BY
-            | CREATED_BY
-            | APP
-            | MEMCACHED_CR
-    )
+    OWN.contains(&key)
+}
+
+/// Returns whether a child with these labels is one of the custom resource whose children have the labels `wanted`.
+/// The label that selects pods may be missing.
+pub(crate) fn are_of_same(there: &Labels, wanted: &Labels) -> bool {
+    let is_same = |key: &&str| there.get(key).is_some() && there.get(key) == wanted.get(key);
+    let is_other = |key: &&str| there.get(key).is_some() && there.get(key) != wanted.get(key);
+    [INSTANCE, MANAGED_BY, CREATED_BY].iter().all(is_same)
+        && ![MEMCACHED, GENERIC_DAEMON, APP_V1].iter().any(is_other)
+}
+
+/// Returns whether these are the labels of a child of some custom resource called `name`.
+pub(crate) fn are_of_child(there: &Labels, name: &str) -> bool {
+    there.get(MANAGED_BY).is_some_and(|by| by == MANAGER)
+        && there.get(INSTANCE).is_some_and(|of| *of == instance(name))
 }
 
 /// `a=b,c=d`, as a HorizontalPodAutoscaler reads it.
@@ -147,6 +253,61 @@ mod tests {
 
     use super::*;
 
+    static NONE: std::sync::LazyLock<Labels> = std::sync::LazyLock::new(Labels::default);
+
+    #[test]
+    fn a_label_is_inherited_by_its_key_or_its_beginning() {
+        for (entry, key, expected) in [
+            ("team", "team", true),
+            ("team", "team-b", false),
+            ("team*", "team-b", true),
+            ("example.com/*", "example.com/cost", true),
+            ("example.com/*", "other.example.com/cost", false),
+            ("example.com/cost-*", "example.com/cost", false),
+        ] {
+            assert_eq!(covers(&inheritable(entry).unwrap(), key), expected, "{entry} {key}");
+        }
+        assert_eq!(inheritable(" team "), Ok("team".to_owned()));
+        assert!(!is_inherited("team"), "nothing is inherited until the flag says so");
+    }
+
+    #[test]
+    fn what_is_no_key_or_the_operators_own_is_not_inheritable() {
+        let long = "x".repeat(64);
+        for bad in
+            ["", "-a", "a-", "a b", "a/b/c", "/a", "A_b/c", "a/", "a..b/c", "te*am", "**", &long]
+        {
+            let refused = inheritable(bad).expect_err(bad);
+            assert!(refused.contains("has to be the key of a label"), "{bad}: {refused}");
+        }
+        for taken in [
+            "app",
+            "a*",
+            "memcached_cr",
+            "app.kubernetes.io/team",
+            "app.kubernetes.io/*",
+            "cache.example.com/*",
+            "app.example.com/v1",
+            "pod-template-*",
+        ] {
+            let refused = inheritable(taken).expect_err(taken);
+            assert!(
+                refused.contains("which the operator or Kubernetes sets"),
+                "{taken}: {refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn inherited_labels_replace_none_of_the_operators_and_select_nothing() {
+        let inherited = [("team", "a"), (MEMCACHED_CR, "mine")].into_iter().collect();
+        let identity = Identity { inherited: &inherited, ..identity("cart", None) };
+        let labels = identity.labels();
+        assert_eq!(labels.get("team").unwrap(), "a");
+        assert_eq!(labels.get(MEMCACHED_CR).unwrap(), "cart");
+        assert_eq!(identity.selector(), Identity { inherited: &NONE, ..identity }.selector());
+    }
+
     fn is_label_value(value: &str) -> bool {
         let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
         value.len() <= 63
@@ -155,9 +316,33 @@ mod tests {
             && value.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
     }
 
+    #[test]
+    fn a_child_is_of_the_custom_resource_that_its_labels_name() {
+        let wanted = identity("cart", Some("memcached:1")).labels();
+        let with = |key: &str, value: Option<&str>| -> Labels {
+            let others = wanted.iter().filter(|(k, _)| **k != *key);
+            let others = others.map(|(k, v)| (k.clone(), v.clone()));
+            others.chain(value.map(|v| (InternedStr::new(key), InternedStr::new(v)))).collect()
+        };
+        for (key, value, expected) in [
+            (VERSION, Some("0"), true),
+            (MEMCACHED, None, true),
+            (MEMCACHED, Some("other"), false),
+            (APP_V1, Some("cart"), false),
+            (INSTANCE, None, false),
+            (INSTANCE, Some("other"), false),
+            (CREATED_BY, Some("app-controller"), false),
+            (MANAGED_BY, Some("Helm"), false),
+        ] {
+            let there = with(key, value);
+            assert_eq!(are_of_same(&there, &wanted), expected, "{key}={value:?}");
+        }
+        assert!(are_of_child(&wanted, "cart") && !are_of_child(&wanted, "other"));
+    }
+
     fn identity<'a>(name: &'a str, image: Option<&'a str>) -> Identity<'a> {
         let more = vec![(MEMCACHED_CR, name)];
-        Identity { kind: "memcached", label: MEMCACHED, name, image, more }
+        Identity { kind: "memcached", label: MEMCACHED, name, image, more, inherited: &NONE }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::container::{Container, Seccomp, unless_zero};
+use super::labels::union;
 use crate::object::{InternedStr, Labels};
 
 /// `spec.template`.
@@ -182,6 +183,11 @@ pub struct PodSettings {
 // === impl PodTemplate ===
 
 impl PodTemplate {
+    /// Adds labels that the custom resource has. What the kind or its user has set for the pods stays.
+    pub(crate) fn inherit(&mut self, labels: &Labels) {
+        self.metadata.labels = union(labels, &self.metadata.labels);
+    }
+
     /// The longest time that a container may take to become ready by its own probes: until its startup probe has
     /// failed, and the first readiness probe after that.
     pub(crate) fn starting(&self) -> Duration {
@@ -248,12 +254,6 @@ pub(crate) fn without_empty(part: &Value) -> Value {
     }
 }
 
-/// Both; where they differ, that of `own`.
-fn union(settings: &Labels, own: &Labels) -> Labels {
-    let both = settings.iter().filter(|(key, _)| own.get(key).is_none()).chain(own.iter());
-    both.map(|(key, value)| (key.clone(), value.clone())).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,8 +276,13 @@ mod tests {
         }))
         .unwrap();
         settings.apply(&mut template, &[("a", "b")].into_iter().collect());
+        template
+            .inherit(&[("app", "theirs"), ("team", "theirs"), ("cost", "c")].into_iter().collect());
         let made = serde_json::to_value(&template).unwrap();
-        assert_eq!(made["metadata"]["labels"], json!({"app": "memcached", "team": "a"}));
+        assert_eq!(
+            made["metadata"]["labels"],
+            json!({"app": "memcached", "team": "a", "cost": "c"})
+        );
         assert_eq!(made["spec"]["nodeSelector"], json!({"logs": "true", "disk": "ssd"}));
         let spread = &made["spec"]["topologySpreadConstraints"][0];
         assert_eq!(spread["labelSelector"], json!({"matchLabels": {"a": "b"}}));

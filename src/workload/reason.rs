@@ -113,19 +113,27 @@ words! {
         DeploymentUpdated: "The Deployment was changed because the spec was." => "Nothing.",
         DeploymentRestored: "Somebody had changed the Deployment; it is as before again."
             => "Change the custom resource instead.",
+        DeploymentAdopted: "The Deployment had lost its owner, in a restore or by `--cascade=orphan`; it has one again."
+            => "Nothing.",
         DaemonSetCreated: "The DaemonSet was created." => "Nothing.",
         DaemonSetUpdated: "The DaemonSet was changed because the spec was." => "Nothing.",
         DaemonSetRestored: "Somebody had changed the DaemonSet; it is as before again."
             => "Change the custom resource instead.",
+        DaemonSetAdopted: "The DaemonSet had lost its owner, in a restore or by `--cascade=orphan`; it has one again."
+            => "Nothing.",
         ServiceCreated: "The Service was created." => "Nothing.",
         ServiceUpdated: "The Service was changed because the spec was." => "Nothing.",
         ServiceRestored: "Somebody had changed the Service; it is as before again."
             => "Change the custom resource instead.",
+        ServiceAdopted: "The Service had lost its owner, in a restore or by `--cascade=orphan`; it has one again."
+            => "Nothing.",
         ServiceDeleted: "The Service was deleted because the spec has no ports any more." => "Nothing.",
         PodDisruptionBudgetCreated: "The PodDisruptionBudget was created." => "Nothing.",
         PodDisruptionBudgetUpdated: "The PodDisruptionBudget was changed because the spec was." => "Nothing.",
         PodDisruptionBudgetRestored: "Somebody had changed the PodDisruptionBudget; it is as before again."
             => "Change the custom resource instead.",
+        PodDisruptionBudgetAdopted: "The PodDisruptionBudget had lost its owner, in a restore or by `--cascade=orphan`; it has one again."
+            => "Nothing.",
         PodDisruptionBudgetDeleted: "The PodDisruptionBudget was deleted because the spec has none any more."
             => "Nothing.",
     }

@@ -191,34 +191,6 @@ async fn a_foreign_child_of_the_same_name_is_untouched_reported_and_taken_up_onc
     }
 }
 
-/// `kubectl delete --cascade=orphan`: whoever does that keeps the children.
-#[tokio::test(flavor = "multi_thread")]
-async fn orphaned_children_stay_untouched_until_somebody_deletes_them() {
-    let (world, _operator) = World::with_operator_at("orphaned", "baseline").await;
-    for Sample { kind, name, object, child } in one_of_each() {
-        world.create(kind, object.clone()).await.unwrap();
-        world.until(kind, name, is_ready).await;
-        world.delete_with(kind, name, "Orphan").await;
-        world.until_gone(kind, name).await;
-        let orphan = world.get(child, name).await.expect("it was orphaned");
-        let new = world.create(kind, object).await.unwrap();
-        world.until(kind, name, |o| has_condition(o, "Degraded", "True")).await;
-        let meanwhile = world.get(child, name).await.expect("it is somebody's");
-        for field in ["uid", "generation", "ownerReferences"] {
-            assert_eq!(meanwhile["metadata"][field], orphan["metadata"][field], "{name}: {field}");
-        }
-        assert!(orphan["metadata"]["ownerReferences"].is_null(), "{name}");
-        for kind in [child, SERVICE] {
-            if world.get(kind, name).await.is_some() {
-                world.delete(kind, name).await;
-            }
-        }
-        world.until(kind, name, is_ready).await;
-        let healed = world.get(child, name).await.expect("it is Ready");
-        assert_eq!(healed["metadata"]["ownerReferences"][0]["uid"], new["metadata"]["uid"]);
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pass_that_finds_nothing_to_change_writes_nothing() {
     let (world, operator) = World::with_operator_at("quiet", "baseline").await;

@@ -18,7 +18,8 @@ const README: &str = "README.md";
 const INSTALL: &str = "docs/INSTALL.md";
 const OPERATING: &str = "docs/OPERATING.md";
 const UPGRADE: &str = "docs/UPGRADE.md";
-const PAGES: [&str; 4] = [README, INSTALL, OPERATING, UPGRADE];
+const BACKUP: &str = "docs/BACKUP.md";
+const PAGES: [&str; 5] = [README, INSTALL, OPERATING, UPGRADE, BACKUP];
 
 const MARK: &str = "Commands in blocks that the tests do not run are marked `untested` in the source of this page.";
 

@@ -470,8 +470,38 @@ async fn the_operators_account_may_write_only_children(world: &World) {
     assert!(patch("foreign", annotation, account).is_ok(), "a child");
     assert!(patch("foreign", &nobody, account).is_err(), "given up");
     assert!(patch("foreign", &owner("Backup"), account).is_err(), "given to another");
+    only_a_child_without_an_owner_is_adopted(world, &owner("Memcached"), account);
     world.delete(MEMCACHED, "a").await;
     world.until_gone(MEMCACHED, "a").await;
+}
+
+/// A Deployment `foreign` is given this owner by the operator's account.
+fn only_a_child_without_an_owner_is_adopted(world: &World, owner: &str, account: Option<&str>) {
+    let kubectl = |all: &[&str]| world.kubectl(all).unwrap();
+    let adopt = || {
+        let all =
+            ["patch", "deployment", "foreign", "--type=merge", "--dry-run=server", "-p", owner];
+        world.kubectl(&account.into_iter().chain(all).collect::<Vec<_>>())
+    };
+    let foreign = |verb: &str, what: &str| kubectl(&[verb, "deployment", "foreign", what]);
+    let disown = r#"{"metadata":{"ownerReferences":null}}"#;
+    kubectl(&["patch", "deployment", "foreign", "--type=merge", "-p", disown]);
+    foreign("annotate", "workload-operator.example.com/applied=x");
+    assert!(adopt().is_err(), "without the label");
+    foreign("label", "app.kubernetes.io/managed-by=workload-operator");
+    adopt().expect("it has the record and the label");
+    let annotate = ["annotate", "--dry-run=server", "deployment", "foreign", "a=b"];
+    let delete = ["delete", "--dry-run=server", "deployment", "foreign"];
+    for other in [&annotate[..], &delete[..]] {
+        let all: Vec<_> = account.into_iter().chain(other.iter().copied()).collect();
+        assert!(world.kubectl(&all).is_err(), "{other:?} gives it no owner");
+    }
+    let job = r#"{"metadata":{"ownerReferences":[{"apiVersion":"batch/v1","kind":"Job","name":"a",
+        "uid":"00000000-0000-4000-8000-000000000001","controller":true}]}}"#;
+    let take = ["patch", "deployment", "foreign", "--type=merge", "--dry-run=server", "-p", job];
+    assert!(world.kubectl(&account.into_iter().chain(take).collect::<Vec<_>>()).is_err());
+    foreign("annotate", "workload-operator.example.com/applied-");
+    assert!(adopt().is_err(), "without the record");
 }
 
 async fn memcached(world: &World) {

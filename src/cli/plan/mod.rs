@@ -37,6 +37,7 @@ use crate::generic_daemon::GenericDaemon;
 use crate::memcached::{Memcached, Pace, Rollouts};
 use crate::object::{InternedStr, Resource};
 use crate::shutdown::Shutdown;
+use crate::workload::labels::inheritable;
 use change::{Change, Effect};
 use recorder::{Reconciled, Recorder};
 
@@ -258,6 +259,11 @@ impl WorkloadArgs {
             let paths = installed.list(&["allowed-host-paths"], "ALLOWED_HOST_PATHS");
             self.allowed_host_paths = list("allowed-host-paths", paths);
         }
+        if self.inherited_labels.is_empty() {
+            let labels = installed.list(&["inherited-labels"], "INHERITED_LABELS");
+            let entries = list("inherited-labels", labels).into_iter();
+            self.inherited_labels = entries.filter(|entry| inheritable(entry).is_ok()).collect();
+        }
         for (image, flag, variable) in [
             (&mut self.memcached_image, "memcached-image", "MEMCACHED_IMAGE"),
             (
@@ -376,7 +382,8 @@ mod tests {
         let installed = with(json!({
             "args": ["--watch-namespace=a", "--controllers=app", "--controllers=memcached"],
             "env": [{"name": "MEMCACHED_IMAGE", "value": "m:1"}, {"name": "ALLOWED_HOST_PATHS", "value": "/a,/b"},
-                {"name": "MEMCACHED_EXPORTER_IMAGE", "value": "e:1"}],
+                {"name": "MEMCACHED_EXPORTER_IMAGE", "value": "e:1"},
+                {"name": "INHERITED_LABELS", "value": "team, example.com/*,app"}],
         }));
         let parsed = |arguments: &[&str]| {
             let arguments = ["workload-operator", "plan"].iter().chain(arguments);
@@ -390,6 +397,11 @@ mod tests {
         assert_eq!(args.namespaces, ["a"]);
         assert_eq!(args.controllers, [ControllerName::App, ControllerName::Memcached]);
         assert_eq!(args.allowed_host_paths, ["/a", "/b"]);
+        assert_eq!(
+            args.inherited_labels,
+            ["team", "example.com/*"],
+            "with the others it does not run"
+        );
         assert_eq!(args.memcached_image.as_deref(), Some("m:1"));
         assert_eq!(args.memcached_exporter_image.as_deref(), Some("e:1"));
         let mut args = parsed(&["--watch-namespace=b", "--memcached-image=m:2"]);

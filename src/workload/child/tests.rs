@@ -80,6 +80,24 @@ async fn a_child_with_another_selector_cannot_be_changed() {
 }
 
 #[tokio::test]
+async fn a_child_of_this_object_that_lost_its_owner_is_adopted() {
+    for (label, is_adopted) in [("nginx-app", true), ("another", false)] {
+        let (app, desired, _) = nginx();
+        let (cx, mut there) = applied(app, &desired).await;
+        there["metadata"]["ownerReferences"] = json!(null);
+        there["metadata"]["resourceVersion"] = json!("21");
+        there["metadata"]["labels"]["app.example.com/v1"] = json!(label);
+        let there = cx.store::<Deployment>().unwrap().apply_read(child(&there));
+        assert!(!desired.is_ensured(&cx, &there).unwrap(), "it has no owner yet");
+        let ensured = desired.ensure(&cx).await;
+        let is_taken = matches!(&ensured, Err(Problem::Taken { .. }));
+        // The scripted API server knows no owner: it was asked for it.
+        let is_asked = matches!(&ensured, Err(Problem::Awaiting(_) | Problem::Call(_)));
+        assert_eq!((is_asked, is_taken), (is_adopted, !is_adopted), "{ensured:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_field_changed_by_hand_is_restored() {
     let container = "/spec/template/spec/containers/0";
     for (pointer, value) in [

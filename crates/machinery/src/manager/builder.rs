@@ -16,7 +16,7 @@ use super::wiring::{self, WiringError};
 use super::{Context, Manager, Shared};
 #[cfg(any(test, feature = "testing"))]
 use crate::client::Client;
-use crate::controller::{Action, Handle, Options, Problem, Program, Reconciler, enqueue};
+use crate::controller::{Action, Handle, Name, Options, Problem, Program, Reconciler, enqueue};
 use crate::informer;
 use crate::object::{ObjectKey, Resource};
 use crate::store::Delta;
@@ -69,6 +69,23 @@ pub(super) struct Registration {
 
 type Add =
     Box<dyn FnOnce(&Shared, &Arc<Informers>, Program) -> Result<Program, WiringError> + Send>;
+
+/// Wakes the keys that wait for the name of an object that nothing controls, when what it says of itself changes:
+/// it may have become known ([`EnsureOptions::adopt`](super::EnsureOptions::adopt)).
+fn waiting_when_known<W: Resource>(
+    handle: Handle,
+) -> impl Fn(&Delta<W>, bool) + Send + Sync + 'static {
+    move |delta, _| {
+        if let Delta::Updated { old, new, .. } = delta
+            && let (old, new) = (old.meta(), new.meta())
+            && old.owner.is_none()
+            && new.owner.is_none()
+            && (&old.labels, &old.annotations) != (&new.labels, &new.annotations)
+        {
+            handle.wake_waiting(Name { kind: W::KIND, key: new.key.clone() });
+        }
+    }
+}
 
 /// Makes a handler of the changes of `W`.
 fn handler_of<W: Resource, H>(
@@ -130,9 +147,9 @@ impl<V: Resource> ControllerBuilder<V> {
         self
     }
 
-    /// Has an Event tell of each child that [`Context::ensure`] creates, changes or restores and that
+    /// Has an Event tell of each child that [`Context::ensure`] creates, changes, restores or adopts and that
     /// [`Context::prune`] deletes: `DeploymentCreated`, `DeploymentUpdated`, `DeploymentRestored` with the
-    /// field that somebody had changed, `DeploymentDeleted`. That is one more request for each write.
+    /// field that somebody had changed, `DeploymentAdopted`, `DeploymentDeleted`. That is one more request for each write.
     pub fn publish_writes(mut self) -> Self {
         self.tells_writes = true;
         self
@@ -160,7 +177,7 @@ impl<V: Resource> ControllerBuilder<V> {
 
     /// Declares that it creates objects of `C` for its own, with [`Context::ensure`]: each change of
     /// one wakes its owner. An object whose pass found the name of a child taken runs again when that
-    /// name becomes free.
+    /// name becomes free, or when what has it may have become a child to adopt ([`EnsureOptions::adopt`](super::EnsureOptions::adopt)).
     pub fn owns<C: Resource>(mut self) -> Self {
         if V::KIND.namespaced && !C::KIND.namespaced {
             let (controller, view) = (self.name, wiring::view::<C>());
@@ -173,6 +190,7 @@ impl<V: Resource> ControllerBuilder<V> {
         self.bookkeeping.push(handler_of::<C, _>(note));
         self.handler::<C, _>(|handle| enqueue::for_owner(handle, V::KIND))
             .handler::<C, _>(enqueue::waiting_when_freed)
+            .handler::<C, _>(waiting_when_known)
     }
 
     /// Declares that the objects of `W` concern others: a change of one wakes the keys that `keys`

@@ -1,7 +1,8 @@
 //! Children: compared, applied, written through.
 //!
 //! Guarantees
-//! - A child that the object (by UID) does not control is never touched, nor one that is being deleted.
+//! - A child that the object (by UID) does not control is never touched, nor one that is being deleted. Only one
+//!   that nothing controls is adopted, if the caller knows it and it bears the record of an apply.
 //! - A create never overwrites, and a change applies only to the object (UID) that it was decided for.
 //! - Nothing is created again for an owner that may be gone: after a child has gone, the API server is
 //!   asked for the owner first.
@@ -44,7 +45,11 @@ impl Keep for Applied {
 pub struct EnsureOptions<'a, C> {
     pub(super) immutable: &'static [&'static str],
     pub(super) conflicts: Option<Conflicts<'a, C>>,
+    adopts: Option<Known<'a, C>>,
 }
+
+/// Returns whether a child that nothing controls was one of the object's.
+type Known<'a, C> = &'a (dyn Fn(&C) -> bool + Send + Sync);
 
 /// A child as it is to be.
 pub(super) struct Desired {
@@ -76,6 +81,24 @@ impl<'a, C> EnsureOptions<'a, C> {
         conflicts: &'a (dyn Fn(&C, Foreign<'_>) -> Vec<Value> + Send + Sync),
     ) -> Self {
         EnsureOptions { conflicts: Some(conflicts), ..self }
+    }
+
+    /// Sets which children are adopted that nothing controls any more: a restore from a backup leaves out owner
+    /// references, and so does a deletion of the owner that leaves its children behind. `is_known` says whether a
+    /// child was one of this object. One without the record of an apply is never adopted.
+    #[must_use]
+    pub fn adopt(self, is_known: &'a (dyn Fn(&C) -> bool + Send + Sync)) -> Self {
+        EnsureOptions { adopts: Some(is_known), ..self }
+    }
+
+    /// Returns whether a child is to be adopted.
+    fn adopts(&self, child: &C) -> bool
+    where
+        C: Resource,
+    {
+        is_orphan(child)
+            && record(child, C::Keep::APPLIED).is_some()
+            && self.adopts.is_some_and(|is_known| is_known(child))
     }
 
     /// The operations that remove what is not wanted in a child to which the desired state was applied.
@@ -120,7 +143,7 @@ type Different = Vec<Deviation>;
 
 impl<C> Default for EnsureOptions<'_, C> {
     fn default() -> Self {
-        EnsureOptions { immutable: &[], conflicts: None }
+        EnsureOptions { immutable: &[], conflicts: None, adopts: None }
     }
 }
 
@@ -201,7 +224,8 @@ impl<V: Resource> Context<V> {
     {
         let desired = self.complete::<C>(desired)?;
         let is_settled = is_settled(&options.different(&desired, child)?, child);
-        Ok(is_settled && is_applied(&desired, child))
+        let is_own = child.meta().is_controlled_by(self.object.uid());
+        Ok(is_own && is_settled && is_applied(&desired, child))
     }
 
     async fn create<C>(
@@ -263,18 +287,10 @@ impl<V: Resource> Context<V> {
         C: Resource + Serialize,
     {
         let (key, meta) = (&desired.key, child.meta());
-        if !meta.is_controlled_by(self.object.uid()) {
-            return Err(match &meta.owner {
-                Some(owner) if self.is_namesake(owner) => Problem::awaiting::<C>(key),
-                _ => Problem::taken::<V, C>(key),
-            });
-        }
-        if meta.deleting {
-            return Err(Problem::awaiting::<C>(key));
-        }
+        let is_adopted = self.may_write(&options, &*child)?;
         let different = options.different(desired, &*child)?;
         let is_applied = is_applied(desired, &*child);
-        if is_applied && !is_unseen && is_settled(&different, &*child) {
+        if is_applied && !is_adopted && !is_unseen && is_settled(&different, &*child) {
             return Ok(child);
         }
         if let Some(field) = options.immutable_of(&different, &*child) {
@@ -286,10 +302,18 @@ impl<V: Resource> Context<V> {
             let field = blamed(&different, &*child);
             return Err(Problem::contested::<C>(key, field, wait));
         }
+        if is_adopted {
+            // Of an object that is about to go, children are left behind before its watch shows that.
+            self.ask_for_owner().await?;
+        }
         let applied = self.apply_over(desired, options, &*child, is_applied).await?;
         fights.wrote((child.uid(), 0), desired.hash, now);
         let is_changed = is_unseen || applied.meta().generation != meta.generation;
-        self.publish_change(desired, &*child, is_applied, &different, is_changed);
+        if is_adopted {
+            self.publish_write::<C>("Adopted", &format!("Adopted {} {}", C::KIND.kind, key.name()));
+        } else {
+            self.publish_change(desired, &*child, is_applied, &different, is_changed);
+        }
         let applied = self.applied(children, desired, options, applied).await?;
         if is_unseen && children.get(key).is_none() && !self.client().is_dry_run() {
             let kind = C::KIND.kind;
@@ -301,6 +325,23 @@ impl<V: Resource> Context<V> {
             return Err(Problem::forbidden("ErrNotWatched", what));
         }
         Ok(applied)
+    }
+
+    /// Returns whether a child is to be adopted; one that the object controls is not.
+    fn may_write<C: Resource>(
+        &self,
+        options: &EnsureOptions<'_, C>,
+        child: &C,
+    ) -> Result<bool, Problem> {
+        let (key, meta) = (child.key(), child.meta());
+        let is_adopted = options.adopts(child);
+        if !is_adopted && !meta.is_controlled_by(self.object.uid()) {
+            return Err(match &meta.owner {
+                Some(owner) if self.is_namesake(owner) => Problem::awaiting::<C>(key),
+                _ => Problem::taken::<V, C>(key),
+            });
+        }
+        if meta.deleting { Err(Problem::awaiting::<C>(key)) } else { Ok(is_adopted) }
     }
 
     /// Tells that a child was changed, or restored if it was applied like this before. A change of the record
@@ -329,10 +370,12 @@ impl<V: Resource> Context<V> {
     /// last asked: the garbage collector deletes those of an object that is gone, and the watch of the
     /// objects may be behind that of the children.
     async fn confirm_owner(&self) -> Result<(), Problem> {
+        if self.is_bereaved() { self.ask_for_owner().await } else { Ok(()) }
+    }
+
+    /// Asks the API server whether the object still exists and stays.
+    async fn ask_for_owner(&self) -> Result<(), Problem> {
         let (bereaved, key) = (&self.pass.parts.bereaved, self.key());
-        if !self.is_bereaved() {
-            return Ok(());
-        }
         let found = self.client().find::<V>(key).await;
         let live = found.map_err(|error| failed::<V>("list", key, error))?;
         let live = live.map(|live| self.pass.objects.apply_read(live));
@@ -515,6 +558,11 @@ impl Desired {
 /// The record of this name on a child.
 pub(super) fn record<'a, C: Resource>(child: &'a C, annotation: &str) -> Option<&'a str> {
     child.meta().annotations.get(annotation).map(InternedStr::as_str)
+}
+
+/// Returns whether nothing controls a child.
+pub(super) fn is_orphan<C: Resource>(child: &C) -> bool {
+    child.meta().owner.is_none()
 }
 
 /// The place of the record of what was applied.

@@ -6,6 +6,7 @@
 //! - An object that would be invalid by itself stays as it was: a Service goes on serving.
 //! - A field that is no longer desired goes, also where another manager has set the same value since.
 //! - Each patch applies only to the object and version that it was decided for.
+//! - A patch to a child that is adopted sets its owner, too: nothing is written to what the object does not control.
 
 use std::marker::PhantomData;
 
@@ -14,7 +15,7 @@ use serde::ser::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Context;
-use super::children::{Desired, EnsureOptions, failed, json_of, record};
+use super::children::{Desired, EnsureOptions, failed, is_orphan, json_of, record};
 use super::compared::{Place, is_whole, keys};
 use crate::client;
 use crate::controller::Problem;
@@ -56,7 +57,7 @@ impl<V: Resource> Context<V> {
         if let Some(conflicts) = options.conflicts
             && answer.as_ref().is_err_and(may_be_hindered)
         {
-            let cleared = if is_applied {
+            let cleared = if is_applied && !is_orphan(child) {
                 self.patch_exactly(child, conflicts(child, &|_| true)).await
             } else {
                 self.clear_the_way(child, conflicts).await
@@ -102,7 +103,7 @@ impl<V: Resource> Context<V> {
         if fields.meta.uid != child.uid() {
             return Ok(None);
         }
-        let operations = match fields.applied_by(manager) {
+        let mut operations = match fields.applied_by(manager) {
             Some(applied) => fields.take_from_others(manager, &gone(applied, &desired.body)),
             // Somebody has cleared the owners. What the view shows is what this manager sets.
             None if record(child, C::Keep::APPLIED).is_some() => {
@@ -115,8 +116,22 @@ impl<V: Resource> Context<V> {
             }
             None => Vec::new(),
         };
+        if !operations.is_empty() {
+            operations.extend(self.adopting(child, &fields));
+        }
         let version = (fields.meta.uid, fields.meta.version);
         self.patch_version::<C>(key, version, operations).await
+    }
+
+    /// Sets the owner of a child that nothing controls.
+    fn adopting<C: Resource>(&self, child: &C, fields: &ManagedFields<C>) -> Option<Value> {
+        let owner = json!(self.object.as_owner());
+        is_orphan(child).then(|| {
+            let has_others = fields.object["metadata"]["ownerReferences"].is_array();
+            let (path, value) =
+                if has_others { ("/-", owner) } else { ("", json!([owner])) };
+            json!({ "op": "add", "path": format!("/metadata/ownerReferences{path}"), "value": value })
+        })
     }
 
     /// Removes what others set. Fields of this manager's last apply do not conflict: the next apply
@@ -132,6 +147,9 @@ impl<V: Resource> Context<V> {
         let fields = fields.map_err(|error| failed::<C>("get", key, error))?;
         let mut operations = conflicts(child, &|at| !fields.was_applied(manager, at));
         operations.extend(fields.drop_update_entries(manager));
+        if !operations.is_empty() {
+            operations.extend(self.adopting(child, &fields));
+        }
         self.patch_exactly(child, operations).await
     }
 

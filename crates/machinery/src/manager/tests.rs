@@ -1007,6 +1007,121 @@ async fn a_name_that_is_taken_is_left_alone_even_if_the_store_does_not_know_it()
     assert_eq!(server.writes().len(), 1, "the store knows it now");
 }
 
+/// Has the child have another part of metadata, and shows it.
+fn has(cx: &Context<Site>, server: &Server, field: &str, value: Value) {
+    let mut child = server.get(CHILD);
+    child["metadata"][field] = value;
+    server.put(CHILD, child);
+    shows(cx, server);
+}
+
+fn is_a_child(_: &Child) -> bool {
+    true
+}
+
+#[tokio::test]
+async fn a_known_child_that_nothing_controls_is_adopted() {
+    let server = Server::default();
+    let cx = context(&server);
+    let wanted = || desired(&json!({"size": 1}));
+    let options = || EnsureOptions::default().adopt(&is_a_child);
+    let made = cx.ensure::<Child>(wanted()).await.unwrap();
+    let owners = server.get(CHILD)["metadata"]["ownerReferences"].clone();
+    has(&cx, &server, "ownerReferences", Value::Null);
+    let taken = cx.ensure::<Child>(wanted()).await.unwrap_err();
+    assert!(matches!(taken, Problem::Taken { .. }), "nothing says that it is known: {taken}");
+    let unknown = EnsureOptions::default().adopt(&|_: &Child| false);
+    assert!(matches!(cx.ensure_with(wanted(), unknown).await, Err(Problem::Taken { .. })));
+    assert_eq!(server.writes().len(), 1);
+    let there = cx.get::<Child>(&made.metadata.key).unwrap().unwrap();
+    assert!(!cx.is_ensured(wanted(), options(), &*there).unwrap());
+
+    let adopted = cx.ensure_with(wanted(), options()).await.unwrap();
+    assert_eq!(adopted.metadata.uid, made.metadata.uid);
+    assert!(adopted.metadata.is_controlled_by(cx.object.metadata.uid));
+    assert_eq!(server.get(CHILD)["metadata"]["ownerReferences"], owners);
+    let (_, _, body) = server.requests().pop().unwrap();
+    assert_eq!(body["metadata"]["uid"], json!(made.metadata.uid), "no namesake");
+    assert!(cx.is_ensured(wanted(), options(), &*adopted).unwrap());
+    cx.ensure_with(wanted(), options()).await.unwrap();
+    assert_eq!(server.writes().len(), 2);
+}
+
+#[tokio::test]
+async fn what_has_an_owner_no_record_or_goes_is_not_adopted() {
+    let server = Server::default();
+    let cx = context(&server);
+    let ensure = async || {
+        let options = EnsureOptions::default().adopt(&is_a_child);
+        cx.ensure_with(desired(&json!({"size": 1})), options).await.map(drop).unwrap_err()
+    };
+    cx.ensure::<Child>(desired(&json!({"size": 1}))).await.unwrap();
+    let other = json!([{"apiVersion": "example.com/v1", "kind": "Other", "name": "a",
+        "uid": "00000000-0000-4000-8000-00000000000f", "controller": true}]);
+    has(&cx, &server, "ownerReferences", other);
+    assert!(matches!(ensure().await, Problem::Taken { .. }));
+    has(&cx, &server, "ownerReferences", Value::Null);
+    has(&cx, &server, "deletionTimestamp", json!("2026-01-01T00:00:00Z"));
+    assert!(matches!(ensure().await, Problem::Awaiting(_)));
+    has(&cx, &server, "deletionTimestamp", Value::Null);
+    // The object is being deleted, and leaves its children behind.
+    let mut site = server.get(SITE);
+    site["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    server.put(SITE, site);
+    assert!(matches!(ensure().await, Problem::Awaiting(_)));
+    has(&cx, &server, "annotations", Value::Null);
+    assert!(matches!(ensure().await, Problem::Taken { .. }));
+    assert_eq!(server.writes().len(), 1);
+}
+
+/// An admission policy may ask for the owner after each write.
+#[tokio::test]
+async fn the_first_write_to_a_child_that_is_adopted_sets_its_owner() {
+    let server = Server::default();
+    let cx = context(&server);
+    cx.ensure::<Child>(desired(&json!({"size": 1, "zone": "a"}))).await.unwrap();
+    has(&cx, &server, "ownerReferences", Value::Null);
+    // A restore knows no fields of ours.
+    has(&cx, &server, "managedFields", json!([{"manager": "restore", "operation": "Update"}]));
+    let options = EnsureOptions::default().conflicts(&conflicts).adopt(&is_a_child);
+    let before = server.writes().len();
+    cx.ensure_with(desired(&json!({"size": 2})), options).await.unwrap();
+    let all = server.requests();
+    let mut writes = all.iter().filter(|(method, ..)| method == "PATCH").skip(before);
+    let (_, _, first) = writes.next().unwrap();
+    let sets_owner = |operation: &Value| operation["path"] == "/metadata/ownerReferences";
+    assert!(first.as_array().unwrap().iter().any(sets_owner), "{first}");
+    let (_, _, second) = writes.next().unwrap();
+    assert_eq!(second["metadata"]["ownerReferences"][0]["uid"], json!(cx.object.metadata.uid));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_becomes_known_wakes_the_object_that_waits_for_its_name() {
+    let server = Server::default();
+    server.put(SITE, json!({}));
+    server.put(CHILD, json!({"spec": {"size": 1}}));
+    let (sender, mut passes) = tokio::sync::mpsc::unbounded_channel();
+    let manager =
+        Manager::new("test").controller::<Site>().owns::<Child>().reconcile(move |_, cx| {
+            let sender = sender.clone();
+            async move {
+                let options = EnsureOptions::default().adopt(&is_a_child);
+                let ensured = cx.ensure_with(desired(&json!({"size": 1})), options).await;
+                sender.send(ensured.is_ok()).unwrap();
+                ensured.map(|_| Action::Done)
+            }
+        });
+    let seen = server.clone();
+    run(&server, manager, async move {
+        assert_eq!(passes.recv().await, Some(false));
+        let mut child = seen.get(CHILD);
+        child["metadata"]["annotations"] = json!({"controller-machinery/applied": "x"});
+        seen.put(CHILD, child);
+        assert_eq!(passes.recv().await, Some(true));
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn of_the_children_those_go_that_are_not_kept() {
     let server = Server::default();

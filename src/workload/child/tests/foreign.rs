@@ -56,6 +56,27 @@ fn foreign_objects_keep_key_identity_and_owner() {
 }
 
 #[test]
+fn a_child_that_nothing_controls_is_kept_if_its_record_and_labels_are_ours() {
+    let mut object = deployment(&Value::Null);
+    object["metadata"].as_object_mut().unwrap().remove("ownerReferences");
+    object["metadata"]["labels"] = json!({
+        "app.kubernetes.io/managed-by": "workload-operator", "app.kubernetes.io/instance": "shop",
+    });
+    assert!(is_kept(&decoded(&object.to_string())));
+    for (pointer, field, value) in [
+        ("/metadata/labels", "app.kubernetes.io/managed-by", json!("Helm")),
+        ("/metadata/labels", "app.kubernetes.io/instance", json!("another")),
+        ("/metadata", "annotations", json!({})),
+        ("/metadata", "ownerReferences", json!([owner("apps/v1", "ReplicaSet", "shop")])),
+    ] {
+        let mut other = object.clone();
+        other.pointer_mut(pointer).unwrap()[field] = value;
+        let other = decoded(&other.to_string());
+        assert!(!is_kept(&other) && other.meta.labels.is_empty(), "{field}");
+    }
+}
+
+#[test]
 fn children_of_every_kind_and_version_are_kept_whole() {
     for owner in [
         owner("app.example.com/v1", "App", "shop"),

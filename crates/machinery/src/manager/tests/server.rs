@@ -172,13 +172,17 @@ fn merge(into: &mut Value, patch: &Value) {
     }
 }
 
-/// An operation of a JSON patch (RFC 6902): `test` or `remove`. Returns whether it was carried out.
+/// An operation of a JSON patch (RFC 6902): `test`, `add` to an object, or `remove`. Returns whether it was carried out.
 fn json_patch(object: &mut Value, operation: &Value) -> bool {
     let path = operation["path"].as_str().unwrap();
     if operation["op"] == "test" {
         return object.pointer(path) == Some(&operation["value"]);
     }
     let (parent, field) = path.rsplit_once('/').unwrap();
+    if operation["op"] == "add" {
+        object.pointer_mut(parent).unwrap()[field] = operation["value"].clone();
+        return true;
+    }
     match object.pointer_mut(parent).unwrap() {
         Value::Array(items) => drop(items.remove(field.parse().unwrap())),
         parent => drop(parent.as_object_mut().unwrap().remove(field)),
