@@ -303,7 +303,7 @@ impl Health {
                         rollout: Rollout::UnderWay,
                         ..of(Level::Degraded, reason, stable(problem))
                     },
-                    Some(reason) => of(Level::Stalled, reason, refused(problem)),
+                    Some(reason) => of(Level::Stalled, reason, stable(problem)),
                     None => of(Level::Degraded, Reason::ApiError, unanswered(problem)),
                 }
             }
@@ -439,19 +439,6 @@ fn contested(Name { kind, key }: &Name, field: Option<&str>) -> String {
              server's audit log tells who it is"
         ),
     }
-}
-
-/// The text of a refusal, with what to do about one that only some clusters know
-/// (OwnerReferencesPermissionEnforcement, as on OpenShift).
-fn refused(problem: &Problem) -> String {
-    let text = stable(problem);
-    if text.contains("cannot set an ownerRef on a resource you can't delete") {
-        return format!(
-            "{text}: somebody has changed its owner reference; set blockOwnerDeletion back to true, or delete the \
-             object"
-        );
-    }
-    text
 }
 
 /// The text of an error of the API server, with what to look at if there was no answer in time.

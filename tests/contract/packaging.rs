@@ -47,6 +47,9 @@ pub const SELDOM: &[[&str; 3]] = &[
     ["apps", "deployments", "get"],
     ["apps", "daemonsets", "get"],
     ["", "services", "get"],
+    // Asked for by an admission plugin only: tests/contract/restore.rs.
+    ["apps", "deployments", "delete"],
+    ["apps", "daemonsets", "delete"],
     // Not of a namespace: tests/contract/degraded.rs has an operator that lists them.
     ["", "nodes", "list"],
 ];

@@ -43,8 +43,8 @@ pub const RIGHTS: &[Right] = &[
     right("cache.example.com", "memcacheds/finalizers", &["update"]),
     right("mydomain.com", "genericdaemons/finalizers", &["update"]),
     right("app.example.com", "apps/finalizers", &["update"]),
-    right("apps", "deployments", &["get", "list", "watch", "create", "patch"]),
-    right("apps", "daemonsets", &["get", "list", "watch", "create", "patch"]),
+    right("apps", "deployments", &["get", "list", "watch", "create", "patch", "delete"]),
+    right("apps", "daemonsets", &["get", "list", "watch", "create", "patch", "delete"]),
     right("", "services", &["get", "list", "watch", "create", "patch", "delete"]),
     right("policy", "poddisruptionbudgets", &["get", "list", "watch", "create", "patch", "delete"]),
     right("", "pods", &["list", "watch"]),
@@ -84,8 +84,6 @@ const DANGEROUS: &[Right] = &[
     right("", "users", &["impersonate"]),
     right("", "groups", &["impersonate"]),
     right("", "serviceaccounts", &["impersonate"]),
-    right("apps", "deployments", &["delete"]),
-    right("apps", "daemonsets", &["delete"]),
     right(RBAC, "clusterroles", &["escalate", "bind", "create", "update", "patch"]),
     right(RBAC, "roles", &["escalate", "bind", "create", "update", "patch"]),
     right(RBAC, "clusterrolebindings", &["create", "update", "patch"]),
@@ -103,8 +101,8 @@ const DANGEROUS: &[Right] = &[
 
 /// Writes that an operator of named namespaces needs there alone.
 const CHILDREN: &[Right] = &[
-    right("apps", "deployments", &["create", "patch"]),
-    right("apps", "daemonsets", &["create", "patch"]),
+    right("apps", "deployments", &["create", "patch", "delete"]),
+    right("apps", "daemonsets", &["create", "patch", "delete"]),
     right("", "services", &["create", "patch", "delete"]),
 ];
 
