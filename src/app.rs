@@ -25,7 +25,7 @@ use crate::workload::report::{
 use crate::workload::service::{Service, ServicePort, ServiceSpec};
 use crate::workload::{
     BudgetSettings, BudgetSpec, ChildCondition, Deployment, DeploymentSpec, EnvVar, PodMeta,
-    PodSettings, PodTemplate, REVISIONS, Resources, Selector, Strategy,
+    PodSettings, PodTemplate, REVISIONS, Resources, RollingUpdate, Selector, Strategy,
 };
 
 use pod::{pod, protocol};
@@ -196,7 +196,10 @@ pub fn desired(app: &App) -> Children {
 fn strategy(spec: &Spec) -> Option<Strategy> {
     let is_claim =
         |volume: &Value| volume["persistentVolumeClaim"].is_object() && volume["readOnly"] != true;
-    let chosen = spec.strategy.as_deref().filter(|chosen| **chosen != Strategy::default());
+    let is_none = |pace: &RollingUpdate| *pace == RollingUpdate::default();
+    let chosen = spec.strategy.as_deref().filter(|chosen| {
+        !chosen.kind.is_empty() || !chosen.rolling_update.as_ref().is_none_or(is_none)
+    });
     let recreate = || Strategy { kind: InternedStr::new("Recreate"), rolling_update: None };
     chosen.cloned().or_else(|| spec.volumes.iter().any(is_claim).then(recreate))
 }

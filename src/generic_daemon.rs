@@ -1,7 +1,8 @@
 //! GenericDaemon: a DaemonSet with its name.
 //!
 //! Nodes are not watched: the DaemonSet controller follows their labels, and its status shows the
-//! result. While it shows none, nodes are listed once a minute, to tell a missing label from a taint.
+//! result. Nodes are listed now and then: while it shows none, to tell a missing label from a taint; and to name those
+//! with the label that a taint keeps it from.
 
 mod pod;
 

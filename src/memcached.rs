@@ -266,8 +266,10 @@ pub async fn reconcile(
     let given = pace.give(&cx, &settings, images)?;
     let children = desired(&memcached, &given.images);
     let deployment = to_report(children.deployment.ensure(&cx).await)?;
-    if let Some(made) = deployment.as_ref().ok().filter(|_| given.is_final()) {
-        pace.applied(cx.key(), &given.images, made);
+    match &deployment {
+        Ok(made) if given.is_final() => pace.applied(cx.key(), &given.images, made),
+        Ok(_) => {}
+        Err(_) => pace.refused(cx.key()),
     }
     let service = to_report(children.service.ensure(&cx).await)?;
     let budget = to_report(ensure_or_prune(children.budget.as_ref(), &cx).await)?;

@@ -29,6 +29,7 @@ main() {
   show_other_kinds
   show_crash_loop
   show_production_fields
+  show_options
   show_scaling
   show_token_rotation
   show_kill

@@ -205,6 +205,30 @@ YAML
   wait_until "the children of large are gone" nothing_left "$CACHES" deployments,services,pods,poddisruptionbudgets -l cache.example.com/memcached=large
 }
 
+# Each setting of -o that the tests generate, as many together as a Memcached may have.
+show_options() {
+  local all group at=0 ip
+  mapfile -t all < <(sed -n '/MEMCACHED_OPTIONS: /,/^];/s/^ *"\(.*\)",$/\1/p' tests/contract/generated/values.rs)
+  ((${#all[@]} > 30)) || fail "values.rs has ${#all[@]} settings of -o"
+  while ((at < ${#all[@]})); do
+    group=$(IFS=,; printf '%s' "${all[*]:at:13}")
+    at=$((at + 13))
+    kubectl -n "$CACHES" apply -f - >/dev/null <<YAML
+apiVersion: cache.example.com/v1alpha1
+kind: Memcached
+metadata: {name: options}
+spec: {size: 1, threads: 2, maxItemSize: 2Mi, options: [$group]}
+YAML
+    is_ready "$CACHES" memcached/options
+    ip=$(kubectl -n "$CACHES" get pods -l cache.example.com/memcached=options --field-selector=status.phase=Running \
+      -o 'jsonpath={.items[0].status.podIP}')
+    is "limit with $group" "$(client stats "$ip" limit_maxbytes)" $((64 << 20))
+  done
+  kubectl -n "$CACHES" delete memcached options --timeout="${PATIENCE}s" >/dev/null
+  wait_until "the children of options are gone" nothing_left "$CACHES" deployments,services,pods -l cache.example.com/memcached=options
+  line "memcached starts and serves with each setting of -o" "${#all[@]} of them, 13 at a time"
+}
+
 # shows_metrics IP: the exporter of that pod serves each series that alerts and dashboard ask for.
 shows_metrics() {
   local metrics name value

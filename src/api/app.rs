@@ -98,7 +98,8 @@ pub struct AppSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub run_as_user: Option<i64>,
-    /// The number of the group that volumes belong to; `runAsUser` if absent and `securityProfile` is 'Restricted'.
+    /// The number of the group that volumes belong to; `runAsUser` if absent, `securityProfile` is
+    /// 'Restricted', and there are volumes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub fs_group: Option<i64>,

@@ -801,7 +801,8 @@ pub(super) fn port_names() -> Rule {
     rule(
         "self.all(p, !has(p.name) || p.name == '' || self.exists_one(q, has(q.name) && q.name == p.name)) && \
          self.all(p, !has(p.nodePort) || p.nodePort == 0 || self.exists_one(q, has(q.nodePort) && \
-         q.nodePort == p.nodePort && q.protocol == p.protocol))"
+         q.nodePort == p.nodePort && \
+         (q.protocol == p.protocol || [q.protocol, p.protocol].all(r, r in ['', 'TCP']))))"
             .to_owned(),
         "each of `ports` must have a `name` and a `nodePort` of its own, where it has one",
     )

@@ -82,7 +82,7 @@ fn nodes(label: Option<&str>) -> (Labels, Option<Affinity>) {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HostPath {
-    /// The directory or file of the node.
+    /// The place on the node.
     pub path: InternedStr,
     /// The place where the container finds it.
     pub mount_path: InternedStr,

@@ -3,7 +3,7 @@
 //! Guarantees
 //! - A new image of the administrator's goes to a bounded number of Memcacheds at a time, at least 1, in the order
 //!   of namespace and name. Each counts until all of its pods run the image and are available: an image that does
-//!   not start goes no further than the bound.
+//!   not start goes no further than the bound. One whose Deployment cannot be written gives its turn back.
 //! - The others keep the images that their Deployment runs, and say so. All else in their spec applies at once.
 //! - The bound holds for passes side by side, and after a restart: the Deployments tell who rolls out.
 //! - Nothing waits that has no cache to lose, or whose pods its user replaces: a new Memcached, one without pods,
@@ -22,13 +22,17 @@ use super::{Images, MEMCACHED, Memcached, Settings, Spec, desired};
 use crate::controller::{Action, Problem};
 use crate::manager::Context;
 use crate::object::{InternedStr, Object, ObjectKey};
+use crate::workload::Deployment;
 use crate::workload::custom_resource::is_paused;
 use crate::workload::health::Health;
-use crate::workload::report::own;
-use crate::workload::{Deployment, DeploymentSpec};
+use crate::workload::labels::are_of_same;
 
 /// The pause before one that waits asks again.
 const AGAIN: Duration = Duration::from_secs(5);
+/// The pause of one that has many before it.
+const LATER: Duration = Duration::from_secs(60);
+/// Time for which one whose Deployment could not be written gets no other turn.
+const REFUSED: Duration = Duration::from_secs(300);
 /// The longest time between two looks at all Memcacheds while some ask.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -56,7 +60,7 @@ pub(super) struct Given {
     /// Those that the pods are to run now.
     pub(super) images: Images,
     /// What it says while it waits for others.
-    waits: Option<String>,
+    waits: Option<(String, Duration)>,
 }
 
 /// The order in which Memcacheds get new images.
@@ -95,6 +99,8 @@ struct Turns {
     waiting: BTreeSet<ObjectKey>,
     /// Those of the waiting whose turn it is.
     granted: BTreeSet<ObjectKey>,
+    /// Those whose Deployment could not be written, until when they get no turn.
+    refused: HashMap<ObjectKey, Instant>,
     admitted: HashMap<ObjectKey, Admitted>,
     /// The new images of those that asked, for a plan.
     planned: BTreeMap<ObjectKey, Vec<InternedStr>>,
@@ -166,7 +172,8 @@ impl Pace {
     ) -> Result<Given, Problem> {
         let (memcached, key) = (cx.object(), cx.key());
         let now = |images| Ok(Given { images, waits: None });
-        let Some(there) = own::<_, DeploymentSpec>(cx)? else { return now(wanted) };
+        let there = cx.get::<Deployment>(key)?.filter(|there| is_of(there, memcached, &wanted));
+        let Some(there) = there else { return now(wanted) };
         let standing = {
             let turns = self.turns.lock();
             Standing::of(memcached, Some(&there), settings, turns.admitted.get(key))
@@ -189,12 +196,22 @@ impl Pace {
             turns.planned.insert(key.clone(), to);
             return now(wanted);
         }
-        if turns.grant(key, self.limit) {
+        if turns.grant(key, self.limit, at) {
             return now(wanted);
         }
+        let is_next = turns.waiting.range(..key).count() < 10 * self.limit.of(turns.all);
+        let again = if is_next { AGAIN } else { LATER };
         let (from, to) = (from.join(" and "), to.join(" and "));
         let waits = format!("it keeps {from} until its turn to run {to} (--max-image-rollouts)");
-        Ok(Given { images: kept, waits: Some(waits) })
+        Ok(Given { images: kept, waits: Some((waits, again)) })
+    }
+
+    /// Notes that the Deployment of one that was given images could not be written.
+    pub(super) fn refused(&self, key: &ObjectKey) {
+        let mut turns = self.turns.lock();
+        if turns.granted.remove(key) {
+            turns.refused.insert(key.clone(), Instant::now() + REFUSED);
+        }
     }
 
     /// Notes the Deployment that a pass with these images has made.
@@ -213,7 +230,7 @@ impl Given {
     /// The health, which says what it waits for unless something is wrong.
     pub(super) fn told(&self, health: Health) -> Health {
         match &self.waits {
-            Some(waits) if health.trouble().is_none() => {
+            Some((waits, _)) if health.trouble().is_none() => {
                 Health { message: format!("{}; {waits}", health.message), ..health }
             }
             _ => health,
@@ -222,7 +239,7 @@ impl Given {
 
     /// The next time to ask.
     pub(super) fn again(&self) -> Action {
-        if self.waits.is_some() { Action::RequeueAfter(AGAIN) } else { Action::Done }
+        self.waits.as_ref().map_or(Action::Done, |(_, again)| Action::RequeueAfter(*again))
     }
 
     /// Returns whether the images are those that are wanted.
@@ -262,10 +279,13 @@ impl Turns {
     }
 
     /// Returns whether it is this one's turn, which is then taken.
-    fn grant(&mut self, key: &ObjectKey, limit: Limit) -> bool {
+    fn grant(&mut self, key: &ObjectKey, limit: Limit, now: Instant) -> bool {
         let taken = self.rolling + self.granted.len();
         let free = limit.of(self.all).saturating_sub(taken);
-        let mut next = self.waiting.iter().filter(|key| !self.granted.contains(*key)).take(free);
+        self.refused.retain(|_, until| now < *until);
+        let may_have_one =
+            |key: &&ObjectKey| !self.granted.contains(*key) && !self.refused.contains_key(*key);
+        let mut next = self.waiting.iter().filter(may_have_one).take(free);
         if next.any(|next| next == key) {
             self.granted.insert(key.clone());
         }
@@ -288,7 +308,7 @@ impl Standing {
         if !spec.image.is_empty() && !has_administrators_exporter(spec) {
             return None;
         }
-        let there = deployment.filter(|there| there.meta.is_controlled_by(meta.uid));
+        let there = deployment.filter(|there| is_of(there, memcached, &wanted));
         let Some((there, runs)) = there.and_then(|there| Some((there, running(there)?))) else {
             return Some(Standing::Settled);
         };
@@ -307,6 +327,16 @@ impl Standing {
             true => Standing::Settled,
         })
     }
+}
+
+/// Returns whether the Memcached controls a Deployment, or is about to adopt it: its pods run.
+fn is_of(deployment: &Deployment, memcached: &Memcached, wanted: &Images) -> bool {
+    let meta = &deployment.meta;
+    let is_orphan = || {
+        let labels = desired(memcached, wanted).deployment.labels;
+        meta.owner.is_none() && are_of_same(&meta.labels, &labels)
+    };
+    meta.is_controlled_by(memcached.meta.uid) || is_orphan()
 }
 
 fn has_administrators_exporter(spec: &Spec) -> bool {

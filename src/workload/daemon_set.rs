@@ -135,8 +135,7 @@ impl Health {
             let health = everywhere(daemon_set, desired, context);
             let old = desired - status.updated_number_scheduled;
             if is_on_delete(daemon_set) && old > 0 && health.level == Level::Ready {
-                let message =
-                    format!("{}; {old} run the former template until deleted", health.message);
+                let message = format!("{}; {old}{FORMER}", without_former(&health.message));
                 return Health { message, ..health };
             }
             return health;
@@ -145,20 +144,20 @@ impl Health {
         let rolling = !is_on_delete(daemon_set)
             && status.updated_number_scheduled < status.current_number_scheduled;
         let completed = context.completed && !rolling;
-        if completed && is_tolerable(daemon_set) {
+        // Of a new generation, too, if the few are all that is left.
+        if !rolling && is_tolerable(daemon_set) && (completed || context.is_stuck()) {
             return almost_everywhere(daemon_set, desired, &behind, context);
         }
         let refused = (status.current_number_scheduled < desired).then(|| context.of_events());
         let known = context.known();
         let of_pods = || context.of_pods_within(longest_idle(daemon_set), completed);
-        match refused.flatten().or_else(of_pods) {
+        let is_due = completed || context.is_stuck() || known.is_some();
+        let lasting = context.of_lasting_pods().filter(|_| !is_due);
+        let is_due = is_due || lasting.is_some();
+        match refused.flatten().or(lasting).or_else(of_pods) {
             Some(trouble) if completed => context.health_of(trouble, true),
             // A known problem stays until its pods show that it is gone.
-            Some(trouble)
-                if context.is_stuck() || known.is_some() || context.of_lasting_pods().is_some() =>
-            {
-                context.health_of(trouble, false)
-            }
+            Some(trouble) if is_due => context.health_of(trouble, false),
             None if completed && waits_until_ready_for_long(daemon_set, desired) => {
                 context.not_ready_for_long(&behind)
             }
@@ -231,6 +230,15 @@ fn behind(daemon_set: &DaemonSet, desired: i32) -> Option<String> {
     ];
     let (count, what) = counts.into_iter().find(|(count, _)| *count < desired)?;
     Some(format!("{count} of {desired} nodes {what}"))
+}
+
+/// What is said of pods that stay until somebody deletes them, after their number.
+const FORMER: &str = " run the former template until deleted";
+
+/// The message without that.
+fn without_former(message: &str) -> &str {
+    let before = message.find(FORMER).and_then(|end| message[..end].rfind("; "));
+    before.map_or(message, |at| &message[..at])
 }
 
 /// On this many nodes or more, one in a hundred may be lost or not ready: on 5,000 nodes, one always is.
@@ -323,20 +331,27 @@ fn everywhere(daemon_set: &DaemonSet, desired: i32, context: &Context<'_>) -> He
                  operator may not list nodes"
             )),
         },
-        Answer::NotAsked | Answer::Failed if misscheduled == 0 => {
-            // What was found out about its nodes stays.
-            let previous = context.previous.as_ref();
-            let known = previous.filter(|known| match known.reason {
-                Reason::AllNodesReady => known.message.starts_with(&message),
-                Reason::MostNodesReady | Reason::NodeNotReady => context.label.is_some(),
-                _ => false,
-            });
-            known.cloned().unwrap_or_else(|| ready(message))
-        }
+        Answer::NotAsked | Answer::Failed if misscheduled == 0 => known_of_nodes(context, message),
         Answer::NotAsked | Answer::Failed => {
             let reasons = [Reason::NodeNotReady, Reason::MostNodesReady, Reason::AllNodesReady];
             kept(context, &reasons, &message)
         }
+    }
+}
+
+/// The health of a daemon that is ready where Kubernetes wants it, with what was found out about its other nodes.
+fn known_of_nodes(context: &Context<'_>, message: String) -> Health {
+    let known = context.previous.as_ref().filter(|known| match known.reason {
+        _ if context.label.is_none() => false,
+        Reason::AllNodesReady => known.message.starts_with(&message),
+        Reason::MostNodesReady | Reason::NodeNotReady => true,
+        _ => false,
+    });
+    match known {
+        Some(known) => {
+            Health { message: without_former(&known.message).to_owned(), ..known.clone() }
+        }
+        None => Health::ready(Reason::AllNodesReady, message),
     }
 }
 

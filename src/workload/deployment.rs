@@ -230,10 +230,10 @@ impl Health {
             return Health::new(Level::Stalled, Reason::RolloutPaused, paused(deployment));
         }
         // A known problem stays until its pods show that it is gone.
-        let reports = completed
-            || context.is_stuck()
-            || context.known().is_some()
-            || context.of_lasting_pods().is_some();
+        let reports = completed || context.is_stuck() || context.known().is_some();
+        if let Some(lasting) = context.of_lasting_pods().filter(|_| !reports) {
+            return context.health_of(lasting, false);
+        }
         match context.of_pods_within(patience(deployment), completed) {
             // Its probes give it longer to start.
             Some(trouble)

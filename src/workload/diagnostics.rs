@@ -201,13 +201,27 @@ impl State {
         }
     }
 
-    /// Looks up what is known. An answer that is younger than `enough` needs no other.
+    /// An answer that may be used now, and until when. One by which all is well, and that is younger than `enough`,
+    /// needs no other.
+    fn fresh(
+        &mut self,
+        subject: Subject<'_>,
+        enough: Duration,
+        now: Instant,
+    ) -> Option<(Evidence, Instant)> {
+        let entry = self.entry(subject);
+        let is_open = |node: &NodeState| !node.is_lost() && node.taint(&[]).is_none();
+        let is_well = entry.evidence.nodes.found().is_none_or(|nodes| nodes.iter().all(is_open));
+        let enough = entry.since.map(|since| since + enough).filter(|_| is_well);
+        let until = entry.until.max(enough).filter(|until| now < *until)?;
+        Some((entry.evidence.clone(), until))
+    }
+
+    /// Looks up what is known.
     fn look_up(&mut self, subject: Subject<'_>, enough: Duration, now: Instant) -> Known {
         self.sweep(now);
-        let entry = self.entry(subject);
-        let enough = entry.since.map(|since| since + enough);
-        if let Some(until) = entry.until.max(enough).filter(|until| now < *until) {
-            return Known::Fresh(entry.evidence.clone(), until);
+        if let Some((evidence, until)) = self.fresh(subject, enough, now) {
+            return Known::Fresh(evidence, until);
         }
         let paused = self.nodes_failed.1.filter(|until| now < *until);
         if let (Subject::Nodes(_), Some(until)) = (subject, paused) {
@@ -307,11 +321,14 @@ impl Diagnostics {
         labels: Option<&str>,
         enough: Duration,
     ) -> (Evidence, Instant) {
+        let subject = Subject::Nodes(labels.unwrap_or_default());
+        if let Some(known) = self.state.lock().fresh(subject, enough, Instant::now()) {
+            return known;
+        }
         // Those that come meanwhile share the answer.
         let Ok(turn) = timeout(SOON, self.nodes.lock()).await else {
             return (Evidence::failed(), Instant::now() + PAUSE);
         };
-        let subject = Subject::Nodes(labels.unwrap_or_default());
         let list = Evidence::of_nodes(client, labels);
         let nodes = self.answer(subject, enough, DEADLINE_OF_NODES, list).await;
         drop(turn);

@@ -71,7 +71,7 @@ impl Observer {
     /// Pods, Events and nodes are listed only if the workload is not ready although its rollout had
     /// completed, has made no progress for a while, or is reported as failing, and if a daemon runs
     /// on nodes where it does not belong. One that is ready costs no request, and needs no other
-    /// look.
+    /// look, but for a daemon: the nodes with its label are listed now and then.
     pub(crate) async fn observe<V: Custom, S: Workload>(
         &self,
         client: &Client,
@@ -128,6 +128,9 @@ impl Observer {
         let ask = S::ask(child);
         let (evidence, until) = self.diagnostics.explain(client, child, ask, looking.label).await;
         context.evidence = evidence;
+        if goes_on && !context.evidence.has_failed() {
+            self.progress.looked(uid, now);
+        }
         let health = S::health(child, &context);
         self.progress.note(uid, health.trouble().map(|(reason, _)| reason), now);
         let next = next(&health, &context, until.duration_since(now), often);
@@ -163,9 +166,11 @@ impl Observer {
     ) -> (Health, Action) {
         let enough = diagnostics::SELDOM;
         let (evidence, until) = self.diagnostics.of_nodes(client, context.label, enough).await;
-        let wait = until.duration_since(Instant::now()).max(Duration::from_millis(100));
-        let context = Context { evidence, ..context };
-        (S::health(child, &context), Action::RequeueAfter(wait))
+        let has_failed = evidence.has_failed();
+        let health = S::health(child, &Context { evidence, ..context });
+        let is_well = health.level == Level::Ready && !has_failed;
+        let wait = if is_well { enough } else { until.duration_since(Instant::now()) };
+        (health, Action::RequeueAfter(wait.max(Duration::from_millis(100))))
     }
 
     /// Returns the wait until a status may be written that differs from the last one in counts only.

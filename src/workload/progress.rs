@@ -56,8 +56,11 @@ pub fn reported<V: Custom>(object: &V) -> Option<Health> {
     } else {
         Rollout::Halted
     };
-    let reason = Reason::named(&ready.reason)?;
-    Some(Health { level, rollout, reason, message: ready.message.to_string(), beside: None })
+    // What is wrong with a paused object is beside that.
+    let is_paused = ready.reason == Reason::Paused.as_str();
+    let told = of(Type::Degraded).filter(|_| is_paused && is_true(Type::Degraded)).unwrap_or(ready);
+    let reason = Reason::named(&told.reason)?;
+    Some(Health { level, rollout, reason, message: told.message.to_string(), beside: None })
 }
 
 /// Returns for how long the condition Degraded has been True, by the clock of who wrote it.
@@ -172,14 +175,17 @@ impl Progress {
     /// Returns whether the pods of a rollout are to be looked at although it makes progress: after
     /// [`Progress::IDLE_MAX`], and then at this interval.
     pub fn is_look_due(&self, object: Uid, every: Duration, now: Instant) -> bool {
-        let mut marks = self.0.lock();
-        let Some(mark) = marks.of.get_mut(&object) else { return false };
+        let marks = self.0.lock();
+        let Some(mark) = marks.of.get(&object) else { return false };
         let wait = if mark.has_looked { every } else { Self::IDLE_MAX };
-        let is_due = now.duration_since(mark.looked) >= wait;
-        if is_due {
+        now.duration_since(mark.looked) >= wait
+    }
+
+    /// Notes that the pods of a rollout were looked at.
+    pub fn looked(&self, object: Uid, now: Instant) {
+        if let Some(mark) = self.0.lock().of.get_mut(&object) {
             (mark.looked, mark.has_looked) = (now, true);
         }
-        is_due
     }
 
     /// Returns the wait until counts of an object may be reported when nothing else has changed; `None` if they may be
@@ -305,6 +311,33 @@ mod tests {
         };
         assert!(app("Paused"));
         assert!(!app("RollingOut"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rollout_with_progress_is_looked_at_after_a_while_and_then_seldom() {
+        let (progress, memcached) = (Progress::default(), custom::<Memcached>(SAMPLE));
+        let (start, uid) = (Instant::now(), memcached.meta.uid);
+        let at = |second| start + Duration::from_secs(second);
+        let minute = Duration::from_secs(60);
+        assert!(!progress.is_look_due(uid, minute, start), "nothing is known of it");
+        progress.idle(&memcached, 1, [0; 4], start);
+        let is_due = |second| progress.is_look_due(uid, minute, at(second));
+        assert_eq!([29, 30, 31].map(is_due), [false, true, true], "until it was looked at");
+        progress.looked(uid, at(31));
+        assert_eq!([32, 90, 91].map(is_due), [false, false, true]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn counts_alone_are_reported_every_five_seconds() {
+        let (progress, memcached) = (Progress::default(), custom::<Memcached>(SAMPLE));
+        let (start, uid) = (Instant::now(), memcached.meta.uid);
+        let wait = |second| progress.wait_to_count(uid, start + Duration::from_secs(second));
+        assert_eq!(wait(0), None, "nothing is known of it");
+        progress.idle(&memcached, 1, [0; 4], start);
+        assert_eq!(
+            [0, 1, 4, 5, 6].map(wait).map(|wait| wait.map_or(0, |wait| wait.as_secs())),
+            [0, 4, 1, 0, 4]
+        );
     }
 
     #[test]

@@ -266,6 +266,22 @@ async fn a_service_that_somebody_made_a_load_balancer_stays_one() {
 }
 
 /// Returns whether the Service has this port, and only this.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_somebody_made_lead_elsewhere_leads_to_the_pods_again() {
+    let (world, _operator) = World::with_operator_at("led-elsewhere", "baseline").await;
+    let spec = json!({"image": "shop:1", "replicas": 0, "ports": [{"port": 80}]});
+    world.create(APP, json!({"metadata": {"name": "shop"}, "spec": spec})).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+    let elsewhere = json!({"spec": {"type": "ExternalName", "externalName": "example.com"}});
+    world.patch(SERVICE, "shop", elsewhere).await.unwrap();
+    // Beside that type, the API server ignores the name.
+    let leads_to_pods = |service: &Value| {
+        service["spec"]["type"] == "ClusterIP" && service["spec"]["clusterIP"].is_string()
+    };
+    world.until(SERVICE, "shop", leads_to_pods).await;
+    world.until(APP, "shop", is_ready).await;
+}
+
 fn has_port(port: u16) -> impl Fn(&Value) -> bool {
     move |service| {
         let ports = service["spec"]["ports"].as_array();
@@ -350,6 +366,18 @@ async fn what_is_wanted_no_more_goes_although_others_own_it_too_or_nobody_does()
     let ledger = json!({"metadata": {"name": "ledger"}, "spec": {"size": 1, "exporter": {}}});
     world.create(MEMCACHED, ledger).await.unwrap();
     world.until(MEMCACHED, "ledger", is_ready).await;
+    // Of nobody else, so it stays when the operator's own variables go.
+    let own = ["set", "env", "deployment/own-ui", "FOO=1"];
+    let one = json!({"image": "ui:1", "replicas": 0, "envs": [{"name": "A", "value": "1"}]});
+    world.create(APP, json!({"metadata": {"name": "own-ui"}, "spec": one})).await.unwrap();
+    world.until(APP, "own-ui", is_ready).await;
+    world.kubectl(&own).unwrap();
+    world.patch(APP, "own-ui", json!({"spec": {"envs": []}})).await.unwrap();
+    let has_foo = |child: &Value| {
+        let env = &child["spec"]["template"]["spec"]["containers"][0]["env"];
+        *env == json!([{"name": "FOO", "value": "1"}])
+    };
+    world.until(DEPLOYMENT, "own-ui", has_foo).await;
     for child in ["deployment/shared-ui", "service/shared-ui", "deployment/ledger"] {
         taken_into_git(&world, child);
     }

@@ -255,6 +255,10 @@ async fn bad_settings_of_containers_are_refused(world: &World) {
     ] {
         is_refused(world, kind, spec, message).await;
     }
+    let on_nodes = json!([{"name": "a", "port": 80, "protocol": "", "nodePort": 30000},
+        {"name": "b", "port": 81, "nodePort": 30000}]);
+    is_refused(world, APP, json!({"image": "a", "ports": on_nodes}), "a `nodePort` of its own")
+        .await;
 }
 
 async fn bad_settings_of_daemons_are_refused(world: &World) {

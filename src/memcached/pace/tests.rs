@@ -121,7 +121,7 @@ fn turns(found: Vec<(ObjectKey, Standing)>) -> Turns {
 
 /// Those of these names that get a turn when they ask in this order.
 fn granted<'a>(turns: &mut Turns, limit: Limit, names: &[&'a str]) -> Vec<&'a str> {
-    names.iter().filter(|name| turns.grant(&key(name), limit)).copied().collect()
+    names.iter().filter(|name| turns.grant(&key(name), limit, Instant::now())).copied().collect()
 }
 
 #[test]
@@ -161,6 +161,16 @@ fn an_image_that_does_not_start_stops_at_the_limit_also_after_a_restart() {
         assert_eq!(granted(&mut turns, Limit::Number(1), &["c", "d"]), [""; 0]);
         assert_eq!(granted(&mut turns, Limit::Number(3), &["d", "c"]), ["c"]);
     }
+}
+
+#[test]
+fn one_that_cannot_be_written_gives_its_turn_back() {
+    let mut turns = turns(found(0, &[], &["a", "b"]));
+    let limit = Limit::Number(1);
+    assert_eq!(granted(&mut turns, limit, &["a", "b"]), ["a"]);
+    turns.granted.remove(&key("a"));
+    turns.refused.insert(key("a"), Instant::now() + REFUSED);
+    assert_eq!(granted(&mut turns, limit, &["a", "b"]), ["b"]);
 }
 
 #[test]

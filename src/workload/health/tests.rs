@@ -65,6 +65,31 @@ fn numbers_that_change_with_the_cluster_change_no_message() {
     assert_ne!(told(pod(4987, "memory"), known()).unwrap().message, first.message);
 }
 
+/// Of a daemon whose old pods stay until somebody deletes them, two passes say the same.
+#[test]
+fn what_was_said_of_old_pods_is_not_said_again() {
+    let daemon = |updated: i32| -> Child<crate::workload::DaemonSetSpec> {
+        let owner = serde_json::json!([{"apiVersion": "mydomain.com/v1beta1", "kind": "GenericDaemon", "name": "a",
+            "controller": true, "uid": "00000000-0000-4000-8000-000000000001"}]);
+        serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "a", "namespace": "n", "ownerReferences": owner},
+            "spec": {"updateStrategy": {"type": "OnDelete"}},
+            "status": {"desiredNumberScheduled": 3, "currentNumberScheduled": 3, "numberAvailable": 3,
+                "updatedNumberScheduled": updated, "numberReady": 3}}))
+        .unwrap()
+    };
+    for label in [None, Some("logs")] {
+        let told = |previous, updated| {
+            let context = Context { previous, label, completed: true, ..Context::default() };
+            Health::of_daemon_set(&daemon(updated), &context)
+        };
+        let first = told(None, 1);
+        assert!(first.message.ends_with("; 2 run the former template until deleted"), "{first:?}");
+        assert_eq!(told(Some(first.clone()), 1), first);
+        assert!(!told(Some(first), 3).message.contains("former"));
+    }
+}
+
 #[test]
 fn the_worse_of_two_counts() {
     for worse in all() {

@@ -29,7 +29,7 @@ const LET_GO: Duration = Duration::from_secs(1);
 pub struct Options {
     /// Number of passes at a time. While another namespace waits, one has half of them at most. Default 4.
     pub workers: usize,
-    /// A pass that takes longer than this is dropped. Default 180 s: three writes that each take as long as the API server waits.
+    /// A pass that takes longer than this is dropped. Default 300 s: four writes that each take as long as the API server waits.
     pub deadline: Duration,
     /// Longest wait of shutdown for passes under way. Default 25 s: the rest usually takes only a
     /// moment to end, so everything fits into the 30 s that a kubelet gives.
@@ -82,7 +82,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             workers: 4,
-            deadline: Duration::from_secs(180),
+            deadline: Duration::from_secs(300),
             drain: Duration::from_secs(25),
             blocked: Duration::from_secs(5),
             retries: Retries::default(),

@@ -43,11 +43,12 @@ impl<V: Resource> Context<V> {
         let (client, key) = (self.client(), &desired.key);
         let mut only = desired.body.clone();
         only["metadata"]["uid"] = json!(child.uid()); // This one, not a namesake.
-        if record(child, C::Keep::APPLIED) == Some(PENDING) {
+        if record(child, C::Keep::APPLIED) == Some(PENDING) && !is_orphan(child) {
             self.leave_to_the_apply::<C>(key, child.uid()).await?;
         }
         let owned;
-        let child = if !is_applied && child.meta().shared && !client.is_dry_run() {
+        let is_shared = child.meta().shared || is_orphan(child);
+        let child = if !is_applied && is_shared && !client.is_dry_run() {
             owned = self.own_what_goes(desired, child).await?;
             owned.as_ref().unwrap_or(child)
         } else {
@@ -105,14 +106,13 @@ impl<V: Resource> Context<V> {
         }
         let mut operations = match fields.applied_by(manager) {
             Some(applied) => fields.take_from_others(manager, &gone(applied, &desired.body)),
-            // Somebody has cleared the owners. What the view shows is what this manager sets.
+            // Somebody has cleared the owners, or restored the object. What the view shows is what this manager sets.
             None if record(child, C::Keep::APPLIED).is_some() => {
-                let entry = json!({
-                    "manager": manager, "operation": "Apply", "apiVersion": C::KIND.api_version(),
-                    "fieldsType": "FieldsV1",
-                    "fieldsV1": { "f:spec": fields_of(&Place::SPEC, &json_of(child)?["spec"]) },
-                });
-                vec![json!({ "op": "add", "path": "/metadata/managedFields", "value": [entry] })]
+                let claimed = fields.without_those_of_others(&json_of(child)?);
+                let mut operations =
+                    fields.take_from_others(manager, &gone(&claimed, &desired.body));
+                operations.push(fields.claim(manager, &C::KIND.api_version(), &claimed));
+                operations
             }
             None => Vec::new(),
         };
@@ -283,9 +283,35 @@ impl<C> ManagedFields<C> {
         entries.find(|entry| is_of(manager, entry, "Apply")).map(|entry| &entry["fieldsV1"])
     }
 
+    /// The fields of what a view shows that nobody else has applied.
+    fn without_those_of_others(&self, shown: &Value) -> Value {
+        let labels = fields_of(&Place::SPEC.inner("labels"), &shown["metadata"]["labels"]);
+        let mut claimed = json!({ "f:metadata": { "f:labels": labels } });
+        if shown["spec"].is_object() {
+            claimed["f:spec"] = fields_of(&Place::SPEC, &shown["spec"]);
+        }
+        let applied = self.entries().filter(|entry| entry["operation"] == "Apply");
+        for entry in applied.filter(|entry| is_of_object(entry)) {
+            take(&mut claimed, &entry["fieldsV1"]);
+        }
+        claimed
+    }
+
+    /// The JSON patch operation by which `manager` has applied these fields.
+    fn claim(&self, manager: &str, api_version: &str, fields: &Value) -> Value {
+        let entry = json!({ "manager": manager, "operation": "Apply", "apiVersion": api_version,
+            "fieldsType": "FieldsV1", "fieldsV1": fields });
+        let (path, value) = match self.entries().next() {
+            Some(_) => ("/-", entry),
+            None => ("", json!([entry])),
+        };
+        json!({ "op": "add", "path": format!("/metadata/managedFields{path}"), "value": value })
+    }
+
     /// JSON patch operations that take fields from all managers but this one.
     fn take_from_others(&self, manager: &str, taken: &Value) -> Vec<Value> {
-        let others = self.entries().enumerate().filter(|(_, entry)| entry["manager"] != manager);
+        let is_other = |entry: &Value| entry["manager"] != manager && is_of_object(entry);
+        let others = self.entries().enumerate().filter(|(_, entry)| is_other(entry));
         let less = others.filter_map(|(at, entry)| {
             let (mut fields, path) =
                 (entry["fieldsV1"].clone(), format!("/metadata/managedFields/{at}/fieldsV1"));
@@ -312,9 +338,11 @@ impl<C> ManagedFields<C> {
 /// Returns whether these are the fields that `manager` set in this way. Subresources are written by
 /// other controllers.
 fn is_of(manager: &str, entry: &Value, operation: &str) -> bool {
-    entry["manager"] == manager
-        && entry["operation"] == operation
-        && entry["subresource"].as_str().is_none_or(str::is_empty)
+    entry["manager"] == manager && entry["operation"] == operation && is_of_object(entry)
+}
+
+fn is_of_object(entry: &Value) -> bool {
+    entry["subresource"].as_str().is_none_or(str::is_empty)
 }
 
 /// Returns whether `fields` (`fieldsV1`) has what is at a JSON pointer into `object`.
@@ -339,7 +367,8 @@ fn holds(mut fields: &Value, mut object: &Value, pointer: &str) -> bool {
     true
 }
 
-/// The part of `fields` that `desired` does not have. A name without parts stands for all that is below it.
+/// The part of `fields` that `desired` does not have. A name without parts stands for all that is below it: an item of a
+/// list goes as a whole, while of other fields only those go that `fields` names.
 fn gone(fields: &Value, desired: &Value) -> Value {
     let parts = fields.as_object().into_iter().flatten().filter(|(name, _)| *name != ".");
     let gone = parts.filter_map(|(name, below)| {
@@ -349,7 +378,12 @@ fn gone(fields: &Value, desired: &Value) -> Value {
                 .as_array()
                 .and_then(|items| items.iter().find(|item| is_of_item(name, item))),
         };
-        let gone = there.map_or_else(|| json!({}), |there| gone(below, there));
+        let is_item = !name.starts_with("f:");
+        let gone = match there {
+            None if is_item => json!({}),
+            None => gone(below, &Value::Null),
+            Some(there) => gone(below, there),
+        };
         let is_some = there.is_none() || gone != json!({});
         is_some.then(|| (name.clone(), gone))
     });
@@ -369,6 +403,10 @@ fn take(fields: &mut Value, taken: &Value) -> bool {
             any = true;
         } else {
             any |= take(there, below);
+            // Without parts it would stand for the field itself.
+            if *there == json!({}) {
+                fields.remove(name);
+            }
         }
     }
     any
@@ -491,6 +529,13 @@ mod tests {
         let desired = json!({ "spec": { "kind": "a", "ports": [{ "port": 80, "name": "web" }] } });
         let gone = gone(&set, &desired);
         assert_eq!(gone, json!({ "f:spec": { "f:ports": { dns: {} }, "f:ranges": {} } }));
+        // Of a list that goes, only the items that were applied.
+        let without = super::gone(&set, &json!({ "spec": { "kind": "a", "ranges": [] } }));
+        let both = json!({ web: {}, dns: {} });
+        assert_eq!(without, json!({ "f:spec": { "f:ports": both } }));
+        let mut more = json!({ "f:spec": { "f:ports": { web: port, "k:{\"port\":1}": port } } });
+        assert!(take(&mut more, &without));
+        assert_eq!(more, json!({ "f:spec": { "f:ports": { "k:{\"port\":1}": port } } }));
         let mut theirs = entry("Update", &set);
         theirs["manager"] = json!("gitops");
         let read = fields(&json!([entry("Apply", &set), theirs]));

@@ -1091,6 +1091,8 @@ async fn the_first_write_to_a_child_that_is_adopted_sets_its_owner() {
     let (_, _, first) = writes.next().unwrap();
     let sets_owner = |operation: &Value| operation["path"] == "/metadata/ownerReferences";
     assert!(first.as_array().unwrap().iter().any(sets_owner), "{first}");
+    let claims = |operation: &Value| operation["path"] == "/metadata/managedFields/-";
+    assert!(first.as_array().unwrap().iter().any(claims), "others keep what is theirs: {first}");
     let (_, _, second) = writes.next().unwrap();
     assert_eq!(second["metadata"]["ownerReferences"][0]["uid"], json!(cx.object.metadata.uid));
 }

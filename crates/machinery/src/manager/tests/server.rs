@@ -180,7 +180,11 @@ fn json_patch(object: &mut Value, operation: &Value) -> bool {
     }
     let (parent, field) = path.rsplit_once('/').unwrap();
     if operation["op"] == "add" {
-        object.pointer_mut(parent).unwrap()[field] = operation["value"].clone();
+        let value = operation["value"].clone();
+        match object.pointer_mut(parent).unwrap() {
+            Value::Array(items) if field == "-" => items.push(value),
+            parent => parent[field] = value,
+        }
         return true;
     }
     match object.pointer_mut(parent).unwrap() {
