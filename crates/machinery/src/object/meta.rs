@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use thin_vec::ThinVec;
 
@@ -328,7 +328,8 @@ impl<'de> Deserialize<'de> for Controllers {
     }
 }
 
-/// The `managedFields`: who wrote, and how. Their sets of fields are skipped.
+/// The `managedFields`: how they were written. Their sets of fields are skipped.
+#[derive(Default)]
 struct Managers {
     applies: usize,
     others: usize,
@@ -342,6 +343,33 @@ impl Managers {
 
 impl<'de> Deserialize<'de> for Managers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Managers, D::Error> {
+        deserializer.deserialize_option(ManagersVisitor)
+    }
+}
+
+/// Counts the entries, without memory for them: each object has some.
+struct ManagersVisitor;
+
+impl<'de> Visitor<'de> for ManagersVisitor {
+    type Value = Managers;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("managedFields")
+    }
+
+    fn visit_none<E>(self) -> Result<Managers, E> {
+        Ok(Managers::default())
+    }
+
+    fn visit_unit<E>(self) -> Result<Managers, E> {
+        Ok(Managers::default())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Managers, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Managers, A::Error> {
         #[derive(serde::Deserialize)]
         struct Entry<'a> {
             #[serde(borrow, default)]
@@ -349,10 +377,14 @@ impl<'de> Deserialize<'de> for Managers {
             #[serde(borrow, default)]
             subresource: Cow<'a, str>,
         }
-        let entries = Option::<Vec<Entry<'_>>>::deserialize(deserializer)?.unwrap_or_default();
-        let of_object = entries.iter().filter(|entry| entry.subresource.is_empty());
-        let (applies, others): (Vec<_>, Vec<_>) = of_object.partition(|e| e.operation == "Apply");
-        Ok(Managers { applies: applies.len(), others: others.len() })
+        let mut managers = Managers::default();
+        while let Some(entry) = entries.next_element::<Entry<'_>>()? {
+            if entry.subresource.is_empty() {
+                let is_apply = entry.operation == "Apply";
+                *(if is_apply { &mut managers.applies } else { &mut managers.others }) += 1;
+            }
+        }
+        Ok(managers)
     }
 }
 
