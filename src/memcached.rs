@@ -268,8 +268,8 @@ pub async fn reconcile(
     let deployment = to_report(children.deployment.ensure(&cx).await)?;
     match &deployment {
         Ok(made) if given.is_final() => pace.applied(cx.key(), &given.images, made),
-        Ok(_) => {}
-        Err(_) => pace.refused(cx.key()),
+        Err(problem) if problem.api_error().is_some() => pace.refused(cx.key()),
+        Ok(_) | Err(_) => {}
     }
     let service = to_report(children.service.ensure(&cx).await)?;
     let budget = to_report(ensure_or_prune(children.budget.as_ref(), &cx).await)?;
