@@ -310,6 +310,8 @@ fn everywhere(daemon_set: &DaemonSet, desired: i32, context: &Context<'_>) -> He
         Answer::Found(_) => {
             let nodes = nodes(daemon_set, context);
             match (nodes.lost(), nodes.tainted()) {
+                // The daemon never was there; or the node is back, and the list is from before.
+                (Some(lost), _) if misscheduled == 0 => ready(format!("{message}; {lost}")),
                 (Some(lost), _) => {
                     not_reporting(lost, i32::try_from(nodes.lost_count()).unwrap_or(i32::MAX))
                 }
@@ -341,11 +343,9 @@ fn everywhere(daemon_set: &DaemonSet, desired: i32, context: &Context<'_>) -> He
 
 /// The health of a daemon that is ready where Kubernetes wants it, with what was found out about its other nodes.
 fn known_of_nodes(context: &Context<'_>, message: String) -> Health {
-    let known = context.previous.as_ref().filter(|known| match known.reason {
-        _ if context.label.is_none() => false,
-        Reason::AllNodesReady => known.message.starts_with(&message),
-        Reason::MostNodesReady | Reason::NodeNotReady => true,
-        _ => false,
+    let known = context.previous.as_ref().filter(|known| {
+        let is_of_nodes = context.label.is_some() && known.reason == Reason::AllNodesReady;
+        is_of_nodes && known.message.starts_with(&message)
     });
     match known {
         Some(known) => {

@@ -918,9 +918,9 @@ fn daemons() -> Vec<Row> {
         row(
             (G, "one of three nodes was lost before the daemon came"),
             of_daemon(nodes([2, 2, 2, 2]), seen(vec![node("node-1", "", ""), lost("node-3")])),
-            "F T F T - -",
-            "NodeNotReady",
-            is_lost,
+            "T T F F - -",
+            "AllNodesReady",
+            "The daemon is ready on all 2 nodes where it belongs; Node node-3 does not report",
         ),
         row(
             (G, "completed, then two of 200 nodes are not ready"),
