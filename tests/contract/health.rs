@@ -62,7 +62,7 @@ async fn while_a_kind_may_not_be_listed_ready_says_which_and_why() {
     world.delete(ROLE_BINDING, "workload-operator").await;
     world.until_gone(ROLE_BINDING, "workload-operator").await;
     let operator = world.start_operator_with(&[("MEMCACHED_IMAGE", MEMCACHED_IMAGE)]).await;
-    operator.logged("cannot list memcacheds.cache.example.com").await;
+    operator.logged("cannot list or watch memcacheds.cache.example.com").await;
     assert_eq!(get(&operator, "health", "/healthz").await.0, 200, "a restart would not help");
     let (code, report) = get(&operator, "health", "/readyz?verbose").await;
     assert_eq!(code, 503, "{report}");

@@ -62,7 +62,7 @@ async fn without_its_rights_the_log_names_what_is_forbidden_and_it_heals_once_th
     world.delete(ROLE_BINDING, "workload-operator").await;
     world.until_gone(ROLE_BINDING, "workload-operator").await;
     let mut operator = world.start_operator_with(&[("MEMCACHED_IMAGE", MEMCACHED_IMAGE)]).await;
-    let line = operator.logged("cannot list memcacheds.cache.example.com").await;
+    let line = operator.logged("cannot list or watch memcacheds.cache.example.com").await;
     assert!(line.contains(": forbidden; apply artifacts/rbac/"), "it says what to do: {line}");
     world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
     operator.assert_alive();

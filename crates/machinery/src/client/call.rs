@@ -190,7 +190,9 @@ impl Client {
             if let Some(plugin) = self.plugin() {
                 plugin.ready().await?;
             }
-            self.shared.wire.clone().oneshot(request).await.map_err(Error::transport)
+            let address = self.shared.endpoint.as_ref().and_then(Endpoint::address);
+            let answer = self.shared.wire.clone().oneshot(request).await;
+            answer.map_err(|error| Error::transport(error).at(address))
         };
         let answer = observe.by_deadline(answered).await.flatten();
         let answer = answer.inspect_err(|_| connectivity.failed())?;

@@ -8,8 +8,15 @@ use super::{Error, proxy};
 
 /// The address of an API server, and the credentials for it: what [`config`] finds, or a `kube::Config`
 /// converted.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Config(pub(super) kube::Config);
+
+/// Without credentials, which a plugin's arguments and a proxy's URL may contain, too.
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Config").field("host", &self.host()).finish_non_exhaustive()
+    }
+}
 
 /// Source of the configuration.
 #[derive(Debug, PartialEq, Eq)]
@@ -89,7 +96,11 @@ fn merged(paths: &[PathBuf]) -> Result<Kubeconfig, Error> {
         return Err(Error::Config(format!("no file that KUBECONFIG names is there: {paths}")));
     }
     there.into_iter().try_fold(Kubeconfig::default(), |merged, path| {
-        let next = Kubeconfig::read_from(path).and_then(|next| merged.merge(next));
+        let next = Kubeconfig::read_from(path).and_then(|mut next| {
+            // As in client-go, an empty one is none: the next file's counts.
+            next.current_context.take_if(|context| context.is_empty());
+            merged.merge(next)
+        });
         next.map_err(|why| unusable(&format!("the kubeconfig {}", path.display()), why))
     })
 }
@@ -105,13 +116,27 @@ async fn selected(
     const NONE: &str = "http://none.invalid/";
     let mut file = file.map_err(|why| unusable(which, why))?;
     for cluster in file.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
-        let proxy = cluster.proxy_url.take().filter(|proxy| !proxy.is_empty());
-        cluster.proxy_url = Some(proxy.unwrap_or_else(|| NONE.to_owned()));
+        let mut texts = [
+            &mut cluster.certificate_authority,
+            &mut cluster.certificate_authority_data,
+            &mut cluster.tls_server_name,
+            &mut cluster.proxy_url,
+        ];
+        // kube has put the folder of the kubeconfig in front of a file's name.
+        let is_empty = |text: &mut String| text.is_empty() || text.ends_with('/');
+        texts[..3].iter_mut().for_each(|text| drop(text.take_if(is_empty)));
+        texts[3].take_if(|text| text.is_empty());
+        cluster.proxy_url.get_or_insert_with(|| NONE.to_owned());
+    }
+    for context in file.contexts.iter_mut().filter_map(|named| named.context.as_mut()) {
+        context.namespace.take_if(|namespace| namespace.is_empty());
     }
     let options =
         KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let authority = authority_file(&file, context);
     let config = kube::Config::from_custom_kubeconfig(file, &options).await;
     let mut config = config.map_err(|why| unusable(which, why))?;
+    config.root_cert_file = authority;
     config.proxy_url = config.proxy_url.filter(|proxy| proxy != NONE);
     // A credential plugin that asks for it is shown the cluster.
     let shown = config.auth_info.exec.as_mut().and_then(|exec| exec.cluster.as_mut());
@@ -119,6 +144,16 @@ async fn selected(
         cluster.proxy_url.take_if(|proxy| proxy == NONE);
     }
     Ok(config)
+}
+
+/// The file with the certificates that the context's cluster is verified by: kube reads it again when it changes.
+fn authority_file(file: &Kubeconfig, context: Option<&str>) -> Option<PathBuf> {
+    let context = context.or(file.current_context.as_deref())?;
+    let context = file.contexts.iter().find(|named| named.name == context)?.context.as_ref()?;
+    let cluster = file.clusters.iter().find(|named| named.name == context.cluster)?;
+    let cluster = cluster.cluster.as_ref()?;
+    let has_data = cluster.certificate_authority_data.is_some();
+    cluster.certificate_authority.as_ref().filter(|_| !has_data).map(PathBuf::from)
 }
 
 fn source(
@@ -193,6 +228,49 @@ mod tests {
         let cluster = config(Some(&path), None).await.unwrap().0.auth_info.exec.unwrap().cluster;
         let cluster = cluster.expect("it is to be shown");
         assert_eq!((cluster.server.as_deref(), cluster.proxy_url), (Some("http://a:1"), None));
+    }
+
+    #[tokio::test]
+    async fn empty_texts_count_as_absent() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config");
+        let text = "apiVersion: v1\nkind: Config\ncurrent-context: ''\nusers: [{name: u, user: {}}]\n\
+            clusters: [{name: a, cluster: {server: 'https://a:1', certificate-authority: '', \
+            certificate-authority-data: '', tls-server-name: '', proxy-url: ''}}]\n\
+            contexts: [{name: a, context: {cluster: a, user: u, namespace: ''}}]\n";
+        std::fs::write(&path, text).unwrap();
+        let found = config(Some(&path), Some("a")).await.unwrap();
+        assert_eq!(found.namespace(), "default");
+        let kube::Config { root_cert, root_cert_file, tls_server_name, proxy_url, .. } = found.0;
+        assert_eq!(
+            (root_cert, root_cert_file, tls_server_name, proxy_url),
+            (None, None, None, None)
+        );
+        // The next file's context counts.
+        let next = dir.path().join("next");
+        std::fs::write(&next, "apiVersion: v1\nkind: Config\ncurrent-context: b\n").unwrap();
+        assert_eq!(merged(&[path, next]).unwrap().current_context.as_deref(), Some("b"));
+    }
+
+    #[tokio::test]
+    async fn a_file_of_certificates_is_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, authority) = (dir.path().join("config"), dir.path().join("ca.crt"));
+        let text = "apiVersion: v1\nkind: Config\ncurrent-context: a\nusers: [{name: u, user: {}}]\n\
+            clusters: [{name: a, cluster: {server: 'https://a:1', certificate-authority: ca.crt}}]\n\
+            contexts: [{name: a, context: {cluster: a, user: u}}]\n";
+        std::fs::write(&path, text).unwrap();
+        std::fs::write(&authority, "").unwrap();
+        let found = config(Some(&path), None).await.unwrap();
+        assert_eq!(found.0.root_cert_file, Some(authority));
+    }
+
+    #[test]
+    fn no_credential_is_printed() {
+        let mut config = kube::Config::new("https://a:1".parse().unwrap());
+        config.auth_info.token = Some("secret".to_owned().into());
+        config.proxy_url = Some("http://user:secret@proxy".parse().unwrap());
+        assert_eq!(format!("{:?}", Config(config)), "Config { host: \"a:1\", .. }");
     }
 
     #[test]

@@ -93,6 +93,10 @@ impl Error {
     }
 
     pub(super) fn transport(source: BoxError) -> Error {
+        let source = match source.downcast::<Error>() {
+            Ok(error) => return *error,
+            Err(source) => source,
+        };
         let mut innermost: &(dyn std::error::Error + 'static) = &*source;
         while let Some(inner) = innermost.source() {
             innermost = inner;
@@ -100,13 +104,15 @@ impl Error {
         if let Some(no_tunnel) = find::<NoTunnel>(&*source) {
             return Error::Transport { root: no_tunnel.to_string(), source };
         }
-        // The output of a failed credential plugin may contain the credential, so at most the
-        // plugin's name and exit status are kept of such an error.
-        let plugin = source.downcast_ref::<kube::client::AuthError>().and_then(plugin_failure);
-        match plugin {
-            Some(root) => Error::Transport { root: root.clone(), source: root.into() },
-            None => Error::Transport { root: innermost.to_string(), source },
+        Error::Transport { root: innermost.to_string(), source }
+    }
+
+    /// Names the address that was not reached.
+    pub(super) fn at(mut self, address: Option<&str>) -> Error {
+        if let (Error::Transport { root, .. }, Some(address)) = (&mut self, address) {
+            *root = format!("{address}: {root}");
         }
+        self
     }
 
     /// `text` is no `V`.
@@ -114,11 +120,13 @@ impl Error {
         Error::Decode { why: mismatch::<V>(text), excerpt: shape(text) }
     }
 
-    /// If the kind is not served, says so, and what to do: the answer itself names neither.
+    /// If the kind is not served, says so, and what to do: an API server answers with no more than Go's "404 page
+    /// not found". Any other 404 is of something before it.
     pub(super) fn about(mut self, kind: &Kind, program: &Identity) -> Error {
-        let not_served = self.is_not_served();
+        let not_served = self.is_not_served() && !kind.plural.is_empty();
         if let Error::Api { message, .. } = &mut self
             && not_served
+            && message.trim_end().ends_with(": 404 page not found")
         {
             let (resource, remedy) = (kind.resource(), program.remedies().kinds);
             *message = format!("the API server does not serve {resource}: {remedy}");
@@ -237,29 +245,6 @@ fn find<'a, E: std::error::Error + 'static>(
     all.find_map(|error| error.downcast_ref())
 }
 
-/// Describes the failure of a credential plugin, without its output.
-fn plugin_failure(error: &kube::client::AuthError) -> Option<String> {
-    use kube::client::AuthError;
-    match error {
-        AuthError::AuthExecRun { cmd, out } => {
-            let command = cmd.split(' ').next().unwrap_or_default();
-            Some(format!("the credential plugin {command} failed: {}", out.status))
-        }
-        AuthError::AuthExecParse(_) | AuthError::ParseTokenKey(_) => {
-            Some("the output of the credential plugin is not understood".to_owned())
-        }
-        _ => None,
-    }
-}
-
-/// The text of a kube error, without what a credential plugin printed.
-pub(super) fn config_failure(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Auth(auth) => plugin_failure(auth).unwrap_or_else(|| auth.to_string()),
-        other => other.to_string(),
-    }
-}
-
 /// Why `text` is no `V`: `spec.size: invalid type: string, expected u32`. No value of it is in the
 /// message, which is logged: it may be secret.
 pub(super) fn mismatch<V: DeserializeOwned>(text: &[u8]) -> String {
@@ -363,6 +348,21 @@ mod tests {
     }
 
     #[test]
+    fn only_an_api_server_says_that_it_does_not_serve_a_kind() {
+        let said = |kind: &crate::object::Kind, body: &str| {
+            let error = super::super::status::error(404, None, body.as_bytes());
+            error.about(kind, &"test".into()).to_string()
+        };
+        let kind = crate::object::Kind::namespaced("example.com", "v1", "Thing", "things");
+        let not_served = "does not serve things.example.com";
+        assert!(said(&kind, "404 page not found\n").contains(not_served));
+        let other = said(&kind, "default backend - 404");
+        assert!(other.contains("default backend - 404") && !other.contains(not_served), "{other}");
+        let none = crate::object::Kind::cluster_scoped("", "", "", "");
+        assert!(said(&none, "404 page not found\n").contains("404 page not found"));
+    }
+
+    #[test]
     fn an_excerpt_is_short_and_one_line() {
         let text = "é\n".repeat(500);
         let short = excerpt(text.as_bytes());
@@ -424,23 +424,5 @@ mod tests {
         let said = Error::decode::<u32>(&text).to_string();
         assert!(said.len() < 300, "{} bytes", said.len());
         assert!(said.contains("invalid type: string, expected u32"), "{said}");
-    }
-
-    #[test]
-    fn what_a_credential_plugin_printed_is_never_shown() {
-        use std::os::unix::process::ExitStatusExt;
-        let out = std::process::Output {
-            status: std::process::ExitStatus::from_raw(256),
-            stdout: b"hunter2".to_vec(),
-            stderr: b"hunter2".to_vec(),
-        };
-        let auth = kube::client::AuthError::AuthExecRun {
-            cmd: "aws eks --password=hunter2".to_owned(),
-            out: Box::new(out),
-        };
-        let error = Error::transport(Box::new(auth));
-        let all = format!("{error} {error:?} {:?}", std::error::Error::source(&error));
-        assert!(!all.contains("hunter2"), "{all}");
-        assert!(all.contains("aws"), "{all}");
     }
 }

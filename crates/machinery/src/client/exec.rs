@@ -153,6 +153,18 @@ impl Plugin {
         });
     }
 
+    /// Has the plugin run again when its credential is about to expire, also if nothing is called then.
+    fn renew_in_time(&self) {
+        let Some((renewal, _)) = self.last().and_then(|last| last.life) else { return };
+        let shared = Arc::downgrade(&self.0);
+        tokio::spawn(async move {
+            tokio::time::sleep_until(renewal).await;
+            if let Some(shared) = shared.upgrade() {
+                Plugin(shared).begin();
+            }
+        });
+    }
+
     /// Starts the plugin if it is time.
     fn begin(&self) {
         if !self.0.state.borrow().is_due() {
@@ -219,6 +231,7 @@ impl Run {
         });
         self.ended = true;
         self.plugin.0.state.send_modify(|state| state.ended(outcome));
+        self.plugin.renew_in_time();
     }
 }
 
@@ -341,6 +354,9 @@ impl State {
                 (self.refused, self.failure, self.failures) = (false, None, 0);
             }
             Err(why) => {
+                // The API server may have refused the last credential by mistake, such as while its webhook was
+                // away: as with client-go, it is used until it expires. Another 401 refuses it again.
+                self.refused = false;
                 self.failure = Some(why);
                 self.failures = self.failures.saturating_add(1);
             }

@@ -26,6 +26,8 @@ const GATHERED: usize = 64 << 10;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ListMeta {
+    /// Empty on lists of what is not stored, such as metrics.k8s.io.
+    #[serde(default)]
     resource_version: String,
     #[serde(default)]
     r#continue: Option<String>,

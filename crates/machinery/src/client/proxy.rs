@@ -15,7 +15,6 @@ use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceExt};
 
 use super::Error;
-use super::error::config_failure;
 
 /// Environment variables that may name a proxy, in curl's order.
 const VARIABLES: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
@@ -131,7 +130,7 @@ pub(super) fn connector(config: &kube::Config, tcp: HttpConnector) -> Result<Con
     let mut config = config.clone();
     config.auth_info = AuthInfo::default();
     config.tls_server_name = None;
-    let unusable = |error: kube::Error| Error::Config(config_failure(&error));
+    let unusable = |error: kube::Error| Error::Config(error.to_string());
     let inner: HttpsConnector<HttpConnector> =
         config.rustls_https_connector_with_connector(tcp).map_err(unusable)?;
     let mut tunnel = Tunnel::new(intercept.uri().clone(), inner);

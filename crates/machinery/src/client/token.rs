@@ -87,7 +87,7 @@ impl TokenFile {
     pub(super) fn of(auth: &AuthInfo) -> Result<Option<TokenFile>, Error> {
         let has_password = auth.username.is_some() && auth.password.is_some();
         let Some(path) = &auth.token_file else { return Ok(None) };
-        if auth.auth_provider.is_some() || has_password {
+        if has_password {
             return Ok(None);
         }
         let opened = TokenFile::open(Path::new(path));

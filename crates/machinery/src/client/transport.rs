@@ -18,11 +18,11 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::ConfigExt;
 use parking_lot::Mutex;
+use rustls::crypto::CryptoProvider;
 use secrecy::ExposeSecret;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt, service_fn};
 
-use super::error::config_failure;
 use super::exec::Plugin;
 use super::proxy::Connector;
 use super::token::{CertificateFiles, ClientCertificate, TokenFile};
@@ -102,6 +102,13 @@ impl Endpoint {
         let mut config = config;
         let auth = &mut config.auth_info;
         without_empty_texts(auth);
+        if let Some(provider) = &auth.auth_provider {
+            return Err(Error::Config(format!(
+                "the kubeconfig has the auth-provider {}, which Kubernetes has removed: use a credential plugin \
+                 (`exec`), such as kubelogin or gke-gcloud-auth-plugin",
+                provider.name
+            )));
+        }
         let token = TokenFile::of(auth)?;
         let certificate = CertificateFiles::of(auth)?;
         // As with client-go (plugin/pkg/client/auth/exec, UpdateTransportConfig), any other credential takes
@@ -112,7 +119,7 @@ impl Endpoint {
         let has_certificate = (auth.client_certificate.is_some()
             || auth.client_certificate_data.is_some())
             && (auth.client_key.is_some() || auth.client_key_data.is_some());
-        let other = token.is_some() || auth.token.is_some() || auth.auth_provider.is_some();
+        let other = token.is_some() || auth.token.is_some();
         let exec = exec.filter(|_| !other && !has_password && !has_certificate);
         if token.is_some() {
             auth.token = None;
@@ -123,6 +130,11 @@ impl Endpoint {
         }
         let plugin = exec.map(Plugin::new).transpose()?;
         Ok(Endpoint(Arc::new(Credentials { config, token, certificate, plugin })))
+    }
+
+    /// The host and port of the API server's URL.
+    pub(super) fn address(&self) -> Option<&str> {
+        self.0.config.cluster_url.authority().map(http::uri::Authority::as_str)
     }
 
     /// The plugin on which all calls depend, if any.
@@ -151,6 +163,11 @@ impl Endpoint {
     }
 
     fn http(&self, shown: Option<&ClientCertificate>) -> Result<Http, Error> {
+        // rustls panics where none is chosen and two are compiled in, which another crate's features can cause.
+        if CryptoProvider::get_default().is_none() {
+            // If another thread was faster, its choice is as good.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
         let mut config = self.0.config.clone();
         if let Some(shown) = shown {
             config.auth_info.client_certificate_data = Some(BASE64.encode(&shown.certificate));
@@ -186,7 +203,7 @@ fn without_empty_texts(auth: &mut kube::config::AuthInfo) {
 
 #[allow(clippy::needless_pass_by_value)] // It is passed to `map_err`.
 fn unusable(error: kube::Error) -> Error {
-    Error::Config(config_failure(&error))
+    Error::Config(error.to_string())
 }
 
 // === impl Permit ===
@@ -258,7 +275,7 @@ impl Connections {
             identity.or_else(|| printed.as_ref().and_then(|printed| printed.identity.clone()));
         let permit = request.extensions_mut().remove::<Permit>();
         let request = request.map(|body| Outgoing { body, permit });
-        let response = self.with(identity).request(request).await?;
+        let response = self.with(identity)?.request(request).await?;
         if response.status() == StatusCode::UNAUTHORIZED {
             if let Some(token) = token {
                 token.refused();
@@ -274,17 +291,22 @@ impl Connections {
     }
 
     /// Connections with this client certificate. If it cannot be used (its key has not been
-    /// written yet, say), those with the last one.
-    fn with(&self, identity: Option<Arc<ClientCertificate>>) -> Http {
+    /// written yet, say), those with the last one; without any, requests would be anonymous, and refused for
+    /// another reason.
+    fn with(&self, identity: Option<Arc<ClientCertificate>>) -> Result<Http, Error> {
         let mut current = self.current.lock();
         if identity.as_ref().map(Arc::as_ptr) != current.0.as_ref().map(Arc::as_ptr) {
             match self.endpoint.http(identity.as_deref()) {
                 Ok(http) => current.1 = http,
+                Err(error) if current.0.is_none() => {
+                    let why = format!("the client certificate cannot be used: {error}");
+                    return Err(Error::Credentials(why));
+                }
                 Err(error) => tracing::warn!(%error, "The new client certificate cannot be used"),
             }
             current.0 = identity;
         }
-        current.1.clone()
+        Ok(current.1.clone())
     }
 }
 

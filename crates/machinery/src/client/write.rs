@@ -210,7 +210,8 @@ impl Client {
             }
         };
         let refused = permit.refused();
-        sent.is_settled = refused.is_some() || answer.is_ok() || is_refusal(&answer);
+        let is_unsent = matches!(answer, Err(Error::Credentials(_) | Error::Request(_)));
+        sent.is_settled = refused.is_some() || answer.is_ok() || is_unsent || is_refusal(&answer);
         match refused {
             Some(why) => Err(Error::NotPermitted(why)),
             None => answer,

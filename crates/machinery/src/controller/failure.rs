@@ -17,6 +17,12 @@ pub trait Failure: std::error::Error + Send + Sync + 'static {
         None
     }
 
+    /// Returns the pause before the next try, if it is known. Unlike a server's Retry-After, a change of the
+    /// object or of what it depends on ends it.
+    fn retry_in(&self) -> Option<Duration> {
+        None
+    }
+
     /// The name that has to become free, if the class is [`Class::Waiting`].
     fn waits_for(&self) -> Option<Name> {
         None
@@ -257,8 +263,15 @@ impl Failure for Problem {
         match self {
             Problem::Api(error) => error.retry_after(),
             Problem::Call(call) => call.retry_after(),
-            Problem::Contested { wait, .. } => Some(*wait),
             Problem::Reported(problem) => problem.retry_after(),
+            _ => None,
+        }
+    }
+
+    fn retry_in(&self) -> Option<Duration> {
+        match self {
+            Problem::Contested { wait, .. } => Some(*wait),
+            Problem::Reported(problem) => problem.retry_in(),
             _ => None,
         }
     }

@@ -17,7 +17,7 @@ use super::watchdog::{Heartbeat, Watched};
 use super::{Action, Class, Failure, Name, Observer, Outcome, Reconciler};
 use crate::object::ObjectKey;
 use crate::store::{ControllerId, WriteOrigin};
-use crate::workqueue::{Retry, WorkItem, WorkQueue};
+use crate::workqueue::{Backoff, Retry, WorkItem, WorkQueue};
 
 /// Up to this fraction of a RequeueAfter is added at random, so that objects created together are
 /// not reconciled together forever.
@@ -54,6 +54,7 @@ enum Ended<E> {
 struct Failed {
     class: Class,
     retry_after: Option<Duration>,
+    retry_in: Option<Duration>,
     waits_for: Option<Name>,
     /// Level of its log line, if not determined by its class.
     loudness: Option<Level>,
@@ -69,8 +70,13 @@ struct Pass<'a, R: Reconciler> {
 }
 
 impl Failed {
-    const TRANSIENT: Failed =
-        Failed { class: Class::Transient, retry_after: None, waits_for: None, loudness: None };
+    const TRANSIENT: Failed = Failed {
+        class: Class::Transient,
+        retry_after: None,
+        retry_in: None,
+        waits_for: None,
+        loudness: None,
+    };
 }
 
 // === impl Core ===
@@ -134,6 +140,7 @@ impl<R: Reconciler> Core<R> {
                 let failed = Failed {
                     class,
                     retry_after: error.retry_after(),
+                    retry_in: error.retry_in(),
                     waits_for: error.waits_for(),
                     loudness: None,
                 };
@@ -188,11 +195,14 @@ impl<R: Reconciler> Core<R> {
     }
 
     fn failed(&self, key: &ObjectKey, began: Instant, failed: Failed, error: &dyn fmt::Display) {
-        let Failed { class, retry_after, waits_for, loudness } = failed;
+        let Failed { class, retry_after, retry_in, waits_for, loudness } = failed;
         let row = self.fails_again(key, class, retry_after, waits_for, began);
         let failures = self.queue.requeues(key);
         let retry_in = match self.retries.of(class, &row, retry_after) {
-            Some(retry) => Some(self.queue.add_rate_limited_with(key, retry)),
+            Some(retry) => {
+                let backoff = retry_in.map_or(retry.backoff, Backoff::always);
+                Some(self.queue.add_rate_limited_with(key, Retry { backoff, ..retry }))
+            }
             None => {
                 self.clear_retries(key);
                 None

@@ -102,6 +102,12 @@ impl<V: Resource> Builder<V> {
         self
     }
 
+    /// The objects and fields that it selects.
+    pub(crate) fn selection(&self) -> impl PartialEq + use<V> {
+        let Builder { namespaces, labels, fields, metadata_only, .. } = self;
+        (namespaces.clone(), labels.clone(), fields.clone(), *metadata_only)
+    }
+
     /// Builds the informer, which does nothing until [`Informer::run`].
     pub fn build(self) -> Informer<V> {
         Informer::from(self)

@@ -241,8 +241,12 @@ impl<V: Resource> Informer<V> {
     }
 
     /// Returns whether [`Informer::has_synced`] is true of what it holds of a namespace: its own scope, if
-    /// it has one for each.
+    /// it has one for each. The empty name is that of cluster-scoped objects, which concern every namespace
+    /// that may be listed: [`Informer::settled`].
     pub fn has_synced_in(&self, namespace: &str) -> bool {
+        if namespace.is_empty() {
+            return self.has_settled();
+        }
         let mut scopes = self.0.health.iter();
         let is_for = |scope: &Option<InternedStr>| scope.as_ref().is_none_or(|it| *it == namespace);
         self.has_synced()

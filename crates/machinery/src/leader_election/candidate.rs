@@ -24,6 +24,9 @@ const RENEW_SHARE: f64 = 2.0 / 3.0;
 const LEAST: Duration = Duration::from_millis(250);
 /// The most writes without an answer that are remembered.
 const REMEMBERED: usize = 8;
+/// The longest wait for the holder of a Lease that was deleted, in durations of this process's own: the one in the
+/// Lease may have been edited.
+const LONGEST_WAIT: u32 = 4;
 
 /// The next step.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,9 +73,8 @@ pub(super) struct Candidate {
     /// that shows exactly what was sent; withdrawn at once when the lease is seen to be another
     /// process's, deleted or given up.
     until: Option<Duration>,
-    /// The Lease that was seen last, and the time for which it is valid unchanged. If another replaces it, it
-    /// may have had a holder of whom the new one says nothing, so that one gives no permission before
-    /// `not_before`.
+    /// The Lease that was seen last, and the time for which it is valid unchanged. Once it is gone, its holder may
+    /// go on writing, and no other Lease says so: nothing is taken, and no permission given, before `not_before`.
     known: Option<(Uid, Duration)>,
     not_before: Duration,
     /// The newest version that was seen.
@@ -162,6 +164,11 @@ impl Candidate {
         }
     }
 
+    /// Returns the time for which the holder of a former Lease may still be writing.
+    pub(super) fn waits_for_former(&self, now: Duration) -> Option<Duration> {
+        self.not_before.checked_sub(now).filter(|left| !left.is_zero())
+    }
+
     /// From now on the only aim is to give the lease up. Permission ends with this call.
     pub(super) fn give_up(&mut self, now: Duration) {
         self.giving_up = true;
@@ -215,6 +222,9 @@ impl Candidate {
                         Step::Update(record.given_up(wall), *version)
                     }
                     (_, true) => Step::Done,
+                    (Claim::Free, false) if now < self.not_before => {
+                        Step::Wait(self.not_before - now)
+                    }
                     (Claim::Mine | Claim::Free, false) => {
                         Step::Update(record.held_by(&self.me, lease, wall), *version)
                     }
@@ -222,6 +232,7 @@ impl Candidate {
                 }
             }
             Seen::Absent if self.giving_up => Step::Done,
+            Seen::Absent if now < self.not_before => Step::Wait(self.not_before - now),
             Seen::Absent => Step::Create(Record::default().held_by(&self.me, lease, wall)),
         }
     }
@@ -251,6 +262,9 @@ impl Candidate {
                 self.due = self.when(now, asked, renewed);
             }
             Answer::Absent => {
+                if let Some((_, theirs)) = self.known.take() {
+                    self.wait_for_former(theirs, now);
+                }
                 self.until = None;
                 self.seen = Seen::Absent;
                 self.due = self.when(now, asked, None);
@@ -393,9 +407,16 @@ impl Candidate {
         if let Some((known, theirs)) = self.known
             && (known != uid || is_given)
         {
-            self.not_before = self.not_before.max(now + theirs.max(own));
+            self.wait_for_former(theirs, now);
         }
         self.known = Some((uid, record.duration(own)));
+    }
+
+    /// A Lease of this duration has gone by `now`.
+    fn wait_for_former(&mut self, theirs: Duration, now: Duration) {
+        let own = self.config.lease;
+        let wait = theirs.clamp(own, own * LONGEST_WAIT);
+        self.not_before = self.not_before.max(now + wait);
     }
 
     /// Returns whether a record is of the term in which this process was last seen to hold the Lease. Whoever

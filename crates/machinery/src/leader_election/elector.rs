@@ -22,6 +22,10 @@ use crate::object::ObjectKey;
 /// expires by itself.
 const GIVE_UP: Duration = Duration::from_secs(4);
 
+/// Why a process waits before it leads.
+const FORMER: &str =
+    "the lease was deleted or edited: its last holder may still write, so this process waits";
+
 /// Time until a watch that was forbidden is tried again.
 const UNWATCHABLE: Duration = Duration::from_secs(60);
 
@@ -36,6 +40,10 @@ pub struct Elector {
     leadership: Leadership,
     /// Why the last request failed, if it did; for humans.
     problem: Option<String>,
+    /// The kind of that failure, and its HTTP status.
+    failing: Option<(std::mem::Discriminant<Error>, Option<u16>)>,
+    /// Why it waits before it takes the lease, if it does; for humans.
+    waits: Option<String>,
     /// A term has begun, and the lease was not seen in other hands since.
     in_term: bool,
 }
@@ -66,6 +74,8 @@ pub fn new(
         observer,
         leadership: leadership.clone(),
         problem: None,
+        failing: None,
+        waits: None,
         in_term: false,
     };
     Ok((leadership, elector))
@@ -130,9 +140,10 @@ impl Elector {
     }
 
     /// Makes a request, with its deadline. If permission runs out meanwhile, that is published.
-    async fn ask(&self, api: &impl Api, step: &Step) -> (Answer, Option<Error>) {
+    async fn ask(&mut self, api: &impl Api, step: &Step) -> (Answer, Option<Error>) {
         let deadline = self.candidate.deadline(self.clock.now());
-        let mut request = std::pin::pin!(timeout(deadline, api.ask(&self.lease, step)));
+        let lease = self.lease.clone();
+        let mut request = std::pin::pin!(timeout(deadline, api.ask(&lease, step)));
         let answered = tokio::select! {
             answered = &mut request => answered,
             () = sleep(self.rest()) => {
@@ -178,12 +189,16 @@ impl Elector {
             self.observer.slow_path(self.lease.name());
         }
         self.permit();
-        let problem = error.filter(|_| failed).map(|error| error.to_string());
+        let error = error.filter(|_| failed);
+        // A deadline names the time that was left, another one each time.
+        let kind = error.as_ref().map(|error| (std::mem::discriminant(error), error.code()));
+        let problem = error.map(|error| error.to_string());
         if let Some(problem) = &problem
-            && self.problem.as_ref() != Some(problem)
+            && self.failing != kind
         {
             tracing::warn!(lease = %self.lease, problem, "Could not reach the lease");
         }
+        self.failing = kind;
         self.problem = problem;
     }
 
@@ -197,7 +212,7 @@ impl Elector {
     }
 
     /// Publishes the current state.
-    fn publish(&self) {
+    fn publish(&mut self) {
         let permitted = self.leadership.is_permitted();
         let phase = match (permitted, self.candidate.holds()) {
             (true, _) => Phase::Leading,
@@ -205,18 +220,27 @@ impl Elector {
             (false, false) => Phase::Standby,
         };
         let holder = self.candidate.holder().map(str::to_owned);
-        let (problem, is_known) = (self.problem.clone(), self.candidate.is_known());
-        let status = Status { phase, holder, problem, is_known };
+        let wait = self.candidate.waits_for_former(self.clock.now()).filter(|_| !permitted);
+        if wait.is_none() {
+            self.waits = None;
+        } else if let (Some(wait), None) = (wait, &self.waits) {
+            tracing::warn!(lease = %self.lease, ?wait, "{FORMER}");
+            self.waits = Some(format!("{FORMER}, for up to {} s", wait.as_secs() + 1));
+        }
+        let (problem, waits) = (self.problem.clone(), self.waits.clone());
+        let is_known = self.candidate.is_known();
+        let status = Status { phase, holder: holder.clone(), problem, waits, is_known };
         let before = self.leadership.publish(status);
+        let (lease, holder) = (&self.lease, holder.as_deref().unwrap_or("nobody"));
         match phase {
-            Phase::Suspended if before == Phase::Leading => tracing::warn!(
-                lease = %self.lease,
+            _ if before == phase => {}
+            Phase::Leading => tracing::info!(%lease, "This process leads"),
+            Phase::Suspended if self.waits.is_none() => tracing::warn!(
+                %lease,
                 "The lease was not renewed in time: nothing is written until it is, or another process leads"
             ),
-            _ if before != phase => {
-                tracing::debug!(lease = %self.lease, ?before, now = ?phase, "Leadership changed");
-            }
-            _ => {}
+            Phase::Suspended => {}
+            Phase::Standby => tracing::info!(%lease, holder, "This process does not lead any more"),
         }
         if (before == Phase::Leading) != permitted {
             self.observer.leading(self.lease.name(), permitted);

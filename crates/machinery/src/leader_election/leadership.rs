@@ -30,6 +30,8 @@ pub struct Status {
     pub holder: Option<String>,
     /// Why the last request for the Lease failed, if it did.
     pub problem: Option<String>,
+    /// Why this process waits before it leads, if it does.
+    pub waits: Option<String>,
     /// True if the Lease was read or written at all.
     pub is_known: bool,
 }
@@ -78,7 +80,13 @@ pub(super) struct Shared {
 
 impl Leadership {
     pub(super) fn new(clock: Arc<dyn Clock>, in_flight: Duration) -> Leadership {
-        let status = Status { phase: Phase::Standby, holder: None, problem: None, is_known: false };
+        let status = Status {
+            phase: Phase::Standby,
+            holder: None,
+            problem: None,
+            waits: None,
+            is_known: false,
+        };
         let status = watch::Sender::new(status);
         let (until, writes_until, term) = Default::default();
         let shared = Shared { clock, until, in_flight, writes_until, term, status };
@@ -151,7 +159,7 @@ impl Leadership {
             self.begin_term();
         }
         self.permit_until(permitted.then_some(Duration::MAX));
-        self.publish(Status { phase, holder: None, problem: None, is_known: true });
+        self.publish(Status { phase, holder: None, problem: None, waits: None, is_known: true });
     }
 
     /// Publishes `status` and returns the previous phase.
@@ -172,9 +180,10 @@ impl WriteGate for Leadership {
             return Ok(left.saturating_add(self.shared.in_flight));
         }
         let status = self.shared.status.borrow();
-        Err(match (status.phase, &status.holder) {
-            (Phase::Standby, Some(holder)) => format!("{holder} leads"),
-            (Phase::Standby, None) => "nobody leads yet".to_owned(),
+        Err(match (status.phase, &status.holder, &status.waits) {
+            (Phase::Standby, Some(holder), _) => format!("{holder} leads"),
+            (_, _, Some(waits)) => waits.clone(),
+            (Phase::Standby, None, None) => "nobody leads yet".to_owned(),
             _ => "the lease was not renewed in time".to_owned(),
         })
     }

@@ -1,7 +1,9 @@
 //! A controller by its declarations.
 
 use std::any::TypeId;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -20,6 +22,7 @@ use crate::controller::{Action, Handle, Name, Options, Problem, Program, Reconci
 use crate::informer;
 use crate::object::{ObjectKey, Resource};
 use crate::store::Delta;
+use crate::workqueue::Priority;
 
 /// Declares a controller of `V`: what it owns, watches and reads, and how it reconciles.
 ///
@@ -63,6 +66,8 @@ pub(super) type Listen = Box<dyn FnOnce() + Send>;
 pub(super) struct Registration {
     pub(super) name: &'static str,
     pub(super) faults: Vec<WiringError>,
+    /// The views that it declares.
+    pub(super) declared: Arc<[TypeId]>,
     /// Adds it to a program.
     pub(super) add: Add,
 }
@@ -85,6 +90,32 @@ fn waiting_when_known<W: Resource>(
             handle.wake_waiting(Name { kind: W::KIND, key: new.key.clone() });
         }
     }
+}
+
+/// Returns whether an object goes or begins to: no filter hides that from a finalizer.
+fn ends<V: Resource>(delta: &Delta<V>) -> bool {
+    match delta {
+        Delta::Added(..) => false,
+        Delta::Updated { old, new, .. } => old.meta().deleting != new.meta().deleting,
+        Delta::Deleted(..) => true,
+    }
+}
+
+/// Has a handler that panics enqueue every object of `V`: nobody knows which keys it would have enqueued.
+fn or_enqueue_all<V: Resource, W, H: Fn(&Delta<W>, bool)>(
+    parts: &ControllerDeps,
+    handler: H,
+) -> Result<impl Fn(&Delta<W>, bool) + use<V, W, H>, WiringError> {
+    let (objects, handle) = (parts.store::<V>()?, parts.handle());
+    Ok(move |delta: &Delta<W>, initial| {
+        let handled = catch_unwind(AssertUnwindSafe(|| handler(delta, initial)));
+        if let Err(panic) = handled {
+            for object in objects.list() {
+                handle.queue().add_with(object.key(), Priority::Low);
+            }
+            resume_unwind(panic); // The informer logs and counts it.
+        }
+    })
 }
 
 /// Makes a handler of the changes of `W`.
@@ -135,9 +166,10 @@ impl<V: Resource> ControllerBuilder<V> {
 
     /// Has only those changes of an object enqueue it that pass `predicate`, such as
     /// [`generation_changed`](informer::predicate::generation_changed): then another controller's status
-    /// wakes nothing. What the other declarations enqueue is not filtered, nor is the first list.
+    /// wakes nothing. What the other declarations enqueue is not filtered, nor is the first list, nor that an
+    /// object goes or begins to.
     pub fn filter(mut self, predicate: impl Fn(&Delta<V>) -> bool + Send + Sync + 'static) -> Self {
-        self.filter = Some(Arc::new(predicate));
+        self.filter = Some(Arc::new(move |delta| ends(delta) || predicate(delta)));
         self
     }
 
@@ -222,8 +254,9 @@ impl<V: Resource> ControllerBuilder<V> {
     ) -> Self {
         let referrers = Arc::new(Referrers::default());
         let record = referrers.clone();
-        let record =
-            |_: &ControllerDeps| Ok(move |delta: &Delta<V>, _| record.record(delta, &keys));
+        let record = |parts: &ControllerDeps| {
+            or_enqueue_all::<V, V, _>(parts, move |delta: &Delta<V>, _| record.record(delta, &keys))
+        };
         let mut this = self.watches::<R>(move |object| referrers.of(object.key()));
         // An object that comes after the pass has looked for it finds the reference.
         this.first.push(handler_of::<V, _>(record));
@@ -254,7 +287,7 @@ impl<V: Resource> ControllerBuilder<V> {
         H: Fn(&Delta<W>, bool) + Send + Sync + 'static,
     {
         let mut this = self.reads::<W>();
-        this.handlers.push(handler_of(make));
+        this.handlers.push(handler_of(|parts| or_enqueue_all::<V, W, _>(parts, make(parts)?)));
         this
     }
 
@@ -375,9 +408,15 @@ impl<V: Resource> ControllerBuilder<V> {
         let ControllerBuilder { mut manager, name, options, declared, .. } = self;
         let (endings, faults) = (self.endings, self.faults);
         let declared: Arc<[TypeId]> = declared.into();
+        let views = declared.clone();
         let add: Add = Box::new(move |shared, informers, program| {
             let mut parts = shared.parts(name, informers.clone(), declared.clone());
-            let step = Step { informers: informers.clone(), views: declared.clone() };
+            let step = Step {
+                controller: name,
+                is_held_back: AtomicBool::default(),
+                informers: informers.clone(),
+                views: declared.clone(),
+            };
             let (reconciler, informer) = (make(&parts)?, parts.informer::<V>()?);
             let options = shared.observed(name, options);
             let (of_barrier, views) = (informers.clone(), declared.clone());
@@ -412,7 +451,7 @@ impl<V: Resource> ControllerBuilder<V> {
             };
             Ok(program.controller_after(ready, controller))
         });
-        manager.controllers.push(Registration { name, faults, add });
+        manager.controllers.push(Registration { name, faults, declared: views, add });
         manager
     }
 
@@ -421,7 +460,7 @@ impl<V: Resource> ControllerBuilder<V> {
         let filter = self.filter.take();
         let enqueue = handler_of::<V, _>(|parts: &ControllerDeps| {
             let enqueue = enqueue::for_object(parts.handle());
-            Ok(move |delta: &Delta<V>, initial| {
+            or_enqueue_all::<V, V, _>(parts, move |delta: &Delta<V>, initial| {
                 if filter.as_ref().is_none_or(|filter| filter(delta)) {
                     enqueue(delta, initial);
                 }

@@ -59,6 +59,8 @@ pub(super) struct Desired {
     /// The part of it that the view shows.
     wanted: Value,
     hash: u64,
+    /// The record of its apply: the controller's name and the hash.
+    record: String,
 }
 
 // === impl EnsureOptions ===
@@ -238,8 +240,8 @@ impl<V: Resource> Context<V> {
         C: Resource + Serialize,
     {
         let (fights, now) = (&self.pass.fights, Instant::now());
-        let creation = (self.object.uid(), desired.key_hash());
-        if let Some(wait) = fights.wait(creation, 0, now) {
+        let creation = (self.object.uid(), key_hash::<C>(&desired.key));
+        if let Some(wait) = fights.wait(creation, desired.hash, now) {
             return Err(Problem::contested::<C>(&desired.key, None, wait));
         }
         // The first creation undoes no other work, and takes no memory.
@@ -248,7 +250,7 @@ impl<V: Resource> Context<V> {
         match self.client().apply_new::<C>(&desired.key, &desired.body).await {
             Ok(created) => {
                 if is_again {
-                    fights.wrote(creation, 0, now);
+                    fights.wrote(creation, desired.hash, now);
                 }
                 let note = format!("Created {} {}", C::KIND.kind, desired.key.name());
                 self.publish_write::<C>("Created", &note);
@@ -361,7 +363,7 @@ impl<V: Resource> Context<V> {
         {
             let note = format!("Restored {place} of {kind} {name}, which was changed");
             self.publish_write::<C>("Restored", &note);
-        } else if is_changed || was.iter().any(|(place, _)| *place != record_at::<C>()) {
+        } else if is_changed || !was.is_empty() {
             self.publish_write::<C>("Updated", &format!("Updated {kind} {name}"));
         }
     }
@@ -401,7 +403,7 @@ impl<V: Resource> Context<V> {
     }
 
     /// Deletes the children of view `C` that `keep` does not want, such as those of an earlier
-    /// name.
+    /// name. What another controller of the same object has applied stays.
     ///
     /// # Errors
     /// If the controller does not own `C`; all that can go wrong with a delete.
@@ -409,7 +411,7 @@ impl<V: Resource> Context<V> {
         let children = self.children::<C>()?;
         for child in children.controlled_by(&*self.object)? {
             let Meta { key, uid, version, deleting, .. } = child.meta();
-            if *deleting || keep(&child) {
+            if *deleting || is_of_another(&*child, self.pass.parts.controller()) || keep(&child) {
                 continue;
             }
             let only = Preconditions { uid: *uid, version: *version };
@@ -419,6 +421,7 @@ impl<V: Resource> Context<V> {
                 Err(error) if error.is_not_found() => continue,
                 Err(error) => return Err(failed::<C>("delete", key, error).into()),
             }
+            self.pass.fights.forget((self.object.uid(), key_hash::<C>(key)));
             self.publish_write::<C>("Deleted", &format!("Deleted {} {}", C::KIND.kind, key.name()));
         }
         Ok(())
@@ -463,8 +466,14 @@ impl<V: Resource> Context<V> {
             metadata["namespace"] = json!(key.namespace());
         }
         metadata["ownerReferences"] = json!([self.object.as_owner()]);
-        desired["metadata"]["annotations"][applied] = hex(hash).into();
-        Ok(Desired { key, wanted: wanted::<C>(&desired)?, body: desired, hash })
+        let record = format!("{}/{}", self.pass.parts.controller(), hex(hash));
+        desired["metadata"]["annotations"][applied] = json!(record);
+        let mut wanted = wanted::<C>(&desired)?;
+        // The record is compared by itself.
+        if let Some(annotations) = wanted["metadata"]["annotations"].as_object_mut() {
+            annotations.remove(applied);
+        }
+        Ok(Desired { key, wanted, body: desired, hash, record })
     }
 
     /// The key of a child with this metadata.
@@ -545,14 +554,9 @@ impl<V: Resource> Context<V> {
     }
 }
 
-// === impl Desired ===
-
-impl Desired {
-    /// The hash of the child's kind and key.
-    fn key_hash(&self) -> u64 {
-        let (namespace, name) = (self.key.namespace(), self.key.name());
-        hash(&json!([self.body["apiVersion"], self.body["kind"], namespace, name]))
-    }
+/// The hash of a child's kind and key.
+fn key_hash<C: Resource>(key: &ObjectKey) -> u64 {
+    hash(&json!([C::KIND.group, C::KIND.kind, key.namespace(), key.name()]))
 }
 
 /// The record of this name on a child.
@@ -570,9 +574,16 @@ fn record_at<C: Resource>() -> String {
     format!("metadata.annotations.{}", C::Keep::APPLIED)
 }
 
-/// Returns whether exactly this was applied last.
+/// Returns whether exactly this was applied last. A record without a controller is of an earlier version.
 fn is_applied<C: Resource>(desired: &Desired, child: &C) -> bool {
-    record(child, C::Keep::APPLIED) == Some(&hex(desired.hash))
+    record(child, C::Keep::APPLIED)
+        .is_some_and(|record| record == desired.record || record == hex(desired.hash))
+}
+
+/// Returns whether the record of a child names another controller.
+fn is_of_another<C: Resource>(child: &C, controller: &str) -> bool {
+    let by = record(child, C::Keep::APPLIED).and_then(|record| record.split_once('/'));
+    by.is_some_and(|(by, _)| by != controller)
 }
 
 /// Returns whether a child has what is wanted, or what admission made of it.

@@ -56,6 +56,11 @@ impl Fights {
         self.0.lock().applied.contains_key(&subject)
     }
 
+    /// The controller itself has undone what it wrote to the subject: no other program has.
+    pub(super) fn forget(&self, subject: Subject) {
+        self.0.lock().applied.remove(&subject);
+    }
+
     /// Counts a write that the API server has accepted. One that is refused undoes no other work.
     pub(super) fn wrote(&self, subject: Subject, hash: u64, now: Instant) {
         let mut state = self.0.lock();

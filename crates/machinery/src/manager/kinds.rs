@@ -4,6 +4,7 @@ use std::any::{Any, TypeId};
 use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -31,18 +32,26 @@ type Adjust<V> = Box<dyn FnOnce(Builder<V>) -> Builder<V> + Send>;
 /// A view that some controller reads.
 struct Declaration<V>(Vec<Adjust<V>>);
 
+/// The informer of a declared view.
+struct Built<V> {
+    informer: Informer<V>,
+    is_narrowed: bool,
+}
+
 /// A [`Declaration`] whose view is not known.
 trait Declared: Send {
     fn build(self: Box<Self>, shared: &Shared) -> Box<dyn AnyInformer>;
     fn as_any(&mut self) -> &mut dyn Any;
 }
 
-/// An [`Informer`] whose view is not known.
+/// A [`Built`] whose view is not known.
 trait AnyInformer: Send + Sync {
     fn run_by(&self, program: Program) -> Program;
     fn settled(&self) -> Synced;
     fn has_synced_in(&self, namespace: &str) -> bool;
     fn refused(&self) -> Option<&Refusal>;
+    /// The view's type, if a controller has the informer select objects or fields.
+    fn is_narrowed(&self) -> Option<&'static str>;
     /// Lists what the API server has now.
     fn refresh(&self, term: u64) -> Synced;
     fn as_any(&self) -> &dyn Any;
@@ -109,9 +118,12 @@ impl<V: Resource> Declared for Declaration<V> {
         if let Some(observer) = shared.reflector_observer() {
             builder = builder.observer(observer);
         }
-        let informer = self.0.into_iter().fold(builder, |b, adjust| adjust(b)).build();
+        let all = builder.selection();
+        let builder = self.0.into_iter().fold(builder, |b, adjust| adjust(b));
+        let is_narrowed = builder.selection() != all;
+        let informer = builder.build();
         shared.watch_informer(&informer);
-        Box::new(informer)
+        Box::new(Built { informer, is_narrowed })
     }
 
     fn as_any(&mut self) -> &mut dyn Any {
@@ -128,6 +140,9 @@ pub(super) struct InStep<R> {
 
 /// The views of a controller.
 pub(super) struct Step {
+    pub(super) controller: &'static str,
+    /// True if the last key had to wait.
+    pub(super) is_held_back: AtomicBool,
     pub(super) informers: Arc<Informers>,
     pub(super) views: Arc<[TypeId]>,
 }
@@ -139,10 +154,19 @@ impl<R: Reconciler> Reconciler for InStep<R> {
     type Error = R::Error;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, R::Error> {
-        let Step { informers, views } = &self.step;
+        let Step { informers, views, .. } = &self.step;
         if !informers.have_synced_in(views, key.namespace()) {
+            if !self.step.is_held_back.swap(true, Ordering::Relaxed) {
+                let (controller, namespace) = (self.step.controller, key.namespace());
+                tracing::warn!(
+                    controller,
+                    %namespace,
+                    "no object is reconciled here before all kinds that the controller reads can be listed"
+                );
+            }
             return Ok(Action::RequeueAfter(OUT_OF_STEP));
         }
+        self.step.is_held_back.store(false, Ordering::Relaxed);
         self.reconciler.reconcile(key).await
     }
 }
@@ -185,35 +209,54 @@ impl Informers {
         refusals.map(|refusal| refusal.clone().into()).collect()
     }
 
+    /// Selections of one controller that another one would not expect. `controllers`: the name of each, and the
+    /// views that it declares.
+    pub(super) fn narrowed(
+        &self,
+        controllers: &[(&'static str, Arc<[TypeId]>)],
+    ) -> Vec<WiringError> {
+        let of_informer = |(id, informer): &(TypeId, Box<dyn AnyInformer>)| {
+            let view = informer.is_narrowed()?;
+            let names = controllers.iter().filter(|(_, views)| views.contains(id));
+            let names: Vec<_> = names.map(|(name, _)| *name).collect();
+            (names.len() > 1).then(|| WiringError::Narrowed { view, controllers: names.join(", ") })
+        };
+        self.0.iter().filter_map(of_informer).collect()
+    }
+
     /// Has `program` run them all.
     pub(super) fn run_by(&self, program: Program) -> Program {
         self.0.iter().fold(program, |program, (_, informer)| informer.run_by(program))
     }
 }
 
-impl<V: Resource> AnyInformer for Informer<V> {
+impl<V: Resource> AnyInformer for Built<V> {
     fn run_by(&self, program: Program) -> Program {
-        program.informer(self)
+        program.informer(&self.informer)
     }
 
     fn settled(&self) -> Synced {
-        Box::pin(Informer::settled(self))
+        Box::pin(self.informer.settled())
     }
 
     fn has_synced_in(&self, namespace: &str) -> bool {
-        Informer::has_synced_in(self, namespace)
+        self.informer.has_synced_in(namespace)
     }
 
     fn refused(&self) -> Option<&Refusal> {
-        Informer::refused(self)
+        self.informer.refused()
+    }
+
+    fn is_narrowed(&self) -> Option<&'static str> {
+        self.is_narrowed.then(view::<V>)
     }
 
     fn refresh(&self, term: u64) -> Synced {
-        Box::pin(Informer::refresh(self, term))
+        Box::pin(self.informer.refresh(term))
     }
 
     fn as_any(&self) -> &dyn Any {
-        self
+        &self.informer
     }
 }
 

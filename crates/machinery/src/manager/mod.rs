@@ -294,6 +294,9 @@ impl Manager {
         };
         let informers = Arc::new(self.declarations.build(&shared));
         let mut faults = informers.refused();
+        let declared = |one: &Registration| (one.name, one.declared.clone());
+        faults
+            .extend(informers.narrowed(&self.controllers.iter().map(declared).collect::<Vec<_>>()));
         for controller in self.controllers {
             let added = (controller.add)(&shared, &informers, program);
             program = added.unwrap_or_else(|fault| {

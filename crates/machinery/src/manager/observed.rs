@@ -92,9 +92,10 @@ impl Observed {
         let leadership = leadership.clone();
         self.ready.add("lease", move || {
             let status = leadership.status();
-            match (status.phase, status.problem, status.holder) {
+            match (status.phase, status.problem.or(status.waits), status.holder) {
+                // It may write for as long as it leads, even if one renewal has failed.
+                (Phase::Leading, _, _) => Ok("leading".to_owned()),
                 (_, Some(problem), _) => Err(problem),
-                (Phase::Leading, None, _) => Ok("leading".to_owned()),
                 (Phase::Suspended, None, _) => {
                     Err("suspended: the lease was not renewed in time".to_owned())
                 }

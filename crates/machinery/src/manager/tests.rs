@@ -13,7 +13,7 @@ use self::server::{APPLIED, Server};
 use super::*;
 use crate::controller::{Action, Class, Failure, Problem, Reconciler};
 use crate::object::{Kind, Meta, ObjectKey};
-use crate::store::Index;
+use crate::store::{Delta, Index};
 use tokio::time::Instant;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -121,6 +121,24 @@ async fn two_views_of_an_owner_need_one_index_of_its_children() {
     let manager = manager.controller::<SiteName>().named("names").owns::<Child>().reconcile(names);
     let connect = |options| Ok(Server::default().client(options));
     assert!(manager.program(connect).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_selection_that_another_controller_does_not_expect_is_refused() {
+    async fn names(_: Arc<SiteName>, _: Context<SiteName>) -> Result<Action, Problem> {
+        Ok(Action::Done)
+    }
+    let of = |labels: &'static str| {
+        let manager =
+            Manager::new("test").controller::<Site>().reads::<Secret>().reconcile(nothing);
+        let names_of = manager.controller::<SiteName>().named("names");
+        names_of
+            .informer::<Secret>(move |all| if labels.is_empty() { all } else { all.labels(labels) })
+    };
+    let why = refused(of("a=b").reconcile(names)).await;
+    assert!(why.contains("the controllers site, names read one informer of Secret"), "{why}");
+    let connect = |options| Ok(Server::default().client(options));
+    assert!(of("").reconcile(names).program(connect).await.is_ok(), "it selects everything");
 }
 
 #[cfg(feature = "metrics")]
@@ -705,7 +723,7 @@ async fn what_somebody_keeps_changing_back_is_applied_a_few_times_a_minute() {
     change();
     let contested = ensure().await.unwrap_err();
     assert!(contested.to_string().contains("Child \"x\" was written several times"), "{contested}");
-    assert_eq!(contested.retry_after(), Some(Duration::from_secs(60)));
+    assert_eq!(contested.retry_in(), Some(Duration::from_secs(60)));
     assert_eq!(server.get(CHILD)["spec"]["size"], 9);
     cx.ensure::<Child>(desired(&json!({"size": 2}))).await.unwrap();
     assert_eq!(server.get(CHILD)["spec"]["size"], 2, "something else is desired");
@@ -727,6 +745,48 @@ async fn a_child_that_is_deleted_each_time_is_created_a_few_times_a_minute() {
     assert!(server.find(CHILD).is_none());
     tokio::time::advance(Duration::from_secs(60)).await;
     ensure().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_the_controller_itself_replaces_is_replaced_as_often_as_it_likes() {
+    let server = Server::default();
+    let cx = context(&server);
+    for number in 0..20 {
+        let name = ["x", "y"][number % 2];
+        // As the watch does that shows the end of the other child.
+        cx.pass.parts.bereaved.lock().insert(cx.key().clone());
+        cx.ensure::<Child>(json!({"metadata": {"name": name}})).await.unwrap();
+        cx.prune::<Child>(|child| *child.metadata.key.name() == *name).await.unwrap();
+    }
+    for size in 0..20 {
+        let child = cx.ensure::<Child>(desired(&json!({"size": size}))).await.unwrap();
+        server.remove(CHILD);
+        cx.pass.parts.bereaved.lock().insert(cx.key().clone());
+        cx.store::<Child>().unwrap().apply_delete(&child.metadata.key, child.metadata.uid);
+    }
+}
+
+#[tokio::test]
+async fn what_another_controller_of_the_object_applied_is_not_pruned() {
+    let server = Server::default();
+    let (first, second) = (context(&server), context_of(&server, |it| it.named("second")));
+    first.ensure::<Child>(desired(&json!({"size": 1}))).await.unwrap();
+    let seen = serde_json::from_value(server.get(CHILD)).unwrap();
+    second.store::<Child>().unwrap().apply_read(seen);
+    second.prune::<Child>(|_| false).await.unwrap();
+    assert!(server.find(CHILD).is_some());
+    // A record of an earlier version names no controller.
+    let mut child = server.get(CHILD);
+    let record = child["metadata"]["annotations"]["controller-machinery/applied"].clone();
+    let (_, hash) = record.as_str().unwrap().split_once('/').unwrap();
+    child["metadata"]["annotations"]["controller-machinery/applied"] = json!(hash);
+    server.put(CHILD, child);
+    shows(&first, &server);
+    let writes = server.writes().len();
+    first.ensure::<Child>(desired(&json!({"size": 1}))).await.unwrap();
+    assert_eq!(server.writes().len(), writes, "it is as desired");
+    first.prune::<Child>(|_| false).await.unwrap();
+    assert!(server.find(CHILD).is_none());
 }
 
 /// The context of a Node, which is not in a namespace and owns children.
@@ -1120,6 +1180,67 @@ async fn a_child_that_becomes_known_wakes_the_object_that_waits_for_its_name() {
         child["metadata"]["annotations"] = json!({"controller-machinery/applied": "x"});
         seen.put(CHILD, child);
         assert_eq!(passes.recv().await, Some(true));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_filter_hides_that_an_object_is_being_deleted() {
+    let server = Server::default();
+    server.put(SITE, json!({"metadata": {"finalizers": ["example.com/site"]}}));
+    let (sender, mut came) = tokio::sync::mpsc::unbounded_channel();
+    let reconciled = sender.clone();
+    let manager = Manager::new("test").controller::<Site>();
+    let manager = manager.filter(|delta| matches!(delta, Delta::Added(..)));
+    let manager = manager.finalizer("example.com/site", move |_, _| {
+        sender.send("cleaned up").unwrap();
+        async { Ok(()) }
+    });
+    let manager = manager.reconcile(move |_, _| {
+        reconciled.send("reconciled").unwrap();
+        async { Ok::<_, Problem>(Action::Done) }
+    });
+    let deleting = server.clone();
+    run(&server, manager, async move {
+        assert_eq!(came.recv().await, Some("reconciled"));
+        let mut site = deleting.get(SITE);
+        site["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        deleting.put(SITE, site);
+        assert_eq!(came.recv().await, Some("cleaned up"));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_may_not_be_listed_holds_up_no_cluster_scoped_object() {
+    let server = Server::default();
+    server.put("/api/v1/nodes/n", json!({}));
+    server.forbid("/namespaces/b/");
+    let (sender, mut passes) = tokio::sync::mpsc::unbounded_channel();
+    let manager = Manager::new("test").namespaces(["a", "b"]).controller::<Node>();
+    let manager = manager.owns::<Child>().reconcile(move |_, _| {
+        sender.send(()).unwrap();
+        async { Ok::<_, Problem>(Action::Done) }
+    });
+    run(&server, manager, async move { passes.recv().await.unwrap() }).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mapping_that_panics_has_all_objects_reconciled() {
+    let server = Server::default();
+    server.put(SITE, json!({}));
+    let (sender, mut passes) = tokio::sync::mpsc::unbounded_channel();
+    let manager = Manager::new("test").controller::<Site>();
+    let manager = manager.watches::<Secret>(|_| panic!("as the test wants it"));
+    let manager = manager.reconcile(move |_, _| {
+        sender.send(()).unwrap();
+        async { Ok::<_, Problem>(Action::Done) }
+    });
+    let changing = server.clone();
+    run(&server, manager, async move {
+        passes.recv().await.unwrap();
+        changing.put("/api/v1/namespaces/ns/secrets/s", json!({}));
+        passes.recv().await.unwrap();
     })
     .await;
 }

@@ -89,6 +89,17 @@ pub enum WiringError {
         /// The declaration.
         declaration: &'static str,
     },
+    /// One controller selects what others read.
+    #[error(
+        "the controllers {controllers} read one informer of {view}, and one of them has it select objects or \
+         fields with `.informer::<{view}>(…)`: declare a second view type of the kind for that one"
+    )]
+    Narrowed {
+        /// The view's type, `Pod`.
+        view: &'static str,
+        /// The controllers' names.
+        controllers: String,
+    },
     /// An informer cannot work as it was declared.
     #[error(transparent)]
     Informer(#[from] Refusal),

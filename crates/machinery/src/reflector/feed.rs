@@ -173,7 +173,6 @@ impl<V: Resource> StoreFeed<V> {
 
     /// The list will not be used.
     pub(super) fn abandon(&mut self) {
-        self.quarantine.abandon();
         self.writer.abandon();
         self.observer.list_failed(&self.kind);
     }
@@ -187,8 +186,8 @@ impl<V: Resource> StoreFeed<V> {
     }
 
     fn quarantine(&mut self, bad: Undecodable, staging: bool) {
-        let Undecodable { key, version, why, .. } = bad;
-        if self.quarantine.put(key.clone(), version, staging) {
+        let Undecodable { key, why, .. } = bad;
+        if self.quarantine.put(key.clone(), staging) {
             let resource = self.kind.resource();
             tracing::warn!("{resource} {key} cannot be decoded and stays as it was: {why}");
             self.observer.decode_error(&self.kind, &key, &why);

@@ -88,11 +88,19 @@ impl Report {
         match state {
             State::Forbidden if begins => {
                 self.reported = true;
-                tracing::warn!(why, "cannot list {what}: forbidden; {}", self.hints.rights);
+                tracing::warn!(
+                    why,
+                    "cannot list or watch {what}: forbidden; {}",
+                    self.hints.rights
+                );
             }
             State::NotServed if begins => {
                 self.reported = true;
-                tracing::warn!(why, "cannot list {what}: not served; {}", self.hints.kinds);
+                tracing::warn!(
+                    why,
+                    "cannot list or watch {what}: not served; {}",
+                    self.hints.kinds
+                );
             }
             // It was answered with what it is, not with a watch that ends at once.
             State::Live if matches!(self.state, State::Forbidden | State::NotServed) => {
@@ -208,8 +216,8 @@ mod tests {
     #[test]
     fn what_a_person_must_mend_is_one_line_when_it_begins_and_one_when_it_is_over() {
         for (state, line) in [
-            (State::Forbidden, "cannot list daemonsets.apps: forbidden; apply roles.yaml"),
-            (State::NotServed, "cannot list daemonsets.apps: not served; apply crds.yaml"),
+            (State::Forbidden, "cannot list or watch daemonsets.apps: forbidden; apply roles.yaml"),
+            (State::NotServed, "cannot list or watch daemonsets.apps: not served; apply crds.yaml"),
         ] {
             let lines = lines(|report| {
                 (0..100).for_each(|_| enter(report, state));

@@ -213,3 +213,17 @@ async fn what_a_run_has_started_ends_with_it() {
     let ended = timeout(Duration::from_secs(60), ended).await.expect("the child is ended");
     ended.unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn a_credential_that_was_refused_by_mistake_is_used_again_when_no_new_one_comes() {
+    let script = format!("if test -e printed; then exit 1; fi; touch printed; {}", print("t", ""));
+    let (folder, plugin) = plugin(&script);
+    plugin.answered().await.unwrap();
+    pass(YOUNG).await;
+    plugin.refused(&plugin.last().unwrap());
+    plugin.answered().await.unwrap();
+    assert_eq!((runs(&folder), token(&plugin).to_str().unwrap()), (2, "Bearer t"));
+    // Until it is refused once more.
+    plugin.refused(&plugin.last().unwrap());
+    assert!(plugin.answered().await.is_err());
+}

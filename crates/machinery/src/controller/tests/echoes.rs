@@ -75,7 +75,7 @@ impl Reconciler for Writing {
                     self.0.store.apply_delete(&thing(0).meta.key, UID.parse().unwrap());
                 }
                 Comes::Nothing => std::future::pending().await,
-                Comes::Failure => return Err(Wrong(Some(Class::Terminal), None, None)),
+                Comes::Failure => return Err(wrong(Class::Terminal)),
             }
             tokio::task::yield_now().await;
         }

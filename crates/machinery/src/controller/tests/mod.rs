@@ -26,17 +26,29 @@ const SECOND: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 #[error("as the test wants it")]
-struct Wrong(Option<Class>, Option<Duration>, Option<Name>);
+struct Wrong {
+    class: Option<Class>,
+    retry_after: Option<Duration>,
+    retry_in: Option<Duration>,
+    waits_for: Option<Name>,
+}
+
+fn wrong(class: Class) -> Wrong {
+    Wrong { class: Some(class), retry_after: None, retry_in: None, waits_for: None }
+}
 
 impl Failure for Wrong {
     fn class(&self) -> Class {
-        self.0.expect("as the test wants it")
+        self.class.expect("as the test wants it")
     }
     fn retry_after(&self) -> Option<Duration> {
-        self.1
+        self.retry_after
+    }
+    fn retry_in(&self) -> Option<Duration> {
+        self.retry_in
     }
     fn waits_for(&self) -> Option<Name> {
-        self.2.clone()
+        self.waits_for.clone()
     }
 }
 
@@ -53,6 +65,8 @@ enum Does {
     Again(Duration),
     Fail(Class),
     Refuse(Duration),
+    /// Fails, and names the pause before the next try.
+    Pause(Duration),
     /// Waits until the name of this child is free.
     Wait(&'static str),
     /// The same, after a while.
@@ -90,17 +104,22 @@ impl Reconciler for Script {
         match does {
             Does::Succeed => {}
             Does::Again(after) => return Ok(Action::RequeueAfter(after)),
-            Does::Fail(class) => return Err(Wrong(Some(class), None, None)),
-            Does::Refuse(after) => return Err(Wrong(Some(Class::Transient), Some(after), None)),
+            Does::Fail(class) => return Err(wrong(class)),
+            Does::Refuse(after) => {
+                return Err(Wrong { retry_after: Some(after), ..wrong(Class::Transient) });
+            }
+            Does::Pause(pause) => {
+                return Err(Wrong { retry_in: Some(pause), ..wrong(Class::Forbidden) });
+            }
             Does::Panic => panic!("as the test wants it"),
             Does::Wait(name) => {
-                return Err(Wrong(Some(Class::Waiting), None, Some(child(name))));
+                return Err(Wrong { waits_for: Some(child(name)), ..wrong(Class::Waiting) });
             }
             Does::WaitAfter(after, name) => {
                 sleep(after).await;
-                return Err(Wrong(Some(Class::Waiting), None, Some(child(name))));
+                return Err(Wrong { waits_for: Some(child(name)), ..wrong(Class::Waiting) });
             }
-            Does::FailBadly => return Err(Wrong(None, None, None)),
+            Does::FailBadly => return Err(Wrong { class: None, ..wrong(Class::Terminal) }),
             Does::PanicWhenDropped => {
                 struct Bomb;
                 impl Drop for Bomb {

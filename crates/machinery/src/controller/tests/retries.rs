@@ -215,6 +215,20 @@ async fn retry_after_is_kept_even_when_the_object_changes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_known_pause_ends_when_the_object_changes() {
+    let running = start(1, &[("p", Does::Pause(30 * SECOND))]);
+    running.add("p");
+    sleep(SECOND).await;
+    assert_eq!(running.told.passes("p"), 1);
+    running.add("p");
+    sleep(SECOND).await;
+    assert_eq!(running.told.passes("p"), 2, "the change waited for the pause");
+    running.told.tell("p", Does::Succeed);
+    sleep(33 * SECOND).await;
+    assert_eq!(running.told.passes("p"), 3, "it is tried again after the pause");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_last_pass_decides_when_to_look_again() {
     let running = start(1, &[("a", Does::Again(100 * SECOND))]);
     running.add("a");

@@ -41,6 +41,8 @@ struct State {
     interferes: (u32, u32),
     /// A namespace that is being deleted.
     terminating: &'static str,
+    /// A part of a path below which nothing may be listed.
+    forbidden: &'static str,
     /// A part of a path below which nothing is found by a patch.
     missing: &'static str,
     /// Path and event of each change.
@@ -57,6 +59,7 @@ impl Default for State {
             refuses: |_| false,
             interferes: (0, 0),
             terminating: "",
+            forbidden: "",
             missing: "",
             changes: broadcast::Sender::new(100),
         }
@@ -106,6 +109,11 @@ impl Server {
         self.0.state.lock().terminating = namespace;
     }
 
+    /// Nothing may be listed or watched below this part of a path.
+    pub(super) fn forbid(&self, part: &'static str) {
+        self.0.state.lock().forbidden = part;
+    }
+
     /// There is no such namespace, or subresource.
     pub(super) fn has_no(&self, part: &'static str) {
         self.0.state.lock().missing = part;
@@ -133,6 +141,11 @@ impl Server {
         let (path, url) = (head.uri.path().to_owned(), head.uri.to_string());
         let mut state = self.0.state.lock();
         state.requests.push((head.method.to_string(), url.clone(), body.clone()));
+        if !state.forbidden.is_empty() && path.contains(state.forbidden) {
+            let refused = json!({"kind": "Status", "reason": "Forbidden", "message": "no"});
+            let piece = Bytes::from(refused.to_string());
+            return whole(403, Box::pin(futures::stream::iter([Ok(Frame::data(piece))])));
+        }
         if url.contains("watch=") {
             return whole(200, state.watch(&path));
         }
