@@ -247,7 +247,8 @@ async fn an_empty_deployment_name_is_reported_and_not_retried() {
     let event = world.until_event("one", "ErrUnnamed").await;
     assert!(event["note"].as_str().unwrap().contains("spec.deploymentName is empty"), "{event}");
     fence(&world).await;
-    let failures = program.lines().iter().filter(|line| line.contains("spec.deploymentName is empty")).count();
+    let failures =
+        program.lines().iter().filter(|line| line.contains("spec.deploymentName is empty")).count();
     assert_eq!(failures, 1, "{:#?}", program.lines());
     // Once it has a name, it is a Foo like any other.
     world.patch(FOO, "one", json!({"spec": {"deploymentName": "one"}})).await.unwrap();
