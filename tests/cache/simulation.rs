@@ -5,15 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::json;
 use workload_operator::client::{Client, Deletion, Preconditions};
 use workload_operator::informer::Informer;
-use workload_operator::object::{Object, ObjectKey};
-use workload_operator::store::{ControllerId, WriteOrigin};
+use workload_operator::object::Object;
 
 use crate::model::{Fault, Id, Model};
 use crate::thing::{THINGS, Thing, client, held, id, key, pass, poison, run, served, thing};
-use crate::witness::{Listener, Reader, Sleeper, Verdict};
+use crate::witness::{Listener, Reader, Verdict};
 
 /// The number of histories without `CACHE_SEEDS`.
 const SEEDS: u64 = 2_500;
@@ -36,8 +35,6 @@ struct Simulation {
     verdict: Verdict,
     reader: Reader,
     prompt: Listener,
-    /// Two keys of one controller and one of another; each writes now and then.
-    sleepers: Vec<Sleeper>,
     value: i64,
 }
 
@@ -106,14 +103,7 @@ impl Simulation {
         let keys = NAMESPACES.iter().flat_map(|ns| NAMES.iter().map(|name| key(&id(ns, name))));
         let reader = Reader::new(keys);
         let prompt = Listener::new("a handler was notified of", &verdict);
-        let controllers = [ControllerId::new(), ControllerId::new()];
-        let authors = [(0, "one"), (0, "two"), (1, "one")];
-        let sleeper = |(controller, name): (usize, &str)| {
-            let controller = controllers[controller];
-            Sleeper::new(WriteOrigin { controller, key: ObjectKey::new("a", name) })
-        };
-        let sleepers = authors.into_iter().map(sleeper).collect();
-        Simulation { model, client, informer, rng, verdict, reader, prompt, sleepers, value: 0 }
+        Simulation { model, client, informer, rng, verdict, reader, prompt, value: 0 }
     }
 
     async fn run(mut self) -> Option<String> {
@@ -123,11 +113,8 @@ impl Simulation {
         // Some servers are bad, and some so bad that hardly anything gets done.
         let (of_requests, of_frames) = ([0.05, 0.15, 0.3], [0.02, 0.05, 0.15]);
         self.model.faults(of_requests[self.rng.usize(..3)], of_frames[self.rng.usize(..3)]);
-        let (heard, sleepers) = (self.prompt.clone(), self.sleepers.clone());
-        self.informer.handle(move |delta, _| {
-            heard.told(delta);
-            sleepers.iter().for_each(|sleeper| sleeper.told(delta));
-        });
+        let heard = self.prompt.clone();
+        self.informer.handle(move |delta, _| heard.told(delta));
         run(self.informer.clone());
         for _ in 0..STEPS {
             self.step().await;
@@ -155,7 +142,7 @@ impl Simulation {
             }
             4 => {
                 let id = self.any();
-                self.put(&id, poison());
+                self.model.put(&id, poison());
             }
             5..9 => self.write().await,
             _ => self.change(),
@@ -177,29 +164,18 @@ impl Simulation {
         let id = self.any();
         self.value += 1;
         match self.rng.u8(..8) {
-            0 | 1 => self.delete(&id),
+            0 | 1 => drop(self.model.delete(&id)),
             2 => {
-                self.delete(&id);
-                self.put(&id, thing(self.value));
+                self.model.delete(&id);
+                self.model.put(&id, thing(self.value));
             }
-            _ => self.put(&id, thing(self.value)),
+            _ => drop(self.model.put(&id, thing(self.value))),
         }
-    }
-
-    fn put(&self, id: &Id, object: Value) {
-        let version = self.model.put(id, object);
-        self.verdict.changed(&key(id), version, None);
-    }
-
-    fn delete(&self, id: &Id) {
-        self.model.delete(id);
-        self.verdict.deleted(&key(id));
     }
 
     /// Changes something as one of us would, based on the store's view, and passes the answer to the
     /// store.
     async fn write(&mut self) {
-        let origin = self.sleepers[self.rng.usize(..3)].origin.clone();
         let id = self.any();
         let key = key(&id);
         self.value += 1;
@@ -208,17 +184,15 @@ impl Simulation {
             let mut body = thing(self.value);
             body["metadata"] = json!({ "name": id.name, "namespace": id.namespace });
             if let Ok(new) = client.create::<Thing>(&key, &body).await {
-                self.verdict.wrote(&new, &origin);
-                origin.scope(async { store.apply_response(new) }).await;
+                store.apply_response(new);
             }
             return;
         };
         if self.rng.u8(..3) == 0 {
             let (uid, version) = (old.uid(), old.meta().version);
             let deletion = client.delete::<Thing>(&key, Preconditions { uid, version }).await;
-            self.verdict.deleted(&key);
             if let Ok(Deletion::Final) = deletion {
-                origin.scope(async { store.apply_delete(&key, uid) }).await;
+                store.apply_delete(&key, uid);
             }
             return;
         }
@@ -228,8 +202,7 @@ impl Simulation {
             body["metadata"]["resourceVersion"] = json!(old.meta().version);
         }
         if let Ok(new) = client.merge_patch::<Thing>(&key, &body).await {
-            self.verdict.wrote(&new, &origin);
-            origin.scope(async { store.apply_response(new) }).await;
+            store.apply_response(new);
         }
     }
 
@@ -250,7 +223,7 @@ impl Simulation {
                 let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
                 let good = object["spec"]["value"].is_i64();
                 if good && self.rng.bool() {
-                    self.put(&id, poison());
+                    self.model.put(&id, poison());
                     watched.push((key(&id), uid));
                 }
             }
@@ -268,7 +241,7 @@ impl Simulation {
         }
         for (id, object) in self.model.objects(THINGS) {
             if !object["spec"]["value"].is_i64() {
-                self.put(&id, thing(0));
+                self.model.put(&id, thing(0));
             }
         }
     }
@@ -280,8 +253,7 @@ impl Simulation {
                 break;
             }
             let served = served(&self.model);
-            let is_known = self.prompt.believes() == served && held(&self.informer) == served;
-            if is_known && self.owed(&served).is_none() {
+            if self.prompt.believes() == served && held(&self.informer) == served {
                 return None;
             }
             pass(5).await;
@@ -289,12 +261,7 @@ impl Simulation {
         Some(self.verdict.get().unwrap_or_else(|| {
             let (held, served) = (held(&self.informer), served(&self.model));
             let (believes, health) = (self.prompt.believes(), self.informer.health());
-            let owed = self.owed(&served);
-            format!("held {held:?}, told {believes:?}, served {served:?}; {owed:?}; {health:?}")
+            format!("held {held:?}, told {believes:?}, served {served:?}; {health:?}")
         }))
-    }
-
-    fn owed(&self, served: &[(String, u64)]) -> Option<String> {
-        self.sleepers.iter().find_map(|sleeper| sleeper.is_owed(served, &self.verdict))
     }
 }

@@ -6,21 +6,14 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use workload_operator::informer::Informer;
 use workload_operator::object::{Object, ObjectKey, Uid};
-use workload_operator::store::{Delta, WriteOrigin};
+use workload_operator::store::Delta;
 
 use crate::thing::Thing;
-
-/// The version of a change, and its author, if it is one of us.
-type Change = (u64, Option<WriteOrigin>);
 
 /// The first thing that went wrong.
 #[derive(Clone, Default)]
 pub(crate) struct Verdict {
     wrong: Arc<Mutex<Option<String>>>,
-    /// Versions of our own writes, and their authors. Handlers may be notified of them again.
-    own: Arc<Mutex<HashMap<u64, WriteOrigin>>>,
-    /// The changes of each object since it was created, and their authors; `None`: another client.
-    changes: Arc<Mutex<HashMap<String, Vec<Change>>>>,
 }
 
 impl Verdict {
@@ -30,36 +23,6 @@ impl Verdict {
 
     pub(crate) fn get(&self) -> Option<String> {
         self.wrong.lock().clone()
-    }
-
-    pub(crate) fn wrote(&self, object: &Thing, origin: &WriteOrigin) {
-        self.own.lock().insert(object.version(), origin.clone());
-        self.changed(object.key(), object.version(), Some(origin));
-    }
-
-    pub(crate) fn changed(&self, key: &ObjectKey, version: u64, origin: Option<&WriteOrigin>) {
-        let mut changes = self.changes.lock();
-        changes.entry(key.to_string()).or_default().push((version, origin.cloned()));
-    }
-
-    pub(crate) fn deleted(&self, key: &ObjectKey) {
-        self.changes.lock().remove(&key.to_string());
-    }
-
-    /// The newest change of an object that is not by `origin`, if it is known.
-    fn newest_of_others(&self, key: &str, origin: &WriteOrigin) -> Option<u64> {
-        let changes = self.changes.lock();
-        let others = changes.get(key)?.iter().filter(|(_, by)| by.as_ref() != Some(origin));
-        others.map(|(version, _)| *version).max()
-    }
-
-    fn author_of(&self, version: u64) -> Option<WriteOrigin> {
-        self.own.lock().get(&version).cloned()
-    }
-
-    /// Returns whether the version is newer, or is our own write once more.
-    fn follows(&self, before: u64, version: u64) -> bool {
-        version > before || version == before && self.own.lock().contains_key(&version)
     }
 }
 
@@ -81,19 +44,19 @@ impl Listener {
     pub(crate) fn told(&self, delta: &Delta<Thing>) {
         let mut known = self.known.lock();
         let (object, expected, stays) = match delta {
-            Delta::Added(new, _) => (new, None, true),
-            Delta::Updated { old, new, .. } => {
-                if old.uid() != new.uid() || !self.verdict.follows(old.version(), new.version()) {
+            Delta::Added(new) => (new, None, true),
+            Delta::Updated { old, new } => {
+                if old.uid() != new.uid() || new.version() <= old.version() {
                     self.wrong(&format!("an update from {old:?} to {new:?}"));
                 }
                 (new, Some((old.uid(), Some(old.version()))), true)
             }
-            Delta::Deleted(old, _) => (old, Some((old.uid(), None)), false),
+            Delta::Deleted(old) => (old, Some((old.uid(), None)), false),
         };
         let key = object.key().clone();
         let newest = self.newest.lock().insert(key.clone(), object.version());
         let stale = |newest| match stays {
-            true => !self.verdict.follows(newest, object.version()),
+            true => object.version() <= newest,
             false => newest > object.version(),
         };
         if newest.is_some_and(stale) {
@@ -126,40 +89,6 @@ impl Listener {
         let mut all: Vec<_> = known.iter().map(|(key, (_, at))| (key.to_string(), *at)).collect();
         all.sort();
         all
-    }
-}
-
-/// A key that is woken by all but its own writes.
-#[derive(Clone)]
-pub(crate) struct Sleeper {
-    pub(crate) origin: WriteOrigin,
-    /// The newest state of each object that it was woken for.
-    woken: Arc<Mutex<HashMap<String, u64>>>,
-}
-
-impl Sleeper {
-    pub(crate) fn new(origin: WriteOrigin) -> Sleeper {
-        Sleeper { origin, woken: Arc::default() }
-    }
-
-    pub(crate) fn told(&self, delta: &Delta<Thing>) {
-        if delta.origin() != Some(&self.origin) {
-            let object = delta.object();
-            self.woken.lock().insert(object.key().to_string(), object.version());
-        }
-    }
-
-    /// The newest change of an object by anybody else that it was not woken for: it may have written
-    /// over one without knowing.
-    pub(crate) fn is_owed(&self, served: &[(String, u64)], verdict: &Verdict) -> Option<String> {
-        served.iter().find_map(|(key, version)| {
-            let own = verdict.author_of(*version).as_ref() == Some(&self.origin);
-            let others = verdict.newest_of_others(key, &self.origin);
-            let owed = if own { others.unwrap_or(0) } else { *version };
-            let (who, woken) = (&self.origin, self.woken.lock().get(key).copied());
-            let what = || format!("{who:?} was woken for {woken:?}, and {key} was at {owed}");
-            (owed > woken.unwrap_or(0)).then(what)
-        })
     }
 }
 

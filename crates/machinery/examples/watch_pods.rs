@@ -21,9 +21,9 @@ async fn main() -> Result<(), ExitError> {
     let pods = Informer::<Pod>::builder(client).namespaces(std::env::args().skip(1));
     let pods = pods.metadata_only().build();
     pods.handle(|delta, _| match delta {
-        Delta::Added(pod, _) => println!("+ {}", pod.key()),
+        Delta::Added(pod) => println!("+ {}", pod.key()),
         Delta::Updated { new: pod, .. } => println!("~ {}", pod.key()),
-        Delta::Deleted(pod, _) => println!("- {}", pod.key()),
+        Delta::Deleted(pod) => println!("- {}", pod.key()),
     });
     Ok(pods.run(Shutdown::from_signals()?).await?)
 }

@@ -4,19 +4,18 @@ mod view;
 mod server;
 mod handlers;
 
-use std::future::Future;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use workload_operator::informer::Informer;
-use workload_operator::object::{Object, ObjectKey};
+use workload_operator::object::Object;
 use workload_operator::reflector::State;
-use workload_operator::store::{ControllerId, Delta, WriteOrigin};
+use workload_operator::store::Delta;
 
 use crate::model::Model;
 use crate::thing::Thing;
 
-/// Notifications of a handler, one word each: `+a/x`, `~a/x`, `-a/x`; with an author in brackets.
+/// Notifications of a handler, one word each: `+a/x`, `~a/x`, `-a/x`.
 type Log = Arc<Mutex<Vec<String>>>;
 
 fn log(informer: &Informer<Thing>) -> Log {
@@ -33,17 +32,7 @@ fn word(delta: &Delta<Thing>) -> String {
         Delta::Deleted(..) => '-',
     };
     let key = delta.object().key();
-    match delta.origin() {
-        Some(_) => format!("({sign}{key})"),
-        None => format!("{sign}{key}"),
-    }
-}
-
-/// Does this in a pass.
-async fn in_a_pass<T>(does: impl Future<Output = T>) -> T {
-    let origin =
-        WriteOrigin { controller: ControllerId::new(), key: ObjectKey::new("a", "parent") };
-    origin.scope(does).await.0
+    format!("{sign}{key}")
 }
 
 fn state(informer: &Informer<Thing>) -> State {

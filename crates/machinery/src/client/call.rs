@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -31,6 +32,8 @@ pub struct Client {
     shared: Arc<Shared>,
     /// Of views whose kind is known only at run time.
     kind: Option<Kind>,
+    /// Set by each write that was carried out, if somebody asked for that.
+    has_written: Option<Arc<AtomicBool>>,
 }
 
 struct Shared {
@@ -110,13 +113,31 @@ impl Client {
 
     fn over(wire: HttpService, endpoint: Option<Endpoint>, options: Options) -> Client {
         let (warnings, feeds) = (Warnings::default(), Arc::default());
-        Client { shared: Arc::new(Shared { wire, endpoint, options, warnings, feeds }), kind: None }
+        let shared = Arc::new(Shared { wire, endpoint, options, warnings, feeds });
+        Client { shared, kind: None, has_written: None }
     }
 
     /// The same client, for views whose kind is known only at run time ([`Kind::RUNTIME`]): to it,
     /// they are of this kind.
     pub fn of(&self, kind: Kind) -> Client {
-        Client { shared: self.shared.clone(), kind: Some(kind) }
+        Client { kind: Some(kind), ..self.clone() }
+    }
+
+    /// The same client, which notes for its clones whether any of them has written something.
+    pub(crate) fn noting_writes(&self) -> Client {
+        Client { has_written: Some(Arc::default()), ..self.clone() }
+    }
+
+    /// Returns whether it, or a clone, has written something. For [`Client::noting_writes`].
+    pub(crate) fn has_written(&self) -> bool {
+        self.has_written.as_ref().is_some_and(|written| written.load(Ordering::Relaxed))
+    }
+
+    /// A write was carried out.
+    pub(super) fn note_write(&self) {
+        if let Some(written) = &self.has_written {
+            written.store(true, Ordering::Relaxed);
+        }
     }
 
     /// The kind of `V`.

@@ -214,7 +214,7 @@ impl Client {
         sent.is_settled = refused.is_some() || answer.is_ok() || is_unsent || is_refusal(&answer);
         match refused {
             Some(why) => Err(Error::NotPermitted(why)),
-            None => answer,
+            None => answer.inspect(|_| self.note_write()),
         }
     }
 }

@@ -22,17 +22,15 @@ impl Key for ObjectKey {
     }
 }
 
-/// Enqueues the object itself, for the kind that the controller reconciles. What a pass over it
-/// writes (status, finalizers) does not wake it again; what any other pass writes does.
+/// Enqueues the object itself, for the kind that the controller reconciles.
 pub fn for_object<V: Object>(handle: Handle) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
     move |delta, initial| {
-        handle.changed(delta.object().key(), delta.origin(), priority(initial));
+        handle.queue.add_with(delta.object().key(), priority(initial));
     }
 }
 
 /// Enqueues the controller of the object, if it is of this kind (same group, any version). If the
-/// object changed hands, enqueues both. What a pass over the controller writes to its children does
-/// not wake it again.
+/// object changed hands, enqueues both.
 pub fn for_owner<V: Object>(
     handle: Handle,
     kind: Kind,
@@ -42,9 +40,9 @@ pub fn for_owner<V: Object>(
         let before = old.and_then(|old| owner(&kind, old));
         let now = owner(&kind, new);
         if before != now {
-            before.iter().for_each(|key| handle.changed(key, delta.origin(), priority(initial)));
+            before.iter().for_each(|key| handle.queue.add_with(key, priority(initial)));
         }
-        now.iter().for_each(|key| handle.changed(key, delta.origin(), priority(initial)));
+        now.iter().for_each(|key| handle.queue.add_with(key, priority(initial)));
     }
 }
 
@@ -59,9 +57,7 @@ pub fn for_mapped<V: Object>(
         let (old, new) = sides(delta);
         for side in old.into_iter().chain([new]) {
             // A key named by both sides is one piece of work.
-            keys(side)
-                .iter()
-                .for_each(|key| handle.changed(key, delta.origin(), priority(initial)));
+            keys(side).iter().for_each(|key| handle.queue.add_with(key, priority(initial)));
         }
     }
 }
@@ -85,13 +81,13 @@ pub fn waiting_when_freed<V: Resource>(
     }
 }
 
-/// Notes the controllers of objects that go, if they are of this kind and did not delete them.
+/// Notes the controllers of objects that go, if they are of this kind.
 pub(crate) fn note_bereaved<V: Object>(
     bereaved: Arc<Mutex<HashSet<ObjectKey>>>,
     kind: Kind,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
     move |delta, _| {
-        if let (Delta::Deleted(gone, _), None) = (delta, delta.origin())
+        if let Delta::Deleted(gone) = delta
             && let Some(owner) = owner(&kind, &**gone)
         {
             bereaved.lock().insert(owner);
@@ -106,7 +102,7 @@ fn priority(initial: bool) -> Priority {
 /// The previous and the latest state of the object.
 fn sides<V>(delta: &Delta<V>) -> (Option<&V>, &V) {
     match delta {
-        Delta::Added(new, _) | Delta::Deleted(new, _) => (None, new),
+        Delta::Added(new) | Delta::Deleted(new) => (None, new),
         Delta::Updated { old, new, .. } => (Some(old), new),
     }
 }
@@ -130,7 +126,7 @@ mod tests {
     use super::*;
     use crate::object::fixtures::Thing;
     use crate::object::{Meta, Uid};
-    use crate::store::{self, Index, WriteOrigin};
+    use crate::store::{self, Index};
     use crate::workqueue::WorkQueue;
 
     const APP: Kind = Kind::namespaced("app.example.com", "v1", "App", "apps");
@@ -169,52 +165,6 @@ mod tests {
         keys.iter().map(|key| ((*key).to_owned(), Priority::High)).collect()
     }
 
-    /// Returns the keys that two controllers' handlers enqueue for a delta whose author is the key
-    /// `ns/origin` of the first.
-    async fn of_both<H: Fn(&Delta<Thing>, bool)>(
-        handler: impl Fn(Handle) -> H,
-        delta: impl Fn(Option<WriteOrigin>) -> Delta<Thing>,
-        origin: &str,
-    ) -> [Vec<String>; 2] {
-        let handles = [(); 2].map(|()| Handle::new(WorkQueue::new()));
-        let origin = WriteOrigin { controller: handles[0].id(), key: ObjectKey::new("ns", origin) };
-        let mut enqueued = [Vec::new(), Vec::new()];
-        for (handle, keys) in handles.iter().zip(&mut enqueued) {
-            handler(handle.clone())(&delta(Some(origin.clone())), false);
-            handle.queue().shut_down();
-            while let Some(taken) = handle.queue().get().await {
-                keys.push(taken.key().to_string());
-            }
-        }
-        enqueued
-    }
-
-    #[tokio::test]
-    async fn a_write_wakes_every_key_but_its_authors() {
-        let added = |origin| Delta::Added(child(None), origin);
-        assert_eq!(of_both(for_object, added, "child").await, [vec![], vec!["ns/child"]]);
-        assert_eq!(of_both(for_object, added, "other").await, [["ns/child"], ["ns/child"]]);
-        let named = |handle| for_mapped(handle, |thing: &Thing| vec![thing.meta.key.clone()]);
-        assert_eq!(of_both(named, added, "child").await, [vec![], vec!["ns/child"]]);
-    }
-
-    #[tokio::test]
-    async fn a_pass_that_takes_a_child_over_wakes_the_former_owner_and_not_itself() {
-        let owned = |handle| for_owner(handle, APP);
-        let taken_over = |origin| Delta::Updated {
-            old: child(Some(("app.example.com/v1", "App", "before"))),
-            new: child(Some(("app.example.com/v1", "App", "after"))),
-            origin,
-        };
-        let [first, second] = of_both(owned, taken_over, "after").await;
-        assert_eq!(
-            (first, second),
-            (vec!["ns/before".into()], vec!["ns/before".into(), "ns/after".into()])
-        );
-        let [first, _] = of_both(owned, taken_over, "before").await;
-        assert_eq!(first, ["ns/after"]);
-    }
-
     #[tokio::test]
     async fn a_mapping_may_look_into_a_store() {
         let (mut writer, users) = store::new(vec![Index::new("uses", |thing: &Thing, each| {
@@ -229,13 +179,13 @@ mod tests {
             users.iter().map(|user| user.meta.key.clone()).collect()
         };
         let handle = Handle::new(WorkQueue::new());
-        for_mapped(handle.clone(), keys)(&Delta::Added(child(None), None), false);
+        for_mapped(handle.clone(), keys)(&Delta::Added(child(None)), false);
         assert_eq!(handle.queue().get().await.unwrap().key().to_string(), "ns/user");
     }
 
     #[tokio::test]
     async fn an_object_is_enqueued_in_the_band_of_its_delta() {
-        let added = || Delta::Added(child(None), None);
+        let added = || Delta::Added(child(None));
         assert_eq!(enqueued(for_object, added(), false).await, people(&["ns/child"]));
         let initial = enqueued(for_object, added(), true).await;
         assert_eq!(initial, [("ns/child".to_owned(), Priority::Low)]);
@@ -251,7 +201,7 @@ mod tests {
             (Some(("app.example.com/v1", "Foo", "web")), people(&[])),
             (None, people(&[])),
         ] {
-            let delta = Delta::Deleted(child(owner), None);
+            let delta = Delta::Deleted(child(owner));
             assert_eq!(enqueued(owned, delta, false).await, expected, "{owner:?}");
         }
     }
@@ -261,7 +211,6 @@ mod tests {
         let delta = Delta::Updated {
             old: child(Some(("app.example.com/v1", "App", "before"))),
             new: child(Some(("app.example.com/v1", "App", "after"))),
-            origin: None,
         };
         let keys = enqueued(|handle| for_owner(handle, APP), delta, false).await;
         assert_eq!(keys, people(&["ns/before", "ns/after"]));
@@ -270,7 +219,7 @@ mod tests {
     #[tokio::test]
     async fn the_owner_of_a_child_may_be_cluster_scoped() {
         let kind = Kind { namespaced: false, ..APP };
-        let delta = Delta::Added(child(Some(("app.example.com/v1", "App", "web"))), None);
+        let delta = Delta::Added(child(Some(("app.example.com/v1", "App", "web"))));
         assert_eq!(
             enqueued(|handle| for_owner(handle, kind), delta, false).await,
             people(&["web"])
@@ -287,7 +236,6 @@ mod tests {
         let delta = Delta::Updated {
             old: child(Some(("v1", "Node", "before"))),
             new: child(Some(("v1", "Node", "after"))),
-            origin: None,
         };
         let keys = enqueued(|handle| for_mapped(handle, keys), delta, false).await;
         assert_eq!(keys, people(&["ns/before", "ns/child", "ns/after"]));

@@ -2,10 +2,8 @@
 //!
 //! Guarantees
 //! - A key is reconciled by at most one worker at a time, and every request to reconcile it is
-//!   followed by a pass that began later. A pass's own write does not count as a request for its
-//!   own key, but for every other, of this controller or another. (If the watch shows the write
-//!   before its answer comes, it counts for all.) A pass whose write was overtaken by the end of its
-//!   object is followed by another.
+//!   followed by a pass that began later. Every change of an object is such a request, the controller's own
+//!   writes included: the pass after a write finds nothing to do.
 //! - A pass that fails, panics or misses its deadline is retried after a backoff, by the rule of
 //!   its class ([`Retries`]); its worker is free again at once, and other keys are not affected. A
 //!   server's Retry-After is observed. A terminal error is not retried until the object changes.

@@ -17,7 +17,6 @@ use super::worker::Core;
 use super::{Name, Observer, Reconciler};
 use crate::client::{Connectivity, Reconnected};
 use crate::object::ObjectKey;
-use crate::store::{ControllerId, WriteOrigin};
 use crate::workqueue::{Backoff, Limits, Priority, Retry, WorkQueue};
 
 /// Time for passes dropped by shutdown to reach an await point. One that blocks its thread
@@ -59,8 +58,7 @@ pub struct Controller<R> {
 /// Handle of a controller, by which others add keys. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
-    id: ControllerId,
-    queue: WorkQueue<ObjectKey>,
+    pub(super) queue: WorkQueue<ObjectKey>,
     failing: Arc<Mutex<Failing>>,
 }
 
@@ -108,7 +106,6 @@ impl<R: Reconciler> Controller<R> {
                 options.limits,
                 options.queue_observer.clone(),
             ),
-            id: ControllerId::new(),
             deadline: options.deadline,
             retries: options.retries,
             observer: options.observer.clone(),
@@ -126,8 +123,8 @@ impl<R: Reconciler> Controller<R> {
 
     /// Returns its handle.
     pub fn handle(&self) -> Handle {
-        let Core { id, queue, failing, .. } = &self.core;
-        Handle { id: *id, queue: queue.clone(), failing: failing.clone() }
+        let Core { queue, failing, .. } = &self.core;
+        Handle { queue: queue.clone(), failing: failing.clone() }
     }
 
     /// Works until `shutdown` is ready: after that no pass begins, those under way have
@@ -204,35 +201,12 @@ async fn ended(workers: &mut JoinSet<()>) {
 impl Handle {
     /// A handle of a queue that no controller works on.
     pub fn new(queue: WorkQueue<ObjectKey>) -> Handle {
-        Handle { id: ControllerId::new(), queue, failing: Arc::default() }
+        Handle { queue, failing: Arc::default() }
     }
 
     /// The queue, for adding keys.
     pub fn queue(&self) -> &WorkQueue<ObjectKey> {
         &self.queue
-    }
-
-    /// The identity of the controller.
-    pub fn id(&self) -> ControllerId {
-        self.id
-    }
-
-    /// Returns whether a pass over `key` was the origin of a change.
-    pub(crate) fn is_own(&self, key: &ObjectKey, origin: Option<&WriteOrigin>) -> bool {
-        origin.is_some_and(|origin| origin.controller == self.id && origin.key == *key)
-    }
-
-    /// Something changed that `key` must be reconciled for, unless a pass over `key` itself was the
-    /// origin of the change.
-    pub(super) fn changed(
-        &self,
-        key: &ObjectKey,
-        origin: Option<&WriteOrigin>,
-        priority: Priority,
-    ) {
-        if !self.is_own(key, origin) {
-            self.queue.add_with(key, priority);
-        }
     }
 
     /// A name has become free: every key whose last pass waited for it

@@ -16,7 +16,6 @@ use super::policy::{Failing, FailureStreak, Retries, level};
 use super::watchdog::{Heartbeat, Watched};
 use super::{Action, Class, Failure, Name, Observer, Outcome, Reconciler};
 use crate::object::ObjectKey;
-use crate::store::{ControllerId, WriteOrigin};
 use crate::workqueue::{Backoff, Retry, WorkItem, WorkQueue};
 
 /// Up to this fraction of a RequeueAfter is added at random, so that objects created together are
@@ -30,8 +29,6 @@ pub(super) struct Core<R> {
     pub(super) name: &'static str,
     pub(super) reconciler: R,
     pub(super) queue: WorkQueue<ObjectKey>,
-    /// Author of the writes of its passes.
-    pub(super) id: ControllerId,
     pub(super) deadline: Duration,
     pub(super) retries: Retries,
     pub(super) observer: Arc<dyn Observer>,
@@ -44,8 +41,6 @@ pub(super) struct Core<R> {
 /// Outcome of a pass, before any consequences.
 enum Ended<E> {
     Returned(Result<Action, E>),
-    /// It succeeded with an outdated view: another one has to follow.
-    Outdated,
     Panicked(Box<dyn Any + Send>),
     TimedOut,
 }
@@ -114,18 +109,15 @@ impl<R: Reconciler> Core<R> {
     }
 
     async fn reconcile(&self, key: &ObjectKey, heartbeat: &Arc<Heartbeat>) -> Ended<R::Error> {
-        let origin = WriteOrigin { controller: self.id, key: key.clone() };
         let bounded = async {
-            let pass = origin.scope(self.reconciler.reconcile(key));
+            let pass = self.reconciler.reconcile(key);
             let watched = Watched { pass: Box::pin(pass), heartbeat: Arc::clone(heartbeat) };
             tokio::time::timeout(self.deadline, watched).await
         };
         // Around the timeout, because a pass may also panic while being dropped. After a panic
         // nothing of the pass is used except the message.
         match AssertUnwindSafe(bounded).catch_unwind().await {
-            // It believes in an object that was gone when the answer came.
-            Ok(Ok((Ok(_), true))) => Ended::Outdated,
-            Ok(Ok((returned, _))) => Ended::Returned(returned),
+            Ok(Ok(returned)) => Ended::Returned(returned),
             Ok(Err(_)) => Ended::TimedOut,
             Err(panic) => Ended::Panicked(panic),
         }
@@ -147,15 +139,6 @@ impl<R: Reconciler> Core<R> {
                 self.failed(key, began, failed, &Chain(&error));
                 Outcome::Failed(class)
             }
-            Ended::Outdated => {
-                // Not at once: whatever it is that the store does not show may stay like that. What it waited for
-                // before does not count.
-                if self.failing.lock().remove(key) {
-                    self.queue.forget(key);
-                }
-                self.again(key);
-                Outcome::Success
-            }
             Ended::Panicked(said) => self.panicked(key, &*said),
             Ended::TimedOut => {
                 let why = format_args!("a pass did not end within {:?}", self.deadline);
@@ -163,12 +146,6 @@ impl<R: Reconciler> Core<R> {
                 Outcome::TimedOut
             }
         }
-    }
-
-    /// Has the key run again after a pause, although its pass did not fail.
-    fn again(&self, key: &ObjectKey) {
-        let retry = Retry { backoff: self.retries.transient, ..Retry::default() };
-        self.queue.add_rate_limited_with(key, retry);
     }
 
     fn panicked(&self, key: &ObjectKey, panic: &(dyn Any + Send)) -> Outcome {
@@ -250,7 +227,8 @@ impl<R: Reconciler> Drop for Pass<'_, R> {
         let counter = match self.outcome {
             Outcome::Dropped => {
                 // After shutdown the queue ignores this; otherwise the worker itself died.
-                self.core.again(self.key);
+                let retry = Retry { backoff: self.core.retries.transient, ..Retry::default() };
+                self.core.queue.add_rate_limited_with(self.key, retry);
                 &self.core.dropped
             }
             _ => &self.core.passes,

@@ -2,16 +2,12 @@
 
 use std::any::type_name;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::{Informer, Refusal};
 use crate::client::{Client, Scope};
 use crate::object::{InternedStr, Kind, Resource};
 use crate::reflector::{Observer, Unobserved};
 use crate::store::Index;
-
-/// Resyncs any closer together would be a busy loop; same as client-go.
-const SHORTEST_RESYNC: Duration = Duration::from_secs(1);
 
 /// Makes an [`Informer`].
 pub struct Builder<V> {
@@ -21,7 +17,6 @@ pub struct Builder<V> {
     pub(super) fields: Option<String>,
     pub(super) metadata_only: bool,
     pub(super) indexes: Vec<Index<V>>,
-    pub(super) resync: Option<Duration>,
     pub(super) observer: Arc<dyn Observer>,
     pub(super) detached: bool,
 }
@@ -35,7 +30,6 @@ impl<V: Resource> Builder<V> {
             fields: None,
             metadata_only: false,
             indexes: Vec::new(),
-            resync: None,
             observer: Arc::new(Unobserved),
             detached: false,
         }
@@ -78,14 +72,6 @@ impl<V: Resource> Builder<V> {
         if !self.indexes.iter().any(|known| known.is_same(&index)) {
             self.indexes.push(index);
         }
-        self
-    }
-
-    /// Notifies the handlers of every object again at this interval, as an update from itself to
-    /// itself. The interval is at least a second, and each resync comes up to a tenth of it later.
-    /// Off by default: nothing is read from the server, so it only helps handlers that forget.
-    pub fn resync(mut self, every: Duration) -> Self {
-        self.resync = Some(every.max(SHORTEST_RESYNC));
         self
     }
 

@@ -112,7 +112,6 @@ struct Shared<V> {
     refreshes: Vec<Refresh>,
     /// Number of first lists that are still to come.
     unsynced: watch::Receiver<usize>,
-    resync: Option<Duration>,
     /// Its state as a program sees it, and that of the client's other informers.
     feed: Arc<Feed>,
     feeds: Arc<Feeds>,
@@ -154,7 +153,7 @@ impl<V: Resource> From<Builder<V>> for Informer<V> {
             refreshes.push(reflector.refresh());
             reflectors.push(reflector);
         }
-        let (reflectors, resync) = (Mutex::new(reflectors), builder.resync);
+        let reflectors = Mutex::new(reflectors);
         let store = as_one(stores);
         let feed = feeds.add(kind.resource(), store.holders());
         if builder.detached {
@@ -169,7 +168,6 @@ impl<V: Resource> From<Builder<V>> for Informer<V> {
             health,
             refreshes,
             unsynced,
-            resync,
             feed,
             feeds,
         }))
@@ -207,13 +205,13 @@ impl<V: Resource> Informer<V> {
 
     /// Adds a handler that is called for each change, in order, before anything else happens to the
     /// store: it must neither block, nor add handlers, nor write to a store. Controllers put keys
-    /// into their queue here. The flag is true for what was there before: the initial list, the
-    /// objects that are held (for a handler added late), and every resync. If the handler panics,
+    /// into their queue here. The flag is true for what was there before: the initial list, and the
+    /// objects that are stored when a handler is added late. If the handler panics,
     /// the panic is caught and counted.
     pub fn handle(&self, handler: impl FnMut(&Delta<V>, bool) + Send + 'static) {
         self.0.feed.read();
         self.0.store.paused(|held| {
-            let present = held.into_iter().map(|object| Delta::Added(object, None));
+            let present = held.into_iter().map(Delta::Added);
             self.0.handlers.add(handler, present);
         });
     }
@@ -337,36 +335,16 @@ impl<V: Resource> Informer<V> {
             tasks.spawn(reflector.run(stop.clone()));
         }
         let mut died = Ok(());
-        loop {
-            tokio::select! {
-                ended = tasks.join_next() => match ended {
-                    None => return died,
-                    Some(Ok(Ok(()))) => {}
-                    Some(Ok(Err(source))) => {
-                        stop.request();
-                        died = Err(Error::ResourceVersionRegressed { resource: resource(), source });
-                    }
-                    Some(Err(source)) => {
-                        stop.request();
-                        died = Err(Error::Died { resource: resource(), source });
-                    }
-                },
-                () = self.resync() => {}
-            }
+        while let Some(ended) = tasks.join_next().await {
+            let error = match ended {
+                Ok(Ok(())) => continue,
+                Ok(Err(source)) => Error::ResourceVersionRegressed { resource: resource(), source },
+                Err(source) => Error::Died { resource: resource(), source },
+            };
+            stop.request();
+            died = Err(error);
         }
-    }
-
-    /// Waits until a resync is due and does it.
-    async fn resync(&self) {
-        let Some(every) = self.0.resync else { return std::future::pending().await };
-        // The jitter makes replicas and kinds drift apart.
-        tokio::time::sleep(every + every.mul_f64(fastrand::f64() / 10.0)).await;
-        self.0.store.paused(|held| {
-            for object in held {
-                let (old, new) = (object.clone(), object);
-                self.0.handlers.notify(&Delta::Updated { old, new, origin: None }, true);
-            }
-        });
+        died
     }
 }
 

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::fights::{Fights, LastStatuses};
+use super::fights::{Fights, LastStatuses, Pace};
 use super::kinds::ControllerDeps;
 use super::wiring::WiringError;
 use crate::client::Client;
@@ -25,6 +25,8 @@ pub struct Context<V> {
     pub(super) object: Arc<V>,
     /// The object after the last write of this pass.
     written: Arc<Mutex<Arc<V>>>,
+    /// For all writes of this pass.
+    client: Client,
 }
 
 /// State that all passes of a controller share.
@@ -34,6 +36,7 @@ pub(super) struct Pass<V> {
     pub(super) owned: Vec<TypeId>,
     pub(super) fights: Fights,
     pub(super) statuses: LastStatuses,
+    pub(super) pace: Pace,
     /// The types of the conditions that this controller sets.
     pub(super) conditions: &'static [&'static str],
     /// Objects whose status the API server stores in another form than it was written, by its schema: the
@@ -80,6 +83,7 @@ impl<V: Resource> Pass<V> {
             owned,
             fights: Fights::default(),
             statuses: LastStatuses::default(),
+            pace: Pace::default(),
             conditions,
             accepted: Mutex::default(),
             reported: Mutex::default(),
@@ -160,11 +164,23 @@ impl<V: Resource> Pass<V> {
 impl<V> Context<V> {
     pub(super) fn new(pass: Arc<Pass<V>>, object: Arc<V>) -> Context<V> {
         let written = Arc::new(Mutex::new(object.clone()));
-        Context { pass, object, written }
+        let client = pass.parts.client().noting_writes();
+        Context { pass, object, written, client }
     }
 }
 
 impl<V: Resource> Context<V> {
+    /// The same pass, over the object as it has become.
+    pub(super) fn over(&self, object: Arc<V>) -> Context<V> {
+        let written = Arc::new(Mutex::new(object.clone()));
+        Context { pass: self.pass.clone(), object, written, client: self.client.clone() }
+    }
+
+    /// Returns whether this pass has written something.
+    pub(super) fn has_written(&self) -> bool {
+        self.client.has_written()
+    }
+
     /// The object as this pass last read or wrote it.
     pub(super) fn latest(&self) -> Arc<V> {
         self.written.lock().clone()
@@ -206,7 +222,7 @@ impl<V: Resource> Context<V> {
     /// [`Context::patch_status`] do: with [`Context::wrote`], for other objects with
     /// [`Store::apply_response`].
     pub fn client(&self) -> Client {
-        self.pass.parts.client()
+        self.client.clone()
     }
 
     /// The object of a declared view under `key`.
@@ -273,7 +289,7 @@ fn reason(kind: &'static str, what: &'static str) -> &'static str {
 impl<V> Clone for Context<V> {
     fn clone(&self) -> Self {
         let (pass, object) = (self.pass.clone(), self.object.clone());
-        Context { pass, object, written: self.written.clone() }
+        Context { pass, object, written: self.written.clone(), client: self.client.clone() }
     }
 }
 

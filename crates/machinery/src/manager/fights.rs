@@ -1,8 +1,9 @@
-//! Notices when another manager keeps undoing what a controller does.
+//! Notices when a controller writes again and again.
 //!
 //! Guarantees
 //! - The same state is written to a subject at most [`TIMES`] times within [`WINDOW`]; another desired state
 //!   counts from the beginning. A subject is a child, the creation of a child, or a status.
+//! - An object whose reconciles write each time is reconciled a few times at once, and then once a second.
 //! - What was applied longer ago than [`WINDOW`] takes no memory. No call goes through all of it.
 
 use std::collections::VecDeque;
@@ -12,7 +13,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::object::Uid;
+use crate::object::{ObjectKey, Uid};
 
 /// More often than a person needs who tries things by hand.
 const TIMES: usize = 5;
@@ -139,6 +140,80 @@ impl LastStatuses {
     }
 }
 
+/// Reconciles of one object that write, one after another: this many at once, and then one each second.
+const BURST: f64 = 20.0;
+/// Time for which an object is held back before a person is told.
+const WORTH_TELLING: Duration = Duration::from_secs(60);
+
+/// Bounds how often an object is reconciled whose reconciles write each time, whoever causes that.
+#[derive(Debug, Default)]
+pub(super) struct Pace(Mutex<Paces>);
+
+#[derive(Debug, Default)]
+struct Paces {
+    of: HashMap<ObjectKey, Spent>,
+    /// Each reconcile that wrote, in the order of time.
+    expire: VecDeque<(Instant, ObjectKey)>,
+}
+
+/// What an object has left of its burst.
+#[derive(Debug)]
+struct Spent {
+    left: f64,
+    at: Instant,
+    /// Since when it has been held back again and again.
+    held_since: Option<Instant>,
+    is_told: bool,
+}
+
+// === impl Pace ===
+
+impl Pace {
+    /// Returns the wait before the next reconcile of an object, if there is one, and whether a person is to be told.
+    pub(super) fn wait(&self, key: &ObjectKey, now: Instant) -> Option<(Duration, bool)> {
+        let mut paces = self.0.lock();
+        let spent = paces.of.get_mut(key)?;
+        let left = spent.left_at(now);
+        if left >= 1.0 {
+            return None;
+        }
+        let since = *spent.held_since.get_or_insert(now);
+        let is_news = !spent.is_told && now.saturating_duration_since(since) >= WORTH_TELLING;
+        spent.is_told |= is_news;
+        Some((Duration::from_secs_f64(1.0 - left), is_news))
+    }
+
+    /// A reconcile of the object has written something.
+    pub(super) fn wrote(&self, key: &ObjectKey, now: Instant) {
+        let mut paces = self.0.lock();
+        let full = Duration::from_secs_f64(BURST);
+        let is_over = |at: Instant| now.saturating_duration_since(at) >= full;
+        while paces.expire.front().is_some_and(|(at, _)| is_over(*at)) {
+            let Some((_, key)) = paces.expire.pop_front() else { break };
+            if paces.of.get(&key).is_some_and(|spent| is_over(spent.at)) {
+                paces.of.remove(&key);
+            }
+        }
+        if paces.of.is_empty() {
+            paces.of.shrink_to_fit();
+            paces.expire.shrink_to_fit();
+        }
+        let new = || Spent { left: BURST, at: now, held_since: None, is_told: false };
+        let spent = paces.of.entry_ref(key).or_insert_with(new);
+        (spent.left, spent.at) = (spent.left_at(now) - 1.0, now);
+        if spent.left >= BURST / 2.0 {
+            (spent.held_since, spent.is_told) = (None, false);
+        }
+        paces.expire.push_back((now, key.clone()));
+    }
+}
+
+impl Spent {
+    fn left_at(&self, now: Instant) -> f64 {
+        (self.left + now.saturating_duration_since(self.at).as_secs_f64()).min(BURST)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,6 +255,34 @@ mod tests {
         statuses.wrote(uid(2), (7, 1), start + WINDOW);
         let state = statuses.0.lock();
         assert_eq!((state.last.len(), state.expire.len()), (1, 1));
+    }
+
+    #[test]
+    fn an_object_that_is_written_each_time_is_reconciled_once_a_second_and_told_of_after_a_minute()
+    {
+        let (pace, start, key) = (Pace::default(), Instant::now(), ObjectKey::new("ns", "a"));
+        let (mut now, mut reconciles, mut told) = (start, 0, Vec::new());
+        while now < start + Duration::from_secs(200) {
+            match pace.wait(&key, now) {
+                Some((wait, is_news)) => {
+                    told.extend(is_news.then_some((now - start).as_secs()));
+                    now += wait.max(Duration::from_millis(1));
+                }
+                None => {
+                    reconciles += 1;
+                    pace.wrote(&key, now);
+                    now += Duration::from_millis(10);
+                }
+            }
+        }
+        assert!((215..=222).contains(&reconciles), "{reconciles}");
+        assert!(matches!(told[..], [60..=62]), "{told:?}");
+        assert!(pace.wait(&ObjectKey::new("ns", "b"), now).is_none(), "another object");
+        now += Duration::from_secs(20);
+        assert!(pace.wait(&key, now).is_none());
+        pace.wrote(&ObjectKey::new("ns", "b"), now);
+        let paces = pace.0.lock();
+        assert_eq!((paces.of.len(), paces.expire.len()), (1, 1), "what is over takes no memory");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::Context;
 use super::builder::OnProblem;
@@ -14,6 +15,7 @@ use super::kinds::ControllerDeps;
 use super::wiring::WiringError;
 use crate::client;
 use crate::controller::{Action, Problem, Reconciler};
+use crate::events::Type;
 use crate::object::{InternedStr, ObjectKey, Resource};
 
 /// Calls `reconcile` for each object that exists and is not being deleted.
@@ -48,8 +50,20 @@ impl<V: Resource, F> Function<V, F> {
         Ok(Function { pass, reconcile, finalizer, on_problem })
     }
 
-    fn context(&self, object: &Arc<V>) -> Context<V> {
-        Context::new(self.pass.clone(), object.clone())
+    /// Returns the wait before a reconcile, if the last ones have written each time; tells of it if that lasts.
+    fn wait(&self, object: &Arc<V>) -> Option<Action> {
+        let (wait, is_news) = self.pass.pace.wait(object.key(), Instant::now())?;
+        if is_news {
+            let note = "Its reconciles have written something each time for a minute: they want something else each \
+                        time, or another program changes it. It is reconciled once a second";
+            tracing::warn!("{note}");
+            Context::new(self.pass.clone(), object.clone()).event(
+                Type::Warning,
+                "WritesRepeatedly",
+                note,
+            );
+        }
+        Some(Action::RequeueAfter(wait))
     }
 }
 
@@ -60,14 +74,13 @@ where
     P: Future<Output = Result<Action, E>> + Send + 'static,
     E: Into<Problem> + 'static,
 {
-    async fn pass(&self, mut object: Arc<V>) -> Result<Action, Problem> {
-        let cx = self.context(&object);
+    async fn pass(&self, mut object: Arc<V>, cx: &Context<V>) -> Result<Action, Problem> {
         match &self.finalizer {
             None if object.meta().deleting => return Ok(Action::Done),
             Some(finalizer) if object.meta().deleting => {
                 if finalizer.is_on(&object) {
                     (finalizer.cleanup)(object, cx.clone()).await?;
-                    finalizer.remove(&cx).await?;
+                    finalizer.remove(cx).await?;
                 }
                 return Ok(Action::Done);
             }
@@ -79,7 +92,7 @@ where
             }
             Some(_) | None => {}
         }
-        let cx = self.context(&object);
+        let cx = cx.over(object.clone());
         (self.reconcile)(object, cx).await.map_err(Into::into)
     }
 }
@@ -98,19 +111,26 @@ where
             self.pass.forget(key);
             return Ok(Action::Done);
         };
+        if let Some(wait) = self.wait(&object) {
+            return Ok(wait);
+        }
         self.pass.begins(key);
-        let mut outcome = self.pass(object.clone()).await;
+        let cx = Context::new(self.pass.clone(), object.clone());
+        let mut outcome = self.pass(object.clone(), &cx).await;
+        if cx.has_written() {
+            self.pass.pace.wrote(key, Instant::now());
+        }
         if let Err(problem) = &outcome
             && problem.api_error().is_some_and(client::Error::is_namespace_terminating)
         {
             outcome = in_terminating_namespace(&*object, problem);
         }
-        let outcome = outcome.map_err(|problem| (self.on_problem)(&self.context(&object), problem));
+        let outcome = outcome.map_err(|problem| (self.on_problem)(&cx, problem));
         match &outcome {
             Ok(_) => self.pass.succeeded(key),
             Err(problem) => {
                 if let Some(reason) = problem.reason() {
-                    self.context(&object).warn(reason, &problem.to_string());
+                    cx.warn(reason, &problem.to_string());
                 }
                 self.pass.failed(key);
             }
@@ -157,17 +177,11 @@ impl<V: Resource> Finalizer<V> {
         let object = cx.latest();
         let others = object.meta().finalizers.iter().filter(|name| **name != *self.name);
         let others: Vec<InternedStr> = others.cloned().collect();
-        let left = match cx.write_finalizers(&others).await {
+        match cx.write_finalizers(&others).await {
             // It is gone: another manager removed the finalizer.
-            Err(Problem::Call(call)) if call.source.is_not_found() => return Ok(()),
-            written => written?,
-        };
-        if left.meta().finalizers.is_empty() {
-            cx.pass.objects.apply_delete(left.key(), left.uid());
-            // The watch has nothing to add, so no pass finds the key gone.
-            cx.pass.forget(left.key());
-        } else {
-            cx.wrote(left);
+            Err(Problem::Call(call)) if call.source.is_not_found() => {}
+            // The watch shows its end, which for a Pod comes later.
+            written => drop(cx.wrote(written?)),
         }
         Ok(())
     }

@@ -185,17 +185,14 @@ impl Lead {
         let reconciler =
             WhileLeading { reconciler, barrier: barrier.clone(), skipped: skipped.clone() };
         let controller = Controller::new(name, InStep { reconciler, step }, options);
-        let handle = controller.handle();
-        let queue = handle.queue().clone();
+        let queue = controller.handle().queue().clone();
         if self.leadership.is_none() {
             return (program, controller, Box::new(|| {}));
         }
         let (deleted, objects) = (skipped.clone(), informer.store());
         let informer = informer.clone();
-        // The pass that removed the last finalizer of its object leaves nothing to another.
         let note = move |delta: &Delta<V>, _| {
-            let is_wanted = filter.as_ref().is_none_or(|filter| filter(delta));
-            if is_wanted && !handle.is_own(delta.object().key(), delta.origin()) {
+            if filter.as_ref().is_none_or(|filter| filter(delta)) {
                 deleted.note(delta);
             }
         };
@@ -231,11 +228,13 @@ impl Lead {
 // === impl Barrier ===
 
 impl Barrier {
-    /// Returns whether this process may work: it leads, and its stores have caught up.
-    fn is_open(&self) -> bool {
-        self.leadership.as_ref().is_none_or(|leadership| {
-            leadership.is_permitted() && *self.passed.borrow() == leadership.term()
-        })
+    /// Returns the term in which this process may work: it leads, and its stores have caught up. 0 without an
+    /// election.
+    fn open_term(&self) -> Option<u64> {
+        let Some(leadership) = &self.leadership else { return Some(0) };
+        // Read first: a process may stop for a while between two of these lines.
+        let term = leadership.term();
+        (leadership.is_permitted() && *self.passed.borrow() == term).then_some(term)
     }
 
     /// The term that this process leads, or led last; 0 without an election.
@@ -255,7 +254,7 @@ impl Barrier {
     async fn opened(&self) {
         let Some(leadership) = &self.leadership else { return };
         let (mut passed, mut changes) = (self.passed.subscribe(), leadership.changes());
-        while !self.is_open() {
+        while self.open_term().is_none() {
             // The senders are in `self`, so neither can fail.
             tokio::select! {
                 _ = passed.changed() => {}
@@ -313,14 +312,14 @@ impl<R: Reconciler> Reconciler for WhileLeading<R> {
     type Error = R::Error;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, R::Error> {
-        if !self.barrier.is_open() {
+        let Some(term) = self.barrier.open_term() else {
             self.skipped.any.notify_one();
             return Ok(Action::Done);
-        }
+        };
         // Taken out before the pass: another deletion that comes meanwhile is not covered by it.
         let taken = self.skipped.gone.lock().take(key);
         let mut taken = Taken { key: taken, skipped: &self.skipped };
-        let Some(action) = self.within_term(self.reconciler.reconcile(key)).await else {
+        let Some(action) = self.within_term(term, self.reconciler.reconcile(key)).await else {
             self.skipped.any.notify_one();
             return Ok(Action::Done);
         };
@@ -333,8 +332,7 @@ impl<R: Reconciler> Reconciler for WhileLeading<R> {
 impl<R> WhileLeading<R> {
     /// The outcome of a pass; `None` if another term begins before it ends. What it has decided was decided on what
     /// was known in its own, and another process has led meanwhile.
-    async fn within_term<T>(&self, pass: impl Future<Output = T>) -> Option<T> {
-        let term = self.barrier.term();
+    async fn within_term<T>(&self, term: u64, pass: impl Future<Output = T>) -> Option<T> {
         let mut pass = pin!(pass);
         poll_fn(|context| match self.barrier.term() == term {
             true => pass.as_mut().poll(context).map(Some),
@@ -358,7 +356,7 @@ impl Drop for Taken<'_> {
 
 impl Skipped {
     fn note<V: Object>(&self, delta: &Delta<V>) {
-        let Delta::Deleted(gone, _) = delta else { return };
+        let Delta::Deleted(gone) = delta else { return };
         let (mut keys, key) = (self.gone.lock(), gone.key());
         if keys.len() < GONE_MAX {
             keys.insert(key.clone());
@@ -462,7 +460,7 @@ mod tests {
         }
 
         let thing = Arc::new(Thing { metadata: Meta::named(keys[1].clone()) });
-        deleted.note(&Delta::Deleted(thing, None));
+        deleted.note(&Delta::Deleted(thing));
         writer.deleted(Thing { metadata: Meta::named(keys[1].clone()) });
         queue.add(&keys[1]);
         sleep(MOMENT).await;
@@ -485,7 +483,7 @@ mod tests {
                 1 => Err(Problem::transient("ErrTest", "a failure")),
                 2 => {
                     let thing = Arc::new(Thing { metadata: Meta::named(key.clone()) });
-                    self.0.note(&Delta::Deleted(thing, None));
+                    self.0.note(&Delta::Deleted(thing));
                     Ok(Action::Done)
                 }
                 _ => Ok(Action::Done),

@@ -16,9 +16,9 @@ impl Referrers {
     /// Records to what an object refers now.
     pub(super) fn record<V: Object>(&self, delta: &Delta<V>, keys: &impl Fn(&V) -> Vec<ObjectKey>) {
         let (old, new) = match delta {
-            Delta::Added(new, ..) => (Vec::new(), keys(new)),
-            Delta::Updated { old, new, .. } => (keys(old), keys(new)),
-            Delta::Deleted(old, ..) => (keys(old), Vec::new()),
+            Delta::Added(new) => (Vec::new(), keys(new)),
+            Delta::Updated { old, new } => (keys(old), keys(new)),
+            Delta::Deleted(old) => (keys(old), Vec::new()),
         };
         let by = delta.object().key();
         let mut all = self.0.lock();
@@ -62,12 +62,12 @@ mod tests {
         };
         let (b, c) = (ObjectKey::new("ns", "b"), ObjectKey::new("ns", "c"));
         let referrers = Referrers::default();
-        referrers.record(&Delta::Added(to("b"), None), &keys);
+        referrers.record(&Delta::Added(to("b")), &keys);
         assert_eq!(referrers.of(&b), [ObjectKey::new("ns", "a")]);
-        let changed = Delta::Updated { old: to("b"), new: to("c"), origin: None };
+        let changed = Delta::Updated { old: to("b"), new: to("c") };
         referrers.record(&changed, &keys);
         assert_eq!((referrers.of(&b), referrers.of(&c)), (vec![], vec![ObjectKey::new("ns", "a")]));
-        referrers.record(&Delta::Deleted(to("c"), None), &keys);
+        referrers.record(&Delta::Deleted(to("c")), &keys);
         assert!(referrers.0.lock().is_empty());
     }
 }

@@ -9,8 +9,8 @@ use super::observer::Observer;
 use super::quarantine::Quarantine;
 use super::state::HealthHandle;
 use crate::client::{Event, Undecodable};
-use crate::object::{Kind, ObjectKey, Resource, ResourceVersion, Uid};
-use crate::store::{Contradiction, Writer};
+use crate::object::{Kind, ObjectKey, Resource, ResourceVersion};
+use crate::store::Writer;
 
 /// Puts what is read into the store, staged or at once.
 pub(super) struct StoreFeed<V> {
@@ -124,34 +124,6 @@ impl<V: Resource> StoreFeed<V> {
         self.writer.store().contains(key)
     }
 
-    /// The objects that are held in a newer state than a list of this version has.
-    pub(super) fn contradictions(&self, at: ResourceVersion) -> Vec<Contradiction> {
-        self.writer.contradictions(at)
-    }
-
-    /// The API server itself shows this in place of an object of a list of this version. What came
-    /// after the list, the watch will show; until then what is held stays.
-    pub(super) fn confirmed(&mut self, object: V, list: ResourceVersion) {
-        if object.meta().version.is_newer_than(list) {
-            let key = object.key().clone();
-            self.writer.unstage(&key);
-            self.writer.retain(&key, Uid::NONE);
-        } else {
-            self.writer.listed(object);
-        }
-    }
-
-    /// The API server itself shows an object of the list in a state that cannot be decoded.
-    pub(super) fn unreadable(&mut self, bad: Undecodable) {
-        self.writer.unstage(&bad.key);
-        self.listed(Err(bad));
-    }
-
-    /// The API server itself does not have an object of the list.
-    pub(super) fn refuted(&mut self, key: &ObjectKey) {
-        self.writer.unstage(key);
-    }
-
     /// The list is complete: shows it to readers, and reports what it changed.
     pub(super) fn commit(&mut self, at: ResourceVersion) {
         let taken = self.writer.commit(at);
@@ -214,7 +186,7 @@ mod tests {
     fn undecodable(number: u8, version: u64) -> Event<Thing> {
         Event::Undecodable(Undecodable {
             key: ObjectKey::new("ns", "it"),
-            uid: uid(number).parse::<Uid>().unwrap(),
+            uid: uid(number).parse::<crate::object::Uid>().unwrap(),
             version: ResourceVersion::new(version),
             deleted: false,
             why: "a number is a text".to_owned(),

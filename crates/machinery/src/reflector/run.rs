@@ -16,15 +16,12 @@ use super::regressed::ResourceVersionRegressed;
 use super::report::Report;
 use super::state::HealthHandle;
 use super::step::Machine;
-use crate::client::{Client, Error, Event, Page, PageEnd, Scope, Undecodable, Watch, WatchFrom};
-use crate::object::{Kind, ObjectKey, Resource, ResourceVersion};
+use crate::client::{Client, Error, Event, Page, PageEnd, Scope, Watch, WatchFrom};
+use crate::object::{Kind, Resource};
 use crate::shutdown::Shutdown;
-use crate::store::{Contradiction, Writer};
+use crate::store::Writer;
 
 type Pending<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
-
-/// An object as it is now, if it exists.
-type Current<V> = Option<Result<V, Undecodable>>;
 
 /// Keeps one scope of one kind in the store in step with the server.
 pub struct Reflector<V> {
@@ -54,8 +51,6 @@ enum Operation<V> {
     Listing(Pending<PageEnd>),
     Opening(Pending<Watch<V>>),
     Watching(Open<V>),
-    /// Asking the API server itself for an object of a list that contradicts what is held.
-    Confirming(Box<Confirming<V>>),
     /// The reflector is at its end.
     Over(ResourceVersionRegressed),
 }
@@ -74,24 +69,10 @@ struct Timing {
     observer: Arc<dyn Observer>,
 }
 
-/// A quorum read, which decides whether a list is inconsistent or from another history.
-struct Confirming<V> {
-    read: Pending<Current<V>>,
-    found: Contradiction,
-    /// The objects to ask for after this one.
-    more: Vec<Contradiction>,
-    /// The version of the list, and what completed it.
-    list: ResourceVersion,
-    then: Input,
-    /// The watch that a streaming list becomes.
-    stream: Option<Open<V>>,
-}
-
 /// Result of the operation in progress.
 enum Completion<V> {
     Page(PageEnd),
     Open(Watch<V>),
-    Confirmed(Result<Current<V>, Error>),
     Event(Event<V>),
     Ended,
     Failed(Error),
@@ -170,9 +151,7 @@ impl<V: Resource> Reflector<V> {
             }
             // The deadline moves with every event; the timer is reset only when it must fire
             // earlier, and checked again when it fires.
-            // A streaming list that waits to be confirmed is not one that has stalled.
-            let is_confirming = matches!(operation, Operation::Confirming(_));
-            let deadline = self.machine.deadline().filter(|_| !is_confirming);
+            let deadline = self.machine.deadline();
             if deadline.is_some_and(|deadline| deadline < timer.deadline() || timer.is_elapsed()) {
                 timer.as_mut().reset(deadline.unwrap_or_else(Instant::now));
             }
@@ -198,16 +177,12 @@ impl<V: Resource> Reflector<V> {
     }
 
     fn came(&mut self, came: Completion<V>, operation: &mut Operation<V>) {
-        if let Completion::Confirmed(answer) = came {
-            return self.confirmed(answer, operation);
-        }
         if !matches!(came, Completion::Event(_)) {
             // A future that is over must not be polled again, whatever comes next.
             *operation = Operation::Nothing;
         }
         let input = match came {
             Completion::Event(event) => return self.event(event, operation),
-            Completion::Confirmed(_) => unreachable!("handled above"),
             Completion::Page(PageEnd { version, continue_token }) => {
                 Input::Page { version, continue_token }
             }
@@ -254,70 +229,7 @@ impl<V: Resource> Reflector<V> {
         self.step(Input::Event(version), operation);
     }
 
-    /// The API server itself has answered what it knows of an object whose listed state
-    /// contradicts the held one. Only an older answer proves that data went back in time; anything
-    /// else is used in place of what was listed.
-    fn confirmed(&mut self, answer: Result<Current<V>, Error>, operation: &mut Operation<V>) {
-        let Operation::Confirming(confirming) = std::mem::replace(operation, Operation::Nothing)
-        else {
-            return;
-        };
-        let Confirming { found, more, list, then, stream, .. } = *confirming;
-        match answer {
-            Ok(Some(Ok(object))) if object.meta().version.is_older_than(found.held) => {
-                let at = object.meta().version.to_string();
-                *operation =
-                    Operation::Over(ResourceVersionRegressed { held: found.held.to_string(), at });
-                return;
-            }
-            Ok(Some(Ok(object))) => self.feed.lock().confirmed(object, list),
-            Ok(Some(Err(bad))) => self.feed.lock().unreadable(bad),
-            Ok(None) => self.feed.lock().refuted(&found.key),
-            Err(error) => return self.step(Input::Failed(Failure::from(&error)), operation),
-        }
-        tracing::warn!(
-            "the API server listed {} {} at version {}, although it was at {} before: its watch \
-             cache may have lost an event",
-            V::KIND.resource(),
-            found.key,
-            found.listed,
-            found.held,
-        );
-        *operation = stream.map_or(Operation::Nothing, Operation::Watching);
-        if let Some(then) = self.ask(more, list, then, operation) {
-            self.step(then, operation);
-        }
-    }
-
-    /// Asks for the objects that contradict what is held if `input` completes a list.
-    fn confirm(&mut self, input: Input, operation: &mut Operation<V>) -> Option<Input> {
-        let Some(list) = self.machine.completes(&input) else { return Some(input) };
-        let found = self.feed.lock().contradictions(list);
-        self.ask(found, list, input, operation)
-    }
-
-    /// Asks for the last of the objects, or returns `then` if there are none.
-    fn ask(
-        &self,
-        mut more: Vec<Contradiction>,
-        list: ResourceVersion,
-        then: Input,
-        operation: &mut Operation<V>,
-    ) -> Option<Input> {
-        let Some(found) = more.pop() else { return Some(then) };
-        let (client, key) = (self.client.clone(), found.key.clone());
-        let read = Box::pin(async move { confirmation(&client, &key).await });
-        let stream = match std::mem::replace(operation, Operation::Nothing) {
-            Operation::Watching(watch) => Some(watch),
-            _ => None,
-        };
-        let confirming = Confirming { read, found, more, list, then, stream };
-        *operation = Operation::Confirming(Box::new(confirming));
-        None
-    }
-
     fn step(&mut self, input: Input, operation: &mut Operation<V>) {
-        let Some(input) = self.confirm(input, operation) else { return };
         let now = Instant::now();
         for action in self.machine.step(input, now) {
             self.perform(action, operation);
@@ -371,20 +283,6 @@ impl<V: Resource> Reflector<V> {
     }
 }
 
-/// Reads an object from etcd; `None` if it does not exist. Whoever may list and watch need not have
-/// the right to get, and an answer that cannot be decoded does not tell which object it is.
-async fn confirmation<V: Resource>(client: &Client, key: &ObjectKey) -> Result<Current<V>, Error> {
-    match client.get(key).await {
-        Ok(object) => Ok(Some(Ok(object))),
-        Err(error) if error.is_forbidden() || matches!(error, Error::Decode { .. }) => {
-            client.look_up(key).await
-        }
-        // A 404 of a server that does not know the kind says nothing of the object.
-        Err(error) if error.is_not_found() && !error.is_not_served() => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 // === impl Refresh ===
 
 impl Refresh {
@@ -422,9 +320,6 @@ impl<V: Resource> Operation<V> {
             Operation::Nothing | Operation::Over(_) => std::future::pending().await,
             Operation::Listing(page) => {
                 page.await.map_or_else(Completion::Failed, Completion::Page)
-            }
-            Operation::Confirming(confirming) => {
-                Completion::Confirmed(confirming.read.as_mut().await)
             }
             Operation::Opening(watch) => {
                 watch.await.map_or_else(Completion::Failed, Completion::Open)

@@ -156,20 +156,6 @@ impl Machine {
         self.list(Reason::Refresh, now)
     }
 
-    /// The version of the list that `input` completes, if it does.
-    pub(super) fn completes(&self, input: &Input) -> Option<ResourceVersion> {
-        let version = match (&self.phase, input) {
-            (Phase::Paging { first, .. }, Input::Page { version, continue_token: None }) => {
-                first.as_ref().unwrap_or(version)
-            }
-            (Phase::Streaming { .. }, Input::Bookmark { version, initial_events_end: true }) => {
-                version
-            }
-            _ => return None,
-        };
-        Some(ResourceVersion::parse(version))
-    }
-
     // === What is in progress goes well ===
 
     fn page(&mut self, version: String, next: Option<String>, now: Instant) -> Vec<Action> {

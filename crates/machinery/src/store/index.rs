@@ -1,16 +1,14 @@
-//! Finds objects by their content.
+//! The objects of a store, by key and by their content.
 
-mod posting;
-
+use std::borrow::Borrow;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hashbrown::HashTable;
+use hashbrown::{HashMap, HashSet};
 
-use self::posting::Posting;
-use super::table::{Hashing, SHARDS, Table, is_too_large, shard_of};
 use crate::object::{Dynamic, InternedStr, Object, ObjectKey, Resource};
 
 /// A named way to find objects: the values under which an object is found.
@@ -40,27 +38,27 @@ pub(super) struct Indexes<V> {
     panics: AtomicU64,
 }
 
-/// A table and what finds the objects in it. For each index, every object in `table` is in the
-/// posting of each of its values, and nothing else is.
+/// Objects by key, and what finds them otherwise. For each index, every object is in the posting of each of its
+/// values, and nothing else is.
 #[derive(Debug)]
-pub(super) struct Indexed<V> {
-    table: Table<V>,
+pub(super) struct Objects<V> {
+    by_key: HashSet<ByKey<V>>,
     /// One per index.
-    postings: Vec<Postings<V>>,
+    postings: Vec<HashMap<InternedStr, Posting<V>>>,
     indexes: Arc<Indexes<V>>,
-    hashing: Hashing,
 }
 
-/// Values and their postings.
-type Values<V> = HashTable<(InternedStr, Posting<V>)>;
-
-/// The postings of one index by value: many small tables, for the same reason as in [`Table`], as
-/// there may be as many values as objects.
+/// An object that hashes and compares by its key.
 #[derive(Debug)]
-struct Postings<V> {
-    /// Empty until there is a value.
-    shards: Box<[Values<V>]>,
-    hashing: Hashing,
+struct ByKey<V>(Arc<V>);
+
+/// The objects that an index has under one value.
+#[derive(Debug)]
+enum Posting<V> {
+    /// The usual case, an owner's only child; needs no allocation.
+    One(Arc<V>),
+    /// Several, by key. Boxed, because it would otherwise double the size of every posting.
+    Several(Box<HashSet<ByKey<V>>>),
 }
 
 // === impl Index ===
@@ -160,37 +158,98 @@ impl<V> Indexes<V> {
     }
 }
 
-// === impl Indexed ===
+// === impl ByKey ===
 
-impl<V: Object> Indexed<V> {
-    pub(super) fn new(hashing: Hashing, indexes: Arc<Indexes<V>>) -> Indexed<V> {
-        let postings = indexes.all.iter().map(|_| Postings::new(hashing.clone())).collect();
-        Indexed { table: Table::new(hashing.clone()), postings, indexes, hashing }
+impl<V> Clone for ByKey<V> {
+    fn clone(&self) -> ByKey<V> {
+        ByKey(self.0.clone())
+    }
+}
+
+impl<V: Object> PartialEq for ByKey<V> {
+    fn eq(&self, other: &ByKey<V>) -> bool {
+        self.0.key() == other.0.key()
+    }
+}
+
+impl<V: Object> Eq for ByKey<V> {}
+
+impl<V: Object> Hash for ByKey<V> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.key().hash(state);
+    }
+}
+
+impl<V: Object> Borrow<ObjectKey> for ByKey<V> {
+    fn borrow(&self) -> &ObjectKey {
+        self.0.key()
+    }
+}
+
+// === impl Objects ===
+
+impl<V> Clone for Objects<V> {
+    fn clone(&self) -> Objects<V> {
+        Objects {
+            by_key: self.by_key.clone(),
+            postings: self.postings.clone(),
+            indexes: self.indexes.clone(),
+        }
+    }
+}
+
+impl<V: Object> Objects<V> {
+    pub(super) fn new(indexes: Arc<Indexes<V>>) -> Objects<V> {
+        let postings = indexes.all.iter().map(|_| HashMap::new()).collect();
+        Objects { by_key: HashSet::new(), postings, indexes }
     }
 
-    pub(super) fn table(&self) -> &Table<V> {
-        &self.table
+    pub(super) fn len(&self) -> usize {
+        self.by_key.len()
     }
 
-    pub(super) fn find(&self, hash: u64, key: &ObjectKey) -> Option<&Arc<V>> {
-        self.table.find(hash, key)
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_key.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<V>> {
+        self.by_key.iter().map(|object| &object.0)
+    }
+
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<&Arc<V>> {
+        self.by_key.get(key).map(|object| &object.0)
     }
 
     /// Inserts `object`; returns what it replaces.
-    pub(super) fn insert(&mut self, hash: u64, object: Arc<V>) -> Option<Arc<V>> {
-        // Added before the old one is removed: most updates change no value, and this way the
-        // posting never becomes empty.
-        self.post(hash, &object);
-        let before = self.table.insert(hash, object);
-        if let Some(before) = &before {
-            self.unpost(hash, before);
+    pub(super) fn insert(&mut self, object: &Arc<V>) -> Option<Arc<V>> {
+        let before = self.by_key.replace(ByKey(object.clone())).map(|object| object.0);
+        for (at, postings) in self.postings.iter_mut().enumerate() {
+            let values = self.indexes.values(at, object);
+            for value in before.iter().flat_map(|before| self.indexes.values(at, before)) {
+                if !values.contains(&value) {
+                    remove(postings, &value, object.key());
+                }
+            }
+            for value in values {
+                match postings.get_mut(&value) {
+                    Some(posting) => posting.insert(object.clone()),
+                    None => drop(postings.insert(value, Posting::One(object.clone()))),
+                }
+            }
         }
         before
     }
 
-    pub(super) fn remove(&mut self, hash: u64, key: &ObjectKey) -> Option<Arc<V>> {
-        let object = self.table.remove(hash, key)?;
-        self.unpost(hash, &object);
+    pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Arc<V>> {
+        let ByKey(object) = self.by_key.take(key)?;
+        if has_spare_room(self.by_key.len(), self.by_key.capacity()) {
+            self.by_key.shrink_to(2 * self.by_key.len());
+        }
+        for (at, postings) in self.postings.iter_mut().enumerate() {
+            for value in self.indexes.values(at, &object) {
+                remove(postings, &value, key);
+            }
+        }
         Some(object)
     }
 
@@ -198,109 +257,129 @@ impl<V: Object> Indexed<V> {
     pub(super) fn under(&self, at: usize, value: &str, each: &mut dyn FnMut(&Arc<V>)) {
         match self.postings.get(at).and_then(|postings| postings.get(value)) {
             Some(Posting::One(object)) => each(object),
-            Some(Posting::Few(objects)) => objects.iter().for_each(each),
-            Some(Posting::Many(objects)) => objects.iter().for_each(each),
+            Some(Posting::Several(objects)) => objects.iter().for_each(|object| each(&object.0)),
             None => {}
         }
     }
+}
 
-    fn post(&mut self, hash: u64, object: &Arc<V>) {
-        for (at, postings) in self.postings.iter_mut().enumerate() {
-            for value in self.indexes.values(at, object) {
-                postings.insert(value, hash, object);
-            }
-        }
-    }
-
-    fn unpost(&mut self, hash: u64, object: &Arc<V>) {
-        for (at, postings) in self.postings.iter_mut().enumerate() {
-            for value in self.indexes.values(at, object) {
-                postings.remove(&value, hash, object);
-            }
+/// Removes what is posted under `value` with this key.
+fn remove<V: Object>(
+    postings: &mut HashMap<InternedStr, Posting<V>>,
+    value: &InternedStr,
+    key: &ObjectKey,
+) {
+    if postings.get_mut(value).is_some_and(|posting| posting.remove(key)) {
+        postings.remove(value);
+        if has_spare_room(postings.len(), postings.capacity()) {
+            postings.shrink_to(2 * postings.len());
         }
     }
 }
 
-impl<V> Clone for Indexed<V> {
-    fn clone(&self) -> Indexed<V> {
-        Indexed {
-            table: self.table.clone(),
-            postings: self.postings.clone(),
-            indexes: self.indexes.clone(),
-            hashing: self.hashing.clone(),
+/// Returns whether a table has to be shrunk, to room for twice what is in it.
+pub(super) fn has_spare_room(len: usize, capacity: usize) -> bool {
+    capacity > 14 && len * 8 < capacity
+}
+
+// === impl Posting ===
+
+impl<V> Clone for Posting<V> {
+    fn clone(&self) -> Posting<V> {
+        match self {
+            Posting::One(object) => Posting::One(object.clone()),
+            Posting::Several(objects) => Posting::Several(objects.clone()),
         }
     }
 }
 
-// === impl Postings ===
-
-impl<V> Clone for Postings<V> {
-    fn clone(&self) -> Postings<V> {
-        Postings { shards: self.shards.clone(), hashing: self.hashing.clone() }
-    }
-}
-
-impl<V: Object> Postings<V> {
-    fn new(hashing: Hashing) -> Postings<V> {
-        Postings { shards: Box::default(), hashing }
-    }
-
-    fn get(&self, value: &str) -> Option<&Posting<V>> {
-        let hash = self.hashing.hash_value(value);
-        let found = self.shards.get(shard_of(hash))?.find(hash, |(known, _)| &**known == value);
-        found.map(|(_, posting)| posting)
-    }
-
-    fn insert(&mut self, value: InternedStr, hash: u64, object: &Arc<V>) {
-        if self.shards.is_empty() {
-            self.shards = (0..SHARDS).map(|_| HashTable::new()).collect();
-        }
-        let hashing = &self.hashing;
-        let hash_of_value = hashing.hash_value(&value);
-        let shard = &mut self.shards[shard_of(hash_of_value)];
-        match shard.find_mut(hash_of_value, |(known, _)| *known == value) {
-            Some((_, posting)) => posting.insert(hash, object, hashing),
-            None => {
-                let rehash = |(known, _): &(InternedStr, Posting<V>)| hashing.hash_value(known);
-                shard.insert_unique(hash_of_value, (value, Posting::One(object.clone())), rehash);
+impl<V: Object> Posting<V> {
+    /// Adds an object, or replaces one of the same key.
+    fn insert(&mut self, object: Arc<V>) {
+        match self {
+            Posting::One(one) if one.key() == object.key() => *one = object,
+            Posting::One(one) => {
+                let both = [one.clone(), object].map(ByKey);
+                *self = Posting::Several(Box::new(both.into_iter().collect()));
             }
+            Posting::Several(objects) => drop(objects.replace(ByKey(object))),
         }
     }
 
-    fn remove(&mut self, value: &str, hash: u64, object: &Arc<V>) {
-        let hash_of_value = self.hashing.hash_value(value);
-        let Some(shard) = self.shards.get_mut(shard_of(hash_of_value)) else { return };
-        if let Ok(mut found) = shard.find_entry(hash_of_value, |(known, _)| &**known == value)
-            && found.get_mut().1.remove(hash, object)
-        {
-            found.remove();
-            if is_too_large(shard.len(), shard.capacity()) {
-                let hashing = &self.hashing;
-                shard.shrink_to(2 * shard.len(), |(known, _)| hashing.hash_value(known));
-            }
+    /// Removes what has this key; returns whether nothing is left.
+    fn remove(&mut self, key: &ObjectKey) -> bool {
+        let Posting::Several(objects) = self else {
+            return matches!(self, Posting::One(one) if one.key() == key);
+        };
+        objects.remove(key);
+        if objects.len() == 1 {
+            let last = objects.drain().next();
+            last.map(|last| *self = Posting::One(last.0)).is_none()
+        } else {
+            objects.is_empty()
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::tests::{Thing, thing};
     use super::*;
 
+    /// Objects, found by the first letter of their name.
+    fn objects() -> Objects<Thing> {
+        let index =
+            Index::new("letter", |thing: &Thing, each| each(thing.key().name()[..1].into()));
+        Objects::new(Arc::new(Indexes::new(vec![index])))
+    }
+
     #[test]
-    fn values_that_nothing_has_any_more_leave_no_room_behind() {
-        let hashing = Hashing::default();
-        let mut postings: Postings<Thing> = Postings::new(hashing.clone());
-        let object = Arc::new(thing("it", 1, 1));
-        let hash = hashing.hash(object.key());
-        let value = |number: usize| InternedStr::from(number.to_string());
-        (0..10_000).for_each(|number| postings.insert(value(number), hash, &object));
-        let room =
-            |postings: &Postings<Thing>| postings.shards.iter().map(HashTable::capacity).sum();
-        let full: usize = room(&postings);
-        (0..9_900).for_each(|number| postings.remove(&value(number), hash, &object));
-        let left: usize = room(&postings);
-        assert!(left * 4 < full, "room for {left} of {full} is left");
-        assert!(postings.get("9900").is_some() && postings.get("9899").is_none());
+    fn what_was_emptied_gives_its_room_back() {
+        let index = Index::new("name", |thing: &Thing, each| each(thing.key().name().clone()));
+        let mut objects = Objects::new(Arc::new(Indexes::new(vec![index])));
+        let room = |objects: &Objects<Thing>| {
+            objects.by_key.allocation_size() + objects.postings[0].allocation_size()
+        };
+        (0..20_000).for_each(|i: u64| drop(objects.insert(&Arc::new(thing(&i.to_string(), 1, 1)))));
+        let full = room(&objects);
+        for i in 0..19_900 {
+            assert!(objects.remove(&ObjectKey::new("ns", i.to_string())).is_some());
+        }
+        assert!(room(&objects) * 4 < full, "{} of {full} bytes are left", room(&objects));
+        assert_eq!((objects.len(), objects.postings[0].len()), (100, 100));
+    }
+
+    proptest! {
+        #[test]
+        fn objects_are_a_map_and_each_is_posted_once(
+            steps in prop::collection::vec((0u8..40, 0u8..3), 0..200)
+        ) {
+            let (mut objects, mut model) = (objects(), std::collections::BTreeMap::new());
+            for (version, (name, step)) in (1..).zip(steps) {
+                let key = ObjectKey::new("ns", name.to_string());
+                if step > 0 {
+                    let before = objects.insert(&Arc::new(thing(&name.to_string(), 1, version)));
+                    let before = before.map(|object| object.meta().version.number());
+                    prop_assert_eq!(before, model.insert(key, version).map(Some));
+                } else {
+                    prop_assert_eq!(objects.remove(&key).is_some(), model.remove(&key).is_some());
+                }
+            }
+            let mut names: Vec<_> = objects.iter().map(|object| object.key().clone()).collect();
+            names.sort();
+            prop_assert!(names.iter().eq(model.keys()));
+            for letter in 0..10 {
+                let (value, mut posted) = (letter.to_string(), Vec::new());
+                objects.under(0, &value, &mut |object| {
+                    posted.push((object.key().clone(), object.meta().version.number().unwrap()));
+                });
+                posted.sort();
+                let of_letter = model.iter().filter(|(key, _)| key.name().starts_with(&value));
+                let of_letter = of_letter.map(|(key, version)| (key.clone(), *version));
+                prop_assert_eq!(posted, of_letter.collect::<Vec<_>>());
+            }
+        }
     }
 }

@@ -7,10 +7,8 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::index::{Index, Indexed, Indexes, UnknownIndex, by_controller};
-use super::origin::WriteOrigin;
+use super::index::{Index, Indexes, Objects, UnknownIndex, by_controller};
 use super::state::StoreState;
-use super::table::Hashing;
 use crate::object::{InternedStr, Object, ObjectKey, Resource, Uid};
 
 /// Reads the local copy. Cheap to clone.
@@ -25,10 +23,9 @@ pub(super) struct Shared<V> {
     /// Locked by whoever changes the objects, until handlers have been notified.
     pub(super) state: Mutex<StoreState<V>>,
     /// Locked for one lookup or one change at a time. Changed only with the state locked.
-    pub(super) objects: RwLock<Indexed<V>>,
+    pub(super) objects: RwLock<Objects<V>>,
     /// Number of keys in `state.unconfirmed`, which handlers may ask for.
     pub(super) unconfirmed: AtomicUsize,
-    pub(super) hashing: Hashing,
     pub(super) indexes: Arc<Indexes<V>>,
 }
 
@@ -48,11 +45,10 @@ impl<V> fmt::Debug for Store<V> {
 
 impl<V: Object> Store<V> {
     pub(super) fn new(indexes: Vec<Index<V>>) -> Store<V> {
-        let (hashing, indexes) = (Hashing::default(), Arc::new(Indexes::new(indexes)));
-        let objects = RwLock::new(Indexed::new(hashing.clone(), indexes.clone()));
+        let indexes = Arc::new(Indexes::new(indexes));
+        let objects = RwLock::new(Objects::new(indexes.clone()));
         let state = Mutex::new(StoreState::new());
-        let shared =
-            Arc::new(Shared { state, objects, unconfirmed: AtomicUsize::new(0), hashing, indexes });
+        let shared = Arc::new(Shared { state, objects, unconfirmed: AtomicUsize::new(0), indexes });
         Store { shared, parts: Arc::default() }
     }
 
@@ -78,15 +74,13 @@ impl<V: Object> Store<V> {
         &self.shared
     }
 
-    /// The part that `key` belongs to, and its hash there.
-    fn part(&self, key: &ObjectKey) -> Option<(&Shared<V>, u64)> {
-        let part = if self.parts.is_empty() {
-            &self.shared
-        } else {
-            let at = self.parts.binary_search_by(|(namespace, _)| namespace.cmp(key.namespace()));
-            &self.parts[at.ok()?].1
-        };
-        Some((part, part.hashing.hash(key)))
+    /// The part that `key` belongs to.
+    fn part(&self, key: &ObjectKey) -> Option<&Shared<V>> {
+        if self.parts.is_empty() {
+            return Some(&self.shared);
+        }
+        let at = self.parts.binary_search_by(|(namespace, _)| namespace.cmp(key.namespace()));
+        Some(&self.parts[at.ok()?].1)
     }
 
     fn all(&self) -> impl Iterator<Item = &Shared<V>> {
@@ -96,30 +90,21 @@ impl<V: Object> Store<V> {
 
     /// The object under `key`.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<V>> {
-        let (part, hash) = self.part(key)?;
-        part.objects.read().find(hash, key).cloned()
+        self.part(key)?.objects.read().get(key).cloned()
     }
 
     /// Returns whether there is an object under `key`.
     pub fn contains(&self, key: &ObjectKey) -> bool {
-        self.part(key).is_some_and(|(part, hash)| part.objects.read().find(hash, key).is_some())
+        self.part(key).is_some_and(|part| part.objects.read().get(key).is_some())
     }
 
     /// All objects at one instant, in no particular order.
     pub fn list(&self) -> Vec<Arc<V>> {
         let mut all = Vec::new();
         for part in self.all() {
-            all.extend(part.objects.read().table().iter().cloned());
+            all.extend(part.objects.read().iter().cloned());
         }
         all
-    }
-
-    /// Passes all objects at one instant to `each`, in no particular order. Nothing can be written
-    /// meanwhile, and `each` must not use this store.
-    pub fn for_each(&self, mut each: impl FnMut(&Arc<V>)) {
-        for part in self.all() {
-            part.objects.read().table().iter().for_each(&mut each);
-        }
     }
 
     /// The objects that index `name` has under `value`, in no particular order.
@@ -161,7 +146,7 @@ impl<V: Object> Store<V> {
 
     /// Returns the number of objects.
     pub fn len(&self) -> usize {
-        self.all().map(|part| part.objects.read().table().len()).sum()
+        self.all().map(|part| part.objects.read().len()).sum()
     }
 
     /// Returns whether there are none.
@@ -169,25 +154,23 @@ impl<V: Object> Store<V> {
         self.len() == 0
     }
 
-    /// Write-through: the API server's answer to a write of the running task's origin
-    /// ([`WriteOrigin::scope`]). The newest wins; returns what to use from here on. Visible and reported
-    /// at once.
+    /// Write-through of the response to a write. The newest wins; returns what to use from here on. Visible and
+    /// reported at once.
     ///
-    /// An answer whose version is unknown, or that the watch has overtaken, changes nothing.
+    /// A response whose version is unknown, or that the watch has overtaken, changes nothing.
     pub fn apply_response(&self, object: V) -> Arc<V> {
-        self.answered(object, WriteOrigin::current())
+        self.responded(object, true)
     }
 
-    /// Like [`Store::apply_response`], for an object that may be another client's work: the answer to a
-    /// read, or to a write that may have changed nothing. It has no origin.
+    /// Like [`Store::apply_response`], for the response to a read: the informer need not select the object.
     pub fn apply_read(&self, object: V) -> Arc<V> {
-        self.answered(object, None)
+        self.responded(object, false)
     }
 
-    fn answered(&self, object: V, origin: Option<WriteOrigin>) -> Arc<V> {
+    fn responded(&self, object: V, is_written: bool) -> Arc<V> {
         let object = Arc::new(object);
         match self.part(object.key()) {
-            Some((part, hash)) => part.enter(|change| change.answered(hash, object, origin)),
+            Some(part) => part.enter(|change| change.responded(object, is_written)),
             None => object,
         }
     }
@@ -195,8 +178,8 @@ impl<V: Object> Store<V> {
     /// Write-through of a delete that the API server has acknowledged as final. The object is
     /// invisible at once, and is not seen again even if the watch still shows earlier states of it.
     pub fn apply_delete(&self, key: &ObjectKey, uid: Uid) {
-        if let Some((part, hash)) = self.part(key) {
-            part.enter(|change| change.removed(hash, key, uid, WriteOrigin::current()));
+        if let Some(part) = self.part(key) {
+            part.enter(|change| change.removed(key, uid));
         }
     }
 
@@ -213,8 +196,8 @@ impl<V: Object> Store<V> {
         self.all().map(|part| part.indexes.panics()).sum()
     }
 
-    /// Returns the number of keys with answers that wait for the watch to confirm them, or with a
-    /// change that could not be decoded and waits for the next one that can.
+    /// Returns the number of keys with objects that this process created or deleted, and that the watch has yet to
+    /// show so.
     pub fn unconfirmed(&self) -> usize {
         self.all().map(|part| part.unconfirmed.load(Ordering::Relaxed)).sum()
     }

@@ -1,68 +1,49 @@
-//! A list replaces what is held: it is built beside, swapped in at one instant, then reported.
+//! A list replaces what is stored: it is built beside, swapped in at one instant, then reported.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hashbrown::{HashMap, HashSet, HashTable};
+use hashbrown::{HashMap, HashSet};
 
 use super::delta::{Delta, step};
-use super::index::Indexed;
-use super::pending::PendingWrites;
+use super::index::Objects;
 use super::reader::Shared;
-use super::state::{StoreState, is_same_state};
-use super::table::Hashing;
+use super::state::{Unconfirmed, is_same_state};
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
-/// A list, reduced to its differences from what is held.
+/// A list, reduced to its differences from what is stored.
 pub(super) struct Relist<V> {
-    /// Keys whose objects were held just as they are listed.
-    unchanged: HashTable<ObjectKey>,
+    /// Keys whose objects were stored just as they are listed.
+    unchanged: HashSet<ObjectKey>,
     /// All other objects of the list.
-    staged: Indexed<V>,
+    staged: Objects<V>,
     /// Objects that the list has but that could not be decoded.
     kept: HashMap<ObjectKey, Uid>,
-}
-
-/// An object that a list has in an older state than the held one, although the held one is no newer
-/// than the list.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Contradiction {
-    /// Its key.
-    pub key: ObjectKey,
-    /// The version held.
-    pub held: ResourceVersion,
-    /// The version listed.
-    pub listed: ResourceVersion,
 }
 
 // === impl Relist ===
 
 impl<V: Object> Relist<V> {
     /// For a store with this many objects.
-    pub(super) fn new(held: usize, staged: Indexed<V>) -> Relist<V> {
-        Relist { unchanged: HashTable::with_capacity(held), staged, kept: HashMap::new() }
+    pub(super) fn new(stored: usize, staged: Objects<V>) -> Relist<V> {
+        Relist { unchanged: HashSet::with_capacity(stored), staged, kept: HashMap::new() }
     }
 
     /// The list has `object`. If several have the same key, the last one counts.
     pub(super) fn listed(&mut self, shared: &Shared<V>, object: V) {
         let key = object.key();
-        let hash = shared.hashing.hash(key);
         if !self.kept.is_empty() {
             self.kept.remove(key);
         }
-        let same = shared
-            .objects
-            .read()
-            .find(hash, key)
-            .is_some_and(|held| is_same_state::<V>(held, &object));
-        if same {
-            if !self.staged.table().is_empty() {
-                self.staged.remove(hash, key);
+        let is_stored = |stored: &Arc<V>| is_same_state::<V>(stored, &object);
+        if shared.objects.read().get(key).is_some_and(is_stored) {
+            if !self.staged.is_empty() {
+                self.staged.remove(key);
             }
-            self.insert_unchanged(hash, key, &shared.hashing);
+            self.unchanged.insert(key.clone());
         } else {
-            self.forget_unchanged(hash, key);
-            self.staged.insert(hash, Arc::new(object));
+            self.unchanged.remove(key);
+            self.staged.insert(&Arc::new(object));
         }
     }
 
@@ -72,46 +53,10 @@ impl<V: Object> Relist<V> {
     }
 
     /// Removes the object listed under `key`, which was deleted since.
-    pub(super) fn unstage(&mut self, hash: u64, key: &ObjectKey) {
-        self.staged.remove(hash, key);
-        self.forget_unchanged(hash, key);
+    pub(super) fn unstage(&mut self, key: &ObjectKey) {
+        self.staged.remove(key);
+        self.unchanged.remove(key);
         self.kept.remove(key);
-    }
-
-    /// The objects of a list of this version that contradict what is held. The lock is taken for one
-    /// of them at a time, so that no reader waits for all.
-    pub(super) fn contradictions(
-        &self,
-        shared: &Shared<V>,
-        version: ResourceVersion,
-    ) -> Vec<Contradiction> {
-        if !version.is_known() || shared.objects.read().table().is_empty() {
-            return Vec::new();
-        }
-        let contradiction = |object: &Arc<V>| {
-            let (key, listed) = (object.key(), object.meta().version);
-            let hash = shared.hashing.hash(key);
-            let held = shared.objects.read().find(hash, key)?.meta().version;
-            let contradicts = listed.is_older_than(held) && !held.is_newer_than(version);
-            contradicts.then(|| Contradiction { key: key.clone(), held, listed })
-        };
-        self.staged.table().iter().filter_map(contradiction).collect()
-    }
-
-    fn insert_unchanged(&mut self, hash: u64, key: &ObjectKey, hashing: &Hashing) {
-        if !self.is_unchanged(hash, key) {
-            self.unchanged.insert_unique(hash, key.clone(), |key| hashing.hash(key));
-        }
-    }
-
-    fn is_unchanged(&self, hash: u64, key: &ObjectKey) -> bool {
-        self.unchanged.find(hash, |known| known == key).is_some()
-    }
-
-    fn forget_unchanged(&mut self, hash: u64, key: &ObjectKey) {
-        if let Ok(found) = self.unchanged.find_entry(hash, |known| known == key) {
-            found.remove();
-        }
     }
 
     /// Returns whether the list has `uid` in a form that could not be decoded.
@@ -119,94 +64,75 @@ impl<V: Object> Relist<V> {
         self.kept.get(key).is_some_and(|kept| !kept.is_some() || *kept == uid)
     }
 
-    /// The list meets an answer that the watch has not confirmed: whichever is newer stays. Then
-    /// forgets the answers that the list includes. Returns an object of the list that has gone since, if
-    /// no handler has heard of it.
-    fn resolve(
+    /// Returns whether the list shows this object in another state than the stored one.
+    fn shows(&self, key: &ObjectKey, uid: Uid) -> bool {
+        let staged = self.staged.get(key);
+        staged.is_some_and(|staged| staged.uid() == uid) || self.keeps(key, uid)
+    }
+
+    /// The list of this version meets what responses said of one name: drops what is past, and forgets what the list
+    /// shows, or could show and does not.
+    fn confirm(
         &mut self,
-        shared: &Shared<V>,
         key: &ObjectKey,
-        memory: &mut PendingWrites,
+        unconfirmed: &mut Unconfirmed,
+        stored: Option<&Arc<V>>,
         version: ResourceVersion,
-    ) -> Option<Arc<V>> {
-        let hash = shared.hashing.hash(key);
-        let mut missed = None;
-        let state = |object: &Arc<V>| (object.uid(), object.meta().version);
-        let unchanged = self
-            .is_unchanged(hash, key)
-            .then(|| memory.held_at(shared.objects.read().find(hash, key).map(state), version));
-        let staged = self.staged.find(hash, key).map(state);
-        if let Some((uid, at)) = staged.filter(|(uid, at)| memory.is_past(*uid, *at)) {
-            let past = self.staged.remove(hash, key);
-            if !memory.has_buried(uid) && at.is_known() {
-                self.insert_unchanged(hash, key, &shared.hashing);
-                let is_new = !memory.has_written(at);
-                let is_held = || shared.objects.read().find(hash, key).is_some();
-                missed = past.filter(|_| is_new && !is_held());
-            }
+    ) {
+        let stored = stored.map(|stored| (stored.uid(), stored.meta().version));
+        let unchanged = self.unchanged.contains(key);
+        let unchanged = unchanged.then(|| unconfirmed.newest_at(version, stored)).flatten();
+        let shows = |uid| unchanged == Some(uid) || self.shows(key, uid);
+        if shows(unconfirmed.created) {
+            unconfirmed.created = Uid::NONE;
         }
-        memory.confirm(version);
-        memory.unbury_unlisted(|uid| {
-            staged.is_some_and(|(listed, _)| listed == uid)
-                || unchanged == Some(Some(uid))
-                || self.keeps(key, uid)
-        });
-        memory.unread = false;
-        if unchanged.is_some() || staged.is_some() || self.kept.contains_key(key) {
-            memory.unseen = Uid::NONE;
+        unconfirmed.listed(version, shows);
+        let is_past = |it: &&Arc<V>| unconfirmed.is_past(it.uid(), it.meta().version);
+        if self.staged.get(key).filter(is_past).is_some() {
+            self.staged.remove(key);
         }
-        missed
     }
 
-    /// The held objects that the list does not have, except those created after it.
-    fn gone(
-        &self,
-        objects: &Indexed<V>,
-        hashing: &Hashing,
-        state: &StoreState<V>,
-        version: ResourceVersion,
-    ) -> Vec<Arc<V>> {
-        let is_gone = |held: &&Arc<V>| {
-            let (key, hash) = (held.key(), hashing.hash(held.key()));
-            let newer = || {
-                state.unconfirmed.contains_key(key) && held.meta().version.is_newer_than(version)
-            };
-            !self.is_unchanged(hash, key)
-                && self.staged.find(hash, key).is_none()
-                && !self.keeps(key, held.uid())
-                && !newer()
+    /// The stored objects that the list does not have, except those created after it.
+    fn gone(&self, objects: &Objects<V>, version: ResourceVersion) -> Vec<Arc<V>> {
+        let is_gone = |stored: &&Arc<V>| {
+            let key = stored.key();
+            !self.unchanged.contains(key)
+                && self.staged.get(key).is_none()
+                && !self.keeps(key, stored.uid())
+                && !stored.meta().version.is_newer_than(version)
         };
-        objects.table().iter().filter(is_gone).cloned().collect()
+        objects.iter().filter(is_gone).cloned().collect()
     }
 
-    /// Returns the objects held from now on; adds the differences from `objects` to `deltas`.
+    /// Returns the objects stored from now on; adds the differences from `objects` to `deltas`.
     fn build(
         self,
-        objects: &Indexed<V>,
-        hashing: &Hashing,
+        objects: &Objects<V>,
+        version: ResourceVersion,
         gone: Vec<Arc<V>>,
         deltas: &mut Vec<Delta<V>>,
-    ) -> Indexed<V> {
-        deltas.reserve_exact(gone.len() + self.staged.table().len());
-        if objects.table().is_empty() {
-            deltas.extend(self.staged.table().iter().map(|new| Delta::Added(new.clone(), None)));
+    ) -> Objects<V> {
+        deltas.reserve_exact(gone.len() + self.staged.len());
+        if objects.is_empty() {
+            deltas.extend(self.staged.iter().cloned().map(Delta::Added));
             return self.staged;
         }
         let mut next = objects.clone();
-        for held in gone {
-            next.remove(hashing.hash(held.key()), held.key());
-            deltas.push(Delta::Deleted(held, None));
+        for stored in gone {
+            next.remove(stored.key());
+            deltas.push(Delta::Deleted(stored));
         }
-        for staged in self.staged.table().iter() {
-            let hash = hashing.hash(staged.key());
-            let held = next.find(hash, staged.key());
-            let stays = |held: &&Arc<V>| {
-                held.meta().version.is_newer_than(staged.meta().version)
-                    || is_same_state::<V>(held, staged)
+        for staged in self.staged.iter() {
+            // What is newer than the list is a response. Otherwise the list wins.
+            let stays = |stored: &&Arc<V>| {
+                let at = stored.meta().version;
+                is_same_state::<V>(stored, staged)
+                    || at.is_newer_than(version) && at.is_newer_than(staged.meta().version)
             };
-            if held.filter(stays).is_none() {
-                let old = next.insert(hash, staged.clone());
-                step(old, Some(staged.clone()), None, deltas);
+            if next.get(staged.key()).filter(stays).is_none() {
+                let old = next.insert(staged);
+                step(old, staged.clone(), deltas);
             }
         }
         next
@@ -217,7 +143,7 @@ impl<V: Object> Relist<V> {
 
 impl<V: Object> Shared<V> {
     /// Takes over a list that is complete, at this version, and reports how it differs from what
-    /// was held. If it is older than what has already been seen, changes nothing and returns false.
+    /// was stored. If it is older than what has already been seen, changes nothing and returns false.
     ///
     /// Whatever changes the objects needs the state, which is locked all the while. So
     /// readers wait only for the swap.
@@ -228,38 +154,23 @@ impl<V: Object> Shared<V> {
             return false;
         }
         let mut deltas = Vec::new();
-        // A foreign change that the list has swallowed may be part of these answers.
-        let mut doubtful: HashSet<ObjectKey> = HashSet::new();
-        for (key, memory) in &mut state.unconfirmed {
-            if memory.has_writes() {
-                doubtful.insert(key.clone());
-            }
-            if let Some(missed) = relist.resolve(self, key, memory, version) {
-                deltas.extend([Delta::Added(missed.clone(), None), Delta::Deleted(missed, None)]);
-            }
+        for (key, unconfirmed) in &mut state.unconfirmed {
+            relist.confirm(key, unconfirmed, self.objects.read().get(key), version);
         }
-        let kept: Vec<ObjectKey> = relist.kept.keys().cloned().collect();
         let next = {
             let objects = self.objects.read();
-            let gone = relist.gone(&objects, &self.hashing, state, version);
-            let changed = !gone.is_empty() || !relist.staged.table().is_empty();
-            changed.then(|| relist.build(&objects, &self.hashing, gone, &mut deltas))
+            let gone = relist.gone(&objects, version);
+            let is_changed = !gone.is_empty() || !relist.staged.is_empty();
+            is_changed.then(|| relist.build(&objects, version, gone, &mut deltas))
         };
         if let Some(next) = next {
             // The old objects are dropped without the lock.
             let _old = std::mem::replace(&mut *self.objects.write(), next);
         }
         let objects = self.objects.read();
-        let find = |key: &ObjectKey| objects.find(self.hashing.hash(key), key).cloned();
-        if !doubtful.is_empty() {
-            for delta in &deltas {
-                doubtful.remove(delta.object().key());
-            }
-            deltas.extend(doubtful.iter().filter_map(find).map(|held| Delta::again(held, None)));
-        }
-        for key in kept.iter().filter(|key| find(key).is_some()) {
-            if let Some(memory) = state.remember(key) {
-                memory.unread = true;
+        for (key, unconfirmed) in &mut state.unconfirmed {
+            if objects.get(key).is_none_or(|stored| stored.uid() != unconfirmed.created) {
+                unconfirmed.created = Uid::NONE;
             }
         }
         drop(objects);

@@ -1,5 +1,5 @@
-//! State of a store's changes: watch events and responses to own writes are applied here, one
-//! after another, and handlers are notified before the next may enter.
+//! The changes of a store: watch events and responses to own writes are applied here, one after another, and
+//! handlers are notified of each before the next.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,26 +8,27 @@ use std::sync::{Arc, atomic};
 use hashbrown::HashMap;
 
 use super::delta::{Delta, DeltaHandler, step};
-use super::index::Indexed;
-use super::origin::WriteOrigin;
-use super::pending::PendingWrites;
+use super::index::{Objects, has_spare_room};
 use super::reader::Shared;
-use super::table::is_too_large;
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
-/// Number of keys whose answers are remembered; answers for others wait for the watch. Normally one is
-/// confirmed within milliseconds: this limit is for a watch that is down for long.
+/// Number of keys with responses that the watch has yet to show; those of other keys wait for the watch. Normally one
+/// is shown within milliseconds: this limit is for a watch that is down for long.
 const REMEMBERED: usize = 1 << 16;
+/// Number of tombstones under one name. An object whose tombstone is forgotten may be seen once more, until its
+/// deletion comes over the watch.
+const TOMBSTONES: usize = 16;
+/// A tombstone is forgotten after this many bookmarks, which come about once a minute: the object was one that
+/// this watch does not show.
+pub(super) const BOOKMARKS: u8 = 3;
 
-/// State to tell news from repetitions, and the handler that is notified of news. Locked for one
-/// change and its report at a time.
+/// State to tell news from repetitions, and the handler that is notified of news. Locked for one change and its
+/// report at a time.
 pub(super) struct StoreState<V> {
     pub(super) handler: DeltaHandler<V>,
-    /// Keys with answers that the watch has yet to confirm, or with something that could not be
-    /// decoded.
-    pub(super) unconfirmed: HashMap<ObjectKey, PendingWrites>,
-    /// All news from the API server up to this version has been taken in. What is not newer is a
-    /// repetition.
+    /// Keys with objects that responses have created or deleted, and that the watch has yet to show so.
+    pub(super) unconfirmed: HashMap<ObjectKey, Unconfirmed>,
+    /// All news from the API server up to this version has been taken in. What is not newer is a repetition.
     pub(super) seen: ResourceVersion,
     /// True if a list was taken over.
     pub(super) synced: bool,
@@ -35,10 +36,20 @@ pub(super) struct StoreState<V> {
     deltas: Vec<Delta<V>>,
 }
 
+/// What responses say of one name, and the watch does not yet.
+#[derive(Debug, Default)]
+pub(super) struct Unconfirmed {
+    /// The object that was created, and that the watch has never shown.
+    pub(super) created: Uid,
+    /// Objects that were deleted for good, and their last known versions.
+    tombstones: Vec<(Uid, ResourceVersion)>,
+    bookmarks: u8,
+}
+
 /// A change that is being made: this state is locked, and so are the objects.
 pub(super) struct Change<'a, V> {
     state: &'a mut StoreState<V>,
-    objects: &'a mut Indexed<V>,
+    objects: &'a mut Objects<V>,
     deltas: &'a mut Vec<Delta<V>>,
 }
 
@@ -91,8 +102,8 @@ impl<V> StoreState<V> {
         false
     }
 
-    /// Returns the memory of `key`, new if there is none; `None` if too much is remembered already.
-    pub(super) fn remember(&mut self, key: &ObjectKey) -> Option<&mut PendingWrites> {
+    /// Returns what is remembered of `key`, new if there is nothing; `None` if too much is remembered already.
+    fn remember(&mut self, key: &ObjectKey) -> Option<&mut Unconfirmed> {
         if self.unconfirmed.len() >= REMEMBERED && !self.unconfirmed.contains_key(key) {
             return None;
         }
@@ -101,9 +112,9 @@ impl<V> StoreState<V> {
 
     /// Forgets a key of which nothing is left to remember.
     pub(super) fn forget_if_idle(&mut self, key: &ObjectKey) {
-        if self.unconfirmed.get(key).is_some_and(PendingWrites::is_idle) {
+        if self.unconfirmed.get(key).is_some_and(Unconfirmed::is_idle) {
             self.unconfirmed.remove(key);
-            if is_too_large(self.unconfirmed.len(), self.unconfirmed.capacity()) {
+            if has_spare_room(self.unconfirmed.len(), self.unconfirmed.capacity()) {
                 self.unconfirmed.shrink_to(2 * self.unconfirmed.len());
             }
         }
@@ -116,208 +127,180 @@ impl<V> fmt::Debug for StoreState<V> {
     }
 }
 
+// === impl Unconfirmed ===
+
+impl Unconfirmed {
+    /// Records that the object, last known at this version, was deleted for good.
+    fn bury(&mut self, uid: Uid, version: ResourceVersion) {
+        if self.tombstones.len() == TOMBSTONES {
+            self.tombstones.remove(0);
+        }
+        self.tombstones.push((uid, version));
+        self.bookmarks = 0;
+    }
+
+    /// Returns whether a state of an object must no longer be seen: the object was deleted, or a newer one that
+    /// had its name was.
+    pub(super) fn is_past(&self, uid: Uid, version: ResourceVersion) -> bool {
+        self.tombstones.iter().any(|(gone, at)| *gone == uid || version.is_older_than(*at))
+    }
+
+    /// The watch has shown the deletion of `uid`, or of something that it does not identify: that cannot be what was
+    /// created after `version`.
+    fn unbury(&mut self, uid: Uid, version: ResourceVersion) {
+        self.tombstones.retain(|(gone, at)| {
+            if uid.is_some() { *gone != uid } else { at.is_newer_than(version) }
+        });
+    }
+
+    /// The newest object of this name that was known at a version; `stored`: the one that is stored now.
+    pub(super) fn newest_at(
+        &self,
+        version: ResourceVersion,
+        stored: Option<(Uid, ResourceVersion)>,
+    ) -> Option<Uid> {
+        let known = self.tombstones.iter().copied().chain(stored);
+        let known = known.filter(|(_, at)| !at.is_newer_than(version));
+        known.max_by_key(|(_, at)| at.number()).map(|(uid, _)| uid)
+    }
+
+    /// A list of this version was taken over: forgets the tombstones of objects that it could show and does not.
+    pub(super) fn listed(&mut self, version: ResourceVersion, shows: impl Fn(Uid) -> bool) {
+        self.tombstones.retain(|(gone, at)| at.is_newer_than(version) || shows(*gone));
+    }
+
+    /// A bookmark came: forgets tombstones that are too old.
+    fn age(&mut self) {
+        self.bookmarks = self.bookmarks.saturating_add(1);
+        if self.bookmarks >= BOOKMARKS {
+            self.tombstones.clear();
+        }
+    }
+
+    /// Returns whether nothing is left to remember.
+    fn is_idle(&self) -> bool {
+        self.tombstones.is_empty() && !self.created.is_some()
+    }
+}
+
 // === impl Change ===
 
 impl<V: Object> Change<'_, V> {
-    /// The answer to a write, by `origin`. Returns what to use instead of `object`: what is held,
-    /// if that is newer.
-    pub(super) fn answered(
-        &mut self,
-        hash: u64,
-        object: Arc<V>,
-        origin: Option<WriteOrigin>,
-    ) -> Arc<V> {
+    /// An object as a response has it; `is_written` says that the request changed it. Returns what to use from here
+    /// on: what is stored, if that is newer.
+    pub(super) fn responded(&mut self, object: Arc<V>, is_written: bool) -> Arc<V> {
         let (key, uid, version) = (object.key(), object.uid(), object.meta().version);
-        if let Some(held) = self.objects.find(hash, key)
-            && !version.is_newer_than(held.meta().version)
-        {
-            let held = held.clone();
-            return self.answered_late(object, held, origin);
+        let stored = self.objects.get(key);
+        if let Some(stored) = stored.filter(|it| !version.is_newer_than(it.meta().version)) {
+            return if stored.uid() == uid { stored.clone() } else { object };
         }
         if !version.is_known() {
             return object;
         }
-        if self.state.has_passed(version) {
-            // The API server has shown everything up to here: the object is gone again.
-            if origin.is_some() && self.objects.find(hash, key).is_none() {
-                WriteOrigin::note_outdated();
+        let is_known = stored.is_some_and(|stored| stored.uid() == uid);
+        if !is_known && self.state.has_passed(version) {
+            // It has gone again, and nobody may have been told of it. Or no list shows it.
+            if is_written && stored.is_none() {
+                self.deltas.extend([Delta::Added(object.clone()), Delta::Deleted(object.clone())]);
             }
             return object;
         }
-        let known = self.objects.find(hash, key).is_some_and(|held| held.uid() == uid);
-        let Some(memory) = self.state.remember(key) else { return object };
-        if memory.is_past(uid, object.meta().version) {
-            // It is gone, or another object has come under its name since.
-            if origin.is_some() {
-                WriteOrigin::note_outdated();
-            }
+        let is_past = self.state.unconfirmed.get(key).is_some_and(|it| it.is_past(uid, version));
+        if is_past {
             return object;
         }
-        memory.wrote(uid, version);
-        if !known {
-            memory.unseen = uid;
+        if !is_known {
+            let Some(unconfirmed) = self.state.remember(key) else { return object };
+            unconfirmed.created = uid;
         }
-        let unread = std::mem::take(&mut memory.unread);
-        let old = self.objects.insert(hash, object.clone());
-        step(old, Some(object.clone()), origin.filter(|_| !unread), self.deltas);
+        let old = self.objects.insert(&object);
+        step(old, object.clone(), self.deltas);
         object
     }
 
-    /// The answer to a write when something is held that is no older.
-    fn answered_late(
-        &mut self,
-        object: Arc<V>,
-        held: Arc<V>,
-        origin: Option<WriteOrigin>,
-    ) -> Arc<V> {
-        let (key, version) = (object.key(), object.meta().version);
-        if held.uid() != object.uid() {
-            if origin.is_some() && version.is_known() {
-                WriteOrigin::note_outdated();
-            }
-            return object;
-        }
-        // The answers to two writes came in the wrong order: no handler knows of this one yet.
-        if version.is_older_than(held.meta().version)
-            && !self.state.has_passed(version)
-            && let Some(memory) = self.state.unconfirmed.get_mut(key)
-            && !memory.has_written(version)
-        {
-            memory.wrote(object.uid(), version);
-            self.deltas.push(Delta::again(held.clone(), origin));
-        }
-        held
-    }
-
-    /// The API server has deleted `uid` for `origin`, for good.
-    pub(super) fn removed(
-        &mut self,
-        hash: u64,
-        key: &ObjectKey,
-        uid: Uid,
-        origin: Option<WriteOrigin>,
-    ) {
+    /// The API server has deleted `uid` for this process, for good.
+    pub(super) fn removed(&mut self, key: &ObjectKey, uid: Uid) {
         // Otherwise its deletion has already come over the watch, or with a list.
-        let held = self.objects.find(hash, key).filter(|held| held.uid() == uid);
-        let Some(version) = held.map(|held| held.meta().version) else { return };
-        let Some(memory) = self.state.remember(key) else { return };
-        memory.bury(uid, version);
-        memory.unread = false;
-        let gone = self.objects.remove(hash, key);
-        step(gone, None, origin, self.deltas);
+        let stored = self.objects.get(key).filter(|stored| stored.uid() == uid);
+        let Some(version) = stored.map(|stored| stored.meta().version) else { return };
+        let Some(unconfirmed) = self.state.remember(key) else { return };
+        unconfirmed.bury(uid, version);
+        if unconfirmed.created == uid {
+            unconfirmed.created = Uid::NONE;
+        }
+        self.deltas.extend(self.objects.remove(key).map(Delta::Deleted));
     }
 
     /// The watch shows that `object` exists.
-    pub(super) fn applied(&mut self, hash: u64, object: Arc<V>) {
+    pub(super) fn applied(&mut self, object: Arc<V>) {
         let (uid, version) = (object.uid(), object.meta().version);
         if self.state.is_repetition(version) {
             return;
         }
-        let Some(memory) = self.state.unconfirmed.get_mut(object.key()) else {
-            let old = self.objects.insert(hash, object.clone());
-            return step(old, Some(object), None, self.deltas);
+        let mut is_past = false;
+        // Usually nothing is remembered, and this runs for every event.
+        if !self.state.unconfirmed.is_empty()
+            && let Some(unconfirmed) = self.state.unconfirmed.get_mut(object.key())
+        {
+            is_past = unconfirmed.is_past(uid, version);
+            unconfirmed.created = Uid::NONE;
+            self.state.forget_if_idle(object.key());
+        }
+        let stored = self.objects.get(object.key());
+        // What is newer is a response, and was reported: this change is part of it.
+        let is_news = |it: &Arc<V>| {
+            !it.meta().version.is_newer_than(version) && !is_same_state::<V>(it, &object)
         };
-        let key = object.key().clone();
-        let reported = memory.confirm(version);
-        if memory.unseen == uid {
-            memory.unseen = Uid::NONE;
-        }
-        let held = self.objects.find(hash, &key);
-        if memory.is_past(uid, version) {
-            if !reported {
-                self.missed(hash, object);
-            }
-        } else if !held.is_some_and(|held| is_same_state::<V>(held, &object)) {
-            memory.unread = false;
-            let old = self.objects.insert(hash, object.clone());
-            step(old, Some(object), None, self.deltas);
-        }
-        self.state.forget_if_idle(&key);
-    }
-
-    /// Reports a change that can no longer be shown: what is held includes it, or it is gone.
-    fn missed(&mut self, hash: u64, object: Arc<V>) {
-        match self.objects.find(hash, object.key()) {
-            Some(held) => self.deltas.push(Delta::again(held.clone(), None)),
-            None => {
-                self.deltas.push(Delta::Added(object.clone(), None));
-                self.deltas.push(Delta::Deleted(object, None));
-            }
+        if !is_past && stored.is_none_or(is_news) {
+            let old = self.objects.insert(&object);
+            step(old, object, self.deltas);
         }
     }
 
-    /// The watch shows that the object under `key` is gone. `last` is its last state, if it could
-    /// be decoded. [`Uid::NONE`]: it says only the name, and means whatever has it.
+    /// The watch shows that the object under `key` is gone. `last` is its last state, if it could be decoded.
+    /// [`Uid::NONE`]: it says only the name, and means whatever has it.
     pub(super) fn deleted(
         &mut self,
-        hash: u64,
         key: &ObjectKey,
         uid: Uid,
         version: ResourceVersion,
         last: Option<Arc<V>>,
     ) {
-        if self.state.is_repetition(version) {
-            return self.deleted_late(hash, key, uid, version, last);
+        let is_repetition = self.state.is_repetition(version);
+        if let Some(unconfirmed) = self.state.unconfirmed.get_mut(key).filter(|_| !is_repetition) {
+            unconfirmed.unbury(uid, version);
+            self.state.forget_if_idle(key);
         }
-        let ours = self.state.unconfirmed.get_mut(key).is_some_and(|memory| {
-            let written = memory.confirm(version);
-            memory.unbury(uid) || written
-        });
-        if let Some(held) = self.objects.find(hash, key).cloned() {
-            let at = held.meta().version;
-            let same = !uid.is_some() || held.uid() == uid;
-            if !at.is_newer_than(version) && (same || at.is_older_than(version)) {
-                // A held namesake that is older went before this one came.
-                let last = last.filter(|last| last.uid() == held.uid());
-                self.objects.remove(hash, key);
-                if let Some(memory) = self.state.unconfirmed.get_mut(key) {
-                    memory.unread = false;
-                    if !version.is_known() {
-                        // A version written since is news if it comes again.
-                        *memory = PendingWrites::default();
-                    }
-                }
-                self.deltas.push(Delta::Deleted(last.unwrap_or(held), None));
-            } else if !ours {
-                // It was written since: a selector can stop matching for a while. Or it came since.
-                self.deltas.push(Delta::again(held, None));
+        let ends = |stored: &&Arc<V>| {
+            let (at, is_same) = (stored.meta().version, stored.uid() == uid);
+            if is_repetition {
+                // Some servers send the end of an object with the version of its last state (OpenShift's projects).
+                // An object that has ended does not come back.
+                uid.is_some() && is_same && !at.is_newer_than(version)
+            } else {
+                // What is newer was written since, such as one that a selector did not match for a while. A namesake
+                // that is older went before this one came.
+                let is_meant = is_same || !uid.is_some();
+                !at.is_newer_than(version) && (is_meant || at.is_older_than(version))
             }
-        }
-        self.state.forget_if_idle(key);
-    }
-
-    /// The end of an object, at a version that the watch has passed. Some servers send it with the
-    /// version of the object's last state (OpenShift's projects). An object that has ended does not
-    /// come back, so this is news if it is held in no newer state.
-    fn deleted_late(
-        &mut self,
-        hash: u64,
-        key: &ObjectKey,
-        uid: Uid,
-        version: ResourceVersion,
-        last: Option<Arc<V>>,
-    ) {
-        let ended = |held: &&Arc<V>| {
-            uid.is_some() && held.uid() == uid && !held.meta().version.is_newer_than(version)
         };
-        if self.objects.find(hash, key).filter(ended).is_none() {
+        if self.objects.get(key).filter(ends).is_none() {
             return;
         }
-        if let Some(held) = self.objects.remove(hash, key) {
-            self.deltas.push(Delta::Deleted(last.unwrap_or(held), None));
+        if let Some(stored) = self.objects.remove(key) {
+            let last = last.filter(|last| last.uid() == stored.uid());
+            self.deltas.push(Delta::Deleted(last.unwrap_or(stored)));
         }
-        if let Some(memory) = self.state.unconfirmed.get_mut(key) {
-            memory.unread = false;
+        if let Some(unconfirmed) = self.state.unconfirmed.get_mut(key) {
+            unconfirmed.created = Uid::NONE;
+            self.state.forget_if_idle(key);
         }
-        self.state.forget_if_idle(key);
     }
 
-    /// The watch shows that `uid` is under `key`, but it could not be decoded: the last good state
-    /// of the same object stays, and what changed is reported with what is shown next. A namesake
-    /// is gone.
+    /// The watch shows that `uid` is under `key`, but it could not be decoded: the last good state of the same
+    /// object stays. A namesake is gone.
     pub(super) fn update_undecodable(
         &mut self,
-        hash: u64,
         key: &ObjectKey,
         uid: Uid,
         version: ResourceVersion,
@@ -325,23 +308,16 @@ impl<V: Object> Change<'_, V> {
         if self.state.is_repetition(version) {
             return;
         }
-        let memory = self.state.unconfirmed.get_mut(key);
-        let reported = memory.is_some_and(|memory| memory.confirm(version));
-        let Some(held) = self.objects.find(hash, key).cloned() else {
-            return self.state.forget_if_idle(key);
-        };
-        if held.meta().version.is_newer_than(version) {
-            if !reported {
-                self.deltas.push(Delta::again(held, None));
-            }
-        } else if uid.is_some() && held.uid() != uid {
-            self.objects.remove(hash, key);
-            self.deltas.push(Delta::Deleted(held, None));
-            self.state.unconfirmed.entry_ref(key).and_modify(|memory| memory.unread = false);
-        } else if !reported && let Some(memory) = self.state.remember(key) {
-            memory.unread = true;
+        if let Some(unconfirmed) = self.state.unconfirmed.get_mut(key) {
+            unconfirmed.created = Uid::NONE;
+            self.state.forget_if_idle(key);
         }
-        self.state.forget_if_idle(key);
+        let is_gone = |stored: &&Arc<V>| {
+            uid.is_some() && stored.uid() != uid && !stored.meta().version.is_newer_than(version)
+        };
+        if self.objects.get(key).filter(is_gone).is_some() {
+            self.deltas.extend(self.objects.remove(key).map(Delta::Deleted));
+        }
     }
 
     /// The API server has shown everything up to `version`. Returns whether that is news; `None` if it has shown
@@ -354,33 +330,29 @@ impl<V: Object> Change<'_, V> {
     }
 
     /// A bookmark at `version` came: forgets what the watch should have shown under `key` by now.
-    pub(super) fn overdue(
-        &mut self,
-        hash: u64,
-        key: &ObjectKey,
-        version: ResourceVersion,
-        is_news: bool,
-    ) {
-        let Some(memory) = self.state.unconfirmed.get_mut(key) else { return };
+    pub(super) fn overdue(&mut self, key: &ObjectKey, version: ResourceVersion, is_news: bool) {
+        let Some(unconfirmed) = self.state.unconfirmed.get_mut(key) else { return };
         // One that repeats a version may come from a server that has seen no deletion since.
         if is_news {
-            memory.age();
+            unconfirmed.age();
         }
-        memory.confirm(version);
-        let unseen = memory.unseen;
-        let outside = |held: &&Arc<V>| {
-            unseen.is_some() && held.uid() == unseen && !held.meta().version.is_newer_than(version)
-        };
-        if self.objects.find(hash, key).filter(outside).is_some() {
-            // It was created, and the watch does not show it: it is outside the watch's scope.
-            let gone = self.objects.remove(hash, key);
-            step(gone, None, None, self.deltas);
+        let created = unconfirmed.created;
+        let stored = self.objects.get(key).filter(|stored| stored.uid() == created);
+        match stored.map(|stored| stored.meta().version.is_newer_than(version)) {
+            Some(true) => {}
+            is_stored => {
+                unconfirmed.created = Uid::NONE;
+                if is_stored.is_some() {
+                    // It was created, and the watch does not show it: it is outside the watch's scope.
+                    self.deltas.extend(self.objects.remove(key).map(Delta::Deleted));
+                }
+            }
         }
         self.state.forget_if_idle(key);
     }
 }
 
 /// Returns whether both are certainly the same state of the same object.
-pub(super) fn is_same_state<V: Object>(held: &V, object: &V) -> bool {
-    held.uid() == object.uid() && held.meta().version.is_same_as(object.meta().version)
+pub(super) fn is_same_state<V: Object>(stored: &V, object: &V) -> bool {
+    stored.uid() == object.uid() && stored.meta().version.is_same_as(object.meta().version)
 }

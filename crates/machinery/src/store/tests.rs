@@ -5,7 +5,6 @@ mod reads;
 
 use std::sync::Arc;
 
-use futures::FutureExt;
 use parking_lot::Mutex;
 
 use super::*;
@@ -55,16 +54,11 @@ fn colored(name: &str, uid_number: u64, version: u64, color: &str) -> Thing {
     Thing { meta, color: color.into() }
 }
 
-fn origin() -> WriteOrigin {
-    WriteOrigin { controller: ControllerId::new(), key: ObjectKey::new("ns", "parent") }
-}
-
 fn key(name: &str) -> ObjectKey {
     ObjectKey::new("ns", name)
 }
 
-/// A store and what it reported, in short: `+a1@5` is an add of `a` with UID 1 at version 5; `own`
-/// after it means that it has an origin.
+/// A store and what it reported, in short: `+a1@5` is an add of `a` with UID 1 at version 5.
 struct Bed {
     writer: Writer<Thing>,
     store: Store<Thing>,
@@ -79,12 +73,11 @@ pub(super) fn short(delta: &Delta<Thing>) -> String {
     let name = |object: &Arc<Thing>| {
         format!("{}{}@{}", object.key().name(), number(object), object.meta().version)
     };
-    let text = match delta {
-        Delta::Added(object, _) => format!("+{}", name(object)),
-        Delta::Updated { old, new, .. } => format!("~{}>{}", name(old), new.meta().version),
-        Delta::Deleted(object, _) => format!("-{}", name(object)),
-    };
-    if delta.origin().is_some() { text + " own" } else { text }
+    match delta {
+        Delta::Added(object) => format!("+{}", name(object)),
+        Delta::Updated { old, new } => format!("~{}>{}", name(old), new.meta().version),
+        Delta::Deleted(object) => format!("-{}", name(object)),
+    }
 }
 
 impl Bed {
@@ -119,15 +112,14 @@ impl Bed {
         self.writer.bookmark(ResourceVersion::new(version));
     }
 
-    /// The answer to a write of a pass. Returns whether the pass has to look again.
-    fn wrote(&self, thing: Thing) -> bool {
-        origin().scope(async { drop(self.store.apply_response(thing)) }).now_or_never().unwrap().1
+    /// The response to a write.
+    fn wrote(&self, thing: Thing) {
+        self.store.apply_response(thing);
     }
 
-    /// The answer to a delete of a pass.
+    /// The response to a delete.
     fn removed(&self, name: &str, number: u64) {
-        let removed = async { self.store.apply_delete(&key(name), uid(number)) };
-        origin().scope(removed).now_or_never().unwrap();
+        self.store.apply_delete(&key(name), uid(number));
     }
 
     /// Returns the deltas reported since the last call, in order.
@@ -148,7 +140,7 @@ impl Bed {
             .store
             .list()
             .iter()
-            .map(|object| short(&Delta::Added(object.clone(), None)).split_off(1))
+            .map(|object| short(&Delta::Added(object.clone())).split_off(1))
             .collect();
         held.sort();
         assert_eq!(held.len(), self.store.len());

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::delta::Delta;
-use super::index::Indexed;
+use super::index::Objects;
 use super::reader::Store;
-use super::relist::{Contradiction, Relist};
+use super::relist::Relist;
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
 /// The one writer of a store. It takes the news of one list and watch, in order.
@@ -33,7 +33,7 @@ impl<V: Object> Writer<V> {
     }
 
     /// Sets the handler, which is called for every change of the store from now on, whether the
-    /// writer makes it or an answer does.
+    /// writer makes it or a response does.
     pub fn on_delta(&mut self, handler: impl FnMut(&Delta<V>, bool) + Send + 'static) {
         self.store.shared().state.lock().handler = Box::new(handler);
     }
@@ -48,9 +48,8 @@ impl<V: Object> Writer<V> {
     /// A watch event that could be decoded ends a list that was begun and not committed.
     pub fn apply(&mut self, object: V) {
         self.relist = None;
-        let hash = self.hash(object.key());
         let object = Arc::new(object);
-        self.store.shared().enter(|change| change.applied(hash, object));
+        self.store.shared().enter(|change| change.applied(object));
     }
 
     /// DELETED, with the object's last state. The end of an older object, or of an older state, than
@@ -71,35 +70,32 @@ impl<V: Object> Writer<V> {
     }
 
     fn gone(&self, key: &ObjectKey, uid: Uid, version: ResourceVersion, last: Option<Arc<V>>) {
-        let hash = self.hash(key);
-        self.store.shared().enter(|change| change.deleted(hash, key, uid, version, last));
+        self.store.shared().enter(|change| change.deleted(key, uid, version, last));
     }
 
     /// ADDED or MODIFIED, for an object that could not be decoded: the last good state of the same
     /// object stays, a namesake's does not.
     pub fn update_undecodable(&mut self, key: &ObjectKey, uid: Uid, version: ResourceVersion) {
-        let hash = self.hash(key);
-        self.store.shared().enter(|change| change.update_undecodable(hash, key, uid, version));
+        self.store.shared().enter(|change| change.update_undecodable(key, uid, version));
     }
 
-    /// BOOKMARK: there is no other news up to `version`. Forgets answers that should have been
-    /// confirmed by now: their objects are outside what the watch shows.
+    /// BOOKMARK: there is no other news up to `version`. Forgets responses that should have been
+    /// shown by now: their objects are outside what the watch shows.
     pub fn bookmark(&mut self, version: ResourceVersion) {
         let shared = self.store.shared();
         let Some(is_news) = shared.enter(|change| change.passed(version)) else { return };
         let keys: Vec<ObjectKey> = shared.state.lock().unconfirmed.keys().cloned().collect();
         for key in keys {
-            let hash = self.hash(&key);
-            shared.enter(|change| change.overdue(hash, &key, version, is_news));
+            shared.enter(|change| change.overdue(&key, version, is_news));
         }
     }
 
     /// A list begins. Whatever an unfinished one has staged is discarded.
     pub fn begin(&mut self) {
         let shared = self.store.shared();
-        let staged = Indexed::new(shared.hashing.clone(), shared.indexes.clone());
-        let held = shared.objects.read().table().len();
-        self.relist = Some(Relist::new(held, staged));
+        let staged = Objects::new(shared.indexes.clone());
+        let stored = shared.objects.read().len();
+        self.relist = Some(Relist::new(stored, staged));
     }
 
     /// The list has `object`. If several have the same key, the last one counts.
@@ -119,18 +115,9 @@ impl<V: Object> Writer<V> {
     /// Removes the object listed under `key`, which was deleted since: a streaming list shows changes
     /// made meanwhile.
     pub fn unstage(&mut self, key: &ObjectKey) {
-        let hash = self.hash(key);
         if let Some(relist) = &mut self.relist {
-            relist.unstage(hash, key);
+            relist.unstage(key);
         }
-    }
-
-    /// The objects that a list of this version cannot have as it has them: in an older state than the
-    /// held one, although the held one is no newer than the list. Either the list is inconsistent,
-    /// or it belongs to another history.
-    pub fn contradictions(&self, version: ResourceVersion) -> Vec<Contradiction> {
-        let relist = self.relist.as_ref();
-        relist.map_or_else(Vec::new, |list| list.contradictions(self.store.shared(), version))
     }
 
     /// Ends the list without using it.
@@ -144,10 +131,6 @@ impl<V: Object> Writer<V> {
     pub fn commit(&mut self, version: ResourceVersion) -> bool {
         let Some(relist) = self.relist.take() else { return false };
         self.store.shared().take_over(relist, version)
-    }
-
-    fn hash(&self, key: &ObjectKey) -> u64 {
-        self.store.shared().hashing.hash(key)
     }
 }
 
