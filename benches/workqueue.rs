@@ -186,7 +186,7 @@ fn costs() {
             WorkQueue::new()
         };
         let before = dhat::HeapStats::get().curr_bytes;
-        (0..keys).for_each(|name| queue.add_after(small(name), Duration::from_secs(3600)));
+        (0..keys).for_each(|name| queue.requeue_after(small(name), Duration::from_secs(3600)));
         let held = dhat::HeapStats::get().curr_bytes - before;
         let beyond = held as f64 / f64::from(keys) - size_of::<Small>() as f64;
         println!("bytes per delayed key beyond itself, {keys} keys: {beyond:.1}");

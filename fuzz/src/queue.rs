@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::FutureExt;
-use workload_operator::workqueue::{Key, Priority, WorkItem, WorkQueue};
+use workload_operator::workqueue::{Key, Priority, Retry, WorkItem, WorkQueue};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Name(u8);
@@ -59,15 +59,14 @@ impl Run {
                 self.owed.insert(key);
             }
             8..11 => {
-                self.queue.add_after(&key, Duration::from_millis(u64::from(operation)));
+                self.queue.requeue_after(&key, Duration::from_millis(u64::from(operation)));
                 *self.later.entry(key).or_default() += 1;
             }
             11..14 => {
-                self.queue.add_rate_limited(&key);
+                self.queue.add_rate_limited(&key, Retry::default());
                 *self.later.entry(key).or_default() += 1;
             }
-            14 | 15 => self.queue.forget(&key),
-            16 => self.queue.cancel(&key),
+            14..17 => self.queue.forget(&key),
             17..25 => drop(self.take()),
             25..29 if !self.held.is_empty() => {
                 let which = usize::from(key.0) % self.held.len();

@@ -26,7 +26,6 @@ pub mod workqueue;
 pub mod controller;
 // Alongside the flow.
 pub mod events;
-#[cfg(feature = "leader-election")]
 pub mod leader_election;
 #[cfg(feature = "metrics")]
 pub mod metrics;

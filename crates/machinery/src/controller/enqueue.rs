@@ -123,6 +123,8 @@ fn owner<V: Object>(kind: &Kind, object: &V) -> Option<ObjectKey> {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
     use super::*;
     use crate::object::fixtures::Thing;
     use crate::object::{Meta, Uid};
@@ -153,9 +155,8 @@ mod tests {
         let handle = Handle::new(WorkQueue::new());
         handler(handle.clone())(&delta, initial);
         let queue = handle.queue();
-        queue.shut_down();
         let mut keys = Vec::new();
-        while let Some(taken) = queue.get().await {
+        while let Some(Some(taken)) = queue.get().now_or_never() {
             keys.push((taken.key().to_string(), taken.priority()));
         }
         keys

@@ -7,8 +7,7 @@
 //! - A pass that fails, panics or misses its deadline is retried after a backoff, by the rule of
 //!   its class ([`Retries`]); its worker is free again at once, and other keys are not affected. A
 //!   server's Retry-After is observed. A terminal error is not retried until the object changes.
-//! - The last pass decides: success cancels the retry and the timer that an earlier pass asked for,
-//!   and nothing that anybody else has delayed.
+//! - The last pass decides: success cancels the retry and the timer that an earlier pass asked for.
 //! - A pass that blocks its thread cannot be dropped, but it is named in the log and counted in a
 //!   metric.
 //! - After shutdown no pass begins. Those under way have a limited time to end and are then dropped

@@ -167,7 +167,7 @@ impl<R: Reconciler> Controller<R> {
                 );
             }
         }
-        core.queue.shut_down_now();
+        core.queue.shut_down();
         if timeout(options.drain, ended(&mut workers)).await.is_err() {
             workers.abort_all();
             // The summary reports those that are left.
@@ -235,7 +235,7 @@ impl Handle {
                 // that too: one that was added meanwhile would run at once.
                 Some(at_least) => {
                     let retry = Retry { backoff: Backoff::always(Duration::ZERO), at_least };
-                    self.queue.add_rate_limited_with(key, retry);
+                    self.queue.add_rate_limited(key, retry);
                 }
                 None => {
                     before(key);

@@ -178,7 +178,7 @@ impl<R: Reconciler> Core<R> {
         let retry_in = match self.retries.of(class, &row, retry_after) {
             Some(retry) => {
                 let backoff = retry_in.map_or(retry.backoff, Backoff::always);
-                Some(self.queue.add_rate_limited_with(key, Retry { backoff, ..retry }))
+                Some(self.queue.add_rate_limited(key, Retry { backoff, ..retry }))
             }
             None => {
                 self.clear_retries(key);
@@ -212,8 +212,7 @@ impl<R: Reconciler> Core<R> {
         row
     }
 
-    /// The last pass decides: no retry or timer of an earlier one stays. What others have delayed
-    /// does.
+    /// The last pass decides: no retry or timer of an earlier one stays.
     fn clear_retries(&self, key: &ObjectKey) {
         self.queue.forget(key);
         self.failing.lock().remove(key);
@@ -228,7 +227,7 @@ impl<R: Reconciler> Drop for Pass<'_, R> {
             Outcome::Dropped => {
                 // After shutdown the queue ignores this; otherwise the worker itself died.
                 let retry = Retry { backoff: self.core.retries.transient, ..Retry::default() };
-                self.core.queue.add_rate_limited_with(self.key, retry);
+                self.core.queue.add_rate_limited(self.key, retry);
                 &self.core.dropped
             }
             _ => &self.core.passes,

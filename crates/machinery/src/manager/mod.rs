@@ -46,12 +46,7 @@ mod managed_fields;
 mod children;
 mod status;
 mod conditions;
-#[cfg(feature = "leader-election")]
 mod leading;
-#[cfg(not(feature = "leader-election"))]
-#[path = "always_leading.rs"]
-mod leading;
-#[cfg(feature = "leader-election")]
 mod lease_events;
 #[cfg(feature = "metrics")]
 mod observed;
@@ -61,7 +56,6 @@ pub use children::{Applied, EnsureOptions};
 pub use conditions::{Condition, ConditionStatus};
 pub use context::Context;
 pub use kinds::ControllerDeps;
-#[cfg(feature = "leader-election")]
 pub use leading::Lease;
 pub use managed_fields::Foreign;
 pub use wiring::WiringError;
@@ -100,7 +94,6 @@ pub struct Manager {
     declarations: Declarations,
     controllers: Vec<Registration>,
     instance: Option<String>,
-    #[cfg(feature = "leader-election")]
     lease: Option<Lease>,
     #[cfg(feature = "metrics")]
     observed: observed::Observed,
@@ -120,7 +113,6 @@ pub enum Error {
     #[error("cannot listen to signals: {0}")]
     Signals(#[source] std::io::Error),
     /// The durations of the leader election are inconsistent.
-    #[cfg(feature = "leader-election")]
     #[error("the durations of the Lease do not fit together: {0}")]
     Lease(#[from] crate::leader_election::ConfigError),
     /// Cannot listen on an address.
@@ -160,7 +152,6 @@ impl Manager {
             declarations: Declarations::default(),
             controllers: Vec::new(),
             instance: None,
-            #[cfg(feature = "leader-election")]
             lease: None,
             #[cfg(feature = "metrics")]
             observed: observed::Observed::default(),
@@ -217,7 +208,6 @@ impl Manager {
     /// let manager = Manager::new("foo").leader_election(Lease::named("foo"));
     /// # drop(manager);
     /// ```
-    #[cfg(feature = "leader-election")]
     pub fn leader_election(mut self, lease: Lease) -> Manager {
         self.lease = Some(lease);
         self

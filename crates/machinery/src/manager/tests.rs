@@ -189,7 +189,6 @@ async fn declarations_that_nobody_would_follow_are_refused() {
     }
 }
 
-#[cfg(feature = "leader-election")]
 #[tokio::test]
 async fn a_lease_whose_namespace_is_unknown_is_refused() {
     let manager = Manager::new("test").leader_election(Lease::named("test"));

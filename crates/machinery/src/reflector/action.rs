@@ -45,6 +45,8 @@ pub(super) enum Action {
     List(Page),
     /// Open a watch. With `initial_events`, its objects are staged until `Commit`.
     Watch(WatchFrom),
+    /// Request the version that the API server has now: a list of one object that no watch cache answers.
+    AskVersion,
     /// Do nothing until the deadline.
     Wait,
     /// Show the staged objects: they are the complete state at this version.

@@ -248,6 +248,7 @@ impl<V: Resource> Reflector<V> {
                 self.feed.lock().begin(reason);
             }
             Action::List(page) => *operation = Operation::Listing(self.list(page)),
+            Action::AskVersion => *operation = Operation::Listing(self.ask_version()),
             Action::Watch(from) => *operation = Operation::Opening(self.watch(from)),
             Action::Wait => *operation = Operation::Nothing,
             Action::Commit(at) => {
@@ -262,6 +263,12 @@ impl<V: Resource> Reflector<V> {
             Action::ShortWatch => self.observer.short_watch(&self.client.kind::<V>()),
             Action::End(regressed) => *operation = Operation::Over(regressed),
         }
+    }
+
+    fn ask_version(&self) -> Pending<PageEnd> {
+        let (client, scope) = (self.client.clone(), self.scope.clone());
+        let page = Page { limit: Some(1), continue_token: None, not_older_than: None };
+        Box::pin(async move { client.list_metadata::<V>(&scope, &page, drop).await })
     }
 
     fn list(&self, page: Page) -> Pending<PageEnd> {

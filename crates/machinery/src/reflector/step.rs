@@ -1,7 +1,6 @@
 //! The state machine: decides what to do next, without I/O and without a clock of its own.
 
 mod limits;
-mod silence;
 mod begin;
 mod trouble;
 #[cfg(test)]
@@ -9,8 +8,7 @@ mod tests;
 
 use tokio::time::Instant;
 
-use self::limits::{IDLE, PAGE, REWOUND, STREAM_PER_OBJECT, STREAM_PROGRESS, STUCK};
-use self::silence::Silence;
+use self::limits::{IDLE, OPEN, PAGE, REWOUND, STREAM_PER_OBJECT, STREAM_PROGRESS, STUCK};
 use super::action::{Action, Input, Reason};
 use super::backoff::Backoff;
 use super::failure::Failure;
@@ -30,9 +28,10 @@ enum Phase {
     /// leads to the current page; `whole`: all in one page, after a token expired.
     Paging { first: Option<String>, token: Option<String>, whole: bool },
     /// The view is complete up to `held`, and what comes over the watch follows it. `opened`: the
-    /// server has accepted the watch. `progressed`: this watch has moved `held`. `heard_by`: when
-    /// the server must have accepted, and from then on, when it must have said something.
-    Watching { began: Instant, opened: bool, progressed: bool, heard_by: Instant },
+    /// server has accepted the watch. `progressed`: this watch has moved `held`.
+    Watching { began: Instant, opened: bool, progressed: bool },
+    /// A watch was silent for too long: the server is asked for the version that it has now.
+    Asking,
     /// After a failure: nothing until `until`, then `next`. `asked`: the server asked for the wait.
     Waiting { until: Instant, next: Next, asked: bool },
 }
@@ -66,7 +65,6 @@ pub(super) struct Machine {
     streams_cut: u32,
     /// Number of "too large resource version" answers in a row.
     too_large: u32,
-    silence: Silence,
     /// Number of answers in a row, to lists without a lower bound, that were older than `held`.
     regressed: u32,
     /// Number of watches in a row that delivered nothing since `held` last moved: internal errors, ends at once,
@@ -91,7 +89,6 @@ impl Machine {
             consistent: false,
             streams_cut: 0,
             too_large: 0,
-            silence: Silence::new(),
             regressed: 0,
             stuck: 0,
             relisted: false,
@@ -106,8 +103,9 @@ impl Machine {
         match &self.phase {
             Phase::Streaming { progress_by, end_by, .. } => Some(*progress_by.min(end_by)),
             // The client enforces a deadline on lists.
-            Phase::Paging { .. } => None,
-            Phase::Watching { heard_by, .. } => Some(*heard_by),
+            Phase::Paging { .. } | Phase::Asking => None,
+            Phase::Watching { began, opened: false, .. } => Some(*began + OPEN),
+            Phase::Watching { .. } => Some(self.heard + IDLE),
             Phase::Waiting { until, .. } => Some(*until),
         }
     }
@@ -159,6 +157,15 @@ impl Machine {
     // === What is in progress goes well ===
 
     fn page(&mut self, version: String, next: Option<String>, now: Instant) -> Vec<Action> {
+        if matches!(self.phase, Phase::Asking) {
+            return match self.behind(Position::parse(version).as_ref()) {
+                Some(behind) => self.in_the_past(&behind, now),
+                None => {
+                    self.heard = now;
+                    self.watch(now)
+                }
+            };
+        }
         let Phase::Paging { first, token, .. } = &mut self.phase else { return Vec::new() };
         let first = first.get_or_insert(version).clone();
         *token = next.clone();
@@ -185,16 +192,11 @@ impl Machine {
                 *progress_by = now + STREAM_PROGRESS;
                 Vec::new()
             }
-            Phase::Watching { opened, heard_by, .. } => {
+            Phase::Watching { opened, .. } => {
                 *opened = true;
-                *heard_by = now + self.silence.patience();
-                // Nothing else tells of a quiet kind without bookmarks that its server is well.
-                if self.silence.is_without_bookmarks() {
-                    self.heard = now;
-                }
                 self.enter(State::Live, now, None)
             }
-            Phase::Paging { .. } | Phase::Waiting { .. } => Vec::new(),
+            Phase::Paging { .. } | Phase::Asking | Phase::Waiting { .. } => Vec::new(),
         }
     }
 
@@ -205,14 +207,14 @@ impl Machine {
                 *end_by += STREAM_PER_OBJECT;
             }
             Phase::Watching { .. } => {
-                self.hear(now);
+                self.heard = now;
                 // An object whose version is not a number gives no position to ask for, but is
                 // progress all the same.
                 let moved =
                     if version.is_known() { self.advance(Position::Number(version)) } else { true };
                 self.progress(moved);
             }
-            Phase::Paging { .. } | Phase::Waiting { .. } => {}
+            Phase::Paging { .. } | Phase::Asking | Phase::Waiting { .. } => {}
         }
         Vec::new()
     }
@@ -226,19 +228,11 @@ impl Machine {
 
     fn bookmark(&mut self, at: Option<Position>, end: bool, now: Instant) -> Vec<Action> {
         let behind = self.behind(at.as_ref());
-        if !end {
-            self.silence.bookmark();
-        }
         match &mut self.phase {
             Phase::Streaming { .. } if end => match self.commit(at, now) {
                 Ok(actions) => {
                     // The same stream continues with changes.
-                    self.phase = Phase::Watching {
-                        began: now,
-                        opened: true,
-                        progressed: true,
-                        heard_by: now + IDLE,
-                    };
+                    self.phase = Phase::Watching { began: now, opened: true, progressed: true };
                     let live = self.enter(State::Live, now, None);
                     actions.into_iter().chain(live).collect()
                 }
@@ -248,22 +242,16 @@ impl Machine {
                 if let Some(behind) = behind {
                     return self.in_the_past(&behind, now);
                 }
-                self.hear(now);
+                self.heard = now;
                 let moved = at.is_some_and(|at| self.advance(at));
                 self.progress(moved);
                 Vec::new()
             }
             // For a streaming list any other bookmark is no progress: it carries no object.
-            Phase::Streaming { .. } | Phase::Paging { .. } | Phase::Waiting { .. } => Vec::new(),
-        }
-    }
-
-    /// Notes that the watch said something.
-    fn hear(&mut self, now: Instant) {
-        if let Phase::Watching { heard_by, .. } = &mut self.phase {
-            *heard_by = now + IDLE;
-            self.heard = now;
-            self.silence.broken();
+            Phase::Streaming { .. }
+            | Phase::Paging { .. }
+            | Phase::Asking
+            | Phase::Waiting { .. } => Vec::new(),
         }
     }
 
@@ -322,7 +310,6 @@ impl Machine {
             (Some(at), _) => {
                 self.held = Some(at.clone());
                 self.heard = now;
-                self.silence.broken();
                 self.unbounded = false;
                 self.consistent = false;
                 self.too_large = 0;

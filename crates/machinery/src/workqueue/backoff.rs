@@ -47,8 +47,6 @@ pub struct Retry {
 /// Limits of a queue's retries.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
-    /// Used by [`WorkQueue::add_rate_limited`](super::WorkQueue::add_rate_limited).
-    pub backoff: Backoff,
     /// Up to this fraction of a backoff is added at random, so that keys that failed together are
     /// not retried together. Default 0.1.
     pub jitter: f64,
@@ -67,7 +65,6 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            backoff: Backoff::DEFAULT,
             jitter: 0.1,
             retries_per_second: 50,
             retry_burst: 300,

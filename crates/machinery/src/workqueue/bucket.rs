@@ -9,7 +9,7 @@ use governor::middleware::StateInformationMiddleware;
 use governor::state::{InMemoryState, NotKeyed};
 use governor::{Quota, RateLimiter};
 
-use super::sync::Nanos;
+use super::timers::Nanos;
 
 /// Lets `burst` through at once and `rate` per second after that. Nothing is reserved: a key that
 /// does not get through costs nothing and takes no other key's place.
@@ -53,7 +53,7 @@ impl Bucket {
     }
 }
 
-// === impl ObservedCall ===
+// === impl GivenTime ===
 
 impl Clock for GivenTime {
     type Instant = Duration;

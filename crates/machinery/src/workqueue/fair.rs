@@ -277,7 +277,7 @@ impl<K: Key> FairQueue<K> {
     }
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -1,28 +1,77 @@
-//! The shell around the pure queue: one lock, and wake-ups after every change under it.
+//! The shell around the pure queue: one lock, wake-ups after every change under it, and what a worker holds.
+//!
+//! A change wakes one waiting worker if a key is ready, or if the next deadline has become earlier: each waiting worker
+//! sleeps until the deadline that it knows. A worker that takes a key wakes the next if there is another.
 
 use std::borrow::Borrow;
 use std::fmt;
+use std::future::poll_fn;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
 
 use super::backoff::{Limits, Retry};
 use super::key::{Key, Priority};
 use super::observer::{Observer, Snapshot};
+use super::queue::Next;
 use super::rate_limited::RateLimited;
-use super::sync::{Arc, Clock, Mutex, Nanos};
-use super::waiting::{State, unlock};
-use super::work_item::{Drained, Get, WorkItem};
+use super::timers::Nanos;
 
 /// A queue of keys. Cheap to clone; all clones are one queue.
 pub struct WorkQueue<K: Key> {
-    pub(super) shared: Arc<Shared<K>>,
+    shared: Arc<Shared<K>>,
 }
 
-pub(super) struct Shared<K: Key> {
-    pub(super) state: Mutex<State<K>>,
-    pub(super) clock: Clock,
-    limits: Limits,
-    pub(super) observer: Box<dyn Observer>,
+struct Shared<K: Key> {
+    state: Aligned<Mutex<State<K>>>,
+    /// Wakes one of the workers that wait.
+    wake: Notify,
+    /// tokio's clock, so that paused time covers the queue.
+    created: Instant,
+    observer: Box<dyn Observer>,
 }
+
+/// A value with cache lines of its own, two because the processor fetches them in pairs: threads that have yet to
+/// take the lock read what is next to it.
+#[repr(align(128))]
+struct Aligned<T>(T);
+
+struct State<K: Key> {
+    queue: RateLimited<K>,
+    /// Number of workers that wait, or were woken and have not looked yet.
+    waiting: usize,
+}
+
+/// A key that a worker has. Dropping it ends the run, whatever the cause: a return, a panic or a
+/// cancelled task.
+#[must_use = "dropping it at once ends the run before it began"]
+pub struct WorkItem<K: Key> {
+    /// `None` once the run was ended by [`WorkQueue::done_and_get`].
+    queue: Option<WorkQueue<K>>,
+    key: K,
+    id: u32,
+    priority: Priority,
+    /// False until the worker has it: then dropping it gives it back, and its run is still to come.
+    has_begun: bool,
+}
+
+/// What a worker finds when it looks.
+enum Found<K: Key> {
+    /// A key, how long it waited, and whether another worker was woken.
+    Item(WorkItem<K>, Duration, bool),
+    /// Nothing before this time.
+    Nothing(Option<Nanos>),
+    /// The queue is shut down.
+    ShutDown,
+}
+
+/// A worker that waits. It is counted until this is dropped.
+struct Waiting<'a, K: Key>(&'a WorkQueue<K>);
 
 // === impl WorkQueue ===
 
@@ -40,10 +89,11 @@ impl<K: Key> WorkQueue<K> {
     /// An empty queue for this many workers: while another tenant waits, one tenant gets half of them
     /// at most.
     pub fn with_workers(workers: usize, limits: Limits, observer: impl Observer) -> WorkQueue<K> {
+        let state = State { queue: RateLimited::new(limits, workers), waiting: 0 };
         let shared = Shared {
-            state: Mutex::new(State::new(RateLimited::new(limits, workers))),
-            clock: Clock::new(),
-            limits,
+            state: Aligned(Mutex::new(state)),
+            wake: Notify::new(),
+            created: Instant::now(),
             observer: Box::new(observer),
         };
         WorkQueue { shared: Arc::new(shared) }
@@ -61,61 +111,118 @@ impl<K: Key> WorkQueue<K> {
         self.change(|queue, now| queue.add(now, key.borrow(), priority));
     }
 
-    /// Requests a run after `delay`. If there are several such requests, the earliest counts.
-    pub fn add_after(&self, key: impl Borrow<K>, delay: Duration) {
-        self.change(|queue, now| queue.add_after(now, key.borrow(), delay));
-    }
-
-    /// Requests a run after `delay` on behalf of the run that is ending, which did not fail. Unlike
-    /// what [`add_after`](Self::add_after) requested, it is forgotten with
+    /// Requests a run after `delay` on behalf of the run that is ending, which did not fail. It is forgotten with
     /// [`forget`](Self::forget): the last run decides. Must be called before the run is done.
     pub fn requeue_after(&self, key: impl Borrow<K>, delay: Duration) {
         self.change(|queue, now| queue.requeue(now, key.borrow(), delay));
     }
 
-    /// Counts a failure of `key` and requests a retry after a backoff, as the limits say. Must be
+    /// Counts a failure of `key` and requests a retry after a backoff. Must be
     /// called before the run is done. Returns how long the backoff is.
     ///
-    /// While a retry is pending, another failure (of a run caused by an outside event) neither
-    /// counts nor moves the retry.
-    pub fn add_rate_limited(&self, key: impl Borrow<K>) -> Duration {
-        let backoff = self.shared.limits.backoff;
-        self.add_rate_limited_with(key, Retry { backoff, at_least: Duration::ZERO })
-    }
-
-    /// Like [`add_rate_limited`](Self::add_rate_limited), but with its own backoff. While a retry
-    /// is pending, the earlier of the two times counts, but never one before `at_least`.
-    pub fn add_rate_limited_with(&self, key: impl Borrow<K>, retry: Retry) -> Duration {
+    /// While a retry is pending, another failure (of a run caused by an outside event) does not count. The earlier of
+    /// the two times applies, but never one before `at_least`.
+    pub fn add_rate_limited(&self, key: impl Borrow<K>, retry: Retry) -> Duration {
         self.change(|queue, now| queue.retry(now, key.borrow(), retry))
     }
 
     /// `key` is well: forgets its failures and cancels its pending retry or requeue. Runs requested in
-    /// other ways, including by `add_after`, stay.
+    /// other ways stay.
     pub fn forget(&self, key: &K) {
         self.change(|queue, now| queue.forget(now, key));
-    }
-
-    /// Cancels what [`add_after`](Self::add_after) requested, if it is not due yet.
-    pub fn cancel(&self, key: &K) {
-        self.change(|queue, now| queue.cancel(now, key));
     }
 
     /// Failures of `key` in a row, each after the backoff of the previous one (at most 255). 0 once
     /// it was forgotten, or a run of it ended while no retry was pending.
     pub fn requeues(&self, key: &K) -> u32 {
-        self.shared.state.lock().queue.requeues(key)
+        self.lock().queue.requeues(key)
     }
 
-    /// The next key; `None` once the queue is shut down and nothing is left to take. Cancel-safe:
+    /// The next key; `None` once the queue is shut down. Cancel-safe:
     /// if dropped before it is ready, it has taken nothing.
-    pub fn get(&self) -> Get<'_, K> {
-        Get::new(self, None)
+    pub async fn get(&self) -> Option<WorkItem<K>> {
+        self.next(None).await
     }
 
     /// Ends a run and takes the next key under one lock: like dropping `before` and then calling
-    /// [`get`](Self::get), for a worker's loop. `before` must belong to this queue.
-    pub fn done_and_get(&self, before: WorkItem<K>) -> Get<'_, K> {
-        Get::new(self, Some(before))
+    /// [`get`](Self::get), for a worker's loop.
+    pub async fn done_and_get(&self, before: WorkItem<K>) -> Option<WorkItem<K>> {
+        self.next(Some(before)).await
+    }
+
+    async fn next(&self, mut before: Option<WorkItem<K>>) -> Option<WorkItem<K>> {
+        loop {
+            let (mut item, waited) = match self.look(before.take()) {
+                Found::Item(item, waited, false) => (item, waited),
+                Found::Item(item, waited, true) => {
+                    // tokio runs a task that was woken here on this very thread, which is not free before this
+                    // worker lets go of it: if what it does now blocks the thread, that may be never.
+                    let_another_go_first().await;
+                    if self.lock().queue.is_shut_down() {
+                        return None;
+                    }
+                    (item, waited)
+                }
+                Found::ShutDown => return None,
+                Found::Nothing(deadline) => {
+                    let _waiting = Waiting(self);
+                    self.until(deadline).await;
+                    continue;
+                }
+            };
+            self.shared.observer.dequeued(item.priority, waited);
+            item.has_begun = true;
+            return Some(item);
+        }
+    }
+
+    /// Ends the run `before`, then takes a key. A worker that finds nothing counts as waiting from here on.
+    fn look(&self, before: Option<WorkItem<K>>) -> Found<K> {
+        // One of another queue is dropped, which ends its run.
+        let mut before = before.filter(|before| before.is_of(self));
+        // All workers share its count, so cloning it is costly.
+        let handle = before.as_mut().and_then(|before| before.queue.take());
+        let now = self.now();
+        let mut state = self.lock();
+        let worked = before.as_ref().map(|before| state.queue.done(now, before.id));
+        let found = match state.queue.take(now) {
+            _ if state.queue.is_shut_down() => Found::ShutDown,
+            None => Found::Nothing(state.queue.next_deadline()),
+            Some(Next { id, key, priority, waited }) => {
+                let queue = Some(handle.unwrap_or_else(|| self.clone()));
+                let item = WorkItem { queue, key, id, priority, has_begun: false };
+                Found::Item(item, waited, state.waiting > 0 && state.queue.ready() > 0)
+            }
+        };
+        let wakes = match &found {
+            Found::Item(_, _, wakes) => *wakes,
+            Found::ShutDown => state.waiting > 0,
+            Found::Nothing(_) => {
+                state.waiting += 1;
+                false
+            }
+        };
+        drop(state);
+        if wakes {
+            self.shared.wake.notify_one();
+        }
+        // Without the lock: dropping the key, and whatever the observer does, must not delay others.
+        drop(before);
+        worked.into_iter().for_each(|worked| self.shared.observer.done(worked));
+        found
+    }
+
+    /// Returns when this worker is woken, or the time has come.
+    async fn until(&self, deadline: Option<Nanos>) {
+        let woken = self.shared.wake.notified();
+        match deadline {
+            None => woken.await,
+            Some(deadline) => tokio::select! {
+                () = woken => {}
+                // tokio rounds up to the millisecond; a timer never ends early.
+                () = sleep_until(self.shared.created + Duration::from_nanos(deadline)) => {}
+            },
+        }
     }
 
     /// Keys that are ready to be taken, or wait only for the overall rate.
@@ -136,35 +243,37 @@ impl<K: Key> WorkQueue<K> {
         self.change(|queue, now| queue.snapshot(now))
     }
 
-    /// No more keys come in and delays are dropped; keys that are ready still go out, and those
-    /// that became dirty while being processed go out again. Like client-go's ShutDown.
+    /// No more keys come in and none goes out: those that wait are forgotten.
     pub fn shut_down(&self) {
         self.change(|queue, now| queue.shut_down(now));
+        self.shared.wake.notify_one();
     }
 
-    /// Like [`shut_down`](Self::shut_down), but ready keys are dropped too: nothing goes out.
-    pub fn shut_down_now(&self) {
-        self.change(|queue, now| queue.shut_down_now(now));
-    }
-
-    /// Ready once the queue is shut down and the last run is done.
-    pub fn drained(&self) -> Drained<'_, K> {
-        Drained::new(self)
-    }
-
-    /// Changes the queue, then, without the lock, wakes those affected.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut RateLimited<K>, Nanos) -> T) -> T {
-        let now = self.shared.clock.now();
-        let mut state = self.shared.state.lock();
+    /// Changes the queue, then, without the lock, wakes a worker if there is something to do.
+    fn change<T>(&self, change: impl FnOnce(&mut RateLimited<K>, Nanos) -> T) -> T {
+        let now = self.now();
+        let mut state = self.lock();
+        let deadline = state.queue.next_deadline();
         let result = change(&mut state.queue, now);
-        unlock(state);
+        let wakes = state.waiting > 0
+            && (state.queue.ready() > 0
+                || state
+                    .queue
+                    .next_deadline()
+                    .is_some_and(|next| deadline.is_none_or(|deadline| next < deadline)));
+        drop(state);
+        if wakes {
+            self.shared.wake.notify_one();
+        }
         result
     }
 
-    /// Moves the clock forward, for models.
-    #[cfg(any(loom, shuttle))]
-    pub(super) fn advance(&self, by: Nanos) {
-        self.shared.clock.advance(by);
+    fn lock(&self) -> MutexGuard<'_, State<K>> {
+        self.shared.state.0.lock()
+    }
+
+    fn now(&self) -> Nanos {
+        self.shared.created.elapsed().as_nanos() as Nanos
     }
 }
 
@@ -183,5 +292,68 @@ impl<K: Key> Clone for WorkQueue<K> {
 impl<K: Key> fmt::Debug for WorkQueue<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WorkQueue").finish_non_exhaustive()
+    }
+}
+
+impl<K: Key> Drop for Waiting<'_, K> {
+    fn drop(&mut self) {
+        self.0.lock().waiting -= 1;
+    }
+}
+
+/// Like `tokio::task::yield_now`, which would hide this task until the thread has nothing else to do: other threads
+/// can take it at once.
+async fn let_another_go_first() {
+    let mut has_yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+// === impl WorkItem ===
+
+impl<K: Key> WorkItem<K> {
+    /// The key.
+    pub fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// The priority it was taken from.
+    pub fn priority(&self) -> Priority {
+        self.priority
+    }
+
+    fn is_of(&self, queue: &WorkQueue<K>) -> bool {
+        self.queue.as_ref().is_some_and(|own| Arc::ptr_eq(&own.shared, &queue.shared))
+    }
+}
+
+impl<K: Key> Deref for WorkItem<K> {
+    type Target = K;
+    fn deref(&self) -> &K {
+        &self.key
+    }
+}
+
+impl<K: Key> fmt::Debug for WorkItem<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WorkItem").field(&self.key).finish()
+    }
+}
+
+impl<K: Key> Drop for WorkItem<K> {
+    fn drop(&mut self) {
+        let Some(queue) = self.queue.take() else { return };
+        if self.has_begun {
+            let worked = queue.change(|queue, now| queue.done(now, self.id));
+            queue.shared.observer.done(worked);
+        } else {
+            queue.change(|queue, now| queue.put_back(now, self.id));
+        }
     }
 }

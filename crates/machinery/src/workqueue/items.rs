@@ -8,8 +8,7 @@ use std::hash::BuildHasher;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::key::{Key, Priority};
-use super::sync::Nanos;
-use super::timers::Timer;
+use super::timers::Nanos;
 
 /// No item.
 pub(super) const NONE: u32 = u32::MAX;
@@ -27,8 +26,9 @@ pub(super) struct Item<K> {
     pub(super) key: Option<K>,
     /// Time of the first request for the wanted run. Meaningful while QUEUED or DIRTY.
     pub(super) asked_at: Nanos,
-    /// When each timer is due, or NEVER. Index: `Timer as usize`.
-    pub(super) timers: [Nanos; 2],
+    /// When its timer is due, or NEVER: its retry or requeue; for a key in the line of retries, the end of its
+    /// patience with the overall rate.
+    pub(super) due: Nanos,
     /// Index into the tenants.
     pub(super) tenant: u32,
     /// While QUEUED, the previous item in the tenant's line, unless it is the first.
@@ -61,7 +61,7 @@ const IDLE: u8 = 32;
 
 /// Places for idle items: several times the number of workers, so that few share a place; 1 KiB. Few in
 /// tests, so that models see items being freed.
-const PLACES: usize = if cfg!(any(test, loom, shuttle)) { 2 } else { 256 };
+const PLACES: usize = if cfg!(test) { 2 } else { 256 };
 
 /// The items and the table.
 pub(super) struct Items<K> {
@@ -84,7 +84,7 @@ impl<K> Item<K> {
         Item {
             key: Some(key),
             asked_at: 0,
-            timers: [NEVER; 2],
+            due: NEVER,
             tenant,
             prev: NONE,
             next: NONE,
@@ -107,14 +107,9 @@ impl<K> Item<K> {
         self.flags &= !flag;
     }
 
-    /// When this timer is due, if it is set.
-    pub(super) fn due(&self, timer: Timer) -> Option<Nanos> {
-        Some(self.timers[timer as usize]).filter(|due| *due != NEVER)
-    }
-
     /// Nothing waits for it, it waits for nothing, and it is not idle yet.
     pub(super) fn is_unwanted(&self) -> bool {
-        !self.is(QUEUED | PROCESSING | DIRTY | RETRY_DUE | IDLE) && self.timers == [NEVER; 2]
+        !self.is(QUEUED | PROCESSING | DIRTY | RETRY_DUE | IDLE) && self.due == NEVER
     }
 }
 
@@ -235,7 +230,7 @@ fn at<K>(chunks: &[Vec<Item<K>>], id: u32) -> &Item<K> {
     &chunks[id / CHUNK][id % CHUNK]
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -269,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_beyond_its_key_is_40_bytes() {
-        assert_eq!(size_of::<Item<Box<u8>>>() - size_of::<Box<u8>>(), 40);
+    fn an_item_beyond_its_key_is_32_bytes() {
+        assert_eq!(size_of::<Item<Box<u8>>>() - size_of::<Box<u8>>(), 32);
     }
 }

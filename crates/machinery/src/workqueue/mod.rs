@@ -27,9 +27,7 @@
 //!   [`Limits::retry_patience`].
 //! - [`Retry::at_least`] (a Retry-After) is observed in full, whatever events arrive, unless the
 //!   key is forgotten.
-//! - If `add_after` asks for several delays, the earliest counts.
-//! - One key wakes one worker. Timers need no task of their own: one waiting worker keeps the time
-//!   for all.
+//! - One key wakes one worker. Timers need no task of their own.
 //! - A waiting key costs about 50 bytes beyond itself, and 35 more with a timer (`cargo bench --bench
 //!   workqueue`). Memory follows the largest number of keys held at once; some of the last 256 keys that
 //!   are done are still held, but nothing is known about them.
@@ -39,12 +37,9 @@
 //! parked key up to 180 bytes.
 //!
 //! There are two layers, each a file on top of the previous: `queue` and `rate_limited`,
-//! all pure, with the time as an argument. `waiting` knows whom to wake, `handle` puts a lock
-//! around both, and `work_item` is the worker's side. All locks and clocks come from `sync`, so that
-//! model checkers can drive the code that ships.
+//! all pure, with the time as an argument. `handle` puts a lock around both, wakes workers, and is their side.
 
 mod key;
-mod sync;
 mod items;
 mod fair;
 mod queue;
@@ -53,17 +48,12 @@ mod backoff;
 mod bucket;
 mod rate_limited;
 mod observer;
-mod waiting;
 mod handle;
-mod work_item;
 
 pub use backoff::{Backoff, Limits, Retry};
-pub use handle::WorkQueue;
+pub use handle::{WorkItem, WorkQueue};
 pub use key::{Key, Priority};
 pub use observer::{Observer, Snapshot};
-pub use work_item::{Drained, Get, WorkItem};
 
-#[cfg(all(test, any(loom, shuttle)))]
-mod interleavings;
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(test)]
 mod tests;

@@ -46,7 +46,7 @@ pub struct Snapshot<K> {
     /// `workqueue_depth`): keys ready to be taken and, as in client-go, keys being processed that
     /// were requested again. Those in [`Priority::Retry`] may wait for the overall rate.
     pub depth: [usize; 3],
-    /// Timers set: backoffs and `add_after`.
+    /// Timers set: backoffs and requeues.
     pub delayed: usize,
     /// Keys being processed.
     pub processing: usize,

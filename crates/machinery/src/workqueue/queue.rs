@@ -16,7 +16,7 @@ use hashbrown::HashMap;
 use super::fair::FairQueue;
 use super::items::{DIRTY, HELD, Items, PROCESSING, QUEUED, RETRY_DUE};
 use super::key::{Key, Priority};
-use super::sync::Nanos;
+use super::timers::Nanos;
 
 /// A run that a worker gets.
 pub(super) struct Next<K> {

@@ -7,28 +7,15 @@
 //! of its patience, after which the key moves to [`Priority::Low`]. So a retry timer means
 //! "pending" unless the key is queued in that priority.
 
-mod standing;
-
 use std::time::Duration;
 
 use super::backoff::{Limits, Retry};
 use super::bucket::Bucket;
-use super::items::{DIRTY, HELD, PROCESSING, QUEUED, RETRY_DUE};
+use super::items::{DIRTY, HELD, NEVER, PROCESSING, QUEUED, RETRY_DUE};
 use super::key::{Key, Priority};
+use super::observer::Snapshot;
 use super::queue::{Next, Queue};
-use super::sync::Nanos;
-use super::timers::{Timer, Timers, after};
-
-/// Phase of the queue: in which directions keys pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// Both.
-    Open,
-    /// Only out, until none are waiting.
-    Draining,
-    /// Neither.
-    Abandoned,
-}
+use super::timers::{Nanos, Timers, after};
 
 /// The whole queue, without locks and wake-ups.
 pub(super) struct RateLimited<K: Key> {
@@ -37,7 +24,7 @@ pub(super) struct RateLimited<K: Key> {
     bucket: Bucket,
     limits: Limits,
     random: fastrand::Rng,
-    phase: Phase,
+    is_shut_down: bool,
     /// The latest time seen: clocks are read before the lock is taken, so times may arrive out of
     /// order.
     now: Nanos,
@@ -58,7 +45,7 @@ impl<K: Key> RateLimited<K> {
             bucket: Bucket::new(limits.retries_per_second, limits.retry_burst),
             random: limits.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed),
             limits,
-            phase: Phase::Open,
+            is_shut_down: false,
             now: 0,
             adds: 0,
             retries: 0,
@@ -68,28 +55,16 @@ impl<K: Key> RateLimited<K> {
     /// Requests a run.
     pub(super) fn add(&mut self, now: Nanos, key: &K, priority: Priority) {
         let now = self.fire(now);
-        if self.phase == Phase::Open {
+        if !self.is_shut_down {
             let id = self.queue.enter(key);
             self.ask(now, id, priority.max(Priority::Low));
         }
     }
 
-    /// Requests a run later. If there are several such requests, the earliest counts.
-    pub(super) fn add_after(&mut self, now: Nanos, key: &K, delay: Duration) {
-        let now = self.fire(now);
-        if self.phase == Phase::Open {
-            self.retries += 1;
-            let (id, due) = (self.queue.enter(key), after(now, delay));
-            if self.queue.items.get(id).due(Timer::After).is_none_or(|known| due < known) {
-                self.timers.set(&mut self.queue.items, id, Timer::After, due);
-            }
-        }
-    }
-
-    /// Requests a run later, like a retry, but without a failure.
+    /// Requests a run later, without a failure.
     pub(super) fn requeue(&mut self, now: Nanos, key: &K, delay: Duration) {
         let now = self.fire(now);
-        if self.phase != Phase::Open {
+        if self.is_shut_down {
             return;
         }
         self.retries += 1;
@@ -98,14 +73,14 @@ impl<K: Key> RateLimited<K> {
             // A retry of an earlier run that came due during this one is not wanted any more.
             self.queue.items.get_mut(id).clear(RETRY_DUE);
             let due = after(now, delay);
-            self.timers.set(&mut self.queue.items, id, Timer::Retry, due);
+            self.timers.set(&mut self.queue.items, id, due);
         }
     }
 
     /// Counts a failure and retries the key after a backoff; returns how long that is.
     pub(super) fn retry(&mut self, now: Nanos, key: &K, retry: Retry) -> Duration {
         let now = self.fire(now);
-        if self.phase != Phase::Open {
+        if self.is_shut_down {
             return Duration::ZERO;
         }
         self.retries += 1;
@@ -134,7 +109,7 @@ impl<K: Key> RateLimited<K> {
         } else if item.is(HELD) {
             due = due.max(pending.unwrap_or(due));
         }
-        self.timers.set(&mut self.queue.items, id, Timer::Retry, due);
+        self.timers.set(&mut self.queue.items, id, due);
         Duration::from_nanos(due - now)
     }
 
@@ -149,14 +124,6 @@ impl<K: Key> RateLimited<K> {
         item.failures = 0;
         item.clear(RETRY_DUE | HELD);
         self.queue.settle(id);
-        self.queue.release(id);
-    }
-
-    /// Cancels what `add_after` requested.
-    pub(super) fn cancel(&mut self, now: Nanos, key: &K) {
-        self.fire(now);
-        let Some(id) = self.queue.items.find(key) else { return };
-        self.timers.cancel(&mut self.queue.items, id, Timer::After);
         self.queue.release(id);
     }
 
@@ -181,15 +148,15 @@ impl<K: Key> RateLimited<K> {
     /// its priority stays.
     pub(super) fn put_back(&mut self, now: Nanos, id: u32) {
         let now = self.fire(now);
-        if self.phase == Phase::Abandoned {
+        if self.is_shut_down {
             self.queue.done(now, id);
             self.queue.release(id);
             return;
         }
-        if self.queue.put_back(id) == Priority::Retry && self.phase == Phase::Open {
+        if self.queue.put_back(id) == Priority::Retry {
             // Its token is lost: governor takes none back.
             let patience = after(now, self.limits.retry_patience);
-            self.timers.set(&mut self.queue.items, id, Timer::Retry, patience);
+            self.timers.set(&mut self.queue.items, id, patience);
         }
     }
 
@@ -227,11 +194,8 @@ impl<K: Key> RateLimited<K> {
     /// Out of line, since usually nothing is due.
     #[cold]
     fn fire_all(&mut self, now: Nanos) {
-        while let Some((due, id, timer)) = self.timers.pop(&mut self.queue.items, now) {
-            match timer {
-                Timer::After => self.ask(due, id, Priority::Low),
-                Timer::Retry => self.retry_due(due, id),
-            }
+        while let Some((due, id)) = self.timers.pop(&mut self.queue.items, now) {
+            self.retry_due(due, id);
         }
     }
 
@@ -278,7 +242,7 @@ impl<K: Key> RateLimited<K> {
         }
         self.mark(due, id, Priority::Retry);
         let patience = after(due, self.limits.retry_patience);
-        self.timers.set(&mut self.queue.items, id, Timer::Retry, patience);
+        self.timers.set(&mut self.queue.items, id, patience);
     }
 
     /// Until when a retry of the key waits for its backoff, if one does.
@@ -286,7 +250,7 @@ impl<K: Key> RateLimited<K> {
         if self.is_throttled(id) {
             return None;
         }
-        self.queue.items.get(id).due(Timer::Retry)
+        Some(self.queue.items.get(id).due).filter(|due| *due != NEVER)
     }
 
     /// Returns whether a retry of the key waits for the overall rate.
@@ -296,6 +260,86 @@ impl<K: Key> RateLimited<K> {
     }
 
     fn cancel_retry(&mut self, id: u32) {
-        self.timers.cancel(&mut self.queue.items, id, Timer::Retry);
+        self.timers.cancel(&mut self.queue.items, id);
+    }
+
+    /// Returns the time at which something becomes ready that is not ready yet, if nothing is added.
+    pub(super) fn next_deadline(&self) -> Option<Nanos> {
+        let timer = self.timers.first();
+        let token = (self.depth()[Priority::Retry.index()] > 0).then(|| self.bucket.next());
+        [timer, token].into_iter().flatten().min()
+    }
+
+    /// Keys that could be taken now. Those delayed by the overall rate count as at most one.
+    pub(super) fn ready(&self) -> usize {
+        let [retry, initial, people] = self.depth();
+        initial + people + usize::from(retry > 0 && self.lets_retries_through())
+    }
+
+    fn lets_retries_through(&self) -> bool {
+        self.bucket.next() <= self.now
+    }
+
+    /// Keys queued, by priority.
+    pub(super) fn depth(&self) -> [usize; 3] {
+        self.queue.lines.waiting()
+    }
+
+    /// Number of timers set.
+    pub(super) fn delayed(&self) -> usize {
+        // A queued retry's timer is its patience, not a delay.
+        self.timers.len().saturating_sub(self.depth()[Priority::Retry.index()])
+    }
+
+    pub(super) fn processing(&self) -> usize {
+        self.queue.processing()
+    }
+
+    /// Keys about which anything is known.
+    pub(super) fn known(&self) -> usize {
+        self.queue.items.len()
+    }
+
+    /// The current state.
+    pub(super) fn snapshot(&mut self, now: Nanos) -> Snapshot<K> {
+        let now = self.fire(now);
+        let queue = &self.queue;
+        let age = |began: Nanos| Duration::from_nanos(now.saturating_sub(began));
+        let oldest = queue.in_process().min_by_key(|(_, began)| *began);
+        let mut depth = self.depth();
+        for item in queue.in_process().map(|(id, _)| queue.items.get(id)) {
+            depth[item.wanted.index()] += usize::from(item.is(DIRTY) && !item.is(HELD));
+        }
+        Snapshot {
+            adds: self.adds,
+            retries: self.retries,
+            depth,
+            delayed: self.delayed(),
+            processing: self.processing(),
+            known: self.known(),
+            unfinished: queue.in_process().map(|(_, began)| age(began)).sum(),
+            oldest: oldest.and_then(|(id, began)| {
+                queue.items.get(id).key.clone().map(|key| (key, age(began)))
+            }),
+        }
+    }
+
+    /// From now on no key comes in, no timer fires, and nothing goes out.
+    pub(super) fn shut_down(&mut self, now: Nanos) {
+        self.fire(now);
+        self.is_shut_down = true;
+        while let Some((_, id)) = self.timers.pop(&mut self.queue.items, NEVER) {
+            let item = self.queue.items.get_mut(id);
+            item.clear(HELD);
+            if !item.is(PROCESSING) {
+                item.clear(DIRTY);
+            }
+            self.queue.release(id);
+        }
+        self.queue.abandon();
+    }
+
+    pub(super) fn is_shut_down(&self) -> bool {
+        self.is_shut_down
     }
 }

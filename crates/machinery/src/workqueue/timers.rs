@@ -1,25 +1,17 @@
-//! Timers, earliest first. An item knows when its own timers are due, so any of them can be moved or
-//! cancelled: nothing is left behind, and nothing fires that is no longer wanted.
+//! Timers, earliest first. An item knows when its own timer is due, so it can be moved or cancelled: nothing is
+//! left behind, and nothing fires that is no longer wanted.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::items::{Items, NEVER};
 use super::key::Key;
-use super::sync::Nanos;
 
-/// Purpose of a timer. An item has at most one of each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Timer {
-    /// Requested by `add_after`.
-    After = 0,
-    /// The retry after a failure; for a key in the line of retries, the end of its patience with
-    /// the overall limit.
-    Retry = 1,
-}
+/// Nanoseconds since the queue was created: enough for 584 years.
+pub(super) type Nanos = u64;
 
-/// Every timer that is set: when it is due, its item, and its purpose.
-pub(super) struct Timers(BTreeSet<(Nanos, u32, Timer)>);
+/// Every timer that is set: when it is due, and its item.
+pub(super) struct Timers(BTreeSet<(Nanos, u32)>);
 
 // === impl Timers ===
 
@@ -34,33 +26,28 @@ impl Timers {
 
     /// Returns when the first timer is due.
     pub(super) fn first(&self) -> Option<Nanos> {
-        self.0.first().map(|(due, ..)| *due)
+        self.0.first().map(|(due, _)| *due)
     }
 
     /// Sets the timer of an item, or moves it.
-    pub(super) fn set<K: Key>(&mut self, items: &mut Items<K>, id: u32, timer: Timer, due: Nanos) {
-        self.cancel(items, id, timer);
-        items.get_mut(id).timers[timer as usize] = due;
-        self.0.insert((due, id, timer));
+    pub(super) fn set<K: Key>(&mut self, items: &mut Items<K>, id: u32, due: Nanos) {
+        self.cancel(items, id);
+        items.get_mut(id).due = due;
+        self.0.insert((due, id));
     }
 
     /// Cancels an item's timer, if it is set.
-    pub(super) fn cancel<K: Key>(&mut self, items: &mut Items<K>, id: u32, timer: Timer) {
-        let due = std::mem::replace(&mut items.get_mut(id).timers[timer as usize], NEVER);
+    pub(super) fn cancel<K: Key>(&mut self, items: &mut Items<K>, id: u32) {
+        let due = std::mem::replace(&mut items.get_mut(id).due, NEVER);
         if due != NEVER {
-            self.0.remove(&(due, id, timer));
+            self.0.remove(&(due, id));
         }
     }
 
-    /// Takes the first timer that is due by `now`.
-    pub(super) fn pop<K: Key>(
-        &mut self,
-        items: &mut Items<K>,
-        now: Nanos,
-    ) -> Option<(Nanos, u32, Timer)> {
-        let first = self.0.first().copied().filter(|(due, ..)| *due <= now)?;
-        let (_, id, timer) = first;
-        self.cancel(items, id, timer);
+    /// Takes the first timer that is due by `now`: its time, and its item.
+    pub(super) fn pop<K: Key>(&mut self, items: &mut Items<K>, now: Nanos) -> Option<(Nanos, u32)> {
+        let first = self.0.first().copied().filter(|(due, _)| *due <= now)?;
+        self.cancel(items, first.1);
         Some(first)
     }
 }

@@ -83,7 +83,7 @@ async fn a_pass_that_blocks_its_thread_is_named_once() {
 async fn a_pass_that_blocks_hides_no_key_from_idle_workers() {
     let running = start(3, &[("a", Does::Block), ("b", Does::Block)]);
     for name in ["a", "b"] {
-        running.handle.queue().add_after(ObjectKey::new("ns", name), 20 * MS);
+        running.handle.queue().requeue_after(ObjectKey::new("ns", name), 20 * MS);
     }
     // This thread is none of the runtime's: it watches whatever blocks those, and may block itself.
     #[allow(clippy::disallowed_methods)]

@@ -241,20 +241,6 @@ async fn the_last_pass_decides_when_to_look_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_success_cancels_nothing_that_somebody_else_has_delayed() {
-    let running = start(1, &[("a", Does::Again(100 * SECOND))]);
-    running.add("a");
-    running.handle.queue().add_after(crate::object::ObjectKey::new("ns", "a"), 50 * SECOND);
-    sleep(SECOND).await;
-    running.told.tell("a", Does::Succeed);
-    running.add("a");
-    sleep(1000 * SECOND).await;
-    let gaps = running.told.gaps("a");
-    assert_eq!(gaps.len(), 2, "{gaps:?}");
-    assert!((48_000..=50_001).contains(&gaps[1]), "{gaps:?}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_failure_before_a_requeue_is_due_counts_as_the_first() {
     let running = start(1, &[("a", Does::Again(100 * SECOND))]);
     running.add("a");

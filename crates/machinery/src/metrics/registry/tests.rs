@@ -99,7 +99,7 @@ async fn queue_happens(metrics: &Metrics) {
     let queue = WorkQueue::with(limits, metrics.queue_observer("memcached"));
     metrics.watch_queue("memcached", &queue);
     (0..3).for_each(|job| queue.add(Job(job)));
-    queue.add_after(Job(9), Duration::from_secs(3_600));
+    queue.requeue_after(Job(9), Duration::from_secs(3_600));
     let taken = queue.get().await.unwrap();
     advance(Duration::from_secs(5)).await;
     drop(taken);

@@ -65,8 +65,7 @@ impl Machine {
     pub(super) fn watch(&mut self, now: Instant) -> Vec<Action> {
         let Some(held) = &self.held else { return self.list(Reason::Start, now) };
         let version = Some(held.to_string());
-        self.phase =
-            Phase::Watching { began: now, opened: false, progressed: false, heard_by: now + OPEN };
+        self.phase = Phase::Watching { began: now, opened: false, progressed: false };
         let timeout = self.timeout(TIMEOUT);
         let metadata_only = self.metadata_only;
         vec![Action::Watch(WatchFrom { version, initial_events: false, timeout, metadata_only })]

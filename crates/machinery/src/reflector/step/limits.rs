@@ -16,11 +16,9 @@ pub(super) const STREAM_PER_OBJECT: Duration = Duration::from_millis(1);
 pub(super) const STREAM_RETRY: Duration = Duration::from_secs(3600);
 /// Longest wait for a watch to be accepted. An API server answers at once, with headers.
 pub(super) const OPEN: Duration = Duration::from_secs(30);
-/// Bookmarks come about once a minute; a watch silent for two and a half minutes is dead.
+/// Bookmarks come about once a minute, where there is news. After two and a half minutes without a word the server is
+/// asked for its version, and watched anew.
 pub(super) const IDLE: Duration = Duration::from_secs(150);
-/// A watch that lived this long without a word should have had a bookmark. One that was cut earlier,
-/// as some load balancers cut idle connections, need not.
-pub(super) const BOOKMARK: Duration = Duration::from_secs(90);
 /// `timeoutSeconds` is drawn from this range: below 240 s, where common load balancers cut idle
 /// connections, and spread out so that replicas do not move in lockstep.
 pub(super) const TIMEOUT: Range<u64> = 120..230;

@@ -134,7 +134,7 @@ fn no_sequence_of_inputs_panics_or_leaves_it_without_a_way_on() {
                 _ if run.machine.deadline().is_some() => run.at_deadline(),
                 _ => run,
             };
-            let pages = matches!(run.machine.phase, Phase::Paging { .. });
+            let pages = matches!(run.machine.phase, Phase::Paging { .. } | Phase::Asking);
             assert!(pages || run.machine.deadline().is_some(), "seed {seed}: stuck");
         }
     }

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::limits::{IDLE, NOT_SERVED, OPEN, RETURNED, SHORT, STREAMS_CUT, STUCK, TOO_LARGE};
+use super::limits::{NOT_SERVED, OPEN, RETURNED, SHORT, STREAMS_CUT, STUCK, TOO_LARGE};
 use super::{Machine, Next, Phase};
 use crate::object::ResourceVersion;
 use crate::reflector::action::{Action, Reason};
@@ -17,9 +17,7 @@ impl Machine {
                 self.failed(&Failure::transient(why), now)
             }
             Phase::Watching { began, progressed, .. } => {
-                let fair = *progressed || now.saturating_duration_since(*began) >= SHORT;
-                self.note_silence(now);
-                if fair {
+                if *progressed || now.saturating_duration_since(*began) >= SHORT {
                     return self.watch(now);
                 }
                 let failure = Failure::transient("the API server ends every watch at once");
@@ -27,7 +25,7 @@ impl Machine {
                 let wait = self.back_off(&failure, next, now);
                 std::iter::once(Action::ShortWatch).chain(wait).collect()
             }
-            Phase::Paging { .. } | Phase::Waiting { .. } => Vec::new(),
+            Phase::Paging { .. } | Phase::Asking | Phase::Waiting { .. } => Vec::new(),
         }
     }
 
@@ -65,7 +63,6 @@ impl Machine {
             }
             Phase::Watching { began, opened, .. } => {
                 let lived = *opened && now.saturating_duration_since(*began) >= SHORT;
-                self.note_silence(now);
                 // What lies between cuts idle connections, perhaps every few seconds. If the API
                 // server is away, the next watch is not accepted, and that is a failure.
                 let cut = failure.class == Class::Transient && failure.retry_after.is_none();
@@ -74,14 +71,8 @@ impl Machine {
                 }
                 self.watch_failed(failure, now)
             }
+            Phase::Asking => self.watch_failed(failure, now),
             Phase::Waiting { .. } => Vec::new(),
-        }
-    }
-
-    /// A watch is over: how long it was silent at its end counts against the next one.
-    fn note_silence(&mut self, now: Instant) {
-        if let Phase::Watching { opened: true, heard_by, .. } = &self.phase {
-            self.silence.watch_over(heard_by.saturating_duration_since(now));
         }
     }
 
@@ -134,17 +125,6 @@ impl Machine {
         self.unbounded
     }
 
-    /// A watch was silent for too long. Where bookmarks are sent, this need not be a dead
-    /// connection: a server that has not reached the watch's version is silent until it does, and
-    /// so is one that never will, because its data was restored.
-    fn silent(&mut self, now: Instant) -> Vec<Action> {
-        if !self.silence.too_long() {
-            return self.watch(now);
-        }
-        self.unbounded = true;
-        self.list(Reason::Stuck, now)
-    }
-
     /// A server that itself says that it is not as far as we are is asked for the newest version:
     /// if it lags, it catches up to that; if it does not lag, the history has changed.
     pub(super) fn in_the_past(&mut self, behind: &Failure, now: Instant) -> Vec<Action> {
@@ -171,15 +151,15 @@ impl Machine {
                 self.failed(&Failure { class: Class::Unanswered, retry_after: None, why }, now)
             }
             Phase::Streaming { .. } => self.fall_back(now),
+            // A quiet kind without bookmarks is silent, too: a list would be asked for again and again. The next
+            // watch is on another connection, and shows whatever a dead one hid.
             Phase::Watching { .. } => {
-                let why = format!("neither event nor bookmark for {IDLE:?}");
-                let mut actions = self.enter(State::Stale, now, Some(why));
-                actions.extend(self.silent(now));
-                actions
+                self.phase = Phase::Asking;
+                vec![Action::AskVersion]
             }
             Phase::Waiting { next: Next::List(reason), .. } => self.list(*reason, now),
             Phase::Waiting { next: Next::Watch, .. } => self.watch(now),
-            Phase::Paging { .. } => Vec::new(),
+            Phase::Paging { .. } | Phase::Asking => Vec::new(),
         }
     }
 

@@ -1,5 +1,4 @@
-//! Keys that come later, and who keeps the time: client-go's scenarios for delays, and those that
-//! tokio adds.
+//! Keys that come later, and the workers that wait for them.
 
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ const B: Named = (0, 2);
 #[tokio::test(start_paused = true)]
 async fn a_delayed_key_comes_when_its_time_has_come() {
     let queue = exact();
-    queue.add_after(A, 50 * MS);
+    queue.requeue_after(A, 50 * MS);
     assert_eq!((queue.len(), queue.snapshot().delayed), (0, 1));
     advance(49 * MS).await;
     assert!(take(&queue).is_none());
@@ -25,52 +24,27 @@ async fn a_delayed_key_comes_when_its_time_has_come() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_delays_the_earlier_counts_and_the_key_comes_once() {
-    for (first, second) in [(50, 30), (30, 50)] {
-        let queue = exact();
-        queue.add_after(A, first * MS);
-        queue.add_after(A, second * MS);
-        advance(30 * MS).await;
-        assert_eq!(run_all(&queue), [A]);
-        advance(100 * MS).await;
-        assert!(run_all(&queue).is_empty());
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn delayed_keys_come_in_the_order_of_their_times() {
     let queue = exact();
     for name in [5, 3, 9, 1, 7] {
-        queue.add_after((0, name), name * MS);
+        queue.requeue_after((0, name), name * MS);
     }
     advance(20 * MS).await;
     assert_eq!(run_all(&queue).iter().map(|key| key.1).collect::<Vec<_>>(), [1, 3, 5, 7, 9]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_that_passes_while_the_key_runs_makes_it_run_again() {
-    let queue = exact();
-    queue.add(A);
-    let taken = take(&queue).unwrap();
-    queue.add_after(A, 5 * MS);
-    advance(6 * MS).await;
-    assert!(take(&queue).is_none());
-    drop(taken);
-    assert_eq!(run_all(&queue), [A]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_waiting_worker_is_woken_for_a_delayed_key_without_a_task_for_timers() {
     let queue = exact();
-    queue.add_after(A, Duration::from_secs(1000));
+    queue.requeue_after(A, Duration::from_secs(1000));
     let mut getters = JoinSet::new();
     for _ in 0..3 {
         let queue = queue.clone();
         getters.spawn(async move { queue.get().await.map(|taken| *taken.key()) });
     }
     sleep(MS).await;
-    // Earlier than what the timekeeper is waiting for.
-    queue.add_after(B, 10 * MS);
+    // Earlier than what the workers are waiting for.
+    queue.requeue_after(B, 10 * MS);
     let start = tokio::time::Instant::now();
     let mut next = async || getters.join_next().await.unwrap().unwrap();
     assert_eq!((next().await, start.elapsed().as_millis() / 2), (Some(B), 5));
@@ -80,14 +54,14 @@ async fn a_waiting_worker_is_woken_for_a_delayed_key_without_a_task_for_timers()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timekeeper_that_goes_away_hands_the_time_on() {
+async fn a_worker_that_goes_away_leaves_the_time_to_another() {
     let queue = exact();
     let keeper = {
         let queue = queue.clone();
         tokio::spawn(async move { queue.get().await.map(|taken| *taken.key()) })
     };
     sleep(MS).await;
-    queue.add_after(A, 50 * MS);
+    queue.requeue_after(A, 50 * MS);
     sleep(MS).await;
     let other = {
         let queue = queue.clone();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::advance;
 
+use super::super::Retry;
 use super::{Limits, Named, Priority, WorkQueue, exact, run_all, take};
 
 /// Takes and ends one run; returns its key and priority.
@@ -64,7 +65,7 @@ async fn no_band_starves_while_the_one_above_it_never_runs_dry() {
     queue.add((3, 0));
     for backoff in [5, 10] {
         let taken = take(&queue).unwrap();
-        queue.add_rate_limited(*taken.key());
+        queue.add_rate_limited(*taken.key(), Retry::default());
         drop(taken);
         advance(Duration::from_millis(backoff)).await;
     }

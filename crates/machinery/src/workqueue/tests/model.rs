@@ -12,7 +12,7 @@ use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
 
 use super::super::rate_limited::RateLimited;
-use super::super::sync::Nanos;
+use super::super::timers::Nanos;
 use super::super::{Backoff, Retry};
 use super::{Limits, Named, Priority};
 use reference::Model;
@@ -27,18 +27,15 @@ fn limits() -> Limits {
         retry_burst: 2,
         retry_patience: Duration::from_millis(100),
         seed: Some(0),
-        ..Limits::default()
     }
 }
 
 #[derive(Debug, Clone)]
 enum Op {
     Add(Named, Priority),
-    AddAfter(Named, u64),
     Retry(Named, Retry),
     RequeueAfter(Named, u64),
     Forget(Named),
-    Cancel(Named),
     Take,
     /// Ends the run that began first, second, …
     Done(usize),
@@ -46,7 +43,6 @@ enum Op {
     PutBack(usize),
     Pass(u64),
     ShutDown,
-    ShutDownNow,
 }
 
 impl ReferenceStateMachine for Model {
@@ -72,19 +68,14 @@ impl ReferenceStateMachine for Model {
         let in_process = state.keys.values().filter(|known| known.processing.is_some()).count();
         prop_oneof![
             12 => (key(), priority).prop_map(|(key, priority)| Op::Add(key, priority)),
-            8 => (key(), 0..50u64, any::<bool>()).prop_map(|(key, delay, by_run)| {
-                if by_run { Op::RequeueAfter(key, delay) } else { Op::AddAfter(key, delay) }
-            }),
+            6 => (key(), 0..50u64).prop_map(|(key, delay)| Op::RequeueAfter(key, delay)),
             12 => (key(), retry).prop_map(|(key, retry)| Op::Retry(key, retry)),
-            5 => (key(), 0..5u32).prop_map(|(key, which)| {
-                if which < 3 { Op::Forget(key) } else { Op::Cancel(key) }
-            }),
+            4 => key().prop_map(Op::Forget),
             24 => Just(Op::Take),
             18 => (0..in_process.max(1)).prop_map(Op::Done),
             6 => (0..in_process.max(1)).prop_map(Op::PutBack),
             12 => (0..60u64).prop_map(Op::Pass),
             if state.takes > 60 { 1 } else { 0 } => Just(Op::ShutDown),
-            if state.takes > 60 { 1 } else { 0 } => Just(Op::ShutDownNow),
         ]
         .boxed()
     }
@@ -107,15 +98,9 @@ impl ReferenceStateMachine for Model {
         state.delay = None;
         match op.clone() {
             Op::Add(key, priority) if !state.closed => state.mark(key, priority),
-            Op::AddAfter(key, delay) if !state.closed => {
-                let due = state.now + delay * MS;
-                let known = state.known(key);
-                known.after = Some(known.after.map_or(due, |before| before.min(due)));
-            }
             Op::Retry(key, retry) if !state.closed => state.delay = Some(state.retry(key, retry)),
             Op::RequeueAfter(key, delay) if !state.closed => state.requeue(key, delay * MS),
             Op::Forget(key) => state.forget(key),
-            Op::Cancel(key) => state.known(key).after = None,
             Op::Take => state.taken = state.take(),
             Op::Done(at) => {
                 if let Some(key) = state.runs().get(at).copied() {
@@ -127,10 +112,8 @@ impl ReferenceStateMachine for Model {
                     state.put_back(key);
                 }
             }
-            Op::ShutDown => state.shut_down(false),
-            Op::ShutDownNow => state.shut_down(true),
-            Op::Pass(_) | Op::Add(..) | Op::AddAfter(..) | Op::Retry(..) | Op::RequeueAfter(..) => {
-            }
+            Op::ShutDown => state.shut_down(),
+            Op::Pass(_) | Op::Add(..) | Op::Retry(..) | Op::RequeueAfter(..) => {}
         }
         state.fire();
         state.tidy();
@@ -158,9 +141,6 @@ impl StateMachineTest for Real {
         let Real { queue, now, runs } = &mut real;
         match op {
             Op::Add(key, priority) => queue.add(*now, &key, priority),
-            Op::AddAfter(key, delay) => {
-                queue.add_after(*now, &key, Duration::from_millis(delay));
-            }
             Op::Retry(key, retry) => {
                 let delay = queue.retry(*now, &key, retry);
                 assert_eq!(delay, model.delay.unwrap_or_default(), "the delay of a retry");
@@ -169,7 +149,6 @@ impl StateMachineTest for Real {
                 queue.requeue(*now, &key, Duration::from_millis(delay));
             }
             Op::Forget(key) => queue.forget(*now, &key),
-            Op::Cancel(key) => queue.cancel(*now, &key),
             Op::Take => {
                 let next = queue.take(*now);
                 let taken = next.as_ref().map(|next| (next.key, next.priority));
@@ -188,7 +167,6 @@ impl StateMachineTest for Real {
             }
             Op::Pass(time) => *now += time * MS,
             Op::ShutDown => queue.shut_down(*now),
-            Op::ShutDownNow => queue.shut_down_now(*now),
         }
         queue.fire(*now);
         real
@@ -210,7 +188,7 @@ impl StateMachineTest for Real {
         let [retry, initial, people] = model.depth();
         let ready = initial + people + usize::from(retry > 0 && model.token());
         assert_eq!(queue.ready(), ready, "keys ready");
-        assert_eq!(queue.is_drained(), model.closed && model.runs().is_empty() && ready == 0);
+        assert_eq!(queue.is_shut_down(), model.closed);
         if model.closed || (model.depth() == [0; 3] && model.delayed() == 0) {
             return;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, advance};
 
-use super::super::{Backoff, Get, Retry};
+use super::super::{Backoff, Retry, WorkItem};
 use super::{Limits, Named, Priority, WorkQueue, exact, run_all, take};
 
 const MS: Duration = Duration::from_millis(1);
@@ -17,7 +17,7 @@ const A: Named = (0, 1);
 /// Takes the next key and fails; returns its key and backoff.
 fn fail(queue: &WorkQueue<Named>) -> Option<(Named, Duration)> {
     let taken = take(queue)?;
-    Some((*taken.key(), queue.add_rate_limited(*taken.key())))
+    Some((*taken.key(), queue.add_rate_limited(*taken.key(), Retry::default())))
 }
 
 #[tokio::test(start_paused = true)]
@@ -42,7 +42,9 @@ async fn jitter_adds_at_most_a_tenth_and_follows_its_seed() {
     let delays = |seed| {
         let queue: WorkQueue<Named> =
             WorkQueue::with(Limits { seed: Some(seed), ..Limits::default() }, ());
-        (0..1000).map(|name| queue.add_rate_limited((0, name))).collect::<Vec<_>>()
+        (0..1000)
+            .map(|name| queue.add_rate_limited((0, name), Retry::default()))
+            .collect::<Vec<_>>()
     };
     let first = delays(7);
     assert!(first.iter().all(|delay| (5 * MS..=5500 * MS / 1000).contains(delay)));
@@ -84,7 +86,7 @@ async fn a_failure_counts_once_the_backoff_has_passed_during_the_run() {
     queue.add(A);
     let slow = take(&queue).unwrap();
     advance(6 * MS).await;
-    assert_eq!(queue.add_rate_limited(A), 10 * MS);
+    assert_eq!(queue.add_rate_limited(A, Retry::default()), 10 * MS);
     drop(slow);
     assert!(take(&queue).is_none(), "the retry that came due during the run was not superseded");
 }
@@ -235,7 +237,7 @@ async fn retry_after_is_a_lower_bound_that_events_do_not_cut_short() {
     queue.add(A);
     let taken = take(&queue).unwrap();
     let retry = Retry { at_least: 30 * SECOND, ..Retry::default() };
-    assert_eq!(queue.add_rate_limited_with(A, retry), 30 * SECOND);
+    assert_eq!(queue.add_rate_limited(A, retry), 30 * SECOND);
     queue.add(A);
     drop(taken);
     queue.add(A);
@@ -246,7 +248,6 @@ async fn retry_after_is_a_lower_bound_that_events_do_not_cut_short() {
     advance(SECOND).await;
     let taken = take(&queue).unwrap();
     assert_eq!(taken.priority(), Priority::High, "what was asked for meanwhile was forgotten");
-    assert_eq!(taken.waited(), Duration::ZERO, "being held is no waiting");
     queue.forget(&A);
     drop(taken);
     assert_eq!(queue.snapshot().known, 0);
@@ -256,7 +257,7 @@ async fn retry_after_is_a_lower_bound_that_events_do_not_cut_short() {
 async fn forgetting_a_held_key_lets_it_run() {
     let queue = exact();
     let retry = Retry { at_least: 30 * SECOND, ..Retry::default() };
-    queue.add_rate_limited_with(A, retry);
+    queue.add_rate_limited(A, retry);
     queue.add(A);
     assert!(take(&queue).is_none());
     queue.forget(&A);
@@ -270,7 +271,7 @@ async fn a_law_of_its_own_applies_per_failure_and_the_earlier_time_counts() {
         Retry { backoff: Backoff { base: 100 * SECOND, max: 100 * SECOND }, ..Retry::default() };
     queue.add(A);
     let taken = take(&queue).unwrap();
-    assert_eq!(queue.add_rate_limited_with(A, slow), 100 * SECOND);
+    assert_eq!(queue.add_rate_limited(A, slow), 100 * SECOND);
     drop(taken);
     // An event; this time it is only a conflict.
     queue.add(A);
@@ -284,15 +285,19 @@ async fn a_backoff_too_long_to_stretch_is_for_ever() {
     let limits = Limits { seed: Some(1), ..Limits::default() };
     let queue = WorkQueue::<Named>::with(limits, ());
     let backoff = Backoff { base: Duration::MAX, max: Duration::MAX };
-    assert!(
-        queue.add_rate_limited_with(A, Retry { backoff, ..Retry::default() }) > 1_000_000 * SECOND
-    );
+    assert!(queue.add_rate_limited(A, Retry { backoff, ..Retry::default() }) > 1_000_000 * SECOND);
+}
+
+type Get<'a> = Pin<Box<dyn Future<Output = Option<WorkItem<Named>>> + 'a>>;
+
+fn is_pending(get: &mut Get<'_>) -> bool {
+    get.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
 }
 
 /// Takes a key, and lets another worker, which was woken by that, go first.
-fn take_and_yield_now(queue: &WorkQueue<Named>) -> Get<'_, Named> {
-    let mut get = queue.get();
-    assert!(Pin::new(&mut get).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+fn take_and_yield_now(queue: &WorkQueue<Named>) -> Get<'_> {
+    let mut get: Get<'_> = Box::pin(queue.get());
+    assert!(is_pending(&mut get));
     get
 }
 
@@ -303,10 +308,10 @@ async fn a_key_that_is_given_back_keeps_its_failures_and_its_band() {
     let mut delay = fail(&queue).unwrap().1;
     advance(delay).await;
     delay = fail(&queue).unwrap().1;
-    let mut other = queue.get();
+    let mut other: Get<'_> = Box::pin(queue.get());
     // Both are due now: the failed one and another.
-    queue.add_after((0, 2), delay);
-    assert!(Pin::new(&mut other).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    queue.requeue_after((0, 2), delay);
+    assert!(is_pending(&mut other));
     advance(delay).await;
     let yielded = take_and_yield_now(&queue);
     assert_eq!(queue.len(), 1, "one was taken");
@@ -324,19 +329,18 @@ async fn a_key_that_is_given_back_keeps_its_failures_and_its_band() {
 #[tokio::test(start_paused = true)]
 async fn a_worker_takes_one_key_at_a_time_however_many_are_due() {
     let queue = exact();
-    let mut waiting = [queue.get(), queue.get()];
-    let context = &mut Context::from_waker(Waker::noop());
+    let mut waiting: [Get<'_>; 2] = [Box::pin(queue.get()), Box::pin(queue.get())];
     for name in [1, 2, 3] {
-        queue.add_after((0, name), MS);
+        queue.requeue_after((0, name), MS);
     }
-    for get in &mut waiting {
-        assert!(Pin::new(get).poll(context).is_pending());
-    }
+    assert!(waiting.iter_mut().all(is_pending));
     advance(MS).await;
-    // The timekeeper's timer has ended; it takes one key and wakes the other worker.
-    assert!(Pin::new(&mut waiting[0]).poll(context).is_pending());
+    // Its timer has ended; it takes one key and wakes the other worker.
+    assert!(is_pending(&mut waiting[0]));
     assert_eq!(queue.snapshot().processing, 1, "one, not two");
-    let Poll::Ready(Some(first)) = Pin::new(&mut waiting[0]).poll(context) else {
+    let Poll::Ready(Some(first)) =
+        waiting[0].as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    else {
         panic!("it has the key that it took")
     };
     assert_eq!(queue.snapshot().processing, 1);
@@ -344,16 +348,17 @@ async fn a_worker_takes_one_key_at_a_time_however_many_are_due() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_key_is_handed_out_after_the_queue_was_shut_down_at_once() {
+async fn no_key_is_handed_out_after_the_queue_was_shut_down() {
     let queue = exact();
-    let mut other = queue.get();
-    let context = &mut Context::from_waker(Waker::noop());
-    queue.add_after((0, 1), MS);
-    queue.add_after((0, 2), MS);
-    assert!(Pin::new(&mut other).poll(context).is_pending());
+    let mut other: Get<'_> = Box::pin(queue.get());
+    queue.requeue_after((0, 1), MS);
+    queue.requeue_after((0, 2), MS);
+    assert!(is_pending(&mut other));
     advance(MS).await;
     let mut yielded = take_and_yield_now(&queue);
-    queue.shut_down_now();
-    assert!(matches!(Pin::new(&mut yielded).poll(context), Poll::Ready(None)));
+    queue.shut_down();
+    let ended = yielded.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(ended, Poll::Ready(None)));
+    drop(yielded);
     assert_eq!(queue.snapshot().processing, 0);
 }

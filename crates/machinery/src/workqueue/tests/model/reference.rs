@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::super::super::Retry;
-use super::super::super::sync::Nanos;
+use super::super::super::timers::Nanos;
 use super::super::{Named, Priority};
 use super::MS;
 
@@ -18,7 +18,6 @@ pub(super) struct Known {
     pub(super) held: bool,
     pub(super) priority: Option<Priority>,
     pub(super) failures: u32,
-    pub(super) after: Option<Nanos>,
     pub(super) retry: Option<Nanos>,
     pub(super) patience: Option<Nanos>,
 }
@@ -36,7 +35,6 @@ pub(super) struct Model {
     pub(super) tokens: (Nanos, Nanos),
     pub(super) takes: u64,
     pub(super) closed: bool,
-    pub(super) abandoned: bool,
     /// Result of the last take.
     pub(super) taken: Option<(Named, Priority)>,
     /// Result of the last retry.
@@ -56,7 +54,6 @@ impl Model {
             tokens: (2 * INTERVAL, 0),
             takes: 0,
             closed: false,
-            abandoned: false,
             taken: None,
             delay: None,
         }
@@ -68,12 +65,12 @@ impl Model {
 
     pub(super) fn tidy(&mut self) {
         self.keys.retain(|_, known| {
-            let Known { queued, processing, dirty, retry_due, after, retry, patience, .. } = known;
+            let Known { queued, processing, dirty, retry_due, retry, patience, .. } = known;
             queued.is_some()
                 || processing.is_some()
                 || dirty.is_some()
                 || *retry_due
-                || after.or(*retry).or(*patience).is_some()
+                || retry.or(*patience).is_some()
         });
     }
 
@@ -120,33 +117,28 @@ impl Model {
     pub(super) fn fire(&mut self) {
         loop {
             let timers = self.keys.iter().flat_map(|(key, known)| {
-                [(known.after, 0), (known.retry, 1), (known.patience, 2)]
-                    .map(|(due, kind)| (due, kind, *key))
+                [(known.retry, true), (known.patience, false)]
+                    .map(|(due, is_retry)| (due, is_retry, *key))
             });
-            let first = timers.filter_map(|(due, kind, key)| Some((due?, kind, key))).min();
-            let Some((due, kind, key)) = first.filter(|(due, ..)| *due <= self.now) else { return };
+            let first = timers.filter_map(|(due, is_retry, key)| Some((due?, is_retry, key))).min();
+            let Some((due, is_retry, key)) = first.filter(|(due, ..)| *due <= self.now) else {
+                return;
+            };
             let known = self.known(key);
-            match kind {
-                0 => {
-                    known.after = None;
-                    self.mark(key, Priority::Low);
-                }
-                1 => {
-                    known.retry = None;
-                    known.held = false;
-                    if known.queued.is_some() {
-                    } else if known.processing.is_some() {
-                        known.retry_due = true;
-                    } else if let Some(priority) = known.dirty.take() {
-                        self.push(key, priority);
-                    } else {
-                        self.push_retry(key, due);
-                    }
-                }
-                _ => {
-                    known.patience = None;
-                    self.mark(key, Priority::Low);
-                }
+            if !is_retry {
+                known.patience = None;
+                self.mark(key, Priority::Low);
+                continue;
+            }
+            known.retry = None;
+            known.held = false;
+            if known.queued.is_some() {
+            } else if known.processing.is_some() {
+                known.retry_due = true;
+            } else if let Some(priority) = known.dirty.take() {
+                self.push(key, priority);
+            } else {
+                self.push_retry(key, due);
             }
         }
     }
@@ -179,7 +171,7 @@ impl Model {
 
     pub(super) fn token(&self) -> bool {
         let (level, as_of) = self.tokens;
-        self.closed || (level + self.now - as_of).min(2 * INTERVAL) >= INTERVAL
+        (level + self.now - as_of).min(2 * INTERVAL) >= INTERVAL
     }
 
     /// Per priority, the places of the lines that could be served, in the order of their turns. Tenants
@@ -232,7 +224,6 @@ impl Model {
         if priority == Priority::Retry {
             let (level, as_of) = self.tokens;
             let level = (level + self.now - as_of).min(2 * INTERVAL);
-            // After shutdown, retries go out with or without a token.
             self.tokens = (level.saturating_sub(INTERVAL), self.now);
         }
         self.takes += 1;
@@ -278,14 +269,14 @@ impl Model {
     /// The run did not begin: it is still to come, in the priority that it was taken from or in a better
     /// one that was asked for meanwhile.
     pub(super) fn put_back(&mut self, key: Named) {
-        let (now, closed, abandoned) = (self.now, self.closed, self.abandoned);
+        let (now, closed) = (self.now, self.closed);
         let known = self.known(key);
         known.processing = None;
-        if abandoned {
+        if closed {
             return;
         }
         let priority = known.dirty.take().max(known.priority).unwrap_or(Priority::Low);
-        if priority == Priority::Retry && !closed {
+        if priority == Priority::Retry {
             known.patience = Some(now + 100 * MS);
         }
         self.push(key, priority);
@@ -308,21 +299,13 @@ impl Model {
         self.settle(key);
     }
 
-    pub(super) fn shut_down(&mut self, now: bool) {
+    pub(super) fn shut_down(&mut self) {
         self.closed = true;
-        self.abandoned |= now;
         for known in self.keys.values_mut() {
-            (known.after, known.retry, known.patience, known.held) = (None, None, None, false);
-            if known.processing.is_none() {
-                known.dirty = None;
-            }
-            if now {
-                (known.queued, known.dirty, known.retry_due) = (None, None, false);
-            }
+            (known.retry, known.patience, known.held) = (None, None, false);
+            (known.queued, known.dirty, known.retry_due) = (None, None, false);
         }
-        if now {
-            self.lines = Default::default();
-        }
+        self.lines = Default::default();
     }
 
     pub(super) fn depth(&self) -> [usize; 3] {
@@ -330,10 +313,7 @@ impl Model {
     }
 
     pub(super) fn delayed(&self) -> usize {
-        self.keys
-            .values()
-            .map(|known| known.after.iter().count() + known.retry.iter().count())
-            .sum()
+        self.keys.values().map(|known| known.retry.iter().count()).sum()
     }
 }
 
