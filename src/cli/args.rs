@@ -174,8 +174,7 @@ pub struct RunArgs {
     pub metrics_key: Option<PathBuf>,
 
     /// Address of /healthz and /readyz, over plain HTTP: IP:PORT, or :PORT for every address (IPv4 and
-    /// IPv6), port 0 for any free one; 0 alone switches it off. It may be the address of /metrics if that is
-    /// not secure.
+    /// IPv6), port 0 for any free one; 0 alone switches it off. Not the port of /metrics.
     #[arg(
         long,
         env = "HEALTH_PROBE_BIND_ADDRESS",
@@ -225,6 +224,19 @@ impl RunArgs {
         let is_local =
             self.metrics_bind_address.0.is_some_and(|address| address.ip().is_loopback());
         self.metrics_secure.unwrap_or(!is_local || self.metrics_certificate.is_some())
+    }
+
+    /// Refuses one port for both health checks and metrics: scrapes could crowd out probes.
+    pub(crate) fn has_two_ports(&self) -> Result<(), super::Error> {
+        let port = |address: BindAddress| address.0.map(|at| at.port()).filter(|port| *port != 0);
+        let (metrics, health) = (self.metrics_bind_address, self.health_probe_bind_address);
+        if port(metrics).is_some_and(|both| port(health) == Some(both)) {
+            return Err(super::Error::Metrics(
+                "health checks and metrics need a port each: choose another \
+                 --health-probe-bind-address or --metrics-bind-address, or 0 for none",
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -453,6 +465,22 @@ mod tests {
             (&["--metrics-certificate=a", "--metrics-key=b"], true),
         ] {
             assert_eq!(parsed(arguments).serves_metrics_securely(), secure, "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn health_and_metrics_have_a_port_each() {
+        let check = |metrics: &str, health: &str| {
+            let metrics = format!("--metrics-bind-address={metrics}");
+            let health = format!("--health-probe-bind-address={health}");
+            parsed(&[metrics.as_str(), health.as_str()]).has_two_ports()
+        };
+        for (metrics, health) in [(":8080", ":8080"), (":8080", "127.0.0.1:8080")] {
+            let refused = check(metrics, health).unwrap_err().to_string();
+            assert!(refused.contains("choose another --health-probe-bind-address"), "{refused}");
+        }
+        for (metrics, health) in [(":8443", ":8081"), (":0", ":0"), ("0", "0"), ("0", ":8080")] {
+            assert!(check(metrics, health).is_ok(), "{metrics} {health}");
         }
     }
 

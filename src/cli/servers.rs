@@ -9,41 +9,31 @@ use rustix::io::Errno;
 use super::Error;
 use super::args::RunArgs;
 use crate::client::Client;
-use crate::metrics::{Checks, Guard, Limits, Metrics, Open, Reviews, Routes, Server, Tls};
+use crate::metrics::{Access, Checks, Limits, Metrics, Reviews, Routes, Server, Tls};
 
-/// Binds the requested servers, each to its address; if the addresses are equal, one server serves
-/// both.
+/// Binds the requested servers, each to its address.
 pub(crate) async fn bind(
     args: &RunArgs,
     client: &Client,
     metrics: &Arc<Metrics>,
     ready: &Checks,
 ) -> Result<Vec<(String, Server)>, Error> {
-    let (scraped, probed) = (args.metrics_bind_address.0, args.health_probe_bind_address.0);
-    let health = Checks::default();
-    health.add("ping", || Ok(String::new()));
-    let tls = tls(args)?;
-    // Kubernetes probes a port over TLS only if it is told to.
-    let is_shared =
-        scraped.is_some() && scraped == probed && scraped.is_some_and(|at| at.port() != 0);
-    if is_shared && tls.is_some() {
-        return Err(Error::Metrics(
-            "health checks and metrics over TLS cannot share an address: choose another \
-             --health-probe-bind-address, or --metrics-secure=false",
-        ));
-    }
-    let guard: Arc<dyn Guard> =
-        if tls.is_some() { Arc::new(Reviews::new(client.clone())) } else { Arc::new(Open) };
-    let mut metrics = Routes { metrics: Some((metrics.clone(), guard)), ..Routes::default() };
-    let probes = Routes { health: Some(health), ready: Some(ready.clone()), metrics: None };
+    args.has_two_ports()?;
     let mut servers = Vec::new();
-    if is_shared {
-        (metrics.health, metrics.ready) = (probes.health, probes.ready);
-    } else if let Some(address) = probed {
-        servers.push(listen("health", address, probes, None).await?);
+    if let Some(address) = args.health_probe_bind_address.0 {
+        let health = Checks::default();
+        health.add("ping", || Ok(String::new()));
+        let routes = Routes { health: Some(health), ready: Some(ready.clone()), metrics: None };
+        servers.push(listen("health", address, routes, None).await?);
     }
-    if let Some(address) = scraped {
-        servers.push(listen("metrics", address, metrics, tls).await?);
+    let tls = tls(args)?;
+    if let Some(address) = args.metrics_bind_address.0 {
+        let access = match &tls {
+            Some(_) => Access::Reviews(Arc::new(Reviews::new(client.clone()))),
+            None => Access::Open,
+        };
+        let routes = Routes { metrics: Some((metrics.clone(), access)), ..Routes::default() };
+        servers.push(listen("metrics", address, routes, tls).await?);
     }
     Ok(servers)
 }

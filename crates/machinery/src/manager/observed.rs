@@ -8,7 +8,7 @@ use crate::controller::{Handle, Options, Program};
 use crate::events;
 use crate::informer::Informer;
 use crate::leader_election::{Leadership, Phase};
-use crate::metrics::{Build, Checks, Limits, Metrics, Open, Routes, Server};
+use crate::metrics::{Access, Build, Checks, Limits, Metrics, Routes, Server};
 use crate::object::Resource;
 use crate::reflector::{self, State};
 
@@ -73,7 +73,7 @@ impl Observed {
         let Some(address) = self.address else { return Ok(program) };
         let health = Checks::default();
         health.add("ping", || Ok(String::new()));
-        let metrics = self.metrics.clone().map(|metrics| (metrics, Arc::new(Open) as Arc<_>));
+        let metrics = self.metrics.clone().map(|metrics| (metrics, Access::Open));
         let routes = Routes { metrics, health: Some(health), ready: Some(self.ready.clone()) };
         let refused = |error| Error::Listen(address, error);
         let server = Server::bind(address, routes, Limits::default()).await.map_err(refused)?;

@@ -8,19 +8,15 @@ use tokio::time::Instant;
 
 use crate::client::one_line;
 
-/// Checks one thing: `Ok` with a word on its state (may be empty), or `Err` with what is wrong. It
-/// must not block: it is called at every probe.
-pub type Check = Box<dyn Fn() -> Result<String, String> + Send + Sync>;
-
 /// Checks by name, in the order they were added. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Checks(Arc<Mutex<Vec<Entry>>>);
+pub struct Checks(Arc<Mutex<Vec<Arc<Entry>>>>);
 
 struct Entry {
     name: String,
-    check: Check,
+    check: Box<dyn Fn() -> Result<String, String> + Send + Sync>,
     /// Time of the first failure seen since it last passed.
-    wrong_since: Option<Instant>,
+    wrong_since: Mutex<Option<Instant>>,
 }
 
 /// Report of the checks.
@@ -35,8 +31,9 @@ pub struct Report {
 // === impl Checks ===
 
 impl Checks {
-    /// Adds a check. The name is part of a path: letters, digits, `-`, `.` and `_`. If it is taken,
-    /// a number is added to it.
+    /// Adds a check: `Ok` with a word on the state (may be empty), or `Err` with what is wrong. It must
+    /// not block: it is called at every probe. The name is part of a path: letters, digits, `-`, `.`
+    /// and `_`. If it is taken, a number is added to it.
     pub fn add(
         &self,
         name: impl Into<String>,
@@ -47,7 +44,8 @@ impl Checks {
         let numbered = (2..).map(|number| format!("{wanted}-{number}"));
         let name = std::iter::once(wanted.clone()).chain(numbered).find(|name| !is_taken(name));
         let name = name.expect("one of infinitely many is free");
-        entries.push(Entry { name, check: Box::new(check), wrong_since: None });
+        let (check, wrong_since) = (Box::new(check), Mutex::default());
+        entries.push(Arc::new(Entry { name, check, wrong_since }));
     }
 
     /// Runs all checks but the excluded ones. The last line of the report begins with `title`
@@ -55,7 +53,7 @@ impl Checks {
     pub fn report(&self, title: &str, exclude: &[&str]) -> Report {
         let now = Instant::now();
         let (mut ok, mut text) = (true, String::new());
-        for entry in self.0.lock().iter_mut() {
+        for entry in self.entries() {
             if exclude.contains(&entry.name.as_str()) {
                 let _ = writeln!(text, "[+]{} excluded: ok", entry.name);
                 continue;
@@ -76,25 +74,30 @@ impl Checks {
 
     /// Runs the check of this name; `None` if there is no such check.
     pub fn one(&self, name: &str) -> Option<Report> {
-        let mut entries = self.0.lock();
-        let entry = entries.iter_mut().find(|entry| entry.name == name)?;
+        let entry = self.entries().into_iter().find(|entry| entry.name == name)?;
         Some(match entry.ask(Instant::now()) {
             Ok(_) => Report { ok: true, text: "ok".into() },
             Err(what) => Report { ok: false, text: format!("failed: {}\n", one_line(&what)) },
         })
     }
+
+    /// A copy: checks run without the lock, because they may use these checks themselves.
+    fn entries(&self) -> Vec<Arc<Entry>> {
+        self.0.lock().clone()
+    }
 }
 
 impl Entry {
-    fn ask(&mut self, now: Instant) -> Result<String, String> {
+    fn ask(&self, now: Instant) -> Result<String, String> {
         let said = (self.check)();
+        let mut wrong_since = self.wrong_since.lock();
         match said {
             Ok(how) => {
-                self.wrong_since = None;
+                *wrong_since = None;
                 Ok(how)
             }
             Err(what) => {
-                let since = *self.wrong_since.get_or_insert(now);
+                let since = *wrong_since.get_or_insert(now);
                 let seconds = now.duration_since(since).as_secs();
                 Err(if seconds == 0 { what } else { format!("{what} (for {seconds} s)") })
             }
@@ -104,7 +107,7 @@ impl Entry {
 
 impl std::fmt::Debug for Checks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.lock().iter().map(|entry| &entry.name)).finish()
+        f.debug_list().entries(self.entries().iter().map(|entry| &entry.name)).finish()
     }
 }
 
@@ -159,5 +162,21 @@ mod tests {
         assert_eq!(checks.one("ping"), Some(Report { ok: true, text: "ok".into() }));
         assert!(!checks.one("informer-deployments.apps").unwrap().ok);
         assert_eq!(checks.one("nothing"), None);
+    }
+
+    #[test]
+    fn a_check_may_use_the_checks_that_it_is_one_of() {
+        let checks = Checks::default();
+        let all = checks.clone();
+        checks.add("one", move || Ok(format!("of {}", all.entries().len())));
+        checks.add("adds", {
+            let all = checks.clone();
+            move || {
+                all.add("late", || Ok(String::new()));
+                Ok(String::new())
+            }
+        });
+        assert!(checks.report("readyz", &[]).text.contains("[+]one ok: of 2"));
+        assert!(checks.one("late").is_some());
     }
 }

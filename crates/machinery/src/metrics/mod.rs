@@ -17,28 +17,21 @@
 //! - [`Checks`] report for each check, by name, what is wrong and since when.
 
 mod text;
-mod labels;
-mod requests;
-mod queues;
-mod passes;
-mod watches;
-mod events_and_lease;
-mod process;
+mod series;
+mod observers;
+mod collectors;
 mod registry;
 mod checks;
-mod guard;
 mod review;
 mod tls;
-mod busy;
 mod server;
 
-pub use checks::{Check, Checks, Report};
-pub use guard::{Guard, Open, Refusal};
+pub use checks::{Checks, Report};
+pub use observers::QueueObserver;
 /// For metrics of your own ([`Metrics::with`]).
 pub use prometheus_client;
-pub use queues::QueueObserver;
 pub use registry::{Build, Metrics};
-pub use review::Reviews;
+pub use review::{Access, Reviews};
 pub use server::{Limits, Routes, Server};
 pub use text::Format;
 pub use tls::{Tls, TlsError};

@@ -1,27 +1,18 @@
 //! All metrics of the process.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::events_and_lease::{Events, Lease};
-use super::labels::Gauges;
-use super::passes::Passes;
-use super::process::Process;
-use super::queues::{Durations, QueueObserver, Queues};
-use super::requests::Requests;
+use super::collectors::{Informers, Process, Queues};
+use super::observers::{Durations, Events, Lease, Passes, QueueObserver, Requests, Watches};
+use super::series::{Series, Value};
 use super::text::{self, Format};
-use super::watches::{Informers, Watches};
-use crate::controller::Outcome;
-use crate::events::{Dropped, Type};
 use crate::identity::Identity;
 use crate::informer::Informer;
-use crate::object::{Kind, ObjectKey, Resource};
-use crate::reflector::Reason;
+use crate::object::Resource;
 use crate::workqueue::{Key, WorkQueue};
-use crate::{client, controller, events, leader_election, reflector};
 
 /// Which build runs.
 #[derive(Debug, Clone)]
@@ -35,14 +26,16 @@ pub struct Build {
 /// All metrics. Observes every room that can be observed; make one per process and share it.
 pub struct Metrics {
     registry: Registry,
-    requests: Requests,
+    /// The API server.
+    pub(super) host: Value,
+    pub(super) requests: Requests,
     durations: Durations,
+    pub(super) passes: Passes,
+    pub(super) watches: Watches,
+    pub(super) events: Events,
+    pub(super) lease: Lease,
     queues: Arc<Queues>,
-    passes: Passes,
-    watches: Watches,
     informers: Arc<Informers>,
-    events: Events,
-    lease: Lease,
 }
 
 // === impl Metrics ===
@@ -79,18 +72,18 @@ impl Metrics {
         registry.register_collector(Box::new(informers.clone()));
         let started = jiff::Timestamp::now().as_millisecond() as f64 / 1_000.0;
         registry.register_collector(Box::new(Process { started }));
-        let info = Gauges::default();
-        let labels = [("version", build.version.into()), ("revision", build.revision.into())];
-        let one: Gauge = info.get_or_create_owned(&labels);
-        one.set(1);
-        registry.register(format!("{prefix}_build_info"), "Which build runs", info);
+        let info = (format!("{prefix}_build_info"), "Which build runs");
+        let labels = ["version", "revision"];
+        let info: Series<2, Gauge> = Series::register(&mut registry, info, labels, Gauge::default);
+        info.of([build.version, build.revision]).set(1);
         register(&mut registry);
         Arc::new(Metrics {
-            requests: Requests::register(&mut registry, prefix, host),
-            durations: Durations::register(&mut registry),
+            host: host.to_owned().into(),
+            requests: Requests::register(&mut registry, prefix),
+            durations: Durations::register(&mut registry, prefix),
             passes: Passes::register(&mut registry, prefix),
             watches: Watches::register(&mut registry, prefix),
-            events: Events::register(&mut registry, prefix),
+            events: Events::register(&mut registry, prefix).known(),
             lease: Lease::register(&mut registry, prefix),
             queues,
             informers,
@@ -128,74 +121,6 @@ impl Metrics {
 impl std::fmt::Debug for Metrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Metrics").finish_non_exhaustive()
-    }
-}
-
-// === the rooms that are observed ===
-
-impl client::Observer for Metrics {
-    fn request(&self, verb: &'static str, kind: &Kind, code: u16, took: Duration) {
-        self.requests.count(verb, kind, code, took);
-    }
-}
-
-impl controller::Observer for Metrics {
-    fn running(&self, controller: &'static str, workers: usize) {
-        self.passes.running(controller, workers);
-    }
-    fn started(&self, controller: &'static str) {
-        self.passes.started(controller);
-    }
-    fn finished(&self, controller: &'static str, _: &ObjectKey, outcome: Outcome, took: Duration) {
-        self.passes.finished(controller, outcome, took);
-    }
-    fn blocked(&self, controller: &'static str) {
-        self.passes.blocked(controller);
-    }
-}
-
-impl reflector::Observer for Metrics {
-    fn list_began(&self, kind: &Kind, _: Reason) {
-        self.watches.list_began(kind);
-    }
-    fn listed(&self, kind: &Kind, items: usize, took: Duration) {
-        self.watches.listed(kind, items, took);
-    }
-    fn list_failed(&self, kind: &Kind) {
-        self.watches.list_failed(kind);
-    }
-    fn watch_opened(&self, kind: &Kind) {
-        self.watches.watch_opened(kind);
-    }
-    fn short_watch(&self, kind: &Kind) {
-        self.watches.short_watch(kind);
-    }
-    fn watch_ended(&self, kind: &Kind, took: Duration, items: u64) {
-        self.watches.watch_ended(kind, took, items);
-    }
-    fn decode_error(&self, kind: &Kind, _: &ObjectKey, _: &str) {
-        self.watches.undecodable(kind);
-    }
-}
-
-impl events::Observer for Metrics {
-    fn published(&self, controller: &'static str, kind: Type, reason: &'static str) {
-        self.events.published(controller, kind, reason);
-    }
-    fn aggregated(&self, controller: &'static str, kind: Type, reason: &'static str) {
-        self.events.aggregated(controller, kind, reason);
-    }
-    fn dropped(&self, why: Dropped) {
-        self.events.dropped(why);
-    }
-}
-
-impl leader_election::Observer for Metrics {
-    fn leading(&self, lease: &str, leads: bool) {
-        self.lease.leading(lease, leads);
-    }
-    fn slow_path(&self, lease: &str) {
-        self.lease.slow_path(lease);
     }
 }
 

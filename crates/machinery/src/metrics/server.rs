@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,13 +21,14 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
-use super::busy::{Busy, Sending};
 use super::checks::{Checks, Report};
-use super::guard::{Guard, Refusal};
 use super::registry::Metrics;
+use super::review::{Access, Refusal};
 use super::text::Format;
 use super::tls::Tls;
 
@@ -46,22 +47,20 @@ pub struct Routes {
     /// `/readyz`: whether it does its work.
     pub ready: Option<Checks>,
     /// `/metrics`, and who may read them.
-    pub metrics: Option<(Arc<Metrics>, Arc<dyn Guard>)>,
+    pub metrics: Option<(Arc<Metrics>, Access)>,
 }
 
 /// Bounds of a server.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Concurrent connections. A further one takes the place of the oldest without a request under
-    /// way, and is closed at once where there is none. Default 32.
+    /// Concurrent connections. A further one waits until one of them ends. Default 32.
     pub connections: usize,
-    /// Concurrent connections of one address, likewise. Default 16.
-    pub per_peer: usize,
     /// Size of a request's line and headers in bytes, at least 8192. Default 8192.
     pub header_bytes: usize,
     /// Number of headers in a request. Default 64.
     pub headers: usize,
-    /// Time for a request's headers, and how long a connection may be idle. Default 10 s.
+    /// Time for a request's headers, and how long a connection may be idle. Default 3 s: probes that wait
+    /// for the place of an idle connection get it before the kubelet restarts the pod.
     pub header_time: Duration,
     /// Life of a connection. Default 60 s; a Prometheus that scrapes more often than every
     /// `header_time` uses one connection several times.
@@ -69,25 +68,23 @@ pub struct Limits {
 }
 
 /// Serves one address. Use one server for health and one for metrics, so that scrapes cannot crowd
-/// out probes; or one for both.
+/// out probes.
 #[must_use = "nobody is answered until the server runs"]
 pub struct Server {
     listener: TcpListener,
-    routes: Arc<Routes>,
+    service: Service,
+}
+
+/// What is served, and how.
+struct Service {
+    routes: Routes,
     limits: Limits,
-    tls: Option<Arc<Tls>>,
+    tls: Option<Tls>,
+    /// The server stops.
+    stopping: CancellationToken,
 }
 
 type Answer = Response<Full<Bytes>>;
-
-/// The open connections, the oldest first.
-struct Connections(Vec<Connection>);
-
-struct Connection {
-    peer: IpAddr,
-    busy: Busy,
-    task: AbortHandle,
-}
 
 // === impl Limits ===
 
@@ -95,10 +92,9 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections: 32,
-            per_peer: 16,
             header_bytes: 8192,
             headers: 64,
-            header_time: Duration::from_secs(10),
+            header_time: Duration::from_secs(3),
             life: Duration::from_secs(60),
         }
     }
@@ -113,12 +109,14 @@ impl Server {
     /// If it cannot listen on the address: it is taken, or not this host's.
     pub async fn bind(address: SocketAddr, routes: Routes, limits: Limits) -> io::Result<Server> {
         let listener = listen(address).await?;
-        Ok(Server { listener, routes: Arc::new(routes), limits, tls: None })
+        let service = Service { routes, limits, tls: None, stopping: CancellationToken::new() };
+        Ok(Server { listener, service })
     }
 
     /// The same, over TLS only.
-    pub fn with_tls(self, tls: Tls) -> Server {
-        Server { tls: Some(Arc::new(tls)), ..self }
+    pub fn with_tls(mut self, tls: Tls) -> Server {
+        self.service.tls = Some(tls);
+        self
     }
 
     /// Returns the address that it listens on.
@@ -132,26 +130,28 @@ impl Server {
     /// Answers until `stop`. Let it be one of the last to stop, so that the end of readiness can be
     /// seen.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
-        let Server { listener, routes, limits, tls } = self;
+        let Server { listener, service } = self;
+        let places = Arc::new(Semaphore::new(service.limits.connections));
+        let service = Arc::new(service);
         let mut connections = JoinSet::new();
-        let mut open = Connections(Vec::new());
         let mut stop = std::pin::pin!(stop);
         loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
+            let accepted = async {
+                let place = places.clone().acquire_owned().await;
+                (place, listener.accept().await)
+            };
+            let (place, accepted) = tokio::select! {
+                accepted = accepted => accepted,
                 Some(_) = connections.join_next() => continue,
                 () = &mut stop => break,
             };
             match accepted {
-                Ok((stream, peer)) => {
-                    // Without room the stream is dropped, which closes it.
-                    if !open.make_room(peer.ip(), &limits) {
-                        continue;
-                    }
-                    let busy = Busy::default();
-                    let served = connection(stream, &routes, &limits, tls.clone(), &busy);
-                    let task = connections.spawn(served);
-                    open.0.push(Connection { peer: peer.ip(), busy, task });
+                Ok((stream, _)) => {
+                    let service = service.clone();
+                    connections.spawn(async move {
+                        service.serve(stream).await;
+                        drop(place);
+                    });
                 }
                 Err(error) => {
                     tracing::debug!(%error, "Could not accept a connection");
@@ -160,10 +160,8 @@ impl Server {
             }
         }
         drop(listener);
-        open.0.iter().filter(|one| !one.busy.is_busy()).for_each(|one| one.task.abort());
-        let ended = async { while connections.join_next().await.is_some() {} };
-        // Dropping the set aborts what is left.
-        drop(timeout(LAST_ANSWER, ended).await);
+        service.stopping.cancel();
+        while connections.join_next().await.is_some() {}
     }
 }
 
@@ -179,81 +177,41 @@ async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-// === impl Connections ===
+// === impl Service ===
 
-impl Connections {
-    /// Closes a connection if another from `peer` would be one too many; false if that cannot be
-    /// done without interrupting a request.
-    fn make_room(&mut self, peer: IpAddr, limits: &Limits) -> bool {
-        self.0.retain(|connection| !connection.task.is_finished());
-        let of_peer = self.0.iter().filter(|connection| connection.peer == peer).count();
-        let (too_many, whose) = match of_peer >= limits.per_peer {
-            true => (true, Some(peer)),
-            false => (self.0.len() >= limits.connections, None),
-        };
-        if !too_many {
-            return true;
+impl Service {
+    /// Serves one connection, from its first byte to its end.
+    async fn serve(&self, stream: TcpStream) {
+        let Some(tls) = &self.tls else { return self.answer(stream).await };
+        let hands = timeout(self.limits.header_time, tls.accept(stream));
+        if let Some(Ok(Ok(stream))) = self.stopping.run_until_cancelled(hands).await {
+            self.answer(stream).await;
         }
-        let oldest = self.0.iter().position(|connection| {
-            whose.is_none_or(|peer| connection.peer == peer) && !connection.busy.is_busy()
-        });
-        oldest.map(|at| self.0.remove(at).task.abort()).is_some()
     }
-}
 
-/// Serves one connection, from its first byte to its end.
-fn connection(
-    stream: TcpStream,
-    routes: &Arc<Routes>,
-    limits: &Limits,
-    tls: Option<Arc<Tls>>,
-    busy: &Busy,
-) -> impl Future<Output = ()> + Send + 'static {
-    let (routes, limits, busy) = (routes.clone(), limits.clone(), busy.clone());
-    async move {
-        match tls {
-            None => serve(stream, routes, &limits, busy).await,
-            Some(tls) => {
-                let hands = timeout(limits.header_time, tls.accept(stream));
-                if let Ok(Ok(stream)) = hands.await {
-                    serve(stream, routes, &limits, busy).await;
-                }
+    async fn answer(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send) {
+        let service =
+            service_fn(
+                |request| async move { Ok::<_, Infallible>(self.routes.answer(&request).await) },
+            );
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.header_time)
+            .max_headers(self.limits.headers)
+            .max_buf_size(self.limits.header_bytes.max(8192))
+            .half_close(false)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut connection = std::pin::pin!(connection);
+        let result = tokio::select! {
+            result = &mut connection => result,
+            _ = timeout(self.limits.life, self.stopping.cancelled()) => {
+                connection.as_mut().graceful_shutdown();
+                timeout(LAST_ANSWER, connection).await.unwrap_or(Ok(()))
             }
+        };
+        if let Err(error) = result {
+            tracing::debug!(%error, "A connection for health or metrics broke");
         }
-    }
-}
-
-async fn serve(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send,
-    routes: Arc<Routes>,
-    limits: &Limits,
-    busy: Busy,
-) {
-    let stream = Sending::new(stream, busy.clone());
-    let service = service_fn(move |request| {
-        let (routes, under_way) = (routes.clone(), busy.begin());
-        async move {
-            let answer = routes.answer(&request).await;
-            Ok::<_, Infallible>(answer.map(|body| under_way.until_sent(body)))
-        }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_time)
-        .max_headers(limits.headers)
-        .max_buf_size(limits.header_bytes.max(8192))
-        .half_close(false)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    let result = tokio::select! {
-        result = &mut connection => result,
-        () = sleep(limits.life) => {
-            connection.as_mut().graceful_shutdown();
-            timeout(LAST_ANSWER, connection).await.unwrap_or(Ok(()))
-        }
-    };
-    if let Err(error) = result {
-        tracing::debug!(%error, "A connection for health or metrics broke");
     }
 }
 
@@ -279,8 +237,8 @@ impl Routes {
             ("healthz" | "livez", Some(checks), ..) | ("readyz", _, Some(checks), _) => {
                 health(checks, first, rest, query)
             }
-            ("metrics", _, _, Some((metrics, guard))) if rest.is_empty() => {
-                Some(scrape(metrics, &**guard, request).await)
+            ("metrics", _, _, Some((metrics, access))) if rest.is_empty() => {
+                Some(scrape(metrics, access, request).await)
             }
             _ => None,
         };
@@ -307,11 +265,11 @@ fn health(checks: &Checks, title: &str, one: &str, query: &str) -> Option<Answer
     })
 }
 
-async fn scrape(metrics: &Metrics, guard: &dyn Guard, request: &Request<impl Body>) -> Answer {
+async fn scrape(metrics: &Metrics, access: &Access, request: &Request<impl Body>) -> Answer {
     let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
     let bearer = header(AUTHORIZATION).and_then(|value| value.split_once(' '));
     let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    let admitted = guard.admit(bearer.map(|(_, token)| token.trim()), "get", "/metrics").await;
+    let admitted = access.admit(bearer.map(|(_, token)| token.trim())).await;
     if let Err(refusal) = admitted {
         let code = match refusal {
             Refusal::Unauthenticated => StatusCode::UNAUTHORIZED,

@@ -1,8 +1,13 @@
+use std::time::Duration;
+
 use tokio::time::{Instant, advance};
 
 use super::*;
-use crate::controller::Class;
-use crate::object::Meta;
+use crate::controller::{Class, Outcome};
+use crate::events::{Dropped, Type};
+use crate::object::{Kind, Meta, ObjectKey};
+use crate::reflector::Reason;
+use crate::{client, controller, events, leader_election, reflector};
 
 #[derive(Debug, serde::Deserialize)]
 struct Deployment {

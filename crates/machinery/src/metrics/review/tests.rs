@@ -5,7 +5,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use std::sync::Arc;
 use tokio::net::TcpListener;
 
 use super::*;
@@ -15,7 +14,8 @@ use crate::client::Options;
 #[derive(Default)]
 struct Asked {
     paths: Mutex<Vec<String>>,
-    broken: Mutex<bool>,
+    /// Answers to all of them with this status.
+    refuses_with: Mutex<Option<StatusCode>>,
 }
 
 impl Asked {
@@ -40,8 +40,8 @@ impl Asked {
             }
         };
         let mut response = Response::new(Full::new(answer.to_string().into()));
-        if *self.broken.lock() {
-            *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        if let Some(code) = *self.refuses_with.lock() {
+            *response.status_mut() = code;
         }
         response
     }
@@ -77,7 +77,7 @@ async fn the_api_server_says_who_may_and_is_not_asked_again_at_once() {
         (None, Err(Refusal::Unauthenticated)),
     ] {
         for _ in 0..3 {
-            assert_eq!(reviews.admit(token, "get", "/metrics").await, expected, "{token:?}");
+            assert_eq!(reviews.admit(token).await, expected, "{token:?}");
         }
     }
     assert_eq!(asked.paths.lock().len(), 2 + 2 + 1, "each question once");
@@ -86,83 +86,118 @@ async fn the_api_server_says_who_may_and_is_not_asked_again_at_once() {
 #[tokio::test]
 async fn an_answer_is_forgotten_after_a_minute() {
     let (reviews, asked) = reviews().await;
-    reviews.admit(Some("prometheus"), "get", "/metrics").await.unwrap();
+    reviews.admit(Some("prometheus")).await.unwrap();
     tokio::time::pause();
     tokio::time::advance(BELIEVED).await;
     tokio::time::resume();
-    reviews.admit(Some("prometheus"), "get", "/metrics").await.unwrap();
+    reviews.admit(Some("prometheus")).await.unwrap();
     assert_eq!(asked.paths.lock().len(), 4);
 }
 
 #[tokio::test]
 async fn when_the_api_server_cannot_say_nobody_is_admitted_and_nothing_is_remembered() {
     let (reviews, asked) = reviews().await;
-    *asked.broken.lock() = true;
-    let refused = reviews.admit(Some("prometheus"), "get", "/metrics").await;
+    *asked.refuses_with.lock() = Some(StatusCode::INTERNAL_SERVER_ERROR);
+    let refused = reviews.admit(Some("prometheus")).await;
     assert_eq!(refused, Err(Refusal::Unknown));
-    *asked.broken.lock() = false;
-    assert_eq!(reviews.admit(Some("prometheus"), "get", "/metrics").await, Ok(()));
+    *asked.refuses_with.lock() = None;
+    assert_eq!(reviews.admit(Some("prometheus")).await, Ok(()));
 }
 
 #[tokio::test]
 async fn the_memory_is_bounded_and_whoever_tries_tokens_pushes_no_valid_one_out() {
     let (reviews, asked) = reviews().await;
     for i in 0..2 * REMEMBERED {
-        let _ = reviews.admit(Some(&format!("guess-{i}")), "get", "/metrics").await;
+        let _ = reviews.admit(Some(&format!("guess-{i}"))).await;
     }
-    assert_eq!(reviews.known.lock().refused.len(), REMEMBERED);
+    assert_eq!(reviews.known.lock().len(), REMEMBERED);
     let before = asked.paths.lock().len();
     for _ in 0..3 {
-        reviews.admit(Some("prometheus"), "get", "/metrics").await.unwrap();
+        reviews.admit(Some("prometheus")).await.unwrap();
     }
     assert_eq!(asked.paths.lock().len(), before + 2, "it is asked about once");
 }
 
-#[tokio::test]
-async fn only_so_many_requests_wait_for_the_api_server() {
+/// Reviews that the API server never answers.
+fn unanswered() -> Arc<Reviews> {
     let service = tower::service_fn(|_: Request<Bytes>| {
         std::future::pending::<Result<Response<String>, std::io::Error>>()
     });
-    let reviews = Arc::new(Reviews::new(Client::from_service(service, Options::default())));
+    Arc::new(Reviews::new(Client::from_service(service, Options::default())))
+}
+
+#[tokio::test]
+async fn only_so_many_requests_wait_for_the_api_server() {
+    let reviews = unanswered();
     let mut asked = tokio::task::JoinSet::new();
-    for i in 0..WAITING + 3 {
+    for i in 0..ASKING + 3 {
         let reviews = reviews.clone();
-        asked.spawn(async move { reviews.admit(Some(&i.to_string()), "get", "/metrics").await });
+        asked.spawn(async move { reviews.admit(Some(&i.to_string())).await });
     }
     for _ in 0..3 {
         assert_eq!(asked.join_next().await.unwrap().unwrap(), Err(Refusal::Unknown));
     }
-    assert_eq!(asked.len(), WAITING);
+    assert_eq!(asked.len(), ASKING);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_of_a_token_that_was_admitted_is_remembered() {
-    let (reviews, key) = (reviews().await.0, (1, 2));
+    let (reviews, key) = (unanswered(), (1, 2));
     reviews.remember(key, Ok(()));
     tokio::time::advance(BELIEVED).await;
-    assert_eq!(reviews.recall(key), None);
     reviews.remember(key, Err(Refusal::Forbidden));
-    assert_eq!(reviews.recall(key), Some(Err(Refusal::Forbidden)));
-    assert!(reviews.known.lock().admitted.is_empty());
+    let known = reviews.known.lock();
+    assert_eq!(
+        known.values().map(|(_, answer)| *answer).collect::<Vec<_>>(),
+        [Err(Refusal::Forbidden)]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn whoever_tries_tokens_keeps_no_valid_one_from_being_asked_about() {
-    let service = tower::service_fn(|_: Request<Bytes>| {
-        std::future::pending::<Result<Response<String>, std::io::Error>>()
-    });
-    let reviews = Arc::new(Reviews::new(Client::from_service(service, Options::default())));
-    let question = ("prometheus", "get", "/metrics");
-    let key = (reviews.hashers[0].hash_one(question), reviews.hashers[1].hash_one(question));
-    reviews.remember(key, Ok(()));
+    let reviews = unanswered();
+    reviews.remember(reviews.key("prometheus"), Ok(()));
     tokio::time::advance(BELIEVED).await;
-    for i in 0..WAITING {
+    for i in 0..2 * REMEMBERED as u64 {
+        reviews.remember((i, i), Err(Refusal::Unauthenticated));
+    }
+    for i in 0..ASKING {
         let reviews = reviews.clone();
-        tokio::spawn(async move { reviews.admit(Some(&i.to_string()), "get", "/metrics").await });
+        tokio::spawn(async move { reviews.admit(Some(&i.to_string())).await });
     }
     let moment = Duration::from_millis(1);
     tokio::time::sleep(moment).await;
-    let admit = |token| tokio::time::timeout(moment, reviews.admit(Some(token), "get", "/metrics"));
+    let admit = |token| tokio::time::timeout(moment, reviews.admit(Some(token)));
     assert_eq!(admit("guess").await, Ok(Err(Refusal::Unknown)));
-    assert!(admit("prometheus").await.is_err(), "it waits for its turn");
+    assert!(admit("prometheus").await.is_err(), "it is asked about");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_that_are_used_no_more_give_way() {
+    let reviews = unanswered();
+    for i in 0..REMEMBERED as u64 {
+        reviews.remember((i, i), Ok(()));
+    }
+    tokio::time::advance(BELIEVED).await;
+    reviews.remember(reviews.key("renewed"), Ok(()));
+    assert_eq!(reviews.known.lock().len(), 1);
+}
+
+#[tokio::test]
+async fn a_missing_right_to_ask_is_reported_once_until_a_review_succeeds() {
+    let (reviews, asked) = reviews().await;
+    let is_reported = || reviews.is_reported.load(Ordering::Relaxed);
+    for _ in 0..2 {
+        *asked.refuses_with.lock() = Some(StatusCode::FORBIDDEN);
+        for token in ["prometheus", "stranger"] {
+            assert_eq!(reviews.admit(Some(token)).await, Err(Refusal::Unknown));
+            assert!(is_reported());
+        }
+        *asked.refuses_with.lock() = None;
+        assert_eq!(reviews.admit(Some("nonsense")).await, Err(Refusal::Unauthenticated));
+        assert!(is_reported(), "the second review may still be refused");
+        reviews.admit(Some("prometheus")).await.unwrap();
+        assert!(!is_reported());
+        reviews.known.lock().clear();
+    }
 }

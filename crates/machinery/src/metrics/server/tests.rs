@@ -2,7 +2,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::*;
-use crate::metrics::{Build, Open};
+use crate::client::{Client, Options};
+use crate::metrics::{Build, Reviews};
 
 struct Running {
     address: SocketAddr,
@@ -11,7 +12,7 @@ struct Running {
     served: tokio::task::JoinHandle<()>,
 }
 
-async fn start_with(limits: Limits, guard: Arc<dyn Guard>) -> Running {
+async fn start_with(limits: Limits, access: Access) -> Running {
     let (health, ready) = (Checks::default(), Checks::default());
     health.add("ping", || Ok(String::new()));
     let metrics =
@@ -19,7 +20,7 @@ async fn start_with(limits: Limits, guard: Arc<dyn Guard>) -> Running {
     let routes = Routes {
         health: Some(health),
         ready: Some(ready.clone()),
-        metrics: Some((metrics, guard)),
+        metrics: Some((metrics, access)),
     };
     let server = Server::bind("127.0.0.1:0".parse().unwrap(), routes, limits).await.unwrap();
     let address = server.address().unwrap();
@@ -29,7 +30,7 @@ async fn start_with(limits: Limits, guard: Arc<dyn Guard>) -> Running {
 }
 
 async fn start() -> Running {
-    start_with(Limits::default(), Arc::new(Open)).await
+    start_with(Limits::default(), Access::Open).await
 }
 
 impl Running {
@@ -124,8 +125,9 @@ async fn headers_are_bounded_in_size_and_number() {
 
 #[tokio::test]
 async fn a_client_that_sends_nothing_is_cut_off() {
-    let limits = Limits { header_time: Duration::from_millis(300), ..Limits::default() };
-    let server = start_with(limits, Arc::new(Open)).await;
+    let header_time = Duration::from_millis(300);
+    let limits = Limits { connections: 2, header_time, ..Limits::default() };
+    let server = start_with(limits, Access::Open).await;
     let mut idle = TcpStream::connect(server.address).await.unwrap();
     let mut slow = TcpStream::connect(server.address).await.unwrap();
     slow.write_all(b"GET /readyz HTTP/1.1\r\nx: ").await.unwrap();
@@ -134,123 +136,69 @@ async fn a_client_that_sends_nothing_is_cut_off() {
     drop(idle.read_to_end(&mut rest).await);
     drop(slow.read_to_end(&mut rest).await);
     assert!(!String::from_utf8_lossy(&rest).contains("200 OK"));
-}
-
-/// A connection from an address of this machine.
-async fn from(ip: [u8; 4], to: SocketAddr) -> TcpStream {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.bind((ip, 0).into()).unwrap();
-    socket.connect(to).await.unwrap()
-}
-
-/// A port scan must not make the kubelet restart the pod.
-#[tokio::test]
-async fn idle_connections_give_way_to_probes_and_one_peer_cannot_take_all() {
-    let server = start().await;
-    let mut other = from([127, 0, 0, 2], server.address).await;
-    let mut idle = Vec::new();
-    for _ in 0..80 {
-        idle.push(TcpStream::connect(server.address).await.unwrap());
-    }
-    for _ in 0..10 {
-        assert_eq!(code(&server.get("/readyz", "").await), "200");
-    }
-    other.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-    let mut answer = [0; 12];
-    other.read_exact(&mut answer).await.expect("another peer keeps its connection");
-    assert_eq!(&answer, b"HTTP/1.1 200");
-    // Many peers together have to give way, too.
-    for last in 3..80 {
-        idle.push(from([127, 0, 0, last], server.address).await);
-    }
-    assert_eq!(code(&server.get("/readyz", "").await), "200");
-}
-
-/// Sends no request, and never answers.
-struct Thinking(tokio::sync::mpsc::UnboundedSender<()>);
-
-impl Guard for Thinking {
-    fn admit<'a>(
-        &'a self,
-        _: Option<&'a str>,
-        _: &'a str,
-        _: &'a str,
-    ) -> std::pin::Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send + 'a>> {
-        self.0.send(()).unwrap();
-        Box::pin(std::future::pending())
-    }
+    assert_eq!(code(&server.get("/readyz", "").await), "200", "the place is free again");
 }
 
 #[tokio::test]
-async fn a_request_under_way_gives_way_to_nobody() {
-    let (thinks, mut thinking) = tokio::sync::mpsc::unbounded_channel();
-    let limits = Limits { connections: 2, ..Limits::default() };
-    let server = start_with(limits, Arc::new(Thinking(thinks))).await;
-    let mut busy = Vec::new();
+async fn a_connection_too_many_waits_for_a_place() {
+    let server = start_with(Limits { connections: 2, ..Limits::default() }, Access::Open).await;
+    let mut open = Vec::new();
     for _ in 0..2 {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-        thinking.recv().await.unwrap();
-        busy.push(stream);
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        stream.read_exact(&mut [0; 12]).await.unwrap();
+        open.push(stream);
     }
-    assert_eq!(server.get("/readyz", "").await, "", "no room");
+    let mut waiting = std::pin::pin!(server.get("/readyz", ""));
+    assert!(timeout(Duration::from_millis(100), &mut waiting).await.is_err(), "no place");
+    drop(open.pop());
+    assert_eq!(code(&waiting.await), "200");
 }
 
 #[tokio::test]
-async fn an_answer_that_is_read_slowly_gives_way_to_nobody() {
+async fn the_end_waits_a_while_for_an_answer_under_way() {
     const LENGTH: usize = 16 << 20; // More than the sockets hold.
-    let server = start_with(Limits { connections: 1, ..Limits::default() }, Arc::new(Open)).await;
-    server.ready.add("long", || Err("x".repeat(LENGTH)));
-    let mut slow = TcpStream::connect(server.address).await.unwrap();
-    slow.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-    let mut answer = vec![0; 1];
-    slow.read_exact(&mut answer).await.unwrap();
-    assert_eq!(server.get("/healthz", "").await, "", "no room");
-    answer.resize(LENGTH, 0);
-    slow.read_exact(&mut answer).await.unwrap();
-    // Idle again, it gives way: no other connection may be open.
-    assert!(slow.read(&mut [0; 1 << 16]).await.unwrap() > 0, "the rest of it");
-    let idle = async { while code(&server.get("/healthz", "").await) != "200" {} };
-    timeout(Duration::from_secs(10), idle).await.expect("it is idle once all is sent");
-}
-
-#[tokio::test]
-async fn a_peer_that_takes_nothing_of_its_answer_gives_way() {
-    let server = start_with(Limits { connections: 1, ..Limits::default() }, Arc::new(Open)).await;
-    server.ready.add("long", || Err("x".repeat(16 << 20)));
-    let mut deaf = TcpStream::connect(server.address).await.unwrap();
-    deaf.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-    deaf.readable().await.unwrap();
-    assert_eq!(server.get("/healthz", "").await, "", "no room");
-    tokio::time::pause();
-    tokio::time::advance(super::super::busy::PATIENCE).await;
-    tokio::time::resume();
-    assert_eq!(code(&server.get("/healthz", "").await), "200");
-}
-
-/// Admits the bearer of one token, recognizes but refuses another, and fails for a third.
-struct Tokens;
-
-impl Guard for Tokens {
-    fn admit<'a>(
-        &'a self,
-        bearer: Option<&'a str>,
-        verb: &'a str,
-        path: &'a str,
-    ) -> std::pin::Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send + 'a>> {
-        assert_eq!((verb, path), ("get", "/metrics"));
-        Box::pin(std::future::ready(match bearer {
-            Some("good") => Ok(()),
-            Some("other") => Err(Refusal::Forbidden),
-            Some("unlucky") => Err(Refusal::Unknown),
-            _ => Err(Refusal::Unauthenticated),
-        }))
+    for reads in [true, false] {
+        let server = start().await;
+        server.ready.add("long", || Err("x".repeat(LENGTH)));
+        let mut slow = TcpStream::connect(server.address).await.unwrap();
+        slow.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        slow.read_exact(&mut [0]).await.unwrap();
+        drop(server.stop);
+        let mut answer = Vec::new();
+        if reads {
+            slow.read_to_end(&mut answer).await.unwrap();
+            assert!(answer.len() > LENGTH, "{}", answer.len());
+        }
+        let bound = LAST_ANSWER + Duration::from_secs(10);
+        timeout(bound, server.served).await.expect("it ends").unwrap();
     }
 }
 
+/// An API server that admits the bearer of one token, recognizes but refuses another, and fails for a
+/// third.
+fn reviews() -> Access {
+    use serde_json::{Value, json};
+
+    let service = tower::service_fn(|request: Request<Bytes>| async move {
+        let mut body: Value = serde_json::from_slice(request.body())?;
+        body["status"] = match (body["spec"]["token"].as_str(), body["spec"]["user"].as_str()) {
+            (Some("unlucky"), _) => return Err("cannot be reached".into()),
+            (Some(name @ ("good" | "other")), _) => {
+                json!({"authenticated": true, "user": {"username": name}})
+            }
+            (_, user) => json!({"allowed": user == Some("good")}),
+        };
+        let answer = Response::new(body.to_string());
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(answer)
+    });
+    let client = Client::from_service(service, Options::default());
+    Access::Reviews(Arc::new(Reviews::new(client)))
+}
+
 #[tokio::test]
-async fn metrics_are_for_those_whom_the_guard_admits_and_health_is_for_all() {
-    let server = start_with(Limits::default(), Arc::new(Tokens)).await;
+async fn metrics_are_for_those_who_are_admitted_and_health_is_for_all() {
+    let server = start_with(Limits::default(), reviews()).await;
     for (header, expected) in [
         ("", "401"),
         ("authorization: Basic good\r\n", "401"),
