@@ -1,30 +1,23 @@
 //! Cuts the body of a watch into frames, one per line: pure.
 
-use bytes::{Buf, Bytes};
+use bytes::{Bytes, BytesMut};
 
 use super::{Error, MAX_OBJECT};
 
-/// The body of a watch as far as it has arrived.
-///
-/// A frame that arrived in one piece is lent from that piece; only others are assembled in `begun`.
+/// The body of a watch as far as it has arrived, without the frames that were taken.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    /// The part of the last piece that has not been lent yet.
-    piece: Bytes,
-    /// The beginning of a frame whose end has not arrived yet; while `lent`, the whole frame that
-    /// was lent last.
-    begun: Vec<u8>,
-    /// The last frame lent was in `begun`, which must be cleared.
-    lent: bool,
+    arrived: BytesMut,
+    /// The beginning that has no newline.
+    searched: usize,
 }
 
 // === impl Frames ===
 
 impl Frames {
-    /// Takes the next piece of the body. Call it only after [`Frames::next`] has returned `None`.
-    pub(super) fn arrived(&mut self, piece: Bytes) {
-        debug_assert!(self.piece.is_empty(), "the piece before was not used up");
-        self.piece = piece;
+    /// Takes the next piece of the body.
+    pub(super) fn arrived(&mut self, piece: &[u8]) {
+        self.arrived.extend_from_slice(piece);
     }
 
     /// The next complete frame, without its newline; `None` if the rest has yet to arrive. Empty
@@ -32,88 +25,34 @@ impl Frames {
     ///
     /// # Errors
     /// A frame larger than [`MAX_OBJECT`].
-    pub(super) fn next(&mut self) -> Result<Option<Frame<'_>>, Error> {
-        if std::mem::take(&mut self.lent) {
-            self.begun.clear();
-            self.begun.shrink_to(KEPT);
-        }
+    pub(super) fn next(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
-            let Some(end) = newline(&self.piece) else {
-                let rest = std::mem::take(&mut self.piece);
-                bounded(self.begun.len() + rest.len())?;
-                self.begun.extend_from_slice(&rest);
+            let rest = self.arrived.get(self.searched..).unwrap_or_default();
+            let end = memchr::memchr(b'\n', rest).map(|end| self.searched + end);
+            if end.unwrap_or(self.arrived.len()) > MAX_OBJECT {
+                return Err(Error::TooLarge { what: "an event of a watch", limit: MAX_OBJECT });
+            }
+            let Some(end) = end else {
+                self.searched = self.arrived.len();
                 return Ok(None);
             };
-            bounded(self.begun.len() + end)?;
-            let line = self.piece.split_to(end);
-            self.piece.advance(1);
-            if self.begun.is_empty() {
-                if !blank(&line) {
-                    return Ok(Some(Frame::Whole(line)));
-                }
-                continue;
+            self.searched = 0;
+            let mut line = self.arrived.split_to(end + 1);
+            line.truncate(end);
+            if !blank(&line) {
+                return Ok(Some(line.freeze()));
             }
-            self.begun.extend_from_slice(&line);
-            if blank(&self.begun) {
-                self.begun.clear();
-                continue;
-            }
-            self.lent = true;
-            return Ok(Some(Frame::Joined(&self.begun)));
         }
     }
 
     /// Returns whether the body may end here: nothing of another frame has arrived.
     pub(super) fn is_between(&self) -> bool {
-        self.lent || blank(&self.begun)
+        blank(&self.arrived)
     }
-}
-
-/// Capacity of the buffer for joined frames that is kept for the next one, in bytes.
-const KEPT: usize = 16 << 10;
-
-/// A frame.
-pub(super) enum Frame<'a> {
-    /// In the buffer it was read into.
-    Whole(Bytes),
-    /// Assembled from pieces.
-    Joined(&'a [u8]),
-}
-
-impl std::ops::Deref for Frame<'_> {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        match self {
-            Frame::Whole(bytes) => bytes,
-            Frame::Joined(bytes) => bytes,
-        }
-    }
-}
-
-fn bounded(length: usize) -> Result<(), Error> {
-    if length > MAX_OBJECT {
-        return Err(Error::TooLarge { what: "an event of a watch", limit: MAX_OBJECT });
-    }
-    Ok(())
 }
 
 fn blank(line: &[u8]) -> bool {
     line.iter().all(u8::is_ascii_whitespace)
-}
-
-/// The position of the first newline. Blocks are first tested as a whole, which compiles to vector
-/// instructions.
-fn newline(bytes: &[u8]) -> Option<usize> {
-    const BLOCK: usize = 64;
-    let mut at = 0;
-    for block in bytes.chunks_exact(BLOCK) {
-        if block.iter().fold(false, |found, &byte| found | (byte == b'\n')) {
-            break;
-        }
-        at += BLOCK;
-    }
-    let rest = bytes.get(at..)?;
-    Some(at + rest.iter().position(|&byte| byte == b'\n')?)
 }
 
 #[cfg(test)]
@@ -126,7 +65,7 @@ mod tests {
     fn frames(pieces: &[&[u8]]) -> Result<(Vec<Vec<u8>>, bool), Error> {
         let (mut frames, mut out) = (Frames::default(), Vec::new());
         for piece in pieces {
-            frames.arrived(Bytes::copy_from_slice(piece));
+            frames.arrived(piece);
             while let Some(frame) = frames.next()? {
                 out.push(frame.to_vec());
             }
@@ -158,24 +97,13 @@ mod tests {
 
     #[test]
     fn a_frame_without_end_is_refused_and_not_kept_for_ever() {
-        let (mut frames, piece) = (Frames::default(), Bytes::from(vec![b'x'; 1 << 20]));
+        let (mut frames, piece) = (Frames::default(), vec![b'x'; 1 << 20]);
         let refused = (0..64).find_map(|_| {
-            frames.arrived(piece.clone());
+            frames.arrived(&piece);
             frames.next().err()
         });
         assert!(matches!(refused, Some(Error::TooLarge { .. })));
-        assert!(frames.begun.capacity() <= 2 * MAX_OBJECT);
-    }
-
-    #[test]
-    fn a_frame_in_one_piece_is_not_copied() {
-        let piece = Bytes::from_static(b"{1}\n{2}\n");
-        let mut frames = Frames::default();
-        frames.arrived(piece.clone());
-        match frames.next().unwrap() {
-            Some(Frame::Whole(frame)) => assert_eq!(frame.as_ptr(), piece.as_ptr()),
-            _ => panic!("it was joined"),
-        }
+        assert!(frames.arrived.capacity() <= 2 * MAX_OBJECT);
     }
 
     proptest! {

@@ -79,7 +79,7 @@ impl<V: Resource> Watch<V> {
                 return event::decode(&frame).map(Some);
             }
             match piece(&mut self.body).await? {
-                Some(piece) => self.frames.arrived(piece),
+                Some(piece) => self.frames.arrived(&piece),
                 None if self.frames.is_between() => return Ok(None),
                 None => return Err(Error::Cut("an event of a watch")),
             }
