@@ -36,7 +36,7 @@ struct Spec {
 view!(Thing { metadata: Meta<Everything> }:
     Kind::namespaced("test.example.com", "v1", "Thing", "things"));
 
-/// The body of a watch: the frame splitter and the decoding of events.
+/// The body of a watch: the frames and the decoding of events.
 pub fn watch(data: &[u8]) {
     let whole = events(vec![Bytes::copy_from_slice(data)]);
     assert_eq!(events(torn(data)), whole, "it depends on how it is torn");
@@ -46,7 +46,7 @@ pub fn watch(data: &[u8]) {
     assert!(whole.len() <= frames + 1, "more comes out than goes in: {whole:?}");
 }
 
-/// The body of a list: the splitter and the decoding of items.
+/// The body of a list: the item scanner and the decoding of items.
 pub fn list(data: &[u8]) {
     let whole = items(vec![Bytes::copy_from_slice(data)]);
     assert_eq!(items(torn(data)), whole, "it depends on how it is torn");

@@ -14,7 +14,7 @@ use workload_operator::client::{Client, Options};
 use workload_operator::object::{InternedStr, Keep, Kind, Labels, Meta};
 
 /// Keeps what a controller compares: the labels, but no annotations.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Kept {}
 
 impl Keep for Kept {

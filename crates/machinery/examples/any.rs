@@ -31,7 +31,8 @@ async fn main() -> Result<(), ExitError> {
     };
     let client = Client::new(client::config(None, None).await?, Options::default())?;
     let kind = client.discover(group, version, kind).await?;
-    let objects = Informer::<Any>::builder(client.of(kind)).metadata_only().build();
+    let mut program = Program::new();
+    let objects = program.informer(Informer::<Any>::builder(client.of(kind)).metadata_only());
     let mut counts = BTreeMap::new();
     objects.handle(move |delta, _| {
         let namespace = delta.object().key().namespace().clone();
@@ -43,5 +44,5 @@ async fn main() -> Result<(), ExitError> {
         }
         println!("{namespace} {count}");
     });
-    Ok(Program::new().informer(&objects).run(Shutdown::from_signals()?).await?)
+    Ok(program.run(Shutdown::from_signals()?).await?)
 }

@@ -15,7 +15,7 @@ use serde_json::json;
 const LEVEL: &str = "pod-security.kubernetes.io/enforce";
 
 /// Of a Namespace's labels, only this one is kept.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Level {}
 
 impl Keep for Level {

@@ -185,9 +185,11 @@ async fn main() -> Result<(), ExitError> {
     let client = Client::new(config, client::Options::new(IDENTITY))?;
     let (recorder, sink) = events::new(IDENTITY, "foo", Arc::new(events::Unobserved));
 
-    let foos = Informer::<Foo>::builder(client.clone()).namespaces(&namespaces).build();
+    let mut program = Program::new();
+    let foos = Informer::<Foo>::builder(client.clone()).namespaces(&namespaces);
+    let foos = program.informer(foos);
     let deployments = Informer::<Deployment>::builder(client.clone()).namespaces(&namespaces);
-    let deployments = deployments.index(Index::by_controller::<Foo>()).build();
+    let deployments = program.informer(deployments.index(Index::by_controller::<Foo>()));
     let reconciler = FooReconciler {
         client: client.clone(),
         recorder,
@@ -202,8 +204,7 @@ async fn main() -> Result<(), ExitError> {
     deployments.handle(enqueue::for_owner(controller.handle(), Foo::KIND));
     deployments.handle(enqueue::waiting_when_freed(controller.handle()));
 
-    let program = Program::new().informer(&foos).informer(&deployments).controller(controller);
-    let program = program.task("the sink of Events", |stop| async move {
+    let program = program.controller(controller).task("the sink of Events", |stop| async move {
         sink.run(client, stop.requested()).await;
     });
     Ok(program.run(Shutdown::from_signals()?).await?)

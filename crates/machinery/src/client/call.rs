@@ -19,7 +19,7 @@ use super::options::Options;
 use super::query::Url;
 use super::transport::{self, Answer, Endpoint, HttpService};
 use super::warnings::Warnings;
-use super::{Error, Feeds, MAX_OBJECT, status};
+use super::{Error, MAX_OBJECT, status};
 use crate::identity::Identity;
 use crate::object::{Kind, ObjectKey, Resource};
 
@@ -42,7 +42,6 @@ struct Shared {
     endpoint: Option<Endpoint>,
     options: Options,
     warnings: Warnings,
-    feeds: Arc<Feeds>,
 }
 
 /// A request under way. When dropped, it reports to the observer.
@@ -112,8 +111,8 @@ impl Client {
     }
 
     fn over(wire: HttpService, endpoint: Option<Endpoint>, options: Options) -> Client {
-        let (warnings, feeds) = (Warnings::default(), Arc::default());
-        let shared = Arc::new(Shared { wire, endpoint, options, warnings, feeds });
+        let shared = Shared { wire, endpoint, options, warnings: Warnings::default() };
+        let shared = Arc::new(shared);
         Client { shared, kind: None, has_written: None }
     }
 
@@ -159,11 +158,6 @@ impl Client {
     /// Signals when the API server answers again after it was away.
     pub fn connectivity(&self) -> &Connectivity {
         &self.options().connectivity
-    }
-
-    /// The informers that it feeds.
-    pub(crate) fn feeds(&self) -> &Arc<Feeds> {
-        &self.shared.feeds
     }
 
     /// The program that asks.

@@ -2,15 +2,13 @@
 
 use std::marker::PhantomData;
 
-use bytes::{Bytes, BytesMut};
-use serde::Deserialize;
+use bytes::BytesMut;
 
 use super::call::{Client, request};
+use super::item_scanner::{Envelope, ItemScanner, ItemVisitor};
 use super::query::{Url, by_name};
-use super::splitter::{ItemVisitor, Part, Splitter};
-use super::transport::Answer;
 use super::types::{Page, PageEnd, Scope, Undecodable};
-use super::{Error, MAX_OBJECT, status, undecodable};
+use super::{Error, status, undecodable};
 use crate::object::{ObjectKey, Resource};
 
 /// The `Accept` header of a metadata-only list; where there is no such thing, plain JSON.
@@ -22,23 +20,9 @@ const METADATA: &str =
 /// object.
 const GATHERED: usize = 64 << 10;
 
-/// metav1.ListMeta.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ListMeta {
-    /// Empty on lists of what is not stored, such as metrics.k8s.io.
-    #[serde(default)]
-    resource_version: String,
-    #[serde(default)]
-    r#continue: Option<String>,
-}
-
-/// State of reading a list.
+/// Passes on the items of a list.
 struct Reading<E, V> {
     each: E,
-    meta: Option<ListMeta>,
-    /// This is not a list but a metav1.Status.
-    refused: bool,
     view: PhantomData<fn() -> V>,
 }
 
@@ -122,8 +106,8 @@ impl Client {
         let answer = self.open(request("GET", url)?.accept(accept).empty(), &mut observe).await?;
         let code = answer.status().as_u16();
         let mut body = answer.into_body();
-        let mut splitter = Splitter::new();
-        let mut reading = Reading { each, meta: None, refused: false, view: PhantomData };
+        let mut scanner = ItemScanner::default();
+        let mut reading = Reading { each, view: PhantomData };
         let mut gathered = BytesMut::new();
         loop {
             let piece = self.piece(&mut body).await?;
@@ -132,31 +116,24 @@ impl Client {
             if gathered.len() < GATHERED && !last {
                 continue;
             }
-            splitter.arrived(&gathered, &mut reading)?;
-            if reading.refused {
-                let status = self.rest(gathered, &mut body).await?;
-                observe.code = code;
-                return Err(status::error(code, None, &status));
-            }
+            scanner.arrived(&gathered, &mut reading)?;
             gathered.clear();
             if last {
                 break;
             }
         }
-        splitter.end()?;
+        let body = scanner.end()?;
+        let Envelope { kind, metadata, .. } = Envelope::decode(&body)?;
         observe.code = code;
-        reading.end()
-    }
-
-    /// The rest of a small body that began with `all`.
-    async fn rest(&self, mut all: BytesMut, body: &mut Answer) -> Result<Bytes, Error> {
-        while let Some(piece) = self.piece(body).await? {
-            if all.len() + piece.len() > MAX_OBJECT {
-                break;
-            }
-            all.extend_from_slice(&piece);
+        if kind.as_deref() == Some("Status") {
+            return Err(status::error(code, None, &body));
         }
-        Ok(all.freeze())
+        let meta = metadata.ok_or_else(|| Error::Decode {
+            why: "a list without metadata".to_owned(),
+            excerpt: String::new(),
+        })?;
+        let continue_token = meta.r#continue.filter(|token| !token.is_empty());
+        Ok(PageEnd { version: meta.resource_version, continue_token })
     }
 }
 
@@ -172,27 +149,11 @@ impl<E: FnMut(Result<V, Undecodable>), V: Resource> ItemVisitor for Reading<E, V
         Some(length)
     }
 
-    fn part(&mut self, part: Part, bytes: &[u8]) -> Result<(), Error> {
-        match part {
-            Part::Item => match serde_json::from_slice::<V>(bytes) {
-                Ok(item) => (self.each)(Ok(item)),
-                Err(_) => (self.each)(Err(undecodable::name::<V>(bytes, false)?)),
-            },
-            Part::Metadata if self.refused => {}
-            Part::Metadata => self.meta = Some(super::call::decode(bytes)?),
-            Part::Kind => self.refused = bytes == br#""Status""#,
+    fn whole(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        match serde_json::from_slice::<V>(bytes) {
+            Ok(item) => (self.each)(Ok(item)),
+            Err(_) => (self.each)(Err(undecodable::name::<V>(bytes, false)?)),
         }
         Ok(())
-    }
-}
-
-impl<E, V> Reading<E, V> {
-    fn end(self) -> Result<PageEnd, Error> {
-        let meta = self.meta.ok_or_else(|| Error::Decode {
-            why: "a list without metadata".to_owned(),
-            excerpt: String::new(),
-        })?;
-        let continue_token = meta.r#continue.filter(|token| !token.is_empty());
-        Ok(PageEnd { version: meta.resource_version, continue_token })
     }
 }

@@ -38,7 +38,6 @@
 
 mod text;
 mod error;
-mod feeds;
 mod status;
 mod options;
 mod connectivity;
@@ -50,7 +49,7 @@ mod transport;
 mod query;
 mod types;
 mod undecodable;
-mod splitter;
+mod item_scanner;
 mod frames;
 mod event;
 mod warnings;
@@ -67,7 +66,6 @@ pub use config::{Config, config};
 pub use connectivity::{Connectivity, Reconnected};
 pub use dry_run::{DryRun, DryWrite, Refusal, RefusalCause};
 pub use error::Error;
-pub(crate) use feeds::{Feed, Feeds};
 pub use options::{Observer, Options, WriteGate};
 pub(crate) use query::is_name;
 pub use text::{is_control, one_line};

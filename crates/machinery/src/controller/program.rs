@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::convert::Infallible;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -14,8 +13,8 @@ use tokio::time::timeout;
 
 use super::worker::{Chain, message};
 use super::{Controller, Reconciler};
-use crate::client::{Feeds, one_line};
-use crate::informer::Informer;
+use crate::client::one_line;
+use crate::informer::{Builder, Informer};
 use crate::object::Resource;
 use crate::shutdown::Shutdown;
 
@@ -35,12 +34,14 @@ const LAST_STEPS: Duration = Duration::from_millis(6500);
 ///   is the error returned. It is better to restart a process than to leave it deaf.
 ///
 /// ```no_run
-/// # use controller_machinery::{controller::{Controller, Program, Reconciler}, informer::Informer};
-/// # use controller_machinery::{object::Resource, shutdown::Shutdown};
+/// # use controller_machinery::{controller::{Controller, Program, Reconciler}, informer::Builder};
+/// # use controller_machinery::{object::Resource, shutdown::Shutdown, store::Store};
 /// # async fn run<V: Resource, R: Reconciler>(
-/// #     things: Informer<V>, controller: Controller<R>,
+/// #     builder: Builder<V>, controller_of: impl Fn(Store<V>) -> Controller<R>,
 /// # ) -> Result<(), Box<dyn std::error::Error>> {
-/// let program = Program::new().informer(&things).controller(controller);
+/// let mut program = Program::new();
+/// let things = program.informer(builder);
+/// let program = program.controller(controller_of(things.store()));
 /// program.run(Shutdown::from_signals()?).await?;
 /// # Ok(()) }
 /// ```
@@ -54,8 +55,6 @@ pub struct Program {
     /// One for each of `informers`, as the next.
     synced: Vec<Ready>,
     settled: Vec<Ready>,
-    /// Of the clients of `informers`.
-    feeds: Vec<Arc<Feeds>>,
 }
 
 /// Why a [`Program`] did not run until its shutdown.
@@ -73,12 +72,6 @@ pub enum ProgramError {
     /// Two controllers have one name, so that nothing could tell their metrics and Events apart.
     #[error("two controllers are called {0:?}: give each its own name in Controller::new")]
     SameName(&'static str),
-    /// Informers are read, or have handlers, but nothing runs them: their stores would stay empty.
-    #[error(
-        "nothing lists and watches {0}: the informer is read but not run; add it to the program, \
-         `.informer(&…)`, or say that something else runs it, `.detached()`"
-    )]
-    NotRun(String),
 }
 
 /// An error for `main` to return. Rust prints its `Debug` form, which is a sentence here: the error
@@ -116,16 +109,21 @@ impl Program {
         Program::default()
     }
 
+    /// Builds an informer that the program runs.
+    pub fn informer<V: Resource>(&mut self, builder: Builder<V>) -> Informer<V> {
+        let informer = builder.build();
+        self.run_informer(&informer);
+        informer
+    }
+
     /// Also runs this informer.
-    pub fn informer<V: Resource>(mut self, informer: &Informer<V>) -> Program {
+    pub(crate) fn run_informer<V: Resource>(&mut self, informer: &Informer<V>) {
         self.synced.push(informer.synced().boxed());
         self.settled.push(informer.settled().boxed());
-        self.feeds.push(informer.will_run());
         let name = format!("the informer of {}", informer.kind().resource());
         let informer = informer.clone();
         let task = |stop| async move { informer.run(stop).await.map_err(|e| e.to_string()) };
         self.informers.push((name, Box::new(|stop| task(stop).boxed())));
-        self
     }
 
     /// Also runs this controller, once all informers are synced.
@@ -190,11 +188,10 @@ impl Program {
     /// drops everything.
     ///
     /// # Errors
-    /// [`ProgramError::SameName`] and [`ProgramError::NotRun`], before anything has begun. If a task died: `shutdown` is then
+    /// [`ProgramError::SameName`], before anything has begun. If a task died: `shutdown` is then
     /// requested, and everything else has ended, too.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), ProgramError> {
         self.check_names()?;
-        self.check_informers()?;
         let all_synced = join_all(self.synced).map(drop).shared();
         let controllers = self.controllers.into_iter().map(|(name, ready, work)| -> Task {
             let ready = ready.unwrap_or_else(|| all_synced.clone().boxed());
@@ -233,13 +230,6 @@ impl Program {
             Some((name, ..)) => Err(ProgramError::SameName(name)),
             None => Ok(()),
         }
-    }
-
-    fn check_informers(&self) -> Result<(), ProgramError> {
-        let mut stale: Vec<_> = self.feeds.iter().flat_map(|feeds| feeds.stale()).collect();
-        stale.sort();
-        stale.dedup();
-        if stale.is_empty() { Ok(()) } else { Err(ProgramError::NotRun(stale.join(", "))) }
     }
 }
 

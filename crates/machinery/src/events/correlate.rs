@@ -1,18 +1,18 @@
 //! Which Events are written, and when. Pure: the time is an argument.
 
-mod limits;
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use self::limits::{Budget, Notes};
 use super::recent::Recent;
-use super::{Dropped, MEMORY, QUEUE, RESERVE, Regarding, Type, text};
+use super::{BURST, Dropped, MEMORY, QUEUE, QUEUE_OF_ONE, REFILL, RESERVE, Regarding, Type, text};
+use crate::object::InternedStr;
 
 /// Attributes that similar occurrences have in common: all but the note.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -38,8 +38,6 @@ pub(super) enum Verdict {
     New,
     /// It was added to the count of a known Event.
     Repeated,
-    /// It shares an Event with others of the same reason.
-    Combined,
     /// It is lost.
     Dropped(Dropped),
 }
@@ -71,17 +69,24 @@ pub(super) enum Outcome {
     Failed,
 }
 
-/// Decides what is written. Its three memories and its queue are bounded.
+/// Decides what is written. Its memories and its queue are bounded.
 pub(super) struct Correlator {
     /// Every key of `queue` is in `series`, in state `Queued`, exactly once; no other entry is in
     /// that state. Entries that are not `Idle` are never forgotten.
     queue: VecDeque<Arc<Series>>,
     series: Recent<Arc<Series>, Entry>,
-    groups: Recent<Group, Notes>,
     budgets: Recent<(Regarding, Type), Budget>,
     names: Names,
     /// Entries that are not `Idle`.
     busy: usize,
+    /// Those of each namespace.
+    by_namespace: HashMap<InternedStr, usize>,
+}
+
+/// A token bucket.
+struct Budget {
+    tokens: f64,
+    at: Instant,
 }
 
 struct Names {
@@ -123,10 +128,10 @@ impl Correlator {
         Correlator {
             queue: VecDeque::new(),
             series: Recent::new(MEMORY),
-            groups: Recent::new(MEMORY),
             budgets: Recent::new(MEMORY),
             names: Names { instance, stamp: 0 },
             busy: 0,
+            by_namespace: HashMap::new(),
         }
     }
 
@@ -143,18 +148,7 @@ impl Correlator {
             self.repeat(&series, now, wall);
             return Verdict::Repeated;
         }
-        let Some(shared) = self.surplus(&series, now) else {
-            return self.create(&series, now, wall);
-        };
-        let series = Arc::new(Series { group: series.group.clone(), note: shared });
-        if self.series.get_mut(&series).is_some() {
-            self.repeat(&series, now, wall);
-            return Verdict::Combined;
-        }
-        match self.create(&series, now, wall) {
-            Verdict::New => Verdict::Combined,
-            dropped => dropped,
-        }
+        self.create(&series, now, wall)
     }
 
     /// The next write. Its end must be reported to [`Correlator::finish`].
@@ -180,6 +174,10 @@ impl Correlator {
         let again = entry.state == State::WritingAgain;
         entry.state = State::Idle;
         self.busy -= 1;
+        if let Some(count) = self.by_namespace.get_mut(series.group.regarding.key.namespace()) {
+            *count -= 1;
+        }
+        self.by_namespace.retain(|_, count| *count > 0);
         match outcome {
             Outcome::Written => entry.written = entry.sent,
             Outcome::Expired => {
@@ -217,7 +215,7 @@ impl Correlator {
             State::Idle | State::Writing => {
                 let idle = entry.state == State::Idle;
                 let least = if entry.written == 0 { 1 } else { RESERVE + 1 };
-                if (idle && self.busy >= QUEUE) || !self.pay(&series.group, least, now) {
+                if (idle && !self.has_room(series)) || !self.pay(&series.group, least, now) {
                     // The count goes out with the next write that is allowed.
                 } else if idle {
                     self.enqueue(series);
@@ -228,16 +226,8 @@ impl Correlator {
         }
     }
 
-    /// The note to share, if `series` has a new note and its group has had enough of them.
-    fn surplus(&mut self, series: &Series, now: Instant) -> Option<Arc<str>> {
-        if self.groups.get_mut(&series.group).is_none() {
-            self.groups.insert(series.group.clone(), Notes::new(now), |_| false);
-        }
-        self.groups.get_mut(&series.group)?.surplus(&series.note, now)
-    }
-
     fn create(&mut self, series: &Arc<Series>, now: Instant, wall: Timestamp) -> Verdict {
-        if self.busy >= QUEUE {
+        if !self.has_room(series) {
             return Verdict::Dropped(Dropped::QueueFull);
         }
         if !self.pay(&series.group, 1, now) {
@@ -261,8 +251,16 @@ impl Correlator {
         if let Some(entry) = self.series.get_mut(series) {
             entry.state = State::Queued;
             self.busy += 1;
+            let namespace = series.group.regarding.key.namespace();
+            *self.by_namespace.entry(namespace.clone()).or_default() += 1;
             self.queue.push_back(series.clone());
         }
+    }
+
+    /// Returns whether another write may wait: one namespace, whose webhook hangs, must not fill the queue.
+    fn has_room(&self, series: &Series) -> bool {
+        let of_one = self.by_namespace.get(series.group.regarding.key.namespace());
+        self.busy < QUEUE && of_one.is_none_or(|count| *count < QUEUE_OF_ONE)
     }
 
     /// Takes one token, if at least `least` are left.
@@ -272,6 +270,25 @@ impl Correlator {
             self.budgets.insert(key.clone(), Budget::new(now), |_| false);
         }
         self.budgets.get_mut(&key).is_some_and(|budget| budget.take(least, now))
+    }
+}
+
+impl Budget {
+    /// A full one.
+    pub(super) fn new(now: Instant) -> Budget {
+        Budget { tokens: f64::from(BURST), at: now }
+    }
+
+    /// Takes one token, if at least `least` are left.
+    pub(super) fn take(&mut self, least: u32, now: Instant) -> bool {
+        let earned = now.duration_since(self.at).as_secs_f64() / REFILL.as_secs_f64();
+        self.tokens = (self.tokens + earned).min(f64::from(BURST));
+        self.at = now;
+        let enough = self.tokens >= f64::from(least);
+        if enough {
+            self.tokens -= 1.0;
+        }
+        enough
     }
 }
 

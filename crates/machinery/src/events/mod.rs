@@ -3,13 +3,12 @@
 //! Guarantees
 //! - [`Recorder::publish`] never waits, never fails and does no I/O: it only holds a lock for
 //!   microseconds. One task, [`Sink::run`], talks to the API server.
-//! - Bounded: at most [`QUEUE`] Events wait to be written, [`MEMORY`] series are remembered, a note
+//! - Bounded: at most [`QUEUE`] Events wait to be written, [`QUEUE_OF_ONE`] of one namespace, [`MEMORY`] series are remembered, a note
 //!   is at most 1,024 bytes. What does not fit is dropped and counted, never silently.
 //! - A repeated occurrence makes no new Event: it raises `series.count` of the existing one, in one
 //!   PATCH for all waiting repetitions.
 //! - A new note is never hidden behind an old one: a note cannot be changed once written
-//!   (k8s.io/kubernetes/pkg/apis/core/validation), so another note is another Event. After
-//!   [`DISTINCT_NOTES`] of them within [`WINDOW`] for one reason, the rest share a combined one.
+//!   (k8s.io/kubernetes/pkg/apis/core/validation), so another note is another Event.
 //! - Spam is limited per object and type: [`BURST`] writes, then one per [`REFILL`], both as in
 //!   client-go's EventCorrelator; repetitions leave the last [`RESERVE`] to new Events.
 //! - A write that is late or unanswered, or that the server has no time for, is tried [`TRIES`] times; it is then
@@ -43,12 +42,10 @@ pub use sink::Sink;
 
 /// Number of Events that may wait to be written. client-go's broadcaster has the same limit.
 pub const QUEUE: usize = 1_000;
-/// Number of series, reasons and objects that are remembered, each. client-go's LRU has the same limit.
+/// Those of them that may be about one namespace.
+pub const QUEUE_OF_ONE: usize = QUEUE / 4;
+/// Number of series and objects that are remembered, each. client-go's LRU has the same limit.
 pub const MEMORY: usize = 4_096;
-/// Distinct notes of one reason that get an Event of their own (client-go: 10).
-pub const DISTINCT_NOTES: u32 = 10;
-/// If no new note comes for this long, the count of distinct ones starts over (client-go: 600 s).
-pub const WINDOW: Duration = Duration::from_secs(600);
 /// Writes about one object and type that may come at once (client-go: 25).
 pub const BURST: u32 = 25;
 /// Time to earn one more write about one object and type (client-go: 1/300 Hz).

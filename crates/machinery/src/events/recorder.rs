@@ -49,7 +49,7 @@ pub trait Observer: Send + Sync + 'static {
         let _ = (controller, kind, reason);
     }
 
-    /// An occurrence was added to an existing Event, or to a combined one.
+    /// An occurrence was added to an existing Event.
     fn aggregated(&self, controller: &'static str, kind: Type, reason: &'static str) {
         let _ = (controller, kind, reason);
     }
@@ -196,7 +196,7 @@ impl Recorder {
         let observer = &self.shared.observer;
         match verdict {
             Verdict::New => observer.published(self.controller, kind, reason),
-            Verdict::Repeated | Verdict::Combined => {
+            Verdict::Repeated => {
                 observer.aggregated(self.controller, kind, reason);
             }
             Verdict::Dropped(why) => return observer.dropped(why),

@@ -161,6 +161,8 @@ fn meaning(error: &Error, exists: bool) -> Meaning {
         Error::Api { code: 403, message, .. } if message.contains("it is being terminated") => {
             Meaning::Lost(Dropped::NamespaceGone)
         }
+        // Not a missing permission: a quota of Events, or a policy.
+        error if error.is_quota_exceeded() || error.is_denied() => Meaning::Lost(Dropped::Failed),
         Error::Api { code: 403, .. } => Meaning::Lost(Dropped::Forbidden),
         Error::Api { code: 401 | 409 | 429 | 500.., retry_after, .. } => {
             Meaning::Again(retry_after.unwrap_or_default())

@@ -18,7 +18,6 @@ pub struct Builder<V> {
     pub(super) metadata_only: bool,
     pub(super) indexes: Vec<Index<V>>,
     pub(super) observer: Arc<dyn Observer>,
-    pub(super) detached: bool,
 }
 
 impl<V: Resource> Builder<V> {
@@ -31,7 +30,6 @@ impl<V: Resource> Builder<V> {
             metadata_only: false,
             indexes: Vec::new(),
             observer: Arc::new(Unobserved),
-            detached: false,
         }
     }
 
@@ -78,13 +76,6 @@ impl<V: Resource> Builder<V> {
     /// Sets what counts lists, watches and errors.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = observer;
-        self
-    }
-
-    /// Says that something other than a [`Program`](crate::controller::Program) runs it. A program
-    /// refuses to run beside an informer that is read but that nothing runs.
-    pub fn detached(mut self) -> Self {
-        self.detached = true;
         self
     }
 

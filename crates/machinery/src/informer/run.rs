@@ -2,15 +2,13 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::builder::Builder;
 use super::handlers::Handlers;
-use crate::client::{Client, Feed, Feeds};
+use crate::client::Client;
 use crate::object::{InternedStr, Kind, Resource};
 use crate::reflector::{Health, HealthHandle, Reflector, Refresh, ResourceVersionRegressed, State};
 use crate::shutdown::Shutdown;
@@ -93,9 +91,6 @@ pub enum Refusal {
     },
 }
 
-/// Pause between two looks at scopes that have not synced.
-const LOOK: Duration = Duration::from_secs(1);
-
 /// Keeps a local copy of one kind and tells handlers about changes. Cheap to clone; all clones are
 /// the same informer.
 pub struct Informer<V>(Arc<Shared<V>>);
@@ -110,11 +105,6 @@ struct Shared<V> {
     refused: Option<Refusal>,
     health: Vec<(Option<InternedStr>, HealthHandle)>,
     refreshes: Vec<Refresh>,
-    /// Number of first lists that are still to come.
-    unsynced: watch::Receiver<usize>,
-    /// Its state as a program sees it, and that of the client's other informers.
-    feed: Arc<Feed>,
-    feeds: Arc<Feeds>,
 }
 
 impl<V> Clone for Informer<V> {
@@ -126,11 +116,8 @@ impl<V> Clone for Informer<V> {
 impl<V: Resource> From<Builder<V>> for Informer<V> {
     fn from(builder: Builder<V>) -> Informer<V> {
         let handlers = Arc::new(Handlers::new());
-        let feeds = builder.client.feeds().clone();
         let kind = builder.client.kind::<V>();
         let (refused, scopes) = (builder.refused(), builder.scopes());
-        let (sender, unsynced) = watch::channel(scopes.len());
-        let sender = Arc::new(sender);
         let mut stores = Vec::new();
         let (mut reflectors, mut health) = (Vec::new(), Vec::new());
         let mut refreshes = Vec::new();
@@ -139,13 +126,11 @@ impl<V: Resource> From<Builder<V>> for Informer<V> {
             let notified = handlers.clone();
             writer.on_delta(move |delta, initial| notified.notify(delta, initial));
             let namespace = scope.namespace.clone();
-            let sender = sender.clone();
             let reflector = Reflector::new(
                 builder.client.clone(),
                 scope,
                 builder.metadata_only,
                 writer,
-                move || sender.send_modify(|left| *left -= 1),
                 builder.observer.clone(),
             );
             stores.push((namespace.clone(), store));
@@ -155,22 +140,7 @@ impl<V: Resource> From<Builder<V>> for Informer<V> {
         }
         let reflectors = Mutex::new(reflectors);
         let store = as_one(stores);
-        let feed = feeds.add(kind.resource(), store.holders());
-        if builder.detached {
-            feed.run();
-        }
-        Informer(Arc::new(Shared {
-            kind,
-            store,
-            handlers,
-            reflectors,
-            refused,
-            health,
-            refreshes,
-            unsynced,
-            feed,
-            feeds,
-        }))
+        Informer(Arc::new(Shared { kind, store, handlers, reflectors, refused, health, refreshes }))
     }
 }
 
@@ -199,7 +169,6 @@ impl<V: Resource> Informer<V> {
 
     /// The store to read what is held from.
     pub fn store(&self) -> Store<V> {
-        self.0.feed.read();
         self.0.store.clone()
     }
 
@@ -209,31 +178,24 @@ impl<V: Resource> Informer<V> {
     /// objects that are stored when a handler is added late. If the handler panics,
     /// the panic is caught and counted.
     pub fn handle(&self, handler: impl FnMut(&Delta<V>, bool) + Send + 'static) {
-        self.0.feed.read();
         self.0.store.paused(|held| {
             let present = held.into_iter().map(Delta::Added);
             self.0.handlers.add(handler, present);
         });
     }
 
-    /// A program is going to run it. Returns what is known of all informers of its client.
-    pub(crate) fn will_run(&self) -> Arc<Feeds> {
-        self.0.feed.run();
-        self.0.feeds.clone()
-    }
-
     /// Returns whether every scope has had its first complete list, and every handler added with
     /// [`Informer::handle`] was notified of all of it. Once true, it stays true.
     pub fn has_synced(&self) -> bool {
-        *self.0.unsynced.borrow() == 0
+        self.0.health.iter().all(|(_, health)| health.has_synced())
     }
 
     /// Waits until [`Informer::has_synced`] is true; forever, if the informer ends before.
     pub fn synced(&self) -> impl Future<Output = ()> + Send + use<V> {
-        let mut unsynced = self.0.unsynced.clone();
+        let health: Vec<_> = self.0.health.iter().map(|(_, health)| health.clone()).collect();
         async move {
-            if unsynced.wait_for(|left| *left == 0).await.is_err() {
-                std::future::pending::<()>().await;
+            for health in health {
+                health.reached(|health| health.synced).await;
             }
         }
     }
@@ -256,13 +218,14 @@ impl<V: Resource> Informer<V> {
     /// Waits until every scope has synced, apart from namespaces that may not be listed beside one that may: such
     /// as one that was deleted, together with the rights in it.
     pub fn settled(&self) -> impl Future<Output = ()> + Send + use<V> {
-        let (informer, mut unsynced) = (self.clone(), self.0.unsynced.clone());
+        let informer = self.clone();
+        let mut changes: Vec<_> =
+            self.0.health.iter().map(|(_, health)| health.changes()).collect();
         async move {
             while !informer.has_settled() {
-                // A refusal does not count down. If the informer ends before, this never ends.
-                if let Ok(Err(_)) = tokio::time::timeout(LOOK, unsynced.changed()).await {
-                    std::future::pending::<()>().await;
-                }
+                // `informer` has the senders, so none of these fails.
+                let changed = changes.iter_mut().map(|changes| Box::pin(changes.changed()));
+                drop(futures::future::select_all(changed).await);
             }
         }
     }
@@ -282,15 +245,15 @@ impl<V: Resource> Informer<V> {
         self.0.refreshes.iter().for_each(|refresh| refresh.request(term));
         let has_several = self.0.health.len() > 1;
         let listed = self.0.refreshes.iter().zip(&self.0.health).map(|(refresh, (_, health))| {
-            let (done, health) = (refresh.done(term), health.clone());
+            let done = refresh.done(term);
+            // What was never seen is not out of date, and holds up no other namespace.
+            let excused = health.reached(move |health| {
+                has_several && !health.synced && health.state == State::Forbidden
+            });
             async move {
-                let mut done = std::pin::pin!(done);
-                while tokio::time::timeout(LOOK, &mut done).await.is_err() {
-                    let health = health.get();
-                    // What was never seen is not out of date, and holds up no other namespace.
-                    if has_several && !health.synced && health.state == State::Forbidden {
-                        return;
-                    }
+                tokio::select! {
+                    () = done => {}
+                    () = excused => {}
                 }
             }
         });
@@ -320,7 +283,6 @@ impl<V: Resource> Informer<V> {
     /// others have stopped; if the API server's data went back in time; if it was built in a way
     /// that cannot work; if it has run before.
     pub async fn run(&self, shutdown: Shutdown) -> Result<(), Error> {
-        self.0.feed.run();
         if let Some(refusal) = &self.0.refused {
             return Err(refusal.clone().into());
         }

@@ -13,7 +13,6 @@ use super::context::Declared;
 use super::context::Pass;
 use super::function::{Finalizer, Function};
 use super::kinds::{ControllerDeps, Informers, Step};
-use super::referrers::Referrers;
 use super::wiring::{self, WiringError};
 use super::{Context, Manager, Shared};
 #[cfg(any(test, feature = "testing"))]
@@ -21,7 +20,7 @@ use crate::client::Client;
 use crate::controller::{Action, Handle, Name, Options, Problem, Program, Reconciler, enqueue};
 use crate::informer;
 use crate::object::{ObjectKey, Resource};
-use crate::store::Delta;
+use crate::store::{Delta, Index};
 use crate::workqueue::Priority;
 
 /// Declares a controller of `V`: what it owns, watches and reads, and how it reconciles.
@@ -37,9 +36,7 @@ pub struct ControllerBuilder<V> {
     declared: Vec<TypeId>,
     owned: Vec<TypeId>,
     filter: Option<Filter<V>>,
-    /// Handlers that come before a key is enqueued.
-    first: Vec<Handler>,
-    /// Those of them that only [`ControllerBuilder::reconcile`] needs.
+    /// Handlers that come before a key is enqueued, for [`ControllerBuilder::reconcile`].
     bookkeeping: Vec<Handler>,
     handlers: Vec<Handler>,
     finalizer: Option<Finalizer<V>>,
@@ -146,7 +143,6 @@ impl<V: Resource> ControllerBuilder<V> {
             declared,
             owned: Vec::new(),
             filter: None,
-            first: Vec::new(),
             bookkeeping: Vec::new(),
             handlers: Vec::new(),
             finalizer: None,
@@ -252,15 +248,19 @@ impl<V: Resource> ControllerBuilder<V> {
         self,
         keys: impl Fn(&V) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Self {
-        let referrers = Arc::new(Referrers::default());
-        let record = referrers.clone();
-        let record = |parts: &ControllerDeps| {
-            or_enqueue_all::<V, V, _>(parts, move |delta: &Delta<V>, _| record.record(delta, &keys))
-        };
-        let mut this = self.watches::<R>(move |object| referrers.of(object.key()));
-        // An object that comes after the pass has looked for it finds the reference.
-        this.first.push(handler_of::<V, _>(record));
-        this
+        let kind = R::KIND.resource();
+        let name = format!("references of {} to {kind}, {}", self.name, self.handlers.len());
+        let index = Index::new(&name, move |object: &V, each| {
+            keys(object).iter().for_each(|key| each(key.to_string().into()));
+        });
+        self.informer::<V>(|builder| builder.index(index)).watches_with::<R, _>(move |parts| {
+            let objects = parts.store::<V>()?;
+            Ok(move |changed: &R| {
+                // There is such an index: it was added above.
+                let found = objects.by_index(&name, &changed.key().to_string()).unwrap_or_default();
+                found.iter().map(|object| object.key().clone()).collect()
+            })
+        })
     }
 
     /// Declares that passes read `R`. Its changes wake no key.
@@ -368,8 +368,10 @@ impl<V: Resource> ControllerBuilder<V> {
         let declared = self.declared_for_passes();
         let finalizer = self.finalizer.take();
         let on_problem = self.on_problem.unwrap_or(|_, problem| problem);
-        self.first.append(&mut self.bookkeeping);
-        self.add(move |parts| Function::new(parts, reconcile, (finalizer, on_problem), declared))
+        let first = std::mem::take(&mut self.bookkeeping);
+        self.add(first, move |parts| {
+            Function::new(parts, reconcile, (finalizer, on_problem), declared)
+        })
     }
 
     fn declared_for_passes(&mut self) -> Declared {
@@ -397,14 +399,15 @@ impl<V: Resource> ControllerBuilder<V> {
         let unused = unused.into_iter().filter(|(_, is_declared)| *is_declared);
         let unused = unused.map(|(declaration, _)| WiringError::Unused { controller, declaration });
         self.faults.extend(unused);
-        self.add(make)
+        self.add(Vec::new(), make)
     }
 
     fn add<R: Reconciler>(
         mut self,
+        first: Vec<Handler>,
         make: impl FnOnce(&ControllerDeps) -> Result<R, WiringError> + Send + 'static,
     ) -> Manager {
-        let (filter, handlers) = (self.filter.clone(), self.all_handlers());
+        let (filter, handlers) = (self.filter.clone(), self.all_handlers(first));
         let ControllerBuilder { mut manager, name, options, declared, .. } = self;
         let (endings, faults) = (self.endings, self.faults);
         let declared: Arc<[TypeId]> = declared.into();
@@ -456,7 +459,7 @@ impl<V: Resource> ControllerBuilder<V> {
     }
 
     /// The handlers, in the order in which each change is shown to them.
-    fn all_handlers(&mut self) -> Vec<Handler> {
+    fn all_handlers(&mut self, first: Vec<Handler>) -> Vec<Handler> {
         let filter = self.filter.take();
         let enqueue = handler_of::<V, _>(|parts: &ControllerDeps| {
             let enqueue = enqueue::for_object(parts.handle());
@@ -466,7 +469,6 @@ impl<V: Resource> ControllerBuilder<V> {
                 }
             })
         });
-        let first = std::mem::take(&mut self.first);
         first.into_iter().chain([enqueue]).chain(std::mem::take(&mut self.handlers)).collect()
     }
 

@@ -46,7 +46,7 @@ trait Declared: Send {
 
 /// A [`Built`] whose view is not known.
 trait AnyInformer: Send + Sync {
-    fn run_by(&self, program: Program) -> Program;
+    fn run_by(&self, program: &mut Program);
     fn settled(&self) -> Synced;
     fn has_synced_in(&self, namespace: &str) -> bool;
     fn refused(&self) -> Option<&Refusal>;
@@ -225,14 +225,14 @@ impl Informers {
     }
 
     /// Has `program` run them all.
-    pub(super) fn run_by(&self, program: Program) -> Program {
-        self.0.iter().fold(program, |program, (_, informer)| informer.run_by(program))
+    pub(super) fn run_by(&self, program: &mut Program) {
+        self.0.iter().for_each(|(_, informer)| informer.run_by(program));
     }
 }
 
 impl<V: Resource> AnyInformer for Built<V> {
-    fn run_by(&self, program: Program) -> Program {
-        program.informer(&self.informer)
+    fn run_by(&self, program: &mut Program) {
+        program.run_informer(&self.informer);
     }
 
     fn settled(&self) -> Synced {

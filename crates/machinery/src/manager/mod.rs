@@ -36,7 +36,6 @@
 
 mod wiring;
 mod kinds;
-mod referrers;
 mod builder;
 mod function;
 mod context;
@@ -299,7 +298,8 @@ impl Manager {
         }
         // The last passes' reports are still sent, and then the lease is released: nothing
         // writes any more.
-        program = informers.run_by(program).task("the sink of Events", |stop| async move {
+        informers.run_by(&mut program);
+        program = program.task("the sink of Events", |stop| async move {
             sink.run(client, stop.requested()).await;
         });
         Ok(election.after(program))

@@ -11,7 +11,7 @@ use thin_vec::ThinVec;
 use super::{InternedStr, Labels, ObjectKey, ResourceVersion, Uid};
 
 /// Which labels and annotations a view keeps. The others are skipped while parsing.
-pub trait Keep: 'static {
+pub trait Keep: Clone + 'static {
     /// The annotation in which `Context::ensure` records the hash of what it applied to a child.
     const APPLIED: &'static str = "controller-machinery/applied";
     /// The annotation in which it records what admission made of that.
@@ -51,6 +51,7 @@ pub struct Owner {
 ///
 /// An object that was read has a UID and a version. One that is yet to be created has neither, and
 /// they are left out when it is sent; if set, they are preconditions of the write.
+#[derive(Clone)]
 pub struct Meta<K = Nothing> {
     /// Namespace and name.
     pub key: ObjectKey,
@@ -129,25 +130,6 @@ impl<K> Meta<K> {
 impl<K> Default for Meta<K> {
     fn default() -> Meta<K> {
         Meta::named(ObjectKey::default())
-    }
-}
-
-impl<K> Clone for Meta<K> {
-    fn clone(&self) -> Meta<K> {
-        Meta {
-            key: self.key.clone(),
-            uid: self.uid,
-            version: self.version,
-            generation: self.generation,
-            deleting: self.deleting,
-            owner: self.owner.clone(),
-            blocks_owner: self.blocks_owner,
-            shared: self.shared,
-            labels: self.labels.clone(),
-            annotations: self.annotations.clone(),
-            finalizers: self.finalizers.clone(),
-            keep: PhantomData,
-        }
     }
 }
 

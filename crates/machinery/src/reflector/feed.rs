@@ -22,14 +22,11 @@ pub(super) struct StoreFeed<V> {
     /// Objects staged since `began`.
     items: usize,
     began: Instant,
-    /// Called after the first list was taken over.
-    synced: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl<V: Resource> StoreFeed<V> {
     pub(super) fn new(
         writer: Writer<V>,
-        synced: impl FnOnce() + Send + 'static,
         observer: Arc<dyn Observer>,
         health: HealthHandle,
         kind: Kind,
@@ -42,7 +39,6 @@ impl<V: Resource> StoreFeed<V> {
             kind,
             items: 0,
             began: Instant::now(),
-            synced: Some(Box::new(synced)),
         }
     }
 
@@ -138,9 +134,6 @@ impl<V: Resource> StoreFeed<V> {
             health.quarantined = self.quarantine.len();
         });
         self.observer.listed(&self.kind, self.items, self.began.elapsed());
-        if let Some(synced) = self.synced.take() {
-            synced();
-        }
     }
 
     /// The list will not be used.
@@ -206,8 +199,7 @@ mod tests {
             });
         });
         let health = HealthHandle::new(Instant::now());
-        let mut feed =
-            StoreFeed::new(writer, || {}, Arc::new(Unobserved), health.clone(), Thing::KIND);
+        let mut feed = StoreFeed::new(writer, Arc::new(Unobserved), health.clone(), Thing::KIND);
         let meta: Value = json!({
             "name": "it", "namespace": "ns", "uid": uid(1), "resourceVersion": "5",
         });

@@ -80,20 +80,18 @@ enum Completion<V> {
 
 impl<V: Resource> Reflector<V> {
     /// Creates a reflector that has not started. `metadata_only` asks the server for metadata only;
-    /// `V` must then be a view that needs nothing else. `synced` is called once the first list has
-    /// been taken over and reported.
+    /// `V` must then be a view that needs nothing else.
     pub fn new(
         client: Client,
         scope: Scope,
         metadata_only: bool,
         writer: Writer<V>,
-        synced: impl FnOnce() + Send + 'static,
         observer: Arc<dyn Observer>,
     ) -> Reflector<V> {
         let now = Instant::now();
         let health = HealthHandle::new(now);
         let kind = client.kind::<V>();
-        let feed = StoreFeed::new(writer, synced, observer.clone(), health.clone(), kind);
+        let feed = StoreFeed::new(writer, observer.clone(), health.clone(), kind);
         let hints = client.identity().remedies();
         let report = Report::new(kind, scope.namespace.clone(), health, observer.clone(), hints);
         Reflector {

@@ -1,10 +1,9 @@
 //! A reflector's health, for everybody to read.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::object::ResourceVersion;
@@ -49,7 +48,7 @@ pub struct Health {
 
 /// Reads the [`Health`] of one reflector at any time. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct HealthHandle(Arc<Mutex<Health>>);
+pub struct HealthHandle(watch::Sender<Health>);
 
 // === impl State ===
 
@@ -88,7 +87,7 @@ impl Health {
 
 impl HealthHandle {
     pub(super) fn new(now: Instant) -> HealthHandle {
-        HealthHandle(Arc::new(Mutex::new(Health {
+        HealthHandle(watch::Sender::new(Health {
             state: State::Starting,
             since: now,
             why: None,
@@ -96,20 +95,43 @@ impl HealthHandle {
             heard: now,
             synced: false,
             quarantined: 0,
-        })))
+        }))
     }
 
     /// The current health.
     pub fn get(&self) -> Health {
-        self.0.lock().clone()
+        self.0.borrow().clone()
     }
 
     /// Returns whether there has been a complete list.
     pub fn has_synced(&self) -> bool {
-        self.0.lock().synced
+        self.0.borrow().synced
+    }
+
+    /// Signals changes of the state, and the first complete list.
+    pub fn changes(&self) -> watch::Receiver<Health> {
+        self.0.subscribe()
+    }
+
+    /// Returns when the health is as `wanted`; never, if the reflector ends before.
+    pub fn reached<F: FnMut(&Health) -> bool + Send>(
+        &self,
+        wanted: F,
+    ) -> impl Future<Output = ()> + Send + use<F> {
+        let mut changes = self.changes();
+        // The sender is kept, so this cannot fail.
+        let handle = self.clone();
+        async move {
+            drop(changes.wait_for(wanted).await);
+            drop(handle);
+        }
     }
 
     pub(super) fn update(&self, change: impl FnOnce(&mut Health)) {
-        change(&mut self.0.lock());
+        self.0.send_if_modified(|health| {
+            let before = (health.state, health.synced);
+            change(health);
+            before != (health.state, health.synced)
+        });
     }
 }

@@ -14,9 +14,12 @@ use crate::object::{Dynamic, InternedStr, Object, ObjectKey, Resource};
 /// A named way to find objects: the values under which an object is found.
 pub struct Index<V> {
     name: InternedStr,
-    values: fn(&V, &mut dyn FnMut(InternedStr)),
+    values: Arc<Values<V>>,
     is_by_controller: bool,
 }
+
+/// Passes on the values of one object.
+type Values<V> = dyn Fn(&V, &mut dyn FnMut(InternedStr)) + Send + Sync;
 
 /// A lookup named an index that the store does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,9 +71,9 @@ impl<V: Object> Index<V> {
     /// function of it. An object for which it panics is found under no value.
     pub fn new(
         name: impl Into<InternedStr>,
-        values: fn(&V, &mut dyn FnMut(InternedStr)),
+        values: impl Fn(&V, &mut dyn FnMut(InternedStr)) + Send + Sync + 'static,
     ) -> Index<V> {
-        Index { name: name.into(), values, is_by_controller: false }
+        Index { name: name.into(), values: Arc::new(values), is_by_controller: false }
     }
 
     /// Finds objects by their controller, if that is a `P`; needed by
@@ -104,7 +107,8 @@ impl<V: Object> Index<V> {
 
 impl<V> Clone for Index<V> {
     fn clone(&self) -> Index<V> {
-        Index { name: self.name.clone(), ..*self }
+        let Index { name, values, is_by_controller } = self;
+        Index { name: name.clone(), values: values.clone(), is_by_controller: *is_by_controller }
     }
 }
 

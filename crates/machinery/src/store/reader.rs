@@ -1,9 +1,8 @@
 //! The readers' side.
 
-use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -62,12 +61,6 @@ impl<V: Object> Store<V> {
         parts.sort_by(|a, b| a.0.cmp(&b.0));
         let shared = parts.first()?.1.clone();
         Some(Store { shared, parts: parts.into() })
-    }
-
-    /// Something that lives as long as anybody holds this store.
-    pub(crate) fn holders(&self) -> Weak<dyn Any + Send + Sync> {
-        let shared: Arc<dyn Any + Send + Sync> = self.shared.clone();
-        Arc::downgrade(&shared)
     }
 
     pub(super) fn shared(&self) -> &Shared<V> {

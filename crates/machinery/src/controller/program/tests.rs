@@ -3,10 +3,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::client::Client;
 use crate::controller::{Action, Options};
 use crate::object::ObjectKey;
-use crate::object::fixtures::Thing;
 
 /// A pass that lasts until the shutdown, and a while longer.
 struct Slow(Shutdown, Arc<Mutex<Vec<&'static str>>>);
@@ -145,44 +143,6 @@ async fn two_controllers_of_one_name_are_refused_before_anything_begins() {
     let refused = program.run(shutdown).await.unwrap_err();
     assert!(matches!(refused, ProgramError::SameName("foo")), "{refused}");
     assert!(refused.to_string().contains("two controllers are called \"foo\""), "{refused}");
-}
-
-/// An API server that never answers.
-fn silent() -> Client {
-    let service = tower::service_fn(|_: http::Request<bytes::Bytes>| {
-        std::future::pending::<Result<http::Response<String>, Infallible>>()
-    });
-    Client::from_service(service, Default::default())
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_informer_that_is_read_but_not_run_is_refused_with_the_line_to_add() {
-    let client = silent();
-    let informer = || Informer::<Thing>::builder(client.clone());
-    let (run, unread, detached) = (informer().build(), informer().build(), informer().detached());
-    let _other = detached.build().store();
-    let shutdown = Shutdown::manual();
-    shutdown.request();
-    let program = || Program::new().informer(&run);
-    program().run(shutdown.clone()).await.unwrap();
-    let (_store, run) = (unread.store(), informer().build());
-    let refused = Program::new().informer(&run).run(shutdown.clone()).await.unwrap_err();
-    assert!(matches!(&refused, ProgramError::NotRun(what) if what == "things.example.com"));
-    assert!(refused.to_string().contains("`.informer(&…)`"), "{refused}");
-    Program::new().informer(&unread).informer(&run).run(shutdown).await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_informer_that_nobody_holds_any_more_keeps_no_program_from_running() {
-    let client = silent();
-    let informer = || Informer::<Thing>::builder(client.clone()).build();
-    let dropped = informer();
-    dropped.handle(|_, _| {});
-    assert!(dropped.store().is_empty());
-    drop(dropped);
-    let shutdown = Shutdown::manual();
-    shutdown.request();
-    Program::new().informer(&informer()).run(shutdown).await.unwrap();
 }
 
 #[test]

@@ -1,7 +1,6 @@
 use std::time::Duration;
 
 use super::*;
-use crate::events::{BURST, REFILL, WINDOW};
 use crate::object::ObjectKey;
 
 /// A correlator and a clock.
@@ -23,7 +22,13 @@ impl Bench {
     }
 
     fn observe(&mut self, object: &str, note: &str) -> Verdict {
-        self.correlator.observe(group(object), note, self.now, self.wall)
+        self.observe_in("ns", object, note)
+    }
+
+    fn observe_in(&mut self, namespace: &str, object: &str, note: &str) -> Verdict {
+        let mut group = group(object);
+        group.regarding.key = ObjectKey::new(namespace, object);
+        self.correlator.observe(group, note, self.now, self.wall)
     }
 
     /// Takes and completes all waiting writes.
@@ -80,37 +85,6 @@ async fn another_note_is_another_event_at_once() {
 }
 
 #[tokio::test]
-async fn after_ten_distinct_notes_the_rest_share_one_event() {
-    let mut bench = Bench::new();
-    for i in 0..10 {
-        assert_eq!(bench.observe("a", &format!("note {i}")), Verdict::New);
-    }
-    for i in 10..30 {
-        assert_eq!(bench.observe("a", &format!("note {i}")), Verdict::Combined);
-    }
-    assert_eq!(bench.observe("a", "note 3"), Verdict::Repeated, "a known note stays itself");
-    let jobs = bench.write();
-    assert_eq!(jobs.len(), 11);
-    assert_eq!(&*jobs[10].series.note, "(combined from similar events): note 10");
-    assert_eq!(jobs[10].count, 20);
-    bench.pass(WINDOW + Duration::from_secs(1));
-    assert_eq!(bench.observe("a", "note 30"), Verdict::New, "a quiet window ends it");
-}
-
-#[tokio::test]
-async fn an_endless_stream_of_notes_shows_a_recent_one_at_least_every_ten_minutes() {
-    let mut bench = Bench::new();
-    let mut shown = Vec::new();
-    for second in 0..3_600 {
-        bench.observe("a", &format!("at {second}"));
-        shown.extend(bench.write().into_iter().filter(|job| !job.exists).map(|_| second));
-        bench.pass(Duration::from_secs(1));
-    }
-    assert!(shown.windows(2).all(|w| w[1] - w[0] <= 602), "{shown:?}");
-    assert!(*shown.last().unwrap() >= 3_000 && shown.len() < 20, "{shown:?}");
-}
-
-#[tokio::test]
 async fn repetitions_leave_the_reserve_to_what_is_new() {
     let mut bench = Bench::new();
     let mut writes = 0;
@@ -149,16 +123,31 @@ async fn one_object_may_not_flood_but_another_is_not_hurt_by_it() {
 async fn the_queue_is_bounded_and_so_is_the_memory() {
     let mut bench = Bench::new();
     for i in 0..QUEUE {
-        assert_eq!(bench.observe(&format!("o{i}"), "x"), Verdict::New);
+        let namespace = format!("ns-{}", i / QUEUE_OF_ONE);
+        assert_eq!(bench.observe_in(&namespace, &format!("o{i}"), "x"), Verdict::New);
     }
     assert_eq!(bench.observe("more", "x"), Verdict::Dropped(Dropped::QueueFull));
-    assert_eq!(bench.observe("o1", "x"), Verdict::Repeated, "what waits needs no room");
+    assert_eq!(bench.observe_in("ns-0", "o1", "x"), Verdict::Repeated, "what waits needs no room");
     for i in 0..20_000 {
         bench.write();
         bench.observe(&format!("p{i}"), "x");
     }
-    let Correlator { series, groups, budgets, .. } = &bench.correlator;
-    assert!(series.len() <= MEMORY && groups.len() <= MEMORY && budgets.len() <= MEMORY);
+    let Correlator { series, budgets, .. } = &bench.correlator;
+    assert!(series.len() <= MEMORY && budgets.len() <= MEMORY);
+}
+
+#[tokio::test]
+async fn one_namespace_does_not_fill_the_queue() {
+    let mut bench = Bench::new();
+    for i in 0..QUEUE_OF_ONE {
+        assert_eq!(bench.observe_in("hangs", &format!("o{i}"), "x"), Verdict::New);
+    }
+    assert_eq!(bench.observe_in("hangs", "more", "x"), Verdict::Dropped(Dropped::QueueFull));
+    assert_eq!(bench.observe_in("other", "more", "x"), Verdict::New);
+    bench.write();
+    assert_eq!(bench.observe_in("hangs", "more", "x"), Verdict::New);
+    bench.write();
+    assert!(bench.correlator.by_namespace.is_empty());
 }
 
 #[tokio::test]

@@ -8,12 +8,12 @@ const LIST: &str = r#" {"kind":"PodList", "apiVersion":"v1","metadata":{"resourc
 {}],"last":null}
 "#;
 
-type Parts = Vec<(Part, Vec<u8>)>;
+type Items = Vec<Vec<u8>>;
 
-/// Records the parts. If `eager`, items are decoded in place.
+/// Records the items. If `eager`, items are decoded in place.
 #[derive(Default)]
 struct Notes {
-    parts: Parts,
+    items: Items,
     eager: bool,
 }
 
@@ -25,29 +25,31 @@ impl ItemVisitor for Notes {
         let mut items = serde_json::Deserializer::from_slice(rest).into_iter::<IgnoredAny>();
         items.next()?.ok()?;
         let length = items.byte_offset();
-        self.parts.push((Part::Item, rest[..length].to_vec()));
+        self.items.push(rest[..length].to_vec());
         Some(length)
     }
 
-    fn part(&mut self, part: Part, bytes: &[u8]) -> Result<(), Error> {
-        self.parts.push((part, bytes.to_vec()));
+    fn whole(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.items.push(bytes.to_vec());
         Ok(())
     }
 }
 
-/// The parts, found both ways.
-fn split(pieces: &[&[u8]]) -> Result<Parts, Error> {
-    let (parts, end) = split_until(pieces);
-    end.map(|()| parts)
+/// The items and what is around them, found both ways.
+fn split(pieces: &[&[u8]]) -> Result<(Items, Envelope), Error> {
+    let (items, end) = split_until(pieces);
+    end.map(|envelope| (items, envelope))
 }
 
-/// The parts up to the end, good or bad, found both ways.
-fn split_until(pieces: &[&[u8]]) -> (Parts, Result<(), Error>) {
+/// The items up to the end, good or bad, found both ways.
+fn split_until(pieces: &[&[u8]]) -> (Items, Result<Envelope, Error>) {
     let split = |eager| {
-        let (mut splitter, mut notes) = (Splitter::new(), Notes { eager, ..Notes::default() });
-        let mut arrived = pieces.iter().map(|piece| splitter.arrived(piece, &mut notes));
+        let (mut scanner, mut notes) =
+            (ItemScanner::default(), Notes { eager, ..Notes::default() });
+        let mut arrived = pieces.iter().map(|piece| scanner.arrived(piece, &mut notes));
         let end = arrived.find(Result::is_err).unwrap_or(Ok(()));
-        (notes.parts, end.and_then(|()| splitter.end()))
+        let end = end.and_then(|()| scanner.end()).and_then(|bytes| Envelope::decode(&bytes));
+        (notes.items, end)
     };
     let (followed, decoded) = (split(false), split(true));
     assert_eq!((&followed.0, followed.1.is_ok()), (&decoded.0, decoded.1.is_ok()));
@@ -55,21 +57,17 @@ fn split_until(pieces: &[&[u8]]) -> (Parts, Result<(), Error>) {
 }
 
 fn items(list: &str) -> Result<Vec<String>, Error> {
-    let parts = split(&[list.as_bytes()])?;
-    Ok(parts
-        .into_iter()
-        .filter(|(part, _)| *part == Part::Item)
-        .map(|(_, bytes)| String::from_utf8(bytes).unwrap())
-        .collect())
+    let (items, _) = split(&[list.as_bytes()])?;
+    Ok(items.into_iter().map(|item| String::from_utf8(item).unwrap()).collect())
 }
 
 #[test]
 fn items_metadata_and_kind_are_found_whatever_is_around_them() {
     assert_eq!(items(LIST).unwrap(), [r#"{"a":"}]\\"}"#, r#"{"b":[{},[]],"c":"é\u00e9\""}"#, "{}"]);
-    let parts = split(&[LIST.as_bytes()]).unwrap();
-    assert_eq!(parts[0], (Part::Kind, br#""PodList""#.to_vec()));
-    assert_eq!(parts[1].0, Part::Metadata);
-    assert_eq!(parts[1].1, br#"{"resourceVersion":"7","continue":"x\"}"}"#);
+    let (_, envelope) = split(&[LIST.as_bytes()]).unwrap();
+    assert_eq!(envelope.kind.as_deref(), Some("PodList"));
+    let meta = envelope.metadata.unwrap();
+    assert_eq!((&*meta.resource_version, meta.r#continue.as_deref()), ("7", Some("x\"}")));
 }
 
 #[test]
@@ -90,8 +88,17 @@ fn a_list_that_breaks_off_anywhere_is_cut() {
 
 #[test]
 fn what_is_no_list_is_refused() {
-    for text in ["[]", "<html>", r#"{"items":{}}"#, r#"{"items":[1]}"#, r#"{"a":}"#, "{}{}", "{,}"]
-    {
+    for text in [
+        "[]",
+        "<html>",
+        r#"{"items":{}}"#,
+        r#"{"items":[1]}"#,
+        r#"{"a":}"#,
+        "{}{}",
+        "{,}",
+        r#"{"it\u0065ms":[{}]}"#,
+        r#"{"items":[],"items":[{}]}"#,
+    ] {
         assert!(matches!(items(text), Err(Error::Decode { .. })), "{text}");
     }
 }
@@ -99,37 +106,35 @@ fn what_is_no_list_is_refused() {
 #[test]
 fn every_two_pieces_give_the_same_parts_as_one() {
     let body = LIST.as_bytes();
-    let whole = split(&[body]).unwrap();
+    let whole = split(&[body]).unwrap().0;
     for first in 0..body.len() {
         for second in first..body.len() {
             let pieces = [&body[..first], &body[first..second], &body[second..]];
-            assert_eq!(split(&pieces).unwrap(), whole, "cut at {first} and {second}");
+            assert_eq!(split(&pieces).unwrap().0, whole, "cut at {first} and {second}");
         }
     }
     let bytes: Vec<&[u8]> = body.chunks(1).collect();
-    assert_eq!(split(&bytes).unwrap(), whole);
+    assert_eq!(split(&bytes).unwrap().0, whole);
 }
 
 #[test]
 fn an_item_without_end_is_refused_and_not_kept_for_ever() {
-    let mut splitter = Splitter::new();
+    let mut scanner = ItemScanner::default();
     let mut none = Notes::default();
-    splitter.arrived(br#"{"items":[{"a":""#, &mut none).unwrap();
+    scanner.arrived(br#"{"items":[{"a":""#, &mut none).unwrap();
     let piece = vec![b'x'; 1 << 20];
-    let refused = (0..64).find_map(|_| splitter.arrived(&piece, &mut none).err());
+    let refused = (0..64).find_map(|_| scanner.arrived(&piece, &mut none).err());
     assert!(matches!(refused, Some(Error::TooLarge { .. })));
-    assert!(splitter.begun.capacity() <= 2 * MAX_OBJECT);
+    assert!(scanner.begun.capacity() <= 2 * MAX_OBJECT);
 }
 
 #[test]
-fn what_is_skipped_is_not_kept() {
-    let mut splitter = Splitter::new();
-    let mut none = Notes::default();
-    splitter.arrived(br#"{"other":[""#, &mut none).unwrap();
-    for _ in 0..64 {
-        splitter.arrived(&vec![b'x'; 1 << 20], &mut none).unwrap();
-    }
-    assert_eq!(splitter.begun.capacity(), 0);
+fn what_is_around_the_items_is_bounded() {
+    let mut scanner = ItemScanner::default();
+    scanner.arrived(br#"{"other":[""#, &mut Notes::default()).unwrap();
+    let piece = vec![b'x'; 1 << 20];
+    let refused = (0..64).find_map(|_| scanner.arrived(&piece, &mut Notes::default()).err());
+    assert!(matches!(refused, Some(Error::TooLarge { .. })));
 }
 
 fn json() -> impl Strategy<Value = serde_json::Value> {
@@ -161,12 +166,9 @@ proptest! {
             if pretty { serde_json::to_string_pretty(&list) } else { serde_json::to_string(&list) };
         let text = text.unwrap();
         let pieces: Vec<&[u8]> = text.as_bytes().chunks(cut).collect();
-        let found: Vec<serde_json::Value> = split(&pieces)
-            .unwrap()
-            .into_iter()
-            .filter(|(part, _)| *part == Part::Item)
-            .map(|(_, bytes)| serde_json::from_slice(&bytes).unwrap())
-            .collect();
+        let (found, _) = split(&pieces).unwrap();
+        let found: Vec<serde_json::Value> =
+            found.iter().map(|bytes| serde_json::from_slice(bytes).unwrap()).collect();
         prop_assert_eq!(serde_json::Value::from(found), list["items"].clone());
     }
 
