@@ -9,8 +9,6 @@
 //! Code that is tied to no kind is the library `controller-machinery` (crates/machinery). Its modules
 //! stand here too, so that the operator names them like its own.
 
-#[cfg(feature = "otel")]
-pub use controller_machinery::traces;
 pub use controller_machinery::{
     client, controller, events, identity, informer, leader_election, manager, metrics, object,
     reflector, shutdown, store, view, workqueue,

@@ -124,11 +124,10 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     let config = args.connection.config().await?;
     let lease = args.leader_elect.then(|| lease(&args)).transpose()?;
     let (host, metrics, ready) = (host_name(), metrics(&config), Checks::default());
-    let (observer, passes) = (spans.of_requests(&metrics), spans.of_passes(&metrics));
     let options = client::Options {
         deadline: args.api_deadline,
         write_deadline: args.write_deadline,
-        observer,
+        observer: metrics.clone(),
         ..client::Options::new(IDENTITY)
     };
     // Of no leader: reviews are answered whoever leads. The others are made of it: a credential
@@ -162,7 +161,6 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
         .options(|options| {
             options.workers = args.workers.into();
             options.drain = args.shutdown_grace;
-            options.observer = passes;
         });
     if let Some(lease) = lease {
         manager = manager.leader_election(lease);

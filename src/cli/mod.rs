@@ -1,6 +1,8 @@
 //! The command line: arguments, logs and servers of `run`, and the commands that only read.
 
 pub(crate) mod args;
+#[cfg(feature = "otel")]
+mod traces;
 pub(crate) mod telemetry;
 pub(crate) mod servers;
 // The commands beside `run`, and the operator that they find.

@@ -3,7 +3,6 @@
 
 use std::fmt::Write;
 use std::io::IsTerminal;
-use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use tracing_subscriber::field::MakeExt;
@@ -13,11 +12,9 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, registry};
 
 use super::args::LogFormat;
-use super::{IDENTITY, is_control};
-use crate::metrics::Metrics;
+use super::is_control;
 #[cfg(feature = "otel")]
-use crate::traces::Traces;
-use crate::{client, controller};
+use super::traces::Traces;
 
 #[cfg(not(feature = "otel"))]
 use absent::Traces;
@@ -101,7 +98,7 @@ impl Spans {
     /// As the environment says. If its settings are wrong, the operator works all the same: see
     /// [`Spans::log_problem`].
     pub(crate) fn from_environment(runtime: &Handle) -> Spans {
-        match Traces::from_environment(&IDENTITY, runtime) {
+        match Traces::from_environment(runtime) {
             Ok(traces) => Spans { traces, problem: None },
             Err(error) => Spans { traces: None, problem: Some(error.to_string()) },
         }
@@ -119,22 +116,6 @@ impl Spans {
         }
     }
 
-    /// The observer of requests to the API server.
-    pub(crate) fn of_requests(&self, metrics: &Arc<Metrics>) -> Arc<dyn client::Observer> {
-        match &self.traces {
-            Some(traces) => traces.of_requests(metrics.clone()),
-            None => metrics.clone(),
-        }
-    }
-
-    /// The observer of passes.
-    pub(crate) fn of_passes(&self, metrics: &Arc<Metrics>) -> Arc<dyn controller::Observer> {
-        match &self.traces {
-            Some(traces) => traces.of_passes(metrics.clone()),
-            None => metrics.clone(),
-        }
-    }
-
     /// Sends what is left, within a time limit.
     pub(crate) async fn end(&self) {
         if let Some(traces) = &self.traces {
@@ -146,15 +127,10 @@ impl Spans {
 /// A build without spans.
 #[cfg(not(feature = "otel"))]
 mod absent {
-    use std::sync::Arc;
-
     use tokio::runtime::Handle;
     use tracing_subscriber::layer::Identity;
 
-    use crate::identity::Identity as Program;
-    use crate::{client, controller};
-
-    /// Stands in for `crate::traces::Traces`, which other builds have. No value of it exists.
+    /// Stands in for `super::traces::Traces`, which other builds have. No value of it exists.
     #[derive(Clone)]
     pub(super) enum Traces {}
 
@@ -171,10 +147,7 @@ mod absent {
 
     impl Traces {
         /// Always `None`, or an error if the environment requests spans.
-        pub(super) fn from_environment(
-            _: &Program,
-            _: &Handle,
-        ) -> Result<Option<Traces>, AskedFor> {
+        pub(super) fn from_environment(_: &Handle) -> Result<Option<Traces>, AskedFor> {
             match ENDPOINTS.iter().find(|name| std::env::var(name).is_ok_and(|url| !url.is_empty()))
             {
                 None => Ok(None),
@@ -183,20 +156,6 @@ mod absent {
         }
 
         pub(super) fn layer(&self) -> Identity {
-            match *self {}
-        }
-
-        pub(super) fn of_requests(
-            &self,
-            _: Arc<dyn client::Observer>,
-        ) -> Arc<dyn client::Observer> {
-            match *self {}
-        }
-
-        pub(super) fn of_passes(
-            &self,
-            _: Arc<dyn controller::Observer>,
-        ) -> Arc<dyn controller::Observer> {
             match *self {}
         }
 

@@ -29,8 +29,6 @@ pub mod events;
 pub mod leader_election;
 #[cfg(feature = "metrics")]
 pub mod metrics;
-#[cfg(feature = "otel")]
-pub mod traces;
 // All of it, wired from what controllers declare.
 pub mod manager;
 

@@ -11,6 +11,8 @@ use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout, timeout_at};
 use tower::{BoxError, Service, ServiceExt};
+use tracing::Span;
+use tracing::field::{Empty, display};
 
 use super::config::Config;
 use super::connectivity::Connectivity;
@@ -44,7 +46,7 @@ struct Shared {
     warnings: Warnings,
 }
 
-/// A request under way. When dropped, it reports to the observer.
+/// A request under way. When dropped, it reports to the observer and ends its span.
 pub(super) struct ObservedCall<'a> {
     options: &'a Options,
     verb: &'static str,
@@ -52,6 +54,7 @@ pub(super) struct ObservedCall<'a> {
     /// 0 until a complete answer has arrived.
     pub(super) code: u16,
     began: Instant,
+    span: Span,
 }
 
 // === impl Client ===
@@ -175,7 +178,18 @@ impl Client {
     }
 
     pub(super) fn observe<'a>(&'a self, verb: &'static str, kind: &'a Kind) -> ObservedCall<'a> {
-        ObservedCall { options: self.options(), verb, kind, code: 0, began: Instant::now() }
+        // Never entered: log lines name the pass, not its request.
+        let span = tracing::debug_span!(
+            "request",
+            otel.name = %format_args!("{verb} {}", kind.resource()),
+            otel.kind = "client",
+            otel.status_code = Empty,
+            otel.status_description = Empty,
+            verb,
+            resource = kind.resource(),
+            http.response.status_code = Empty,
+        );
+        ObservedCall { options: self.options(), verb, kind, code: 0, began: Instant::now(), span }
     }
 
     /// A whole exchange: the body of the answer, or its error.
@@ -249,12 +263,30 @@ impl ObservedCall<'_> {
         };
         timeout_at(self.began + deadline, future).await.map_err(|_| Error::Deadline(deadline))
     }
+
+    /// Records the answer on the span.
+    fn record(&self) {
+        if self.code != 0 {
+            self.span.record("http.response.status_code", i64::from(self.code));
+        }
+        let why: &dyn fmt::Display = match self.code {
+            0 => &"no answer",
+            400.. => &self.code,
+            _ => return,
+        };
+        // In this order: to tracing-opentelemetry, a status code has no description.
+        self.span.record("otel.status_code", "ERROR");
+        self.span.record("otel.status_description", display(why));
+    }
 }
 
 impl Drop for ObservedCall<'_> {
     fn drop(&mut self) {
         let took: Duration = self.began.elapsed();
         self.options.observer.request(self.verb, self.kind, self.code, took);
+        if !self.span.is_disabled() {
+            self.record();
+        }
     }
 }
 

@@ -10,7 +10,8 @@ use std::time::Duration;
 use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tracing::{Instrument, Level};
+use tracing::field::Empty;
+use tracing::{Instrument, Level, Span};
 
 use super::policy::{Failing, FailureStreak, Retries, level};
 use super::watchdog::{Heartbeat, Watched};
@@ -89,6 +90,10 @@ impl<R: Reconciler> Core<R> {
                 // Not `name`: a JSON log line has the span's own name under that.
                 object = %key.name(),
                 id = %format_args!("{:016x}", fastrand::u64(..)),
+                result = Empty,
+                error.type = Empty,
+                otel.status_code = Empty,
+                otel.status_description = Empty,
             );
             self.pass(&taken, &heartbeat).instrument(span).await;
             // Without this, a pass that never has to wait would keep the thread from other tasks.
@@ -233,8 +238,26 @@ impl<R: Reconciler> Drop for Pass<'_, R> {
             _ => &self.core.passes,
         };
         counter.fetch_add(1, Ordering::Relaxed);
+        record(self.outcome);
         self.core.observer.finished(self.core.name, self.key, self.outcome, self.began.elapsed());
     }
+}
+
+/// Records the outcome of a pass on its span, the current one.
+fn record(outcome: Outcome) {
+    let span = Span::current();
+    span.record("result", outcome.result());
+    let class = match outcome {
+        Outcome::Success | Outcome::RequeueAfter => return,
+        Outcome::Failed(class) => class.as_str(),
+        Outcome::Panicked => "Panicked",
+        Outcome::TimedOut => "TimedOut",
+        Outcome::Dropped => "Dropped",
+    };
+    span.record("error.type", class);
+    // In this order: to tracing-opentelemetry, a status code has no description.
+    span.record("otel.status_code", "ERROR");
+    span.record("otel.status_description", class);
 }
 
 /// An error and its sources. If an error's text ends with that of its source, the source's text is

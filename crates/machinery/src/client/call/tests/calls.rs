@@ -1,5 +1,8 @@
 //! Reads and writes of single objects.
 
+use tracing::instrument::WithSubscriber;
+use tracing_subscriber::fmt::format::FmtSpan;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -185,6 +188,61 @@ async fn the_observer_is_told_of_every_request_once() {
         ("watch", "things", 200, 0),
     ];
     assert_eq!(*notes.0.lock(), told);
+}
+
+/// The spans of `work` as JSON, in the order in which they end.
+async fn spans(work: impl Future<Output = ()>) -> Vec<serde_json::Value> {
+    let written = Written::default();
+    let writer = written.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .json()
+        .with_max_level(tracing::Level::DEBUG)
+        .with_span_events(FmtSpan::CLOSE)
+        .with_writer(move || writer.clone())
+        .finish();
+    work.with_subscriber(subscriber).await;
+    let lines = written.0.lock();
+    let lines = serde_json::Deserializer::from_slice(&lines).into_iter::<serde_json::Value>();
+    lines.map(|line| line.unwrap()["span"].take()).collect()
+}
+
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_request_is_a_span_that_says_how_it_ended() {
+    let (good, _) = client(200, &[THING], End::Good);
+    let (refusing, _) = client(404, &[], End::Good);
+    let (hanging, _) = client(200, &["{"], End::Never);
+    let ended = spans(async {
+        good.get::<Thing>(&key()).await.unwrap();
+        refusing.get::<Thing>(&key()).await.unwrap_err();
+        hanging.get::<Thing>(&key()).await.unwrap_err();
+    });
+    let span = |more: serde_json::Value| {
+        let mut span = json!({
+            "name": "request", "verb": "get", "resource": "things.g",
+            "otel.name": "get things.g", "otel.kind": "client",
+        });
+        span.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        span
+    };
+    let failed = |why: &str| json!({"otel.status_code": "ERROR", "otel.status_description": why});
+    let mut refused = span(failed("404"));
+    refused["http.response.status_code"] = 404.into();
+    let good = span(json!({"http.response.status_code": 200}));
+    assert_eq!(ended.await, [good, refused, span(failed("no answer"))]);
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
 //! Traces of the operator, as spans for an OpenTelemetry collector. Compiled with the cargo feature
-//! `otel`.
+//! `otel`. The spans are those of `tracing`; here is what sends them.
 //!
 //! Guarantees
 //! - Each pass is a span, with the fields of its log lines, its result and the class of its error.
@@ -16,8 +16,7 @@
 mod error;
 mod settings;
 mod collector;
-mod observe;
 mod export;
 
-pub use error::Error;
-pub use export::Traces;
+pub(super) use error::Error;
+pub(super) use export::Traces;

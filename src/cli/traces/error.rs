@@ -7,8 +7,7 @@ use tokio_rustls::rustls::pki_types::pem;
 
 /// Why there are no spans. None of it keeps the operator from working.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
+pub(crate) enum Error {
     /// A protocol other than the one spoken here.
     #[error(
         "{variable}={protocol}, and only http/protobuf is spoken here; name the collector's HTTP \
