@@ -296,7 +296,7 @@ impl Health {
             }
             Problem::Reported(problem) => Health::of_problem(problem),
             Problem::Told { .. } => of(Level::Degraded, Reason::ApiError, problem.to_string()),
-            Problem::Call(_) | Problem::Api(_) => {
+            Problem::Call { .. } | Problem::Api(_) => {
                 match problem.api_error().and_then(Reason::of_refusal) {
                     // Others may give back what counts against it.
                     Some(reason @ Reason::QuotaExceeded) => Health {

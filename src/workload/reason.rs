@@ -2,7 +2,7 @@
 //! can do about it. The table is the source of the documentation.
 
 use crate::client;
-use crate::controller::{Class, Failure};
+use crate::controller::Class;
 
 /// Defines an enum of CamelCase words, each with its meaning and what to do next.
 macro_rules! words {
@@ -187,7 +187,7 @@ impl Reason {
     /// The reason for which the API server refused a request, until a user acts: a quota, rights, a policy
     /// or the spec. `None` for any other error.
     pub fn of_refusal(error: &client::Error) -> Option<Reason> {
-        match error.class() {
+        match Class::of(error) {
             Class::Forbidden if error.is_quota_exceeded() => Some(Reason::QuotaExceeded),
             Class::Forbidden if error.is_forbidden() || error.is_denied() => {
                 Some(Reason::Forbidden)

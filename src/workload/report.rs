@@ -10,7 +10,7 @@ use super::custom_resource::Custom;
 use super::health::Health;
 use super::reason::Reason;
 use crate::client;
-use crate::controller::{Action, Class, Failure, Problem};
+use crate::controller::{Action, Class, Problem};
 use crate::manager::Context;
 
 /// A child, or why it is not as desired.
@@ -34,14 +34,14 @@ const WRITES: [&str; 3] = ["create", "update", "delete"];
 fn is_reported(problem: &Problem) -> bool {
     let Some(error) = problem.api_error() else { return true };
     // The API server waits for something, such as a webhook, and may yet take a status.
-    let is_write = matches!(problem, Problem::Call(call) if WRITES.contains(&call.verb));
+    let is_write = matches!(problem, Problem::Call { verb, .. } if WRITES.contains(verb));
     if is_write && matches!(error, client::Error::Deadline(_)) {
         return true;
     }
     let answered = error.code().is_some();
     // The object is about to go, and so is its status.
     let goes = error.is_namespace_terminating();
-    answered && !goes && matches!(error.class(), Class::Transient | Class::Forbidden)
+    answered && !goes && matches!(Class::of(error), Class::Transient | Class::Forbidden)
 }
 
 /// Returns what follows from children that are not as desired, once that is reported.
@@ -135,7 +135,7 @@ pub(crate) async fn report<V: Custom>(
             return Ok(Action::RequeueAfter(wait));
         }
         // The object is gone, and its watch behind.
-        Err(Problem::Call(call)) if call.source.is_not_found() => return Ok(Action::Done),
+        Err(Problem::Call { source, .. }) if source.is_not_found() => return Ok(Action::Done),
         written => written?,
     }
     let Some((reason, message)) = health.trouble() else { return Ok(Action::Done) };

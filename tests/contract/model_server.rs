@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use workload_operator::client::{self, Client, Deletion, Options, Preconditions};
-use workload_operator::controller::{Class, Failure};
+use workload_operator::controller::Class;
 use workload_operator::object::{Kind, Meta, ObjectKey, Resource, ResourceVersion};
 
 use script::{Query, Request, Version, script};
@@ -239,13 +239,13 @@ async fn a_kind_that_is_not_served_is_told_from_an_object_that_is_missing() {
         real.merge_patch::<Backup>(&key, &json!({})).await,
     ] {
         let error = result.unwrap_err();
-        assert_eq!(error.class(), Class::NotServed, "{error:?}");
+        assert_eq!(Class::of(&error), Class::NotServed, "{error:?}");
         assert!(error.to_string().contains("backups.nobody.example.com"), "{error}");
     }
     for missing in
         [real.get::<ConfigMap>(&key).await, real.merge_patch::<ConfigMap>(&key, &json!({})).await]
     {
         let error = missing.unwrap_err();
-        assert_eq!(error.class(), Class::Conflict, "{error:?}");
+        assert_eq!(Class::of(&error), Class::Conflict, "{error:?}");
     }
 }

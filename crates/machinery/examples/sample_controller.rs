@@ -69,8 +69,6 @@ struct FooReconciler {
 }
 
 impl Reconciler for FooReconciler {
-    type Error = Problem;
-
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
         // After a Foo is gone, the garbage collector removes its Deployment.
         let Some(foo) = self.foos.get(key).filter(|foo| !foo.metadata.deleting) else {

@@ -92,7 +92,7 @@ async fn a_child_of_this_object_that_lost_its_owner_is_adopted() {
         let ensured = desired.ensure(&cx).await;
         let is_taken = matches!(&ensured, Err(Problem::Taken { .. }));
         // The scripted API server knows no owner: it was asked for it.
-        let is_asked = matches!(&ensured, Err(Problem::Awaiting(_) | Problem::Call(_)));
+        let is_asked = matches!(&ensured, Err(Problem::Awaiting(_) | Problem::Call { .. }));
         assert_eq!((is_asked, is_taken), (is_adopted, !is_adopted), "{ensured:?}");
     }
 }

@@ -16,7 +16,7 @@
 //!   them all back.
 //! - ERROR in the log means that an administrator must act.
 
-mod failure;
+mod error;
 mod policy;
 mod observer;
 mod watchdog;
@@ -25,7 +25,7 @@ mod run;
 mod program;
 pub mod enqueue;
 
-pub use failure::{CallError, Class, Failure, Name, Problem};
+pub use error::{Class, Name, Problem};
 pub use observer::{Observer, Outcome};
 pub use policy::Retries;
 pub use program::{ExitError, Program, ProgramError};
@@ -38,15 +38,9 @@ use crate::object::ObjectKey;
 
 /// Brings one object to its desired state.
 pub trait Reconciler: Send + Sync + 'static {
-    /// Why a pass failed.
-    type Error: Failure;
-
     /// One pass over the object under `key`, which may be gone. Reads stores, decides, writes. May
     /// be dropped at any await point (deadline, shutdown), so it must be safe to repeat.
-    fn reconcile(
-        &self,
-        key: &ObjectKey,
-    ) -> impl Future<Output = Result<Action, Self::Error>> + Send;
+    fn reconcile(&self, key: &ObjectKey) -> impl Future<Output = Result<Action, Problem>> + Send;
 }
 
 /// Next step after a successful pass.

@@ -170,13 +170,13 @@ impl FailureStreak {
         before: Option<&FailureStreak>,
         class: Class,
         asked: Option<Duration>,
-        name: Option<Name>,
+        name: Option<&Name>,
     ) -> FailureStreak {
         let refused = matches!(class, Class::Forbidden | Class::Waiting | Class::NotServed);
         FailureStreak {
             wakes: match class {
                 Class::Transient => Some(Wakes::Outage),
-                _ => name.map(|name| Wakes::Name(Box::new(name))),
+                _ => name.cloned().map(|name| Wakes::Name(Box::new(name))),
             },
             asked: asked.map(|asked| Instant::now() + asked),
             refusals: before.map_or(0, |row| row.refusals).saturating_add(u32::from(refused)),
@@ -196,13 +196,20 @@ impl FailureStreak {
 pub(super) fn level(
     class: Class,
     &FailureStreak { refusals, conflicts, .. }: &FailureStreak,
+    failures: u32,
 ) -> Level {
     match class {
         Class::Conflict if conflicts == CONFLICTS => Level::WARN,
         Class::Forbidden | Class::NotServed if refusals == 2 => Level::ERROR,
         Class::Forbidden | Class::NotServed if refusals < 2 => Level::WARN,
-        Class::Transient | Class::Terminal => Level::WARN,
-        Class::Forbidden | Class::NotServed | Class::Waiting | Class::Conflict => Level::DEBUG,
+        Class::Terminal => Level::WARN,
+        // Of an outage, each key would write a line each half minute.
+        Class::Transient if failures.is_power_of_two() || failures == 0 => Level::WARN,
+        Class::Forbidden
+        | Class::NotServed
+        | Class::Waiting
+        | Class::Conflict
+        | Class::Transient => Level::DEBUG,
     }
 }
 
@@ -217,7 +224,7 @@ mod tests {
         let classes = [Transient, Forbidden, Transient, Conflict, Forbidden, Transient, Forbidden];
         for (at, class) in classes.into_iter().enumerate() {
             let after = FailureStreak::after(row.as_ref(), class, None, None);
-            errors.extend((level(class, &after) == Level::ERROR).then_some(at));
+            errors.extend((level(class, &after, 1) == Level::ERROR).then_some(at));
             row = Some(after);
         }
         assert_eq!(errors, [4]);
@@ -228,7 +235,7 @@ mod tests {
         let (retries, mut row, mut told) = (Retries::default(), None, Vec::new());
         for conflict in 1..=20 {
             let after = FailureStreak::after(row.as_ref(), Class::Conflict, None, None);
-            told.extend((level(Class::Conflict, &after) == Level::WARN).then_some(conflict));
+            told.extend((level(Class::Conflict, &after, 1) == Level::WARN).then_some(conflict));
             let longest = retries.of(Class::Conflict, &after, None).unwrap().backoff.max;
             assert_eq!(longest.as_secs(), if conflict < 10 { 1 } else { 30 });
             row = Some(after);
@@ -240,7 +247,8 @@ mod tests {
 
     #[test]
     fn only_keys_that_wait_for_a_name_are_woken_by_it() {
-        let row = |class, name: Option<Name>| FailureStreak::after(None, class, None, name);
+        let row =
+            |class, name: Option<Name>| FailureStreak::after(None, class, None, name.as_ref());
         let key = |name: &str| ObjectKey::new("ns", name);
         let name = |name: &str| Name { kind: crate::object::Kind::RUNTIME, key: key(name) };
         let mut failing = Failing::default();

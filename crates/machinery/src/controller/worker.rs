@@ -15,7 +15,7 @@ use tracing::{Instrument, Level, Span};
 
 use super::policy::{Failing, FailureStreak, Retries, level};
 use super::watchdog::{Heartbeat, Watched};
-use super::{Action, Class, Failure, Name, Observer, Outcome, Reconciler};
+use super::{Action, Observer, Outcome, Problem, Reconciler};
 use crate::object::ObjectKey;
 use crate::workqueue::{Backoff, Retry, WorkItem, WorkQueue};
 
@@ -40,20 +40,10 @@ pub(super) struct Core<R> {
 }
 
 /// Outcome of a pass, before any consequences.
-enum Ended<E> {
-    Returned(Result<Action, E>),
+enum Ended {
+    Returned(Result<Action, Problem>),
     Panicked(Box<dyn Any + Send>),
     TimedOut,
-}
-
-/// Failure of a pass.
-struct Failed {
-    class: Class,
-    retry_after: Option<Duration>,
-    retry_in: Option<Duration>,
-    waits_for: Option<Name>,
-    /// Level of its log line, if not determined by its class.
-    loudness: Option<Level>,
 }
 
 /// A pass under way. Dropping it notifies the observer, so that every `started` is matched, and
@@ -63,16 +53,6 @@ struct Pass<'a, R: Reconciler> {
     key: &'a ObjectKey,
     began: Instant,
     outcome: Outcome,
-}
-
-impl Failed {
-    const TRANSIENT: Failed = Failed {
-        class: Class::Transient,
-        retry_after: None,
-        retry_in: None,
-        waits_for: None,
-        loudness: None,
-    };
 }
 
 // === impl Core ===
@@ -113,7 +93,7 @@ impl<R: Reconciler> Core<R> {
         pass.outcome = concluded.unwrap_or_else(|panic| self.panicked(key, &*panic));
     }
 
-    async fn reconcile(&self, key: &ObjectKey, heartbeat: &Arc<Heartbeat>) -> Ended<R::Error> {
+    async fn reconcile(&self, key: &ObjectKey, heartbeat: &Arc<Heartbeat>) -> Ended {
         let bounded = async {
             let pass = self.reconciler.reconcile(key);
             let watched = Watched { pass: Box::pin(pass), heartbeat: Arc::clone(heartbeat) };
@@ -129,25 +109,17 @@ impl<R: Reconciler> Core<R> {
     }
 
     /// Forgets the key or schedules its retry, while the key is still being processed.
-    fn conclude(&self, key: &ObjectKey, began: Instant, ended: Ended<R::Error>) -> Outcome {
+    fn conclude(&self, key: &ObjectKey, began: Instant, ended: Ended) -> Outcome {
         match ended {
             Ended::Returned(Ok(action)) => self.succeeded(key, action),
-            Ended::Returned(Err(error)) => {
-                let class = error.class();
-                let failed = Failed {
-                    class,
-                    retry_after: error.retry_after(),
-                    retry_in: error.retry_in(),
-                    waits_for: error.waits_for(),
-                    loudness: None,
-                };
-                self.failed(key, began, failed, &Chain(&error));
-                Outcome::Failed(class)
+            Ended::Returned(Err(problem)) => {
+                self.failed(key, began, &problem, None);
+                Outcome::Failed(problem.class())
             }
             Ended::Panicked(said) => self.panicked(key, &*said),
             Ended::TimedOut => {
-                let why = format_args!("a pass did not end within {:?}", self.deadline);
-                self.failed(key, began, Failed::TRANSIENT, &why);
+                let why = format!("a pass did not end within {:?}", self.deadline);
+                self.failed(key, began, &Problem::transient("ErrTimedOut", why), None);
                 Outcome::TimedOut
             }
         }
@@ -155,8 +127,8 @@ impl<R: Reconciler> Core<R> {
 
     fn panicked(&self, key: &ObjectKey, panic: &(dyn Any + Send)) -> Outcome {
         let why = format!("a pass panicked, which is a bug: {}", message(panic));
-        let failed = Failed { loudness: Some(Level::ERROR), ..Failed::TRANSIENT };
-        self.failed(key, Instant::now(), failed, &why);
+        let problem = Problem::transient("ErrPanicked", why);
+        self.failed(key, Instant::now(), &problem, Some(Level::ERROR));
         Outcome::Panicked
     }
 
@@ -176,45 +148,34 @@ impl<R: Reconciler> Core<R> {
         }
     }
 
-    fn failed(&self, key: &ObjectKey, began: Instant, failed: Failed, error: &dyn fmt::Display) {
-        let Failed { class, retry_after, retry_in, waits_for, loudness } = failed;
-        let row = self.fails_again(key, class, retry_after, waits_for, began);
-        let failures = self.queue.requeues(key);
-        let retry_in = match self.retries.of(class, &row, retry_after) {
-            Some(retry) => {
-                let backoff = retry_in.map_or(retry.backoff, Backoff::always);
-                Some(self.queue.add_rate_limited(key, Retry { backoff, ..retry }))
+    /// Schedules the retry of a pass that `began` then, and logs its problem. `loudness`: of the log line, if its class
+    /// does not determine it.
+    fn failed(&self, key: &ObjectKey, began: Instant, problem: &Problem, loudness: Option<Level>) {
+        let (class, retry_after) = (problem.class(), problem.retry_after());
+        let row = {
+            let mut failing = self.failing.lock();
+            let asked = self.retries.asked(retry_after);
+            let row = FailureStreak::after(failing.get(key), class, asked, problem.waits_for());
+            if failing.is_over(&row, began) {
+                self.queue.add(key);
             }
-            None => {
-                self.clear_retries(key);
-                None
-            }
+            failing.put(key, row.clone());
+            row
         };
-        let loudness = loudness.unwrap_or_else(|| level(class, &row));
-        let class = class.as_str();
-        match loudness {
+        let retry_in = self.retries.of(class, &row, retry_after).map(|retry| {
+            let backoff = problem.retry_in().map_or(retry.backoff, Backoff::always);
+            self.queue.add_rate_limited(key, Retry { backoff, ..retry })
+        });
+        let failures = self.queue.requeues(key);
+        if retry_in.is_none() {
+            self.clear_retries(key);
+        }
+        let (class, error) = (class.as_str(), Chain(problem));
+        match loudness.unwrap_or_else(|| level(problem.class(), &row, failures)) {
             Level::ERROR => tracing::error!(%error, class, failures, ?retry_in, "pass failed"),
             Level::WARN => tracing::warn!(%error, class, failures, ?retry_in, "pass failed"),
             _ => tracing::debug!(%error, class, failures, ?retry_in, "pass failed"),
         }
-    }
-
-    fn fails_again(
-        &self,
-        key: &ObjectKey,
-        class: Class,
-        retry_after: Option<Duration>,
-        waits_for: Option<Name>,
-        began: Instant,
-    ) -> FailureStreak {
-        let mut failing = self.failing.lock();
-        let asked = self.retries.asked(retry_after);
-        let row = FailureStreak::after(failing.get(key), class, asked, waits_for);
-        if failing.is_over(&row, began) {
-            self.queue.add(key);
-        }
-        failing.put(key, row.clone());
-        row
     }
 
     /// The last pass decides: no retry or timer of an earlier one stays.

@@ -23,7 +23,7 @@ use super::fights::WINDOW;
 use super::managed_fields::{Conflicts, Foreign, conflict_if_another};
 use super::wiring::{WiringError, view};
 use crate::client::{self, Deletion, Preconditions};
-use crate::controller::{CallError, Name, Problem};
+use crate::controller::{Name, Problem};
 use crate::object::{InternedStr, Keep, Meta, ObjectKey, Owner, Resource};
 use crate::store::Store;
 
@@ -274,7 +274,7 @@ impl<V: Resource> Context<V> {
                 let what = format!("the namespace of {kind} {key} does not exist: create it");
                 Err(Problem::forbidden("ErrNoNamespace", what))
             }
-            Err(error) => Err(failed::<C>("create", &desired.key, error).into()),
+            Err(error) => Err(failed::<C>("create", &desired.key, error)),
         }
     }
 
@@ -419,7 +419,7 @@ impl<V: Resource> Context<V> {
                 Ok(Deletion::Final) => children.apply_delete(key, *uid),
                 Ok(Deletion::Started) => {}
                 Err(error) if error.is_not_found() => continue,
-                Err(error) => return Err(failed::<C>("delete", key, error).into()),
+                Err(error) => return Err(failed::<C>("delete", key, error)),
             }
             self.pass.fights.forget((self.object.uid(), key_hash::<C>(key)));
             self.publish_write::<C>("Deleted", &format!("Deleted {} {}", C::KIND.kind, key.name()));
@@ -616,8 +616,8 @@ pub(super) fn failed<C: Resource>(
     verb: &'static str,
     key: &ObjectKey,
     error: client::Error,
-) -> CallError {
-    CallError { verb, kind: C::KIND.kind, key: key.clone(), source: Box::new(error) }
+) -> Problem {
+    Problem::Call { verb, kind: C::KIND.kind, key: key.clone(), source: Box::new(error) }
 }
 
 /// Returns the part of `desired` that the view shows. The view has to be able to read it, too.

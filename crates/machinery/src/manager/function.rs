@@ -104,8 +104,6 @@ where
     P: Future<Output = Result<Action, E>> + Send + 'static,
     E: Into<Problem> + 'static,
 {
-    type Error = Problem;
-
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
         let Some(object) = self.pass.objects.get(key) else {
             self.pass.forget(key);
@@ -142,7 +140,7 @@ where
 /// The outcome of a pass that could not create anything in a namespace that is being deleted.
 fn in_terminating_namespace<V: Resource>(object: &V, problem: &Problem) -> Result<Action, Problem> {
     let created_in = match problem {
-        Problem::Call(call) => call.key.namespace(),
+        Problem::Call { key, .. } => key.namespace(),
         _ => object.key().namespace(),
     };
     // The object goes with it, and needs nothing any more. A finalizer may need what it creates.
@@ -179,7 +177,7 @@ impl<V: Resource> Finalizer<V> {
         let others: Vec<InternedStr> = others.cloned().collect();
         match cx.write_finalizers(&others).await {
             // It is gone: another manager removed the finalizer.
-            Err(Problem::Call(call)) if call.source.is_not_found() => {}
+            Err(Problem::Call { source, .. }) if source.is_not_found() => {}
             // The watch shows its end, which for a Pod comes later.
             written => drop(cx.wrote(written?)),
         }
@@ -227,6 +225,6 @@ impl<V: Resource> Context<V> {
             "uid": meta.uid, "resourceVersion": meta.version, "finalizers": finalizers,
         }});
         let written = self.client().merge_patch::<V>(self.key(), &patch).await;
-        Ok(written.map_err(|error| failed::<V>("update", self.key(), error))?)
+        written.map_err(|error| failed::<V>("update", self.key(), error))
     }
 }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::Shared;
 use super::wiring::{WiringError, view};
 use crate::client::Client;
-use crate::controller::{Action, Handle, Program, Reconciler};
+use crate::controller::{Action, Handle, Problem, Program, Reconciler};
 use crate::events::Recorder;
 use crate::informer::{Builder, Informer, Refusal};
 use crate::object::{ObjectKey, Resource};
@@ -151,9 +151,7 @@ pub(super) struct Step {
 const OUT_OF_STEP: Duration = Duration::from_secs(10);
 
 impl<R: Reconciler> Reconciler for InStep<R> {
-    type Error = R::Error;
-
-    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, R::Error> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
         let Step { informers, views, .. } = &self.step;
         if !informers.have_synced_in(views, key.namespace()) {
             if !self.step.is_held_back.swap(true, Ordering::Relaxed) {

@@ -18,7 +18,7 @@ use super::lease_events::LeaseEvents;
 use super::wiring::WiringError;
 use super::{Error, Manager};
 use crate::client::{self, Client};
-use crate::controller::{Action, Controller, Options, Program, Reconciler};
+use crate::controller::{Action, Controller, Options, Problem, Program, Reconciler};
 use crate::events::Recorder;
 use crate::informer::Informer;
 use crate::leader_election::{self, Boottime, Config, Elector, Leadership};
@@ -309,9 +309,7 @@ struct Skipped {
 }
 
 impl<R: Reconciler> Reconciler for WhileLeading<R> {
-    type Error = R::Error;
-
-    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, R::Error> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
         let Some(term) = self.barrier.open_term() else {
             self.skipped.any.notify_one();
             return Ok(Action::Done);
@@ -323,6 +321,11 @@ impl<R: Reconciler> Reconciler for WhileLeading<R> {
             self.skipped.any.notify_one();
             return Ok(Action::Done);
         };
+        // What was refused because this process no longer leads is no failure: it is made up for.
+        if action.is_err() && self.barrier.open_term() != Some(term) {
+            self.skipped.any.notify_one();
+            return Ok(Action::Done);
+        }
         let action = action?;
         taken.key = None;
         Ok(action)
@@ -410,8 +413,7 @@ mod tests {
     struct Reconciled(Arc<Mutex<Vec<ObjectKey>>>);
 
     impl Reconciler for Reconciled {
-        type Error = Infallible;
-        async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Infallible> {
+        async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
             self.0.lock().push(key.clone());
             Ok(Action::Done)
         }
@@ -476,7 +478,6 @@ mod tests {
     struct Deletes(Arc<Skipped>, Mutex<u32>);
 
     impl Reconciler for Deletes {
-        type Error = Problem;
         async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
             *self.1.lock() += 1;
             match *self.1.lock() {
@@ -495,8 +496,7 @@ mod tests {
     struct Waits(Arc<Notify>, Arc<Mutex<u32>>);
 
     impl Reconciler for Waits {
-        type Error = Infallible;
-        async fn reconcile(&self, _: &ObjectKey) -> Result<Action, Infallible> {
+        async fn reconcile(&self, _: &ObjectKey) -> Result<Action, Problem> {
             self.0.notified().await;
             *self.1.lock() += 1;
             Ok(Action::Done)

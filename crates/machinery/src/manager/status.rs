@@ -93,7 +93,7 @@ impl<V: Resource> Context<V> {
                 );
                 Problem::forbidden("ErrNoStatusSubresource", what)
             }
-            _ => failed::<V>("update the status of", self.key(), error).into(),
+            _ => failed::<V>("update the status of", self.key(), error),
         }
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use self::server::{APPLIED, Server};
 use super::*;
-use crate::controller::{Action, Class, Failure, Problem, Reconciler};
+use crate::controller::{Action, Class, Problem, Reconciler};
 use crate::object::{Kind, Meta, ObjectKey};
 use crate::store::{Delta, Index};
 use tokio::time::Instant;
@@ -163,7 +163,6 @@ async fn two_views_of_a_kind_are_one_series_and_two_checks() {
 struct Idle;
 
 impl Reconciler for Idle {
-    type Error = Problem;
     async fn reconcile(&self, _: &ObjectKey) -> Result<Action, Problem> {
         Ok(Action::Done)
     }

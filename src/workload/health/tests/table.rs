@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::super::*;
 use crate::app::{self, App};
-use crate::controller::CallError;
+use crate::controller::Problem;
 use crate::generic_daemon::{self, GenericDaemon};
 use crate::memcached::{self, Memcached};
 use crate::object::{ObjectKey, Resource};
@@ -281,7 +281,7 @@ fn unwritten(problem: &Problem, status: Option<Value>) -> Vec<Condition> {
 fn by_quota() -> Problem {
     let source = client::Error::api(403, "Forbidden", "exceeded quota: q");
     let key = ObjectKey::new("default", "cart");
-    CallError { verb: "update", kind: "Deployment", key, source: Box::new(source) }.into()
+    Problem::Call { verb: "update", kind: "Deployment", key, source: Box::new(source) }
 }
 
 fn of_app(status: Value, as_desired: bool) -> Vec<Condition> {

@@ -3,15 +3,14 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::controller::{Action, Options};
+use crate::controller::{Action, Options, Problem};
 use crate::object::ObjectKey;
 
 /// A pass that lasts until the shutdown, and a while longer.
 struct Slow(Shutdown, Arc<Mutex<Vec<&'static str>>>);
 
 impl Reconciler for Slow {
-    type Error = Infallible;
-    async fn reconcile(&self, _: &ObjectKey) -> Result<Action, Infallible> {
+    async fn reconcile(&self, _: &ObjectKey) -> Result<Action, Problem> {
         self.0.request();
         tokio::time::sleep(Duration::from_secs(1)).await;
         self.1.lock().push("pass");

@@ -49,9 +49,7 @@ struct Writing {
 }
 
 impl Reconciler for Writing {
-    type Error = Wrong;
-
-    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Wrong> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
         self.passes.lock().push(key.name().to_string());
         let script = std::mem::take(&mut *self.script.lock());
         for comes in script {

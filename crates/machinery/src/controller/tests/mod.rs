@@ -15,41 +15,18 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Action, Class, Controller, Failure, Handle, Name, Observer, Options, Outcome, Reconciler,
+    Action, Class, Controller, Handle, Name, Observer, Options, Outcome, Problem, Reconciler,
     Summary,
 };
+use crate::client;
 use crate::object::{Kind, ObjectKey};
 use crate::workqueue::Limits;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-#[derive(Debug, thiserror::Error)]
-#[error("as the test wants it")]
-struct Wrong {
-    class: Option<Class>,
-    retry_after: Option<Duration>,
-    retry_in: Option<Duration>,
-    waits_for: Option<Name>,
-}
-
-fn wrong(class: Class) -> Wrong {
-    Wrong { class: Some(class), retry_after: None, retry_in: None, waits_for: None }
-}
-
-impl Failure for Wrong {
-    fn class(&self) -> Class {
-        self.class.expect("as the test wants it")
-    }
-    fn retry_after(&self) -> Option<Duration> {
-        self.retry_after
-    }
-    fn retry_in(&self) -> Option<Duration> {
-        self.retry_in
-    }
-    fn waits_for(&self) -> Option<Name> {
-        self.waits_for.clone()
-    }
+fn wrong(class: Class) -> Problem {
+    Problem::Told { class, reason: "ErrTest", message: "as the test wants it".to_owned() }
 }
 
 /// The name of a child.
@@ -72,8 +49,6 @@ enum Does {
     /// The same, after a while.
     WaitAfter(Duration, &'static str),
     Panic,
-    /// Fails with an error whose methods panic.
-    FailBadly,
     PanicWhenDropped,
     Hang,
     Take(Duration),
@@ -95,9 +70,7 @@ struct Told {
 struct Script(Arc<Told>);
 
 impl Reconciler for Script {
-    type Error = Wrong;
-
-    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Wrong> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
         let name = key.name().to_string();
         self.0.began.lock().push((name.clone(), Instant::now()));
         let does = self.0.script.lock().get(&name).copied().unwrap_or(Does::Succeed);
@@ -106,20 +79,20 @@ impl Reconciler for Script {
             Does::Again(after) => return Ok(Action::RequeueAfter(after)),
             Does::Fail(class) => return Err(wrong(class)),
             Does::Refuse(after) => {
-                return Err(Wrong { retry_after: Some(after), ..wrong(Class::Transient) });
+                let (code, reason, message) = (429, String::new(), "later".to_owned());
+                let (causes, retry_after) = (Vec::new(), Some(after));
+                let error = client::Error::Api { code, reason, message, causes, retry_after };
+                return Err(error.into());
             }
-            Does::Pause(pause) => {
-                return Err(Wrong { retry_in: Some(pause), ..wrong(Class::Forbidden) });
+            Does::Pause(wait) => {
+                return Err(Problem::Contested { name: child("c"), field: None, wait });
             }
             Does::Panic => panic!("as the test wants it"),
-            Does::Wait(name) => {
-                return Err(Wrong { waits_for: Some(child(name)), ..wrong(Class::Waiting) });
-            }
+            Does::Wait(name) => return Err(Problem::Awaiting(child(name))),
             Does::WaitAfter(after, name) => {
                 sleep(after).await;
-                return Err(Wrong { waits_for: Some(child(name)), ..wrong(Class::Waiting) });
+                return Err(Problem::Awaiting(child(name)));
             }
-            Does::FailBadly => return Err(Wrong { class: None, ..wrong(Class::Terminal) }),
             Does::PanicWhenDropped => {
                 struct Bomb;
                 impl Drop for Bomb {

@@ -1,33 +1,10 @@
 //! Errors: what to do about them.
 
-use std::convert::Infallible;
 use std::time::Duration;
 
 use crate::client;
 use crate::object::{Kind, ObjectKey, Resource};
 use crate::store::UnknownIndex;
-
-/// An error of a reconciler, which says what to do about it.
-pub trait Failure: std::error::Error + Send + Sync + 'static {
-    /// Its class, which determines how it is retried.
-    fn class(&self) -> Class;
-
-    /// Returns the wait that the server asked for (Retry-After), if any.
-    fn retry_after(&self) -> Option<Duration> {
-        None
-    }
-
-    /// Returns the pause before the next try, if it is known. Unlike a server's Retry-After, a change of the
-    /// object or of what it depends on ends it.
-    fn retry_in(&self) -> Option<Duration> {
-        None
-    }
-
-    /// The name that has to become free, if the class is [`Class::Waiting`].
-    fn waits_for(&self) -> Option<Name> {
-        None
-    }
-}
 
 /// The name of an object that has to go before another one can have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +24,7 @@ pub enum Class {
     Conflict,
     /// Not allowed, by RBAC, quota or admission: try again slowly; a person must act.
     Forbidden,
-    /// A foreign object has the name of a child ([`Failure::waits_for`]): try again when it
+    /// A foreign object has the name of a child ([`Problem::waits_for`]): try again when it
     /// goes or changes hands, and as slowly as if it was forbidden, in case no watch shows that.
     Waiting,
     /// The API server does not serve a kind: try again with pauses of up to half a minute; a person
@@ -58,6 +35,24 @@ pub enum Class {
 }
 
 impl Class {
+    /// The class of a failed call to the API server.
+    pub fn of(error: &client::Error) -> Class {
+        match error.code() {
+            // No pass can help: neither an object nor its name is missing.
+            Some(404) if error.is_not_served() => Class::NotServed,
+            // The read state is out of date; the next pass reads the current state.
+            Some(404 | 409) => Class::Conflict,
+            // Even invalid requests are retried, slowly: a policy that refuses them may change, and a namespace
+            // that is being deleted may be created again. So may what a kind, or a proxy, takes.
+            Some(400 | 403 | 405 | 406 | 413 | 415 | 422) => Class::Forbidden,
+            Some(500) if error.is_unmergeable() => Class::Forbidden,
+            // A name that no object can have, or a body that is no JSON.
+            None if matches!(error, client::Error::Request(_)) => Class::Terminal,
+            // This includes 401: the token was not renewed in time, which fixes itself.
+            _ => Class::Transient,
+        }
+    }
+
     /// All of them.
     pub const ALL: [Class; 6] = [
         Class::Transient,
@@ -81,22 +76,7 @@ impl Class {
     }
 }
 
-/// A call to the API server that failed, and its purpose.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {verb} {kind} {key}: {source}")]
-pub struct CallError {
-    /// The purpose: `create`, `update`, …
-    pub verb: &'static str,
-    /// The kind of object.
-    pub kind: &'static str,
-    /// The object.
-    pub key: ObjectKey,
-    /// The error of the API server, or of the connection to it.
-    #[source]
-    pub source: Box<client::Error>,
-}
-
-/// A ready-made reconciler error: a failed call, or something a person has to fix.
+/// The error of a reconciler: a failed call, or something that a person has to fix. It says how it is retried.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// A person has to fix it.
@@ -154,8 +134,18 @@ pub enum Problem {
     #[error(transparent)]
     Reported(Box<Problem>),
     /// A call to the API server failed, for this purpose.
-    #[error(transparent)]
-    Call(#[from] CallError),
+    #[error("cannot {verb} {kind} {key}: {source}")]
+    Call {
+        /// The purpose: `create`, `update`, …
+        verb: &'static str,
+        /// The kind of object.
+        kind: &'static str,
+        /// The object.
+        key: ObjectKey,
+        /// The error of the API server, or of the connection to it.
+        #[source]
+        source: Box<client::Error>,
+    },
     /// A call to the API server failed.
     #[error(transparent)]
     Api(#[from] client::Error),
@@ -202,7 +192,7 @@ impl Problem {
     /// The error of the API server, if a call to it failed.
     pub fn api_error(&self) -> Option<&client::Error> {
         match self {
-            Problem::Call(call) => Some(&call.source),
+            Problem::Call { source, .. } => Some(source),
             Problem::Api(error) => Some(error),
             Problem::Reported(problem) => problem.api_error(),
             _ => None,
@@ -224,10 +214,10 @@ impl Problem {
             Problem::Immutable { .. } => return Some("ErrFieldImmutable"),
             Problem::Contested { .. } => return Some("ErrContested"),
             Problem::Awaiting(_) | Problem::Reported(_) => return None,
-            Problem::Call(call) => &*call.source,
+            Problem::Call { source, .. } => source,
             Problem::Api(error) => error,
         };
-        match error.class() {
+        match Class::of(error) {
             // No retry helps, and the log alone would be silence to the object's owner.
             _ if matches!(error, client::Error::Decode { .. }) => Some("ErrUndecodable"),
             _ if matches!(error, client::Error::Request(_)) => Some("ErrRequest"),
@@ -245,8 +235,9 @@ impl From<UnknownIndex> for Problem {
     }
 }
 
-impl Failure for Problem {
-    fn class(&self) -> Class {
+impl Problem {
+    /// Its class, which determines how it is retried.
+    pub fn class(&self) -> Class {
         match self {
             Problem::Told { class, .. } => *class,
             Problem::Taken { .. } | Problem::Awaiting(_) | Problem::Immutable { .. } => {
@@ -254,21 +245,19 @@ impl Failure for Problem {
             }
             Problem::Contested { .. } => Class::Forbidden,
             Problem::Reported(problem) => problem.class(),
-            Problem::Call(call) => call.class(),
-            Problem::Api(error) => error.class(),
+            Problem::Call { source, .. } => Class::of(source),
+            Problem::Api(error) => Class::of(error),
         }
     }
 
-    fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Problem::Api(error) => error.retry_after(),
-            Problem::Call(call) => call.retry_after(),
-            Problem::Reported(problem) => problem.retry_after(),
-            _ => None,
-        }
+    /// Returns the wait that the server asked for (Retry-After), if any.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.api_error().and_then(client::Error::retry_after)
     }
 
-    fn retry_in(&self) -> Option<Duration> {
+    /// Returns the pause before the next try, if it is known. Unlike a server's Retry-After, a change of the
+    /// object or of what it depends on ends it.
+    pub fn retry_in(&self) -> Option<Duration> {
         match self {
             Problem::Contested { wait, .. } => Some(*wait),
             Problem::Reported(problem) => problem.retry_in(),
@@ -276,63 +265,15 @@ impl Failure for Problem {
         }
     }
 
-    fn waits_for(&self) -> Option<Name> {
+    /// The name that has to become free, if the class is [`Class::Waiting`].
+    pub fn waits_for(&self) -> Option<&Name> {
         match self {
             Problem::Taken { name, .. }
             | Problem::Immutable { name, .. }
-            | Problem::Awaiting(name) => Some(name.clone()),
+            | Problem::Awaiting(name) => Some(name),
             Problem::Reported(problem) => problem.waits_for(),
             _ => None,
         }
-    }
-}
-
-impl Failure for CallError {
-    fn class(&self) -> Class {
-        self.source.class()
-    }
-
-    fn retry_after(&self) -> Option<Duration> {
-        self.source.retry_after()
-    }
-}
-
-/// A function that cannot fail.
-impl From<Infallible> for Problem {
-    fn from(never: Infallible) -> Problem {
-        match never {}
-    }
-}
-
-/// A failed call to the API server. An error of your own that wraps one has the same class, unless
-/// you know better.
-impl Failure for client::Error {
-    fn class(&self) -> Class {
-        match self.code() {
-            // No pass can help: neither an object nor its name is missing.
-            Some(404) if self.is_not_served() => Class::NotServed,
-            // The read state is out of date; the next pass reads the current state.
-            Some(404 | 409) => Class::Conflict,
-            // Even invalid requests are retried, slowly: a policy that refuses them may change, and a namespace
-            // that is being deleted may be created again.
-            Some(400 | 403 | 422) => Class::Forbidden,
-            Some(500) if self.is_unmergeable() => Class::Forbidden,
-            // A name that no object can have, or a body that is no JSON.
-            None if matches!(self, client::Error::Request(_)) => Class::Terminal,
-            // This includes 401: the token was not renewed in time, which fixes itself.
-            _ => Class::Transient,
-        }
-    }
-
-    fn retry_after(&self) -> Option<Duration> {
-        client::Error::retry_after(self)
-    }
-}
-
-/// The error of a reconciler that cannot fail.
-impl Failure for Infallible {
-    fn class(&self) -> Class {
-        match *self {}
     }
 }
 
@@ -348,19 +289,21 @@ mod tests {
             (409, "AlreadyExists", Class::Conflict),
             (403, "Forbidden", Class::Forbidden),
             (422, "Invalid", Class::Forbidden),
+            (405, "MethodNotAllowed", Class::Forbidden),
+            (413, "RequestEntityTooLarge", Class::Forbidden),
             (401, "Unauthorized", Class::Transient),
             (429, "TooManyRequests", Class::Transient),
             (500, "InternalError", Class::Transient),
         ] {
-            let class = client::Error::api(code, reason, "").class();
+            let class = Class::of(&client::Error::api(code, reason, ""));
             assert_eq!(class, expected, "{code} {reason}");
         }
-        assert_eq!(client::Error::Deadline(Duration::ZERO).class(), Class::Transient);
+        assert_eq!(Class::of(&client::Error::Deadline(Duration::ZERO)), Class::Transient);
         let twice = "failed to create typed patch object (ns/x; apps/v1, Kind=Deployment): errors:\n  \
                      .spec.template.spec.containers[name=\"a\"].env: duplicate entries for key [name=\"B\"]";
         let twice = client::Error::api(500, "", twice);
         assert_eq!(
-            (twice.class(), Problem::from(twice).reason()),
+            (Class::of(&twice), Problem::from(twice).reason()),
             (Class::Forbidden, Some("ErrRefused"))
         );
     }
