@@ -132,7 +132,11 @@ async fn pass(site: Arc<Website>, cx: Context<Website>, to: &Directory) -> Resul
     let (available, reason, message) = match &outcome {
         Ok(0) => (0, "Starting", "no pod is available yet".to_owned()),
         Ok(available) => (*available, "Serving", String::new()),
-        Err(problem) => (0, problem.reason().unwrap_or("Retrying"), problem.to_string()),
+        Err(problem) => match problem.reason() {
+            Some(reason) => (0, reason, problem.to_string()),
+            // Another client was faster, or the API server is away: the pods serve as before.
+            None => return outcome.map(|_| Action::Done),
+        },
     };
     let former = &site.status.conditions;
     let ready = Condition::new(&*site, former, "Ready", available > 0, reason, message);
@@ -165,6 +169,7 @@ async fn main() -> ExitCode {
         .kubeconfig(kubeconfig)
         .namespaces(namespaces)
         .controller::<Website>()
+        .conditions(&["Ready"])
         .owns::<ConfigMap>()
         .owns::<Deployment>()
         .owns::<Service>()

@@ -57,6 +57,11 @@ impl Identity {
         self.name
     }
 
+    /// The group.
+    pub(crate) const fn group(&self) -> &'static str {
+        self.group
+    }
+
     /// `User-Agent` of every request: `name/version`, in visible ASCII.
     pub fn user_agent(&self) -> String {
         let agent = match self.version {
@@ -77,7 +82,9 @@ impl Identity {
     /// Prefix of the metrics that have no counterpart in client-go or controller-runtime: the name,
     /// with underscores.
     pub fn metrics_prefix(&self) -> String {
-        self.name.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
+        let prefix = self.name.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+        // A metric's name does not begin with a digit.
+        if prefix.starts_with(|c: char| c.is_ascii_digit()) { format!("_{prefix}") } else { prefix }
     }
 
     /// Returns the remedies for something missing in the cluster.
@@ -132,6 +139,7 @@ mod tests {
         assert_eq!(odd.user_agent(), "my-op-rator/1-beta");
         assert_eq!(odd.event_source("pages"), "pages");
         assert_eq!(Identity::new("my-operator", "x").metrics_prefix(), "my_operator");
+        assert_eq!(Identity::new("3scale", "x").metrics_prefix(), "_3scale");
     }
 
     #[test]

@@ -133,7 +133,7 @@ impl Default for Connectivity {
 
 impl fmt::Debug for Connectivity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reach").finish_non_exhaustive()
+        f.debug_struct("Connectivity").finish_non_exhaustive()
     }
 }
 

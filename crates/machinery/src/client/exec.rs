@@ -11,6 +11,7 @@ use kube::config::{ExecConfig, ExecInteractiveMode};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 use serde_json::json;
+use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
@@ -23,6 +24,8 @@ use super::token::{ClientCertificate, bearer};
 const WAIT: Duration = Duration::from_millis(1_500);
 /// A plugin that takes longer than this is logged; then after twice as long, and so on.
 const SLOW: Duration = Duration::from_secs(3);
+/// Limit of what a plugin prints, in bytes: a token and a chain of certificates.
+const MAX_OUTPUT: u64 = 1 << 20;
 /// A plugin is ended after this long. A person may have to log in meanwhile.
 const LIMIT: Duration = Duration::from_secs(300);
 /// Pauses between runs that fail, the second twice as long as the first, and so on.
@@ -185,18 +188,24 @@ impl Plugin {
     /// Runs the program. What it printed is in no error: it may contain a credential.
     async fn run(&self) -> Result<Credential, String> {
         let is_interactive = is_interactive(&self.0.exec)?;
-        let child = command(&self.0.exec, is_interactive).spawn().map_err(|error| {
+        let mut child = command(&self.0.exec, is_interactive).spawn().map_err(|error| {
             let hint = self.0.exec.install_hint.as_deref().unwrap_or_default();
             format!("it cannot be started: {error}. {hint}").trim_end_matches([' ', '.']).to_owned()
         })?;
         let mut group = Group(child.id().filter(|_| !is_interactive));
-        let output = child.wait_with_output().await.map_err(|error| error.to_string())?;
+        let mut printed = Vec::new();
+        let stdout = child.stdout.take().ok_or("its output cannot be read")?;
+        let read = stdout.take(MAX_OUTPUT + 1).read_to_end(&mut printed).await;
+        if read.map_err(|error| error.to_string())? as u64 > MAX_OUTPUT {
+            return Err(format!("it printed more than {MAX_OUTPUT} bytes"));
+        }
+        let status = child.wait().await.map_err(|error| error.to_string())?;
         group.0 = None;
-        if !output.status.success() {
-            return Err(output.status.to_string());
+        if !status.success() {
+            return Err(status.to_string());
         }
         // JSON, but client-go takes YAML as well, and some print that.
-        let printed: Printed = serde_saphyr::from_slice(&output.stdout)
+        let printed: Printed = serde_saphyr::from_slice(&printed)
             .map_err(|_| "its output is not understood".to_owned())?;
         let status = printed.status.ok_or("its output has no status")?;
         credential(status, Timestamp::now())

@@ -30,16 +30,16 @@ pub struct Options {
     pub workers: usize,
     /// A pass that takes longer than this is dropped. Default 300 s: four writes that each take as long as the API server waits.
     pub deadline: Duration,
-    /// Longest wait of shutdown for passes under way. Default 25 s: the rest usually takes only a
-    /// moment to end, so everything fits into the 30 s that a kubelet gives.
+    /// Longest wait of shutdown for passes under way. Default 15 s: dropping the rest, the last Events and giving up the
+    /// Lease take up to 10 s more, and all of it has to fit into the 30 s that a kubelet gives.
     pub drain: Duration,
     /// A pass that keeps its thread for longer than this, without awaiting, is named; 0 names none. Default
     /// 5 s.
     pub blocked: Duration,
     /// Retries of failures.
     pub retries: Retries,
-    /// Reach of the reconciler's client: keys that failed while the API server was away then run
-    /// again when it is back, instead of after their backoff. Default `None`.
+    /// Connection state of the client. If it is set, keys that failed during an outage are retried as soon as the API
+    /// server answers. Default `None`.
     pub connectivity: Option<Connectivity>,
     /// Notified of what the controller does.
     pub observer: Arc<dyn Observer>,
@@ -81,7 +81,7 @@ impl Default for Options {
         Options {
             workers: 4,
             deadline: Duration::from_secs(300),
-            drain: Duration::from_secs(25),
+            drain: Duration::from_secs(15),
             blocked: Duration::from_secs(5),
             retries: Retries::default(),
             connectivity: None,

@@ -309,6 +309,10 @@ impl Manager {
     fn check(&self) -> Result<(), Error> {
         let names: Vec<_> = self.controllers.iter().map(|controller| controller.name).collect();
         let mut faults = wiring::of_names(&names);
+        let group = self.client.identity.group();
+        if !group.is_empty() && !wiring::is_dns_name(group) {
+            faults.push(WiringError::Group(group));
+        }
         faults.extend(self.controllers.iter().flat_map(|controller| controller.faults.clone()));
         if faults.is_empty() { Ok(()) } else { Err(Error::Wiring(faults)) }
     }

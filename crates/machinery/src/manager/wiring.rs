@@ -18,9 +18,15 @@ pub enum WiringError {
     /// A controller's name does not fit into the names of metrics and Events.
     #[error(
         "a controller cannot be named {0:?}: a name has 1 to 63 lower-case letters, digits and \
-         dashes; choose one with `.named(\"…\")`"
+         dashes, with no dash at its ends; choose one with `.named(\"…\")`"
     )]
     Name(&'static str),
+    /// The API server refuses Events of a program with this group.
+    #[error(
+        "the program's group {0:?} is no DNS name, so that every Event would be refused: use one such as \
+         `Identity::new(\"website\", \"example.com\")`"
+    )]
+    Group(&'static str),
     /// A controller reads a view that it does not declare, so no informer lists and watches it.
     #[error(
         "the controller {controller} reads {view} but does not declare it: add \
@@ -124,8 +130,7 @@ pub(super) fn of_names(names: &[&'static str]) -> Vec<WiringError> {
         faults.push(WiringError::NoController);
     }
     for (at, name) in names.iter().enumerate() {
-        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        if name.is_empty() || name.len() > 63 || !name.chars().all(fits) {
+        if !is_dns_label(name) {
             faults.push(WiringError::Name(name));
         }
         if names[..at].contains(name) {
@@ -138,15 +143,30 @@ pub(super) fn of_names(names: &[&'static str]) -> Vec<WiringError> {
 /// Returns whether `name` is a DNS name, a slash and a word, as the API server demands of a
 /// finalizer.
 pub(super) fn is_qualified(name: &str) -> bool {
-    let word = |text: &str, odd: &[char]| {
-        !text.is_empty()
-            && text.chars().all(|c| c.is_ascii_alphanumeric() || odd.contains(&c))
-            && text.starts_with(|c: char| c.is_ascii_alphanumeric())
-            && text.ends_with(|c: char| c.is_ascii_alphanumeric())
+    let is_alphanumeric = |c: char| c.is_ascii_alphanumeric();
+    let is_word = |text: &str| {
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        text.len() <= 63
+            && text.chars().all(fits)
+            && text.starts_with(is_alphanumeric)
+            && text.ends_with(is_alphanumeric)
     };
-    name.split_once('/').is_some_and(|(prefix, rest)| {
-        word(prefix, &['-', '.']) && word(rest, &['-', '_', '.']) && rest.len() <= 63
-    })
+    let parts = name.split_once('/');
+    parts.is_some_and(|(prefix, rest)| is_dns_name(prefix) && is_word(rest))
+}
+
+/// Returns whether a name is a DNS-1123 subdomain.
+pub(super) fn is_dns_name(name: &str) -> bool {
+    name.len() <= 253 && name.split('.').all(is_dns_label)
+}
+
+/// Returns whether a part of a name is a DNS-1123 label.
+fn is_dns_label(label: &str) -> bool {
+    let is_end = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    label.len() <= 63
+        && label.chars().all(|c| is_end(c) || c == '-')
+        && label.starts_with(is_end)
+        && label.ends_with(is_end)
 }
 
 #[cfg(test)]
@@ -159,12 +179,21 @@ mod tests {
         assert_eq!(of_names(&[]), [WiringError::NoController]);
         assert_eq!(of_names(&["foo", "foo"]), [WiringError::SameName("foo")]);
         assert_eq!(of_names(&["Foo"]), [WiringError::Name("Foo")]);
+        assert_eq!(of_names(&["-foo"]), [WiringError::Name("-foo")]);
     }
 
     #[test]
     fn a_finalizer_has_a_domain_and_a_name() {
         assert!(is_qualified("example.com/website"));
-        for wrong in ["website", "/website", "example.com/", "exa mple/website", "-a/b"] {
+        for wrong in [
+            "website",
+            "/website",
+            "example.com/",
+            "exa mple/website",
+            "-a/b",
+            "A.example/x",
+            "a..b/x",
+        ] {
             assert!(!is_qualified(wrong), "{wrong}");
         }
     }
