@@ -125,6 +125,11 @@ fn reasons() -> String {
         "| `LeaderElection` | Event, Normal | On the Lease: a replica became the leader, or gave \
          the lease up when it ended. | Nothing. |\n",
     );
+    text.push_str(
+        "| `WritesRepeatedly` | Event, Warning | Reconciles of the object have written each time for ten minutes, so it is \
+         reconciled once a second. | Look for another program that changes it or its children: kubectl get -o yaml \
+         --show-managed-fields. |\n",
+    );
     for reason in Reason::ALL {
         let row = [reason.as_str(), place(*reason), reason.meaning(), reason.next()];
         text.push_str(&format!("| `{}` | {} | {} | {} |\n", row[0], row[1], row[2], row[3]));

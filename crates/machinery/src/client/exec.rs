@@ -159,9 +159,10 @@ impl Plugin {
     /// Has the plugin run again when its credential is about to expire, also if nothing is called then.
     fn renew_in_time(&self) {
         let Some((renewal, _)) = self.last().and_then(|last| last.life) else { return };
+        let again = self.0.state.borrow().paused_until().map_or(renewal, |end| end.max(renewal));
         let shared = Arc::downgrade(&self.0);
         tokio::spawn(async move {
-            tokio::time::sleep_until(renewal).await;
+            tokio::time::sleep_until(again).await;
             if let Some(shared) = shared.upgrade() {
                 Plugin(shared).begin();
             }
@@ -348,10 +349,14 @@ impl State {
         let now = Instant::now();
         let life = self.last.as_ref().and_then(|last| last.life);
         let aged = life.is_some_and(|(renewal, _)| renewal <= now);
-        let pause =
-            PAUSE.saturating_mul(1 << self.failures.saturating_sub(1).min(16)).min(MAX_PAUSE);
-        let paused = self.failures > 0 && self.ended.is_some_and(|ended| now < ended + pause);
+        let paused = self.paused_until().is_some_and(|end| now < end);
         self.running.is_none() && !paused && (aged || !self.is_usable())
+    }
+
+    /// The end of the pause after a failure.
+    fn paused_until(&self) -> Option<Instant> {
+        let doubled = PAUSE.saturating_mul(1 << self.failures.checked_sub(1)?.min(16));
+        self.ended.map(|ended| ended + doubled.min(MAX_PAUSE))
     }
 
     fn ended(&mut self, outcome: Result<Credential, String>) {

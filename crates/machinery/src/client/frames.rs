@@ -4,6 +4,9 @@ use bytes::{Bytes, BytesMut};
 
 use super::{Error, MAX_OBJECT};
 
+/// Size of a frame whose buffer is given back. Most objects are smaller than etcd's limit of 1.5 MiB by far.
+const LARGE: usize = 1 << 20;
+
 /// The body of a watch as far as it has arrived, without the frames that were taken.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
@@ -39,6 +42,10 @@ impl Frames {
             self.searched = 0;
             let mut line = self.arrived.split_to(end + 1);
             line.truncate(end);
+            if end > LARGE {
+                // The buffer of one large object is not kept until the watch ends.
+                self.arrived = BytesMut::from(&self.arrived[..]);
+            }
             if !blank(&line) {
                 return Ok(Some(line.freeze()));
             }

@@ -104,7 +104,7 @@ impl Endpoint {
         without_empty_texts(auth);
         if let Some(provider) = &auth.auth_provider {
             return Err(Error::Config(format!(
-                "the kubeconfig has the auth-provider {}, which Kubernetes has removed: use a credential plugin \
+                "the kubeconfig has the auth-provider {}, which is not supported: use a credential plugin \
                  (`exec`), such as kubelogin or gke-gcloud-auth-plugin",
                 provider.name
             )));

@@ -117,7 +117,7 @@ pub enum Problem {
     /// Something keeps undoing what is written: a child, or the status of the object.
     #[error(
         "{} {:?} was written several times within a minute, and something undoes it each time: another \
-         controller, or an admission policy. It is written again in {wait:?}",
+         controller, or an admission policy. It is written again within a minute",
         .name.kind.kind,
         .name.key.name()
     )]

@@ -41,6 +41,13 @@ pub trait Reconciler: Send + Sync + 'static {
     /// One pass over the object under `key`, which may be gone. Reads stores, decides, writes. May
     /// be dropped at any await point (deadline, shutdown), so it must be safe to repeat.
     fn reconcile(&self, key: &ObjectKey) -> impl Future<Output = Result<Action, Problem>> + Send;
+
+    /// Returns the time before which no pass over `key` may begin, if there is one. It is asked before each pass. A
+    /// key that is held back keeps its failures.
+    fn held_for(&self, key: &ObjectKey) -> Option<Duration> {
+        let _ = key;
+        None
+    }
 }
 
 /// Next step after a successful pass.

@@ -85,8 +85,11 @@ pub(super) struct FailureStreak {
     /// short keeps this.
     pub(super) asked: Option<Instant>,
     /// Number of times it was forbidden, a name was taken or a kind was not served, whatever other
-    /// failures came in between.
+    /// failures came in between. What follows one within [`SECOND_LOOK`] is the same refusal: a report of it in
+    /// the status wakes the key at once.
     pub(super) refusals: u32,
+    /// The last one that was counted.
+    refused_at: Option<Instant>,
     /// Number of conflicts with no other failure between them.
     pub(super) conflicts: u32,
 }
@@ -94,6 +97,9 @@ pub(super) struct FailureStreak {
 /// Conflicts in a row that are no longer a race with another client: such as a status without its
 /// subresource, which is never found.
 const CONFLICTS: u32 = 10;
+
+/// See [`FailureStreak::refusals`]; half of the shortest backoff of a refusal.
+const SECOND_LOOK: Duration = Duration::from_millis(500);
 
 /// Condition that has to end for a key to run again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -171,15 +177,19 @@ impl FailureStreak {
         class: Class,
         asked: Option<Duration>,
         name: Option<&Name>,
+        now: Instant,
     ) -> FailureStreak {
         let refused = matches!(class, Class::Forbidden | Class::Waiting | Class::NotServed);
+        let last = before.and_then(|row| row.refused_at);
+        let counts = refused && last.is_none_or(|last| now >= last + SECOND_LOOK);
         FailureStreak {
             wakes: match class {
                 Class::Transient => Some(Wakes::Outage),
                 _ => name.cloned().map(|name| Wakes::Name(Box::new(name))),
             },
-            asked: asked.map(|asked| Instant::now() + asked),
-            refusals: before.map_or(0, |row| row.refusals).saturating_add(u32::from(refused)),
+            asked: asked.map(|asked| now + asked),
+            refusals: before.map_or(0, |row| row.refusals).saturating_add(u32::from(counts)),
+            refused_at: if counts { Some(now) } else { last },
             conflicts: match class {
                 Class::Conflict => before.map_or(0, |row| row.conflicts).saturating_add(1),
                 _ => 0,
@@ -220,35 +230,42 @@ mod tests {
     #[test]
     fn a_row_of_failures_is_told_as_an_error_once_at_the_second_refusal_whatever_came_between() {
         use Class::{Conflict, Forbidden, Transient};
-        let (mut row, mut errors) = (None, Vec::new());
+        let (mut row, mut errors, mut now) = (None, Vec::new(), Instant::now());
         let classes = [Transient, Forbidden, Transient, Conflict, Forbidden, Transient, Forbidden];
         for (at, class) in classes.into_iter().enumerate() {
-            let after = FailureStreak::after(row.as_ref(), class, None, None);
+            let after = FailureStreak::after(row.as_ref(), class, None, None, now);
+            now += SECOND_LOOK;
             errors.extend((level(class, &after, 1) == Level::ERROR).then_some(at));
             row = Some(after);
         }
         assert_eq!(errors, [4]);
+        let again = |now| FailureStreak::after(row.as_ref(), Forbidden, None, None, now).refusals;
+        now -= SECOND_LOOK;
+        assert_eq!([again(now), again(now + SECOND_LOOK)], [3, 4], "its own report woke the key");
     }
 
     #[test]
     fn conflicts_without_an_end_are_told_once_and_tried_less_often() {
         let (retries, mut row, mut told) = (Retries::default(), None, Vec::new());
         for conflict in 1..=20 {
-            let after = FailureStreak::after(row.as_ref(), Class::Conflict, None, None);
+            let after =
+                FailureStreak::after(row.as_ref(), Class::Conflict, None, None, Instant::now());
             told.extend((level(Class::Conflict, &after, 1) == Level::WARN).then_some(conflict));
             let longest = retries.of(Class::Conflict, &after, None).unwrap().backoff.max;
             assert_eq!(longest.as_secs(), if conflict < 10 { 1 } else { 30 });
             row = Some(after);
         }
         assert_eq!(told, [10]);
-        let after = FailureStreak::after(row.as_ref(), Class::Transient, None, None);
+        let after =
+            FailureStreak::after(row.as_ref(), Class::Transient, None, None, Instant::now());
         assert_eq!(after.conflicts, 0);
     }
 
     #[test]
     fn only_keys_that_wait_for_a_name_are_woken_by_it() {
-        let row =
-            |class, name: Option<Name>| FailureStreak::after(None, class, None, name.as_ref());
+        let row = |class, name: Option<Name>| {
+            FailureStreak::after(None, class, None, name.as_ref(), Instant::now())
+        };
         let key = |name: &str| ObjectKey::new("ns", name);
         let name = |name: &str| Name { kind: crate::object::Kind::RUNTIME, key: key(name) };
         let mut failing = Failing::default();
@@ -267,7 +284,7 @@ mod tests {
 
     #[test]
     fn however_long_an_outage_was_the_next_try_comes_within_half_a_minute() {
-        let row = FailureStreak::after(None, Class::Transient, None, None);
+        let row = FailureStreak::after(None, Class::Transient, None, None, Instant::now());
         let retry = Retries::default().of(Class::Transient, &row, None).unwrap();
         for failures in 0..100 {
             assert!(retry.backoff.delay(failures) <= Duration::from_secs(30), "{failures}");

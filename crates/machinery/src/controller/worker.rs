@@ -84,6 +84,9 @@ impl<R: Reconciler> Core<R> {
 
     async fn pass(&self, taken: &WorkItem<ObjectKey>, heartbeat: &Arc<Heartbeat>) {
         let key = taken.key();
+        if let Some(wait) = self.reconciler.held_for(key) {
+            return self.queue.requeue_after(key, wait.max(REQUEUE_AT_LEAST));
+        }
         let mut pass = Pass { core: self, key, began: Instant::now(), outcome: Outcome::Dropped };
         self.observer.started(self.name);
         heartbeat.over(key);
@@ -155,7 +158,13 @@ impl<R: Reconciler> Core<R> {
         let row = {
             let mut failing = self.failing.lock();
             let asked = self.retries.asked(retry_after);
-            let row = FailureStreak::after(failing.get(key), class, asked, problem.waits_for());
+            let row = FailureStreak::after(
+                failing.get(key),
+                class,
+                asked,
+                problem.waits_for(),
+                Instant::now(),
+            );
             if failing.is_over(&row, began) {
                 self.queue.add(key);
             }

@@ -79,10 +79,10 @@ impl<V: Resource> Builder<V> {
         self
     }
 
-    /// The objects and fields that it selects.
+    /// The objects that it selects.
     pub(crate) fn selection(&self) -> impl PartialEq + use<V> {
-        let Builder { namespaces, labels, fields, metadata_only, .. } = self;
-        (namespaces.clone(), labels.clone(), fields.clone(), *metadata_only)
+        let Builder { namespaces, labels, fields, .. } = self;
+        (namespaces.clone(), labels.clone(), fields.clone())
     }
 
     /// Builds the informer, which does nothing until [`Informer::run`].

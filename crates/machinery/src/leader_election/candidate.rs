@@ -176,6 +176,11 @@ impl Candidate {
         self.due = now;
     }
 
+    /// Returns whether the lease is being given up.
+    pub(super) fn is_giving_up(&self) -> bool {
+        self.giving_up
+    }
+
     /// Returns the step to take at `now`. A request is sent after this call, so not before `now`.
     /// `wall` is written into the Lease for humans.
     pub(super) fn next(&mut self, now: Duration, wall: Timestamp) -> Step {

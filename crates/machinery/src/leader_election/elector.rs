@@ -235,10 +235,12 @@ impl Elector {
         match phase {
             _ if before == phase => {}
             Phase::Leading => tracing::info!(%lease, "This process leads"),
-            Phase::Suspended if self.waits.is_none() => tracing::warn!(
-                %lease,
-                "The lease was not renewed in time: nothing is written until it is, or another process leads"
-            ),
+            Phase::Suspended if before == Phase::Leading && !self.candidate.is_giving_up() => {
+                tracing::warn!(
+                    %lease,
+                    "The lease was not renewed in time: nothing is written until it is, or another process leads"
+                );
+            }
             Phase::Suspended => {}
             Phase::Standby => tracing::info!(%lease, holder, "This process does not lead any more"),
         }

@@ -50,7 +50,7 @@
 //! - No clock stops a write that was sent in time and lands late. Preconditions (UID,
 //!   resourceVersion) make such a write harmless; writers must set them.
 //! - A Lease that was deleted by hand and recreated gives no process permission until the duration
-//!   of the old one has passed; its UID tells it from the old one. Only a process that never saw
+//!   of the old one has passed, at most four times that of the process's own; its UID tells it from the old one. Only a process that never saw
 //!   the old one cannot tell: if the Lease of a live leader is deleted at the very moment another
 //!   process starts, both may write until the leader's permission ends.
 

@@ -154,7 +154,8 @@ impl<V: Resource> ControllerBuilder<V> {
         }
     }
 
-    /// Names it, for metrics, logs and Events. Default: the kind in lower case.
+    /// Names it, for metrics, logs, Events and the records on its children. Default: the kind in lower case. A name
+    /// that changes has [`Context::prune`] leave the children alone that were applied under the former one.
     pub fn named(mut self, name: &'static str) -> Self {
         self.name = name;
         self
@@ -245,11 +246,12 @@ impl<V: Resource> ControllerBuilder<V> {
     /// Declares that the objects of `V` refer to objects of `R`: `keys` returns to which. A change
     /// of one wakes all that refer to it. They need not exist.
     pub fn refers<R: Resource>(
-        self,
+        mut self,
         keys: impl Fn(&V) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Self {
         let kind = R::KIND.resource();
-        let name = format!("references of {} to {kind}, {}", self.name, self.handlers.len());
+        // The controller may be named later, and several refer to one kind.
+        let name = format!("references {} to {kind}", self.manager.declarations.next_reference());
         let index = Index::new(&name, move |object: &V, each| {
             keys(object).iter().for_each(|key| each(key.to_string().into()));
         });

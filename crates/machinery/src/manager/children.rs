@@ -254,7 +254,7 @@ impl<V: Resource> Context<V> {
                 }
                 let note = format!("Created {} {}", C::KIND.kind, desired.key.name());
                 self.publish_write::<C>("Created", &note);
-                self.applied(children, desired, options, created).await
+                self.applied(children, desired, options, (created, false)).await
             }
             // The store lags, or does not hold whatever has the name.
             Err(error) if error.is_conflict() => {
@@ -301,7 +301,10 @@ impl<V: Resource> Context<V> {
         }
         let (fights, now) = (&self.pass.fights, Instant::now());
         if let Some(wait) = fights.wait((child.uid(), 0), desired.hash, now) {
-            let field = blamed(&different, &*child);
+            // Another program with other settings changes the record, too.
+            let is_record = !is_applied && record(&*child, C::Keep::APPLIED).is_some();
+            let field =
+                if is_record { Some(record_at::<C>()) } else { blamed(&different, &*child) };
             return Err(Problem::contested::<C>(key, field, wait));
         }
         if is_adopted {
@@ -316,7 +319,7 @@ impl<V: Resource> Context<V> {
         } else {
             self.publish_change(desired, &*child, is_applied, &different, is_changed);
         }
-        let applied = self.applied(children, desired, options, applied).await?;
+        let applied = self.applied(children, desired, options, (applied, is_unseen)).await?;
         if is_unseen && children.get(key).is_none() && !self.client().is_dry_run() {
             let kind = C::KIND.kind;
             let what = format!(
@@ -510,13 +513,13 @@ impl<V: Resource> Context<V> {
     }
 
     /// Takes in the answer to an apply. What admission made of it is recorded on the child: it would make
-    /// that of it each time.
+    /// that of it each time. `is_unseen`: no watch may show it, so the answer is a read and wakes nobody.
     pub(super) async fn applied<C>(
         &self,
         children: &Store<C>,
         desired: &Desired,
         options: EnsureOptions<'_, C>,
-        answer: C,
+        (answer, is_unseen): (C, bool),
     ) -> Result<Arc<C>, Problem>
     where
         C: Resource + Serialize,
@@ -528,7 +531,11 @@ impl<V: Resource> Context<V> {
         let is_applied = is_applied(desired, &answer);
         let admitted = admitted(&options.different(desired, &answer)?);
         let is_recorded = record(&answer, C::Keep::ADMITTED) == admitted.as_deref();
-        let child = children.apply_response(answer);
+        let take_in = |answer| match is_unseen {
+            true => children.apply_read(answer),
+            false => children.apply_response(answer),
+        };
+        let child = take_in(answer);
         if !is_applied {
             // Admission removes even the record.
             return Err(Problem::contested::<C>(&desired.key, Some(record_at::<C>()), WINDOW));
@@ -545,7 +552,7 @@ impl<V: Resource> Context<V> {
         let recorded = recorded.map_err(|error| failed::<C>("update", &desired.key, error))?;
         let different = options.different(desired, &recorded)?;
         let unsettled = (!is_settled(&different, &recorded)).then(|| blamed(&different, &recorded));
-        let child = children.apply_response(recorded);
+        let child = take_in(recorded);
         match unsettled {
             None => Ok(child),
             // Admission makes something else of it each time.

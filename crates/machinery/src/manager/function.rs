@@ -1,6 +1,7 @@
 //! A reconciler that is a function.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -50,20 +51,14 @@ impl<V: Resource, F> Function<V, F> {
         Ok(Function { pass, reconcile, finalizer, on_problem })
     }
 
-    /// Returns the wait before a reconcile, if the last ones have written each time; tells of it if that lasts.
-    fn wait(&self, object: &Arc<V>) -> Option<Action> {
-        let (wait, is_news) = self.pass.pace.wait(object.key(), Instant::now())?;
-        if is_news {
-            let note = "Its reconciles have written something each time for a minute: they want something else each \
+    /// Tells that the reconciles of an object have written each time, for long.
+    fn tell_of_writes(&self, key: &ObjectKey) {
+        if let Some(object) = self.pass.objects.get(key) {
+            let note = "Its reconciles have written something each time for ten minutes: they want something else each \
                         time, or another program changes it. It is reconciled once a second";
             tracing::warn!("{note}");
-            Context::new(self.pass.clone(), object.clone()).event(
-                Type::Warning,
-                "WritesRepeatedly",
-                note,
-            );
+            Context::new(self.pass.clone(), object).event(Type::Warning, "WritesRepeatedly", note);
         }
-        Some(Action::RequeueAfter(wait))
     }
 }
 
@@ -109,9 +104,6 @@ where
             self.pass.forget(key);
             return Ok(Action::Done);
         };
-        if let Some(wait) = self.wait(&object) {
-            return Ok(wait);
-        }
         self.pass.begins(key);
         let cx = Context::new(self.pass.clone(), object.clone());
         let mut outcome = self.pass(object.clone(), &cx).await;
@@ -134,6 +126,14 @@ where
             }
         }
         outcome
+    }
+
+    fn held_for(&self, key: &ObjectKey) -> Option<Duration> {
+        let (wait, is_news) = self.pass.pace.wait(key, Instant::now())?;
+        if is_news {
+            self.tell_of_writes(key);
+        }
+        Some(wait)
     }
 }
 

@@ -21,7 +21,11 @@ use crate::store::{Index, Store};
 /// The declared views, in the order of declaration. Two views of one kind are two declarations:
 /// each holds what it reads.
 #[derive(Default)]
-pub(super) struct Declarations(Vec<(TypeId, Box<dyn Declared>)>);
+pub(super) struct Declarations {
+    of: Vec<(TypeId, Box<dyn Declared>)>,
+    /// Number of references that were declared.
+    references: usize,
+}
 
 /// The informers of all declared views.
 pub(super) struct Informers(Vec<(TypeId, Box<dyn AnyInformer>)>);
@@ -77,13 +81,19 @@ pub struct ControllerDeps {
 // === impl Declarations ===
 
 impl Declarations {
+    /// A number for an index of references, which no other one has.
+    pub(super) fn next_reference(&mut self) -> usize {
+        self.references += 1;
+        self.references
+    }
+
     fn of<V: Resource>(&mut self) -> &mut Declaration<V> {
         let id = TypeId::of::<V>();
-        let at = self.0.iter().position(|(known, _)| *known == id).unwrap_or_else(|| {
-            self.0.push((id, Box::new(Declaration::<V>(Vec::new()))));
-            self.0.len() - 1
+        let at = self.of.iter().position(|(known, _)| *known == id).unwrap_or_else(|| {
+            self.of.push((id, Box::new(Declaration::<V>(Vec::new()))));
+            self.of.len() - 1
         });
-        self.0[at].1.as_any().downcast_mut().expect("it was declared under the ID of its type")
+        self.of[at].1.as_any().downcast_mut().expect("it was declared under the ID of its type")
     }
 
     /// Declares that `V` is read; returns its ID.
@@ -105,7 +115,7 @@ impl Declarations {
 
     pub(super) fn build(self, shared: &Shared) -> Informers {
         let build = |(id, declared): (TypeId, Box<dyn Declared>)| (id, declared.build(shared));
-        Informers(self.0.into_iter().map(build).collect())
+        Informers(self.of.into_iter().map(build).collect())
     }
 }
 
@@ -166,6 +176,10 @@ impl<R: Reconciler> Reconciler for InStep<R> {
         }
         self.step.is_held_back.store(false, Ordering::Relaxed);
         self.reconciler.reconcile(key).await
+    }
+
+    fn held_for(&self, key: &ObjectKey) -> Option<Duration> {
+        self.reconciler.held_for(key)
     }
 }
 

@@ -330,6 +330,10 @@ impl<R: Reconciler> Reconciler for WhileLeading<R> {
         taken.key = None;
         Ok(action)
     }
+
+    fn held_for(&self, key: &ObjectKey) -> Option<Duration> {
+        self.reconciler.held_for(key)
+    }
 }
 
 impl<R> WhileLeading<R> {

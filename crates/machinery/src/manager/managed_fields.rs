@@ -21,12 +21,17 @@ use crate::client;
 use crate::controller::Problem;
 use crate::object::{Keep, Kind, Meta, Nothing, Object, ObjectKey, Resource, ResourceVersion, Uid};
 
-/// The record of an apply to a child of which a patch has set fields, too, until these are left to the apply. The
-/// next pass sees it if this one does not get that far.
+/// In the place of the hash, in the record of an apply to a child of which a patch has set fields, too, until these are
+/// left to the apply. The next pass sees it if this one does not get that far.
 const PENDING: &str = "pending";
 
 /// Number of attempts to leave fields to the apply, while others write.
 const LEAVING: u32 = 5;
+
+/// Returns whether a record says so.
+fn is_pending(record: Option<&str>) -> bool {
+    record.is_some_and(|record| record.rsplit('/').next() == Some(PENDING))
+}
 
 // === impl Context ===
 
@@ -43,7 +48,7 @@ impl<V: Resource> Context<V> {
         let (client, key) = (self.client(), &desired.key);
         let mut only = desired.body.clone();
         only["metadata"]["uid"] = json!(child.uid()); // This one, not a namesake.
-        if record(child, C::Keep::APPLIED) == Some(PENDING) && !is_orphan(child) {
+        if is_pending(record(child, C::Keep::APPLIED)) && !is_orphan(child) {
             self.leave_to_the_apply::<C>(key, child.uid()).await?;
         }
         let owned;
@@ -69,7 +74,8 @@ impl<V: Resource> Context<V> {
                 Ok(Some(cleared)) if client.is_dry_run() => return Ok(cleared),
                 Ok(Some(_)) => {
                     let mut pending = only.clone();
-                    pending["metadata"]["annotations"][C::Keep::APPLIED] = json!(PENDING);
+                    pending["metadata"]["annotations"][C::Keep::APPLIED] =
+                        json!(format!("{}/{PENDING}", self.pass.parts.controller()));
                     answer = client.apply(key, &pending).await.map_err(conflict_if_another);
                     if answer.is_ok() {
                         self.leave_to_the_apply::<C>(key, child.uid()).await?;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use self::server::{APPLIED, Server};
 use super::*;
 use crate::controller::{Action, Class, Problem, Reconciler};
-use crate::object::{Kind, Meta, ObjectKey};
+use crate::object::{Keep, Kind, Meta, ObjectKey};
 use crate::store::{Delta, Index};
 use tokio::time::Instant;
 
@@ -632,7 +632,7 @@ async fn a_change_that_the_watch_shows_before_the_answer_is_no_admission() {
     let (children, wanted) =
         (cx.children::<Child>().unwrap(), cx.complete::<Child>(desired.clone()));
     let wanted = wanted.unwrap();
-    cx.applied(&children, &wanted, EnsureOptions::default(), answer).await.unwrap();
+    cx.applied(&children, &wanted, EnsureOptions::default(), (answer, false)).await.unwrap();
     assert_eq!(server.writes().len(), 1, "nothing is recorded");
     cx.ensure::<Child>(desired).await.unwrap();
     assert_eq!(server.get(CHILD)["spec"]["size"], 1);
@@ -708,6 +708,29 @@ async fn what_somebody_keeps_changing_back_is_applied_a_few_times_a_minute() {
     assert_eq!(server.get(CHILD)["spec"]["size"], 9);
     cx.ensure::<Child>(desired(&json!({"size": 2}))).await.unwrap();
     assert_eq!(server.get(CHILD)["spec"]["size"], 2, "something else is desired");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_installation_with_other_settings_is_told_by_the_record_that_it_writes() {
+    let server = Server::default();
+    let cx = context(&server);
+    let ensure = async |size| cx.ensure::<Child>(desired(&json!({"size": size}))).await.map(drop);
+    for _ in 0..5 {
+        ensure(1).await.unwrap();
+        let mut theirs = server.get(CHILD);
+        theirs["metadata"]["annotations"][Applied::APPLIED] = json!("foo/0123456789abcdef");
+        theirs["spec"]["size"] = json!(2);
+        server.put(CHILD, theirs);
+        shows(&cx, &server);
+    }
+    ensure(1).await.unwrap();
+    let mut theirs = server.get(CHILD);
+    theirs["metadata"]["annotations"][Applied::APPLIED] = json!("foo/0123456789abcdef");
+    server.put(CHILD, theirs);
+    shows(&cx, &server);
+    let contested = ensure(1).await.unwrap_err();
+    let Problem::Contested { field: Some(field), .. } = &contested else { panic!("{contested:?}") };
+    assert_eq!(*field, format!("metadata.annotations.{}", Applied::APPLIED));
 }
 
 #[tokio::test(start_paused = true)]

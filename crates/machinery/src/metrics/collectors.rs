@@ -224,7 +224,8 @@ impl Collector for Informers {
                 all.iter().map(|(kind, n)| (labels(kind.as_str()), ConstGauge::new(value(n))));
             self.write(encoder, (name, help), series)
         };
-        let help = "Seconds since the API server was last heard: how old the local copy may be.";
+        let help =
+            "Seconds since the API server last sent a list, a change, a bookmark or its version.";
         gauge("_informer_stale_seconds", help, |n| n.stale.as_secs_f64())?;
         let help = "1 once there was a complete list.";
         gauge("_informer_synced", help, |n| f64::from(u8::from(n.synced)))?;

@@ -62,8 +62,8 @@ pub struct Limits {
     /// Time for a request's headers, and how long a connection may be idle. Default 3 s: probes that wait
     /// for the place of an idle connection get it before the kubelet restarts the pod.
     pub header_time: Duration,
-    /// Life of a connection. Default 60 s; a Prometheus that scrapes more often than every
-    /// `header_time` uses one connection several times.
+    /// Life of a connection, after which the next one gets its place. Default 10 s: the kubelet restarts a pod after
+    /// 30 s without an answer to its probes.
     pub life: Duration,
 }
 
@@ -95,7 +95,7 @@ impl Default for Limits {
             header_bytes: 8192,
             headers: 64,
             header_time: Duration::from_secs(3),
-            life: Duration::from_secs(60),
+            life: Duration::from_secs(10),
         }
     }
 }

@@ -45,7 +45,7 @@ pub(super) enum Action {
     List(Page),
     /// Open a watch. With `initial_events`, its objects are staged until `Commit`.
     Watch(WatchFrom),
-    /// Request the version that the API server has now: a list of one object that no watch cache answers.
+    /// Request the version that the API server has now: a consistent list of at most one object.
     AskVersion,
     /// Do nothing until the deadline.
     Wait,

@@ -15,10 +15,9 @@
 //!   lists that are not accepted, because the server is away or asks for a pause, do not count. An
 //!   expired continue token leads to one list in a single page, not to page one forever.
 //! - A watch that breaks or ends is resumed from its version; only 410, or a version that the
-//!   server cannot get past, leads to a new list. A watch that is silent for 150 s, although
-//!   bookmarks come once a minute, is considered dead, and what it may have hidden is listed. Where
-//!   none come, or every watch is cut before its first, it is listed once; until one comes, the
-//!   watch is then only reopened. A watch that is not accepted within the client's deadline, or
+//!   server cannot get past, leads to a new list. After 150 s of silence the server is asked for its
+//!   version, and a new watch is opened. If watches stay silent for half an hour while the server has newer
+//!   versions, the kind is listed. A watch that is not accepted within the client's deadline, or
 //!   within 30 s if the deadline is longer, is reopened; after five of them in a row, or five that end at once,
 //!   the kind is listed, and after each further one as long as no watch delivers anything.
 //! - Waits after failures start at 800 ms and double up to 30 s, with jitter. They start over when
@@ -31,8 +30,8 @@
 //! - An object that cannot be decoded stays as it last was and is counted; other objects are not
 //!   affected, and its next version or its deletion heals it.
 //! - A server whose data went back in time is detected ([`ResourceVersionRegressed`]): if a list that asked for the
-//!   newest version is answered with one older than what is held, three times in a row; or, if its
-//!   versions have caught up since, if a list has an older state of an object than was seen before.
+//!   newest version is answered with one older than what is held, three times in a row. If its versions have
+//!   caught up since, what a list has wins.
 //! - The health can be read at any time ([`HealthHandle`]), even after the task ended by a panic.
 //!   A problem for a person to fix is one line in the log when it begins and one when it is over.
 //!

@@ -8,7 +8,9 @@ mod tests;
 
 use tokio::time::Instant;
 
-use self::limits::{IDLE, OPEN, PAGE, REWOUND, STREAM_PER_OBJECT, STREAM_PROGRESS, STUCK};
+use self::limits::{
+    GRACE, IDLE, OPEN, OVERTAKEN, PAGE, REWOUND, STREAM_PER_OBJECT, STREAM_PROGRESS, STUCK,
+};
 use super::action::{Action, Input, Reason};
 use super::backoff::Backoff;
 use super::failure::Failure;
@@ -70,6 +72,8 @@ pub(super) struct Machine {
     /// Number of watches in a row that delivered nothing since `held` last moved: internal errors, ends at once,
     /// no answers.
     stuck: u32,
+    /// Since when no watch has shown anything, although the server has newer versions.
+    overtaken_since: Option<Instant>,
     /// A list followed an expired version, and no watch has made progress since.
     relisted: bool,
     metadata_only: bool,
@@ -91,6 +95,7 @@ impl Machine {
             too_large: 0,
             regressed: 0,
             stuck: 0,
+            overtaken_since: None,
             relisted: false,
             metadata_only,
             backoff: Backoff::new(rng.fork()),
@@ -105,7 +110,7 @@ impl Machine {
             // The client enforces a deadline on lists.
             Phase::Paging { .. } | Phase::Asking => None,
             Phase::Watching { began, opened: false, .. } => Some(*began + OPEN),
-            Phase::Watching { .. } => Some(self.heard + IDLE),
+            Phase::Watching { began, .. } => Some((self.heard + IDLE).max(*began + GRACE)),
             Phase::Waiting { until, .. } => Some(*until),
         }
     }
@@ -115,7 +120,7 @@ impl Machine {
         self.held.as_ref().map_or(ResourceVersion::UNKNOWN, Position::number)
     }
 
-    /// Returns the last time at which the view was known to be current.
+    /// Returns the last time at which the server has sent a list, an event, a bookmark or its version.
     pub(super) fn heard(&self) -> Instant {
         self.heard
     }
@@ -158,12 +163,10 @@ impl Machine {
 
     fn page(&mut self, version: String, next: Option<String>, now: Instant) -> Vec<Action> {
         if matches!(self.phase, Phase::Asking) {
-            return match self.behind(Position::parse(version).as_ref()) {
+            let newest = Position::parse(version);
+            return match self.behind(newest.as_ref()) {
                 Some(behind) => self.in_the_past(&behind, now),
-                None => {
-                    self.heard = now;
-                    self.watch(now)
-                }
+                None => self.asked(newest.as_ref(), now),
             };
         }
         let Phase::Paging { first, token, .. } = &mut self.phase else { return Vec::new() };
@@ -183,6 +186,22 @@ impl Machine {
                 Err(refused) => refused,
             },
         }
+    }
+
+    /// The server has named its newest version, during the silence of a watch. Nothing of the kind may have changed, or the
+    /// watches hide it.
+    fn asked(&mut self, newest: Option<&Position>, now: Instant) -> Vec<Action> {
+        let is_newer = newest.is_some_and(|at| at.number().is_newer_than(self.held()));
+        let since = *self.overtaken_since.get_or_insert(self.heard);
+        if !is_newer {
+            self.overtaken_since = None;
+        }
+        self.heard = now;
+        if is_newer && now.saturating_duration_since(since) >= OVERTAKEN {
+            self.unbounded = true;
+            return self.list(Reason::Stuck, now);
+        }
+        self.watch(now)
     }
 
     fn opened(&mut self, now: Instant) -> Vec<Action> {
@@ -207,7 +226,7 @@ impl Machine {
                 *end_by += STREAM_PER_OBJECT;
             }
             Phase::Watching { .. } => {
-                self.heard = now;
+                (self.heard, self.overtaken_since) = (now, None);
                 // An object whose version is not a number gives no position to ask for, but is
                 // progress all the same.
                 let moved =
@@ -242,7 +261,7 @@ impl Machine {
                 if let Some(behind) = behind {
                     return self.in_the_past(&behind, now);
                 }
-                self.heard = now;
+                (self.heard, self.overtaken_since) = (now, None);
                 let moved = at.is_some_and(|at| self.advance(at));
                 self.progress(moved);
                 Vec::new()
@@ -309,7 +328,7 @@ impl Machine {
             }
             (Some(at), _) => {
                 self.held = Some(at.clone());
-                self.heard = now;
+                (self.heard, self.overtaken_since) = (now, None);
                 self.unbounded = false;
                 self.consistent = false;
                 self.too_large = 0;

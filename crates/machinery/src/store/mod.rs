@@ -5,8 +5,8 @@
 //!   number of readers ([`Store`]) read it, and may add the responses to our own writes.
 //! - Readers never see part of a relist: a list becomes visible at one instant, indexes included.
 //!   It is built beside what is stored and swapped in, so no reader waits for a relist longer than it
-//!   takes to change one object, some microseconds of processor time (benches/README.md, "Lock
-//!   holds"). A response that comes meanwhile waits until it is built and reported.
+//!   takes to change one object. That is some microseconds (benches/README.md, "Lock holds"), except when the
+//!   table has to grow. A response that comes meanwhile waits until it is built and reported.
 //! - The view does not go back: an event or a response never replaces an object by an older one, and a list that is
 //!   older than what was already seen is refused as a whole. A list that is not older wins, as in client-go.
 //! - Nothing is lost: every object that goes away is a [`Delta::Deleted`], even if only a list
@@ -28,7 +28,7 @@
 //! An event may be older than what is stored: another client writes 6, this process writes 7 and stores 7 at once.
 //! When 6 arrives, it is ignored: the report of 7 came after it, and includes it.
 //!
-//! A delete leaves a tombstone until the watch has passed it, so that no late event brings the object back. A created
+//! A delete leaves a tombstone until the watch has passed it, or three bookmarks have come, so that no late event brings the object back. A created
 //! object that the watch does not show by the next bookmark is outside of what is watched, and leaves the store.
 //!
 //! # Versions

@@ -169,6 +169,13 @@ impl Unconfirmed {
         self.tombstones.retain(|(gone, at)| at.is_newer_than(version) || shows(*gone));
     }
 
+    /// The watch shows this object; [`Uid::NONE`] may be any.
+    fn shown(&mut self, uid: Uid) {
+        if self.created == uid || !uid.is_some() {
+            self.created = Uid::NONE;
+        }
+    }
+
     /// A bookmark came: forgets tombstones that are too old.
     fn age(&mut self) {
         self.bookmarks = self.bookmarks.saturating_add(1);
@@ -243,7 +250,7 @@ impl<V: Object> Change<'_, V> {
             && let Some(unconfirmed) = self.state.unconfirmed.get_mut(object.key())
         {
             is_past = unconfirmed.is_past(uid, version);
-            unconfirmed.created = Uid::NONE;
+            unconfirmed.shown(uid);
             self.state.forget_if_idle(object.key());
         }
         let stored = self.objects.get(object.key());
@@ -288,12 +295,12 @@ impl<V: Object> Change<'_, V> {
             return;
         }
         if let Some(stored) = self.objects.remove(key) {
+            if let Some(unconfirmed) = self.state.unconfirmed.get_mut(key) {
+                unconfirmed.shown(stored.uid());
+                self.state.forget_if_idle(key);
+            }
             let last = last.filter(|last| last.uid() == stored.uid());
             self.deltas.push(Delta::Deleted(last.unwrap_or(stored)));
-        }
-        if let Some(unconfirmed) = self.state.unconfirmed.get_mut(key) {
-            unconfirmed.created = Uid::NONE;
-            self.state.forget_if_idle(key);
         }
     }
 
@@ -309,7 +316,7 @@ impl<V: Object> Change<'_, V> {
             return;
         }
         if let Some(unconfirmed) = self.state.unconfirmed.get_mut(key) {
-            unconfirmed.created = Uid::NONE;
+            unconfirmed.shown(uid);
             self.state.forget_if_idle(key);
         }
         let is_gone = |stored: &&Arc<V>| {
@@ -337,7 +344,8 @@ impl<V: Object> Change<'_, V> {
             unconfirmed.age();
         }
         let created = unconfirmed.created;
-        let stored = self.objects.get(key).filter(|stored| stored.uid() == created);
+        let is_created = |stored: &&Arc<V>| created.is_some() && stored.uid() == created;
+        let stored = self.objects.get(key).filter(is_created);
         match stored.map(|stored| stored.meta().version.is_newer_than(version)) {
             Some(true) => {}
             is_stored => {

@@ -1,7 +1,8 @@
 //! The shell around the pure queue: one lock, wake-ups after every change under it, and what a worker holds.
 //!
 //! A change wakes one waiting worker if a key is ready, or if the next deadline has become earlier: each waiting worker
-//! sleeps until the deadline that it knows. A worker that takes a key wakes the next if there is another.
+//! sleeps until the deadline that it knows. A worker that takes a key wakes the next if there is another key, or if it has
+//! slept until a deadline itself and another follows. One that gives up hands over what it was woken for.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -71,7 +72,11 @@ enum Found<K: Key> {
 }
 
 /// A worker that waits. It is counted until this is dropped.
-struct Waiting<'a, K: Key>(&'a WorkQueue<K>);
+struct Waiting<'a, K: Key> {
+    queue: &'a WorkQueue<K>,
+    /// False if it is dropped earlier. It may have been woken for what another one has to do now.
+    has_ended: bool,
+}
 
 // === impl WorkQueue ===
 
@@ -165,8 +170,9 @@ impl<K: Key> WorkQueue<K> {
                 }
                 Found::ShutDown => return None,
                 Found::Nothing(deadline) => {
-                    let _waiting = Waiting(self);
+                    let mut waiting = Waiting { queue: self, has_ended: false };
                     self.until(deadline).await;
+                    waiting.has_ended = true;
                     continue;
                 }
             };
@@ -185,6 +191,8 @@ impl<K: Key> WorkQueue<K> {
         let now = self.now();
         let mut state = self.lock();
         let worked = before.as_ref().map(|before| state.queue.done(now, before.id));
+        // The worker that sleeps until the next deadline may be this one: another one has to take over.
+        let is_awaited = state.queue.next_deadline().is_some_and(|deadline| deadline <= now);
         let found = match state.queue.take(now) {
             _ if state.queue.is_shut_down() => Found::ShutDown,
             None => Found::Nothing(state.queue.next_deadline()),
@@ -195,7 +203,9 @@ impl<K: Key> WorkQueue<K> {
             }
         };
         let wakes = match &found {
-            Found::Item(_, _, wakes) => *wakes,
+            Found::Item(_, _, wakes) => {
+                *wakes || is_awaited && state.waiting > 0 && state.queue.next_deadline().is_some()
+            }
             Found::ShutDown => state.waiting > 0,
             Found::Nothing(_) => {
                 state.waiting += 1;
@@ -297,7 +307,14 @@ impl<K: Key> fmt::Debug for WorkQueue<K> {
 
 impl<K: Key> Drop for Waiting<'_, K> {
     fn drop(&mut self) {
-        self.0.lock().waiting -= 1;
+        let mut state = self.queue.lock();
+        state.waiting -= 1;
+        let is_awaited = state.queue.ready() > 0 || state.queue.next_deadline().is_some();
+        let wakes = !self.has_ended && is_awaited && state.waiting > 0;
+        drop(state);
+        if wakes {
+            self.queue.shared.wake.notify_one();
+        }
     }
 }
 

@@ -19,6 +19,11 @@ pub(super) const OPEN: Duration = Duration::from_secs(30);
 /// Bookmarks come about once a minute, where there is news. After two and a half minutes without a word the server is
 /// asked for its version, and watched anew.
 pub(super) const IDLE: Duration = Duration::from_secs(150);
+/// Time that a new watch has at least, also after a long outage: it delivers what was missed within a moment.
+pub(super) const GRACE: Duration = Duration::from_secs(30);
+/// Time after which silent watches are not believed any more, while the server has newer versions. Of a quiet kind, each
+/// list is one too many; of a broken watch, nothing else tells.
+pub(super) const OVERTAKEN: Duration = Duration::from_secs(1800);
 /// `timeoutSeconds` is drawn from this range: below 240 s, where common load balancers cut idle
 /// connections, and spread out so that replicas do not move in lockstep.
 pub(super) const TIMEOUT: Range<u64> = 120..230;

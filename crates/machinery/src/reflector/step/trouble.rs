@@ -153,6 +153,10 @@ impl Machine {
             Phase::Streaming { .. } => self.fall_back(now),
             // A quiet kind without bookmarks is silent, too: a list would be asked for again and again. The next
             // watch is on another connection, and shows whatever a dead one hid.
+            Phase::Watching { .. } if !self.held().is_known() => {
+                self.heard = now; // No version of the server's could be compared.
+                self.watch(now)
+            }
             Phase::Watching { .. } => {
                 self.phase = Phase::Asking;
                 vec![Action::AskVersion]

@@ -93,6 +93,18 @@ fn what_we_created_and_deleted_does_not_uncover_what_was_there_before() {
 }
 
 #[test]
+fn what_the_watch_never_shows_goes_although_it_shows_an_earlier_namesake() {
+    let mut bed = Bed::new();
+    bed.list(5, vec![thing("a", 1, 5)]);
+    bed.wrote(thing("a", 2, 9));
+    bed.apply(thing("a", 1, 6));
+    bed.deleted(thing("a", 1, 7));
+    assert_eq!(bed.held(), ["a2@9"]);
+    bed.bookmark(20);
+    assert_eq!((bed.held().len(), bed.store.unconfirmed()), (0, 0));
+}
+
+#[test]
 fn the_end_of_an_object_that_cannot_be_decoded_leaves_what_was_done_after_it() {
     let mut bed = Bed::new();
     bed.list(5, vec![]);

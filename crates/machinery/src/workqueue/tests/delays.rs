@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::{advance, sleep, timeout};
+use tokio::time::{Instant, advance, sleep, timeout};
 
 use super::{Named, exact, run_all, take};
 
@@ -45,7 +45,7 @@ async fn a_waiting_worker_is_woken_for_a_delayed_key_without_a_task_for_timers()
     sleep(MS).await;
     // Earlier than what the workers are waiting for.
     queue.requeue_after(B, 10 * MS);
-    let start = tokio::time::Instant::now();
+    let start = Instant::now();
     let mut next = async || getters.join_next().await.unwrap().unwrap();
     assert_eq!((next().await, start.elapsed().as_millis() / 2), (Some(B), 5));
     queue.add((9, 9));
@@ -90,4 +90,44 @@ async fn a_worker_that_is_told_and_goes_away_passes_it_on() {
     queue.add(A);
     drop(first);
     assert_eq!(timeout(MS, second).await.unwrap().unwrap(), Some(A));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_is_noticed_while_the_worker_that_slept_until_it_is_busy() {
+    let queue = exact();
+    let [first, second] = [queue.clone(), queue.clone()].map(|queue| {
+        tokio::spawn(async move {
+            let item = queue.get().await.unwrap();
+            sleep(Duration::from_secs(10)).await;
+            *item.key()
+        })
+    });
+    tokio::task::yield_now().await;
+    let start = Instant::now();
+    queue.requeue_after((0, 1), Duration::from_millis(50));
+    tokio::task::yield_now().await;
+    queue.requeue_after((0, 2), Duration::from_millis(60));
+    let mut keys = [first.await.unwrap(), second.await.unwrap()];
+    keys.sort_unstable();
+    assert_eq!(keys, [(0, 1), (0, 2)]);
+    assert!(start.elapsed() < Duration::from_secs(11), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_is_noticed_although_the_worker_that_was_woken_for_it_gives_up() {
+    let queue = exact();
+    let gives_up = tokio::spawn({
+        let queue = queue.clone();
+        async move { timeout(Duration::from_millis(10), queue.get()).await.is_err() }
+    });
+    tokio::task::yield_now().await;
+    let waits = tokio::spawn({
+        let queue = queue.clone();
+        async move { *queue.get().await.unwrap().key() }
+    });
+    tokio::task::yield_now().await;
+    queue.requeue_after((0, 1), Duration::from_millis(50));
+    assert!(gives_up.await.unwrap());
+    let woken = timeout(Duration::from_secs(60), waits).await;
+    assert_eq!(woken.expect("a timer wakes a worker").unwrap(), (0, 1));
 }

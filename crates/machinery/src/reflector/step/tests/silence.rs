@@ -7,9 +7,9 @@ fn asks(run: &Run) -> bool {
 }
 
 #[test]
-fn a_silent_watch_is_opened_again_and_nothing_is_listed_however_long_the_kind_is_quiet() {
+fn a_silent_watch_is_opened_again_without_a_list() {
     let mut run = Run::watching().after(Duration::from_secs(100)).then(bookmark("10"));
-    for _ in 0..100 {
+    for _ in 0..OVERTAKEN.as_secs() / IDLE.as_secs() - 1 {
         let heard = run.now;
         run = run.at_deadline();
         assert_eq!(run.now - heard, IDLE);
@@ -20,6 +20,30 @@ fn a_silent_watch_is_opened_again_and_nothing_is_listed_however_long_the_kind_is
         assert!(!run.watch().initial_events);
         run = run.then(Input::Opened);
     }
+    let run = run.at_deadline().then(page_end("17", None));
+    assert!(run.has(&Action::Begin(Reason::Stuck)), "its watches may hide what is new");
+    let mut run = Run::watching();
+    for _ in 0..100 {
+        run = run.at_deadline().then(page_end("10", None)).then(Input::Opened);
+        assert!(run.machine.state == State::Live, "nothing is new");
+    }
+}
+
+#[test]
+fn a_watch_after_an_outage_has_time_to_deliver_what_was_missed() {
+    let run = Run::watching().then(Input::Ended).then(failed(Class::Transient));
+    let run = run.after(10 * IDLE).then(Input::Deadline).then(Input::Opened);
+    assert_eq!(run.pause(), GRACE);
+    let run = run.after(Duration::from_secs(1)).then(event(11));
+    assert_eq!(run.pause(), IDLE);
+}
+
+#[test]
+fn where_versions_are_opaque_a_silent_watch_is_opened_again_without_asking() {
+    let run = Run::paging().then(page_end("abc", None)).then(Input::Opened).at_deadline();
+    assert!(!asks(&run));
+    assert_eq!(run.watch().version.as_deref(), Some("abc"));
+    assert_eq!(run.then(Input::Opened).pause(), IDLE);
 }
 
 #[test]
