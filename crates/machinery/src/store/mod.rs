@@ -5,7 +5,7 @@
 //!   number of readers ([`Store`]) read it, and may add the responses to our own writes.
 //! - Readers never see part of a relist: a list becomes visible at one instant, indexes included.
 //!   It is built beside what is stored and swapped in, so no reader waits for a relist longer than it
-//!   takes to change one object. That is some microseconds (benches/README.md, "Lock holds"), except when the
+//!   takes to change one object. That is some microseconds, except when the
 //!   table has to grow. A response that comes meanwhile waits until it is built and reported.
 //! - The view does not go back: an event or a response never replaces an object by an older one, and a list that is
 //!   older than what was already seen is refused as a whole. A list that is not older wins, as in client-go.
