@@ -73,8 +73,8 @@ pub(super) struct Candidate {
     /// that shows exactly what was sent; withdrawn at once when the lease is seen to be another
     /// process's, deleted or given up.
     until: Option<Duration>,
-    /// The Lease that was seen last, and the time for which it is valid unchanged. Once it is gone, its holder may
-    /// go on writing, and no other Lease says so: nothing is taken, and no permission given, before `not_before`.
+    /// The Lease that was seen last, and the time for which it is valid unchanged. Once another Lease has replaced
+    /// it, its holder may go on writing, and nothing says so: there is no permission before `not_before`.
     known: Option<(Uid, Duration)>,
     not_before: Duration,
     /// The newest version that was seen.
@@ -237,7 +237,6 @@ impl Candidate {
                 }
             }
             Seen::Absent if self.giving_up => Step::Done,
-            Seen::Absent if now < self.not_before => Step::Wait(self.not_before - now),
             Seen::Absent => Step::Create(Record::default().held_by(&self.me, lease, wall)),
         }
     }
@@ -267,9 +266,6 @@ impl Candidate {
                 self.due = self.when(now, asked, renewed);
             }
             Answer::Absent => {
-                if let Some((_, theirs)) = self.known.take() {
-                    self.wait_for_former(theirs, now);
-                }
                 self.until = None;
                 self.seen = Seen::Absent;
                 self.due = self.when(now, asked, None);
@@ -395,9 +391,9 @@ impl Candidate {
     }
 
     /// Notes which Lease was met. If it replaced another, the holder of the old one may not know
-    /// yet that it is gone. It was gone by `now` at the latest, so the holder can no longer write
-    /// once the old Lease's duration has passed since `now`. It is the same if somebody else has made this
-    /// process the holder.
+    /// yet that it is gone; neither may that of a Lease between the two, which this process never saw. They were
+    /// gone by `now` at the latest, so no holder can write once the old Lease's duration has passed since `now`.
+    /// It is the same if somebody else has made this process the holder.
     fn meet(
         &mut self,
         (uid, record, version): (Uid, &Record, ResourceVersion),

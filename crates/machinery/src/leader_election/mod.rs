@@ -49,10 +49,10 @@
 //!   stood still.
 //! - No clock stops a write that was sent in time and lands late. Preconditions (UID,
 //!   resourceVersion) make such a write harmless; writers must set them.
-//! - A Lease that was deleted by hand and recreated gives no process permission until the duration
-//!   of the old one has passed, at most four times that of the process's own; its UID tells it from the old one. Only a process that never saw
-//!   the old one cannot tell: if the Lease of a live leader is deleted at the very moment another
-//!   process starts, both may write until the leader's permission ends.
+//! - A process that creates the Lease in place of a deleted one has no permission until the duration of the
+//!   deleted one has passed since, at most four times its own duration. The same holds for a process that sees such
+//!   a new Lease; the UID tells the two apart. A process that has just started knows of no former Lease: if somebody
+//!   deletes the Lease of a live leader at this moment, both may write until the leader's permission ends.
 
 mod config;
 mod clock;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 
 use super::delta::{Delta, step};
 use super::index::Objects;
@@ -13,8 +13,8 @@ use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
 /// A list, reduced to its differences from what is stored.
 pub(super) struct Relist<V> {
-    /// Keys whose objects were stored just as they are listed.
-    unchanged: HashSet<ObjectKey>,
+    /// The objects that were stored just as they are listed.
+    unchanged: HashMap<ObjectKey, Uid>,
     /// All other objects of the list.
     staged: Objects<V>,
     /// Objects that the list has but that could not be decoded.
@@ -26,7 +26,7 @@ pub(super) struct Relist<V> {
 impl<V: Object> Relist<V> {
     /// For a store with this many objects.
     pub(super) fn new(stored: usize, staged: Objects<V>) -> Relist<V> {
-        Relist { unchanged: HashSet::with_capacity(stored), staged, kept: HashMap::new() }
+        Relist { unchanged: HashMap::with_capacity(stored), staged, kept: HashMap::new() }
     }
 
     /// The list has `object`. If several have the same key, the last one counts.
@@ -40,7 +40,7 @@ impl<V: Object> Relist<V> {
             if !self.staged.is_empty() {
                 self.staged.remove(key);
             }
-            self.unchanged.insert(key.clone());
+            self.unchanged.insert(key.clone(), object.uid());
         } else {
             self.unchanged.remove(key);
             self.staged.insert(&Arc::new(object));
@@ -64,10 +64,10 @@ impl<V: Object> Relist<V> {
         self.kept.get(key).is_some_and(|kept| !kept.is_some() || *kept == uid)
     }
 
-    /// Returns whether the list shows this object in another state than the stored one.
+    /// Returns whether the list shows this object.
     fn shows(&self, key: &ObjectKey, uid: Uid) -> bool {
-        let staged = self.staged.get(key);
-        staged.is_some_and(|staged| staged.uid() == uid) || self.keeps(key, uid)
+        let staged = self.staged.get(key).map(|staged| staged.uid());
+        staged.or(self.unchanged.get(key).copied()) == Some(uid) || self.keeps(key, uid)
     }
 
     /// The list of this version meets what responses said of one name: drops what is past, and forgets what the list
@@ -76,17 +76,12 @@ impl<V: Object> Relist<V> {
         &mut self,
         key: &ObjectKey,
         unconfirmed: &mut Unconfirmed,
-        stored: Option<&Arc<V>>,
         version: ResourceVersion,
     ) {
-        let stored = stored.map(|stored| (stored.uid(), stored.meta().version));
-        let unchanged = self.unchanged.contains(key);
-        let unchanged = unchanged.then(|| unconfirmed.newest_at(version, stored)).flatten();
-        let shows = |uid| unchanged == Some(uid) || self.shows(key, uid);
-        if shows(unconfirmed.created) {
+        if self.shows(key, unconfirmed.created) {
             unconfirmed.created = Uid::NONE;
         }
-        unconfirmed.listed(version, shows);
+        unconfirmed.listed(version, |uid| self.shows(key, uid));
         let is_past = |it: &&Arc<V>| unconfirmed.is_past(it.uid(), it.meta().version);
         if self.staged.get(key).filter(is_past).is_some() {
             self.staged.remove(key);
@@ -97,7 +92,7 @@ impl<V: Object> Relist<V> {
     fn gone(&self, objects: &Objects<V>, version: ResourceVersion) -> Vec<Arc<V>> {
         let is_gone = |stored: &&Arc<V>| {
             let key = stored.key();
-            !self.unchanged.contains(key)
+            !self.unchanged.contains_key(key)
                 && self.staged.get(key).is_none()
                 && !self.keeps(key, stored.uid())
                 && !stored.meta().version.is_newer_than(version)
@@ -155,7 +150,7 @@ impl<V: Object> Shared<V> {
         }
         let mut deltas = Vec::new();
         for (key, unconfirmed) in &mut state.unconfirmed {
-            relist.confirm(key, unconfirmed, self.objects.read().get(key), version);
+            relist.confirm(key, unconfirmed, version);
         }
         let next = {
             let objects = self.objects.read();

@@ -153,17 +153,6 @@ impl Unconfirmed {
         });
     }
 
-    /// The newest object of this name that was known at a version; `stored`: the one that is stored now.
-    pub(super) fn newest_at(
-        &self,
-        version: ResourceVersion,
-        stored: Option<(Uid, ResourceVersion)>,
-    ) -> Option<Uid> {
-        let known = self.tombstones.iter().copied().chain(stored);
-        let known = known.filter(|(_, at)| !at.is_newer_than(version));
-        known.max_by_key(|(_, at)| at.number()).map(|(uid, _)| uid)
-    }
-
     /// A list of this version was taken over: forgets the tombstones of objects that it could show and does not.
     pub(super) fn listed(&mut self, version: ResourceVersion, shows: impl Fn(Uid) -> bool) {
         self.tombstones.retain(|(gone, at)| at.is_newer_than(version) || shows(*gone));
