@@ -14,8 +14,8 @@
 #   --workers N         workers of each contender (default 8)
 #   --report-only       measures nothing, writes the table from the last results
 #
-# With --only or --contenders the other results of the last run are kept, so that one part can
-# be measured again; those with another number of workers are not. Results are in
+# With --only or --contenders the table is only printed: the document is of one run. The other results of
+# the last run are kept; those with another number of workers are not. Results are in
 # target/bench/results.json (--quick: target/bench/quick/results.json). With OURS set they are
 # below target/bench/ours-NAME, and the table is only printed.
 #
@@ -41,7 +41,7 @@ OURS=${OURS:-} OUR_QUEUE=
 readonly GIVEN=$OURS # a program of the user's: its numbers are not those of the document
 
 main() {
-  local command=run quick='' only='' report_only='' rest=()
+  local command=run quick='' only='' is_part='' report_only='' rest=()
   while (($# > 0)); do
     case $1 in
       build) command=build ;;
@@ -52,6 +52,7 @@ main() {
         [[ -n ${2:-} ]] || die 2 "$1 needs a value"
         rest+=("-${1#--}" "$2")
         [[ $1 != --only ]] || only=$2
+        [[ $1 != --only && $1 != --contenders ]] || is_part=yes
         shift
         ;;
       *) die 2 "unknown option '$1'; see hack/campaigns/bench.sh --help" ;;
@@ -68,7 +69,7 @@ main() {
     build_ours "$only"
     [[ $only == queue ]] || "$CONTROLPLANE" build >/dev/null
   fi
-  measure "$quick" "${rest[@]}"
+  measure "$quick" "$is_part" "${rest[@]}"
 }
 
 # ---- building ------------------------------------------------------------------------------
@@ -128,8 +129,9 @@ build_ours() {
 # ---- measuring -----------------------------------------------------------------------------
 
 measure() {
-  local quick=$1 out=$OUT document=$ROOT/docs/PERFORMANCE.md
-  shift
+  local quick=$1 is_part=$2 out=$OUT document=$ROOT/docs/PERFORMANCE.md
+  shift 2
+  [[ -z $is_part ]] || document=
   if [[ -n $GIVEN ]]; then
     out=$OUT/ours-$(basename "$GIVEN") document=
   fi
