@@ -190,7 +190,7 @@ async fn dry_run(
     let manager = Manager::new(IDENTITY)
         .namespaces(&args.namespaces)
         .client(|client| *client = options)
-        .options(|options| options.observer = passes);
+        .options(|options| options.observer = Some(passes));
     Ok(add_controllers(manager, &args, &pace).program(|options| client.sibling(options)).await?)
 }
 

@@ -41,12 +41,12 @@ pub struct Options {
     /// Connection state of the client. If it is set, keys that failed during an outage are retried as soon as the API
     /// server answers. Default `None`.
     pub connectivity: Option<Connectivity>,
-    /// Notified of what the controller does.
-    pub observer: Arc<dyn Observer>,
+    /// Notified of what the controller does. With a manager, the default is its metrics; `Some` replaces them.
+    pub observer: Option<Arc<dyn Observer>>,
     /// The overall limits of retries.
     pub limits: Limits,
-    /// Notified of what the queue does.
-    pub queue_observer: Arc<dyn crate::workqueue::Observer>,
+    /// Notified of what the queue does. With a manager, the default is its metrics; `Some` replaces them.
+    pub queue_observer: Option<Arc<dyn crate::workqueue::Observer>>,
 }
 
 /// Runs a reconciler over the keys of a queue.
@@ -85,9 +85,9 @@ impl Default for Options {
             blocked: Duration::from_secs(5),
             retries: Retries::default(),
             connectivity: None,
-            observer: Arc::new(()),
+            observer: None,
             limits: Limits::default(),
-            queue_observer: Arc::new(()),
+            queue_observer: None,
         }
     }
 }
@@ -104,11 +104,11 @@ impl<R: Reconciler> Controller<R> {
             queue: WorkQueue::with_workers(
                 options.workers,
                 options.limits,
-                options.queue_observer.clone(),
+                options.queue_observer.clone().unwrap_or_else(|| Arc::new(())),
             ),
             deadline: options.deadline,
             retries: options.retries,
-            observer: options.observer.clone(),
+            observer: options.observer.clone().unwrap_or_else(|| Arc::new(())),
             failing: Arc::default(),
             passes: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
@@ -135,9 +135,9 @@ impl<R: Reconciler> Controller<R> {
         let core = Arc::new(self.core);
         let posts: Vec<Arc<Heartbeat>> =
             (0..options.workers.max(1)).map(|_| Arc::default()).collect();
-        options.observer.running(name, posts.len());
+        core.observer.running(name, posts.len());
         let _watchdog =
-            Watchdog::start(name, posts.clone(), options.blocked, options.observer.clone());
+            Watchdog::start(name, posts.clone(), options.blocked, core.observer.clone());
         let (mut workers, mut at) = (JoinSet::new(), HashMap::new());
         for heartbeat in posts {
             at.insert(

@@ -198,7 +198,7 @@ impl<V: Resource> ControllerBuilder<V> {
         self
     }
 
-    /// Changes its options. The observers and the reach are set by the manager.
+    /// Changes its options. The manager sets the connection state, and the observers that this leaves open.
     pub fn options(mut self, change: impl FnOnce(&mut Options)) -> Self {
         change(&mut self.options);
         self

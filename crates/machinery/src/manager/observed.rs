@@ -23,11 +23,9 @@ pub(super) struct Observed {
 // === impl Manager ===
 
 impl Manager {
-    /// Has everything counted in `metrics`: requests, lists and watches, queues, passes, Events and
-    /// the lease. Counts the passes of the controllers that are added from here on.
+    /// Counts everything in `metrics`: requests, lists and watches, queues, reconciles, Events and the lease.
     pub fn metrics(mut self, metrics: Arc<Metrics>) -> Manager {
         self.client.observer = metrics.clone();
-        self.defaults.observer = metrics.clone();
         self.observed.metrics = Some(metrics);
         self
     }
@@ -40,7 +38,6 @@ impl Manager {
     }
 
     /// Serves `/metrics`, `/healthz` and `/readyz` on this address, to everybody who reaches it.
-    /// Counts the passes of the controllers that are added from here on.
     ///
     /// ```
     /// # use controller_machinery::manager::Manager;
@@ -49,8 +46,9 @@ impl Manager {
     /// ```
     pub fn serve(self, address: SocketAddr) -> Manager {
         let metrics = self.observed.metrics.clone().unwrap_or_else(|| {
-            let build = Build { version: "unknown", revision: "unknown" };
-            Metrics::new(&self.client.identity, "", &build)
+            let identity = &self.client.identity;
+            let version = Some(identity.version).filter(|it| !it.is_empty()).unwrap_or("unknown");
+            Metrics::new(identity, "", &Build { version, revision: "unknown" })
         });
         let mut manager = self.metrics(metrics);
         manager.observed.address = Some(address);
@@ -153,7 +151,8 @@ impl Shared {
     pub(super) fn observed(&self, name: &'static str, mut options: Options) -> Options {
         options.connectivity = Some(self.client.connectivity().clone());
         if let Some(metrics) = &self.observed.metrics {
-            options.queue_observer = Arc::new(metrics.queue_observer(name));
+            options.observer.get_or_insert_with(|| metrics.clone());
+            options.queue_observer.get_or_insert_with(|| Arc::new(metrics.queue_observer(name)));
         }
         options
     }

@@ -235,6 +235,26 @@ async fn a_pass_that_reads_what_is_not_declared_fails_and_names_the_line() {
     .await;
 }
 
+#[cfg(feature = "metrics")]
+#[tokio::test(start_paused = true)]
+async fn metrics_count_the_reconciles_of_a_controller_that_was_added_before_them() {
+    let server = Server::default();
+    server.put("/apis/example.com/v1/namespaces/ns/sites/a", json!({}));
+    let (sender, mut begun) = tokio::sync::mpsc::unbounded_channel();
+    let reconcile = move |_, _| {
+        sender.send(()).unwrap();
+        async { Ok::<_, Problem>(Action::Done) }
+    };
+    let build = crate::metrics::Build { version: "1", revision: "a" };
+    let metrics = crate::metrics::Metrics::new(&"test".into(), "", &build);
+    let manager = Manager::new("test").controller::<Site>().reconcile(reconcile);
+    let manager = manager.metrics(metrics.clone());
+    run(&server, manager, async move { begun.recv().await.unwrap() }).await;
+    let text = metrics.encode(crate::metrics::Format::Prometheus);
+    let counted = "controller_runtime_reconcile_total{controller=\"site\",result=\"success\"} 1";
+    assert!(text.contains(counted), "{text}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn two_controllers_share_one_informer_and_all_that_refer_are_woken() {
     let server = Server::default();

@@ -110,7 +110,7 @@ async fn a_worker_that_dies_of_its_observer_is_replaced_and_its_key_retried() {
     }
     let told = Arc::new(Told::default());
     let observer = Arc::new(Bad(Mutex::new(false)));
-    let options = Options { workers: 1, observer, ..Options::default() };
+    let options = Options { workers: 1, observer: Some(observer), ..Options::default() };
     let controller = Controller::new("test", Script(told.clone()), options);
     controller.handle().queue().add(ObjectKey::new("ns", "a"));
     tokio::spawn(controller.run(std::future::pending()));
@@ -133,7 +133,8 @@ async fn a_worker_that_replaced_another_is_watched_as_well() {
     told.tell("b", Does::Block);
     let (blocked, noticed) = channel();
     let observer = Arc::new(Bad(Mutex::new(false), blocked));
-    let options = Options { workers: 1, blocked: 40 * MS, observer, ..Options::default() };
+    let options =
+        Options { workers: 1, blocked: 40 * MS, observer: Some(observer), ..Options::default() };
     let controller = Controller::new("test", Script(told.clone()), options);
     controller.handle().queue().add(ObjectKey::new("ns", "b"));
     let running = tokio::spawn(controller.run(std::future::pending()));

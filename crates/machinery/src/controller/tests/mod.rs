@@ -179,7 +179,7 @@ fn start_with(options: Options, script: &[(&str, Does)]) -> Running {
     let told = Arc::new(Told::default());
     script.iter().for_each(|(name, does)| told.tell(name, *does));
     let limits = Limits { jitter: 0.0, ..Limits::default() };
-    let options = Options { observer: told.clone(), limits, ..options };
+    let options = Options { observer: Some(told.clone()), limits, ..options };
     let controller = Controller::new("test", Script(told.clone()), options);
     let handle = controller.handle();
     let (stop, stopped) = oneshot::channel();
