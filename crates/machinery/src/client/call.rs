@@ -1,4 +1,4 @@
-//! One request and its answer.
+//! One request and its response.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,13 +28,13 @@ use crate::object::{Kind, ObjectKey, Resource};
 /// Limit for reading an error's body. A Status that names every invalid field is a few kB.
 const MAX_ERROR: usize = 256 << 10;
 
-/// Talks to one API server. Cheap to clone.
+/// A client of one API server. Cheap to clone.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
-    /// Of views whose kind is known only at run time.
+    /// The kind of views whose kind is known only at run time.
     kind: Option<Kind>,
-    /// Set by each write that was carried out, if somebody asked for that.
+    /// Set after each successful write, if requested.
     has_written: Option<Arc<AtomicBool>>,
 }
 
@@ -46,12 +46,12 @@ struct Shared {
     warnings: Warnings,
 }
 
-/// A request under way. When dropped, it reports to the observer and ends its span.
+/// A request in progress. When dropped, it reports to the observer and ends its span.
 pub(super) struct ObservedCall<'a> {
     options: &'a Options,
     verb: &'static str,
     kind: &'a Kind,
-    /// 0 until a complete answer has arrived.
+    /// 0 until a complete response has arrived.
     pub(super) code: u16,
     began: Instant,
     span: Span,
@@ -60,8 +60,8 @@ pub(super) struct ObservedCall<'a> {
 // === impl Client ===
 
 impl Client {
-    /// A client for the API server that `config` names. Nothing is connected yet, and no credential
-    /// plugin has run. kube's own retries (`config.default_retry`) are not used.
+    /// Creates a client for the API server of `config`, without connecting or running a credential plugin. kube's
+    /// own retries (`config.default_retry`) are not used.
     ///
     /// # Errors
     /// [`Error::Config`]: unusable certificates, credentials or proxy.
@@ -70,8 +70,8 @@ impl Client {
         Ok(Client::over(endpoint.connect(&options.identity)?, Some(endpoint), options))
     }
 
-    /// A client with the same credentials, connections of its own and other options. A credential
-    /// plugin runs once for both.
+    /// Creates a client with the same credentials, its own connections and other options. A credential plugin runs
+    /// once for both.
     ///
     /// # Errors
     /// As [`Client::new`].
@@ -84,8 +84,8 @@ impl Client {
         Ok(Client::over(wire, endpoint, options))
     }
 
-    /// Waits until a credential plugin, if there is one, has answered, however long that takes.
-    /// Calls themselves wait for it only briefly, since their callers have deadlines.
+    /// Waits until a credential plugin, if any, has finished, without a time limit. Calls themselves wait only
+    /// briefly, because they have deadlines.
     ///
     /// # Errors
     /// [`Error::Credentials`] if the plugin failed.
@@ -100,8 +100,8 @@ impl Client {
         self.shared.endpoint.as_ref().and_then(Endpoint::plugin)
     }
 
-    /// A client over any service that answers requests, such as an API server in memory. The body of
-    /// a request is complete, and its URL is a path with a query.
+    /// Creates a client over any service, such as an API server in memory. Requests have a complete body, and a path
+    /// with a query as URL.
     pub fn from_service<S, B>(service: S, options: Options) -> Client
     where
         S: Service<Request<Bytes>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -119,35 +119,34 @@ impl Client {
         Client { shared, kind: None, has_written: None }
     }
 
-    /// The same client, for views whose kind is known only at run time ([`Kind::RUNTIME`]): to it,
-    /// they are of this kind.
+    /// Returns the same client with this kind for views whose kind is known only at run time ([`Kind::RUNTIME`]).
     pub fn of(&self, kind: Kind) -> Client {
         Client { kind: Some(kind), ..self.clone() }
     }
 
-    /// The same client, which notes for its clones whether any of them has written something.
+    /// Returns the same client, which records whether it or a clone has written something.
     pub(crate) fn noting_writes(&self) -> Client {
         Client { has_written: Some(Arc::default()), ..self.clone() }
     }
 
-    /// Returns whether it, or a clone, has written something. For [`Client::noting_writes`].
+    /// Returns whether it or a clone has written something. For [`Client::noting_writes`].
     pub(crate) fn has_written(&self) -> bool {
         self.has_written.as_ref().is_some_and(|written| written.load(Ordering::Relaxed))
     }
 
-    /// A write was carried out.
+    /// Records a successful write.
     pub(super) fn note_write(&self) {
         if let Some(written) = &self.has_written {
             written.store(true, Ordering::Relaxed);
         }
     }
 
-    /// The kind of `V`.
+    /// Returns the kind of `V`.
     pub(crate) fn kind<V: Resource>(&self) -> Kind {
         if V::KIND == Kind::RUNTIME { self.kind.unwrap_or(Kind::RUNTIME) } else { V::KIND }
     }
 
-    /// Reads one object from the API server itself: a quorum read.
+    /// Reads one object with a quorum read.
     ///
     /// # Errors
     /// [`Error::is_not_found`] if there is none; all that can go wrong with a call.
@@ -158,12 +157,12 @@ impl Client {
         decode(&body)
     }
 
-    /// Signals when the API server answers again after it was away.
+    /// Returns the signal for an API server that responds again after an outage.
     pub fn connectivity(&self) -> &Connectivity {
         &self.options().connectivity
     }
 
-    /// The program that asks.
+    /// Returns the program's identity.
     pub fn identity(&self) -> &Identity {
         &self.options().identity
     }
@@ -178,7 +177,7 @@ impl Client {
     }
 
     pub(super) fn observe<'a>(&'a self, verb: &'static str, kind: &'a Kind) -> ObservedCall<'a> {
-        // Never entered: log lines name the pass, not its request.
+        // Never entered: log lines belong to the reconcile, not to its request.
         let span = tracing::debug_span!(
             "request",
             otel.name = %format_args!("{verb} {}", kind.resource()),
@@ -192,7 +191,7 @@ impl Client {
         ObservedCall { options: self.options(), verb, kind, code: 0, began: Instant::now(), span }
     }
 
-    /// A whole exchange: the body of the answer, or its error.
+    /// Sends a request and returns the whole body of the response, or its error.
     pub(super) async fn call(
         &self,
         verb: &'static str,
@@ -207,8 +206,8 @@ impl Client {
         body.ok_or(Error::TooLarge { what: "an answer", limit: MAX_OBJECT })
     }
 
-    /// Sends `request` and waits for the head of the answer. A refusal is an error; its body is
-    /// read and its code set in `observe`.
+    /// Sends `request` and returns the head of the response. A refusal is an error; its body is read and its code
+    /// set in `observe`.
     pub(super) async fn open(
         &self,
         request: Request<Bytes>,
@@ -238,7 +237,7 @@ impl Client {
         Err(error.about(observe.kind, self.identity()))
     }
 
-    /// The next piece of a body, if it comes within the deadline.
+    /// Reads the next piece of a body within the deadline.
     pub(super) async fn piece(&self, body: &mut Answer) -> Result<Option<Bytes>, Error> {
         let deadline = self.options().deadline;
         timeout(deadline, piece(body)).await.map_err(|_| Error::Deadline(deadline))?
@@ -264,7 +263,7 @@ impl ObservedCall<'_> {
         timeout_at(self.began + deadline, future).await.map_err(|_| Error::Deadline(deadline))
     }
 
-    /// Records the answer on the span.
+    /// Records the response on the span.
     fn record(&self) {
         if self.code != 0 {
             self.span.record("http.response.status_code", i64::from(self.code));
@@ -274,7 +273,7 @@ impl ObservedCall<'_> {
             400.. => &self.code,
             _ => return,
         };
-        // In this order: to tracing-opentelemetry, a status code has no description.
+        // In this order: tracing-opentelemetry expects the status code without description first.
         self.span.record("otel.status_code", "ERROR");
         self.span.record("otel.status_description", display(why));
     }
@@ -290,7 +289,7 @@ impl Drop for ObservedCall<'_> {
     }
 }
 
-/// The next piece of a body; `None` at its end. Cancel-safe.
+/// Reads the next piece of a body; `None` at its end. Cancel-safe.
 pub(super) async fn piece(body: &mut Answer) -> Result<Option<Bytes>, Error> {
     while let Some(frame) = body.frame().await {
         match frame.map_err(Error::transport)?.into_data() {
@@ -303,7 +302,7 @@ pub(super) async fn piece(body: &mut Answer) -> Result<Option<Bytes>, Error> {
     Ok(None)
 }
 
-/// A whole body; `None` if it is larger than `most`.
+/// Reads a whole body; `None` if it is larger than `most`.
 async fn read(mut body: Answer, most: usize) -> Result<Option<Bytes>, Error> {
     let Some(first) = piece(&mut body).await? else { return Ok(Some(Bytes::new())) };
     let Some(mut next) = piece(&mut body).await? else {
@@ -322,12 +321,12 @@ async fn read(mut body: Answer, most: usize) -> Result<Option<Bytes>, Error> {
     }
 }
 
-/// Decodes an object from an answer.
+/// Decodes the object in a response.
 pub(super) fn decode<V: DeserializeOwned>(body: &[u8]) -> Result<V, Error> {
     serde_json::from_slice(body).map_err(|_| Error::decode::<V>(body))
 }
 
-/// A request that is not complete yet.
+/// An incomplete request.
 pub(super) struct Draft(http::request::Builder);
 
 /// Begins a request.
@@ -340,7 +339,7 @@ pub(super) fn request(method: &str, url: Url) -> Result<Draft, Error> {
 pub(super) const JSON: &str = "application/json";
 
 impl Draft {
-    /// Asks for a representation other than plain JSON.
+    /// Requests a representation other than plain JSON.
     pub(super) fn accept(mut self, kind: &'static str) -> Draft {
         if let Some(headers) = self.0.headers_mut() {
             headers.insert(http::header::ACCEPT, http::HeaderValue::from_static(kind));
@@ -348,12 +347,12 @@ impl Draft {
         self
     }
 
-    /// Without a body.
+    /// Finishes without a body.
     pub(super) fn empty(self) -> Request<Bytes> {
         self.finish(Bytes::new())
     }
 
-    /// With a body of type `kind`.
+    /// Finishes with a body of type `kind`.
     pub(super) fn body(self, kind: &'static str, body: Vec<u8>) -> Request<Bytes> {
         Draft(self.0.header(http::header::CONTENT_TYPE, kind)).finish(Bytes::from(body))
     }

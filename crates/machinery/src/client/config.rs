@@ -1,4 +1,4 @@
-//! Address of the API server, and the credentials for it.
+//! The address of the API server and its credentials.
 
 use std::path::{Path, PathBuf};
 
@@ -6,12 +6,11 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use super::{Error, proxy};
 
-/// The address of an API server, and the credentials for it: what [`config`] finds, or a `kube::Config`
-/// converted.
+/// The address of an API server and its credentials, from [`config`] or a `kube::Config`.
 #[derive(Clone)]
 pub struct Config(pub(super) kube::Config);
 
-/// Without credentials, which a plugin's arguments and a proxy's URL may contain, too.
+/// Omits credentials, which a plugin's arguments and a proxy's URL can contain, too.
 impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Config").field("host", &self.host()).finish_non_exhaustive()
@@ -21,7 +20,7 @@ impl std::fmt::Debug for Config {
 /// Source of the configuration.
 #[derive(Debug, PartialEq, Eq)]
 enum Source {
-    /// This file, because it was named.
+    /// An explicitly named file.
     File(PathBuf),
     /// The files that KUBECONFIG names, or `~/.kube/config`.
     Default,
@@ -29,13 +28,12 @@ enum Source {
     InCluster,
 }
 
-/// Finds the API server: the kubeconfig at `kubeconfig`, else the one that KUBECONFIG names, else
-/// `~/.kube/config`, else the cluster whose pod this runs in. `context` selects one of a
-/// kubeconfig's contexts. A proxy is the one that the kubeconfig names, else the environment's
-/// (`HTTPS_PROXY`, `NO_PROXY`).
+/// Finds the API server: the kubeconfig at `kubeconfig`, else KUBECONFIG, else `~/.kube/config`, else the cluster of
+/// the pod. `context` selects a context of the kubeconfig. The proxy of the kubeconfig takes precedence over the
+/// environment's (`HTTPS_PROXY`, `NO_PROXY`).
 ///
 /// # Errors
-/// [`Error::Config`] with a sentence that says where we looked and what to do.
+/// [`Error::Config`] with a sentence that lists the searched places and what to do.
 pub async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, Error> {
     let named = std::env::var_os("KUBECONFIG").unwrap_or_default();
     let named = std::env::split_paths(&named).filter(|path| !path.as_os_str().is_empty());
@@ -87,7 +85,7 @@ impl From<kube::Config> for Config {
     }
 }
 
-/// The files that KUBECONFIG names, as one. As for kubectl, one that is missing counts as empty.
+/// Merges the files of KUBECONFIG. As in kubectl, a missing file counts as empty.
 fn merged(paths: &[PathBuf]) -> Result<Kubeconfig, Error> {
     let there: Vec<&PathBuf> = paths.iter().filter(|path| path.exists()).collect();
     if there.is_empty() {
@@ -97,7 +95,7 @@ fn merged(paths: &[PathBuf]) -> Result<Kubeconfig, Error> {
     }
     there.into_iter().try_fold(Kubeconfig::default(), |merged, path| {
         let next = Kubeconfig::read_from(path).and_then(|mut next| {
-            // As in client-go, an empty one is none: the next file's counts.
+            // As in client-go, an empty context counts as absent.
             next.current_context.take_if(|context| context.is_empty());
             merged.merge(next)
         });
@@ -112,7 +110,7 @@ async fn selected(
     file: Result<Kubeconfig, KubeconfigError>,
     context: Option<&str>,
 ) -> Result<kube::Config, Error> {
-    /// Stands for no proxy: otherwise kube would take HTTPS_PROXY, and not ask NO_PROXY.
+    /// Placeholder for no proxy: otherwise kube would use HTTPS_PROXY and ignore NO_PROXY.
     const NONE: &str = "http://none.invalid/";
     let mut file = file.map_err(|why| unusable(which, why))?;
     for cluster in file.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
@@ -122,7 +120,7 @@ async fn selected(
             &mut cluster.tls_server_name,
             &mut cluster.proxy_url,
         ];
-        // kube has put the folder of the kubeconfig in front of a file's name.
+        // kube has prepended the folder of the kubeconfig to file names.
         let is_empty = |text: &mut String| text.is_empty() || text.ends_with('/');
         texts[..3].iter_mut().for_each(|text| drop(text.take_if(is_empty)));
         texts[3].take_if(|text| text.is_empty());
@@ -138,7 +136,7 @@ async fn selected(
     let mut config = config.map_err(|why| unusable(which, why))?;
     config.root_cert_file = authority;
     config.proxy_url = config.proxy_url.filter(|proxy| proxy != NONE);
-    // A credential plugin that asks for it is shown the cluster.
+    // A credential plugin receives the cluster on request.
     let shown = config.auth_info.exec.as_mut().and_then(|exec| exec.cluster.as_mut());
     if let Some(cluster) = shown {
         cluster.proxy_url.take_if(|proxy| proxy == NONE);
@@ -146,7 +144,7 @@ async fn selected(
     Ok(config)
 }
 
-/// The file with the certificates that the context's cluster is verified by: kube reads it again when it changes.
+/// Returns the CA file of the context's cluster: kube rereads it when it changes.
 fn authority_file(file: &Kubeconfig, context: Option<&str>) -> Option<PathBuf> {
     let context = context.or(file.current_context.as_deref())?;
     let context = file.contexts.iter().find(|named| named.name == context)?.context.as_ref()?;

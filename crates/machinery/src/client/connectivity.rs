@@ -1,4 +1,4 @@
-//! Reachability of the API server, judged by all calls together.
+//! Reachability of the API server, derived from all calls.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,32 +8,31 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// If all calls fail for this long, the API server was away, and its return is announced. After a
-/// shorter failure, retry pauses are about as short anyway; and where only some calls fail, no
-/// waiter should be hurried.
+/// The return of the API server is announced if every call failed for at least this long. After a shorter outage,
+/// backoffs are short anyway.
 const AWAY: Duration = Duration::from_secs(5);
-/// While calls fail, somebody probes after a pause of one to two times this, so that replicas do
-/// not probe in lockstep. With both, an outage is over for us about two seconds after it is over.
+/// Shortest pause between probes while calls fail; the longest is twice this, so that replicas do not probe in
+/// lockstep. So work resumes about two seconds after the server is back.
 const ASK: Duration = Duration::from_millis(1_300);
 
-/// Signals when an API server that was away answers again, so that nothing has to wait out a pause
-/// that grew with the outage. Cheap to clone; all clones share one state. Clients in one process
-/// share it through [`Options::connectivity`](super::Options::connectivity).
+/// Signals when an API server that was down responds again, which shortens grown backoffs. Cheap to clone; all
+/// clones share one state. The clients of a process share it through
+/// [`Options::connectivity`](super::Options::connectivity).
 #[derive(Clone)]
 pub struct Connectivity(Arc<Shared>);
 
 struct Shared {
     calls: Mutex<Calls>,
     reconnected: watch::Sender<u64>,
-    /// Incremented by the first failure after an answer.
+    /// Incremented by the first failure after a response.
     troubles: watch::Sender<u64>,
 }
 
 /// The outcome of the calls so far.
 struct Calls {
-    /// Time of the first failed call since the last answer.
+    /// Time of the first failed call since the last response.
     failing: Option<Instant>,
-    /// No probe is due before this: there was one just now.
+    /// Earliest time of the next probe.
     ask_at: Instant,
 }
 
@@ -41,27 +40,26 @@ struct Calls {
 enum Due {
     Now,
     At(Instant),
-    /// Calls are answered.
+    /// Calls are successful.
     Never,
 }
 
-/// Waits for the returns of an API server: see [`Connectivity::reconnected`].
+/// Waits for an API server to return: see [`Connectivity::reconnected`].
 #[derive(Debug)]
 pub struct Reconnected(watch::Receiver<u64>);
 
 // === impl Connectivity ===
 
 impl Connectivity {
-    /// For waiters: each return from now on.
+    /// Returns a receiver for each return from now on.
     pub fn reconnected(&self) -> Reconnected {
         Reconnected(self.0.reconnected.subscribe())
     }
 
-    /// A call was answered; the client reports every call. 502 to 504 do not count as answers: the
-    /// server is in trouble. 401 and 403 say nothing: a server that has just started refuses
-    /// everybody until it has read its roles. Nor does 429: the server is there, and has asked not
-    /// to be hurried. Nor does 500: it is the failure of one request (its object is too large for
-    /// etcd, a webhook is down), and an answer to the next one is no reason to hurry it.
+    /// Records a response; the client reports every call. 501 and above count as failures. 401 and 403 prove nothing: a
+    /// server that has just started refuses everybody until it has read its roles. 429 is no return: the server has
+    /// asked clients to slow down. 500 is the failure of one request (object too large for etcd, webhook down), so a
+    /// later success is no return.
     pub fn answered(&self, code: u16) {
         match code {
             401 | 403 | 500 => return,
@@ -75,7 +73,7 @@ impl Connectivity {
         }
     }
 
-    /// A call got no answer.
+    /// Records a failed call.
     pub fn failed(&self) {
         let now = Instant::now();
         let mut calls = self.0.calls.lock();
@@ -88,8 +86,8 @@ impl Connectivity {
         }
     }
 
-    /// Returns when calls fail and none was made for a while. Only one of the waiters returns,
-    /// and probes; the next one returns after another pause.
+    /// Completes when calls fail and none was made for a while. Only one of the waiters completes, and probes; the
+    /// next one after another pause.
     pub(super) async fn is_to_be_asked(&self) {
         let mut troubles = self.0.troubles.subscribe();
         loop {
@@ -140,7 +138,7 @@ impl fmt::Debug for Connectivity {
 // === impl Reconnected ===
 
 impl Reconnected {
-    /// The next return. Cancel-safe.
+    /// Waits for the next return. Cancel-safe.
     pub async fn next(&mut self) {
         if self.0.changed().await.is_err() {
             // No client makes calls any more.

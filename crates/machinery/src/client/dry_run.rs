@@ -1,13 +1,12 @@
 //! Dry runs: the writes of a client, validated and admitted by the API server but not stored.
 //!
 //! Guarantees
-//! - Each write of a client with [`Options::dry_run`](super::Options::dry_run) carries `dryRun=All`,
-//!   and none is sent without it.
-//! - Each is reported once, with the object as it is stored and as it would be, also if the API server
-//!   refuses it or does not answer.
-//! - Dry runs do not build on each other: each is tried on what is stored. So the manager sends no second
-//!   write that follows from the answer to the first.
-//! - No gate is asked: nothing is stored.
+//! - Each write of a client with [`Options::dry_run`](super::Options::dry_run) carries `dryRun=All`.
+//! - Each is reported once, with the object as stored and as it would be, even if the API server refuses it or does
+//!   not respond.
+//! - Dry runs do not build on each other. So the manager sends no second write that depends on the response to the
+//!   first.
+//! - The gate is not asked, because nothing is stored.
 
 use bytes::Bytes;
 use http::{Request, Uri};
@@ -21,7 +20,7 @@ use crate::object::Kind;
 
 /// Receives the writes of a client that only does dry runs.
 pub trait DryRun: Send + Sync + 'static {
-    /// The API server answered a write.
+    /// The API server responded to a write.
     fn answered(&self, write: DryWrite);
 }
 
@@ -32,13 +31,13 @@ pub struct DryWrite {
     pub verb: &'static str,
     /// The kind of the object.
     pub kind: Kind,
-    /// The path of the object in the API; of a `create`, that of its collection.
+    /// The API path of the object; of a `create`, that of its collection.
     pub path: String,
-    /// `status` or the like; empty for the object itself.
+    /// `status` or similar; empty for the object itself.
     pub subresource: String,
     /// The body that was sent.
     pub sent: Bytes,
-    /// The object as it is stored, without `apiVersion` and `kind`; `None` if there is none.
+    /// The stored object, without `apiVersion` and `kind`; `None` if there is none.
     pub before: Option<Value>,
     /// The object as it would be stored; `None` if it would be deleted.
     pub after: Result<Option<Value>, Refusal>,
@@ -47,27 +46,27 @@ pub struct DryWrite {
 /// A write that the API server did not accept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// Why not, in a sentence.
+    /// The reason in a sentence.
     pub message: String,
     /// The kind of reason.
     pub cause: RefusalCause,
 }
 
-/// Kinds of reasons why the API server did not accept a write.
+/// The kinds of reasons for a refused write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefusalCause {
-    /// Another client was faster: the next attempt sees what has changed.
+    /// Another client was faster. The next attempt sees its change.
     Conflict,
-    /// The object or its namespace is gone, or about to be.
+    /// The object or its namespace was deleted, or will be.
     Gone,
-    /// The API server is busy or away: the next attempt may succeed.
+    /// The API server is busy or down. The next attempt can succeed.
     Transient,
-    /// The write itself: it is invalid, forbidden, or denied by admission.
+    /// The write is invalid, forbidden, or denied by admission.
     Write,
 }
 
-/// Attempts to see one version of an object both as it is stored and as it would be.
+/// Attempts to get the stored and the resulting object at one version.
 const TRIES: usize = 3;
 
 // === impl Client ===
@@ -93,8 +92,8 @@ impl Client {
         answer
     }
 
-    /// The object as it is stored, as it would be, and the answer. They are of one version: otherwise a
-    /// change that somebody else made in between would look planned.
+    /// Returns the stored object, the resulting one, and the response, all of one version: otherwise another
+    /// client's change would look planned.
     async fn try_write(
         &self,
         verb: &'static str,
@@ -118,8 +117,8 @@ impl Client {
         }
     }
 
-    /// The object at `path`, if there is one. It is listed: whoever has informers has that right, and need
-    /// not have the one to get it.
+    /// Returns the stored object at `path`, if any. Uses a list: a client with informers has this permission, but
+    /// perhaps not `get`.
     async fn stored(&self, kind: &Kind, path: &str) -> Result<Option<Value>, Error> {
         let (collection, name) = path.rsplit_once('/').unwrap_or(("", path));
         let name = percent_decode_str(name).decode_utf8_lossy();
@@ -145,7 +144,7 @@ impl Refusal {
     }
 }
 
-/// The path of an object and its subresource. A name may be `status`, so segments are counted.
+/// Returns the path of an object and its subresource. Counts segments, because an object can be named `status`.
 fn split(kind: &Kind, path: &str) -> (String, String) {
     // `/api/v1` or `/apis/GROUP/VERSION`, `/namespaces/NAMESPACE`, `/PLURAL/NAME`.
     let root = if kind.group.is_empty() { 2 } else { 3 };

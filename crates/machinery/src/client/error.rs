@@ -1,4 +1,4 @@
-//! Why a call failed.
+//! The errors of calls.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::object::Kind;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a call failed.
+/// The reason why a call failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The API server said no.
+    /// The API server refused the request.
     #[error("{message}")]
     Api {
         /// HTTP code.
@@ -30,50 +30,47 @@ pub enum Error {
         /// Retry-After header or details.retryAfterSeconds.
         retry_after: Option<Duration>,
     },
-    /// No answer in time. A write may still have been carried out.
+    /// No response in time. A write may still be applied.
     #[error("the API server did not answer within {0:?}")]
     Deadline(Duration),
     /// This process may not write now.
     #[error("not written: {0}")]
     NotPermitted(String),
-    /// The connection, TLS or authentication failed; `root` is the innermost cause. A write may
-    /// still have been carried out.
+    /// The connection, TLS or authentication failed; `root` is the innermost cause. A write may still be applied.
     #[error("the request to the API server failed: {root}")]
     Transport {
-        /// Why, in the words of the layer that noticed.
+        /// The reason, in the words of the layer that noticed.
         root: String,
-        /// The whole error.
+        /// The complete error.
         #[source]
         source: BoxError,
     },
-    /// The answer broke off in the middle of an object.
+    /// The response broke off in the middle of an object.
     #[error("the connection broke off in the middle of {0}")]
     Cut(&'static str),
-    /// An answer larger than the bound.
+    /// A response is larger than the limit.
     #[error("{what} is larger than {limit} bytes")]
     TooLarge {
         /// The part that is too large, in words.
         what: &'static str,
-        /// The bound.
+        /// The limit.
         limit: usize,
     },
-    /// The answer is not what the API promises.
+    /// The response violates the API.
     #[error("the answer of the API server is not understood: {why} in: {excerpt}")]
     Decode {
-        /// Where and how it differs from what was expected, without values, in about 200 bytes.
+        /// The place and kind of the mismatch, without values, in about 200 bytes.
         why: String,
-        /// The beginning of the answer, at most 200 bytes. Of JSON only its size: it may contain
-        /// secrets.
+        /// The beginning of the response, at most 200 bytes. Of JSON only the size: it can contain secrets.
         excerpt: String,
     },
-    /// There are no credentials for the request, which was not sent: a plugin failed, or has not
-    /// answered yet.
+    /// The request was not sent for lack of credentials: a plugin failed or is still running.
     #[error("no credentials: {0}")]
     Credentials(String),
     /// The request cannot be built.
     #[error("the request cannot be made: {0}")]
     Request(String),
-    /// There is no usable way to reach an API server.
+    /// No API server is configured, or the configuration is unusable.
     #[error("{0}")]
     Config(String),
 }
@@ -81,7 +78,7 @@ pub enum Error {
 // === impl Error ===
 
 impl Error {
-    /// An error answer of the API server, for tests of code that handles errors.
+    /// Creates an error response of the API server, for tests of error handling.
     pub fn api(code: u16, reason: impl Into<String>, message: impl Into<String>) -> Error {
         Error::Api {
             code,
@@ -107,7 +104,7 @@ impl Error {
         Error::Transport { root: innermost.to_string(), source }
     }
 
-    /// Names the address that was not reached.
+    /// Adds the address that was not reached.
     pub(super) fn at(mut self, address: Option<&str>) -> Error {
         if let (Error::Transport { root, .. }, Some(address)) = (&mut self, address) {
             *root = format!("{address}: {root}");
@@ -115,13 +112,13 @@ impl Error {
         self
     }
 
-    /// `text` is no `V`.
+    /// For a `text` that is no `V`.
     pub(super) fn decode<V: DeserializeOwned>(text: &[u8]) -> Error {
         Error::Decode { why: mismatch::<V>(text), excerpt: shape(text) }
     }
 
-    /// If the kind is not served, says so, and what to do: an API server answers with no more than Go's "404 page
-    /// not found". Any other 404 is of something before it.
+    /// Explains a kind that is not served: the API server only sends Go's "404 page not found". Any other 404 comes
+    /// from a proxy.
     pub(super) fn about(mut self, kind: &Kind, program: &Identity) -> Error {
         let not_served = self.is_not_served() && !kind.plural.is_empty();
         if let Error::Api { message, .. } = &mut self
@@ -134,7 +131,7 @@ impl Error {
         self
     }
 
-    /// The HTTP code, if there was an answer.
+    /// Returns the HTTP code, if there was a response.
     pub fn code(&self) -> Option<u16> {
         match self {
             Error::Api { code, .. } => Some(*code),
@@ -142,7 +139,7 @@ impl Error {
         }
     }
 
-    /// metav1.StatusReason; empty if there is none.
+    /// Returns the metav1.StatusReason; empty if there is none.
     pub fn reason(&self) -> &str {
         match self {
             Error::Api { reason, .. } => reason,
@@ -150,7 +147,7 @@ impl Error {
         }
     }
 
-    /// Returns the wait that the server asked for (Retry-After).
+    /// Returns the wait that the server requested (Retry-After).
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Error::Api { retry_after, .. } => *retry_after,
@@ -158,86 +155,85 @@ impl Error {
         }
     }
 
-    /// There is no such object, or no such kind ([`Error::is_not_served`]).
+    /// Returns whether the object, or the kind ([`Error::is_not_served`]), does not exist.
     pub fn is_not_found(&self) -> bool {
         self.code() == Some(404)
     }
 
-    /// The API server does not serve the kind: it knows no CustomResourceDefinition of it, or it is
-    /// not in this version of Kubernetes. Where the kind is served, a 404 is a Status that names
-    /// the object (or, on a create, the namespace) that is missing.
+    /// Returns whether the API server does not serve the kind: its CustomResourceDefinition is missing, or this
+    /// version of Kubernetes lacks it. For a served kind, a 404 is a Status that names the missing object (on a
+    /// create: namespace).
     pub fn is_not_served(&self) -> bool {
         self.is_not_found() && self.reason().is_empty()
     }
 
-    /// Somebody was faster: a precondition did not hold, or a name is taken.
+    /// Returns whether a precondition failed or a name is taken.
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409)
     }
 
-    /// The name is taken.
+    /// Returns whether the name is taken.
     pub fn is_already_exists(&self) -> bool {
         self.is_conflict() && self.reason() == "AlreadyExists"
     }
 
-    /// The requested version or continue token has been compacted away.
+    /// Returns whether the requested version or continue token was compacted.
     pub fn is_expired(&self) -> bool {
         self.code() == Some(410) || matches!(self.reason(), "Expired" | "Gone")
     }
 
-    /// This API server has not yet seen the requested version: it lags
-    /// (storage.NewTooLargeResourceVersionError).
+    /// Returns whether this API server lags behind the requested version (storage.NewTooLargeResourceVersionError).
     pub fn is_too_large_version(&self) -> bool {
         matches!(self, Error::Api { code: 500 | 504, message, causes, .. }
             if causes.iter().any(|cause| cause == "ResourceVersionTooLarge")
                 || message.contains("Too large resource version"))
     }
 
-    /// RBAC, admission or quota forbids it.
+    /// Returns whether RBAC, admission or quota forbids it.
     pub fn is_forbidden(&self) -> bool {
         self.code() == Some(403)
     }
 
-    /// The credentials are not accepted.
+    /// Returns whether the credentials were refused.
     pub fn is_unauthorized(&self) -> bool {
         self.code() == Some(401)
     }
 
-    /// The object is not valid.
+    /// Returns whether the object is invalid.
     pub fn is_invalid(&self) -> bool {
         self.code() == Some(422)
     }
 
-    /// A ResourceQuota is used up. The API server has no separate reason for this, only the wording
+    /// Returns whether a ResourceQuota is exceeded. The API server has no separate reason for this, only the wording
     /// (k8s.io/apiserver/pkg/admission/plugin/resourcequota).
     pub fn is_quota_exceeded(&self) -> bool {
         matches!(self, Error::Api { code: 403, message, .. } if message.contains("exceeded quota"))
     }
 
-    /// An admission policy or webhook denied the request. Both may use the code of an invalid object; only
-    /// the message shows it (k8s.io/apiserver, pkg/admission/plugin/policy/validating and
+    /// Returns whether an admission policy or webhook denied the request. Both can use the code of an invalid
+    /// object; only the message differs (k8s.io/apiserver, pkg/admission/plugin/policy/validating and
     /// pkg/admission/plugin/webhook/errors).
     pub fn is_denied(&self) -> bool {
         matches!(self, Error::Api { code: 400 | 403 | 422, message, .. }
             if message.contains("denied request: ") || message.contains("denied the request"))
     }
 
-    /// What was applied cannot be merged, whatever is there: a list has two items of one key, or a field is not in
-    /// the schema. The API server answers that with 500 (k8s.io/apimachinery,
+    /// Returns whether the applied state can never be merged: a list has two items with one key, or a field is not
+    /// in the schema. The API server returns 500 for this (k8s.io/apimachinery,
     /// pkg/util/managedfields/internal/structuredmerge.go).
     pub fn is_unmergeable(&self) -> bool {
         matches!(self, Error::Api { code: 500, message, .. }
             if message.starts_with("failed to create typed patch object"))
     }
 
-    /// Nothing can be created, because the namespace is being deleted.
+    /// Returns whether the namespace is being deleted, so that nothing can be created in it.
     pub fn is_namespace_terminating(&self) -> bool {
         matches!(self, Error::Api { code: 403, causes, .. }
             if causes.iter().any(|cause| cause == "NamespaceTerminating"))
     }
 }
 
-/// The first error of this type among an error and its causes.
+/// Returns the first error of this type among an error and its causes.
 fn find<'a, E: std::error::Error + 'static>(
     error: &'a (dyn std::error::Error + 'static),
 ) -> Option<&'a E> {
@@ -245,8 +241,8 @@ fn find<'a, E: std::error::Error + 'static>(
     all.find_map(|error| error.downcast_ref())
 }
 
-/// Why `text` is no `V`: `spec.size: invalid type: string, expected u32`. No value of it is in the
-/// message, which is logged: it may be secret.
+/// Returns why `text` is not a `V`: `spec.size: invalid type: string, expected u32`. The message contains no values,
+/// because it is logged and they can be secret.
 pub(super) fn mismatch<V: DeserializeOwned>(text: &[u8]) -> String {
     const PLACE: usize = 100;
     let mut json = serde_json::Deserializer::from_slice(text);
@@ -262,8 +258,7 @@ pub(super) fn mismatch<V: DeserializeOwned>(text: &[u8]) -> String {
     }
 }
 
-/// serde's message without the value that did not fit (serde::de::Unexpected), and without the place
-/// in the text.
+/// Returns serde's message without the unexpected value (serde::de::Unexpected) and without its position.
 fn without_value(error: &serde_json::Error) -> String {
     const MOST: usize = 200;
     let text = one_line(&error.to_string());
@@ -276,7 +271,7 @@ fn without_value(error: &serde_json::Error) -> String {
     said.get(..said.floor_char_boundary(MOST)).unwrap_or_default().to_owned()
 }
 
-/// What did not fit, and what would have.
+/// Returns the unexpected and the expected type.
 fn of_data(text: &str) -> String {
     let named = ["missing field `", "duplicate field `"];
     if named.iter().any(|start| text.starts_with(start)) {
@@ -292,12 +287,12 @@ fn of_data(text: &str) -> String {
         (how @ ("unknown variant" | "unknown field"), Some(expected)) => {
             format!("{how}, expected {expected}")
         }
-        // The type's own code may quote the value.
+        // The type's own code can quote the value.
         _ => "a value is not accepted".to_owned(),
     }
 }
 
-/// The beginning of what is no JSON, such as a proxy's page. Of JSON, only its size.
+/// Returns the beginning of a text that is not JSON, such as a proxy's page. Of JSON, only its size.
 pub(super) fn shape(text: &[u8]) -> String {
     match text.trim_ascii_start().first() {
         Some(b'{' | b'[' | b'"') => format!("{} bytes of JSON", text.len()),
@@ -305,7 +300,7 @@ pub(super) fn shape(text: &[u8]) -> String {
     }
 }
 
-/// The beginning of `text`, for humans: at most 200 bytes, printable, on one line.
+/// Returns the beginning of `text`: at most 200 bytes, printable, on one line.
 pub(super) fn excerpt(text: &[u8]) -> String {
     const MOST: usize = 200;
     let start = text.get(..MOST).unwrap_or(text);

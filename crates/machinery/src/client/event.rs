@@ -63,7 +63,7 @@ pub(super) fn decode<V: DeserializeOwned>(frame: &[u8]) -> Result<Event<V>, Erro
     }
 }
 
-/// Names the object of a frame that was not understood.
+/// Identifies the object of a mismatched frame.
 #[cold]
 fn undecodable<V: DeserializeOwned>(frame: &[u8]) -> Result<Event<V>, Error> {
     let why = mismatch::<Frame<V>>(frame);

@@ -19,26 +19,26 @@ use tokio::time::{Instant, sleep, timeout};
 use super::Error;
 use super::token::{ClientCertificate, bearer};
 
-/// Longest wait of a call for a plugin before it fails with the reason. Shorter than any deadline
-/// of a call, so that the plugin is blamed and not the API server.
+/// Longest wait of a call for a plugin. Shorter than any deadline of a call, so that the error names the plugin and
+/// not the API server.
 const WAIT: Duration = Duration::from_millis(1_500);
-/// A plugin that takes longer than this is logged; then after twice as long, and so on.
+/// Duration after which a slow plugin is logged; doubled each time.
 const SLOW: Duration = Duration::from_secs(3);
-/// Limit of what a plugin prints, in bytes: a token and a chain of certificates.
+/// Limit of a plugin's output, in bytes: a token and a certificate chain.
 const MAX_OUTPUT: u64 = 1 << 20;
-/// A plugin is ended after this long. A person may have to log in meanwhile.
+/// Longest run of a plugin. A user may have to log in meanwhile.
 const LIMIT: Duration = Duration::from_secs(300);
-/// Pauses between runs that fail, the second twice as long as the first, and so on.
+/// Pause after the first failed run, doubled after each further one.
 const PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
-/// A token this young is not replaced because of a 401: the API server may refuse everybody.
+/// Age below which a 401 does not replace a token: the API server can refuse everybody.
 const YOUNG: Duration = Duration::from_secs(10);
-/// A new token is asked for this long before the old one expires, or at three quarters of a
-/// shorter life; meanwhile the old one is used.
+/// Time before expiry at which a new token is requested, or a quarter of a shorter life. The old one is used
+/// meanwhile.
 const EARLY: Duration = Duration::from_secs(60);
 
-/// A credential plugin and what it printed last. All clones share one state: however many clients
-/// and calls there are, one process runs, in a task of its own that no deadline of a call ends.
+/// A credential plugin and its last output. All clones share one state: one process runs for all clients and calls,
+/// in its own task that no call's deadline ends.
 #[derive(Clone)]
 pub(super) struct Plugin(Arc<Shared>);
 
@@ -51,20 +51,19 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Since when the plugin is running.
+    /// Start of the current run.
     running: Option<Instant>,
     last: Option<Credential>,
     /// The API server refused the last credential.
     refused: bool,
-    /// Why the last run failed.
+    /// Reason of the last failure.
     failure: Option<String>,
     failures: u32,
     /// The end of the last run.
     ended: Option<Instant>,
 }
 
-/// A run of a plugin. If its task is dropped, as with the runtime that it ran on, the next call
-/// starts another one.
+/// A run of a plugin. If its task is dropped, as with its runtime, the next call starts another one.
 struct Run {
     plugin: Plugin,
     ended: bool,
@@ -77,8 +76,7 @@ pub(super) struct Credential {
     issued: Instant,
     pub(super) header: Option<HeaderValue>,
     pub(super) identity: Option<Arc<ClientCertificate>>,
-    /// Time to ask for another one, and time at which this one expires. Without it, only a 401 shows
-    /// that it has expired.
+    /// Time to request the next one, and time of expiry. Without it, only a 401 shows the expiry.
     life: Option<(Instant, Instant)>,
 }
 
@@ -100,7 +98,7 @@ struct Status {
 // === impl Plugin ===
 
 impl Plugin {
-    /// A plugin that has not run yet.
+    /// Creates a plugin that has not run yet.
     ///
     /// # Errors
     /// [`Error::Config`] if the kubeconfig names no program.
@@ -111,13 +109,12 @@ impl Plugin {
         Ok(Plugin(Arc::new(Shared { exec, name, state: watch::Sender::default() })))
     }
 
-    /// The last credential; [`Plugin::ready`] makes sure that there is one.
+    /// Returns the last credential; call [`Plugin::ready`] first.
     pub(super) fn last(&self) -> Option<Credential> {
         self.0.state.borrow().last.clone()
     }
 
-    /// Returns when there is a credential that can be used, or the reason why there is none. Waits
-    /// a short time for a plugin that is running. Cancel-safe.
+    /// Waits a short time for a usable credential. Cancel-safe.
     ///
     /// # Errors
     /// [`Error::Credentials`] if the plugin failed, or takes too long.
@@ -147,7 +144,7 @@ impl Plugin {
         Err(Error::Credentials(state.failure.clone().unwrap_or_default()))
     }
 
-    /// The API server did not accept this credential (401).
+    /// Records that the API server refused this credential (401).
     pub(super) fn refused(&self, credential: &Credential) {
         self.0.state.send_if_modified(|state| {
             let is_last = state.last.as_ref().is_some_and(|last| last.issued == credential.issued);
@@ -156,7 +153,7 @@ impl Plugin {
         });
     }
 
-    /// Has the plugin run again when its credential is about to expire, also if nothing is called then.
+    /// Runs the plugin again before its credential expires, even without calls.
     fn renew_in_time(&self) {
         let Some((renewal, _)) = self.last().and_then(|last| last.life) else { return };
         let again = self.0.state.borrow().paused_until().map_or(renewal, |end| end.max(renewal));
@@ -169,7 +166,7 @@ impl Plugin {
         });
     }
 
-    /// Starts the plugin if it is time.
+    /// Starts the plugin if it is due.
     fn begin(&self) {
         if !self.0.state.borrow().is_due() {
             return;
@@ -186,7 +183,7 @@ impl Plugin {
         }
     }
 
-    /// Runs the program. What it printed is in no error: it may contain a credential.
+    /// Runs the program. Errors do not contain its output, which can include a credential.
     async fn run(&self) -> Result<Credential, String> {
         let is_interactive = is_interactive(&self.0.exec)?;
         let mut child = command(&self.0.exec, is_interactive).spawn().map_err(|error| {
@@ -205,7 +202,7 @@ impl Plugin {
         if !status.success() {
             return Err(status.to_string());
         }
-        // JSON, but client-go takes YAML as well, and some print that.
+        // Usually JSON; client-go accepts YAML, too, and some plugins print it.
         let printed: Printed = serde_saphyr::from_slice(&printed)
             .map_err(|_| "its output is not understood".to_owned())?;
         let status = printed.status.ok_or("its output has no status")?;
@@ -249,7 +246,7 @@ impl Drop for Run {
     fn drop(&mut self) {
         if !self.ended {
             let why = format!("the run of the credential plugin {} broke off", self.plugin.0.name);
-            // The plugin is not to blame, so the next run need not wait.
+            // The plugin is not at fault, so the next run does not wait.
             self.plugin.0.state.send_modify(|state| {
                 (state.running, state.failure) = (None, Some(why));
             });
@@ -257,20 +254,20 @@ impl Drop for Run {
     }
 }
 
-/// The processes of a plugin's run. Dropping it ends them: a shell that is killed alone leaves what it has started.
+/// The processes of a plugin's run. Drop ends them all: killing only the shell would leave its children running.
 struct Group(Option<u32>);
 
 impl Drop for Group {
     fn drop(&mut self) {
         let leader = self.0.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         if let Some(leader) = leader {
-            // It has ended by itself otherwise.
+            // Fails only if it has already ended.
             let _ = kill_process_group(leader, Signal::KILL);
         }
     }
 }
 
-/// Returns whether the plugin may ask a person at the terminal.
+/// Returns whether the plugin can use the terminal.
 fn is_interactive(exec: &ExecConfig) -> Result<bool, String> {
     let terminal = std::io::stdin().is_terminal();
     match exec.interactive_mode {
@@ -282,7 +279,7 @@ fn is_interactive(exec: &ExecConfig) -> Result<bool, String> {
     }
 }
 
-/// The command that a kubeconfig asks for. One that is not interactive leads a process group.
+/// Returns the command in a kubeconfig. A non-interactive one leads a process group.
 fn command(exec: &ExecConfig, interactive: bool) -> Command {
     let mut spec = json!({"interactive": interactive});
     if exec.provide_cluster_info {
@@ -308,7 +305,7 @@ fn command(exec: &ExecConfig, interactive: bool) -> Command {
     command
 }
 
-/// Returns the credentials that were printed, or why they cannot be used.
+/// Returns the printed credential, or why it cannot be used.
 fn credential(status: Status, now: Timestamp) -> Result<Credential, String> {
     let issued = Instant::now();
     let life = match &status.expiration_timestamp {
@@ -318,8 +315,7 @@ fn credential(status: Status, now: Timestamp) -> Result<Credential, String> {
                 .parse()
                 .map_err(|_| "it printed a malformed expirationTimestamp".to_owned())?;
             let left = Duration::try_from(expiry.duration_since(now)).unwrap_or_default();
-            // One that has expired by our clock is used until the API server refuses it: the clock
-            // may be wrong.
+            // If it has expired by our clock, it is used until the API server refuses it: the clock can be wrong.
             (!left.is_zero()).then(|| (issued + left - EARLY.min(left / 4), issued + left))
         }
     };
@@ -344,7 +340,7 @@ impl State {
         last.is_some_and(|last| last.life.is_none_or(|(_, end)| Instant::now() < end))
     }
 
-    /// Returns whether the plugin is to be started.
+    /// Returns whether to start the plugin.
     fn is_due(&self) -> bool {
         let now = Instant::now();
         let life = self.last.as_ref().and_then(|last| last.life);
@@ -353,7 +349,7 @@ impl State {
         self.running.is_none() && !paused && (aged || !self.is_usable())
     }
 
-    /// The end of the pause after a failure.
+    /// Returns the end of the pause after a failure.
     fn paused_until(&self) -> Option<Instant> {
         let doubled = PAUSE.saturating_mul(1 << self.failures.checked_sub(1)?.min(16));
         self.ended.map(|ended| ended + doubled.min(MAX_PAUSE))
@@ -368,8 +364,8 @@ impl State {
                 (self.refused, self.failure, self.failures) = (false, None, 0);
             }
             Err(why) => {
-                // The API server may have refused the last credential by mistake, such as while its webhook was
-                // away: as with client-go, it is used until it expires. Another 401 refuses it again.
+                // The API server can have refused the last credential by mistake, for example while its webhook was
+                // down. As in client-go, it is used until it expires. Another 401 refuses it again.
                 self.refused = false;
                 self.failure = Some(why);
                 self.failures = self.failures.saturating_add(1);

@@ -1,30 +1,29 @@
-//! Cuts the body of a watch into frames, one per line: pure.
+//! The frames of a watch's body, one per line, without I/O.
 
 use bytes::{Bytes, BytesMut};
 
 use super::{Error, MAX_OBJECT};
 
-/// Size of a frame whose buffer is given back. Most objects are smaller than etcd's limit of 1.5 MiB by far.
+/// Size of a frame whose buffer is released. Most objects are far smaller than etcd's limit of 1.5 MiB.
 const LARGE: usize = 1 << 20;
 
-/// The body of a watch as far as it has arrived, without the frames that were taken.
+/// The received part of a watch's body, without the frames taken so far.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     arrived: BytesMut,
-    /// The beginning that has no newline.
+    /// Length of the prefix without a newline.
     searched: usize,
 }
 
 // === impl Frames ===
 
 impl Frames {
-    /// Takes the next piece of the body.
+    /// Appends the next piece of the body.
     pub(super) fn arrived(&mut self, piece: &[u8]) {
         self.arrived.extend_from_slice(piece);
     }
 
-    /// The next complete frame, without its newline; `None` if the rest has yet to arrive. Empty
-    /// lines are skipped.
+    /// Returns the next complete frame, without its newline; `None` if it is incomplete. Skips empty lines.
     ///
     /// # Errors
     /// A frame larger than [`MAX_OBJECT`].
@@ -43,7 +42,7 @@ impl Frames {
             let mut line = self.arrived.split_to(end + 1);
             line.truncate(end);
             if end > LARGE {
-                // The buffer of one large object is not kept until the watch ends.
+                // Releases the buffer of a large object early.
                 self.arrived = BytesMut::from(&self.arrived[..]);
             }
             if !blank(&line) {
@@ -52,7 +51,7 @@ impl Frames {
         }
     }
 
-    /// Returns whether the body may end here: nothing of another frame has arrived.
+    /// Returns whether the body can end here, without part of another frame.
     pub(super) fn is_between(&self) -> bool {
         blank(&self.arrived)
     }

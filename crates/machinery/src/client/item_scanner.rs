@@ -1,12 +1,12 @@
-//! Finds the items of a list as its body arrives: pure.
+//! A scanner that finds the items of a list as its body arrives, without I/O.
 //!
 //! A list is `{"kind": …, "metadata": {…}, "items": [{…}, …]}`, in any order. The scanner tracks the nesting byte by
-//! byte and hands out each item as soon as its last byte has arrived: straight from its piece, or reassembled if it
-//! came in several. It does not check the JSON inside the items; the decoder does. All that is around the items is the
-//! envelope, which is decoded once the list is complete.
+//! byte and passes on each item with its last byte: straight from its piece, or reassembled from several. It does
+//! not check the JSON inside the items; the decoder does. Everything around the items is the envelope, decoded at
+//! the end.
 //!
-//! Tracking the nesting costs about as much as decoding. So an item that is probably complete in
-//! the piece is first offered for decoding in place, and decoding finds its end.
+//! Tracking the nesting costs about as much as decoding. So an item that is probably complete is first decoded in
+//! place, which finds its end.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -16,14 +16,14 @@ use super::{Error, MAX_OBJECT};
 
 /// Receives the items.
 pub(super) trait ItemVisitor {
-    /// An item begins here. If it is complete and fits, takes it and returns its length in bytes.
+    /// Takes an item that begins here, if it is complete and fits. Returns its length in bytes.
     fn item(&mut self, rest: &[u8]) -> Option<usize>;
 
-    /// A complete item.
+    /// Takes a complete item.
     fn whole(&mut self, bytes: &[u8]) -> Result<(), Error>;
 }
 
-/// The body of a list as far as it has arrived.
+/// The received part of a list's body.
 #[derive(Debug, Default)]
 pub(super) struct ItemScanner {
     state: State,
@@ -31,10 +31,10 @@ pub(super) struct ItemScanner {
     nest: Nest,
     search: Search,
     envelope: Vec<u8>,
-    /// The beginning of an item whose end has not arrived yet.
+    /// The beginning of an incomplete item.
     begun: Vec<u8>,
-    /// The length of the last item. If fewer bytes are left in the piece, the next item is probably
-    /// cut off, so it is not decoded in place.
+    /// The length of the last item. If the piece has fewer bytes left, the next item is probably incomplete and is
+    /// not decoded in place.
     last: usize,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Envelope {
     pub(super) kind: Option<String>,
     #[serde(default)]
     pub(super) metadata: Option<ListMeta>,
-    /// What was not found as an item.
+    /// Must be empty: all items were taken out.
     #[serde(default, rename = "items")]
     _items: Option<[IgnoredAny; 0]>,
 }
@@ -67,7 +67,7 @@ pub(super) struct Envelope {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ListMeta {
-    /// Empty on lists of what is not stored, such as metrics.k8s.io.
+    /// Empty for kinds that are not stored, such as metrics.k8s.io.
     #[serde(default)]
     pub(super) resource_version: String,
     #[serde(default)]
@@ -82,23 +82,22 @@ struct Search {
     in_string: bool,
     /// After a backslash in a string.
     is_escaped: bool,
-    /// The last text directly in the list, as far as it matters.
+    /// The last text directly in the list, if it can be the key.
     key: Vec<u8>,
     is_found: bool,
 }
 
 const ITEMS: &[u8] = b"items";
-/// Capacity of the buffer for joined items that is kept for the next one, in bytes.
+/// Capacity of the buffer for joined items that is kept for reuse, in bytes.
 const KEPT: usize = 64 << 10;
 
 // === impl ItemScanner ===
 
 impl ItemScanner {
-    /// Takes the next piece of the body, and hands out what is now complete.
+    /// Processes the next piece of the body and passes on the completed items.
     ///
     /// # Errors
-    /// Errors from `take`; items that are no objects; an item, or all that is around them, larger than
-    /// [`MAX_OBJECT`].
+    /// Errors from `take`; items that are not objects; an item or an envelope larger than [`MAX_OBJECT`].
     pub(super) fn arrived(
         &mut self,
         piece: &[u8],
@@ -140,10 +139,10 @@ impl ItemScanner {
         Ok(())
     }
 
-    /// The body has ended: returns all of it that is around the items.
+    /// Ends the body and returns the envelope.
     ///
     /// # Errors
-    /// If the list has not.
+    /// If the list is incomplete.
     pub(super) fn end(self) -> Result<Vec<u8>, Error> {
         let is_open = self.search.depth > 0 || self.search.in_string;
         if is_open || self.envelope.trim_ascii().is_empty() {
@@ -152,7 +151,7 @@ impl ItemScanner {
         Ok(self.envelope)
     }
 
-    /// Takes the first bytes of `rest`, which are around the items.
+    /// Takes the first bytes of `rest` as part of the envelope.
     fn around(&mut self, rest: &[u8], length: usize) -> Result<usize, Error> {
         if self.envelope.len() + length > MAX_OBJECT {
             return Err(Error::TooLarge { what: "a list without its items", limit: MAX_OBJECT });
@@ -161,7 +160,7 @@ impl ItemScanner {
         Ok(length)
     }
 
-    /// Inside an item. Returns how many bytes of `rest` belong to it.
+    /// Continues an item. Returns how many bytes of `rest` belong to it.
     fn inside(&mut self, rest: &[u8], take: &mut dyn ItemVisitor) -> Result<usize, Error> {
         let end = self.nest.scan(rest);
         let used = end.unwrap_or(rest.len());
@@ -192,7 +191,7 @@ impl ItemScanner {
 
 impl Envelope {
     /// # Errors
-    /// If it is no list.
+    /// If it is not a list.
     pub(super) fn decode(bytes: &[u8]) -> Result<Envelope, Error> {
         if bytes.trim_ascii_start().first() != Some(&b'{') {
             return Err(not_a_list(bytes));
@@ -204,7 +203,7 @@ impl Envelope {
 // === impl Search ===
 
 impl Search {
-    /// Continues through `bytes`. Returns where the items begin, if they do: after their opening bracket.
+    /// Continues through `bytes`. Returns the position after the opening bracket of the items, if reached.
     fn find_items(&mut self, bytes: &[u8]) -> Option<usize> {
         for (at, &byte) in bytes.iter().enumerate() {
             if self.in_string {
@@ -252,8 +251,8 @@ struct Nest {
 }
 
 impl Nest {
-    /// Continues through `bytes`. Returns where the value ends, if it does: after its closing byte
-    /// or, for a number or a word, before what follows it.
+    /// Continues through `bytes`. Returns where the value ends, if it does: after its closing byte or, for a number
+    /// or word, before the next byte.
     fn scan(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
@@ -283,7 +282,7 @@ impl Nest {
     }
 }
 
-/// The first byte that is not plain text in a string.
+/// Returns the position of the first quote or backslash.
 fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
     bytes.iter().position(|&byte| byte == b'"' || byte == b'\\')
 }

@@ -11,16 +11,15 @@ use super::types::{Page, PageEnd, Scope, Undecodable};
 use super::{Error, status, undecodable};
 use crate::object::{ObjectKey, Resource};
 
-/// The `Accept` header of a metadata-only list; where there is no such thing, plain JSON.
+/// The `Accept` header of a metadata-only list; plain JSON if that is unavailable.
 const METADATA: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
-/// Pieces are gathered up to about this size before they are parsed. The API server writes a list
-/// in pieces of a few kB, smaller than its objects; copying them is cheaper than reassembling every
-/// object.
+/// Size up to which pieces are gathered before parsing. The API server writes a list in pieces of a few kB, smaller
+/// than its objects. Copying them is cheaper than reassembling every object.
 const GATHERED: usize = 64 << 10;
 
-/// Passes on the items of a list.
+/// Passes the items of a list to `each`.
 struct Reading<E, V> {
     each: E,
     view: PhantomData<fn() -> V>,
@@ -29,12 +28,11 @@ struct Reading<E, V> {
 // === impl Client ===
 
 impl Client {
-    /// Lists one page. Items are passed on as they arrive, before it is known whether the page is
-    /// complete: after an error, items already passed on must not be used.
+    /// Lists one page. Items are passed on as they arrive, before the page is known to be complete: after an error,
+    /// discard the items already received.
     ///
-    /// The beginning of the answer has a deadline of its own ([`Options::list_deadline`]). From
-    /// then on, the deadline counts from the last piece of the body that arrived; the time that
-    /// `each` takes does not count.
+    /// The beginning of the response has its own deadline ([`Options::list_deadline`]). After that, the deadline
+    /// counts from the last piece of the body, without the time that `each` takes.
     ///
     /// [`Options::list_deadline`]: super::Options::list_deadline
     ///
@@ -49,8 +47,8 @@ impl Client {
         self.list_as(super::call::JSON, scope, page, each).await
     }
 
-    /// Like [`Client::list`], but metadata only (PartialObjectMetadata): `V` is decoded from
-    /// `metadata`, `kind` and `apiVersion`.
+    /// Like [`Client::list`], but metadata only (PartialObjectMetadata): `V` is decoded from `metadata`, `kind` and
+    /// `apiVersion`.
     ///
     /// # Errors
     /// As [`Client::list`].
@@ -63,10 +61,10 @@ impl Client {
         self.list_as(METADATA, scope, page, each).await
     }
 
-    /// Reads one object by a list of its name: the right to list is there for a watch, the right to
-    /// get may not be. `None` if it does not exist, or cannot be decoded. The answer is as new as
-    /// etcd; from Kubernetes 1.31 on it may come from the watch cache all the same
-    /// (`ConsistentListFromCache`, KEP-2340).
+    /// Gets one object with a list that selects its name. A controller always has `list` permission, because it
+    /// watches; it may not have `get`. `None` if the object does not exist or cannot be decoded. The response is as
+    /// new as etcd, although from Kubernetes 1.31 on it can come from the watch cache (`ConsistentListFromCache`,
+    /// KEP-2340).
     ///
     /// # Errors
     /// As [`Client::list`].
@@ -74,7 +72,7 @@ impl Client {
         Ok(self.look_up(key).await?.and_then(Result::ok))
     }
 
-    /// Like [`Client::find`], and tells an object that cannot be decoded from none.
+    /// Like [`Client::find`], but distinguishes an object that cannot be decoded from none.
     pub(crate) async fn look_up<V: Resource>(
         &self,
         key: &ObjectKey,
@@ -142,7 +140,7 @@ impl Client {
 impl<E: FnMut(Result<V, Undecodable>), V: Resource> ItemVisitor for Reading<E, V> {
     fn item(&mut self, rest: &[u8]) -> Option<usize> {
         let mut items = serde_json::Deserializer::from_slice(rest).into_iter::<V>();
-        // Incomplete, or it does not fit: which of the two is clear once its end is known.
+        // `Err` means incomplete or mismatched: the end of the item shows which.
         let item = items.next()?.ok()?;
         let length = items.byte_offset();
         (self.each)(Ok(item));

@@ -1,4 +1,4 @@
-//! Options of a client, and the gate and the observer that it calls.
+//! The options of a client, with its gate and observer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,53 +12,51 @@ use crate::object::Kind;
 /// Options of a client.
 #[derive(Clone)]
 pub struct Options {
-    /// An API call that takes longer than this is an error (default 20 s: longer than the 15 s for
-    /// which API Priority and Fairness queues a request, because giving up a queued one costs its
-    /// place and its TLS connection). Watches have no deadline once they are open; in a list it
-    /// counts from the last piece that arrived.
+    /// Longest duration of a call. Default: 20 s, longer than the 15 s for which API Priority and Fairness queues a
+    /// request: giving up a queued request loses its place and its TLS connection. Does not apply to open watches.
+    /// In a list, it counts from the last piece.
     pub deadline: Duration,
-    /// Time for the beginning of a list's answer (default 65 s: the API server first reads the
-    /// whole list, and gives up itself after 60 s).
+    /// Longest wait for the beginning of a list's response. Default: 65 s, because the API server reads the whole
+    /// list first, and gives up after 60 s.
     pub list_deadline: Duration,
-    /// Time for the answer to a write (default 65 s: admission webhooks take up to 30 s each, and the API server
-    /// gives up itself after 60 s. A write that is given up before is not carried out while they hang).
+    /// Longest wait for the response of a write. Default: 65 s, because admission webhooks take up to 30 s each, and
+    /// the API server gives up after 60 s. An earlier end would prevent the write while webhooks hang.
     pub write_deadline: Duration,
-    /// The program that asks; its user agent is that of every request.
+    /// The program; its user agent is sent with every request.
     pub identity: Identity,
     /// `fieldManager` of every write (default: the name of the program).
     pub field_manager: String,
-    /// Asked before every write, and again when its body is sent. The default permits all.
+    /// Called before every write, and again when its body is sent. The default permits all.
     pub gate: Arc<dyn WriteGate>,
-    /// Notified of every finished request. The default does nothing.
+    /// Called after every request. The default does nothing.
     pub observer: Arc<dyn Observer>,
-    /// Makes each write a dry run, which the API server validates, admits and answers but does not
-    /// store, and reports it here. Default: `None`.
+    /// Makes each write a dry run and reports it here: the API server validates and admits it but stores nothing.
+    /// Default: `None`.
     pub dry_run: Option<Arc<dyn DryRun>>,
-    /// Learns from every call whether the API server answers. Shared by clients of one server.
+    /// Learns from every call whether the API server responds. Shared by the clients of one server.
     pub connectivity: Connectivity,
 }
 
-/// Says whether this process may write now; leader election implements it.
+/// Decides whether this process can write now. Implemented by leader election.
 pub trait WriteGate: Send + Sync + 'static {
-    /// The time within which a write that begins now has to end. `Err` says why none may begin, in a
-    /// sentence.
+    /// Returns the time within which a write that begins now must end. `Err`: a sentence with the reason for a
+    /// refusal.
     fn may_write(&self) -> Result<Duration, String>;
 
-    /// The number of the present permission, if it was given more than once: a write that was decided under
-    /// another one is not sent.
+    /// Returns the number of the current permission, if there can be several. A write that was decided under another
+    /// one is not sent.
     fn term(&self) -> u64 {
         0
     }
 
-    /// A write ended without an answer: the API server may carry it out yet.
+    /// A write got no response. The API server may still apply it.
     fn unanswered(&self) {}
 }
 
-/// Observes requests; metrics implement it. Every method has an empty default.
+/// Observes requests, for metrics. Every method has an empty default.
 pub trait Observer: Send + Sync + 'static {
-    /// A request ended: `verb` as RBAC names it (`list`, `watch`, `patch`, …), `code` 0 when no
-    /// complete answer came because of an error, a deadline or a dropped call. A watch is reported
-    /// when it has been opened, not when it ends.
+    /// A request ended. `verb` as in RBAC (`list`, `watch`, `patch`, …); `code` is 0 without a complete response,
+    /// because of an error, a deadline or a dropped call. A watch is reported when it opens, not when it ends.
     fn request(&self, verb: &'static str, kind: &Kind, code: u16, took: Duration) {
         let _ = (verb, kind, code, took);
     }
@@ -85,7 +83,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults, for a client of this program.
+    /// Returns the defaults for a client of this program.
     pub fn new(identity: Identity) -> Options {
         Options {
             deadline: Duration::from_secs(20),

@@ -1,4 +1,4 @@
-//! Probes whether an API server that is away answers again.
+//! Probes of an API server that is down.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -10,12 +10,11 @@ use super::call::{Client, request};
 use super::query::Url;
 use crate::object::Kind;
 
-/// A server is not ready until it has read its roles and reaches its etcd, so an answer means that
-/// other calls are answered, too; `/version` is answered without either. Everybody may read it
-/// (`system:public-info-viewer`), and it is exempt from the API server's limits.
+/// A server is ready only after it has read its roles and reaches etcd, so other calls then succeed, too; `/version`
+/// needs neither. Everybody can read it (`system:public-info-viewer`), and it is exempt from the API server's
+/// limits.
 const PATH: &str = "/readyz";
-/// Time for an answer. This path is never queued, and an answer on a new connection may come sooner
-/// than one on a connection that is dead.
+/// Longest wait for a response. This path is never queued, and a new connection can be faster than a dead one.
 const ANSWER: Duration = Duration::from_secs(10);
 /// The kind reported to the observer.
 const KIND: Kind = Kind::cluster_scoped("", "", "", "readyz");
@@ -23,15 +22,13 @@ const KIND: Kind = Kind::cluster_scoped("", "", "", "readyz");
 // === impl Client ===
 
 impl Client {
-    /// Probes the API server every two seconds or so while calls fail, none is answered and no
-    /// other client calls; the first answer ends the pauses of everything that waits for it
-    /// ([`Connectivity`](super::Connectivity)). While calls are answered, it sends nothing. Any number of these
-    /// may run; those sharing one `Connectivity` take turns. Reflectors run it. It runs until it is
-    /// dropped.
+    /// Probes the API server about every two seconds while all calls fail and no other client calls. The first
+    /// response ends all waits for it ([`Connectivity`](super::Connectivity)). Sends nothing while calls succeed.
+    /// Those that share one `Connectivity` take turns. Reflectors run it. It runs until it is dropped.
     pub async fn probe_while_down(&self) -> Infallible {
         loop {
             self.connectivity().is_to_be_asked().await;
-            // A call that is answered reports that. Boxed, because it hardly ever runs.
+            // A successful call reports itself. Boxed, because it rarely runs.
             drop(timeout(ANSWER, Box::pin(self.is_ready())).await);
         }
     }

@@ -1,4 +1,4 @@
-//! The proxy on the way to the API server: which one, and the tunnel through it.
+//! The proxy of the API server: its selection, and the tunnel through it.
 
 use std::fmt;
 
@@ -16,18 +16,18 @@ use tower::{BoxError, ServiceExt};
 
 use super::Error;
 
-/// Environment variables that may name a proxy, in curl's order.
+/// Environment variables for a proxy, in curl's order.
 const VARIABLES: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
 const EXCEPTIONS: [&str; 2] = ["no_proxy", "NO_PROXY"];
 
-/// Something that connects to an API server: directly, or through a tunnel.
+/// A service that connects to an API server, directly or through a tunnel.
 pub(super) type Connector =
     BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
 
-/// Why there is no tunnel.
+/// The reason why there is no tunnel.
 #[derive(Debug)]
 pub(super) struct NoTunnel {
-    /// The proxy, and who named it.
+    /// The proxy and its source.
     proxy: String,
     why: String,
 }
@@ -45,13 +45,11 @@ pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The proxy that the environment names for `server`, by the rules of curl: `HTTPS_PROXY` unless
-/// `NO_PROXY` excludes the server, both in either case. Unlike client-go, that includes a server on
-/// this machine.
+/// Returns the environment's proxy for `server`, by the rules of curl: `HTTPS_PROXY` unless `NO_PROXY` excludes the
+/// server, both in either case. Unlike in client-go, this includes a server on this machine.
 ///
 /// # Errors
-/// [`Error::Config`] if the variable's value cannot be used; it does not contain the value, which
-/// may have a password in it.
+/// [`Error::Config`] if the variable's value is unusable. It omits the value, which can contain a password.
 pub(super) fn of_environment(
     server: &Uri,
     variable: impl Fn(&str) -> Option<String>,
@@ -71,8 +69,8 @@ pub(super) fn of_environment(
     Ok(Some(proxy))
 }
 
-/// Returns whether the value of `NO_PROXY` excludes `server`. The matcher knows names, addresses
-/// and networks; client-go also knows ports.
+/// Returns whether `NO_PROXY` excludes `server`. The matcher knows names, addresses and networks, but not ports,
+/// which client-go knows.
 fn excludes(list: &str, server: &Uri) -> bool {
     let port = server.port_u16().unwrap_or(443);
     let here = list.split(',').map(str::trim).filter_map(|entry| match entry.rsplit_once(':') {
@@ -82,7 +80,7 @@ fn excludes(list: &str, server: &Uri) -> bool {
         _ => Some(entry),
     });
     let here: Vec<&str> = here.map(|entry| entry.strip_prefix("*.").unwrap_or(entry)).collect();
-    // To the matcher, `*` is every name, but no address.
+    // The matcher's `*` matches every name, but no address.
     if here.contains(&"*") {
         return true;
     }
@@ -90,7 +88,7 @@ fn excludes(list: &str, server: &Uri) -> bool {
     matcher.intercept(server).is_none()
 }
 
-/// A proxy's address without credentials, and its credentials.
+/// Returns a proxy's address without credentials, and its credentials.
 fn intercept(proxy: &Uri, named: &str) -> Result<Intercept, Error> {
     let any = Uri::from_static("https://any");
     let intercept = Matcher::builder().all(proxy.to_string()).build().intercept(&any);
@@ -114,7 +112,7 @@ fn origin(proxy: &Uri, variable: impl Fn(&str) -> Option<String>) -> &'static st
     VARIABLES.into_iter().find(named).unwrap_or("proxy-url of the kubeconfig")
 }
 
-/// Connects as `config` says: through its proxy, if it has one.
+/// Returns the connector of `config`, through its proxy if it has one.
 ///
 /// # Errors
 /// [`Error::Config`] if the proxy cannot be used.
@@ -125,8 +123,8 @@ pub(super) fn connector(config: &kube::Config, tcp: HttpConnector) -> Result<Con
     };
     let named = origin(proxy, variable);
     let intercept = intercept(proxy, named)?;
-    // As with client-go, a proxy with TLS is verified as the API server is; but it is not shown
-    // the client's certificate.
+    // As in client-go, a proxy with TLS is verified like the API server, but does not receive the client's
+    // certificate.
     let mut config = config.clone();
     config.auth_info = AuthInfo::default();
     config.tls_server_name = None;

@@ -1,4 +1,4 @@
-//! URLs: pure.
+//! URLs of requests.
 
 use std::borrow::Cow;
 
@@ -10,8 +10,8 @@ use crate::object::{Kind, ObjectKey};
 
 /// Bytes that are escaped in a parameter (RFC 3986, unreserved characters are not).
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// Bytes that are escaped in a segment of a path, which may have sub-delimiters, `:` and `@`. Names
-/// such as `system:node` so stay readable in logs of the API server.
+/// Bytes that are escaped in a path segment, where sub-delimiters, `:` and `@` are allowed: names such as
+/// `system:node` stay readable in logs of the API server.
 const ESCAPED_IN_PATH: &AsciiSet = &ESCAPED
     .remove(b':')
     .remove(b'@')
@@ -37,12 +37,12 @@ pub(super) struct Url {
 // === impl Url ===
 
 impl Url {
-    /// The collection.
+    /// The URL of a collection.
     pub(super) fn collection(kind: &Kind, namespace: Option<&str>) -> Result<Url, Error> {
         Ok(Url { text: path(kind, namespace)?, separator: '?' })
     }
 
-    /// One object, or its `subresource`.
+    /// The URL of an object or its `subresource`.
     pub(super) fn object(
         kind: &Kind,
         key: &ObjectKey,
@@ -58,7 +58,7 @@ impl Url {
         Ok(Url { text, separator: '?' })
     }
 
-    /// A path, unchanged.
+    /// The URL of an unchanged path.
     pub(super) fn at(path: &str) -> Url {
         Url { text: path.to_owned(), separator: '?' }
     }
@@ -80,7 +80,7 @@ impl Url {
         }
     }
 
-    /// The parameters of a list.
+    /// The URL of a list.
     pub(super) fn list(kind: &Kind, scope: &Scope, page: &Page) -> Result<Url, Error> {
         let url = Url::scoped(kind, scope)?;
         let limit = page.limit.map(|limit| limit.to_string());
@@ -97,7 +97,7 @@ impl Url {
             .with("resourceVersionMatch", "NotOlderThan"))
     }
 
-    /// The parameters of a watch.
+    /// The URL of a watch.
     pub(super) fn watch(kind: &Kind, scope: &Scope, from: &WatchFrom) -> Result<Url, Error> {
         let seconds = from.timeout.as_secs().max(1).to_string();
         let mut url = Url::scoped(kind, scope)?
@@ -109,7 +109,7 @@ impl Url {
             url =
                 url.with("sendInitialEvents", "true").with("resourceVersionMatch", "NotOlderThan");
         } else if from.version.is_none() {
-            // Without a version, the API server would first send all objects, as if they were new.
+            // Without a version, the API server would first send all objects as new.
             return Err(Error::Request("a watch without initial events needs a version".into()));
         }
         Ok(url)
@@ -139,13 +139,13 @@ fn path(kind: &Kind, namespace: Option<&str>) -> Result<String, Error> {
     Ok(kind.path(namespace.as_deref()))
 }
 
-/// Returns whether an object can have this name in a path. The API server refuses others too, as they would
-/// change the meaning of the path (k8s.io/apimachinery, pkg/api/validation/path).
+/// Returns whether an object can have this name in a path. The API server refuses the others, too: they would change
+/// the path (k8s.io/apimachinery, pkg/api/validation/path).
 pub(crate) fn is_name(name: &str) -> bool {
     !(name.is_empty() || name == "." || name == ".." || name.contains(['/', '%']))
 }
 
-/// A name as a segment of a path.
+/// Returns a name as a path segment.
 pub(super) fn segment<'a>(what: &str, name: &'a str) -> Result<Cow<'a, str>, Error> {
     if !is_name(name) {
         return Err(Error::Request(format!("{name:?} is no {what}")));
@@ -153,7 +153,7 @@ pub(super) fn segment<'a>(what: &str, name: &'a str) -> Result<Cow<'a, str>, Err
     Ok(utf8_percent_encode(name, ESCAPED_IN_PATH).into())
 }
 
-/// The field selector of the object with this name (`EscapeValue` in k8s.io/apimachinery, pkg/fields).
+/// Returns the field selector for this name (`EscapeValue` in k8s.io/apimachinery, pkg/fields).
 pub(super) fn by_name(name: &str) -> String {
     let mut selector = "metadata.name=".to_owned();
     for character in name.chars() {

@@ -1,4 +1,4 @@
-//! metav1.Status and its relatives: how an API server says no.
+//! metav1.Status: error responses of the API server.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::error::{Error, excerpt};
 
-/// metav1.Status. All fields are optional on the wire, and `null` is as good as absent.
+/// metav1.Status. All fields are optional, and `null` is the same as absent.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Status {
@@ -37,7 +37,7 @@ impl Status {
         self.kind.as_deref() == Some("Status")
     }
 
-    /// As an error. `http` is the code of the answer that carried it, `asked` its Retry-After.
+    /// Converts into an error. `http` is the code of its response, `asked` its Retry-After.
     pub(super) fn into_error(self, http: u16, asked: Option<Duration>) -> Error {
         let details = self.details.unwrap_or_default();
         let reason = self.reason.unwrap_or_default();
@@ -51,7 +51,7 @@ impl Status {
             reason,
             message,
             causes: details.causes.into_iter().flatten().filter_map(|cause| cause.reason).collect(),
-            // In Go, zero means "none" and is left out.
+            // In Go, zero means "none".
             retry_after: asked.or(details
                 .retry_after_seconds
                 .filter(|seconds| *seconds > 0)
@@ -60,8 +60,8 @@ impl Status {
     }
 }
 
-/// The error in a body that came with `code`. Not every answer is from an API server: a proxy
-/// answers with HTML, or with nothing.
+/// Returns the error in a body with this `code`. Not every response is from an API server: a proxy sends HTML, or
+/// nothing.
 pub(super) fn error(code: u16, asked: Option<Duration>, body: &[u8]) -> Error {
     match serde_json::from_slice::<Status>(body) {
         Ok(status) if status.is_status() => status.into_error(code, asked),
@@ -83,8 +83,8 @@ pub(super) fn error(code: u16, asked: Option<Duration>, body: &[u8]) -> Error {
     }
 }
 
-/// Retry-After in seconds. The other form, a date, needs a clock that agrees with the server's; the
-/// API server never sends it, so it is ignored.
+/// Returns Retry-After, if in seconds. The API server never sends the other form, a date, which would need
+/// synchronized clocks.
 pub(super) fn retry_after(headers: &http::HeaderMap) -> Option<Duration> {
     let seconds = headers.get(http::header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds))

@@ -1,12 +1,12 @@
-//! Text that others wrote, in one line of a terminal or a log.
+//! Foreign text in one line of a terminal or log.
 
-/// Returns `text` in one line in which nothing controls a terminal.
+/// Returns `text` as one line without control characters.
 pub fn one_line(text: &str) -> String {
     text.chars().map(|c| if is_control(c) { ' ' } else { c }).collect()
 }
 
-/// Returns whether a terminal acts on the character: control characters, line separators, and those that
-/// change the direction of the text after them (Unicode TR 9, "Trojan Source").
+/// Returns whether a terminal acts on the character: control characters, line separators, and those that change the
+/// text direction (Unicode TR 9, "Trojan Source").
 pub fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'

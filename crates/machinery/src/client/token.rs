@@ -13,11 +13,11 @@ use tokio::time::Instant;
 
 use super::Error;
 
-/// Files are reread after this long; a kubelet replaces a token minutes before it expires. kube
-/// goes by the wall clock here: if that is set back by an hour, it uses one token for an hour.
+/// Time before files are reread; a kubelet replaces a token minutes before it expires. kube uses the wall clock
+/// here: if that is set back by an hour, it uses one token for an hour.
 const FRESH: Duration = Duration::from_secs(50);
 
-/// A value that is reread from files, and the last one that was read. All clones share one state.
+/// A value that is reread from files, with its last content. All clones share one state.
 #[derive(Clone)]
 pub(super) struct ReloadingFile<T>(Arc<Shared<T>>);
 
@@ -28,7 +28,7 @@ struct Shared<T> {
 
 struct Last<T> {
     value: T,
-    /// `None`: it was refused.
+    /// `None` after a refusal.
     fresh_until: Option<Instant>,
 }
 
@@ -54,8 +54,7 @@ impl<T: Clone + PartialEq> ReloadingFile<T> {
         Ok(ReloadingFile(Arc::new(Shared { read: Box::new(read), last: Mutex::new(last) })))
     }
 
-    /// The value for a request that is sent now. If the file cannot be read, its last content is
-    /// still the best there is.
+    /// Returns the current value. If the file cannot be read, its last content is the best guess.
     pub(super) fn get(&self) -> T {
         let now = Instant::now();
         let mut last = self.0.last.lock();
@@ -63,7 +62,7 @@ impl<T: Clone + PartialEq> ReloadingFile<T> {
             && let Ok(value) = (self.0.read)()
         {
             last.fresh_until = Some(now + FRESH);
-            // An equal token stays the same: whoever compares pointers sees no change.
+            // An equal token keeps its pointer, which callers compare.
             if last.value != value {
                 last.value = value;
             }
@@ -71,16 +70,15 @@ impl<T: Clone + PartialEq> ReloadingFile<T> {
         last.value.clone()
     }
 
-    /// The API server does not recognize it (401): there may be another by now.
+    /// Rereads at the next request, after a 401.
     pub(super) fn refused(&self) {
         self.0.last.lock().fresh_until = None;
     }
 }
 
 impl TokenFile {
-    /// The token file that a client with these credentials uses, if any. Of several kinds of
-    /// credentials kube takes the first; those checked here come before the file. A token next to
-    /// it is used, as by client-go, only where the file cannot be read.
+    /// Returns the token file of these credentials, if any. `None` if there is a password, which takes precedence,
+    /// or if the file is unreadable and there is a token as the fallback, as in client-go.
     ///
     /// # Errors
     /// [`Error::Config`] if it cannot be read or contains no token.
@@ -106,7 +104,7 @@ impl TokenFile {
 }
 
 impl CertificateFiles {
-    /// The files of the client certificate that `auth` names, if any.
+    /// Returns the files of the client certificate in `auth`, if any.
     ///
     /// # Errors
     /// [`Error::Config`] if they cannot be read.
@@ -136,7 +134,7 @@ fn token(path: &Path) -> Result<HeaderValue, String> {
     bearer(token)
 }
 
-/// The header for a token.
+/// Returns the header for a token.
 pub(super) fn bearer(token: &str) -> Result<HeaderValue, String> {
     let header = HeaderValue::try_from(format!("Bearer {token}"));
     let mut header = header.map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! The connection: sockets, TLS, authentication.
+//! Connections: sockets, TLS, authentication.
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -29,48 +29,47 @@ use super::token::{CertificateFiles, ClientCertificate, TokenFile};
 use super::{Error, WriteGate, proxy};
 use crate::identity::Identity;
 
-/// An answer's body.
+/// The body of a response.
 pub(super) type Answer = UnsyncBoxBody<Bytes, BoxError>;
-/// Anything that sends requests to an API server. kube's `Client` wraps such a service in a buffer
-/// with a task; without it a request takes one hop fewer between tasks.
+/// A service that sends requests to an API server. Unlike kube's `Client`, it has no buffer task, which saves one
+/// task switch per request.
 pub(super) type HttpService = BoxCloneSyncService<Request<Bytes>, Response<Answer>, BoxError>;
 
-/// Time limit for a TCP connection. TLS on it, and the answer, fall under the deadline of the call.
+/// Time limit for a TCP connection. TLS and the response fall under the deadline of the call.
 const CONNECT: Duration = Duration::from_secs(5);
-/// An idle connection is probed after KEEPALIVE_IDLE, then every KEEPALIVE_INTERVAL, and is dead
-/// after KEEPALIVE_PROBES probes without answer: after 30 s.
+/// An idle connection is probed after KEEPALIVE_IDLE, then every KEEPALIVE_INTERVAL, and is dead after
+/// KEEPALIVE_PROBES lost probes: after 30 s.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_PROBES: u32 = 3;
-/// Data unacknowledged for this long means a dead connection; without this the kernel retries for a
-/// quarter of an hour (tcp_retries2).
+/// Time without acknowledgement before a connection is dead. Otherwise the kernel retries for a quarter of an hour
+/// (tcp_retries2).
 const USER_TIMEOUT: Duration = Duration::from_secs(30);
-/// The API server closes connections that are idle for 90 s; closing them first avoids sending a
-/// request just as that happens.
+/// Time before an idle connection is closed. The API server closes it after 90 s; closing first avoids a race with a
+/// request.
 const POOL_IDLE: Duration = Duration::from_secs(60);
-/// Number of idle connections that are kept.
+/// Number of idle connections.
 const POOL_SIZE: usize = 16;
-/// Size of a read buffer: HTTP heads must fit, and bodies come in pieces of up to this size.
-/// hyper's own limit of about 400 kB would cost memory on every connection.
+/// Size of a read buffer: HTTP heads must fit, and bodies arrive in pieces of up to this size. hyper's default of
+/// about 400 kB would cost memory on every connection.
 const READ_BUFFER: usize = 64 << 10;
 
-/// The way to an API server: where it is, and who we are there. Clones share their credentials.
+/// The address of an API server and our credentials. Clones share the credentials.
 #[derive(Clone)]
 pub(super) struct Endpoint(Arc<Credentials>);
 
 struct Credentials {
-    /// Without what the other fields stand for.
+    /// Without what the other fields replace.
     config: kube::Config,
     token: Option<TokenFile>,
     certificate: Option<CertificateFiles>,
     plugin: Option<Plugin>,
 }
 
-/// hyper's client: it keeps the connections.
+/// hyper's client, which pools connections.
 type Http = hyper_util::client::legacy::Client<HttpsConnector<Connector>, Outgoing>;
 
-/// The permission of a write. It travels with the request, and is asked for again when the body is
-/// sent.
+/// The permission of a write. It travels with the request, and is checked again when the body is sent.
 #[derive(Clone)]
 pub(super) struct Permit {
     gate: Arc<dyn WriteGate>,
@@ -81,11 +80,11 @@ pub(super) struct Permit {
 /// The body of a request.
 pub(super) struct Outgoing {
     body: Full<Bytes>,
-    /// Asked for once, when the first byte is wanted.
+    /// Checked once, before the first byte.
     permit: Option<Permit>,
 }
 
-/// Connections that are recreated, for new requests, when the client certificate changes.
+/// Connections that are recreated for new requests when the client certificate changes.
 struct Connections {
     endpoint: Endpoint,
     current: Mutex<(Option<Arc<ClientCertificate>>, Http)>,
@@ -94,7 +93,7 @@ struct Connections {
 // === impl Endpoint ===
 
 impl Endpoint {
-    /// The way to the API server that `config` names. Nothing is connected or run yet.
+    /// Reads the credentials of `config`, without connecting or running a plugin.
     ///
     /// # Errors
     /// [`Error::Config`] if its files cannot be read.
@@ -111,9 +110,8 @@ impl Endpoint {
         }
         let token = TokenFile::of(auth)?;
         let certificate = CertificateFiles::of(auth)?;
-        // As with client-go (plugin/pkg/client/auth/exec, UpdateTransportConfig), any other credential takes
-        // the place of a plugin's. kube would run it itself, several times, and use the file only where there
-        // is no token.
+        // As in client-go (plugin/pkg/client/auth/exec, UpdateTransportConfig), any other credential replaces a
+        // plugin's. kube would run the plugin itself, several times, and use the file only without a token.
         let exec = auth.exec.take();
         let has_password = auth.username.is_some() && auth.password.is_some();
         let has_certificate = (auth.client_certificate.is_some()
@@ -132,17 +130,17 @@ impl Endpoint {
         Ok(Endpoint(Arc::new(Credentials { config, token, certificate, plugin })))
     }
 
-    /// The host and port of the API server's URL.
+    /// Returns the host and port of the API server's URL.
     pub(super) fn address(&self) -> Option<&str> {
         self.0.config.cluster_url.authority().map(http::uri::Authority::as_str)
     }
 
-    /// The plugin on which all calls depend, if any.
+    /// Returns the credential plugin, if any.
     pub(super) fn plugin(&self) -> Option<&Plugin> {
         self.0.plugin.as_ref()
     }
 
-    /// Sends requests over connections of its own.
+    /// Returns a service with its own connections.
     ///
     /// # Errors
     /// [`Error::Config`]: unusable certificates, credentials or proxy.
@@ -163,9 +161,9 @@ impl Endpoint {
     }
 
     fn http(&self, shown: Option<&ClientCertificate>) -> Result<Http, Error> {
-        // rustls panics where none is chosen and two are compiled in, which another crate's features can cause.
+        // rustls panics if none is chosen and two are compiled in, which another crate's features can cause.
         if CryptoProvider::get_default().is_none() {
-            // If another thread was faster, its choice is as good.
+            // If another thread was faster, its choice is fine.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let mut config = self.0.config.clone();
@@ -184,7 +182,7 @@ impl Endpoint {
     }
 }
 
-/// Removes credentials without a text, which templates leave in kubeconfigs: they are none.
+/// Removes empty credentials, which templates leave in kubeconfigs.
 fn without_empty_texts(auth: &mut kube::config::AuthInfo) {
     let texts = [
         &mut auth.username,
@@ -214,7 +212,7 @@ impl Permit {
         Permit { gate, term, refused: Arc::default() }
     }
 
-    /// The time within which the write has to end, if it may be sent.
+    /// Returns the time within which the write must end, if permitted.
     pub(super) fn ask(&self) -> Result<Duration, String> {
         if self.gate.term() != self.term {
             return Err("another term of leadership has begun since this was decided".to_owned());
@@ -222,7 +220,7 @@ impl Permit {
         self.gate.may_write()
     }
 
-    /// Why it was refused when the body was to be sent, if it was.
+    /// Returns why the body was refused, if it was.
     pub(super) fn refused(&self) -> Option<String> {
         self.refused.get().cloned()
     }
@@ -290,9 +288,8 @@ impl Connections {
         Ok(response)
     }
 
-    /// Connections with this client certificate. If it cannot be used (its key has not been
-    /// written yet, say), those with the last one; without any, requests would be anonymous, and refused for
-    /// another reason.
+    /// Returns connections with this client certificate. If it is unusable (for example, its key is not written
+    /// yet), returns those with the last one: anonymous requests would be refused for another reason.
     fn with(&self, identity: Option<Arc<ClientCertificate>>) -> Result<Http, Error> {
         let mut current = self.current.lock();
         if identity.as_ref().map(Arc::as_ptr) != current.0.as_ref().map(Arc::as_ptr) {

@@ -1,4 +1,4 @@
-//! Types of requests and answers.
+//! Types of requests and responses.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::object::{InternedStr, ObjectKey, ResourceVersion, Uid};
 /// Selects objects of a kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scope {
-    /// One namespace, or all.
+    /// One namespace; `None` for all.
     pub namespace: Option<InternedStr>,
     /// Label selector.
     pub labels: Option<String>,
@@ -18,14 +18,13 @@ pub struct Scope {
 /// One page of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Page {
-    /// At most this many items (the API server may ignore it).
+    /// Maximum number of items (the API server can ignore it).
     pub limit: Option<u32>,
-    /// Token from the end of the previous page. It stands for the version of the first page, so
-    /// `not_older_than` is not sent with it (the API server would refuse both).
+    /// Token from the end of the previous page. It implies the version of the first page, so `not_older_than` is not
+    /// sent with it: the API server would refuse both.
     pub continue_token: Option<String>,
-    /// `resourceVersion` with `NotOlderThan`; `None` = the newest there is (a quorum read). With
-    /// "0" (whatever the server has in its cache) no limit is sent: it would turn the request into
-    /// a quorum read.
+    /// `resourceVersion` with `NotOlderThan`; `None` for the newest (a quorum read). With "0" (any cached version),
+    /// no limit is sent, because that would cause a quorum read.
     pub not_older_than: Option<String>,
 }
 
@@ -41,26 +40,24 @@ pub struct PageEnd {
 /// Start and options of a watch.
 #[derive(Debug, Clone)]
 pub struct WatchFrom {
-    /// resourceVersion, as received in a list or bookmark. `None` only with `initial_events`: the
-    /// newest there is.
+    /// resourceVersion of a list or bookmark. `None` only with `initial_events`: the newest.
     pub version: Option<String>,
-    /// A streaming list: first all objects as `Added`, then a bookmark with
-    /// `initial_events_end`, then changes.
+    /// Requests a streaming list: all objects as `Added`, then a bookmark with `initial_events_end`, then changes.
     pub initial_events: bool,
     /// `timeoutSeconds`, at least one.
     pub timeout: Duration,
-    /// Decode metadata only: ask for PartialObjectMetadata.
+    /// Requests metadata only (PartialObjectMetadata).
     pub metadata_only: bool,
 }
 
-/// A change on the wire.
+/// A change in a watch.
 #[derive(Debug)]
 pub enum Event<V> {
-    /// There is a new object (or one that newly matches the selector).
+    /// An object was created (or newly matches the selector).
     Added(V),
-    /// It changed.
+    /// An object changed.
     Modified(V),
-    /// It is gone (or no longer matches).
+    /// An object was deleted (or no longer matches).
     Deleted(V),
     /// Nothing changed up to this version.
     Bookmark {
@@ -69,27 +66,27 @@ pub enum Event<V> {
         /// All initial events were sent.
         initial_events_end: bool,
     },
-    /// An object whose JSON does not fit the view. Its neighbours are unaffected.
+    /// An object whose JSON does not fit the view. Others are unaffected.
     Undecodable(Undecodable),
 }
 
 impl<V> Event<V> {
-    /// Returns whether it tells of the end of an object.
+    /// Returns whether it is a deletion.
     pub fn is_deletion(&self) -> bool {
         matches!(self, Event::Deleted(_) | Event::Undecodable(Undecodable { deleted: true, .. }))
     }
 }
 
-/// An object that could not be decoded, and as much of its metadata as could.
+/// An object that could not be decoded, with its readable metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Undecodable {
-    /// Which object.
+    /// The object's key.
     pub key: ObjectKey,
-    /// Its identity; [`Uid::NONE`] if that could not be read.
+    /// Its UID; [`Uid::NONE`] if unreadable.
     pub uid: Uid,
-    /// Its version; unknown if that could not be read.
+    /// Its version; unknown if unreadable.
     pub version: ResourceVersion,
-    /// It was deleted.
+    /// True if it was deleted.
     pub deleted: bool,
     /// Description of the mismatch, in about 200 bytes.
     pub why: String,
@@ -98,17 +95,17 @@ pub struct Undecodable {
 /// Preconditions of a delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preconditions {
-    /// Only this one, never a namesake.
+    /// Only this object, never a namesake.
     pub uid: Uid,
-    /// Only if unchanged since this version; left out if unknown.
+    /// Only if unchanged since this version; omitted if unknown.
     pub version: ResourceVersion,
 }
 
 /// Effect of an accepted delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deletion {
-    /// The object is gone.
+    /// The object was deleted.
     Final,
-    /// The object is marked for deletion; finalizers or its grace period still keep it.
+    /// The object is marked for deletion and waits for finalizers or its grace period.
     Started,
 }

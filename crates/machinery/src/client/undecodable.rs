@@ -1,4 +1,4 @@
-//! Readable metadata of an object that does not fit its view.
+//! The readable metadata of an object that does not fit its view.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -7,7 +7,7 @@ use super::error::{Error, mismatch};
 use super::types::Undecodable;
 use crate::object::{ObjectKey, ResourceVersion, Uid};
 
-/// Just enough of an object to name it. Strings, not our types: the metadata may be what is wrong.
+/// The minimum to identify an object. Strings, not our types: the metadata can be the problem.
 #[derive(Deserialize)]
 pub(super) struct Bare {
     metadata: BareMeta,
@@ -40,10 +40,10 @@ impl Bare {
     }
 }
 
-/// Names the object in `json`, which is no `V`.
+/// Identifies the object in `json`, which is not a `V`.
 ///
 /// # Errors
-/// Anything that is not JSON or has no name is not an object, and its sender cannot be trusted.
+/// If it is not JSON or has no name: then it is not an object, and the response cannot be trusted.
 pub(super) fn name<V: DeserializeOwned>(json: &[u8], deleted: bool) -> Result<Undecodable, Error> {
     match serde_json::from_slice::<Bare>(json) {
         Ok(bare) => Ok(bare.into_undecodable(deleted, mismatch::<V>(json))),

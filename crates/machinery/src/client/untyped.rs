@@ -1,4 +1,4 @@
-//! Calls for commands that a person runs: any kind, as JSON, and nothing is stored.
+//! Calls for interactive commands: any kind, as JSON, without the store.
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -11,15 +11,15 @@ use super::query::{Url, segment};
 use super::types::{Page, Scope};
 use crate::object::{Kind, ObjectKey};
 
-/// Objects per page: the JSON of a page is held as a whole.
+/// Objects per page. The JSON of a page is in memory at once.
 const PAGE: u32 = 100;
-/// Kind that is reported to the observer for a path that belongs to no kind.
+/// The kind reported to the observer for paths without a kind.
 const NO_KIND: Kind = Kind::cluster_scoped("", "", "", "");
 
 // === impl Client ===
 
 impl Client {
-    /// GET of a path that belongs to no kind, such as `/version`.
+    /// Gets a path that belongs to no kind, such as `/version`.
     ///
     /// # Errors
     /// All that can go wrong with a call.
@@ -28,7 +28,7 @@ impl Client {
         decode(&body)
     }
 
-    /// Returns the API server's clock, in whole seconds; `None` if a proxy removed the header that has it.
+    /// Returns the API server's clock, in whole seconds; `None` if a proxy removed the header.
     ///
     /// # Errors
     /// All that can go wrong with a call.
@@ -41,8 +41,8 @@ impl Client {
         Ok(date.map(|date| date.timestamp()))
     }
 
-    /// Asks the API server what it knows of a kind: its plural, and whether it has namespaces.
-    /// `group` is empty for the core group.
+    /// Returns the API server's definition of a kind: its plural, and whether it is namespaced. `group` is empty for
+    /// the core group.
     ///
     /// # Errors
     /// [`Error::is_not_served`] if it is not served; all that can go wrong with a call.
@@ -70,7 +70,7 @@ impl Client {
         let body =
             asked.map_err(|error| if error.is_not_found() { not_served() } else { error })?;
         let all: All = decode(&body)?;
-        // `deployments/scale` is of a kind of its own, and so may be a subresource of this one.
+        // `deployments/scale` has its own kind; a subresource can also have this one.
         let mut whole = all.resources.into_iter().filter(|served| !served.name.contains('/'));
         let found = whole.find(|served| served.kind == kind).ok_or_else(not_served)?;
         Ok(Kind::named(group, version, kind, &found.name, found.namespaced))
@@ -106,8 +106,8 @@ impl Client {
         }
     }
 
-    /// Posts a review (`SelfSubjectAccessReview` and the like) with this `spec` and returns its
-    /// `status`. It does not ask the gate: nothing is stored.
+    /// Posts a review (such as `SelfSubjectAccessReview`) with this `spec` and returns its `status`. Does not ask
+    /// the gate, because nothing is stored.
     ///
     /// # Errors
     /// All that can go wrong with a call.
@@ -121,8 +121,8 @@ impl Client {
         Ok(review.status)
     }
 
-    /// Returns the API server's answer to a create as a dry run, with full validation and admission.
-    /// It does not ask the gate: nothing is stored.
+    /// Returns the response to a create as a dry run, with full validation and admission. Does not ask the gate,
+    /// because nothing is stored.
     ///
     /// # Errors
     /// The errors a create would get; all that can go wrong with a call.

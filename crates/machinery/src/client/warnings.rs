@@ -1,4 +1,4 @@
-//! `Warning:` headers: what the API server wants people to know.
+//! `Warning:` headers: messages of the API server for users.
 
 use std::collections::HashSet;
 
@@ -7,9 +7,9 @@ use parking_lot::Mutex;
 
 use super::text::is_control;
 
-/// Number of distinct warnings that are remembered; then all are forgotten, and may be logged again.
+/// Number of distinct warnings that are remembered. After that, all are forgotten and can be logged again.
 const REMEMBERED: usize = 128;
-/// Longest part of a warning that is logged, in bytes.
+/// Longest logged part of a warning, in bytes.
 const LONGEST: usize = 300;
 
 /// Logs each warning once.
@@ -27,7 +27,7 @@ impl Warnings {
         }
     }
 
-    /// The text of a header, if it is new.
+    /// Returns the text of a header, if it is new.
     fn fresh(&self, header: &[u8]) -> Option<Box<str>> {
         let text = text(header)?;
         let mut known = self.0.lock();
@@ -42,8 +42,8 @@ impl Warnings {
     }
 }
 
-/// The text of `299 - "text"` (RFC 9111 has dropped the header, Kubernetes has not); `None` if it
-/// is anything else.
+/// Returns the text of `299 - "text"`; `None` for anything else. RFC 9111 has dropped the header, Kubernetes has
+/// not.
 fn text(header: &[u8]) -> Option<Box<str>> {
     let header = String::from_utf8_lossy(header);
     let (_, quoted) = header.strip_prefix("299 ")?.split_once(" \"")?;

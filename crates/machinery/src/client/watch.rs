@@ -13,8 +13,8 @@ use super::types::{Event, Scope, WatchFrom};
 use super::{Error, event};
 use crate::object::Resource;
 
-/// The `Accept` header of a metadata-only watch. An aggregated API server that cannot leave out the
-/// rest sends it: otherwise it would answer 406, for ever.
+/// The `Accept` header of a metadata-only watch. An aggregated API server without this format sends whole objects;
+/// without the alternative it would return 406 indefinitely.
 const METADATA: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
@@ -22,7 +22,7 @@ const METADATA: &str =
 pub struct Watch<V> {
     body: Answer,
     frames: Frames,
-    /// Nothing more is read after the end or an error.
+    /// True after the end or an error: nothing more is read.
     over: bool,
     marker: PhantomData<fn() -> V>,
 }
@@ -30,11 +30,11 @@ pub struct Watch<V> {
 // === impl Client ===
 
 impl Client {
-    /// Opens a watch. The deadline applies to the API server's answer; after that the watch may be
-    /// silent for as long as [`WatchFrom::timeout`].
+    /// Opens a watch. The deadline applies to the head of the response. After that, the watch can be silent for
+    /// [`WatchFrom::timeout`].
     ///
     /// # Errors
-    /// All that can go wrong with a call; [`Error::is_expired`] if the version is compacted away.
+    /// All that can go wrong with a call; [`Error::is_expired`] if the version was compacted.
     pub async fn watch<V: Resource>(
         &self,
         scope: &Scope,
@@ -43,8 +43,8 @@ impl Client {
         let kind = self.kind::<V>();
         let url = Url::watch(&kind, scope, from)?;
         let accept = if from.metadata_only { METADATA } else { JSON };
-        // From 1.37 on, the API server compresses each event of a watch separately, which few
-        // clients can read; uncompressed, an event is decoded from the read buffer.
+        // From 1.37 on, the API server compresses each event separately, which few clients can read. An uncompressed
+        // event is decoded from the read buffer.
         let request =
             request("GET", url)?.accept(accept).header(ACCEPT_ENCODING, "identity").empty();
         let mut observe = self.observe("watch", &kind);
@@ -62,8 +62,8 @@ impl Client {
 // === impl Watch ===
 
 impl<V: Resource> Watch<V> {
-    /// The next event; `None` when the server ended the watch properly. An `ERROR` frame is
-    /// [`Error::Api`]. After an error the watch is over. Cancel-safe.
+    /// Returns the next event; `None` after a normal end. An `ERROR` frame is [`Error::Api`]. An error ends the
+    /// watch. Cancel-safe.
     pub async fn next(&mut self) -> Option<Result<Event<V>, Error>> {
         if self.over {
             return None;

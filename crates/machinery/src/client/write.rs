@@ -1,9 +1,9 @@
 //! Writes.
 //!
 //! Guarantees
-//! - Each asks the gate before anything else, and again when its body is sent: in between there may be a
-//!   credential plugin, a connection and TLS.
-//! - None takes longer than the gate permits, which may be longer by then.
+//! - Each write asks the gate first, and again when its body is sent: a credential plugin, a connection and TLS can
+//!   lie in between.
+//! - A write is abandoned when its permission runs out, unless the gate has extended it in the meantime.
 
 use std::pin::pin;
 
@@ -25,7 +25,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 
-/// The answer to a delete: an object, or a Status, which is never marked for deletion.
+/// The response to a delete: an object, or a Status, which is never marked for deletion.
 #[derive(Deserialize)]
 struct Left {
     #[serde(default)]
@@ -40,7 +40,7 @@ struct LeftMeta {
 }
 
 impl Left {
-    /// Returns whether it is marked for deletion and has yet to go.
+    /// Returns whether it is marked for deletion and still exists.
     fn is_marked(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
@@ -49,7 +49,7 @@ impl Left {
 // === impl Client ===
 
 impl Client {
-    /// POST. The answer to a create is the object as stored.
+    /// Creates an object (POST). Returns it as stored.
     ///
     /// # Errors
     /// [`Error::is_already_exists`] if the name is taken; all that can go wrong with a write.
@@ -62,12 +62,12 @@ impl Client {
         self.write("create", "POST", url, JSON, bytes(body)?).await
     }
 
-    /// Forced server-side apply of everything we own. `body` carries its own apiVersion and kind. A
-    /// `metadata.uid` in it selects that one object: if another has the name, the API server
-    /// answers that a UID is immutable (422); if none has it, that there is a conflict.
+    /// Applies all fields that we own (server-side apply, forced). `body` contains apiVersion and kind. A
+    /// `metadata.uid` in it selects that object: if another one has the name, the API server reports an immutable
+    /// UID (422); if none has it, a conflict.
     ///
     /// # Errors
-    /// [`Error::is_conflict`] if the UID's object is gone; all that can go wrong with a write.
+    /// [`Error::is_conflict`] if the UID's object was deleted; all that can go wrong with a write.
     pub async fn apply<V: Resource>(
         &self,
         key: &ObjectKey,
@@ -77,9 +77,8 @@ impl Client {
         self.write("patch", "PATCH", url, APPLY, bytes(body)?).await
     }
 
-    /// Server-side apply that only creates: if the name is taken, the answer is 409, whoever has
-    /// it. (resourceVersion "1" is older than any object, so an existing one is a conflict. A UID
-    /// would make an absent one a conflict too, so it is left out.)
+    /// Creates an object by server-side apply; 409 if the name is taken. (resourceVersion "1" is older than any
+    /// object, so an existing one is a conflict. A UID would make an absent one a conflict, too.)
     ///
     /// # Errors
     /// [`Error::is_conflict`] if the name is taken; all that can go wrong with a write.
@@ -98,7 +97,7 @@ impl Client {
         self.write("patch", "PATCH", url, APPLY, bytes(&body)?).await
     }
 
-    /// JSON merge patch.
+    /// Sends a JSON merge patch.
     ///
     /// # Errors
     /// All that can go wrong with a write.
@@ -111,7 +110,7 @@ impl Client {
         self.write("patch", "PATCH", url, MERGE, bytes(body)?).await
     }
 
-    /// JSON merge patch of the status subresource.
+    /// Sends a JSON merge patch of the status subresource.
     ///
     /// # Errors
     /// All that can go wrong with a write.
@@ -124,7 +123,7 @@ impl Client {
         self.write("patch", "PATCH", url, MERGE, bytes(body)?).await
     }
 
-    /// RFC 6902 patch, for finalizers: `test`, then `add` or `remove`.
+    /// Sends an RFC 6902 patch, for finalizers: `test`, then `add` or `remove`.
     ///
     /// # Errors
     /// [`Error::is_invalid`] if a `test` fails; all that can go wrong with a write.
@@ -137,7 +136,7 @@ impl Client {
         self.write("patch", "PATCH", url, JSON_PATCH, bytes(operations)?).await
     }
 
-    /// Deletes, in the background, the one object the preconditions select.
+    /// Deletes the object that the preconditions select, in the background.
     ///
     /// # Errors
     /// [`Error::is_conflict`] if a precondition does not hold, [`Error::is_not_found`] if there is
@@ -161,14 +160,14 @@ impl Client {
             "preconditions": only,
         });
         if self.options().dry_run.is_some() {
-            // The API server ignores the URL's parameters where there are options in the body.
+            // The API server ignores URL parameters if the body has options.
             body["dryRun"] = json!(["All"]);
         }
         let url = Url::object(&self.kind::<V>(), key, None)?;
         let request = request("DELETE", url)?.body(JSON, bytes(&body)?);
         let answer = self.gated("delete", &self.kind::<V>(), request).await?;
-        // If the object is gone, the answer is a Status or, for some kinds (`ReturnDeletedObject`:
-        // Services), its last state; if it has yet to go, the object marked for deletion.
+        // If the object was deleted, the response is a Status or, for some kinds (`ReturnDeletedObject`: Services),
+        // its last state; otherwise, the object marked for deletion.
         let gone = serde_json::from_slice::<Left>(&answer).is_ok_and(|left| !left.is_marked());
         Ok(if gone { Deletion::Final } else { Deletion::Started })
     }
@@ -186,7 +185,7 @@ impl Client {
         decode(&self.gated(verb, &self.kind::<V>(), request).await?)
     }
 
-    /// A call that writes.
+    /// Sends a permitted write.
     async fn gated(
         &self,
         verb: &'static str,
@@ -205,7 +204,7 @@ impl Client {
         let answer = loop {
             match timeout(left, &mut call).await {
                 Ok(answer) => break answer,
-                // The lease may have been renewed meanwhile.
+                // The lease can have been renewed meanwhile.
                 Err(_) => left = permit.ask().map_err(|_| Error::Deadline(left))?,
             }
         };
@@ -219,7 +218,7 @@ impl Client {
     }
 }
 
-/// A write under way. One that ends in any other way than by an answer is reported to the gate.
+/// A write in progress. It reports to the gate if it ends without a response.
 struct Sent<'a> {
     gate: &'a dyn WriteGate,
     is_settled: bool,
@@ -233,8 +232,8 @@ impl Drop for Sent<'_> {
     }
 }
 
-/// Returns whether the API server refused the write. An error of 500 and more says nothing: etcd may have been too
-/// slow, or a load balancer has lost the connection to the API server.
+/// Returns whether the API server refused the write. A code of 500 or more proves nothing: etcd can have been too
+/// slow, or a load balancer lost the connection.
 fn is_refusal(answer: &Result<Bytes, Error>) -> bool {
     matches!(answer, Err(Error::Api { code: ..500, .. }))
 }

@@ -1,4 +1,4 @@
-//! Builder of an informer.
+//! The builder of an informer.
 
 use std::any::type_name;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::object::{InternedStr, Kind, Resource};
 use crate::reflector::{Observer, Unobserved};
 use crate::store::Index;
 
-/// Makes an [`Informer`].
+/// Builds an [`Informer`].
 pub struct Builder<V> {
     pub(super) client: Client,
     pub(super) namespaces: Vec<InternedStr>,
@@ -33,9 +33,9 @@ impl<V: Resource> Builder<V> {
         }
     }
 
-    /// Only these namespaces. Each is listed and watched on its own, so a Role in each is enough.
-    /// An empty list (the default) means all namespaces, and cluster-scoped objects. For a
-    /// cluster-scoped kind, anything else is refused by [`Informer::run`].
+    /// Selects only these namespaces. Each is listed and watched separately, so a Role in each is enough. An empty
+    /// list (the default) means all namespaces, and cluster-scoped objects. [`Informer::run`] refuses namespaces for
+    /// a cluster-scoped kind.
     pub fn namespaces(
         mut self,
         namespaces: impl IntoIterator<Item = impl Into<InternedStr>>,
@@ -46,26 +46,26 @@ impl<V: Resource> Builder<V> {
         self
     }
 
-    /// Only objects that match this label selector.
+    /// Selects only objects that match this label selector.
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.labels = Some(selector.into());
         self
     }
 
-    /// Only objects that match this field selector.
+    /// Selects only objects that match this field selector.
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.fields = Some(selector.into());
         self
     }
 
-    /// Asks the API server for metadata only, for a view that needs nothing else.
+    /// Requests metadata only, for a view that needs nothing else.
     pub fn metadata_only(mut self) -> Self {
         self.metadata_only = true;
         self
     }
 
-    /// Adds an index, one more way to find objects. [`Informer::run`] refuses two of one name, apart
-    /// from [`Index::by_controller`] of the same kind, which is added once.
+    /// Adds an index. [`Informer::run`] refuses two with the same name, except [`Index::by_controller`] of the same
+    /// kind, which is added once.
     pub fn index(mut self, index: Index<V>) -> Self {
         if !self.indexes.iter().any(|known| known.is_same(&index)) {
             self.indexes.push(index);
@@ -73,13 +73,13 @@ impl<V: Resource> Builder<V> {
         self
     }
 
-    /// Sets what counts lists, watches and errors.
+    /// Sets the observer of lists, watches and errors.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = observer;
         self
     }
 
-    /// The objects that it selects.
+    /// Returns what it selects.
     pub(crate) fn selection(&self) -> impl PartialEq + use<V> {
         let Builder { namespaces, labels, fields, .. } = self;
         (namespaces.clone(), labels.clone(), fields.clone())
@@ -90,7 +90,7 @@ impl<V: Resource> Builder<V> {
         Informer::from(self)
     }
 
-    /// Returns the reason why the informer cannot work, if there is one.
+    /// Returns why the informer cannot work, if so.
     pub(super) fn refused(&self) -> Option<Refusal> {
         let kind = self.client.kind::<V>();
         let resource = || kind.resource();
@@ -113,7 +113,7 @@ impl<V: Resource> Builder<V> {
         })
     }
 
-    /// One scope per namespace, or a single one for all.
+    /// Returns one scope per namespace, or a single one for all.
     pub(super) fn scopes(&self) -> Vec<Scope> {
         let scope = |namespace| Scope {
             namespace,

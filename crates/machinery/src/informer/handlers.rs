@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::store::{Delta, DeltaHandler};
 
-/// All handlers of one informer, which may have several stores.
+/// The handlers of an informer, which can have several stores.
 pub(super) struct Handlers<V> {
     all: Mutex<Vec<DeltaHandler<V>>>,
     panics: AtomicU64,
@@ -33,7 +33,7 @@ impl<V> Handlers<V> {
         }
     }
 
-    /// Adds a handler, which is notified of `present` first.
+    /// Adds a handler, and calls it with `present` first.
     pub(super) fn add(
         &self,
         handler: impl FnMut(&Delta<V>, bool) + Send + 'static,
@@ -46,8 +46,8 @@ impl<V> Handlers<V> {
         self.all.lock().push(handler);
     }
 
-    /// A handler that panicked is called again for the next change: its state may be wrong, but no
-    /// other change must go unreported because of that.
+    /// Calls a handler even if it has panicked before: its state can be wrong, but no other change must go
+    /// unreported.
     fn call(&self, handler: &mut DeltaHandler<V>, delta: &Delta<V>, initial: bool) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| handler(delta, initial))) {
             self.panics.fetch_add(1, Ordering::Relaxed);

@@ -1,10 +1,10 @@
-//! Changes that are worth a handler's time.
+//! Predicates of changes.
 
 use crate::object::Object;
 use crate::store::Delta;
 
-/// Everything except changes that leave `metadata.generation` as it was, such as writes to status
-/// and metadata. Kinds for which the API server keeps no generation (it stays 0) always pass.
+/// Rejects updates that keep `metadata.generation`, such as writes of status and metadata. Kinds without a
+/// generation (it stays 0) always pass.
 pub fn generation_changed<V: Object>(delta: &Delta<V>) -> bool {
     let Delta::Updated { old, new } = delta else { return true };
     let (old, new) = (old.meta(), new.meta());

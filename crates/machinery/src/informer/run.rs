@@ -14,11 +14,11 @@ use crate::reflector::{Health, HealthHandle, Reflector, Refresh, ResourceVersion
 use crate::shutdown::Shutdown;
 use crate::store::{self, Delta, Store};
 
-/// Why an informer ended before the shutdown.
+/// The reason why an informer ended before shutdown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// One of its tasks panicked. What it holds goes stale, so the process should exit.
+    /// One of its tasks panicked. Its store goes stale, so the process should exit.
     #[error("the informer of {resource} died: {source}")]
     Died {
         /// `deployments.apps`.
@@ -26,15 +26,15 @@ pub enum Error {
         /// The panic of the task.
         source: tokio::task::JoinError,
     },
-    /// The objects it holds are from a history that no longer exists. The process should restart.
+    /// Its objects belong to a history that no longer exists. The process should restart.
     #[error("the informer of {resource} ended: {source}")]
     ResourceVersionRegressed {
         /// `deployments.apps`.
         resource: String,
-        /// The versions that show it.
+        /// The conflicting versions.
         source: ResourceVersionRegressed,
     },
-    /// It was built in a way that cannot work.
+    /// It cannot work as built.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// It can run only once.
@@ -45,11 +45,11 @@ pub enum Error {
     },
 }
 
-/// Why an informer cannot work as it was built.
+/// The reason why an informer cannot work as built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It was given namespaces, but its kind is cluster-scoped.
+    /// It has namespaces, but its kind is cluster-scoped.
     #[error(
         "the informer of {resource} is limited to namespaces, but the kind is cluster-scoped: \
          remove .namespaces(…), and select with .labels(…) or .fields(…) if need be"
@@ -58,7 +58,7 @@ pub enum Refusal {
         /// `nodes`.
         resource: String,
     },
-    /// Its view has no kind of its own, and its client names none.
+    /// Neither its view nor its client has a kind.
     #[error(
         "the informer of {view} does not know its kind, which is known only at run time: build it \
          with a client that does, `Informer::<{view}>::builder(client.of(kind))`"
@@ -67,8 +67,7 @@ pub enum Refusal {
         /// The view's type, `Dynamic`.
         view: &'static str,
     },
-    /// It has an index by controllers of a kind that is known only at run time: it would find
-    /// nothing.
+    /// It has an index by controllers of a kind that is known only at run time, which would find nothing.
     #[error(
         "the informer of {resource} has an index by controllers whose kind is known only at run \
          time, and which would find nothing: use `Index::new` with a function that compares the \
@@ -91,17 +90,17 @@ pub enum Refusal {
     },
 }
 
-/// Keeps a local copy of one kind and tells handlers about changes. Cheap to clone; all clones are
-/// the same informer.
+/// Stores a local copy of one kind and reports changes to handlers. Cheap to clone; all clones are the same
+/// informer.
 pub struct Informer<V>(Arc<Shared<V>>);
 
 struct Shared<V> {
     kind: Kind,
     store: Store<V>,
     handlers: Arc<Handlers<V>>,
-    /// Here until [`Informer::run`] takes them.
+    /// Stored until [`Informer::run`] takes them.
     reflectors: Mutex<Vec<Reflector<V>>>,
-    /// Reason why it cannot work as it was built.
+    /// The reason why it cannot work as built.
     refused: Option<Refusal>,
     health: Vec<(Option<InternedStr>, HealthHandle)>,
     refreshes: Vec<Refresh>,
@@ -144,7 +143,7 @@ impl<V: Resource> From<Builder<V>> for Informer<V> {
     }
 }
 
-/// The store of all namespaces, or one made from several.
+/// Returns the store of all namespaces, or combines several.
 fn as_one<V: Resource>(stores: Vec<(Option<InternedStr>, Store<V>)>) -> Store<V> {
     match stores.as_slice() {
         [(None, store)] => store.clone(),
@@ -167,16 +166,14 @@ impl<V: Resource> Informer<V> {
         self.0.kind
     }
 
-    /// The store to read what is held from.
+    /// The store of its objects.
     pub fn store(&self) -> Store<V> {
         self.0.store.clone()
     }
 
-    /// Adds a handler that is called for each change, in order, before anything else happens to the
-    /// store: it must neither block, nor add handlers, nor write to a store. Controllers put keys
-    /// into their queue here. The flag is true for what was there before: the initial list, and the
-    /// objects that are stored when a handler is added late. If the handler panics,
-    /// the panic is caught and counted.
+    /// Adds a handler. It is called for each change, in order, before the next change of the store. It must not
+    /// block, add handlers, or write to a store. Controllers enqueue keys here. The flag is true for the initial
+    /// list, and for objects stored when a handler is added late. Panics are caught and counted.
     pub fn handle(&self, handler: impl FnMut(&Delta<V>, bool) + Send + 'static) {
         self.0.store.paused(|held| {
             let present = held.into_iter().map(Delta::Added);
@@ -184,13 +181,13 @@ impl<V: Resource> Informer<V> {
         });
     }
 
-    /// Returns whether every scope has had its first complete list, and every handler added with
-    /// [`Informer::handle`] was notified of all of it. Once true, it stays true.
+    /// Returns whether every scope has completed its first list, and every handler of [`Informer::handle`] has
+    /// received it. Once true, it stays true.
     pub fn has_synced(&self) -> bool {
         self.0.health.iter().all(|(_, health)| health.has_synced())
     }
 
-    /// Waits until [`Informer::has_synced`] is true; forever, if the informer ends before.
+    /// Waits until [`Informer::has_synced`] is true; indefinitely, if the informer ends before.
     pub fn synced(&self) -> impl Future<Output = ()> + Send + use<V> {
         let health: Vec<_> = self.0.health.iter().map(|(_, health)| health.clone()).collect();
         async move {
@@ -200,9 +197,8 @@ impl<V: Resource> Informer<V> {
         }
     }
 
-    /// Returns whether [`Informer::has_synced`] is true of what it holds of a namespace: its own scope, if
-    /// it has one for each. The empty name is that of cluster-scoped objects, which concern every namespace
-    /// that may be listed: [`Informer::settled`].
+    /// Returns whether the scope of a namespace has synced: its own scope, if there is one per namespace. The empty
+    /// name means cluster-scoped objects, which concern every namespace that can be listed: [`Informer::settled`].
     pub fn has_synced_in(&self, namespace: &str) -> bool {
         if namespace.is_empty() {
             return self.has_settled();
@@ -215,15 +211,15 @@ impl<V: Resource> Informer<V> {
                 .is_some_and(|(_, health)| health.get().synced)
     }
 
-    /// Waits until every scope has synced, apart from namespaces that may not be listed beside one that may: such
-    /// as one that was deleted, together with the rights in it.
+    /// Waits until every namespace has synced. As soon as one has, namespaces that the account cannot list are not
+    /// waited for (for example one that was deleted with its RoleBinding).
     pub fn settled(&self) -> impl Future<Output = ()> + Send + use<V> {
         let informer = self.clone();
         let mut changes: Vec<_> =
             self.0.health.iter().map(|(_, health)| health.changes()).collect();
         async move {
             while !informer.has_settled() {
-                // `informer` has the senders, so none of these fails.
+                // `informer` keeps the senders, so this cannot fail.
                 let changed = changes.iter_mut().map(|changes| Box::pin(changes.changed()));
                 drop(futures::future::select_all(changed).await);
             }
@@ -238,15 +234,15 @@ impl<V: Resource> Informer<V> {
         self.has_synced() || states.iter().all(is_settled)
     }
 
-    /// Lists what the API server has now, and returns when that is in the store and the handlers were
-    /// notified of it. A process that takes over from another one needs that: its watches may lag behind
-    /// what the other one wrote. One list serves all calls with the same `term`, or an earlier one.
+    /// Lists the current state, and completes when it is stored and reported to the handlers. A new leader needs
+    /// this, because its watches can lag behind the last leader's writes. One list serves all calls with the same or
+    /// an earlier `term`.
     pub fn refresh(&self, term: u64) -> impl Future<Output = ()> + Send + use<V> {
         self.0.refreshes.iter().for_each(|refresh| refresh.request(term));
         let has_several = self.0.health.len() > 1;
         let listed = self.0.refreshes.iter().zip(&self.0.health).map(|(refresh, (_, health))| {
             let done = refresh.done(term);
-            // What was never seen is not out of date, and holds up no other namespace.
+            // A namespace that was never listed is not outdated, and must not delay others.
             let excused = health.reached(move |health| {
                 has_several && !health.synced && health.state == State::Forbidden
             });
@@ -261,7 +257,7 @@ impl<V: Resource> Informer<V> {
         async move { drop(futures::future::join_all(listed).await) }
     }
 
-    /// Why it cannot work as it was built, if so: [`Informer::run`] refuses it.
+    /// Returns why it cannot work as built, if so: [`Informer::run`] refuses it.
     pub fn refused(&self) -> Option<&Refusal> {
         self.0.refused.as_ref()
     }
@@ -276,12 +272,11 @@ impl<V: Resource> Informer<V> {
         self.0.handlers.panics()
     }
 
-    /// Lists and watches until the shutdown. Dropping the future stops everything.
+    /// Lists and watches until shutdown. Dropping the future stops everything.
     ///
     /// # Errors
-    /// If one of its tasks panicked ([`State::Dead`](crate::reflector::State::Dead)), once the
-    /// others have stopped; if the API server's data went back in time; if it was built in a way
-    /// that cannot work; if it has run before.
+    /// If one of its tasks panicked ([`State::Dead`](crate::reflector::State::Dead)), after the others have stopped;
+    /// if the API server's data went back in time; if it cannot work as built; if it has run before.
     pub async fn run(&self, shutdown: Shutdown) -> Result<(), Error> {
         if let Some(refusal) = &self.0.refused {
             return Err(refusal.clone().into());

@@ -1,5 +1,5 @@
-//! Decisions of a process that wants the lease. Pure: clock readings and answers are arguments,
-//! and the only randomness is jitter from its own generator.
+//! The decisions of a candidate for the lease, without I/O: clock readings and responses are arguments, and the only
+//! randomness is jitter from its own generator.
 
 use std::time::Duration;
 
@@ -10,22 +10,21 @@ use super::config::Config;
 use super::record::{Claim, Record, decide};
 use crate::object::{ResourceVersion, Uid};
 
-/// A look at another process's lease is delayed by up to this share of `retry`, so that candidates
-/// do not move in lockstep (client-go adds up to 1.2; a takeover should be quicker than that).
+/// Largest delay of a read of another process's lease, as a share of `retry`, so that candidates do not move in
+/// lockstep (client-go adds up to 1.2, which would make takeovers slower).
 const JITTER: f64 = 0.2;
-/// After an error the next try comes after this share of `retry`: the lease is running out.
+/// Delay before a retry after an error, as a share of `retry`: the lease is running out.
 const HASTE: f64 = 0.25;
-/// … and while there is permission, after no more than this share of what is left of it.
+/// Largest such delay with permission, as a share of the rest of it.
 const HURRY: f64 = 0.1;
-/// A renewal may take this share of the permission that is left, so that the rest suffices to see
-/// whether it was carried out.
+/// Longest renewal, as a share of the remaining permission: the rest suffices to check whether it was applied.
 const RENEW_SHARE: f64 = 2.0 / 3.0;
-/// The least time that a request has.
+/// The shortest deadline of a request.
 const LEAST: Duration = Duration::from_millis(250);
-/// The most writes without an answer that are remembered.
+/// The largest number of unanswered writes that are remembered.
 const REMEMBERED: usize = 8;
-/// The longest wait for the holder of a Lease that was deleted, in durations of this process's own: the one in the
-/// Lease may have been edited.
+/// The longest wait for the holder of a deleted Lease, in multiples of this process's own duration: the recorded one
+/// can have been edited.
 const LONGEST_WAIT: u32 = 4;
 
 /// The next step.
@@ -33,78 +32,76 @@ const LONGEST_WAIT: u32 = 4;
 pub(super) enum Step {
     /// Nothing, for this long.
     Wait(Duration),
-    /// Read the Lease as the API server has it now.
+    /// Read the current Lease from the API server.
     Read,
     /// Create it.
     Create(Record),
     /// Write it, if it still has this version.
     Update(Record, ResourceVersion),
-    /// Nothing more: the lease was given up, or was not held.
+    /// Nothing more: the lease was released, or was not held.
     Done,
 }
 
-/// Answer of the API server.
+/// The response of the API server.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Answer {
-    /// The Lease, as read or as written. A Lease that was deleted and recreated has another UID.
+    /// The Lease, as read or written. After a deletion, a new Lease has another UID.
     Lease(Record, ResourceVersion, Uid),
-    /// There is none.
+    /// There is no Lease.
     Absent,
     /// Another process was faster.
     Conflict,
-    /// No answer, or one that says nothing about the Lease. The request may be carried out all the
-    /// same, now or later.
+    /// No response, or one without information about the Lease. The request can still be applied, now or later.
     Failed {
-        /// Wait that the server asked for (Retry-After).
+        /// Wait requested by the server (Retry-After).
         retry_after: Duration,
     },
 }
 
-/// One process that wants the lease.
+/// A process that competes for the lease.
 pub(super) struct Candidate {
     config: Config,
     me: String,
     seen: Seen,
-    /// The request under way, and when it was sent.
+    /// The request in progress, and when it was sent.
     asked: Option<(Asked, Duration)>,
-    /// Writes without an answer. The API server may have carried them out, or may still do so.
+    /// Writes without a response. The API server can have applied them, or can still apply them.
     unanswered: Vec<Unanswered>,
-    /// End of permission. Set only by a write that was acknowledged, by its answer or by a read
-    /// that shows exactly what was sent; withdrawn at once when the lease is seen to be another
-    /// process's, deleted or given up.
+    /// End of permission. Set only by an acknowledged write: by its response, or by a read of exactly what was sent.
+    /// Withdrawn at once when the lease turns out to be another process's, deleted or released.
     until: Option<Duration>,
-    /// The Lease that was seen last, and the time for which it is valid unchanged. Once another Lease has replaced
-    /// it, its holder may go on writing, and nothing says so: there is no permission before `not_before`.
+    /// The last Lease, and its validity without changes. If the Lease is deleted and recreated, the old holder may
+    /// still be writing. We do not lead before `not_before`.
     known: Option<(Uid, Duration)>,
     not_before: Duration,
-    /// The newest version that was seen.
+    /// The newest known version.
     newest: ResourceVersion,
-    /// Nothing is done before this.
+    /// The time before which nothing is done.
     due: Duration,
-    /// A watch shows changes of the Lease, so no look is needed before it may have expired.
+    /// True while a watch reports changes of the Lease, so that it is read only when it may have expired.
     watched: bool,
     giving_up: bool,
     rng: Rng,
 }
 
-/// Last known state of the Lease at the API server.
+/// The last known state of the Lease.
 #[derive(Debug)]
 enum Seen {
-    /// Not known.
+    /// Unknown.
     Nothing,
-    /// This Lease; it has had this version since `since` at the latest. If `stale`, it may have another by now.
+    /// This Lease, with this version since `since` at the latest. If `stale`, it can have another by now.
     Lease { record: Record, version: ResourceVersion, since: Duration, stale: bool },
     /// No Lease.
     Absent,
 }
 
-/// A write without an answer.
+/// A write without a response.
 #[derive(Debug)]
 struct Unanswered {
     record: Record,
     /// The version that it replaces.
     at: ResourceVersion,
-    /// The newest version that was known when it was sent; its own is newer.
+    /// The newest version known when it was sent; its own is newer.
     newest: ResourceVersion,
     sent: Duration,
 }
@@ -204,8 +201,8 @@ impl Candidate {
         step
     }
 
-    /// Returns the longest duration of the request that is sent at `now`. An answer that comes later
-    /// than the validity of what it acknowledges is of no use.
+    /// Returns the longest duration of the request that is sent at `now`. A response after the validity of its
+    /// renewal is useless.
     pub(super) fn deadline(&self, now: Duration) -> Duration {
         let validity = self.config.validity();
         match self.until.and_then(|until| until.checked_sub(now)) {
@@ -222,7 +219,7 @@ impl Candidate {
             Seen::Lease { record, version, since, .. } => {
                 let claim = decide(record, &self.me, *since, now, lease);
                 match (claim, self.giving_up) {
-                    // Before that, another may still be writing: it is left to expire.
+                    // Before that, another process may still be writing: the lease is left to expire.
                     (Claim::Mine, true) if now >= self.not_before => {
                         Step::Update(record.given_up(wall), *version)
                     }
@@ -241,15 +238,15 @@ impl Candidate {
         }
     }
 
-    /// The request of the last [`Candidate::next`] has ended at `now`. Returns true if this was the
-    /// holder's attempt at a renewal and it has to read the Lease again.
+    /// Handles the end of the last request at `now`. Returns true if it was a renewal of the holder that met a
+    /// conflict: the holder has to read the Lease.
     pub(super) fn answered(&mut self, now: Duration, answer: Answer) -> bool {
         let Some((asked, sent)) = self.asked.take() else { return false };
         let held = self.holds();
         match answer {
             Answer::Lease(record, version, uid) if version.is_known() => {
                 let renewed = match asked {
-                    // It was carried out, whatever became of its answer.
+                    // It was applied, although its response was lost.
                     Asked::Read => self.sent(&record, version),
                     Asked::Create | Asked::Update => Some(sent).filter(|_| !self.has_seen(version)),
                 };
@@ -271,20 +268,20 @@ impl Candidate {
                 self.due = self.when(now, asked, None);
             }
             Answer::Conflict => {
-                // The Lease must be read to see who was faster; until then the last renewal counts:
-                // a rival could not take the lease before that has run out.
+                // The Lease must be read to see the other write. Until then the last renewal counts: a rival could
+                // not take the lease before that has run out.
                 self.doubt();
-                // It was not carried out, and a record that looks the same is another write's.
+                // It was not applied; an equal record is another write's.
                 if matches!(asked, Asked::Update) {
                     self.unanswered.pop();
                 }
-                // A pause, so that something that writes all the time does not make this a race.
+                // A pause, so that a client that writes continuously does not cause a race.
                 self.due = if self.giving_up { now } else { now + self.jittered(HASTE) };
                 return held;
             }
             Answer::Lease(..) => self.due = now + self.config.retry,
             Answer::Failed { retry_after } => {
-                // The Lease shows whether the write was carried out.
+                // A read shows whether the write was applied.
                 if asked != Asked::Read && !self.giving_up {
                     self.doubt();
                 }
@@ -298,7 +295,7 @@ impl Candidate {
         false
     }
 
-    /// A watch of the Lease was opened, or has ended.
+    /// Records that a watch of the Lease was opened or has ended.
     pub(super) fn watched(&mut self, watched: bool, now: Duration) {
         self.watched = watched;
         if !watched {
@@ -307,9 +304,8 @@ impl Candidate {
         }
     }
 
-    /// A watch shows the Lease at `now`; as good as a read, if it is newer than what is known. A watch
-    /// may lag, so a Lease that is not known, or seems to be absent, has to be read. Returns whether it
-    /// was news.
+    /// Handles the Lease in a watch at `now`. It counts as a read if it is newer than the known one. A watch can
+    /// lag, so an unknown or apparently absent Lease must be read. Returns whether it was new.
     pub(super) fn shown(
         &mut self,
         now: Duration,
@@ -328,27 +324,27 @@ impl Candidate {
         self.asked = Some((Asked::Read, now));
         self.answered(now, Answer::Lease(record, version, uid));
         if held && self.holds() && self.until == until {
-            // Somebody edits a lease that stays this process's. A renewal at once could make them do
-            // so again.
+            // Another client edits a lease that this process keeps. An immediate renewal could provoke the next
+            // edit.
             self.due = due;
         }
         true
     }
 
-    /// Something has happened to the Lease: it is looked at now.
+    /// Schedules a read of the Lease now.
     pub(super) fn look(&mut self, now: Duration) {
         self.due = self.due.min(now);
     }
 
-    /// Returns the time at which the write that resulted in this record and version was sent, if it
-    /// has had no answer. A read may show an older state that looks the same, where a wall clock
-    /// stands still; so the version has to be newer than all that was known then.
+    /// Returns the time at which the unanswered write of this record and version was sent. A read can return an
+    /// older state that looks the same, if a wall clock stands still. So the version must be newer than all that was
+    /// known then.
     fn sent(&self, record: &Record, version: ResourceVersion) -> Option<Duration> {
         let sent = |it: &&Unanswered| it.record == *record && version.is_newer_than(it.newest);
         self.unanswered.iter().find(sent).map(|unanswered| unanswered.sent)
     }
 
-    /// Returns the time of the next step, given what is known now, and the renewal that was `sent` then.
+    /// Returns the time of the next step. `sent`: the time of the renewal just acknowledged.
     fn when(&mut self, now: Duration, asked: Asked, sent: Option<Duration>) -> Duration {
         let look = now + self.jittered(1.0);
         match &self.seen {
@@ -356,19 +352,19 @@ impl Candidate {
             Seen::Nothing => now,
             Seen::Lease { record, since, .. } => {
                 match decide(record, &self.me, *since, now, self.config.lease) {
-                    // Just renewed. The pause counts from when that was sent, as the validity does.
-                    // It is not jittered: it was chosen to fit the validity.
+                    // Just renewed. The pause counts from the sending, as the validity does. It has no jitter,
+                    // because it fits the validity.
                     Claim::Mine if sent.is_some() => {
                         sent.map_or(now, |sent| now.max(sent + self.config.renewal()))
                     }
                     Claim::Mine if asked != Asked::Read => now + self.config.renewal(),
                     Claim::Mine | Claim::Free => now,
-                    // A watch that has died silently is noticed then: the write conflicts.
+                    // If the watch has died silently, the write conflicts.
                     Claim::TakenUntil(until) if self.watched => until,
                     Claim::TakenUntil(until) => until.min(look),
                 }
             }
-            // A write that found no Lease: it was deleted, or its namespace is missing.
+            // A write without a Lease: it was deleted, or its namespace is missing.
             Seen::Absent if asked != Asked::Read => look,
             Seen::Absent => now,
         }
@@ -381,7 +377,7 @@ impl Candidate {
         };
         if record.holder() != Some(&self.me) {
             self.until = None;
-            // One that replaces this very version may yet be carried out.
+            // A write that replaces this very version can still be applied.
             self.unanswered.retain(|unanswered| unanswered.at.is_same_as(version));
         }
         if !self.newest.is_newer_than(version) {
@@ -390,10 +386,10 @@ impl Candidate {
         self.seen = Seen::Lease { record, version, since, stale: false };
     }
 
-    /// Notes which Lease was met. If it replaced another, the holder of the old one may not know
-    /// yet that it is gone; neither may that of a Lease between the two, which this process never saw. They were
-    /// gone by `now` at the latest, so no holder can write once the old Lease's duration has passed since `now`.
-    /// It is the same if somebody else has made this process the holder.
+    /// Records the current Lease. If it replaced another, the old holder may not know this yet; nor may that of a
+    /// Lease in between, which this process never saw. They were deleted by `now` at the latest, so no holder can
+    /// write once the old Lease's duration has passed since `now`. The same applies if another client has made this
+    /// process the holder.
     fn meet(
         &mut self,
         (uid, record, version): (Uid, &Record, ResourceVersion),
@@ -413,15 +409,15 @@ impl Candidate {
         self.known = Some((uid, record.duration(own)));
     }
 
-    /// A Lease of this duration has gone by `now`.
+    /// Waits for the holder of a Lease deleted by `now`.
     fn wait_for_former(&mut self, theirs: Duration, now: Duration) {
         let own = self.config.lease;
         let wait = theirs.clamp(own, own * LONGEST_WAIT);
         self.not_before = self.not_before.max(now + wait);
     }
 
-    /// Returns whether a record is of the term in which this process was last seen to hold the Lease. Whoever
-    /// takes it changes both.
+    /// Returns whether a record is of the term in which this process was last seen to hold the Lease. Taking it
+    /// changes both fields.
     fn is_own_term(&self, record: &Record) -> bool {
         let Seen::Lease { record: known, .. } = &self.seen else { return false };
         known.holder() == Some(&self.me)
@@ -429,12 +425,12 @@ impl Candidate {
             && known.lease_transitions == record.lease_transitions
     }
 
-    /// What is known may be outdated. That there was a Lease, and since when, is remembered: its holder may be
-    /// writing, and if it has the same version still, nothing has happened to it.
+    /// Marks the known state as possibly outdated. The Lease and its time are kept: its holder can be writing, and
+    /// if the version is unchanged, the time still counts.
     fn doubt(&mut self) {
         match &mut self.seen {
             Seen::Lease { stale, .. } => *stale = true,
-            // Somebody created it first.
+            // Another process created it first.
             Seen::Nothing | Seen::Absent => self.seen = Seen::Nothing,
         }
     }
@@ -443,7 +439,7 @@ impl Candidate {
         matches!(&self.seen, Seen::Lease { version: known, .. } if known.is_same_as(version))
     }
 
-    /// `share` of the retry period, plus up to a fifth of that.
+    /// Returns `share` of the retry period, plus up to a fifth of that.
     fn jittered(&mut self, share: f64) -> Duration {
         self.config.retry.mul_f64(share * (1.0 + JITTER * self.rng.f64()))
     }

@@ -1,17 +1,17 @@
-//! Time on this machine.
+//! The time of this machine.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Time that only goes forward. Readings from different machines cannot be compared.
+/// A monotonic time. Readings from different machines cannot be compared.
 pub trait Clock: Send + Sync + 'static {
     /// Time since some moment in the past.
     fn now(&self) -> Duration;
 }
 
-/// The clock that goes on while the machine is suspended: CLOCK_BOOTTIME, on macOS CLOCK_MONOTONIC. `Instant`
-/// stands still meanwhile on both: a leader would wake up hours later and believe it had a second left.
+/// The clock that continues while the machine is suspended: CLOCK_BOOTTIME, on macOS CLOCK_MONOTONIC. `Instant`
+/// stops meanwhile on both: a leader would resume hours later and assume that it has a second left.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Boottime;
 

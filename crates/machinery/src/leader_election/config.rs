@@ -1,4 +1,4 @@
-//! Durations and what must hold between them.
+//! Durations of a lease and their constraints.
 
 use std::time::Duration;
 
@@ -8,32 +8,31 @@ use std::time::Duration;
 /// (k8s.io/component-base/config: LeaderElectionConfiguration).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// Others may take the lease once it has not changed for this long. In whole seconds, as in the
-    /// API. Default 15 s.
+    /// Time without changes before others can take the lease. In whole seconds, as in the API. Default 15 s.
     pub lease: Duration,
-    /// The holder writes for at most this long after a renewal. Default 10 s; the limit in force is
+    /// Longest time that the holder writes after a renewal. Default 10 s; the effective limit is
     /// [`Config::validity`], which is shorter with the other defaults.
     pub renew: Duration,
-    /// Pause between two renewals ([`Config::renewal`] is shorter where the lease is), and between
-    /// two looks at another process's lease that cannot be watched. Default 2 s.
+    /// Pause between two renewals ([`Config::renewal`] is shorter for a short lease), and between two reads of
+    /// another process's lease without a watch. Default 2 s.
     pub retry: Duration,
-    /// A write that ends within this time after permission was asked has ended before anybody else
-    /// may write. Default 2 s.
+    /// Longest time that a write takes after its permission was checked: no other process writes before that.
+    /// Default 2 s.
     pub in_flight: Duration,
-    /// Largest ratio of the rates of two clocks. Default 2: one clock at double rate.
-    /// Clocks kept by NTP differ by a factor of less than 1.001; with 1.02, the holder of a 15 s
-    /// lease may write for 10 s (`renew`) instead of 5.5 s without an answer from the API server.
+    /// Largest ratio of the rates of two clocks. Default 2: one clock at double rate. Clocks kept by NTP differ by a
+    /// factor of less than 1.001. With 1.02, the holder of a 15 s lease can write for 10 s (`renew`) instead of 5.5
+    /// s without a response from the API server.
     pub clock_ratio: f64,
 }
 
-/// Durations that do not fit together.
+/// Inconsistent durations.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The API keeps whole seconds.
+    /// The API stores whole seconds.
     #[error("the lease duration must be between 1 s and 1 day in whole seconds, not {0:?}")]
     Lease(Duration),
-    /// client-go demands the same.
+    /// client-go requires the same.
     #[error("the lease duration ({lease:?}) must be longer than the renew deadline ({renew:?})")]
     Renew {
         /// Lease duration.
@@ -41,10 +40,10 @@ pub enum ConfigError {
         /// Renew deadline.
         renew: Duration,
     },
-    /// It is the ratio of the faster clock to the slower.
+    /// The ratio of the faster clock to the slower.
     #[error("the clock ratio must be between 1 and 10, not {0}")]
     ClockRatio(f64),
-    /// client-go demands the same.
+    /// client-go requires the same.
     #[error(
         "the retry period must be more than 0 and less than the renew deadline ({renew:?}), not {retry:?}"
     )]
@@ -54,7 +53,7 @@ pub enum ConfigError {
         /// Renew deadline.
         renew: Duration,
     },
-    /// Permission would end before a renewal is answered.
+    /// Permission would end before the response to a renewal.
     #[error(
         "the lease duration ({lease:?}) leaves its holder {validity:?} to write after a renewal, and \
          at least {SHORTEST:?} are needed; make it longer, or the clock ratio or the time for writes \
@@ -86,23 +85,23 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns the time for which the holder may write after a renewal was sent:
-    /// `min(renew, lease / clock_ratio - in_flight)`; 5.5 s with the defaults.
+    /// Returns the time for which the holder can write after a renewal was sent: `min(renew, lease / clock_ratio -
+    /// in_flight)`; 5.5 s with the defaults.
     pub fn validity(&self) -> Duration {
         let ratio = if self.clock_ratio >= 1.0 { self.clock_ratio } else { 1.0 };
         self.lease.div_f64(ratio).saturating_sub(self.in_flight).min(self.renew)
     }
 
-    /// The pause between two renewals: `retry`, but so that a second one can be sent while the first
-    /// is valid. With 15, 10 and 5 s, controller-runtime's older defaults, it is 2.75 s.
+    /// Returns the pause between two renewals: `retry`, but short enough to send a second one while the first is
+    /// valid. With 15, 10 and 5 s, controller-runtime's older defaults, it is 2.75 s.
     pub fn renewal(&self) -> Duration {
         self.retry.min(self.validity() / 2)
     }
 
-    /// Checks that the durations fit together.
+    /// Checks that the durations are consistent.
     ///
     /// # Errors
-    /// Names those that do not.
+    /// Names the inconsistent ones.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let Config { lease, renew, retry, clock_ratio, .. } = *self;
         if lease.subsec_nanos() != 0 || !(1..=86_400).contains(&lease.as_secs()) {

@@ -1,4 +1,4 @@
-//! Carries out what the candidate decides.
+//! The elector, which executes the candidate's decisions.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -18,15 +18,14 @@ use super::wire::{Api, Shown};
 use crate::client::{Client, Error};
 use crate::object::ObjectKey;
 
-/// Longest time for giving the lease up. It usually takes one request; when time runs out, the lease
-/// expires by itself.
+/// Longest time for releasing the lease. It usually takes one request; otherwise the lease expires.
 const GIVE_UP: Duration = Duration::from_secs(4);
 
-/// Why a process waits before it leads.
+/// The reason why a process waits before it leads.
 const FORMER: &str =
     "the lease was deleted or edited: its last holder may still write, so this process waits";
 
-/// Time until a watch that was forbidden is tried again.
+/// Time before a forbidden watch is tried again.
 const UNWATCHABLE: Duration = Duration::from_secs(60);
 
 /// Takes part in the election while it runs.
@@ -38,23 +37,23 @@ pub struct Elector {
     clock: Arc<dyn Clock>,
     observer: Arc<dyn Observer>,
     leadership: Leadership,
-    /// Why the last request failed, if it did; for humans.
+    /// The reason of the last failed request; for humans.
     problem: Option<String>,
     /// The kind of that failure, and its HTTP status.
     failing: Option<(std::mem::Discriminant<Error>, Option<u16>)>,
-    /// Why it waits before it takes the lease, if it does; for humans.
+    /// The reason for a wait before taking the lease; for humans.
     waits: Option<String>,
-    /// A term has begun, and the lease was not seen in other hands since.
+    /// True since the term began, unless another holder of the lease was seen.
     in_term: bool,
 }
 
-/// Creates a leadership and the elector that must run for it ever to be gained.
+/// Creates a leadership, and the elector that must run to gain it.
 ///
-/// `lease` names the Lease. `host` is this process's host or pod: its identity is `host` plus a
-/// random part, so that a restarted process is never taken for its predecessor.
+/// `lease` names the Lease. `host` is this process's host or pod: its identity is `host` plus a random part, so that
+/// a restarted process differs from its predecessor.
 ///
 /// # Errors
-/// If the durations of `config` do not fit together.
+/// If the durations of `config` are inconsistent.
 pub fn new(
     lease: ObjectKey,
     host: &str,
@@ -84,20 +83,20 @@ pub fn new(
 // === impl Elector ===
 
 impl Elector {
-    /// `holderIdentity` of this process.
+    /// Returns the `holderIdentity` of this process.
     pub fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// The Lease it competes for.
+    /// Returns the key of the Lease.
     pub fn lease(&self) -> &ObjectKey {
         &self.lease
     }
 
-    /// Takes part until `stop`, then gives the lease up if it is held. `stop` should come once the
-    /// workers have drained: from then on nothing may be written.
+    /// Takes part until `stop`, then releases the lease if it has it. `stop` must come after the workers have
+    /// drained: nothing can be written from then on.
     ///
-    /// `client` must be a separate one that asks no gate: the lease comes before the permission.
+    /// `client` must be a separate one without a gate: the lease precedes the permission.
     pub async fn run(self, client: Client, stop: impl Future<Output = ()> + Send) {
         self.run_with(&client, stop).await;
     }
@@ -139,7 +138,7 @@ impl Elector {
         self.give_up(api).await;
     }
 
-    /// Makes a request, with its deadline. If permission runs out meanwhile, that is published.
+    /// Makes a request, with its deadline. Publishes the end of permission meanwhile.
     async fn ask(&mut self, api: &impl Api, step: &Step) -> (Answer, Option<Error>) {
         let deadline = self.candidate.deadline(self.clock.now());
         let lease = self.lease.clone();
@@ -172,7 +171,7 @@ impl Elector {
         }
     }
 
-    /// Gives or withdraws permission as the candidate has it now.
+    /// Sets the permission to the candidate's.
     fn permit(&mut self) {
         let until = self.candidate.permitted_until();
         self.in_term &= self.candidate.holds();
@@ -190,7 +189,7 @@ impl Elector {
         }
         self.permit();
         let error = error.filter(|_| failed);
-        // A deadline names the time that was left, another one each time.
+        // The text of a deadline contains the remaining time, which differs each time.
         let kind = error.as_ref().map(|error| (std::mem::discriminant(error), error.code()));
         let problem = error.map(|error| error.to_string());
         if let Some(problem) = &problem
@@ -202,7 +201,7 @@ impl Elector {
         self.problem = problem;
     }
 
-    /// Returns the remaining time of permission; an hour if there is none to lose.
+    /// Returns the remaining time of permission; an hour without permission.
     fn rest(&self) -> Duration {
         let now = self.clock.now();
         match self.candidate.permitted_until() {
@@ -249,8 +248,7 @@ impl Elector {
         }
     }
 
-    /// Withdraws permission, then frees the lease for others, once no write of this process can be
-    /// carried out any more.
+    /// Withdraws permission. Releases the lease when no write of this process can be applied any more.
     async fn give_up(mut self, api: &impl Api) {
         self.candidate.give_up(self.clock.now());
         self.leadership.permit_until(None);
@@ -275,8 +273,8 @@ impl Elector {
     }
 }
 
-/// Watches the Lease for ever, so that a standby notices at once that it is free. Without the right to
-/// do so, or while the watch cannot be opened, the Lease is read each [`Config::retry`].
+/// Watches the Lease indefinitely, so that a standby notices its release at once. Without permission to watch, or
+/// while the watch cannot be opened, the Lease is read each [`Config::retry`].
 async fn follow(
     api: &impl Api,
     lease: &ObjectKey,
@@ -285,7 +283,7 @@ async fn follow(
 ) -> Infallible {
     let mut told = false;
     loop {
-        // The receiver is gone when the elector is, and this with it.
+        // The receiver lives as long as the elector, which also ends this task.
         let ended = api.watch(lease, config.lease, |it| drop(shown.send(it))).await;
         drop(shown.send(Shown::Ended));
         let pause = match ended {

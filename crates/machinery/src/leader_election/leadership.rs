@@ -1,4 +1,4 @@
-//! The handle that tells others whether they may write.
+//! The handle that reports whether this process can write.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,33 +12,33 @@ use crate::client::WriteGate;
 /// Relation of this process to the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Another process leads, or none does. Caches may be kept warm; nothing may be written.
+    /// Another process leads, or none does. This one keeps its caches warm and writes nothing.
     Standby,
     /// This process leads.
     Leading,
-    /// The lease is still this process's, but was not renewed in time: permission is suspended.
-    /// It comes back with the next renewal, unless another process takes the lease first.
+    /// This process still has the lease, but did not renew it in time: permission is suspended until the next
+    /// renewal, unless another process takes the lease first.
     Suspended,
 }
 
-/// The phase, and what a person would ask next.
+/// The phase and its reasons.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     /// Relation of this process to the lease.
     pub phase: Phase,
     /// Last known holder of the lease.
     pub holder: Option<String>,
-    /// Why the last request for the Lease failed, if it did.
+    /// The reason of the last failed request for the Lease.
     pub problem: Option<String>,
-    /// Why this process waits before it leads, if it does.
+    /// The reason for a wait before this process leads.
     pub waits: Option<String>,
-    /// True if the Lease was read or written at all.
+    /// True if the Lease was ever read or written.
     pub is_known: bool,
 }
 
-/// Observes leadership; metrics implement it. Every method has an empty default and must not block.
+/// Observes leadership, for metrics. Every method has an empty default and must not block.
 pub trait Observer: Send + Sync + 'static {
-    /// This process leads now, or no longer does. `lease` is the name of the Lease.
+    /// This process has begun or ceased to lead. `lease` is the name of the Lease.
     fn leading(&self, lease: &str, leads: bool) {
         let _ = (lease, leads);
     }
@@ -55,7 +55,7 @@ pub struct Unobserved;
 
 impl Observer for Unobserved {}
 
-/// Says whether this process may write now. Cheap to clone, cheap to ask.
+/// Reports whether this process can write now. Cheap to clone and to ask.
 #[derive(Clone)]
 pub struct Leadership {
     shared: Arc<Shared>,
@@ -63,15 +63,15 @@ pub struct Leadership {
 
 pub(super) struct Shared {
     clock: Arc<dyn Clock>,
-    /// Permission ends at this reading of `clock`, in nanoseconds; 0 without permission. Only the
-    /// elector writes it, and it withdraws permission before anybody else could act on that.
+    /// End of permission by `clock`, in nanoseconds; 0 without permission. Only the elector writes it, and withdraws
+    /// permission before another process can act on that.
     until: AtomicU64,
     /// Longest duration of a write that was begun with permission.
     in_flight: Duration,
-    /// Writes without an answer may be carried out until this reading of `clock`.
+    /// Unanswered writes can be applied until this reading of `clock`.
     writes_until: AtomicU64,
-    /// Number of times this process became the leader. A suspension does not count: no other process
-    /// has led meanwhile.
+    /// Number of times this process became the leader. A suspension does not count, because no other process has
+    /// led.
     term: AtomicU64,
     status: watch::Sender<Status>,
 }
@@ -93,17 +93,17 @@ impl Leadership {
         Leadership { shared: Arc::new(shared) }
     }
 
-    /// Returns whether this process may write at this moment.
+    /// Returns whether this process can write at this moment.
     pub fn is_permitted(&self) -> bool {
         self.left().is_some()
     }
 
-    /// The number of the term that this process leads, or led last; 0 before the first.
+    /// Returns the number of the current or last term; 0 before the first.
     pub fn term(&self) -> u64 {
         self.shared.term.load(Ordering::Acquire)
     }
 
-    /// A term begins. To be called before permission is given for it.
+    /// Begins a term. Call this before giving permission for it.
     pub(super) fn begin_term(&self) {
         self.shared.term.fetch_add(1, Ordering::Release);
     }
@@ -115,14 +115,14 @@ impl Leadership {
         (left > 0).then_some(Duration::from_nanos(left))
     }
 
-    /// Returns the time for which the API server may yet carry out a write that had no answer.
+    /// Returns the time for which the API server can still apply an unanswered write.
     pub(super) fn writes_until(&self) -> Duration {
         let until = self.shared.writes_until.load(Ordering::Acquire);
         Duration::from_nanos(until.saturating_sub(nanoseconds(self.shared.clock.now())))
     }
 
-    /// The phase and its reasons. It may lag for a moment when permission has just run out: writes
-    /// ask [`Leadership::is_permitted`].
+    /// Returns the phase and its reasons. It can lag for a moment when permission has just ended: writes use
+    /// [`Leadership::is_permitted`].
     pub fn status(&self) -> Status {
         self.shared.status.borrow().clone()
     }
@@ -134,7 +134,7 @@ impl Leadership {
         changes
     }
 
-    /// Returns when `phase` is reached; at once if it already is.
+    /// Completes when `phase` is reached; at once if it already is.
     pub async fn reached(&self, phase: Phase) {
         let mut changes = self.shared.status.subscribe();
         // `self` holds the sender, so this cannot fail.

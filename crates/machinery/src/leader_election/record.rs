@@ -1,19 +1,19 @@
-//! Content of a Lease, and the decisions that follow from it. Pure.
+//! The content of a Lease, and the decisions based on it, without I/O.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// `leaseDurationSeconds` of a lease that its holder has given up (as in client-go).
+/// `leaseDurationSeconds` of a released lease (as in client-go).
 const RELEASED: i32 = 1;
 
-/// The longest lease that may be configured; a longer one in a Lease is somebody's mistake.
+/// The longest configurable lease; a longer one in a Lease is a mistake.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// `spec` of a Lease, coordination.k8s.io/v1.
 ///
-/// The times are for humans. They are kept as text so that nothing can compare them with a clock.
+/// The times are for humans. They are stored as text so that no code can compare them with a clock.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Record {
@@ -24,19 +24,19 @@ pub(super) struct Record {
     pub(super) lease_transitions: Option<i32>,
 }
 
-/// State of the lease for this process.
+/// The state of the lease for this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
     /// This process holds it.
     Mine,
-    /// No process holds it: it is new, was given up or has expired.
+    /// No process holds it: it is new, released or expired.
     Free,
-    /// Held by another process until then, by this process's clock.
+    /// Another process holds it until then, by this process's clock.
     TakenUntil(Duration),
 }
 
-/// Returns who holds this lease at `now`, if `record` was first seen at `since` and has not changed
-/// since then. `own` is the duration that this process is configured with.
+/// Returns the holder of this lease at `now`, if `record` was first seen at `since` and is unchanged. `own` is the
+/// duration configured for this process.
 pub(super) fn decide(
     record: &Record,
     me: &str,
@@ -59,15 +59,15 @@ impl Record {
         self.holder_identity.as_deref().filter(|holder| !holder.is_empty())
     }
 
-    /// Returns the time for which it stays valid unchanged: the recorded one, but no less than `own`.
-    /// It may have been edited, and its holder counts with the duration that it was started with.
+    /// Returns its validity without changes: the recorded duration, but no less than `own`. It can have been edited,
+    /// and its holder counts with the duration that it was started with.
     pub(super) fn duration(&self, own: Duration) -> Duration {
         let seconds = self.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         Duration::from_secs(seconds.unwrap_or_default()).min(LONGEST).max(own)
     }
 
-    /// The holder gave it up in good order. An edit of the spec, even one that clears it, looks
-    /// different: its holder may still be writing.
+    /// Returns whether the holder released it. An edit of the spec, even one that clears it, looks different: its
+    /// holder can still be writing.
     pub(super) fn is_given_up(&self) -> bool {
         self.holder().is_none()
             && self.lease_duration_seconds == Some(RELEASED)
@@ -75,7 +75,7 @@ impl Record {
             && self.acquire_time.is_none()
     }
 
-    /// The record that follows `self` when `me` takes or renews the lease.
+    /// Returns the record that follows `self` when `me` takes or renews the lease.
     pub(super) fn held_by(&self, me: &str, lease: Duration, wall: Timestamp) -> Record {
         let mine = self.holder() == Some(me);
         let transitions = self.lease_transitions.unwrap_or_default().max(0);
@@ -93,7 +93,7 @@ impl Record {
         }
     }
 
-    /// The record with which the holder gives the lease up.
+    /// Returns the record with which the holder releases the lease.
     pub(super) fn given_up(&self, wall: Timestamp) -> Record {
         Record {
             holder_identity: Some(String::new()),
@@ -104,8 +104,8 @@ impl Record {
         }
     }
 
-    /// `wall` as metav1.MicroTime, made to differ from the last renewal: a patch that changes
-    /// nothing gets no new resourceVersion, so no other process would notice it.
+    /// Returns `wall` as metav1.MicroTime, different from the last renewal: a patch without changes gets no new
+    /// resourceVersion, so no other process would notice it.
     fn new_time(&self, wall: Timestamp) -> String {
         let text = |time: Timestamp| format!("{time:.6}");
         let now = text(wall);

@@ -1,4 +1,4 @@
-//! The Lease as the API defines it: coordination.k8s.io/v1.
+//! The Lease in the API: coordination.k8s.io/v1.
 
 use std::future::Future;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::record::Record;
 use crate::client::{Client, Error, Event, Scope, WatchFrom};
 use crate::object::{Kind, Meta, Nothing, ObjectKey, Resource, ResourceVersion, Uid};
 
-/// Requested duration of a watch; client-go asks for 5 to 10 minutes.
+/// Requested duration of a watch; client-go requests 5 to 10 minutes.
 const WATCH: Duration = Duration::from_secs(300);
 
 /// A Lease.
@@ -24,17 +24,17 @@ pub(super) struct Lease {
 
 crate::view!(Lease: Kind::namespaced("coordination.k8s.io", "v1", "Lease", "leases"));
 
-/// Operations that an elector needs from a client.
+/// The operations of a client that an elector needs.
 pub(super) trait Api: Send + Sync {
-    /// Makes the request `step`. The error is for humans; the answer decides what follows.
+    /// Makes the request `step`. The error is for humans; the answer determines the next step.
     fn ask(
         &self,
         key: &ObjectKey,
         step: &Step,
     ) -> impl Future<Output = (Answer, Option<Error>)> + Send;
 
-    /// Watches the Lease, and passes on what it shows, beginning with the opening. Returns when the
-    /// watch has ended, or has shown nothing for as long as `silence`.
+    /// Watches the Lease, and passes on events, beginning with the opening. Returns when the watch has ended, or was
+    /// silent for `silence`.
     fn watch(
         &self,
         key: &ObjectKey,
@@ -43,7 +43,7 @@ pub(super) trait Api: Send + Sync {
     ) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
-/// A watch of the Lease shows something.
+/// An event of the watch of the Lease.
 #[derive(Debug)]
 pub(super) enum Shown {
     /// It was opened.
@@ -65,8 +65,7 @@ impl Api for Client {
                     "metadata": metadata, "spec": record});
                 self.create::<Lease>(key, &body).await
             }
-            // The version in the patch is a precondition: if the Lease has another, the answer is
-            // 409.
+            // The version in the patch is a precondition: for any other version, the response is 409.
             Step::Update(record, version) => {
                 let body = json!({"metadata": {"resourceVersion": version}, "spec": record});
                 self.merge_patch::<Lease>(key, &body).await
@@ -87,7 +86,7 @@ impl Api for Client {
         silence: Duration,
         mut each: impl FnMut(Shown) + Send,
     ) -> Result<(), Error> {
-        // With this selector, a Role that names the Lease suffices.
+        // With this selector, a Role for the named Lease suffices.
         let scope = Scope {
             namespace: Some(key.namespace().clone()),
             fields: Some(format!("metadata.name={}", key.name())),
@@ -116,9 +115,8 @@ impl Api for Client {
 
 fn answer(error: &Error) -> Answer {
     match error {
-        // Includes "namespaces not found", the answer to a create in a missing namespace: nothing
-        // can be concluded from that either, and waiting is right for both.
-        // One without a reason is not the API server's word: a proxy's page, say.
+        // Includes "namespaces not found", the response to a create in a missing namespace; waiting is correct for
+        // both. A 404 without a reason is not from the API server but, for example, from a proxy.
         Error::Api { code: 404, reason, .. } if !reason.is_empty() => Answer::Absent,
         Error::Api { code: 409, .. } => Answer::Conflict,
         Error::Api { retry_after, .. } => {

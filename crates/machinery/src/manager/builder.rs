@@ -1,4 +1,4 @@
-//! A controller by its declarations.
+//! The builder of a controller.
 
 use std::any::TypeId;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -25,9 +25,9 @@ use crate::workqueue::Priority;
 
 /// Declares a controller of `V`: what it owns, watches and reads, and how it reconciles.
 ///
-/// Each declaration makes the manager list and watch one more view; a pass can read exactly the
-/// views that are declared, and no pass begins before they have synced in the namespace of its key. Where the
-/// program works in several namespaces and one may not be listed, the others are worked on.
+/// The manager lists and watches every declared view. A reconcile can read exactly these views. It starts after they
+/// have synced in the namespace of its key. If one of several namespaces cannot be listed, the others are still
+/// served.
 #[must_use = "a controller is added by `reconcile`, `reconciler` or `run`"]
 pub struct ControllerBuilder<V> {
     manager: Manager,
@@ -36,7 +36,7 @@ pub struct ControllerBuilder<V> {
     declared: Vec<TypeId>,
     owned: Vec<TypeId>,
     filter: Option<Filter<V>>,
-    /// Handlers that come before a key is enqueued, for [`ControllerBuilder::reconcile`].
+    /// Handlers that run before a key is enqueued, for [`ControllerBuilder::reconcile`].
     bookkeeping: Vec<Handler>,
     handlers: Vec<Handler>,
     finalizer: Option<Finalizer<V>>,
@@ -47,19 +47,19 @@ pub struct ControllerBuilder<V> {
     faults: Vec<WiringError>,
 }
 
-/// Sees each problem that ends a pass.
+/// Receives each problem that ends a reconcile.
 pub(super) type OnProblem<V> = fn(&Context<V>, Problem) -> Problem;
-/// Returns whether a change of an object is worth a pass.
+/// Returns whether a change of an object enqueues it.
 pub(super) type Filter<V> = Arc<dyn Fn(&Delta<V>) -> bool + Send + Sync>;
-/// Makes what runs once the controller has ended.
+/// Creates the future that runs after the controller has ended.
 type Ending =
     Box<dyn FnOnce(&ControllerDeps) -> Result<BoxFuture<'static, ()>, WiringError> + Send>;
-/// Makes a handler, once there is a queue.
+/// Creates a handler, once there is a queue.
 type Handler = Box<dyn FnOnce(&ControllerDeps) -> Result<Listen, WiringError> + Send>;
 /// Adds a handler to its informer.
 pub(super) type Listen = Box<dyn FnOnce() + Send>;
 
-/// A declared controller whose kind is not known.
+/// A declared controller, without the type of its kind.
 pub(super) struct Registration {
     pub(super) name: &'static str,
     pub(super) faults: Vec<WiringError>,
@@ -72,8 +72,8 @@ pub(super) struct Registration {
 type Add =
     Box<dyn FnOnce(&Shared, &Arc<Informers>, Program) -> Result<Program, WiringError> + Send>;
 
-/// Wakes the keys that wait for the name of an object that nothing controls, when what it says of itself changes:
-/// it may have become known ([`EnsureOptions::adopt`](super::EnsureOptions::adopt)).
+/// Enqueues the keys that wait for the name of an uncontrolled object when its labels or annotations change: the
+/// change can make it adoptable ([`EnsureOptions::adopt`](super::EnsureOptions::adopt)).
 fn waiting_when_known<W: Resource>(
     handle: Handle,
 ) -> impl Fn(&Delta<W>, bool) + Send + Sync + 'static {
@@ -89,7 +89,7 @@ fn waiting_when_known<W: Resource>(
     }
 }
 
-/// Returns whether an object goes or begins to: no filter hides that from a finalizer.
+/// Returns whether a deletion starts or ends. Filters do not apply to these, because of finalizers.
 fn ends<V: Resource>(delta: &Delta<V>) -> bool {
     match delta {
         Delta::Added(..) => false,
@@ -98,7 +98,7 @@ fn ends<V: Resource>(delta: &Delta<V>) -> bool {
     }
 }
 
-/// Has a handler that panics enqueue every object of `V`: nobody knows which keys it would have enqueued.
+/// Enqueues every object of `V` if the handler panics, because the keys that it would have enqueued are unknown.
 fn or_enqueue_all<V: Resource, W, H: Fn(&Delta<W>, bool)>(
     parts: &ControllerDeps,
     handler: H,
@@ -115,7 +115,7 @@ fn or_enqueue_all<V: Resource, W, H: Fn(&Delta<W>, bool)>(
     })
 }
 
-/// Makes a handler of the changes of `W`.
+/// Creates a handler of the changes of `W`.
 fn handler_of<W: Resource, H>(
     make: impl FnOnce(&ControllerDeps) -> Result<H, WiringError> + Send + 'static,
 ) -> Handler
@@ -134,7 +134,7 @@ impl<V: Resource> ControllerBuilder<V> {
     pub(super) fn new(mut manager: Manager) -> ControllerBuilder<V> {
         let declared = vec![manager.declarations.read::<V>()];
         let options = manager.defaults.clone();
-        // Once per controller and process: names are labels, and live as long as it.
+        // Leaked once per controller: names are `'static` labels.
         let name = V::KIND.kind.to_ascii_lowercase().leak();
         ControllerBuilder {
             manager,
@@ -154,59 +154,59 @@ impl<V: Resource> ControllerBuilder<V> {
         }
     }
 
-    /// Names it, for metrics, logs, Events and the records on its children. Default: the kind in lower case. A name
-    /// that changes has [`Context::prune`] leave the children alone that were applied under the former one.
+    /// Sets the controller's name for metrics, logs, Events and the records on its owned objects. Default: the kind
+    /// in lower case. After a rename, [`Context::prune`] ignores objects that were applied under the old name.
     pub fn named(mut self, name: &'static str) -> Self {
         self.name = name;
         self
     }
 
-    /// Has only those changes of an object enqueue it that pass `predicate`, such as
-    /// [`generation_changed`](informer::predicate::generation_changed): then another controller's status
-    /// wakes nothing. What the other declarations enqueue is not filtered, nor is the first list, nor that an
-    /// object goes or begins to.
+    /// Enqueues an object only for changes that pass `predicate`, such as
+    /// [`generation_changed`](informer::predicate::generation_changed), which ignores status updates. The filter
+    /// does not apply to the initial list, to the start and end of a deletion, or to what the other declarations
+    /// enqueue.
     pub fn filter(mut self, predicate: impl Fn(&Delta<V>) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Some(Arc::new(move |delta| ends(delta) || predicate(delta)));
         self
     }
 
-    /// Sets how many passes run at a time.
+    /// Sets the number of concurrent reconciles.
     pub fn workers(mut self, workers: usize) -> Self {
         self.options.workers = workers;
         self
     }
 
-    /// Has an Event tell of each child that [`Context::ensure`] creates, changes, restores or adopts and that
-    /// [`Context::prune`] deletes: `DeploymentCreated`, `DeploymentUpdated`, `DeploymentRestored` with the
-    /// field that somebody had changed, `DeploymentAdopted`, `DeploymentDeleted`. That is one more request for each write.
+    /// Publishes an Event for each owned object that [`Context::ensure`] creates, changes, restores or adopts and
+    /// that [`Context::prune`] deletes: `DeploymentCreated`, `DeploymentUpdated`, `DeploymentRestored` with the
+    /// field that was changed, `DeploymentAdopted`, `DeploymentDeleted`. Each Event is one more request.
     pub fn publish_writes(mut self) -> Self {
         self.tells_writes = true;
         self
     }
 
-    /// Has this function see each problem that ends a pass, also one of a finalizer: to report it in its own
-    /// way, and to return it as [`Problem::reported`].
+    /// Passes each problem that ends a reconcile or a finalizer to this function. It can report the problem in its
+    /// own way and return it as [`Problem::reported`].
     pub fn on_problem(mut self, on_problem: OnProblem<V>) -> Self {
         self.on_problem = Some(on_problem);
         self
     }
 
-    /// Names the types of the conditions that this controller sets: one that a status leaves out goes
-    /// ([`Context::patch_status`]). Conditions of other types stay as they are.
+    /// Names the condition types that this controller sets. [`Context::patch_status`] removes a condition of these
+    /// types that the new status leaves out, and keeps all other types.
     pub fn conditions(mut self, types: &'static [&'static str]) -> Self {
         self.conditions = types;
         self
     }
 
-    /// Changes its options. The manager sets the connection state, and the observers that this leaves open.
+    /// Changes its options. The manager sets `connectivity`, and its metrics as the observers that are `None`.
     pub fn options(mut self, change: impl FnOnce(&mut Options)) -> Self {
         change(&mut self.options);
         self
     }
 
-    /// Declares that it creates objects of `C` for its own, with [`Context::ensure`]: each change of
-    /// one wakes its owner. An object whose pass found the name of a child taken runs again when that
-    /// name becomes free, or when what has it may have become a child to adopt ([`EnsureOptions::adopt`](super::EnsureOptions::adopt)).
+    /// Declares that it creates objects of `C` with [`Context::ensure`]: each change of one enqueues its owner. An
+    /// object that needs a name that is taken is enqueued when that name becomes free, or when the object that has
+    /// it changes and can perhaps be adopted ([`EnsureOptions::adopt`](super::EnsureOptions::adopt)).
     pub fn owns<C: Resource>(mut self) -> Self {
         if V::KIND.namespaced && !C::KIND.namespaced {
             let (controller, view) = (self.name, wiring::view::<C>());
@@ -222,8 +222,7 @@ impl<V: Resource> ControllerBuilder<V> {
             .handler::<C, _>(waiting_when_known)
     }
 
-    /// Declares that the objects of `W` concern others: a change of one wakes the keys that `keys`
-    /// returns for it and for its previous state.
+    /// Enqueues the keys that `keys` returns when an object of `W` changes, for its old and its new state.
     pub fn watches<W: Resource>(
         self,
         keys: impl Fn(&W) -> Vec<ObjectKey> + Send + Sync + 'static,
@@ -231,8 +230,8 @@ impl<V: Resource> ControllerBuilder<V> {
         self.watches_with(|_| Ok(keys))
     }
 
-    /// Like [`ControllerBuilder::watches`], with a mapping that looks into the stores of declared
-    /// views: `keys` is given the parts of which it takes them.
+    /// Like [`ControllerBuilder::watches`], with a mapping that reads the stores of declared views. `keys` receives
+    /// the parts that contain them.
     pub fn watches_with<W: Resource, K>(
         self,
         keys: impl FnOnce(&ControllerDeps) -> Result<K, WiringError> + Send + 'static,
@@ -243,14 +242,14 @@ impl<V: Resource> ControllerBuilder<V> {
         self.listen::<W, _>(|parts| Ok(enqueue::for_mapped(parts.handle(), keys(parts)?)))
     }
 
-    /// Declares that the objects of `V` refer to objects of `R`: `keys` returns to which. A change
-    /// of one wakes all that refer to it. They need not exist.
+    /// Declares that the objects of `V` refer to objects of `R`. `keys` returns the keys of these, which need not
+    /// exist. A change of one enqueues all objects that refer to it.
     pub fn refers<R: Resource>(
         mut self,
         keys: impl Fn(&V) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Self {
         let kind = R::KIND.resource();
-        // The controller may be named later, and several refer to one kind.
+        // Unique, as the controller can be renamed and several can refer to one kind.
         let name = format!("references {} to {kind}", self.manager.declarations.next_reference());
         let index = Index::new(&name, move |object: &V, each| {
             keys(object).iter().for_each(|key| each(key.to_string().into()));
@@ -258,22 +257,22 @@ impl<V: Resource> ControllerBuilder<V> {
         self.informer::<V>(|builder| builder.index(index)).watches_with::<R, _>(move |parts| {
             let objects = parts.store::<V>()?;
             Ok(move |changed: &R| {
-                // There is such an index: it was added above.
+                // The index exists: it was added above.
                 let found = objects.by_index(&name, &changed.key().to_string()).unwrap_or_default();
                 found.iter().map(|object| object.key().clone()).collect()
             })
         })
     }
 
-    /// Declares that passes read `R`. Its changes wake no key.
+    /// Declares that reconciles read `R`. Its changes enqueue nothing.
     pub fn reads<R: Resource>(mut self) -> Self {
         let id = self.manager.declarations.read::<R>();
         self.declared.push(id);
         self
     }
 
-    /// Adds a handler of the changes of `W`, such as those of [`enqueue`], for what the other
-    /// declarations do not say.
+    /// Adds a handler of the changes of `W`, such as those of [`enqueue`], for cases that no other declaration
+    /// covers.
     pub fn handler<W: Resource, H>(self, make: impl FnOnce(Handle) -> H + Send + 'static) -> Self
     where
         H: Fn(&Delta<W>, bool) + Send + Sync + 'static,
@@ -293,8 +292,8 @@ impl<V: Resource> ControllerBuilder<V> {
         this
     }
 
-    /// Declares how the informer of `W` is built: with a selector, say, or metadata only. All
-    /// controllers that declare `W` read the same informer.
+    /// Adjusts the informer of `W`, for example with a selector or to metadata only. All controllers that declare
+    /// `W` share it.
     pub fn informer<W: Resource>(
         mut self,
         adjust: impl FnOnce(informer::Builder<W>) -> informer::Builder<W> + Send + 'static,
@@ -303,11 +302,10 @@ impl<V: Resource> ControllerBuilder<V> {
         self.reads::<W>()
     }
 
-    /// Has `cleanup` run before an object goes: no object is reconciled before it has the finalizer
-    /// `name` (`example.com/website`), and it keeps it until a cleanup has succeeded. A cleanup that
-    /// fails is retried like a pass. It may run more than once for one object. A controller has one
-    /// finalizer. An object that has it and that the informer of `V` no longer selects, by a label that was
-    /// changed, is not deleted before the label is back.
+    /// Runs `cleanup` before an object is deleted. The finalizer `name` (`example.com/website`) is added before the
+    /// first reconcile and removed after a cleanup has succeeded. A failed cleanup is retried like a reconcile, and
+    /// a cleanup can run more than once. A controller has one finalizer. If an object with the finalizer stops
+    /// matching the informer's selector, its cleanup does not run and its deletion hangs until it matches again.
     pub fn finalizer<C, F>(self, name: &'static str, cleanup: C) -> Self
     where
         C: Fn(Arc<V>, Context<V>) -> F + Send + Sync + 'static,
@@ -316,7 +314,7 @@ impl<V: Resource> ControllerBuilder<V> {
         self.finalizes(name, true, cleanup)
     }
 
-    /// Like [`ControllerBuilder::finalizer`], for objects that do not always need it: a pass adds it with
+    /// Like [`ControllerBuilder::finalizer`], for objects that do not always need it: a reconcile adds it with
     /// [`Context::add_finalizer`].
     pub fn cleanup<C, F>(self, name: &'static str, cleanup: C) -> Self
     where
@@ -343,9 +341,8 @@ impl<V: Resource> ControllerBuilder<V> {
         self
     }
 
-    /// Has the future that `make` returns run when the controller has ended, and before the lease is
-    /// given up. It has a few seconds, and its writes ask for leadership like all others. `name` is
-    /// for people.
+    /// Runs the future that `make` returns after the controller has ended, before the lease is released. It has a
+    /// few seconds, and its writes need leadership like all others. `name` appears in messages only.
     pub fn at_end<F>(
         mut self,
         name: &'static str,
@@ -358,9 +355,8 @@ impl<V: Resource> ControllerBuilder<V> {
         self
     }
 
-    /// Adds the controller: `reconcile` is one pass over an object that exists and is not being
-    /// deleted. An error that a person has to know ([`Problem::reason`]) becomes a Warning Event, once as
-    /// long as its reason stays the same.
+    /// Adds the controller. `reconcile` is called for objects that exist and are not being deleted. An error with a
+    /// reason ([`Problem::reason`]) is published as a Warning Event, once while the reason stays the same.
     pub fn reconcile<F, P, E>(mut self, reconcile: F) -> Manager
     where
         F: Fn(Arc<V>, Context<V>) -> P + Send + Sync + 'static,
@@ -385,8 +381,8 @@ impl<V: Resource> ControllerBuilder<V> {
         }
     }
 
-    /// Adds the controller with a [`Reconciler`] that is made of its parts; it is also called for
-    /// objects that are being deleted, and for keys whose object is gone.
+    /// Adds the controller with a [`Reconciler`] built from its parts. It is also called for objects that are being
+    /// deleted and for keys whose object was deleted.
     pub fn reconciler<R: Reconciler>(
         mut self,
         make: impl FnOnce(&ControllerDeps) -> Result<R, WiringError> + Send + 'static,
@@ -446,8 +442,8 @@ impl<V: Resource> ControllerBuilder<V> {
             let listens = handlers.into_iter().map(|handler| handler(&parts));
             let listens = listens.collect::<Result<Vec<Listen>, _>>()?;
             let settled = informers.settled(&declared);
-            // Not earlier: no worker would drain what a standby enqueues, or what is enqueued while
-            // a kind is not served. A handler added late is called for everything already there.
+            // Not earlier: no worker would drain the queue on a standby, or while a kind is not served. A handler
+            // added late receives all stored objects.
             let ready = async move {
                 settled.await;
                 barrier.passed().await;
@@ -460,7 +456,7 @@ impl<V: Resource> ControllerBuilder<V> {
         manager
     }
 
-    /// The handlers, in the order in which each change is shown to them.
+    /// Returns the handlers in the order in which they receive each change.
     fn all_handlers(&mut self, first: Vec<Handler>) -> Vec<Handler> {
         let filter = self.filter.take();
         let enqueue = handler_of::<V, _>(|parts: &ControllerDeps| {
@@ -474,9 +470,9 @@ impl<V: Resource> ControllerBuilder<V> {
         first.into_iter().chain([enqueue]).chain(std::mem::take(&mut self.handlers)).collect()
     }
 
-    /// The context of a pass over `object`, for unit tests of a reconcile function: its stores are empty
-    /// until the test shows them objects ([`Store::apply_read`](crate::store::Store::apply_read)), and `client`
-    /// may be one of [`Client::from_service`]. Nothing is listed or watched.
+    /// Returns a context over `object` for unit tests of a reconcile function. Its stores are empty until the test
+    /// adds objects ([`Store::apply_read`](crate::store::Store::apply_read)), `client` can be one of
+    /// [`Client::from_service`], and nothing is listed or watched.
     ///
     /// # Errors
     /// If the manager cannot be wired.

@@ -1,14 +1,14 @@
-//! Children: compared, applied, written through.
+//! Owned objects: comparison, apply and write-through to the store.
 //!
 //! Guarantees
-//! - A child that the object (by UID) does not control is never touched, nor one that is being deleted. Only one
-//!   that nothing controls is adopted, if the caller knows it and it bears the record of an apply.
-//! - A create never overwrites, and a change applies only to the object (UID) that it was decided for.
-//! - Nothing is created again for an owner that may be gone: after a child has gone, the API server is
-//!   asked for the owner first.
-//! - If somebody keeps undoing what is applied, even a second program with other settings, it is applied a
-//!   few times a minute at most.
-//! - What admission makes of an apply is accepted after one try, by this process and by the next.
+//! - An object that the owner (by UID) does not control is never written, nor one that is being deleted. Exception:
+//!   an uncontrolled object is adopted if the caller recognizes it and it has the record of an apply.
+//! - A create never overwrites. A change applies only to the object (UID) that it was decided for.
+//! - After an owned object was deleted, nothing is created before the API server confirms that the owner still
+//!   exists.
+//! - If another program keeps undoing what is applied, even a second one with other settings, it is applied a few
+//!   times a minute at most.
+//! - A change that admission makes to an apply is accepted after one attempt, by this process and by the next.
 
 use std::any::TypeId;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ use crate::controller::{Name, Problem};
 use crate::object::{InternedStr, Keep, Meta, ObjectKey, Owner, Resource};
 use crate::store::Store;
 
-/// Annotations that the metadata of a child keeps, for [`Context::ensure`]: `Meta<Applied>`. A [`Keep`]
-/// of your own may keep more, and may name the two annotations; it has to keep them, too.
+/// Annotations that [`Context::ensure`] needs in the metadata of an owned object: `Meta<Applied>`. Your own [`Keep`]
+/// has to keep these two as well and can rename them.
 #[derive(Debug, Clone, Copy)]
 pub enum Applied {}
 
@@ -41,20 +41,20 @@ impl Keep for Applied {
     }
 }
 
-/// Options of [`Context::ensure_with`] for a child that exists.
+/// Options of [`Context::ensure_with`] for an object that exists.
 pub struct EnsureOptions<'a, C> {
     pub(super) immutable: &'static [&'static str],
     pub(super) conflicts: Option<Conflicts<'a, C>>,
     adopts: Option<Known<'a, C>>,
 }
 
-/// Returns whether a child that nothing controls was one of the object's.
+/// Returns whether an uncontrolled object was one of the owner's.
 type Known<'a, C> = &'a (dyn Fn(&C) -> bool + Send + Sync);
 
-/// A child as it is to be.
+/// A desired owned object.
 pub(super) struct Desired {
     pub(super) key: ObjectKey,
-    /// The body that is applied.
+    /// The body of the apply.
     pub(super) body: Value,
     /// The part of it that the view shows.
     wanted: Value,
@@ -66,17 +66,17 @@ pub(super) struct Desired {
 // === impl EnsureOptions ===
 
 impl<'a, C> EnsureOptions<'a, C> {
-    /// Names fields that cannot be changed, such as `spec.selector`. A child that differs in one is not
-    /// applied: [`Problem::Immutable`].
+    /// Names immutable fields, such as `spec.selector`. An object that differs in one is not applied:
+    /// [`Problem::Immutable`].
     #[must_use]
     pub fn immutable(self, fields: &'static [&'static str]) -> Self {
         EnsureOptions { immutable: fields, ..self }
     }
 
-    /// Sets how to find what others set and what cannot be beside the desired state: because the API server
-    /// refuses it (a request above the limit), or because it is not wanted (another port of a Service).
-    /// `conflicts` returns JSON patch operations, last position first, that remove it from a child. It
-    /// leaves out what is not foreign according to its second argument.
+    /// Sets how to find fields of other managers that conflict with the desired state: the API server refuses the
+    /// combination (a request above the limit), or it is unwanted (another port of a Service). `conflicts` returns
+    /// JSON patch operations, last position first, that remove them. It skips what its second argument reports as
+    /// not foreign.
     #[must_use]
     pub fn conflicts(
         self,
@@ -85,15 +85,15 @@ impl<'a, C> EnsureOptions<'a, C> {
         EnsureOptions { conflicts: Some(conflicts), ..self }
     }
 
-    /// Sets which children are adopted that nothing controls any more: a restore from a backup leaves out owner
-    /// references, and so does a deletion of the owner that leaves its children behind. `is_known` says whether a
-    /// child was one of this object. One without the record of an apply is never adopted.
+    /// Sets which uncontrolled objects are adopted: a restore from a backup drops owner references, and so does the
+    /// deletion of an owner with orphaning. `is_known` returns whether an object was one of this owner's. An object
+    /// without the record of an apply is never adopted.
     #[must_use]
     pub fn adopt(self, is_known: &'a (dyn Fn(&C) -> bool + Send + Sync)) -> Self {
         EnsureOptions { adopts: Some(is_known), ..self }
     }
 
-    /// Returns whether a child is to be adopted.
+    /// Returns whether to adopt an object.
     fn adopts(&self, child: &C) -> bool
     where
         C: Resource,
@@ -103,12 +103,12 @@ impl<'a, C> EnsureOptions<'a, C> {
             && self.adopts.is_some_and(|is_known| is_known(child))
     }
 
-    /// The operations that remove what is not wanted in a child to which the desired state was applied.
+    /// Returns the operations that remove what is unwanted in an object after the desired state was applied.
     pub(super) fn beside(&self, child: &C) -> Vec<Value> {
         self.conflicts.map_or_else(Vec::new, |conflicts| conflicts(child, &|_| true))
     }
 
-    /// The field that cannot be changed and is another. What admission made of a field is as it is to be.
+    /// Returns the first immutable field that differs. A difference that admission caused does not count.
     fn immutable_of(&self, different: &Different, child: &C) -> Option<&'static str>
     where
         C: Resource,
@@ -123,7 +123,7 @@ impl<'a, C> EnsureOptions<'a, C> {
         self.immutable.iter().find(is_different).copied()
     }
 
-    /// Returns the differences of a child from the desired state: each place, and its value.
+    /// Returns the differences from the desired state.
     fn different(&self, desired: &Desired, child: &C) -> Result<Different, Problem>
     where
         C: Resource + Serialize,
@@ -139,7 +139,7 @@ impl<'a, C> EnsureOptions<'a, C> {
     }
 }
 
-/// A place, such as `spec.replicas`, and the value there.
+/// The path of a field, such as `spec.replicas`, and its value.
 type Deviation = (String, Value);
 type Different = Vec<Deviation>;
 
@@ -166,24 +166,23 @@ impl<C> std::fmt::Debug for EnsureOptions<'_, C> {
 // === impl Context ===
 
 impl<V: Resource> Context<V> {
-    /// Has a child be as `desired`, and returns it. `desired` needs `metadata.name` and what the
-    /// child is to have; its kind and the owner reference are filled in, and its namespace, which is that
-    /// of the object: only a child of a cluster-scoped object names its own.
+    /// Creates or updates an owned object to match `desired`, and returns it. `desired` contains `metadata.name` and
+    /// the desired fields. The kind, the owner reference and the namespace of the owner are filled in. Only a
+    /// cluster-scoped owner sets the namespace itself.
     ///
-    /// It is applied (server-side apply, by force) if it does not exist, if `desired` is not what was
-    /// applied last, so that a field no longer set goes, or if a desired field that the view `C`
-    /// shows is not as desired. What the view does not show is restored at the next apply. Lists of
-    /// containers, variables, volumes and ports are compared by their keys, and amounts of resources by
-    /// value. What admission makes of an apply is recorded on the child and accepted.
+    /// It is applied (server-side apply, forced) if it does not exist, if `desired` differs from the last apply
+    /// (this removes fields no longer set), or if a desired field that the view `C` shows differs. Fields that the
+    /// view does not show are restored at the next apply. Lists of containers, variables, volumes and ports are
+    /// compared by their keys, and amounts of resources by value. What admission changes is recorded in an
+    /// annotation and accepted.
     ///
     /// # Errors
-    /// [`Problem::Taken`] if the name is taken by what the object does not control;
-    /// [`Problem::Awaiting`] while a child under the name is being deleted, or is about to be, because it
-    /// is of a former object of this name; [`Problem::Contested`] if somebody keeps undoing what is
-    /// applied; `ErrNotWatched` if the child exists and the view of it does not select it; `ErrUnnamed` if
-    /// `desired` has no usable name, or its namespace cannot be that of a child; `ErrNoNamespace` if that
-    /// does not exist; `ErrWiring` if the
-    /// controller does not own `C`; all that can go wrong with a write.
+    /// [`Problem::Taken`] if an object that the owner does not control has the name; [`Problem::Awaiting`] if the
+    /// object with this name is being deleted, or will be because it belongs to a former owner of the same name;
+    /// [`Problem::Contested`] if another program keeps undoing what is applied; `ErrNotWatched` if the object exists
+    /// and its view does not select it; `ErrUnnamed` if `desired` has no usable name or an impossible namespace;
+    /// `ErrNoNamespace` if the namespace does not exist; `ErrWiring` if the controller does not own `C`; all errors
+    /// of a write.
     pub async fn ensure<C>(&self, desired: Value) -> Result<Arc<C>, Problem>
     where
         C: Resource + Serialize,
@@ -191,7 +190,7 @@ impl<V: Resource> Context<V> {
         self.ensure_with(desired, EnsureOptions::default()).await
     }
 
-    /// Like [`Context::ensure`], with more that is known about a child of this view.
+    /// Like [`Context::ensure`], with options for the objects of this view.
     ///
     /// # Errors
     /// [`Problem::Immutable`]; those of [`Context::ensure`].
@@ -211,7 +210,7 @@ impl<V: Resource> Context<V> {
         }
     }
 
-    /// Returns whether a child is as desired, so that [`Context::ensure_with`] would write nothing.
+    /// Returns whether an object is as desired, so that [`Context::ensure_with`] would write nothing.
     ///
     /// # Errors
     /// If the controller does not own `C`, or its view cannot show what is desired.
@@ -244,7 +243,7 @@ impl<V: Resource> Context<V> {
         if let Some(wait) = fights.wait(creation, desired.hash, now) {
             return Err(Problem::contested::<C>(&desired.key, None, wait));
         }
-        // The first creation undoes no other work, and takes no memory.
+        // The first creation undoes nothing, and is not counted.
         let is_again = self.is_bereaved() || fights.knows(creation);
         self.confirm_owner().await?;
         match self.client().apply_new::<C>(&desired.key, &desired.body).await {
@@ -256,17 +255,17 @@ impl<V: Resource> Context<V> {
                 self.publish_write::<C>("Created", &note);
                 self.applied(children, desired, options, (created, false)).await
             }
-            // The store lags, or does not hold whatever has the name.
+            // The store is behind, or does not select the object that has the name.
             Err(error) if error.is_conflict() => {
                 let there = self.client().get::<C>(&desired.key).await;
                 let there = there.map_err(|error| failed::<C>("get", &desired.key, error))?;
                 let there = children.apply_read(there);
-                // If the store still has none, its informer does not select it. Then the label that it
-                // lacks may be one of those that are applied.
+                // If the store still lacks it, the informer does not select it. The missing label can be one of
+                // those applied.
                 let is_unseen = children.get(&desired.key).is_none();
                 self.ensure_existing(children, desired, options, (there, is_unseen)).await
             }
-            // It names the namespace. That of a namespaced object is about to go with it.
+            // The namespace is missing. A namespaced owner is about to be deleted with it.
             Err(error)
                 if error.code() == Some(404) && !error.is_not_served() && !V::KIND.namespaced =>
             {
@@ -308,7 +307,7 @@ impl<V: Resource> Context<V> {
             return Err(Problem::contested::<C>(key, field, wait));
         }
         if is_adopted {
-            // Of an object that is about to go, children are left behind before its watch shows that.
+            // When an owner is deleted with orphaning, this happens before its watch reports the deletion.
             self.ask_for_owner().await?;
         }
         let applied = self.apply_over(desired, options, &*child, is_applied).await?;
@@ -332,7 +331,7 @@ impl<V: Resource> Context<V> {
         Ok(applied)
     }
 
-    /// Returns whether a child is to be adopted; one that the object controls is not.
+    /// Returns whether to adopt an object. Fails if it must not be written.
     fn may_write<C: Resource>(
         &self,
         options: &EnsureOptions<'_, C>,
@@ -349,8 +348,8 @@ impl<V: Resource> Context<V> {
         if meta.deleting { Err(Problem::awaiting::<C>(key)) } else { Ok(is_adopted) }
     }
 
-    /// Tells that a child was changed, or restored if it was applied like this before. A change of the record
-    /// alone is not worth an Event.
+    /// Publishes that an object was changed, or restored if the same was applied before. A change of the record
+    /// alone is not published.
     fn publish_change<C: Resource>(
         &self,
         desired: &Desired,
@@ -371,14 +370,13 @@ impl<V: Resource> Context<V> {
         }
     }
 
-    /// Asks the API server whether the object still exists, if one of its children has gone since it was
-    /// last asked: the garbage collector deletes those of an object that is gone, and the watch of the
-    /// objects may be behind that of the children.
+    /// Asks the API server whether the owner still exists, if an owned object was deleted since the last check. The
+    /// garbage collector deletes the objects of a deleted owner, and the watch of the owners can be behind.
     async fn confirm_owner(&self) -> Result<(), Problem> {
         if self.is_bereaved() { self.ask_for_owner().await } else { Ok(()) }
     }
 
-    /// Asks the API server whether the object still exists and stays.
+    /// Asks the API server whether the owner still exists and is not being deleted.
     async fn ask_for_owner(&self) -> Result<(), Problem> {
         let (bereaved, key) = (&self.pass.parts.bereaved, self.key());
         let found = self.client().find::<V>(key).await;
@@ -391,12 +389,12 @@ impl<V: Resource> Context<V> {
         Ok(())
     }
 
-    /// Returns whether a child of the object has gone since the API server was last asked for the object.
+    /// Returns whether an owned object was deleted since the owner was last confirmed.
     fn is_bereaved(&self) -> bool {
         self.pass.parts.bereaved.lock().contains(self.key())
     }
 
-    /// Returns whether this owner was an object of the same kind and name as this one.
+    /// Returns whether the owner reference names an object with the kind and name of this one.
     fn is_namesake(&self, owner: &Owner) -> bool {
         let group =
             |api_version: &str| api_version.split_once('/').map(|(group, _)| group.to_owned());
@@ -405,8 +403,8 @@ impl<V: Resource> Context<V> {
             && group(&owner.api_version) == group(&this.api_version)
     }
 
-    /// Deletes the children of view `C` that `keep` does not want, such as those of an earlier
-    /// name. What another controller of the same object has applied stays.
+    /// Deletes the owned objects of view `C` that `keep` rejects, such as those with an earlier name. Objects that
+    /// another controller applied stay.
     ///
     /// # Errors
     /// If the controller does not own `C`; all that can go wrong with a delete.
@@ -430,7 +428,7 @@ impl<V: Resource> Context<V> {
         Ok(())
     }
 
-    /// The store of an owned view that records what was applied.
+    /// Returns the store of an owned view.
     pub(super) fn children<C: Resource>(&self) -> Result<Store<C>, Problem> {
         let (controller, view) = (self.pass.parts.controller(), view::<C>());
         if !self.pass.owned.contains(&TypeId::of::<C>()) {
@@ -439,7 +437,7 @@ impl<V: Resource> Context<V> {
         self.store::<C>()
     }
 
-    /// Completes what is desired.
+    /// Completes the desired state.
     pub(super) fn complete<C: Resource + Serialize>(
         &self,
         mut desired: Value,
@@ -454,13 +452,13 @@ impl<V: Resource> Context<V> {
             return Err(Problem::terminal("ErrWiring", what));
         }
         if (C::KIND.group, C::KIND.kind) == ("", "Secret") && !desired["stringData"].is_null() {
-            // It is never shown, so a key that goes would stay in `data`.
+            // It is write-only: a key that is removed from it would stay in `data`.
             let what = "a Secret to be ensured has `stringData`: use `data`, with values in base64";
             return Err(Problem::terminal("ErrWiring", what));
         }
         remove_nulls(&mut desired);
         let key = self.child_key::<C>(&desired["metadata"])?;
-        // Of what the controller desires, whichever object it is for.
+        // Before the owner is filled in: the hash does not depend on it.
         let hash = hash(&Canonical::of(&desired));
         desired["apiVersion"] = C::KIND.api_version().into();
         desired["kind"] = C::KIND.kind.into();
@@ -472,14 +470,14 @@ impl<V: Resource> Context<V> {
         let record = format!("{}/{}", self.pass.parts.controller(), hex(hash));
         desired["metadata"]["annotations"][applied] = json!(record);
         let mut wanted = wanted::<C>(&desired)?;
-        // The record is compared by itself.
+        // The record is compared separately.
         if let Some(annotations) = wanted["metadata"]["annotations"].as_object_mut() {
             annotations.remove(applied);
         }
         Ok(Desired { key, wanted, body: desired, hash, record })
     }
 
-    /// The key of a child with this metadata.
+    /// Returns the key of an owned object with this metadata.
     fn child_key<C: Resource>(&self, metadata: &Value) -> Result<ObjectKey, Problem> {
         let kind = C::KIND.kind;
         let unusable = |what: String| {
@@ -512,8 +510,9 @@ impl<V: Resource> Context<V> {
         }
     }
 
-    /// Takes in the answer to an apply. What admission made of it is recorded on the child: it would make
-    /// that of it each time. `is_unseen`: no watch may show it, so the answer is a read and wakes nobody.
+    /// Stores the response of an apply. If admission changed it, records the change in an annotation, so that the
+    /// next comparison accepts it. `is_unseen`: the informer may not select it, so the response is stored as a read
+    /// and enqueues nothing.
     pub(super) async fn applied<C>(
         &self,
         children: &Store<C>,
@@ -527,7 +526,8 @@ impl<V: Resource> Context<V> {
         if self.client().is_dry_run() {
             return Ok(Arc::new(answer));
         }
-        // Not of what the store returns: that is newer if the watch has shown a change of somebody else.
+        // Compared with the response: the store returns a newer object if the watch has reported another client's
+        // change.
         let is_applied = is_applied(desired, &answer);
         let admitted = admitted(&options.different(desired, &answer)?);
         let is_recorded = record(&answer, C::Keep::ADMITTED) == admitted.as_deref();
@@ -537,13 +537,13 @@ impl<V: Resource> Context<V> {
         };
         let child = take_in(answer);
         if !is_applied {
-            // Admission removes even the record.
+            // Admission removes the record itself.
             return Err(Problem::contested::<C>(&desired.key, Some(record_at::<C>()), WINDOW));
         }
         if is_recorded {
             return Ok(child);
         }
-        // Of whichever version: a change that came in between does not match the record.
+        // Without a version: a change in between does not match the record.
         let patch = json!({ "metadata": {
             "uid": child.uid(), "annotations": { C::Keep::ADMITTED: admitted },
         }});
@@ -555,50 +555,50 @@ impl<V: Resource> Context<V> {
         let child = take_in(recorded);
         match unsettled {
             None => Ok(child),
-            // Admission makes something else of it each time.
+            // Admission makes a different change each time.
             Some(field) => Err(Problem::contested::<C>(&desired.key, field, WINDOW)),
         }
     }
 }
 
-/// The hash of a child's kind and key.
+/// Returns the hash of an owned object's kind and key.
 fn key_hash<C: Resource>(key: &ObjectKey) -> u64 {
     hash(&json!([C::KIND.group, C::KIND.kind, key.namespace(), key.name()]))
 }
 
-/// The record of this name on a child.
+/// Returns the annotation of this name.
 pub(super) fn record<'a, C: Resource>(child: &'a C, annotation: &str) -> Option<&'a str> {
     child.meta().annotations.get(annotation).map(InternedStr::as_str)
 }
 
-/// Returns whether nothing controls a child.
+/// Returns whether an object has no controller.
 pub(super) fn is_orphan<C: Resource>(child: &C) -> bool {
     child.meta().owner.is_none()
 }
 
-/// The place of the record of what was applied.
+/// Returns the path of the record of the last apply.
 fn record_at<C: Resource>() -> String {
     format!("metadata.annotations.{}", C::Keep::APPLIED)
 }
 
-/// Returns whether exactly this was applied last. A record without a controller is of an earlier version.
+/// Returns whether exactly this was applied last. Records of earlier versions lack the controller.
 fn is_applied<C: Resource>(desired: &Desired, child: &C) -> bool {
     record(child, C::Keep::APPLIED)
         .is_some_and(|record| record == desired.record || record == hex(desired.hash))
 }
 
-/// Returns whether the record of a child names another controller.
+/// Returns whether another controller applied this object.
 fn is_of_another<C: Resource>(child: &C, controller: &str) -> bool {
     let by = record(child, C::Keep::APPLIED).and_then(|record| record.split_once('/'));
     by.is_some_and(|(by, _)| by != controller)
 }
 
-/// Returns whether a child has what is wanted, or what admission made of it.
+/// Returns whether an object is as wanted, apart from recorded changes of admission.
 fn is_settled<C: Resource>(different: &Different, child: &C) -> bool {
     different.is_empty() || record(child, C::Keep::ADMITTED) == admitted(different).as_deref()
 }
 
-/// The hash of each place that is not as wanted, and of the value there; `None` if all is.
+/// Returns the hash of each difference, path and value; `None` if there is none.
 fn admitted(different: &Different) -> Option<String> {
     let hashes: Vec<_> = different.iter().map(hash_of).collect();
     (!hashes.is_empty()).then(|| hashes.join(","))
@@ -608,8 +608,7 @@ fn hash_of((place, value): &Deviation) -> String {
     hex(hash(&(place, Canonical::of(value))))
 }
 
-/// The place that somebody changed; all of the spec, if it may be one of several because admission has changed
-/// others.
+/// Returns the path of the changed field, or `spec` if recorded admission changes make it ambiguous.
 fn blamed<C: Resource>(different: &Different, child: &C) -> Option<String> {
     let is_admitted = record(child, C::Keep::ADMITTED).is_some();
     Some(match different.as_slice() {
@@ -627,7 +626,7 @@ pub(super) fn failed<C: Resource>(
     Problem::Call { verb, kind: C::KIND.kind, key: key.clone(), source: Box::new(error) }
 }
 
-/// Returns the part of `desired` that the view shows. The view has to be able to read it, too.
+/// Returns the part of `desired` that the view shows. Fails if the view cannot deserialize it.
 fn wanted<C: Resource + Serialize>(desired: &Value) -> Result<Value, Problem> {
     let read = C::deserialize(desired).map_err(|error| {
         let view = view::<C>();

@@ -1,4 +1,4 @@
-//! Comparison of the observed with the desired state, as far as a view shows it.
+//! Comparison of the observed with the desired state, limited to the fields of a view.
 
 use std::io;
 
@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 
 use crate::object::Quantity;
 
-/// A place in an object: the name of a field or the key of an item, and what that is in.
+/// A path in an object: a field name or list key, and the enclosing path.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     name: &'a str,
     within: Option<&'a Place<'a>>,
 }
 
-/// What is desired, in the form that is hashed: lists whose order means nothing are sorted by their keys, maps by
-/// theirs, and amounts normalised. Reordering the variables of a container, say, restarts no pod.
+/// The desired state in the form that is hashed: unordered lists and maps are sorted by key, and amounts are
+/// normalised. So reordering the variables of a container does not restart its pods.
 pub(super) struct Canonical<'a> {
     value: &'a Value,
     at: Place<'a>,
@@ -51,7 +51,7 @@ impl<'a> Place<'a> {
         [name(outer), name(self.within), self.name]
     }
 
-    /// Returns whether the place is `outer.field` at the top of the object.
+    /// Returns whether the path is `outer.field` at the top of the object.
     fn is(&self, outer: &str, field: &str) -> bool {
         self.last() == ["", outer, field]
     }
@@ -71,7 +71,7 @@ impl Serialize for Canonical<'_> {
         match self.value {
             Value::Object(map) => {
                 let mut entries: Vec<_> = map.iter().collect();
-                // They are not if any crate of the program has the feature preserve_order of serde_json.
+                // Unsorted if any crate of the program enables serde_json's feature preserve_order.
                 if !entries.is_sorted_by_key(|(name, _)| *name) {
                     entries.sort_unstable_by_key(|(name, _)| *name);
                 }
@@ -116,32 +116,31 @@ impl io::Write for Fnv1a {
     }
 }
 
-/// Returns whether the order of a keyed list counts: init containers run one after another, and a variable
-/// refers to an earlier one.
+/// Returns whether the order of a keyed list matters: init containers run in sequence, and a variable can refer to
+/// an earlier one.
 fn is_ordered(at: &Place<'_>, items: &[Value]) -> bool {
     let refers = |item: &Value| item["value"].as_str().is_some_and(|value| value.contains("$("));
     at.name == "initContainers" || items.iter().any(refers)
 }
 
-/// The hash of a JSON text; the same in every process.
+/// Returns the hash of a JSON text; the same in every process.
 pub(super) fn hash(value: &impl Serialize) -> u64 {
     let mut hash = Fnv1a(0xcbf2_9ce4_8422_2325);
     serde_json::to_writer(&mut hash, value).expect("the keys are texts, and the hasher takes all");
     hash.0
 }
 
-/// A hash as an annotation holds it.
+/// Returns a hash in the form of the annotations.
 pub(super) fn hex(hash: u64) -> String {
     format!("{hash:016x}")
 }
 
-/// The hash of an accepted state: of what was applied, and what the API server made of it. It is kept in
-/// memory only.
+/// Returns the hash of an accepted state: the desired and the stored form. It is kept in memory only.
 pub(super) fn form(desired: &Value, observed: &Value) -> u64 {
     hash(&[Canonical::of(desired), Canonical::of(observed)])
 }
 
-/// Removes what is null: to server-side apply a null is a value, to everybody else there is none.
+/// Removes nulls: server-side apply treats a null as a value, everything else as absence.
 pub(super) fn remove_nulls(desired: &mut Value) {
     match desired {
         Value::Object(map) => {
@@ -153,7 +152,7 @@ pub(super) fn remove_nulls(desired: &mut Value) {
     }
 }
 
-/// Removes the fields that `onto` does not have.
+/// Removes the fields that `onto` lacks.
 pub(super) fn project(value: &mut Value, onto: &Value) {
     match (value, onto) {
         (Value::Object(value), Value::Object(onto)) => value.retain(|field, value| {
@@ -167,17 +166,17 @@ pub(super) fn project(value: &mut Value, onto: &Value) {
     }
 }
 
-/// Returns each place where `observed` does not have the value of `wanted`, such as `spec.replicas`, and
-/// its value. Everything else in `observed` is a default or foreign. Lists that server-side apply merges
-/// by keys are compared by keys, and amounts of resources by value.
+/// Returns the path, such as `spec.replicas`, and observed value of each difference from `wanted`. Everything else
+/// in `observed` is a default or another manager's. Lists that server-side apply merges by keys are compared by
+/// keys, and amounts of resources by value.
 pub(super) fn deviations(wanted: &Value, observed: &Value) -> Vec<(String, Value)> {
     let mut found = Vec::new();
     compare(&mut found, &Place::ROOT, wanted, observed);
     found
 }
 
-/// Returns whether server-side apply sets all of a map at once (`x-kubernetes-map-type: atomic`), as of a
-/// selector: another entry selects other objects, so it counts.
+/// Returns whether server-side apply sets a map as a whole (`x-kubernetes-map-type: atomic`), such as a selector: an
+/// additional entry selects other objects, so it is a difference.
 pub(super) fn is_whole(at: &Place<'_>) -> bool {
     at.name == "matchLabels" || at.name == "selector" || at.name.ends_with("Selector")
 }
@@ -211,7 +210,7 @@ fn compare(found: &mut Vec<(String, Value)>, at: &Place<'_>, wanted: &Value, obs
                 }
             }
         }
-        // Nothing is wanted of a list that is not there.
+        // An empty list and an absent one are equal.
         (Value::Array(wanted), Value::Null) if wanted.is_empty() => {}
         (Value::Array(wanted), Value::Array(observed)) => {
             compare_lists(found, at, wanted, observed);
@@ -248,7 +247,7 @@ fn compare_lists(
             None => found.push((at.inner(&key).path(), Value::Null)),
         }
     }
-    // An item that was added under the same key: of two variables, the container gets the second.
+    // A second item with the same key: of two equal variables, the container gets the second.
     let again =
         |wanted: &&Value| observed.iter().filter(|other| is_same(wanted, other)).count() > 1;
     for wanted in wanted.iter().filter(again) {
@@ -270,8 +269,8 @@ fn has_same_keys(keys: &[&str], wanted: &Value, other: &Value) -> bool {
     })
 }
 
-/// The keys by which server-side apply merges the items of a list of the built-in kinds
-/// (`x-kubernetes-list-map-keys`); `None` if it is compared as a whole.
+/// Returns the keys by which server-side apply merges a list of the built-in kinds (`x-kubernetes-list-map-keys`);
+/// `None` if the list is compared as a whole.
 pub(super) fn keys(at: &Place<'_>, items: &[Value]) -> Option<&'static [&'static str]> {
     let keys: &[&str] = match at.name {
         "containers" | "initContainers" | "env" | "volumes" | "imagePullSecrets" => &["name"],
@@ -280,7 +279,7 @@ pub(super) fn keys(at: &Place<'_>, items: &[Value]) -> Option<&'static [&'static
         "ports" if items.iter().all(|port| port["port"].is_null()) => {
             &["containerPort", "protocol"]
         }
-        // Of a Service. Those of a NetworkPolicy's rule are one list.
+        // Of a Service. The ports of a NetworkPolicy rule are an atomic list.
         "ports" if at.is("spec", "ports") => &["port", "protocol"],
         _ => return None,
     };

@@ -1,4 +1,4 @@
-//! Conditions, as `kubectl wait` and other controllers read them.
+//! Conditions in the form that `kubectl wait` and other controllers read.
 
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use serde::{Deserialize, Serialize};
@@ -9,30 +9,30 @@ use crate::object::{InternedStr, Object};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// The aspect that it describes: `Ready`.
+    /// The described aspect, such as `Ready`.
     pub r#type: InternedStr,
     /// `True`, `False` or `Unknown`.
     pub status: InternedStr,
-    /// Why, as one word.
+    /// The reason in one word.
     pub reason: InternedStr,
-    /// Why, as a sentence. Others may leave it out.
+    /// The reason in a sentence. Other controllers can omit it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The generation of the object that it was found for. Others may leave it out.
+    /// The observed generation of the object. Other controllers can omit it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Time of the last change of `status`.
     pub last_transition_time: String,
 }
 
-/// The status of a condition. `true` and `false` are two of them.
+/// The status of a condition. Also converts from `bool`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConditionStatus {
-    /// It holds.
+    /// It applies.
     True,
-    /// It does not hold.
+    /// It does not apply.
     False,
-    /// The controller cannot tell.
+    /// The controller does not know.
     Unknown,
 }
 
@@ -48,8 +48,8 @@ impl From<bool> for ConditionStatus {
 // === impl Condition ===
 
 impl Condition {
-    /// A condition of `object`, whose conditions so far are `former`: the time of its last
-    /// transition is carried over unless its status changes. A message of more than 32 KiB is cut.
+    /// Returns a condition of `object`. Keeps the transition time from `former`, the current conditions, unless the
+    /// status changes. Truncates the message to 32 KiB.
     pub fn new(
         object: &impl Object,
         former: &[Condition],
@@ -66,7 +66,7 @@ impl Condition {
         let mut message = message.into();
         message.truncate(message.floor_char_boundary(MAX_MESSAGE));
         let former = former.iter().find(|c| c.r#type == *r#type && c.status == *status);
-        // Not up: the time would be in the future.
+        // Rounding up would give a time in the future.
         let seconds = TimestampRound::new().smallest(Unit::Second).mode(RoundMode::Trunc);
         let now = || Timestamp::now().round(seconds).unwrap_or_default().to_string();
         Condition {

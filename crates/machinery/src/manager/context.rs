@@ -1,4 +1,4 @@
-//! Context of a pass.
+//! The context of a reconcile.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -18,18 +18,17 @@ use crate::events::{Regarding, Type};
 use crate::object::{Object, ObjectKey, Resource, Uid};
 use crate::store::Store;
 
-/// Context of one pass: the object, the stores of the declared views, the client, and what
-/// every controller needs. Cheap to clone.
+/// The context of one reconcile: the object, the stores of the declared views, and the client. Cheap to clone.
 pub struct Context<V> {
     pub(super) pass: Arc<Pass<V>>,
     pub(super) object: Arc<V>,
-    /// The object after the last write of this pass.
+    /// The object after the last write of this reconcile.
     written: Arc<Mutex<Arc<V>>>,
-    /// For all writes of this pass.
+    /// For all writes of this reconcile.
     client: Client,
 }
 
-/// State that all passes of a controller share.
+/// The state that all reconciles of a controller share.
 pub(super) struct Pass<V> {
     pub(super) parts: ControllerDeps,
     pub(super) objects: Store<V>,
@@ -39,14 +38,14 @@ pub(super) struct Pass<V> {
     pub(super) pace: Pace,
     /// The types of the conditions that this controller sets.
     pub(super) conditions: &'static [&'static str],
-    /// Objects whose status the API server stores in another form than it was written, by its schema: the
-    /// form.
+    /// Hash of the desired and the stored status, for objects whose schema makes the API server store a status in
+    /// another form than written.
     accepted: Mutex<HashMap<ObjectKey, u64>>,
-    /// The problems that were reported, until a pass does not find them.
+    /// Reported problems, until a reconcile no longer finds them.
     reported: Mutex<HashMap<ObjectKey, Vec<Reported>>>,
     /// The name of the declared finalizer.
     pub(super) finalizer: Option<&'static str>,
-    /// True if an Event tells of each write of a child.
+    /// True if each write of an owned object is published as an Event.
     tells_writes: bool,
 }
 
@@ -55,11 +54,11 @@ struct Reported {
     uid: Uid,
     reason: &'static str,
     at: Instant,
-    /// True if the pass that runs has found it.
+    /// True if the current reconcile has found it.
     is_found: bool,
 }
 
-/// Declarations of a controller for its passes.
+/// The declarations of a controller that its reconciles use.
 #[derive(Default)]
 pub(super) struct Declared {
     pub(super) owned: Vec<TypeId>,
@@ -68,7 +67,7 @@ pub(super) struct Declared {
     pub(super) finalizer: Option<&'static str>,
 }
 
-/// Time for which a problem that stays is not reported again. Events are kept for an hour.
+/// Time before a lasting problem is reported again. The API server keeps Events for an hour.
 const AGAIN: Duration = Duration::from_secs(30 * 60);
 
 // === impl Pass ===
@@ -97,7 +96,7 @@ impl<V: Resource> Pass<V> {
         self.accepted.lock().get(key) == Some(&form)
     }
 
-    /// Accepts a form of the status, or none.
+    /// Stores the accepted form of the status, or removes it.
     pub(super) fn accept(&self, key: &ObjectKey, form: Option<u64>) {
         let mut accepted = self.accepted.lock();
         match form {
@@ -106,7 +105,7 @@ impl<V: Resource> Pass<V> {
         }
     }
 
-    /// Returns whether a problem of an object is to be reported: once, as long as passes find it.
+    /// Returns whether to report a problem of an object: only once while reconciles find it.
     pub(super) fn is_news(&self, object: &V, reason: &'static str, now: Instant) -> bool {
         let mut reported = self.reported.lock();
         let problems = reported.entry(object.key().clone()).or_default();
@@ -123,14 +122,14 @@ impl<V: Resource> Pass<V> {
         true
     }
 
-    /// A pass over `key` begins.
+    /// Begins a reconcile of `key`.
     pub(super) fn begins(&self, key: &ObjectKey) {
         for known in self.reported.lock().get_mut(key).into_iter().flatten() {
             known.is_found = false;
         }
     }
 
-    /// A pass over `key` has succeeded: the problems that it did not find are over.
+    /// Marks a reconcile of `key` as succeeded: problems that it did not find are solved.
     pub(super) fn succeeded(&self, key: &ObjectKey) {
         let mut reported = self.reported.lock();
         if let Some(problems) = reported.get_mut(key) {
@@ -141,8 +140,8 @@ impl<V: Resource> Pass<V> {
         }
     }
 
-    /// A pass over `key` has failed. If it found a problem, those that it did not find are over; a pass that
-    /// an outage ended shows nothing.
+    /// Marks a reconcile of `key` as failed. If it found a problem, those that it did not find are solved. If it
+    /// found none, as in an outage, nothing changes.
     pub(super) fn failed(&self, key: &ObjectKey) {
         let found_any = |problems: &Vec<Reported>| problems.iter().any(|known| known.is_found);
         let has_found = self.reported.lock().get(key).is_some_and(found_any);
@@ -151,7 +150,7 @@ impl<V: Resource> Pass<V> {
         }
     }
 
-    /// The object under `key` is gone.
+    /// Removes all state of a deleted object.
     pub(super) fn forget(&self, key: &ObjectKey) {
         self.accepted.lock().remove(key);
         self.parts.bereaved.lock().remove(key);
@@ -170,36 +169,36 @@ impl<V> Context<V> {
 }
 
 impl<V: Resource> Context<V> {
-    /// The same pass, over the object as it has become.
+    /// Returns the context of the same reconcile with a newer object.
     pub(super) fn over(&self, object: Arc<V>) -> Context<V> {
         let written = Arc::new(Mutex::new(object.clone()));
         Context { pass: self.pass.clone(), object, written, client: self.client.clone() }
     }
 
-    /// Returns whether this pass has written something.
+    /// Returns whether this reconcile has written something.
     pub(super) fn has_written(&self) -> bool {
         self.client.has_written()
     }
 
-    /// The object as this pass last read or wrote it.
+    /// Returns the object as this reconcile last read or wrote it.
     pub(super) fn latest(&self) -> Arc<V> {
         self.written.lock().clone()
     }
 
-    /// Takes in the answer to a write of the object by [`Context::client`]: the store shows it, and what this
-    /// pass writes later builds on it. Returns the object as the store has it.
+    /// Stores the response of a write of the object with [`Context::client`]. Later writes of this reconcile build
+    /// on it. Returns the object as stored.
     pub fn wrote(&self, answer: V) -> Arc<V> {
         let version = answer.meta().version;
         let object = self.pass.objects.apply_response(answer);
-        // If the store has a newer one, this pass has not seen it: its next write conflicts.
+        // If the store has a newer version, this reconcile has not seen it, and its next write conflicts.
         if object.meta().version.is_same_as(version) {
             *self.written.lock() = object.clone();
         }
         object
     }
 
-    /// The context of the next pass over the object, as its store has it; `None` if it is gone. For tests
-    /// with a context of [`ControllerBuilder::context`](super::ControllerBuilder::context).
+    /// Returns the context of the next reconcile, with the object from the store; `None` if it was deleted. For
+    /// tests with a context of [`ControllerBuilder::context`](super::ControllerBuilder::context).
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn next_pass(&self) -> Option<Context<V>> {
@@ -213,19 +212,18 @@ impl<V: Resource> Context<V> {
         self.object.key()
     }
 
-    /// The object as it was when the pass began.
+    /// The object as it was when the reconcile began.
     pub fn object(&self) -> &Arc<V> {
         &self.object
     }
 
-    /// The client. What it writes should be shown to the store, as [`Context::ensure`] and
-    /// [`Context::patch_status`] do: with [`Context::wrote`], for other objects with
-    /// [`Store::apply_response`].
+    /// The client. Pass the responses of its writes to the store: with [`Context::wrote`], for other objects with
+    /// [`Store::apply_response`]. [`Context::ensure`] and [`Context::patch_status`] do this themselves.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// The object of a declared view under `key`.
+    /// Returns the stored object of a declared view.
     ///
     /// # Errors
     /// If the controller does not declare `R`.
@@ -233,7 +231,7 @@ impl<V: Resource> Context<V> {
         Ok(self.store::<R>()?.get(key))
     }
 
-    /// The store of a declared view.
+    /// Returns the store of a declared view.
     ///
     /// # Errors
     /// If the controller does not declare `R`.
@@ -241,8 +239,8 @@ impl<V: Resource> Context<V> {
         Ok(self.pass.parts.store()?)
     }
 
-    /// Publishes an Event about a write of a child, such as `DeploymentCreated`, if the controller tells of
-    /// its writes.
+    /// Publishes an Event about a write of an owned object, such as `DeploymentCreated`, if the controller publishes
+    /// them.
     pub(super) fn publish_write<C: Resource>(&self, what: &'static str, note: &str) {
         if self.pass.tells_writes {
             let action = match what {
@@ -254,17 +252,16 @@ impl<V: Resource> Context<V> {
         }
     }
 
-    /// Publishes a Warning about a problem of the object: once as long as passes find a problem of this
-    /// reason, and again after half an hour. A problem that `reconcile` returns as an error is
-    /// published like this, too.
+    /// Publishes a Warning about a problem of the object: once while reconciles find a problem with this reason, and
+    /// again after half an hour. A problem that `reconcile` returns as an error is published in the same way.
     pub fn warn(&self, reason: &'static str, note: &str) {
         if self.pass.is_news(&self.object, reason, Instant::now()) {
             self.event(Type::Warning, reason, note);
         }
     }
 
-    /// Notes a problem that is known already, such as one that the status has reported since before this
-    /// process began: [`Context::warn`] does not publish it.
+    /// Marks a problem as already reported, for example by the status before this process started: [`Context::warn`]
+    /// does not publish it.
     pub fn note(&self, reason: &'static str) {
         self.pass.is_news(&self.object, reason, Instant::now());
     }
@@ -280,7 +277,7 @@ impl<V: Resource> Context<V> {
     }
 }
 
-/// The reason `DeploymentCreated` of a kind and what was done; one copy for each pair.
+/// Returns the reason `DeploymentCreated` for a kind and an action. Each pair is allocated once.
 fn reason(kind: &'static str, what: &'static str) -> &'static str {
     static KNOWN: Mutex<BTreeMap<(&str, &str), &str>> = Mutex::new(BTreeMap::new());
     KNOWN.lock().entry((kind, what)).or_insert_with(|| format!("{kind}{what}").leak())
@@ -299,7 +296,7 @@ impl<V: Object> std::fmt::Debug for Context<V> {
     }
 }
 
-/// A pass needs what is not declared: no pass can mend that.
+/// Terminal, because a retry cannot fix an undeclared view.
 impl From<WiringError> for Problem {
     fn from(error: WiringError) -> Problem {
         Problem::terminal("ErrWiring", error.to_string())

@@ -1,10 +1,10 @@
-//! Notices when a controller writes again and again.
+//! Limits on repeated writes of a controller.
 //!
 //! Guarantees
-//! - The same state is written to a subject at most [`TIMES`] times within [`WINDOW`]; another desired state
-//!   counts from the beginning. A subject is a child, the creation of a child, or a status.
+//! - The same state is written to a subject at most [`TIMES`] times within [`WINDOW`]. Another desired state starts
+//!   a new count. A subject is an owned object, the creation of one, or a status.
 //! - An object whose reconciles write each time is reconciled a few times at once, and then once a second.
-//! - What was applied longer ago than [`WINDOW`] takes no memory. No call goes through all of it.
+//! - Writes older than [`WINDOW`] take no memory. No call iterates over all of it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use tokio::time::Instant;
 
 use crate::object::{ObjectKey, Uid};
 
-/// More often than a person needs who tries things by hand.
+/// More attempts than a user needs who tests changes by hand.
 const TIMES: usize = 5;
 /// See [`TIMES`].
 pub(super) const WINDOW: Duration = Duration::from_secs(60);
 
-/// The object, and what about it is written: 0 for all of it.
+/// The object, and the part of it that is written: 0 for all.
 pub(super) type Subject = (Uid, u64);
 
 /// Recent writes by subject.
@@ -42,8 +42,7 @@ struct Applied {
 }
 
 impl Fights {
-    /// Returns the wait before the next write to the subject, if the state with this hash was written to
-    /// it too often.
+    /// Returns the wait before the next write to the subject, if this state was written too often.
     pub(super) fn wait(&self, subject: Subject, hash: u64, now: Instant) -> Option<Duration> {
         let mut state = self.0.lock();
         state.expire(now);
@@ -57,12 +56,12 @@ impl Fights {
         self.0.lock().applied.contains_key(&subject)
     }
 
-    /// The controller itself has undone what it wrote to the subject: no other program has.
+    /// Forgets a subject whose last write the controller itself has undone.
     pub(super) fn forget(&self, subject: Subject) {
         self.0.lock().applied.remove(&subject);
     }
 
-    /// Counts a write that the API server has accepted. One that is refused undoes no other work.
+    /// Counts a write that the API server has accepted. A refused write undoes nothing.
     pub(super) fn wrote(&self, subject: Subject, hash: u64, now: Instant) {
         let mut state = self.0.lock();
         let new = || Applied { hash, times: VecDeque::new() };
@@ -107,7 +106,7 @@ struct Statuses {
 // === impl LastStatuses ===
 
 impl LastStatuses {
-    /// Returns whether another status than this was written to the object for the same generation.
+    /// Returns whether a different status was written to the object for the same generation.
     pub(super) fn is_overwritten(
         &self,
         object: Uid,
@@ -121,7 +120,7 @@ impl LastStatuses {
         at_generation == generation && last != hash && now.saturating_duration_since(at) < WINDOW
     }
 
-    /// Notes the hash of a status as it was stored, and the generation of its object.
+    /// Stores the hash of a status as the API server stored it, and the generation of its object.
     pub(super) fn wrote(&self, object: Uid, (hash, generation): (u64, i64), now: Instant) {
         let mut statuses = self.0.lock();
         let is_over = |at: Instant| now.saturating_duration_since(at) >= WINDOW;
@@ -140,13 +139,13 @@ impl LastStatuses {
     }
 }
 
-/// Reconciles of one object that write, one after another: this many at once, and then one each second.
+/// Burst of consecutive reconciles of one object that write; after that, one per second.
 const BURST: f64 = 20.0;
-/// Time for which an object is held back before a person is told. A large rollout, whose counts are written again and
-/// again, is over before that.
+/// Time for which an object is delayed before this is reported. Even a large rollout with its many count updates
+/// ends sooner.
 const WORTH_TELLING: Duration = Duration::from_secs(600);
 
-/// Bounds how often an object is reconciled whose reconciles write each time, whoever causes that.
+/// Limits how often an object is reconciled if its reconciles write each time, whatever the cause.
 #[derive(Debug, Default)]
 pub(super) struct Pace(Mutex<Paces>);
 
@@ -157,12 +156,12 @@ struct Paces {
     expire: VecDeque<(Instant, ObjectKey)>,
 }
 
-/// What an object has left of its burst.
+/// The rest of an object's burst.
 #[derive(Debug)]
 struct Spent {
     left: f64,
     at: Instant,
-    /// Since when it has been held back again and again.
+    /// Start of the current series of delays.
     held_since: Option<Instant>,
     is_told: bool,
 }
@@ -170,7 +169,7 @@ struct Spent {
 // === impl Pace ===
 
 impl Pace {
-    /// Returns the wait before the next reconcile of an object, if there is one, and whether a person is to be told.
+    /// Returns the wait before the next reconcile of an object, if any, and whether to report it.
     pub(super) fn wait(&self, key: &ObjectKey, now: Instant) -> Option<(Duration, bool)> {
         let mut paces = self.0.lock();
         let spent = paces.of.get_mut(key)?;
@@ -184,7 +183,7 @@ impl Pace {
         Some((Duration::from_secs_f64(1.0 - left), is_news))
     }
 
-    /// A reconcile of the object has written something.
+    /// Counts a reconcile of the object that has written something.
     pub(super) fn wrote(&self, key: &ObjectKey, now: Instant) {
         let mut paces = self.0.lock();
         let full = Duration::from_secs_f64(BURST);

@@ -27,11 +27,11 @@ pub(super) struct Function<V, F> {
     on_problem: OnProblem<V>,
 }
 
-/// Runs `cleanup` before an object goes.
+/// Runs `cleanup` before an object is deleted.
 pub(super) struct Finalizer<V> {
     name: &'static str,
     cleanup: Cleanup<V>,
-    /// True if no object is reconciled without it; otherwise passes add it.
+    /// True if every object gets it before its first reconcile; otherwise reconciles add it.
     is_always: bool,
 }
 
@@ -51,7 +51,7 @@ impl<V: Resource, F> Function<V, F> {
         Ok(Function { pass, reconcile, finalizer, on_problem })
     }
 
-    /// Tells that the reconciles of an object have written each time, for long.
+    /// Reports that every reconcile of an object has written something for a long time.
     fn tell_of_writes(&self, key: &ObjectKey) {
         if let Some(object) = self.pass.objects.get(key) {
             let note = "Its reconciles have written something each time for ten minutes: they want something else each \
@@ -137,13 +137,14 @@ where
     }
 }
 
-/// The outcome of a pass that could not create anything in a namespace that is being deleted.
+/// Returns the outcome of a reconcile that could not create an object because the namespace is being deleted.
 fn in_terminating_namespace<V: Resource>(object: &V, problem: &Problem) -> Result<Action, Problem> {
     let created_in = match problem {
         Problem::Call { key, .. } => key.namespace(),
         _ => object.key().namespace(),
     };
-    // The object goes with it, and needs nothing any more. A finalizer may need what it creates.
+    // The object is deleted with its namespace and needs nothing. If it is being deleted, its finalizer may need the
+    // object.
     if V::KIND.namespaced && !object.meta().deleting && created_in == object.key().namespace() {
         return Ok(Action::Done);
     }
@@ -176,9 +177,9 @@ impl<V: Resource> Finalizer<V> {
         let others = object.meta().finalizers.iter().filter(|name| **name != *self.name);
         let others: Vec<InternedStr> = others.cloned().collect();
         match cx.write_finalizers(&others).await {
-            // It is gone: another manager removed the finalizer.
+            // Not found: another manager removed the finalizer.
             Err(Problem::Call { source, .. }) if source.is_not_found() => {}
-            // The watch shows its end, which for a Pod comes later.
+            // The watch reports its deletion, which for a Pod comes later.
             written => drop(cx.wrote(written?)),
         }
         Ok(())
@@ -188,12 +189,12 @@ impl<V: Resource> Finalizer<V> {
 // === impl Context ===
 
 impl<V: Resource> Context<V> {
-    /// Adds the finalizer that [`ControllerBuilder::cleanup`](super::ControllerBuilder::cleanup) declares, if
-    /// the object does not have it: called before something is created that has to be cleaned up.
+    /// Adds the finalizer declared by [`ControllerBuilder::cleanup`](super::ControllerBuilder::cleanup), if the
+    /// object lacks it. Call this before creating something that needs cleanup.
     ///
     /// # Errors
-    /// `ErrWiring` if the controller declares no finalizer of this name, so that nothing would remove it; a
-    /// conflict if the object has changed since this pass read it; all that can go wrong with a write.
+    /// `ErrWiring` if the controller does not declare this finalizer, because nothing would remove it; a conflict if
+    /// the object has changed since this reconcile read it; all errors of a write.
     pub async fn add_finalizer(&self, name: &str) -> Result<(), Problem> {
         if self.pass.finalizer != Some(name) {
             let what = format!(
@@ -216,8 +217,8 @@ impl<V: Resource> Context<V> {
         Ok(self.wrote(self.write_finalizers(&finalizers).await?))
     }
 
-    /// Writes all finalizers, unless the object has changed since it was read: a conflict, and the next
-    /// pass sees what has changed.
+    /// Writes all finalizers. If the object has changed since it was read, this is a conflict, and the next
+    /// reconcile sees the change.
     async fn write_finalizers(&self, finalizers: &[InternedStr]) -> Result<V, Problem> {
         let object = self.latest();
         let meta = object.meta();

@@ -1,4 +1,4 @@
-//! The views that controllers declare, and the informers that are made of them.
+//! The declared views and their informers.
 
 use std::any::{Any, TypeId};
 use std::collections::HashSet;
@@ -18,8 +18,7 @@ use crate::informer::{Builder, Informer, Refusal};
 use crate::object::{ObjectKey, Resource};
 use crate::store::{Index, Store};
 
-/// The declared views, in the order of declaration. Two views of one kind are two declarations:
-/// each holds what it reads.
+/// The declared views, in the order of declaration. Two views of one kind have separate stores.
 #[derive(Default)]
 pub(super) struct Declarations {
     of: Vec<(TypeId, Box<dyn Declared>)>,
@@ -33,7 +32,7 @@ pub(super) struct Informers(Vec<(TypeId, Box<dyn AnyInformer>)>);
 /// Adjusts how an informer is built.
 type Adjust<V> = Box<dyn FnOnce(Builder<V>) -> Builder<V> + Send>;
 
-/// A view that some controller reads.
+/// A declared view.
 struct Declaration<V>(Vec<Adjust<V>>);
 
 /// The informer of a declared view.
@@ -42,30 +41,29 @@ struct Built<V> {
     is_narrowed: bool,
 }
 
-/// A [`Declaration`] whose view is not known.
+/// A [`Declaration`], without the type of its view.
 trait Declared: Send {
     fn build(self: Box<Self>, shared: &Shared) -> Box<dyn AnyInformer>;
     fn as_any(&mut self) -> &mut dyn Any;
 }
 
-/// A [`Built`] whose view is not known.
+/// A [`Built`], without the type of its view.
 trait AnyInformer: Send + Sync {
     fn run_by(&self, program: &mut Program);
     fn settled(&self) -> Synced;
     fn has_synced_in(&self, namespace: &str) -> bool;
     fn refused(&self) -> Option<&Refusal>;
-    /// The view's type, if a controller has the informer select objects or fields.
+    /// The view's type, if a controller declares a selector of objects or fields for the informer.
     fn is_narrowed(&self) -> Option<&'static str>;
-    /// Lists what the API server has now.
+    /// Lists the current state of the API server.
     fn refresh(&self, term: u64) -> Synced;
     fn as_any(&self) -> &dyn Any;
 }
 
-/// Returns when an informer has settled, or has listed.
+/// Completes when an informer has settled, or has listed.
 pub(super) type Synced = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Parts of a controller: its client, its recorder of Events, its queue, and the stores of the
-/// views that it declares.
+/// The parts of a controller: its client, its recorder of Events, its queue, and the stores of its views.
 #[derive(Clone)]
 pub struct ControllerDeps {
     pub(super) controller: &'static str,
@@ -74,14 +72,14 @@ pub struct ControllerDeps {
     pub(super) handle: Option<Handle>,
     pub(super) informers: Arc<Informers>,
     pub(super) declared: Arc<[TypeId]>,
-    /// The objects of which a child has gone, until the API server was asked whether they still exist.
+    /// Owners that lost an owned object and whose existence has not been confirmed with the API server since.
     pub(super) bereaved: Arc<Mutex<HashSet<ObjectKey>>>,
 }
 
 // === impl Declarations ===
 
 impl Declarations {
-    /// A number for an index of references, which no other one has.
+    /// Returns a unique number for an index of references.
     pub(super) fn next_reference(&mut self) -> usize {
         self.references += 1;
         self.references
@@ -141,8 +139,8 @@ impl<V: Resource> Declared for Declaration<V> {
     }
 }
 
-/// A reconciler whose passes over a namespace wait until all of its views have synced there: what it does not
-/// see, it would create again.
+/// Delays reconciles in a namespace until all views have synced there: objects that are not cached yet would be
+/// created twice.
 pub(super) struct InStep<R> {
     pub(super) reconciler: R,
     pub(super) step: Step,
@@ -151,13 +149,13 @@ pub(super) struct InStep<R> {
 /// The views of a controller.
 pub(super) struct Step {
     pub(super) controller: &'static str,
-    /// True if the last key had to wait.
+    /// True if the last key was delayed.
     pub(super) is_held_back: AtomicBool,
     pub(super) informers: Arc<Informers>,
     pub(super) views: Arc<[TypeId]>,
 }
 
-/// Pause before a pass over a namespace is tried again.
+/// Pause before a delayed reconcile is tried again.
 const OUT_OF_STEP: Duration = Duration::from_secs(10);
 
 impl<R: Reconciler> Reconciler for InStep<R> {
@@ -194,7 +192,7 @@ impl Informers {
         self.find(TypeId::of::<V>())?.as_any().downcast_ref()
     }
 
-    /// Returns when the informers of all `views` have settled ([`Informer::settled`]).
+    /// Completes when the informers of all `views` have settled ([`Informer::settled`]).
     pub(super) fn settled(&self, views: &[TypeId]) -> impl Future<Output = ()> + Send + use<> {
         let settled: Vec<_> = views.iter().filter_map(|id| self.find(*id)).collect();
         let all = futures::future::join_all(settled.into_iter().map(AnyInformer::settled));
@@ -206,8 +204,7 @@ impl Informers {
         views.iter().filter_map(|id| self.find(*id)).all(|it| it.has_synced_in(namespace))
     }
 
-    /// Returns when the informers of all `views` have listed what the API server has now, at the
-    /// beginning of this term.
+    /// Completes when the informers of all `views` have listed the API server's state at the beginning of this term.
     pub(super) fn refreshed(&self, views: &[TypeId], term: u64) -> Synced {
         let listed: Vec<_> = views.iter().filter_map(|id| self.find(*id)).collect();
         let all =
@@ -215,14 +212,13 @@ impl Informers {
         Box::pin(async move { drop(all.await) })
     }
 
-    /// Why some of them cannot work as they were declared.
+    /// Returns the faults of informers that cannot work as declared.
     pub(super) fn refused(&self) -> Vec<WiringError> {
         let refusals = self.0.iter().filter_map(|(_, informer)| informer.refused());
         refusals.map(|refusal| refusal.clone().into()).collect()
     }
 
-    /// Selections of one controller that another one would not expect. `controllers`: the name of each, and the
-    /// views that it declares.
+    /// Returns the views that one controller narrows and another one reads. `controllers`: each name with its views.
     pub(super) fn narrowed(
         &self,
         controllers: &[(&'static str, Arc<[TypeId]>)],
@@ -236,7 +232,7 @@ impl Informers {
         self.0.iter().filter_map(of_informer).collect()
     }
 
-    /// Has `program` run them all.
+    /// Adds all informers to `program`.
     pub(super) fn run_by(&self, program: &mut Program) {
         self.0.iter().for_each(|(_, informer)| informer.run_by(program));
     }
@@ -280,8 +276,7 @@ impl ControllerDeps {
         self.controller
     }
 
-    /// The client for what the controller writes: with leader election it refuses while another
-    /// process leads.
+    /// The client for the controller's writes. With leader election, it refuses writes while another process leads.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
@@ -291,7 +286,7 @@ impl ControllerDeps {
         self.recorder.clone()
     }
 
-    /// The controller's queue. Only for handlers: there is none while the reconciler is made.
+    /// The controller's queue. Only for handlers: the queue does not exist yet when the reconciler is created.
     pub(super) fn handle(&self) -> Handle {
         self.handle.clone().expect("handlers are made after the controller")
     }

@@ -26,20 +26,20 @@ use crate::object::{InternedStr, Object, ObjectKey, Resource};
 use crate::store::{Delta, Store};
 use crate::workqueue::{Priority, WorkQueue};
 
-/// A pod's own namespace, from its ServiceAccount volume.
+/// File with the pod's namespace, from its ServiceAccount volume.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// Longest wait of a new leader for its stores to catch up. A list of everything takes seconds; one that
-/// does not come is of a kind that cannot be listed, which keeps its own controllers from working.
+/// Longest wait of a new leader for its stores to catch up. A full list takes seconds. If it takes longer, the kind
+/// cannot be listed, and its controllers wait anyway.
 const CATCH_UP: Duration = Duration::from_secs(30);
 
-/// Number of keys of deleted objects that are kept until this process leads again.
+/// Number of keys of deleted objects stored until this process leads again.
 const GONE_MAX: usize = 100_000;
 
-/// Longest delay until permission is noticed that came back before its absence was noticed.
+/// Longest delay until a loss and return of leadership within one wakeup is noticed.
 const NOTICE: Duration = Duration::from_secs(1);
 
-/// The Lease by which the processes of one program elect the one that works.
+/// The Lease by which the processes of one program elect a leader.
 #[derive(Debug, Clone)]
 pub struct Lease {
     name: InternedStr,
@@ -54,9 +54,8 @@ pub(super) struct Lead {
     pub(super) leadership: Option<Leadership>,
 }
 
-/// Barrier of a new leader before it works: its stores have to show what the last leader wrote.
-/// A watch may lag behind, or be dead without a sign of it; then a decision would be made from an
-/// older spec than the last leader's, and revert it.
+/// Barrier that a new leader passes when its stores show what the last leader wrote. A watch can lag, or be dead
+/// without a sign of it. Then a reconcile would use an older spec than the last leader and revert its work.
 #[derive(Clone)]
 pub(super) struct Barrier {
     /// `None` without an election.
@@ -73,9 +72,9 @@ pub(super) struct Election(Option<(Leadership, Elector, Client)>);
 // === impl Manager ===
 
 impl Manager {
-    /// The election, and the options of the client for everything else: each write asks for
-    /// permission. The election has its own connections: renewing the lease must not wait behind
-    /// anything. After an outage, whichever client gets an answer first lets the other know.
+    /// Returns the election, and the client options for everything else: each write needs permission. The election
+    /// has its own connections, so that renewals do not queue behind other requests. After an outage, the first
+    /// client with a response notifies the other.
     #[cfg_attr(not(feature = "metrics"), allow(clippy::redundant_clone))]
     pub(super) fn election(
         &self,
@@ -116,7 +115,7 @@ impl Election {
         Lead { leadership: self.0.as_ref().map(|(leadership, ..)| leadership.clone()) }
     }
 
-    /// Adds what ends before the sink of Events.
+    /// Adds the Events of the lease, which end before the sink.
     pub(super) fn before(&self, program: Program, recorder: &Recorder) -> Program {
         let Some((leadership, elector, client)) = &self.0 else { return program };
         let recorder = recorder.for_controller("leader-election");
@@ -126,7 +125,7 @@ impl Election {
         })
     }
 
-    /// Adds the election, which gives the lease up when nothing writes any more.
+    /// Adds the election, which releases the lease after the last write.
     pub(super) fn after(self, program: Program) -> Program {
         let Some((_, elector, client)) = self.0 else { return program };
         program.task("the leader election", |stop| async move {
@@ -138,7 +137,7 @@ impl Election {
 // === impl Lease ===
 
 impl Lease {
-    /// A Lease of this name, in the pod's own namespace, else in the first of
+    /// A Lease of this name in the pod's own namespace, else in the first of
     /// [`Manager::namespaces`](super::Manager::namespaces).
     pub fn named(name: impl Into<InternedStr>) -> Lease {
         Lease { name: name.into(), namespace: None, config: Config::default() }
@@ -150,7 +149,7 @@ impl Lease {
         self
     }
 
-    /// Sets how it is held.
+    /// Sets the timing of the election.
     pub fn config(mut self, config: Config) -> Lease {
         self.config = config;
         self
@@ -171,8 +170,8 @@ impl Lease {
 // === impl Lead ===
 
 impl Lead {
-    /// A controller of the informer's objects that works while this process leads, and catches up when
-    /// it leads again; and what adds its handler, before any other.
+    /// Adds a controller that works while this process leads and catches up when it leads again. Also returns the
+    /// function that adds its handler, to be called before any other.
     pub(super) fn control<R: Reconciler, V: Resource>(
         &self,
         program: Program,
@@ -214,7 +213,7 @@ impl Lead {
         (program, controller, listen)
     }
 
-    /// Returns the barrier of `controller`; `refresh` has its informers list what the API server has.
+    /// Returns the barrier of `controller`; `refresh` lists its views again.
     pub(super) fn barrier(
         &self,
         controller: &'static str,
@@ -228,21 +227,21 @@ impl Lead {
 // === impl Barrier ===
 
 impl Barrier {
-    /// Returns the term in which this process may work: it leads, and its stores have caught up. 0 without an
+    /// Returns the term in which this process can work: it leads, and its stores have caught up. 0 without an
     /// election.
     fn open_term(&self) -> Option<u64> {
         let Some(leadership) = &self.leadership else { return Some(0) };
-        // Read first: a process may stop for a while between two of these lines.
+        // Read first: the process can be suspended between two of these lines.
         let term = leadership.term();
         (leadership.is_permitted() && *self.passed.borrow() == term).then_some(term)
     }
 
-    /// The term that this process leads, or led last; 0 without an election.
+    /// Returns the current or last term of this process; 0 without an election.
     fn term(&self) -> u64 {
         self.leadership.as_ref().map_or(0, Leadership::term)
     }
 
-    /// Returns when this process leads for the first time, and its stores have caught up.
+    /// Completes when this process leads for the first time and its stores have caught up.
     pub(super) async fn passed(self) {
         if self.leadership.is_some() {
             // `self` holds the sender, so this cannot fail.
@@ -250,7 +249,7 @@ impl Barrier {
         }
     }
 
-    /// Returns when this process may work.
+    /// Completes when this process can work.
     async fn opened(&self) {
         let Some(leadership) = &self.leadership else { return };
         let (mut passed, mut changes) = (self.passed.subscribe(), leadership.changes());
@@ -264,7 +263,7 @@ impl Barrier {
         }
     }
 
-    /// Opens it in each term, once the stores have caught up with the state at its beginning.
+    /// Opens the barrier in each term, once the stores have caught up with the beginning of the term.
     async fn keep(self) -> Infallible {
         let Some(leadership) = self.leadership.clone() else { return std::future::pending().await };
         let mut changes = leadership.changes();
@@ -289,22 +288,19 @@ impl Barrier {
     }
 }
 
-/// A reconciler whose passes do nothing while another process leads.
-///
-/// Every write checks leadership anyway. This keeps a standby from trying: a pass that would be
-/// refused at its first write is not a failure and must not inflate the key's backoff.
+/// A reconciler that skips reconciles while another process leads. Every write checks leadership anyway, but a
+/// reconcile refused at its first write is no failure and must not increase the key's backoff.
 pub(super) struct WhileLeading<R> {
     reconciler: R,
     barrier: Barrier,
     skipped: Arc<Skipped>,
 }
 
-/// The passes that were skipped while another process led.
+/// The reconciles that were skipped while another process led.
 #[derive(Default)]
 struct Skipped {
     any: Notify,
-    /// The keys of objects that were deleted, until a pass over them has succeeded: a list of all
-    /// objects does not name them.
+    /// The keys of deleted objects, until a reconcile of them has succeeded: a list of all objects lacks them.
     gone: Mutex<HashSet<ObjectKey>>,
 }
 
@@ -314,14 +310,14 @@ impl<R: Reconciler> Reconciler for WhileLeading<R> {
             self.skipped.any.notify_one();
             return Ok(Action::Done);
         };
-        // Taken out before the pass: another deletion that comes meanwhile is not covered by it.
+        // Removed before the reconcile, which does not cover a later deletion.
         let taken = self.skipped.gone.lock().take(key);
         let mut taken = Taken { key: taken, skipped: &self.skipped };
         let Some(action) = self.within_term(term, self.reconciler.reconcile(key)).await else {
             self.skipped.any.notify_one();
             return Ok(Action::Done);
         };
-        // What was refused because this process no longer leads is no failure: it is made up for.
+        // A refusal after the loss of leadership is no failure: the catch-up repeats the reconcile.
         if action.is_err() && self.barrier.open_term() != Some(term) {
             self.skipped.any.notify_one();
             return Ok(Action::Done);
@@ -337,8 +333,8 @@ impl<R: Reconciler> Reconciler for WhileLeading<R> {
 }
 
 impl<R> WhileLeading<R> {
-    /// The outcome of a pass; `None` if another term begins before it ends. What it has decided was decided on what
-    /// was known in its own, and another process has led meanwhile.
+    /// Returns the outcome of a reconcile; `None` if another term begins before it ends. Its decisions are outdated
+    /// then, because another process has led meanwhile.
     async fn within_term<T>(&self, term: u64, pass: impl Future<Output = T>) -> Option<T> {
         let mut pass = pin!(pass);
         poll_fn(|context| match self.barrier.term() == term {
@@ -349,7 +345,7 @@ impl<R> WhileLeading<R> {
     }
 }
 
-/// The key of a deleted object, put back unless its pass succeeds.
+/// The key of a deleted object. Drop puts it back unless the reconcile succeeded.
 struct Taken<'a> {
     key: Option<ObjectKey>,
     skipped: &'a Skipped,
@@ -373,10 +369,9 @@ impl Skipped {
     }
 }
 
-/// Whenever this process leads again after passes were skipped: a pass for every object, and for every
-/// key of an object that was deleted and has had no pass since. (Keeping the skipped keys in the queue until
-/// then would have them come round for as long as another process leads; a process that never led gets
-/// none, as its handlers are not added before.)
+/// After regaining the lease, enqueues every object, and every deleted key that was not reconciled yet. (Skipped
+/// keys are not kept in the queue: they would be retried for as long as another process leads. A process that never
+/// led has skipped none, as its handlers are added later.)
 async fn catch_up<V: Object>(
     barrier: Barrier,
     skipped: Arc<Skipped>,

@@ -1,4 +1,4 @@
-//! Reports who leads as Events of the Lease: `kubectl describe lease` is where people look.
+//! Events of the Lease that report the leader, for `kubectl describe lease`.
 
 use crate::client::Client;
 use crate::events::{Recorder, Regarding, Type};
@@ -11,10 +11,8 @@ const ACTION: &str = "Elect";
 
 const LEASE: Kind = Kind::namespaced("coordination.k8s.io", "v1", "Lease", "leases");
 
-/// Publishes the Events, in client-go's words.
-///
-/// These Events need permission like every write. So a leader announces that it stops while it
-/// still leads; if it lost the lease, only its successor's Event shows it.
+/// Publishes the Events, in client-go's words. They need permission like every write. So a leader announces its stop
+/// while it still leads; if it lost the lease, only its successor's Event shows this.
 pub(super) struct LeaseEvents {
     recorder: Recorder,
     leadership: Leadership,
@@ -37,8 +35,8 @@ impl LeaseEvents {
         LeaseEvents { recorder, leadership, lease, identity, client }
     }
 
-    /// Publishes an Event each time this process becomes the leader, and one at `stop` if it leads
-    /// then: by that time nothing else is written, and the lease has not been released yet.
+    /// Publishes an Event each time this process becomes the leader, and one at `stop` if it leads then: nothing
+    /// else is written by that time, and the lease has not been released yet.
     pub(super) async fn run(&self, stop: impl Future<Output = ()>) {
         let mut uid = Uid::NONE;
         let tell = async {

@@ -1,12 +1,13 @@
-//! Applies over the fields that others set (`metadata.managedFields`).
+//! Applies over the fields of other managers (`metadata.managedFields`).
 //!
 //! Guarantees
-//! - A field that another manager set is removed only if the API server refuses the desired state beside it,
-//!   or if it is not wanted beside that state at all; the caller says which those are.
-//! - An object that would be invalid by itself stays as it was: a Service goes on serving.
-//! - A field that is no longer desired goes, also where another manager has set the same value since.
+//! - Another manager's field is removed only if the API server refuses the desired state with it, or if the caller
+//!   declares it unwanted.
+//! - An object that would be invalid without these fields is not changed: a Service keeps serving.
+//! - A field that is no longer desired is removed, even if another manager has set the same value since.
 //! - Each patch applies only to the object and version that it was decided for.
-//! - A patch to a child that is adopted sets its owner, too: nothing is written to what the object does not control.
+//! - A patch to an adopted object also sets its owner: nothing is written to an object that the owner does not
+//!   control.
 
 use std::marker::PhantomData;
 
@@ -21,14 +22,14 @@ use crate::client;
 use crate::controller::Problem;
 use crate::object::{Keep, Kind, Meta, Nothing, Object, ObjectKey, Resource, ResourceVersion, Uid};
 
-/// In the place of the hash, in the record of an apply to a child of which a patch has set fields, too, until these are
-/// left to the apply. The next pass sees it if this one does not get that far.
+/// Value in place of the hash in the record, while our Update entry in managedFields still has to be removed. It
+/// survives a crash, so the next reconcile finishes the job.
 const PENDING: &str = "pending";
 
-/// Number of attempts to leave fields to the apply, while others write.
+/// Number of attempts to remove our Update entries while others write.
 const LEAVING: u32 = 5;
 
-/// Returns whether a record says so.
+/// Returns whether a record is [`PENDING`].
 fn is_pending(record: Option<&str>) -> bool {
     record.is_some_and(|record| record.rsplit('/').next() == Some(PENDING))
 }
@@ -36,8 +37,8 @@ fn is_pending(record: Option<&str>) -> bool {
 // === impl Context ===
 
 impl<V: Resource> Context<V> {
-    /// Applies what is desired to an existing child, and removes what is in its way. `is_applied` says that
-    /// the same was applied before: then everything beside it is another manager's.
+    /// Applies the desired state to an existing object and removes conflicting fields. `is_applied`: this exact
+    /// state was applied before, so every other field belongs to another manager.
     pub(super) async fn apply_over<C: Resource + Serialize>(
         &self,
         desired: &Desired,
@@ -70,7 +71,7 @@ impl<V: Resource> Context<V> {
             };
             match cleared {
                 Ok(None) => {}
-                // The apply would meet what is stored, again.
+                // An apply would start from the stored object.
                 Ok(Some(cleared)) if client.is_dry_run() => return Ok(cleared),
                 Ok(Some(_)) => {
                     let mut pending = only.clone();
@@ -82,8 +83,8 @@ impl<V: Resource> Context<V> {
                         answer = client.apply(key, &only).await.map_err(conflict_if_another);
                     }
                 }
-                // Without what conflicts the object would be invalid, too: the first answer says
-                // why the desired one is.
+                // The object would be invalid without the conflicting fields, too: the first error is the useful
+                // one.
                 Err(problem) if problem.api_error().is_some_and(may_be_hindered) => {}
                 Err(problem) => return Err(problem),
             }
@@ -96,8 +97,8 @@ impl<V: Resource> Context<V> {
         Ok(self.patch_exactly(&applied, beside).await?.unwrap_or(applied))
     }
 
-    /// Makes this manager the only owner of the fields that it applied and that are no longer desired: an apply leaves
-    /// a field to its other owners. Changes nothing but `managedFields`.
+    /// Makes this manager the only owner of the fields that it applied and no longer desires. Otherwise an apply
+    /// leaves them to their other owners. Changes only `managedFields`.
     async fn own_what_goes<C: Resource + Serialize>(
         &self,
         desired: &Desired,
@@ -112,7 +113,8 @@ impl<V: Resource> Context<V> {
         }
         let mut operations = match fields.applied_by(manager) {
             Some(applied) => fields.take_from_others(manager, &gone(applied, &desired.body)),
-            // Somebody has cleared the owners, or restored the object. What the view shows is what this manager sets.
+            // The owners were cleared, or the object was restored. Treats what the view shows as applied by this
+            // manager.
             None if record(child, C::Keep::APPLIED).is_some() => {
                 let claimed = fields.without_those_of_others(&json_of(child)?);
                 let mut operations =
@@ -129,7 +131,7 @@ impl<V: Resource> Context<V> {
         self.patch_version::<C>(key, version, operations).await
     }
 
-    /// Sets the owner of a child that nothing controls.
+    /// Returns the operation that sets the owner of an uncontrolled object.
     fn adopting<C: Resource>(&self, child: &C, fields: &ManagedFields<C>) -> Option<Value> {
         let owner = json!(self.object.as_owner());
         is_orphan(child).then(|| {
@@ -140,8 +142,8 @@ impl<V: Resource> Context<V> {
         })
     }
 
-    /// Removes what others set. Fields of this manager's last apply do not conflict: the next apply
-    /// removes them, and until then a Service goes on as it was.
+    /// Removes conflicting fields of other managers. The fields of this manager's last apply stay: the next apply
+    /// removes them, and a Service keeps serving until then.
     async fn clear_the_way<C: Resource>(
         &self,
         child: &C,
@@ -159,8 +161,8 @@ impl<V: Resource> Context<V> {
         self.patch_exactly(child, operations).await
     }
 
-    /// Leaves the fields that this manager set by a patch to its apply, so that they go when they are no longer
-    /// applied. Tries again if a controller writes a status meanwhile.
+    /// Removes our Update entries, so that later applies can remove these fields. Retries if a controller writes a
+    /// status meanwhile.
     async fn leave_to_the_apply<C: Resource>(
         &self,
         key: &ObjectKey,
@@ -189,8 +191,7 @@ impl<V: Resource> Context<V> {
         }
     }
 
-    /// Applies an RFC 6902 patch to a child, if it is unchanged since it was read. Sends nothing if there
-    /// are no operations.
+    /// Applies an RFC 6902 patch if the object is unchanged since it was read. Sends nothing without operations.
     async fn patch_exactly<C: Resource>(
         &self,
         child: &C,
@@ -200,7 +201,7 @@ impl<V: Resource> Context<V> {
         self.patch_version(child.key(), (*uid, *version), operations).await
     }
 
-    /// The same to this version of the child.
+    /// Like `patch_exactly`, for a given UID and version.
     async fn patch_version<C: Resource>(
         &self,
         key: &ObjectKey,
@@ -219,16 +220,15 @@ impl<V: Resource> Context<V> {
     }
 }
 
-/// Finds what conflicts with a desired state: JSON patch operations, last position first, that
-/// remove it from a child if it is [`Foreign`].
+/// Returns JSON patch operations, last position first, that remove the [`Foreign`] fields that conflict with a
+/// desired state.
 pub(super) type Conflicts<'a, C> = &'a (dyn Fn(&C, Foreign<'_>) -> Vec<Value> + Send + Sync);
 
-/// Returns whether another manager set what is at a JSON pointer into a child.
+/// Returns whether another manager set the field at a JSON pointer.
 pub type Foreign<'a> = &'a dyn Fn(&str) -> bool;
 
-/// Returns whether the API server may have refused the write because of what others set; admission has not, and
-/// could be asked.
-/// Two ports with one node port are answered with 500 (k8s.io/kubernetes,
+/// Returns whether the API server may have refused the write because of other managers' fields. Refusals by
+/// admission do not count. The API server reports two ports with one node port as 500 (k8s.io/kubernetes,
 /// pkg/registry/core/service/storage).
 fn may_be_hindered(error: &client::Error) -> bool {
     matches!(error.code(), Some(400 | 422 | 500))
@@ -236,15 +236,15 @@ fn may_be_hindered(error: &client::Error) -> bool {
         && !error.to_string().contains("failed calling webhook")
 }
 
-/// Applying with the UID of another object is answered with 422, as a UID cannot be changed.
+/// The API server refuses an apply with another object's UID with 422, as a UID is immutable.
 pub(super) fn conflict_if_another(error: client::Error) -> client::Error {
     let is_another =
         error.is_invalid() && error.to_string().contains("metadata.uid: Invalid value");
     if is_another { as_conflict(error) } else { error }
 }
 
-/// A JSON patch whose `test` fails is answered with 422 (k8s.io/apiserver, endpoints/handlers), and so is
-/// one that would make the object invalid. Only the latter names fields.
+/// The API server returns 422 if the `test` of a JSON patch fails (k8s.io/apiserver, endpoints/handlers) and if the
+/// result is invalid. Only the latter names fields.
 fn conflict_if_test_failed(error: client::Error) -> client::Error {
     let names_a_field = matches!(&error, client::Error::Api { causes, .. }
         if causes.iter().any(|cause| cause.starts_with("FieldValue")));
@@ -264,7 +264,7 @@ fn as_conflict(error: client::Error) -> client::Error {
     }
 }
 
-/// A child with everything in it. Much larger than a view, so it is read only when an apply was refused.
+/// A complete object. Much larger than a view, so it is read only when needed.
 #[derive(Debug)]
 pub(super) struct ManagedFields<C> {
     meta: Meta,
@@ -275,21 +275,21 @@ pub(super) struct ManagedFields<C> {
 // === impl ManagedFields ===
 
 impl<C> ManagedFields<C> {
-    /// Returns whether the last apply of `manager` set what is at this JSON pointer. If so, the next apply
-    /// that leaves it out removes it.
+    /// Returns whether the last apply of `manager` set the field at this JSON pointer. If so, the next apply without
+    /// it removes it.
     pub(super) fn was_applied(&self, manager: &str, pointer: &str) -> bool {
         let by_apply = |entry: &&Value| is_of(manager, entry, "Apply");
         let applied = self.entries().filter(by_apply).map(|entry| &entry["fieldsV1"]);
         applied.into_iter().any(|fields| holds(fields, &self.object, pointer))
     }
 
-    /// The fields that `manager` applied last.
+    /// Returns the fields that `manager` applied last.
     fn applied_by(&self, manager: &str) -> Option<&Value> {
         let mut entries = self.entries();
         entries.find(|entry| is_of(manager, entry, "Apply")).map(|entry| &entry["fieldsV1"])
     }
 
-    /// The fields of what a view shows that nobody else has applied.
+    /// Returns the fields that the view shows and that no other manager has applied.
     fn without_those_of_others(&self, shown: &Value) -> Value {
         let labels = fields_of(&Place::SPEC.inner("labels"), &shown["metadata"]["labels"]);
         let mut claimed = json!({ "f:metadata": { "f:labels": labels } });
@@ -303,7 +303,7 @@ impl<C> ManagedFields<C> {
         claimed
     }
 
-    /// The JSON patch operation by which `manager` has applied these fields.
+    /// Returns the JSON patch operation that records these fields as applied by `manager`.
     fn claim(&self, manager: &str, api_version: &str, fields: &Value) -> Value {
         let entry = json!({ "manager": manager, "operation": "Apply", "apiVersion": api_version,
             "fieldsType": "FieldsV1", "fieldsV1": fields });
@@ -314,7 +314,7 @@ impl<C> ManagedFields<C> {
         json!({ "op": "add", "path": format!("/metadata/managedFields{path}"), "value": value })
     }
 
-    /// JSON patch operations that take fields from all managers but this one.
+    /// Returns JSON patch operations that remove fields from all other managers.
     fn take_from_others(&self, manager: &str, taken: &Value) -> Vec<Value> {
         let is_other = |entry: &Value| entry["manager"] != manager && is_of_object(entry);
         let others = self.entries().enumerate().filter(|(_, entry)| is_other(entry));
@@ -327,8 +327,8 @@ impl<C> ManagedFields<C> {
         less.collect()
     }
 
-    /// JSON patch operations, last position first, that leave the fields which `manager` set by anything but
-    /// an apply to the apply. It would not remove them otherwise, as they have a second owner.
+    /// Removes our Update entries from managedFields, last position first. Otherwise these fields have two owners,
+    /// and an apply that drops them would not remove them.
     pub(super) fn drop_update_entries(&self, manager: &str) -> Vec<Value> {
         let entries: Vec<_> = self.entries().enumerate().collect();
         let by_patch = entries.iter().rev().filter(|(_, entry)| is_of(manager, entry, "Update"));
@@ -341,8 +341,8 @@ impl<C> ManagedFields<C> {
     }
 }
 
-/// Returns whether these are the fields that `manager` set in this way. Subresources are written by
-/// other controllers.
+/// Returns whether `manager` set these fields by this operation. Entries of subresources belong to other
+/// controllers.
 fn is_of(manager: &str, entry: &Value, operation: &str) -> bool {
     entry["manager"] == manager && entry["operation"] == operation && is_of_object(entry)
 }
@@ -351,7 +351,7 @@ fn is_of_object(entry: &Value) -> bool {
     entry["subresource"].as_str().is_none_or(str::is_empty)
 }
 
-/// Returns whether `fields` (`fieldsV1`) has what is at a JSON pointer into `object`.
+/// Returns whether `fields` (`fieldsV1`) contains the field at a JSON pointer into `object`.
 fn holds(mut fields: &Value, mut object: &Value, pointer: &str) -> bool {
     for step in pointer.split('/').skip(1) {
         let step = step.replace("~1", "/").replace("~0", "~");
@@ -366,15 +366,15 @@ fn holds(mut fields: &Value, mut object: &Value, pointer: &str) -> bool {
         };
         match below {
             Some(below) => fields = below,
-            // A list or map without parts of its own is set as a whole.
+            // A list or map without entries is owned as a whole.
             None => return fields.as_object().is_some_and(Map::is_empty),
         }
     }
     true
 }
 
-/// The part of `fields` that `desired` does not have. A name without parts stands for all that is below it: an item of a
-/// list goes as a whole, while of other fields only those go that `fields` names.
+/// Returns the part of `fields` that `desired` lacks. A name without entries stands for everything below it. A list
+/// item is removed as a whole, of other fields only what `fields` names.
 fn gone(fields: &Value, desired: &Value) -> Value {
     let parts = fields.as_object().into_iter().flatten().filter(|(name, _)| *name != ".");
     let gone = parts.filter_map(|(name, below)| {
@@ -396,7 +396,7 @@ fn gone(fields: &Value, desired: &Value) -> Value {
     Value::Object(gone.collect())
 }
 
-/// Removes fields from a set. Returns whether it had any of them.
+/// Removes fields from a set. Returns whether it contained any of them.
 fn take(fields: &mut Value, taken: &Value) -> bool {
     let (Some(fields), Some(taken)) = (fields.as_object_mut(), taken.as_object()) else {
         return false;
@@ -409,7 +409,7 @@ fn take(fields: &mut Value, taken: &Value) -> bool {
             any = true;
         } else {
             any |= take(there, below);
-            // Without parts it would stand for the field itself.
+            // An empty entry would stand for the whole field.
             if *there == json!({}) {
                 fields.remove(name);
             }
@@ -418,7 +418,7 @@ fn take(fields: &mut Value, taken: &Value) -> bool {
     any
 }
 
-/// The fields of a value, as `managedFields` has them.
+/// Returns the fields of a value in the form of `managedFields`.
 fn fields_of(at: &Place<'_>, value: &Value) -> Value {
     match value {
         Value::Object(map) if !is_whole(at) => {
@@ -442,12 +442,12 @@ fn fields_of(at: &Place<'_>, value: &Value) -> Value {
     }
 }
 
-/// The part of a list's fields that is about `item`, by its keys or, in a set, by its value.
+/// Returns the fields of one `item` of a list, found by its keys or, in a set, by its value.
 fn of_item<'a>(fields: &'a Value, item: &Value) -> Option<&'a Value> {
     fields.as_object()?.iter().find(|(name, _)| is_of_item(name, item)).map(|(_, below)| below)
 }
 
-/// Returns whether the name of a list's fields is that of `item`.
+/// Returns whether an entry of a list's fields is for `item`.
 fn is_of_item(name: &str, item: &Value) -> bool {
     match name.split_once(':') {
         Some(("k", keys)) => serde_json::from_str::<Map<String, Value>>(keys).is_ok_and(|keys| {

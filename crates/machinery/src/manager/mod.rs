@@ -1,15 +1,14 @@
-//! 7. The manager: controllers, wired from what they declare and run as one.
+//! 7. The manager: runs controllers, wired from their declarations.
 //!
 //! Guarantees
-//! - One informer for each declared view, shared by all controllers that declare it: nothing is
-//!   listed or held twice.
-//! - A controller works once every view that it declares has synced and, with leader election, only
-//!   while this process leads: a standby keeps its stores warm, runs no pass and sends no write.
-//! - A program that is wired wrongly is refused by [`Manager::run`] before anything starts, with all
-//!   faults at once, each with the line that mends it ([`WiringError`]).
-//! - A pass that reads what its controller does not declare fails, and says which line to add.
-//! - Everything ends in order, as in a [`Program`]: controllers first, then Events and the lease,
-//!   then the informers.
+//! - Each declared view has one informer, shared by all controllers that declare it: nothing is listed or stored
+//!   twice.
+//! - A controller works once all its views have synced and, with leader election, only while this process leads. A
+//!   standby keeps its stores up to date, but reconciles and writes nothing.
+//! - [`Manager::run`] refuses a program that is wired wrongly before anything starts. It reports all faults at once,
+//!   each with the line that fixes it ([`WiringError`]).
+//! - A reconcile that reads an undeclared view fails and names the line to add.
+//! - Shutdown follows the order of a [`Program`]: controllers first, then Events and the lease, then the informers.
 //!
 //! ```no_run
 //! # use controller_machinery::controller::{Action, Problem};
@@ -82,13 +81,13 @@ use crate::object::{InternedStr, Resource};
 use crate::reflector;
 use crate::shutdown::Shutdown;
 
-/// Wires and runs controllers: make one, add controllers, run it.
+/// Wires and runs controllers. Create one, add controllers, run it.
 #[must_use = "a manager does nothing until it runs"]
 pub struct Manager {
     kubeconfig: Option<PathBuf>,
     client: client::Options,
     namespaces: Vec<InternedStr>,
-    /// Of the controllers that are added later.
+    /// Options of the controllers that are added later.
     defaults: Options,
     declarations: Declarations,
     controllers: Vec<Registration>,
@@ -105,7 +104,7 @@ pub enum Error {
     /// The program is wired wrongly; nothing was started.
     #[error("the program is wired wrongly, and nothing was started: {}", sentences(.0))]
     Wiring(Vec<WiringError>),
-    /// There is no way to reach an API server.
+    /// The client cannot be configured or built.
     #[error("{0}")]
     Client(#[from] client::Error),
     /// The signal handlers could not be installed.
@@ -118,12 +117,12 @@ pub enum Error {
     #[cfg(feature = "metrics")]
     #[error("cannot serve metrics and health on {0}: {1}")]
     Listen(std::net::SocketAddr, #[source] std::io::Error),
-    /// The program was refused, or a task that everything depends on ended.
+    /// The program was refused, or a task that all others depend on ended.
     #[error("{0}")]
     Program(#[from] ProgramError),
 }
 
-/// Parts that all controllers share.
+/// The parts that all controllers share.
 struct Shared {
     client: Client,
     recorder: Recorder,
@@ -140,8 +139,7 @@ fn sentences(faults: &[WiringError]) -> String {
 // === impl Manager ===
 
 impl Manager {
-    /// A manager without controllers. `identity` names the program in requests, in field ownership
-    /// and in Events.
+    /// Returns a manager without controllers. `identity` names the program in requests, field ownership and Events.
     pub fn new(identity: impl Into<Identity>) -> Manager {
         Manager {
             kubeconfig: None,
@@ -157,15 +155,14 @@ impl Manager {
         }
     }
 
-    /// Uses the kubeconfig at this path. Default: the one that KUBECONFIG names, `~/.kube/config`,
-    /// or the cluster whose pod this runs in.
+    /// Sets the path of the kubeconfig. Default: KUBECONFIG, else `~/.kube/config`, else the cluster of the pod.
     pub fn kubeconfig(mut self, path: Option<PathBuf>) -> Manager {
         self.kubeconfig = path;
         self
     }
 
-    /// Restricts every namespaced kind to these namespaces; a Role in each is then enough. Default:
-    /// all namespaces, which an empty name stands for, too (`WATCH_NAMESPACE=""`).
+    /// Restricts every namespaced kind to these namespaces; a Role in each is then enough. Default: all namespaces.
+    /// An empty name also selects all (`WATCH_NAMESPACE=""`).
     pub fn namespaces(
         mut self,
         namespaces: impl IntoIterator<Item = impl Into<InternedStr>>,
@@ -181,7 +178,7 @@ impl Manager {
         self
     }
 
-    /// Changes how the client behaves. With leader election, its gate is the lease.
+    /// Changes the options of the client. With leader election, the lease is its gate.
     pub fn client(mut self, change: impl FnOnce(&mut client::Options)) -> Manager {
         change(&mut self.client);
         self
@@ -193,14 +190,14 @@ impl Manager {
         self
     }
 
-    /// Names this process: in Events, and as the holder of the lease. Default: the environment
-    /// variable POD_NAME, else the host's name.
+    /// Names this process in Events and as the holder of the lease. Default: the environment variable POD_NAME, else
+    /// the host name.
     pub fn instance(mut self, name: impl Into<String>) -> Manager {
         self.instance = Some(name.into());
         self
     }
 
-    /// Has the processes of the program elect one that works, by this Lease.
+    /// Enables leader election with this Lease: one process of the program works at a time.
     ///
     /// ```
     /// # use controller_machinery::manager::{Lease, Manager};
@@ -212,13 +209,12 @@ impl Manager {
         self
     }
 
-    /// Begins a controller of `V`.
+    /// Declares a controller of `V`.
     pub fn controller<V: Resource>(self) -> ControllerBuilder<V> {
         ControllerBuilder::new(self)
     }
 
-    /// Runs all controllers until SIGTERM or SIGINT, and prints what went wrong, if anything did, in
-    /// a sentence. For the end of `main`.
+    /// Runs all controllers until SIGTERM or SIGINT, and prints an error as one line. For the end of `main`.
     pub async fn run(self) -> ExitCode {
         let name = self.client.identity.name();
         let ended = match Shutdown::from_signals() {
@@ -237,23 +233,22 @@ impl Manager {
     /// Runs all controllers until `shutdown` is requested.
     ///
     /// # Errors
-    /// [`Error::Wiring`], before anything starts; what kept it from starting, or which part of it
-    /// died.
+    /// [`Error::Wiring`] before anything starts; any other variant if the start failed or a part ended.
     pub async fn run_until(self, shutdown: Shutdown) -> Result<(), Error> {
         self.check()?;
         let starting = async {
             let config = client::config(self.kubeconfig.as_deref(), None).await?;
             self.program(|options| Client::new(config.clone(), options)).await
         };
-        // A credential plugin, for one, may take long.
+        // Starting can take long, for example with a credential plugin.
         tokio::select! {
             program = starting => Ok(program?.run(shutdown).await?),
             () = shutdown.requested() => Ok(()),
         }
     }
 
-    /// The program that runs all controllers, with a task or two more around it. `connect` makes a
-    /// client with these options, such as one over [`Client::from_service`] in a test.
+    /// Returns the program that runs all controllers, so that tasks can be added. `connect` creates a client with
+    /// the given options, for example over [`Client::from_service`] in a test.
     ///
     /// # Errors
     /// As [`Manager::run_until`].
@@ -296,8 +291,7 @@ impl Manager {
         if !faults.is_empty() {
             return Err(Error::Wiring(faults));
         }
-        // The last passes' reports are still sent, and then the lease is released: nothing
-        // writes any more.
+        // The sink sends the last Events before the lease is released. After that, nothing writes.
         informers.run_by(&mut program);
         program = program.task("the sink of Events", |stop| async move {
             sink.run(client, stop.requested()).await;
@@ -305,7 +299,7 @@ impl Manager {
         Ok(election.after(program))
     }
 
-    /// Returns every fault of the wiring that is known before a client exists.
+    /// Returns every wiring fault that can be found without a client.
     fn check(&self) -> Result<(), Error> {
         let names: Vec<_> = self.controllers.iter().map(|controller| controller.name).collect();
         let mut faults = wiring::of_names(&names);
@@ -340,7 +334,7 @@ impl Shared {
     }
 }
 
-/// Without the feature `metrics`, only the observers that the options name.
+/// Without the feature `metrics`, only the observers in the options are used.
 #[cfg(not(feature = "metrics"))]
 impl Manager {
     fn events_observer(&self) -> Arc<dyn events::Observer> {
@@ -363,7 +357,7 @@ impl Shared {
     }
 }
 
-/// The pod's name in a cluster, otherwise the machine's host name.
+/// Returns the pod's name in a cluster, otherwise the machine's host name.
 fn host_name() -> String {
     std::env::var("POD_NAME")
         .ok()

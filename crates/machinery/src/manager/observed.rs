@@ -1,4 +1,4 @@
-//! Metrics and health of everything that the manager runs.
+//! Metrics and health of the manager's parts.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,21 +23,21 @@ pub(super) struct Observed {
 // === impl Manager ===
 
 impl Manager {
-    /// Counts everything in `metrics`: requests, lists and watches, queues, reconciles, Events and the lease.
+    /// Counts requests, lists and watches, queues, reconciles, Events and the lease in `metrics`.
     pub fn metrics(mut self, metrics: Arc<Metrics>) -> Manager {
         self.client.observer = metrics.clone();
         self.observed.metrics = Some(metrics);
         self
     }
 
-    /// Adds to `ready` what this process has to have before it can work: each informer live, and
-    /// the lease known. (A standby is ready: it can take over at once.)
+    /// Adds readiness checks to `ready`: each informer is live, and the lease is known. A standby is ready, because
+    /// it can take over at once.
     pub fn readiness(mut self, ready: Checks) -> Manager {
         self.observed.ready = ready;
         self
     }
 
-    /// Serves `/metrics`, `/healthz` and `/readyz` on this address, to everybody who reaches it.
+    /// Serves `/metrics`, `/healthz` and `/readyz` on this address, without authentication.
     ///
     /// ```
     /// # use controller_machinery::manager::Manager;
@@ -66,7 +66,7 @@ impl Manager {
 // === impl Observed ===
 
 impl Observed {
-    /// Has `program` serve the address, if there is one.
+    /// Adds the server to `program`, if an address is set.
     pub(super) async fn serve(&self, program: Program) -> Result<Program, Error> {
         let Some(address) = self.address else { return Ok(program) };
         let health = Checks::default();
@@ -82,7 +82,7 @@ impl Observed {
         }))
     }
 
-    /// Shows a lease, and reports how this process stands to it.
+    /// Adds the metrics and the readiness check of a lease.
     pub(super) fn watch_lease(&self, name: &str, leadership: &Leadership) {
         if let Some(metrics) = &self.metrics {
             metrics.watch_lease(name);
@@ -91,7 +91,7 @@ impl Observed {
         self.ready.add("lease", move || {
             let status = leadership.status();
             match (status.phase, status.problem.or(status.waits), status.holder) {
-                // It may write for as long as it leads, even if one renewal has failed.
+                // Ready while it leads, even after a failed renewal.
                 (Phase::Leading, _, _) => Ok("leading".to_owned()),
                 (_, Some(problem), _) => Err(problem),
                 (Phase::Suspended, None, _) => {
@@ -114,8 +114,8 @@ impl Shared {
         self.observed.metrics.clone().map(|metrics| metrics as Arc<_>)
     }
 
-    /// Shows an informer. Ready once it is live; one that is not is named, with the reason. A namespace that may not
-    /// be listed does not count beside one that is live: the others are served.
+    /// Adds the metrics and the readiness check of an informer. Once one namespace is live, namespaces that the
+    /// account cannot list do not count: the others are served.
     pub(super) fn watch_informer<V: Resource>(&self, informer: &Informer<V>) {
         if let Some(metrics) = &self.observed.metrics {
             metrics.watch_informer(informer);
@@ -147,7 +147,7 @@ impl Shared {
         }
     }
 
-    /// The options of a controller, with what the manager knows.
+    /// Returns the options of a controller with the manager's observers.
     pub(super) fn observed(&self, name: &'static str, mut options: Options) -> Options {
         options.connectivity = Some(self.client.connectivity().clone());
         if let Some(metrics) = &self.observed.metrics {

@@ -1,9 +1,8 @@
-//! The status: compared, patched, written through.
+//! The status: comparison, patch and write-through to the store.
 //!
-//! It is a merge patch with the version of the object as its precondition, not a server-side apply:
-//! conditions that the schema defaults have no owner and would never go, the API server ignores a UID in
-//! a status patch, and without the version a status that was decided for an older spec would count as
-//! that of the new one.
+//! It is written by a merge patch with the object's version as precondition, not by a server-side apply: conditions
+//! from schema defaults have no owner and would never be removed, the API server ignores a UID in a status patch,
+//! and without the version a status for an older spec would count for the new one.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -16,24 +15,23 @@ use crate::client;
 use crate::controller::Problem;
 use crate::object::Resource;
 
-/// The status of an object, as what is written to it.
+/// The subject of writes of the status.
 const STATUS: u64 = 1;
 
 // === impl Context ===
 
 impl<V: Resource> Context<V> {
-    /// Has the object's status be `status`: fields that the view of the object shows and `status` does
-    /// not have go, and the conditions that other controllers set stay. Of the conditions, those go that
-    /// [`ControllerBuilder::conditions`](super::ControllerBuilder::conditions) names and `status` leaves
-    /// out. `status` is what the object's field `status` is to hold, without that word around it. Sends nothing
-    /// if the view shows it already, so its `status` has to have all that is set here,
-    /// and nothing that others set but whole [`Condition`](super::Condition)s.
+    /// Sets the object's status to `status`, the content of the field `status`. Fields that the view shows and
+    /// `status` lacks are removed. Conditions are removed only if
+    /// [`ControllerBuilder::conditions`](super::ControllerBuilder::conditions) names their type. Sends nothing if
+    /// the view already shows this status. So the view's `status` needs all fields that are set here, and none that
+    /// others set, apart from whole [`Condition`](super::Condition)s.
     ///
     /// # Errors
-    /// A conflict if the object has changed since this pass read it: the next pass sees the change;
-    /// [`Problem::Contested`] if another program keeps writing another status for the same spec;
-    /// `ErrNoStatusSubresource` if the CustomResourceDefinition does not have `subresources.status`; `ErrWiring`
-    /// if `status` is a whole object. All else that can go wrong with a write.
+    /// A conflict if the object has changed since this reconcile read it: the next reconcile sees the change;
+    /// [`Problem::Contested`] if another program keeps writing a different status for the same spec;
+    /// `ErrNoStatusSubresource` if the CustomResourceDefinition lacks `subresources.status`; `ErrWiring` if `status`
+    /// is a whole object; all errors of a write.
     pub async fn patch_status(&self, status: impl Serialize) -> Result<(), Problem>
     where
         V: Serialize,
@@ -67,7 +65,7 @@ impl<V: Resource> Context<V> {
             Err(error) if error.is_not_found() => return Err(self.no_status(error).await),
             written => written.map_err(|error| failed::<V>("update the status of", key, error))?,
         };
-        // The API server's changes to it, by its schema, would be the same each time.
+        // If the schema changes the status, it changes it the same way each time.
         let observed = status_of(&written)?;
         let other = !is_same(&status, &observed, pass.conditions);
         pass.accept(key, other.then(|| form(&status, &observed)));
@@ -81,8 +79,7 @@ impl<V: Resource> Context<V> {
 }
 
 impl<V: Resource> Context<V> {
-    /// The problem of a status that is not found: without the subresource, the API server answers as if the
-    /// object was gone.
+    /// Returns the problem behind a 404: without the subresource, the response is the same as for a deleted object.
     async fn no_status(&self, error: client::Error) -> Problem {
         match self.client().find::<V>(self.key()).await {
             Ok(Some(live)) if live.uid() == self.object.uid() => {
@@ -98,7 +95,7 @@ impl<V: Resource> Context<V> {
     }
 }
 
-/// Returns whether this is an object that has the status, instead of the status.
+/// Returns whether this is a whole object instead of its status.
 fn is_whole_object(status: &Value, observed: &Value) -> bool {
     const FIELDS: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
     let all_known = |map: &Map<String, Value>| map.keys().all(|it| FIELDS.contains(&it.as_str()));
@@ -110,8 +107,7 @@ fn status_of<V: Resource + Serialize>(object: &V) -> Result<Value, Problem> {
     Ok(json_of(object)?["status"].take())
 }
 
-/// The merge patch that makes `observed` the desired status. `own` are the types of the conditions that
-/// are this controller's.
+/// Returns the merge patch from `observed` to the desired status. `own`: the condition types of this controller.
 fn patch(desired: &Value, observed: &Value, own: &[&str]) -> Value {
     match (desired, observed) {
         (Value::Object(desired), Value::Object(observed)) => {
@@ -131,7 +127,7 @@ fn patch(desired: &Value, observed: &Value, own: &[&str]) -> Value {
     }
 }
 
-/// What remains of a field that is no longer set: the conditions of other controllers.
+/// Returns what remains of a field that is no longer set: the conditions of other controllers.
 fn left_of(observed: &Value, own: &[&str]) -> Value {
     match observed {
         Value::Array(list)
@@ -143,7 +139,7 @@ fn left_of(observed: &Value, own: &[&str]) -> Value {
     }
 }
 
-/// Returns whether a status is the desired one. A list of conditions may have more: other controllers'.
+/// Returns whether a status is the desired one, ignoring other controllers' conditions.
 fn is_same(desired: &Value, observed: &Value, own: &[&str]) -> bool {
     match (desired, observed) {
         (Value::Object(desired), Value::Object(observed)) => {
@@ -166,7 +162,7 @@ fn is_same(desired: &Value, observed: &Value, own: &[&str]) -> bool {
             desired.len() == observed.len()
                 && desired.iter().zip(observed).all(|(d, o)| is_same(d, o, own))
         }
-        // An empty list or struct is how a view shows that there is none.
+        // A view shows an absent field as an empty list or struct.
         (Value::Null, Value::Array(list)) => {
             are_conditions(&[], list) && !list.iter().any(|it| is_own(it, own))
         }
@@ -175,7 +171,7 @@ fn is_same(desired: &Value, observed: &Value, own: &[&str]) -> bool {
     }
 }
 
-/// `observed` without the conditions of other controllers.
+/// Returns `observed` without the conditions of other controllers.
 fn own(observed: &Value, desired: &Value, own: &[&str]) -> Value {
     let mut status = observed.clone();
     for (field, list) in status.as_object_mut().into_iter().flatten() {
@@ -192,7 +188,7 @@ fn is_own(entry: &Value, own: &[&str]) -> bool {
     entry["type"].as_str().is_some_and(|kind| own.contains(&kind))
 }
 
-/// Returns whether all entries are conditions, which other controllers may add to.
+/// Returns whether all entries are conditions. Other controllers can add to these.
 fn are_conditions(desired: &[Value], observed: &[Value]) -> bool {
     let mut all = desired.iter().chain(observed);
     all.all(|entry| entry["type"].is_string() && entry["status"].is_string())

@@ -1,33 +1,32 @@
-//! Faults of the wiring: declarations that a program lacks, found before it starts.
+//! Wiring faults, found before the program starts.
 
 use std::any::type_name;
 
 use crate::informer::Refusal;
 
-/// A fault of the wiring. Its text names the line to add or to change.
+/// A wiring fault. Its text names the line to add or to change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WiringError {
     /// There is no controller.
     #[error("there is no controller: add `manager.controller::<KIND>().reconcile(FUNCTION)`")]
     NoController,
-    /// Two controllers have one name, so that nothing could tell their metrics, logs and Events
-    /// apart.
+    /// Two controllers have the same name, so their metrics, logs and Events are indistinguishable.
     #[error("two controllers are named {0}: give one of them another name with `.named(\"…\")`")]
     SameName(&'static str),
-    /// A controller's name does not fit into the names of metrics and Events.
+    /// A controller's name is invalid in the names of metrics and Events.
     #[error(
         "a controller cannot be named {0:?}: a name has 1 to 63 lower-case letters, digits and \
          dashes, with no dash at its ends; choose one with `.named(\"…\")`"
     )]
     Name(&'static str),
-    /// The API server refuses Events of a program with this group.
+    /// The program's group is not a DNS name: the API server would refuse its Events.
     #[error(
         "the program's group {0:?} is no DNS name, so that every Event would be refused: use one such as \
          `Identity::new(\"website\", \"example.com\")`"
     )]
     Group(&'static str),
-    /// A controller reads a view that it does not declare, so no informer lists and watches it.
+    /// A controller reads a view that it does not declare, so it has no informer.
     #[error(
         "the controller {controller} reads {view} but does not declare it: add \
          `.reads::<{view}>()`, `.owns::<{view}>()` or `.watches::<{view}>(…)`"
@@ -38,7 +37,7 @@ pub enum WiringError {
         /// The view's type, `Secret`.
         view: &'static str,
     },
-    /// A controller creates children that it does not own: their changes would not wake it.
+    /// A controller creates objects of a view that it does not own: their changes would not enqueue their owner.
     #[error(
         "the controller {controller} keeps {view} as children but does not own them, so that their \
          changes would not wake it: add `.owns::<{view}>()`"
@@ -60,7 +59,7 @@ pub enum WiringError {
         /// The view's type, `Node`.
         view: &'static str,
     },
-    /// The API server refuses this name of a finalizer.
+    /// The API server refuses an unqualified finalizer name.
     #[error(
         "the controller {controller} has a finalizer {finalizer:?}: its name has to be qualified, \
          `.finalizer(\"example.com/{controller}\", …)`"
@@ -71,7 +70,7 @@ pub enum WiringError {
         /// The finalizer's name.
         finalizer: &'static str,
     },
-    /// A controller has two finalizers, and would run one of them.
+    /// A controller has two finalizers, but only one would run.
     #[error(
         "the controller {controller} has the finalizers {first:?} and {second:?}: declare one, whose cleanup \
          does both"
@@ -81,10 +80,10 @@ pub enum WiringError {
         controller: &'static str,
         /// The finalizer that was declared first.
         first: &'static str,
-        /// The other.
+        /// The second one.
         second: &'static str,
     },
-    /// Something was declared beside a reconciler that has to do it itself.
+    /// A declaration has no effect with a custom reconciler, which has to do this itself.
     #[error(
         "the controller {controller} declares `.{declaration}(…)`, which only `.reconcile(…)` and `.run(…)` \
          use: remove it and do it in the reconciler"
@@ -95,7 +94,7 @@ pub enum WiringError {
         /// The declaration.
         declaration: &'static str,
     },
-    /// One controller selects what others read.
+    /// One controller narrows an informer that others share.
     #[error(
         "the controllers {controllers} read one informer of {view}, and one of them has it select objects or \
          fields with `.informer::<{view}>(…)`: declare a second view type of the kind for that one"
@@ -106,10 +105,10 @@ pub enum WiringError {
         /// The controllers' names.
         controllers: String,
     },
-    /// An informer cannot work as it was declared.
+    /// An informer cannot work as declared.
     #[error(transparent)]
     Informer(#[from] Refusal),
-    /// Nothing says in which namespace the Lease is.
+    /// The namespace of the Lease is unknown.
     #[error(
         "the namespace of the Lease {0} is not known outside of a pod: add \
          `.leader_election(Lease::named({0:?}).namespace(\"…\"))`"
@@ -117,7 +116,7 @@ pub enum WiringError {
     LeaseNamespace(String),
 }
 
-/// The name of a view's type, as its user writes it.
+/// Returns the name of a view's type, as its user writes it.
 pub(super) fn view<V>() -> &'static str {
     let path = type_name::<V>();
     path.rsplit("::").next().unwrap_or(path)
@@ -140,8 +139,7 @@ pub(super) fn of_names(names: &[&'static str]) -> Vec<WiringError> {
     faults
 }
 
-/// Returns whether `name` is a DNS name, a slash and a word, as the API server demands of a
-/// finalizer.
+/// Returns whether `name` is a DNS name, a slash and a word, as the API server requires of a finalizer.
 pub(super) fn is_qualified(name: &str) -> bool {
     let is_alphanumeric = |c: char| c.is_ascii_alphanumeric();
     let is_word = |text: &str| {

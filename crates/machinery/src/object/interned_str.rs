@@ -14,29 +14,29 @@ use super::interner::Interner;
 
 static INTERNED: LazyLock<Interner<ArcStr>> = LazyLock::new(Interner::new);
 
-/// Value of fields that are left out.
+/// The value of absent fields.
 static EMPTY: LazyLock<InternedStr> = LazyLock::new(|| InternedStr::new(""));
 
 /// A string whose equal copies share one allocation.
 ///
-/// Takes 8 bytes. Cloning costs a reference count, comparing two `InternedStr`s one comparison of pointers.
+/// Takes 8 bytes. Cloning costs a reference count, comparing two `InternedStr`s one pointer comparison.
 #[derive(Clone, PartialOrd, Ord)]
 pub struct InternedStr(ArcStr);
 
 // === impl InternedStr ===
 
 impl InternedStr {
-    /// The interned copy of `text`.
+    /// Returns the interned copy of `text`.
     pub fn new(text: &str) -> InternedStr {
         InternedStr(INTERNED.intern(text))
     }
 
-    /// The characters.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Returns its address, which no other text shares while it is in use.
+    /// Returns its address, which is unique to its text while it is in use.
     pub(super) fn address(&self) -> usize {
         self.0.as_ptr().addr()
     }
@@ -139,8 +139,8 @@ impl<'de> Deserialize<'de> for InternedStr {
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a string")
             }
-            // Borrowed or not, this reads the parser's own buffer: nothing is allocated for a
-            // string that is already interned.
+            // Borrowed or not, this reads the parser's buffer: a string that is already interned needs no
+            // allocation.
             fn visit_str<E: Error>(self, text: &str) -> Result<InternedStr, E> {
                 Ok(InternedStr::new(text))
             }

@@ -1,4 +1,4 @@
-//! Interner: equal values share an allocation.
+//! An interner: equal values share an allocation.
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -8,15 +8,14 @@ use arcstr::ArcStr;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
 
-/// The number of parts, each with a lock of its own: growing or sweeping one holds up only those
-/// whose values happen to belong to it, for as long as a part takes.
+/// The number of shards. Each has its own lock, so growing or sweeping one delays only calls for its values.
 const SHARDS: usize = 64;
-/// A part with fewer values than this is not swept.
+/// Size below which a shard is not swept.
 const FIRST_SWEEP: usize = 64;
-/// A part is swept after this many calls per value in it, even if it does not grow.
+/// Lookups per entry after which a shard is swept, even if it does not grow.
 const CALLS: usize = 4;
 
-/// A handle of a value: clones of one handle share it.
+/// A handle of a value, shared by its clones.
 pub(super) trait Shared: Clone + Borrow<Self::Value> {
     /// The type of the value.
     type Value: Hash + Eq + ?Sized;
@@ -27,9 +26,8 @@ pub(super) trait Shared: Clone + Borrow<Self::Value> {
 
 /// All values in use, by their handles.
 ///
-/// A value without a holder is dropped when its part of the table has doubled since the last sweep,
-/// or after four calls per value in the part, whichever is first. So interning stays amortized O(1),
-/// and after a fall the table shrinks with use, not by itself.
+/// Values that nobody else holds are removed by a sweep. A shard is swept when it has doubled, or after four lookups
+/// per entry. So a lookup is amortized O(1), and a table shrinks only while it is used.
 pub(super) struct Interner<S> {
     shards: Box<[Mutex<Shard<S>>]>,
     hasher: DefaultHashBuilder,
@@ -39,7 +37,7 @@ struct Shard<S> {
     table: HashTable<S>,
     /// `table.len()` at which the next sweep is due.
     sweep_at: usize,
-    /// Calls since the last sweep.
+    /// Lookups since the last sweep.
     calls: usize,
 }
 
@@ -56,7 +54,7 @@ impl<T: Hash + Eq> Shared for Arc<T> {
 impl Shared for ArcStr {
     type Value = str;
 
-    /// The empty one is not counted; it stays.
+    /// The empty string is static and has no count; it stays.
     fn is_shared(&self) -> bool {
         ArcStr::strong_count(self).is_none_or(|handles| handles > 1)
     }
@@ -77,14 +75,14 @@ impl<S> std::fmt::Debug for Interner<S> {
 }
 
 impl<S: Shared> Interner<S> {
-    /// An empty table.
+    /// An empty interner.
     pub(super) fn new() -> Interner<S> {
         let shard = || Shard { table: HashTable::new(), sweep_at: FIRST_SWEEP, calls: 0 };
         let shards = (0..SHARDS).map(|_| Mutex::new(shard())).collect();
         Interner { shards, hasher: DefaultHashBuilder::default() }
     }
 
-    /// Returns the handle of `value`, and creates it if there is none.
+    /// Returns the handle of `value`, creating it if necessary.
     pub(super) fn intern(&self, value: impl Borrow<S::Value> + Into<S>) -> S {
         let hash = self.hasher.hash_one(value.borrow());
         // hashbrown itself uses the lowest and the highest bits.
@@ -104,8 +102,8 @@ impl<S: Shared> Interner<S> {
 }
 
 impl<S: Shared> Shard<S> {
-    /// Drops the values that only the table holds. None can be taken in the meantime: the only way
-    /// to one is through the table, and for that it has to be locked.
+    /// Removes the values that only the table holds. Nobody can clone one meanwhile: that needs the lock of the
+    /// table.
     fn sweep_if_due(&mut self, hasher: &DefaultHashBuilder) {
         let len = self.table.len();
         if len < FIRST_SWEEP || len < self.sweep_at && self.calls < CALLS * len {

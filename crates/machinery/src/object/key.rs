@@ -1,4 +1,4 @@
-//! The name by which an object is known.
+//! The key of an object.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -7,20 +7,20 @@ use std::sync::{Arc, LazyLock};
 use super::InternedStr;
 use super::interner::Interner;
 
-/// A key without a holder keeps its two texts until it is swept.
+/// A key that nobody holds keeps its two texts until it is swept.
 static INTERNED: LazyLock<Interner<Arc<Name>>> = LazyLock::new(Interner::new);
 
-/// Key of an object before its metadata were read.
+/// The key of an object before its metadata is read.
 static EMPTY: LazyLock<ObjectKey> = LazyLock::new(|| ObjectKey::new("", ""));
 
-/// `namespace/name`, the key of every store and queue; a cluster-scoped object has an empty
-/// namespace. Not the identity: a new object under an old name has another [`Uid`](super::Uid).
+/// `namespace/name`, the key of every store and queue. The namespace of a cluster-scoped object is empty. Not the
+/// identity: a new object with an old name has another [`Uid`](super::Uid).
 ///
-/// Takes 8 bytes. Cloning costs a reference count; to compare or hash it, what it says is not read.
+/// Takes 8 bytes. Cloning costs a reference count; equality and hashing use the pointer, not the text.
 #[derive(Clone, PartialOrd, Ord)]
 pub struct ObjectKey(Arc<Name>);
 
-/// Content of a key, compared in this order.
+/// The content of a key, compared in this order.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 #[repr(C)]
 struct Name {
@@ -31,7 +31,7 @@ struct Name {
 // === impl ObjectKey ===
 
 impl ObjectKey {
-    /// The key of `name` in `namespace`; an empty namespace means cluster-scoped.
+    /// Returns the key of `name` in `namespace`; an empty namespace means cluster-scoped.
     pub fn new(namespace: impl Into<InternedStr>, name: impl Into<InternedStr>) -> ObjectKey {
         let name = Name { namespace: namespace.into(), name: name.into() };
         ObjectKey(INTERNED.intern(name))
@@ -47,7 +47,7 @@ impl ObjectKey {
         &self.0.name
     }
 
-    /// The key of another object in the same namespace.
+    /// Returns the key of another object in the same namespace.
     pub fn sibling(&self, name: impl Into<InternedStr>) -> ObjectKey {
         ObjectKey::new(self.namespace().clone(), name)
     }
@@ -92,7 +92,7 @@ impl fmt::Debug for ObjectKey {
 // === impl Name ===
 
 impl Hash for Name {
-    /// Of the addresses: equal texts are one.
+    /// Hashes the addresses: equal texts share one.
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.namespace.address(), self.name.address()).hash(state);
     }

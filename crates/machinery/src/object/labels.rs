@@ -8,19 +8,19 @@ use thin_vec::ThinVec;
 
 use super::InternedStr;
 
-/// A small sorted map of strings: labels, annotations, a selector. 8 bytes when empty, one
+/// A small sorted map of strings, such as labels, annotations or a selector. Takes 8 bytes when empty, one
 /// allocation otherwise (a `BTreeMap` with one entry takes 544).
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Labels(ThinVec<(InternedStr, InternedStr)>);
 
 impl Labels {
-    /// The value under `key`.
+    /// Returns the value under `key`.
     pub fn get(&self, key: &str) -> Option<&InternedStr> {
         let at = self.0.binary_search_by(|(k, _)| k.as_str().cmp(key)).ok()?;
         Some(&self.0[at].1)
     }
 
-    /// All pairs, by key.
+    /// Returns all pairs, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&InternedStr, &InternedStr)> {
         self.0.iter().map(|(key, value)| (key, value))
     }
@@ -30,7 +30,7 @@ impl Labels {
         self.0.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -50,14 +50,14 @@ impl Labels {
 }
 
 impl<K: Into<InternedStr>, V: Into<InternedStr>> FromIterator<(K, V)> for Labels {
-    /// If a key occurs more than once, its last value counts.
+    /// Keeps the last value of a repeated key.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Labels {
         let mut pairs: Vec<(InternedStr, InternedStr)> =
             pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
         pairs.reverse();
         pairs.sort_by(|a, b| a.0.cmp(&b.0));
         pairs.dedup_by(|later, earlier| later.0 == earlier.0);
-        // `collect` would make room for four.
+        // `collect` would reserve space for four.
         let mut exact = ThinVec::with_capacity(pairs.len());
         exact.extend(pairs);
         Labels(exact)
@@ -80,7 +80,7 @@ impl<'de> Deserialize<'de> for Labels {
     }
 }
 
-/// Visits the map, and interns a key only if it is kept.
+/// Visits the map, and interns only keys that are kept.
 #[derive(Clone, Copy)]
 struct Kept(fn(&str) -> bool);
 

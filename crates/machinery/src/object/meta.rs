@@ -10,11 +10,11 @@ use thin_vec::ThinVec;
 
 use super::{InternedStr, Labels, ObjectKey, ResourceVersion, Uid};
 
-/// Which labels and annotations a view keeps. The others are skipped while parsing.
+/// Selects the labels and annotations that a view keeps. The others are skipped while parsing.
 pub trait Keep: Clone + 'static {
-    /// The annotation in which `Context::ensure` records the hash of what it applied to a child.
+    /// The annotation with the hash of what `Context::ensure` applied.
     const APPLIED: &'static str = "controller-machinery/applied";
-    /// The annotation in which it records what admission made of that.
+    /// The annotation with the changes that admission made to that.
     const ADMITTED: &'static str = "controller-machinery/admitted";
 
     /// Returns whether the label under `key` is kept.
@@ -31,8 +31,8 @@ pub enum Nothing {}
 #[derive(Debug, Clone, Copy)]
 pub enum Everything {}
 
-/// The controller of an object: the one entry of `ownerReferences` with `controller: true`
-/// (metav1.GetControllerOf). Other owners are of no concern to a controller and are skipped.
+/// The controller of an object: the entry of `ownerReferences` with `controller: true` (metav1.GetControllerOf).
+/// Other owners are skipped.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Owner {
     /// `group/version` of the owner.
@@ -41,25 +41,25 @@ pub struct Owner {
     pub kind: InternedStr,
     /// Name of the owner, in the object's own namespace or cluster-scoped.
     pub name: InternedStr,
-    /// UID of the owner. A namesake with another UID is another object. [`Uid::NONE`], and so no
-    /// object's, if what the object says is not a UUID: users write these references, and the API
-    /// server only requires that the field is not empty (`validateOwnerReference`).
+    /// UID of the owner. The same name with another UID is another object. [`Uid::NONE`], which no object has, if it
+    /// is not a UUID: users write these references, and the API server only requires a non-empty field
+    /// (`validateOwnerReference`).
     pub uid: Uid,
 }
 
 /// `metadata`, reduced to what controllers use.
 ///
-/// An object that was read has a UID and a version. One that is yet to be created has neither, and
-/// they are left out when it is sent; if set, they are preconditions of the write.
+/// A stored object has a UID and a version. A new one has neither, and they are omitted when it is sent. If set,
+/// they are preconditions of the write.
 #[derive(Clone)]
 pub struct Meta<K = Nothing> {
     /// Namespace and name.
     pub key: ObjectKey,
-    /// Identity; [`Uid::NONE`] for an object not yet created.
+    /// UID; [`Uid::NONE`] for an object not yet created.
     pub uid: Uid,
     /// Version; [`ResourceVersion::UNKNOWN`] for an object not yet created.
     pub version: ResourceVersion,
-    /// Counts changes of the spec. 0 if the API server does not count them.
+    /// Number of changes of the spec; 0 if the API server does not count them.
     pub generation: i64,
     /// True if `deletionTimestamp` is set.
     pub deleting: bool,
@@ -67,8 +67,8 @@ pub struct Meta<K = Nothing> {
     pub owner: Option<Owner>,
     /// True if a foreground deletion of the controller waits for this object (`blockOwnerDeletion`).
     pub blocks_owner: bool,
-    /// True unless one manager applied all that `managedFields` names (writes of subresources apart). A field of a
-    /// shared object may stay when it is no longer applied, because another manager owns it, too.
+    /// True unless one manager applied all fields in `managedFields` (apart from subresources). A field of a shared
+    /// object can stay when it is no longer applied, because another manager owns it, too.
     pub shared: bool,
     /// The labels that `K` keeps.
     pub labels: Labels,
@@ -102,7 +102,7 @@ impl Keep for Everything {
 // === impl Meta ===
 
 impl<K> Meta<K> {
-    /// Metadata of an object that is to be created under `key`.
+    /// Returns the metadata of a new object.
     pub fn named(key: ObjectKey) -> Meta<K> {
         Meta {
             key,
@@ -120,8 +120,7 @@ impl<K> Meta<K> {
         }
     }
 
-    /// Returns whether the object is controlled by the one with this UID. Always false for
-    /// [`Uid::NONE`].
+    /// Returns whether the object with this UID controls this one. False for [`Uid::NONE`].
     pub fn is_controlled_by(&self, uid: Uid) -> bool {
         uid.is_some() && self.owner.as_ref().is_some_and(|owner| owner.uid == uid)
     }
@@ -238,7 +237,7 @@ impl<'de, K: Keep> Visitor<'de> for MetaVisitor<K> {
                 Field::Other => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-        // A pod template or a list has metadata without a name, so the name may be empty here.
+        // The name is empty for the metadata of a pod template or a list.
         meta.key = ObjectKey::new(namespace.unwrap_or_default(), name.unwrap_or_default());
         Ok(meta)
     }
@@ -310,7 +309,7 @@ impl<'de> Deserialize<'de> for Controllers {
     }
 }
 
-/// The `managedFields`: how they were written. Their sets of fields are skipped.
+/// The entries of `managedFields`. Their field sets are skipped.
 #[derive(Default)]
 struct Managers {
     applies: usize,
@@ -329,7 +328,7 @@ impl<'de> Deserialize<'de> for Managers {
     }
 }
 
-/// Counts the entries, without memory for them: each object has some.
+/// Counts the entries without allocating: each object has some.
 struct ManagersVisitor;
 
 impl<'de> Visitor<'de> for ManagersVisitor {

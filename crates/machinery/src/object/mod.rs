@@ -1,19 +1,18 @@
-//! Common parts of all Kubernetes objects, in as few bytes as possible.
+//! Common parts of all Kubernetes objects, with little memory.
 //!
 //! Guarantees
-//! - [`InternedStr`] and [`ObjectKey`] are interned: equal ones share one allocation for as long as one is
-//!   in use, so the ten thousandth `app.kubernetes.io/name` costs a pointer, and so does a key, in
-//!   however many stores and queues it is.
-//! - [`Meta`] decodes `metadata` in one pass and never allocates for a field it does not keep;
-//!   `managedFields`, often the largest part of an object, is skipped while parsing.
-//! - A type ([`Keep`]) says which labels and annotations are kept, once per view.
-//! - [`ResourceVersion`]s are ordered only when both are numbers (KEP-5504) and only within one
-//!   resource type; otherwise they compare as "cannot tell", never as a guess.
-//! - Nothing here panics on data from the API server: what cannot be represented is a decode error
-//!   that names the field.
+//! - [`InternedStr`] and [`ObjectKey`] are interned: equal ones share one allocation while one is in use. So the ten
+//!   thousandth `app.kubernetes.io/name` costs a pointer, and so does a key in every store and queue.
+//! - [`Meta`] decodes `metadata` in one pass and never allocates for a field that it does not keep. `managedFields`,
+//!   often the largest part of an object, is skipped while parsing.
+//! - A type ([`Keep`]) selects the labels and annotations to keep, once per view.
+//! - [`ResourceVersion`]s are ordered only when both are numbers (KEP-5504), and only within one resource type.
+//!   Otherwise their order is unknown, never guessed.
+//! - Nothing here panics on data from the API server: what cannot be represented is a decode error that names the
+//!   field.
 //!
-//! A *view* is a small struct with a [`Meta`] and just the fields its user reads or owns. It
-//! implements [`Object`] and, to be listed and watched, [`Resource`].
+//! A *view* is a small struct with a [`Meta`] and the fields that its user reads or owns. It implements [`Object`]
+//! and, to be listed and watched, [`Resource`].
 
 mod interner;
 mod interned_str;

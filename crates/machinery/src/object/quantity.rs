@@ -4,42 +4,42 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::InternedStr;
 
-/// An amount as a person wrote it: `500m`, `0.5Gi`, `1e3`. Two amounts are the same if their values
-/// are: see [`Quantity::is_same_as`]. (`Eq` compares the text; it exists for interning.)
+/// An amount as the user wrote it: `500m`, `0.5Gi`, `1e3`. Compare values with [`Quantity::is_same_as`]. (`Eq`
+/// compares the text; it exists for interning.)
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Quantity(InternedStr);
 
-/// Kubernetes keeps no digits below this (resource.Nano); finer amounts are rounded up.
+/// Smallest digit that Kubernetes keeps (resource.Nano); finer amounts are rounded up.
 const NANO_DIGITS: i32 = 9;
-/// In a pod it keeps none below a thousandth.
+/// In a pod, Kubernetes keeps only thousandths.
 const NANOS_PER_MILLI: i128 = 1_000_000;
-/// An amount with an exponent beyond this is as good as the largest, or the smallest.
+/// Exponent beyond which an amount counts as the largest or smallest.
 const MAX_EXPONENT: i32 = 30;
 
 // === impl Quantity ===
 
 impl Quantity {
-    /// The amount that `text` means.
+    /// Returns the amount of this text.
     pub fn new(text: &str) -> Quantity {
         Quantity(InternedStr::new(text))
     }
 
-    /// Returns whether both mean the same amount: `1000m` and `1`, `0.5Gi` and `512Mi`; also
-    /// `0.0625` and `63m`, as for the API server.
+    /// Returns whether both are the same amount: `1000m` and `1`, `0.5Gi` and `512Mi`; also `0.0625` and `63m`, as
+    /// for the API server.
     pub fn is_same_as(&self, other: &Quantity) -> bool {
         self.0 == other.0 || self.millis().is_some_and(|millis| Some(millis) == other.millis())
     }
 
-    /// The amount in units of 10⁻³, rounded up as the API server rounds a container's resources
+    /// Returns the amount in units of 10⁻³, rounded up as the API server rounds a container's resources
     /// (k8s.io/kubernetes/pkg/apis/core/v1, SetDefaults_ResourceList). `None` as for `nanos`.
     pub fn millis(&self) -> Option<i128> {
         let nanos = self.nanos()?;
         Some(nanos / NANOS_PER_MILLI + (nanos % NANOS_PER_MILLI).signum())
     }
 
-    /// Rewritten so that equal amounts are equal text, to the last digit: the hashes of what was
-    /// applied depend on it.
+    /// Returns a form in which equal amounts have equal text, to the last digit: hashes of applied states depend on
+    /// it.
     pub fn normalised(&self) -> Quantity {
         match self.nanos() {
             Some(nanos) => Quantity::new(&format!("{nanos}n")),
@@ -47,8 +47,8 @@ impl Quantity {
         }
     }
 
-    /// The amount in units of 10⁻⁹; `None` if the text is not a quantity (the API server accepts no
-    /// such text) or the amount does not fit an `i128`.
+    /// Returns the amount in units of 10⁻⁹; `None` if the text is not a quantity (the API server accepts no such
+    /// text) or the amount does not fit an `i128`.
     fn nanos(&self) -> Option<i128> {
         let text = self.0.as_str();
         let (negative, text) = match text.as_bytes().first()? {
@@ -82,7 +82,7 @@ impl Quantity {
     }
 }
 
-/// Base and exponent of a suffix.
+/// Returns the base and exponent of a suffix.
 fn scale(suffix: &str) -> Option<(i32, i32)> {
     Some(match suffix {
         "n" => (10, -9),
@@ -108,7 +108,7 @@ fn scale(suffix: &str) -> Option<(i32, i32)> {
     })
 }
 
-/// Accepts a string or a number: a custom resource may have either.
+/// Accepts a string or a number: a custom resource can have either.
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Quantity, D::Error> {
         #[derive(Deserialize)]

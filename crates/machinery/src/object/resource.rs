@@ -1,4 +1,4 @@
-//! Place of a kind of object in the API.
+//! Kinds of objects in the API.
 
 use std::fmt::Debug;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{Everything, Keep, Meta, ObjectKey, Owner, Uid};
 
-/// Names of one kind of object, as the API server knows it.
+/// The API names of one kind of object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Kind {
     /// API group; empty for the core group.
@@ -24,9 +24,9 @@ pub struct Kind {
     pub namespaced: bool,
 }
 
-/// Anything with metadata: what a store can hold.
+/// An object with metadata, which a store can contain.
 pub trait Object: Send + Sync + Debug + 'static {
-    /// Which labels and annotations its metadata keeps.
+    /// Selects the labels and annotations that its metadata keeps.
     type Keep: Keep;
 
     /// The metadata.
@@ -43,28 +43,26 @@ pub trait Object: Send + Sync + Debug + 'static {
     }
 }
 
-/// A view of one kind: what can be listed and watched. It decodes from the kind's JSON and skips
-/// the fields it does not know.
+/// A view of one kind, which can be listed and watched. It decodes from the kind's JSON and skips unknown fields.
 pub trait Resource: Object + DeserializeOwned {
     /// The kind.
     const KIND: Kind;
 
-    /// The owner reference that makes `self` the controller of a child.
+    /// Returns the owner reference that makes `self` the controller of an object.
     fn as_owner(&self) -> Owner {
         Self::KIND.owner(self)
     }
 }
 
-/// A view of a kind that is known only when the program runs, with all of the object as JSON. Any
-/// view whose kind is [`Kind::RUNTIME`] is such a view; one that has only the fields that are read
-/// takes less memory.
+/// A view of a kind that is known only at run time, with the whole object as JSON. Any view with the kind
+/// [`Kind::RUNTIME`] is such a view; one with only the fields that are read takes less memory.
 ///
-/// Its client says of which kind it is: [`Client::of`](crate::client::Client::of).
+/// Its client sets the kind: [`Client::of`](crate::client::Client::of).
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Dynamic {
     /// The metadata.
     pub metadata: Meta<Everything>,
-    /// Everything else, `spec` and `status` among it.
+    /// All other fields, including `spec` and `status`.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
@@ -106,18 +104,17 @@ macro_rules! view {
 }
 
 impl Kind {
-    /// The kind of a view whose kind is known only when the program runs: see [`Dynamic`].
+    /// The kind of a view whose kind is known only at run time: see [`Dynamic`].
     pub const RUNTIME: Kind = Kind::namespaced("", "", "", "");
 
-    /// A kind from names that are known only when the program runs, such as those that
-    /// [`Client::discover`](crate::client::Client::discover) finds. Each distinct name takes memory
-    /// for as long as the process runs.
+    /// Returns a kind with names that are known only at run time, such as those from
+    /// [`Client::discover`](crate::client::Client::discover). Each distinct name is leaked.
     pub fn named(group: &str, version: &str, kind: &str, plural: &str, namespaced: bool) -> Kind {
         let [group, version, kind, plural] = [group, version, kind, plural].map(forever);
         Kind { group, version, kind, plural, namespaced }
     }
 
-    /// The owner reference that makes `object`, which is of this kind, the controller of a child.
+    /// Returns the owner reference that makes `object`, which is of this kind, a controller.
     pub fn owner(&self, object: &(impl Object + ?Sized)) -> Owner {
         Owner {
             api_version: self.api_version().into(),
@@ -127,7 +124,7 @@ impl Kind {
         }
     }
 
-    /// A kind whose objects live in namespaces. An empty group is the core group.
+    /// Returns a namespaced kind. An empty group is the core group.
     pub const fn namespaced(
         group: &'static str,
         version: &'static str,
@@ -137,7 +134,7 @@ impl Kind {
         Kind { group, version, kind, plural, namespaced: true }
     }
 
-    /// Like [`Kind::namespaced`], for a kind whose objects have no namespace.
+    /// Returns a cluster-scoped kind; otherwise like [`Kind::namespaced`].
     pub const fn cluster_scoped(
         group: &'static str,
         version: &'static str,
@@ -147,7 +144,7 @@ impl Kind {
         Kind { group, version, kind, plural, namespaced: false }
     }
 
-    /// `group/version`, or `version` in the core group: the `apiVersion` field.
+    /// Returns the `apiVersion`: `group/version`, or `version` in the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_owned()
@@ -156,7 +153,7 @@ impl Kind {
         }
     }
 
-    /// `plural.group`, as kubectl and RBAC errors name it: `deployments.apps`.
+    /// Returns `plural.group`, as in kubectl and RBAC errors: `deployments.apps`.
     pub fn resource(&self) -> String {
         if self.group.is_empty() {
             self.plural.to_owned()
@@ -165,7 +162,7 @@ impl Kind {
         }
     }
 
-    /// URL path of the collection, in one namespace or in all.
+    /// Returns the URL path of the collection, in one namespace or in all.
     pub fn path(&self, namespace: Option<&str>) -> String {
         let root = if self.group.is_empty() { "/api" } else { "/apis" };
         let api_version = self.api_version();
@@ -177,13 +174,13 @@ impl Kind {
         }
     }
 
-    /// URL path of one object.
+    /// Returns the URL path of one object.
     pub fn object_path(&self, key: &ObjectKey) -> String {
         format!("{}/{}", self.path(Some(key.namespace())), key.name())
     }
 }
 
-/// Returns the one copy of `name` that is never freed.
+/// Returns the only copy of `name`, which is never freed.
 fn forever(name: &str) -> &'static str {
     static NAMES: Mutex<Vec<&str>> = Mutex::new(Vec::new());
     let mut names = NAMES.lock();

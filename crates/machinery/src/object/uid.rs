@@ -8,15 +8,15 @@ use serde::ser::{Serialize, Serializer};
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
-/// An object's UID: a UUID in 16 bytes instead of a string of 36.
+/// The UID of an object: a UUID in 16 bytes instead of a string of 36.
 ///
-/// [`Uid::NONE`], all zero, means "not known yet": an object the API server has never seen.
+/// [`Uid::NONE`], all zero, means "not known yet": an object that was not created.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Uid(Uuid);
 
-/// A UID that is not a UUID. The API server creates every object's own UID with `uuid.NewRandom`
-/// (k8s.io/apimachinery/pkg/util/uuid), so there it means that something else answered. UIDs of
-/// other objects, such as the owner's, may be anything a user wrote.
+/// A UID that is not a UUID. The API server creates every object's UID with `uuid.NewRandom`
+/// (k8s.io/apimachinery/pkg/util/uuid), so such an object is not from the API server. UIDs of other objects, such as
+/// the owner's, can be any text that a user wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a UID must be a UUID of the form 01234567-89ab-cdef-0123-456789abcdef")]
 pub struct ParseUidError;
@@ -27,7 +27,7 @@ impl Uid {
     /// No UID: the object has not been created.
     pub const NONE: Uid = Uid(Uuid::nil());
 
-    /// Returns whether this is a UID that the API server gave out.
+    /// Returns whether this is a UID from the API server.
     pub fn is_some(self) -> bool {
         self != Uid::NONE
     }

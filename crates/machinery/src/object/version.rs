@@ -9,30 +9,30 @@ use serde::ser::{Serialize, Serializer};
 
 /// A resourceVersion as a number, or [`ResourceVersion::UNKNOWN`] if the server's is not one.
 ///
-/// KEP-5504 (stable in Kubernetes 1.35) makes them comparable as integers within one resource type,
-/// for built-in kinds and CRDs; before that, etcd did. They must never be compared across types:
-/// there is no order between them, which is why this type is not `Ord`.
+/// KEP-5504 (stable in Kubernetes 1.35) makes them comparable as integers within one resource type, for built-in
+/// kinds and CRDs; before that, etcd did. They must never be compared across types, which have no common order. So
+/// this type is not `Ord`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ResourceVersion(Option<NonZeroU64>);
 
 impl ResourceVersion {
-    /// Not known, or not a number: nothing can be said about its age.
+    /// Unknown, or not a number: its age cannot be compared.
     pub const UNKNOWN: ResourceVersion = ResourceVersion(None);
 
-    /// The version with this number; 0 is [`ResourceVersion::UNKNOWN`], as no object has it.
+    /// Returns the version with this number; 0 is [`ResourceVersion::UNKNOWN`], as no object has it.
     pub fn new(number: u64) -> ResourceVersion {
         ResourceVersion(NonZeroU64::new(number))
     }
 
-    /// Parses the API server's string. Anything but a positive integer is `UNKNOWN`, not an error:
-    /// the API says that clients must treat the string as opaque, so we do where we cannot order
-    /// it. So is a number in unusual form (`007`, `+7`): it could not be sent back as it came.
+    /// Parses the API server's string. Anything but a positive integer is `UNKNOWN`, not an error, because clients
+    /// must treat the string as opaque. So is a number in unusual form (`007`, `+7`), which could not be sent back
+    /// unchanged.
     pub fn parse(text: &str) -> ResourceVersion {
         let plain = text.bytes().next().is_some_and(|first| matches!(first, b'1'..=b'9'));
         ResourceVersion(if plain { text.parse().ok() } else { None })
     }
 
-    /// The number, if there is one.
+    /// Returns the number, if known.
     pub fn number(self) -> Option<u64> {
         self.0.map(NonZeroU64::get)
     }
@@ -52,7 +52,7 @@ impl ResourceVersion {
         self.order(other) == Some(Ordering::Equal)
     }
 
-    /// The order of the two, if both are known.
+    /// Returns the order of the two, if both are known.
     pub fn order(self, other: ResourceVersion) -> Option<Ordering> {
         Some(self.0?.cmp(&other.0?))
     }

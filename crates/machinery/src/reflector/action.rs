@@ -1,4 +1,4 @@
-//! Inputs and actions of a reflector.
+//! The inputs and actions of the state machine.
 
 use tokio::time::Instant;
 
@@ -12,15 +12,15 @@ use crate::object::ResourceVersion;
 /// An input of the state machine.
 #[derive(Debug)]
 pub(super) enum Input {
-    /// The reflector begins.
+    /// The reflector starts.
     Start,
-    /// All items of a page have been taken in.
+    /// All items of a page are staged.
     Page { version: String, continue_token: Option<String> },
     /// The server accepted the watch.
     Opened,
     /// An object arrived over the watch.
     Event(ResourceVersion),
-    /// An object that is not held arrived over the watch at a version that the watch has passed.
+    /// An object that is not stored arrived over the watch at a version that the watch has passed.
     OutOfOrder(ResourceVersion),
     /// A bookmark arrived.
     Bookmark { version: String, initial_events_end: bool },
@@ -28,59 +28,59 @@ pub(super) enum Input {
     Ended,
     /// The list or watch failed.
     Failed(Failure),
-    /// The API server was unreachable and is answering others again.
+    /// The API server was unreachable and responds again.
     Returned,
-    /// Somebody needs the state as it is now.
+    /// A caller needs the current state.
     Refresh,
     /// The machine's deadline has passed.
     Deadline,
 }
 
-/// An action, to be taken in the order given. `List`, `Watch` and `Wait` replace the operation under way.
+/// An action, to be taken in the given order. `List`, `Watch` and `Wait` replace the operation in progress.
 #[derive(Debug)]
 pub(super) enum Action {
-    /// Discard what was staged and stage a new list.
+    /// Discard the staged objects and stage a new list.
     Begin(Reason),
     /// Request a page; its items are staged.
     List(Page),
     /// Open a watch. With `initial_events`, its objects are staged until `Commit`.
     Watch(WatchFrom),
-    /// Request the version that the API server has now: a consistent list of at most one object.
+    /// Request the API server's current version: a consistent list of at most one object.
     AskVersion,
     /// Do nothing until the deadline.
     Wait,
-    /// Show the staged objects: they are the complete state at this version.
+    /// Show the staged objects as the complete state at this version.
     Commit(Position),
-    /// Discard what was staged.
+    /// Discard the staged objects.
     Abandon,
     /// The reflector's state has changed, or the reason for it.
     State { state: State, since: Instant, why: Option<String> },
-    /// A watch ended early without getting anywhere.
+    /// A watch ended early without progress.
     ShortWatch,
-    /// The held objects are from a history that no longer exists. The reflector ends.
+    /// The stored objects belong to a history that no longer exists. The reflector ends.
     End(ResourceVersionRegressed),
 }
 
-/// Why a list begins.
+/// The reason for a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
     /// The first list; none has succeeded yet.
     Start,
-    /// The history since the last version is gone (410).
+    /// The history since the last version was compacted (410).
     Expired,
     /// The kind could not be listed or was not served; this may have changed.
     Healed,
     /// The server refused to watch from our version.
     Refused,
-    /// The server cannot get past our version.
+    /// The server cannot get past the stored version.
     Stuck,
     /// The watch showed an object that it should have shown earlier.
     OutOfOrder,
     /// A streaming list was not available, or did not end.
     NoStreaming,
-    /// The previous attempt failed, or its answer was older than what we hold.
+    /// The previous attempt failed, or its response was older than the store.
     Retry,
-    /// Somebody needs the state as it is now, not as a watch cache has it.
+    /// A caller needs the current state, not that of a watch cache.
     Refresh,
 }

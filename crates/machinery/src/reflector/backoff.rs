@@ -6,17 +6,16 @@ use tokio::time::Instant;
 
 /// The first wait, as in client-go's reflector.
 const FIRST: Duration = Duration::from_millis(800);
-/// The base stops doubling here. With jitter, a wait is then in [15 s, 30 s): it does not exceed
-/// client-go's 30 s, and keeps its jitter at the cap, where all replicas would otherwise align.
+/// The largest base. With jitter, a wait is then in [15 s, 30 s): within client-go's 30 s, and still with jitter, so
+/// that replicas do not align at the cap.
 const LAST: Duration = Duration::from_secs(15);
-/// After this long without a failure, the next one starts from the first wait again.
+/// Time without a failure after which the waits start over.
 const HEALTHY: Duration = Duration::from_secs(120);
-/// A server that asks for more than this is mistaken, or means something else.
+/// Upper limit of the server's wait: a larger one is a mistake.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
 
-/// Waits of [d, 2d), with d doubling from 800 ms to 15 s. Starts over when a watch delivers
-/// something new, and after two minutes without a failure. A reflector has one for everything that
-/// it does, so that failures of list and watch add up.
+/// Waits of [d, 2d), with d doubling from 800 ms to 15 s. Starts over when a watch delivers something new, and after
+/// two minutes without a failure. Failures of lists and watches of a reflector add up.
 #[derive(Debug)]
 pub(super) struct Backoff {
     base: Duration,
@@ -30,13 +29,13 @@ impl Backoff {
         Backoff { base: FIRST, ended: None, rng }
     }
 
-    /// The next failure counts as the first one.
+    /// Makes the next failure count as the first one.
     pub(super) fn start_over(&mut self) {
         self.base = FIRST;
     }
 
-    /// Returns the time of the next attempt after a failure at `now`. `retry_after`, which the server
-    /// asked for, is a lower bound, with jitter on top because it asked all clients.
+    /// Returns the time of the next attempt after a failure at `now`. `retry_after` is a lower bound. It has jitter
+    /// on top, because the server sends it to all clients.
     pub(super) fn after_failure(&mut self, now: Instant, retry_after: Option<Duration>) -> Instant {
         if self.ended.is_some_and(|ended| now.saturating_duration_since(ended) >= HEALTHY) {
             self.base = FIRST;

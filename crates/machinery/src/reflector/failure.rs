@@ -4,36 +4,36 @@ use std::time::Duration;
 
 use crate::client;
 
-/// A failure, reduced to what decides the next step.
+/// A failure, reduced to what determines the next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) class: Class,
-    /// Wait that the server asked for (Retry-After).
+    /// Wait requested by the server (Retry-After).
     pub(super) retry_after: Option<Duration>,
-    /// One sentence for humans.
+    /// The cause as one sentence.
     pub(super) why: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
-    /// The requested version has been compacted away: list again.
+    /// The requested version was compacted: list again.
     Expired,
-    /// The requested version is newer than any this server has seen ("Too large resource version").
+    /// The requested version is newer than the server's newest ("Too large resource version").
     ServerBehind,
-    /// The request was understood and refused: 400, 422 and the rest of 4xx. The same request will
-    /// be refused again. This is how a server without streaming lists refuses one.
+    /// A refusal that will repeat: 400, 422 and the rest of 4xx. A server without streaming lists refuses them in
+    /// this way.
     Refused,
     /// No permission for this kind.
     Forbidden,
     /// The kind is not served.
     NotServed,
-    /// The server failed to answer this particular request, or the answer was not understood. This
-    /// may last forever, if the cause is in the history after our version.
+    /// The server failed on this particular request, or the response was not understood. This can last indefinitely,
+    /// if the cause is in the history after our version.
     Internal,
-    /// No answer by the deadline: the server hangs, or something on the way holds the answer back, as proxies
-    /// do that pass on no headers before the body. That may last forever.
+    /// No response by the deadline: the server hangs, or a proxy delays the headers until the body begins. This can
+    /// last indefinitely.
     Unanswered,
-    /// Connection, 401, 408, 429, 5xx other than 500: it will pass.
+    /// A temporary failure: connection, 401, 408, 429, 5xx other than 500.
     Transient,
 }
 

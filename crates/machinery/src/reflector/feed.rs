@@ -1,4 +1,4 @@
-//! The way from the wire into the store.
+//! The path from responses into the store.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::client::{Event, Undecodable};
 use crate::object::{Kind, ObjectKey, Resource, ResourceVersion};
 use crate::store::Writer;
 
-/// Puts what is read into the store, staged or at once.
+/// Writes received objects to the store, staged or at once.
 pub(super) struct StoreFeed<V> {
     writer: Writer<V>,
     quarantine: Quarantine,
     observer: Arc<dyn Observer>,
     health: HealthHandle,
     kind: Kind,
-    /// Objects staged since `began`.
+    /// Number of objects staged since `began`.
     items: usize,
     began: Instant,
 }
@@ -42,7 +42,7 @@ impl<V: Resource> StoreFeed<V> {
         }
     }
 
-    /// A list begins; what an unfinished one has staged is discarded.
+    /// Begins a list and discards the staged objects of an unfinished one.
     pub(super) fn begin(&mut self, reason: Reason) {
         self.items = 0;
         self.began = Instant::now();
@@ -51,7 +51,7 @@ impl<V: Resource> StoreFeed<V> {
         self.observer.list_began(&self.kind, reason);
     }
 
-    /// An item of a list.
+    /// Stages an item of a list.
     pub(super) fn listed(&mut self, item: Result<V, Undecodable>) {
         self.items += 1;
         match item {
@@ -64,7 +64,7 @@ impl<V: Resource> StoreFeed<V> {
         }
     }
 
-    /// An event of a streaming list, before its end.
+    /// Stages an event of a streaming list.
     pub(super) fn stage(&mut self, event: Event<V>) {
         match event {
             Event::Added(object) | Event::Modified(object) => {
@@ -87,7 +87,7 @@ impl<V: Resource> StoreFeed<V> {
         self.writer.unstage(key);
     }
 
-    /// An event of a watch.
+    /// Applies an event of a watch.
     pub(super) fn apply(&mut self, event: Event<V>) {
         match event {
             Event::Added(object) | Event::Modified(object) => {
@@ -105,7 +105,7 @@ impl<V: Resource> StoreFeed<V> {
                 self.heal(&bad.key);
             }
             Event::Undecodable(bad) => {
-                // A namesake is a different object: then the one held is gone.
+                // Another UID means another object: then the stored one was deleted.
                 self.writer.update_undecodable(&bad.key, bad.uid, bad.version);
                 self.quarantine(bad, false);
             }
@@ -115,16 +115,16 @@ impl<V: Resource> StoreFeed<V> {
         }
     }
 
-    /// Returns whether an object is held under `key`.
+    /// Returns whether an object is stored under `key`.
     pub(super) fn holds(&self, key: &ObjectKey) -> bool {
         self.writer.store().contains(key)
     }
 
-    /// The list is complete: shows it to readers, and reports what it changed.
+    /// Shows the complete list to readers, and reports what it changed.
     pub(super) fn commit(&mut self, at: ResourceVersion) {
         let taken = self.writer.commit(at);
         if !taken {
-            // The state machine refuses such a list before it gets here.
+            // The state machine refuses such a list earlier.
             tracing::error!("the list of {} at {at} was not taken", self.kind.resource());
             return;
         }
@@ -136,7 +136,7 @@ impl<V: Resource> StoreFeed<V> {
         self.observer.listed(&self.kind, self.items, self.began.elapsed());
     }
 
-    /// The list will not be used.
+    /// Discards the list.
     pub(super) fn abandon(&mut self) {
         self.writer.abandon();
         self.observer.list_failed(&self.kind);

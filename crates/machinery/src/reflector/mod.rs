@@ -1,48 +1,44 @@
-//! 2. List, then watch, forever.
+//! 2. List, then watch, indefinitely.
 //!
 //! Guarantees
-//! - After any faults the store equals the server at some version, and that version only grows:
-//!   every list asks for nothing older than what is held, and an answer that is older anyway is
-//!   refused. Events from before the held version are dropped.
-//! - A list is shown whole or not at all. Until it is complete, and if it never is, readers see
-//!   what was there before; unchanged objects are neither replaced nor reported.
-//! - Errors do not harm the view: 403 and 404 are states ([`State::Forbidden`],
-//!   [`State::NotServed`]) in which the old view is kept; they never count as an empty list. They
-//!   heal by themselves.
-//! - A streaming list is preferred. Pages are used instead where the server has none, or its end
-//!   does not come in time, or, before one is whole, three break off, cannot be understood, are not answered
-//!   in time, or are answered with 500 or "too large resource version"; this is remembered for an hour. Streaming
-//!   lists that are not accepted, because the server is away or asks for a pause, do not count. An
-//!   expired continue token leads to one list in a single page, not to page one forever.
-//! - A watch that breaks or ends is resumed from its version; only 410, or a version that the
-//!   server cannot get past, leads to a new list. After 150 s of silence the server is asked for its
-//!   version, and a new watch is opened. If watches stay silent for half an hour while the server has newer
-//!   versions, the kind is listed. A watch that is not accepted within the client's deadline, or
-//!   within 30 s if the deadline is longer, is reopened; after five of them in a row, or five that end at once,
-//!   the kind is listed, and after each further one as long as no watch delivers anything.
-//! - Waits after failures start at 800 ms and double up to 30 s, with jitter. They start over when
-//!   a watch delivers something new, after two minutes of health, and when an API server that was
-//!   unreachable answers again ([`Connectivity`](crate::client::Connectivity)), which also cuts the current wait
-//!   short. While no other client calls, the reflectors take turns asking whether it does, every
-//!   two seconds. An expired version is not a failure, unless it happens again before a watch has
-//!   delivered anything. `Retry-After`, up to 300 s, is a lower bound. `timeoutSeconds` is drawn from
-//!   120 to 230 s, that of a streaming list from 300 to 600 s, so that replicas do not move in lockstep.
-//! - An object that cannot be decoded stays as it last was and is counted; other objects are not
-//!   affected, and its next version or its deletion heals it.
-//! - A server whose data went back in time is detected ([`ResourceVersionRegressed`]): if a list that asked for the
-//!   newest version is answered with one older than what is held, three times in a row. If its versions have
-//!   caught up since, what a list has wins.
-//! - The health can be read at any time ([`HealthHandle`]), even after the task ended by a panic.
-//!   A problem for a person to fix is one line in the log when it begins and one when it is over.
+//! - The store equals the server at some version, and that version only grows. Every list asks for a version at
+//!   least as new as the stored one; an older response is refused. Older events are dropped.
+//! - A list is shown completely or not at all. Until it is complete, readers see the previous state. Unchanged
+//!   objects are neither replaced nor reported.
+//! - Errors do not harm the view. 403 and 404 are states ([`State::Forbidden`], [`State::NotServed`]) that keep the
+//!   old view and end by themselves; they never count as an empty list.
+//! - Streaming lists are preferred. The reflector falls back to paged lists for an hour if the server does not
+//!   support streaming lists, if the final bookmark does not arrive in time, or after three streaming lists have
+//!   failed before one was complete (cut off, undecodable, timed out, 500, or "too large resource version").
+//!   Streaming lists that are not accepted, because the server is down or asks for a pause, do not count. After an
+//!   expired continue token, the reflector requests one list in a single page.
+//! - A watch that breaks or ends is resumed from its version. Only 410, or a version that the server cannot get
+//!   past, leads to a new list. After 150 s of silence, the reflector asks for the server's version and opens a new
+//!   watch. If watches stay silent for half an hour while the server has newer versions, the kind is listed. A watch
+//!   is reopened if it is not accepted within the client's deadline, at most 30 s. After five of these in a row, or
+//!   five that end at once, the kind is listed, and again after each further one until a watch delivers something.
+//! - Waits after failures start at 800 ms and double up to 30 s, with jitter. They start over when a watch delivers
+//!   something new, after two minutes without failure, and when an unreachable API server responds again
+//!   ([`Connectivity`](crate::client::Connectivity)), which also shortens the current wait. While no other client
+//!   calls, the reflectors take turns probing it every two seconds. An expired version is a failure only if it
+//!   happens again before a watch has delivered anything. `Retry-After`, up to 300 s, is a lower bound.
+//!   `timeoutSeconds` is drawn from 120 to 230 s, for a streaming list from 300 to 600 s, so that replicas do not
+//!   move in lockstep.
+//! - An object that cannot be decoded keeps its last state and is counted. Other objects are not affected. Its next
+//!   decodable version or its deletion ends this.
+//! - A server whose data went back in time is detected ([`ResourceVersionRegressed`]): three lists in a row that
+//!   asked for the newest version returned an older one than is stored. If its versions have caught up since, the
+//!   list wins.
+//! - The health can be read at any time ([`HealthHandle`]), even after the task has panicked. A problem that needs
+//!   manual action is logged once when it begins and once when it ends.
 //!
 //! Assumptions
-//! - The resourceVersions of one kind are numbers that grow (KEP-5504). Where they are not, nothing
-//!   can be refused for its age, and the server is trusted.
-//! - No two objects of a kind change at the same version: of several events with the same version,
-//!   the first is taken and the others are treated as repetitions. The API server writes each
-//!   object in a transaction of its own. But what etcd itself removes when a lease ends, it removes
-//!   in one transaction. Of Kubernetes' own kinds, only Events have leases (`--event-ttl`), and a
-//!   view of them keeps some expired ones until the next list.
+//! - The resourceVersions of one kind are growing numbers (KEP-5504). If they are not, the reflector trusts the
+//!   server, because it cannot detect outdated responses.
+//! - No two objects of a kind change at the same version: of several events with one version, only the first counts.
+//!   The API server writes each object in its own transaction. But when a lease of etcd ends, etcd removes its
+//!   objects in one transaction. Of Kubernetes' own kinds, only Events have such leases (`--event-ttl`). A view of
+//!   them keeps some expired ones until the next list.
 
 mod position;
 mod backoff;

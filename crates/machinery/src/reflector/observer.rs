@@ -7,16 +7,15 @@ use super::state::State;
 
 use crate::object::{Kind, ObjectKey};
 
-/// Observes reflectors; implemented by metrics. Every method has an empty default, is called in the
-/// reflector's task and must not block. Anything with a current value (version, staleness,
-/// quarantined) is read from the [`HealthHandle`](super::HealthHandle) instead.
+/// Observes reflectors, for metrics. Every method has an empty default, runs in the reflector's task and must not
+/// block. Current values (version, staleness, quarantined) are read from the [`HealthHandle`](super::HealthHandle).
 pub trait Observer: Send + Sync + 'static {
     /// A list begins.
     fn list_began(&self, kind: &Kind, reason: Reason) {
         let _ = (kind, reason);
     }
 
-    /// A list with this many items was taken over; it took this long from its beginning.
+    /// A list with this many items was committed; it took this long in total.
     fn listed(&self, kind: &Kind, items: usize, took: Duration) {
         let _ = (kind, items, took);
     }
@@ -31,12 +30,12 @@ pub trait Observer: Send + Sync + 'static {
         let _ = kind;
     }
 
-    /// A watch ended, after this time; this many objects arrived over it.
+    /// A watch ended after this time, having delivered this many objects.
     fn watch_ended(&self, kind: &Kind, took: Duration, items: u64) {
         let _ = (kind, took, items);
     }
 
-    /// A watch ended early without getting anywhere.
+    /// A watch ended early without progress.
     fn short_watch(&self, kind: &Kind) {
         let _ = kind;
     }
@@ -46,8 +45,8 @@ pub trait Observer: Send + Sync + 'static {
         let _ = kind;
     }
 
-    /// An object could not be decoded; called once per version of it. While lists fail, a version
-    /// that many of them in a row did not show may be told again.
+    /// An object could not be decoded; called once per version. While lists fail, a version that many of them in a
+    /// row did not contain can be reported again.
     fn decode_error(&self, kind: &Kind, key: &ObjectKey, why: &str) {
         let _ = (kind, key, why);
     }

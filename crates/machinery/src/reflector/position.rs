@@ -1,21 +1,20 @@
-//! A place in the history of one kind.
+//! Positions in the history of one kind.
 
 use std::fmt;
 
 use crate::object::ResourceVersion;
 
-/// A resourceVersion from a list or a bookmark. It is sent back unchanged, and ordered if it is a
-/// number.
+/// A resourceVersion of a list or bookmark. It is sent back unchanged, and ordered if it is a number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Position {
-    /// A number, as every API server that follows KEP-5504 sends it.
+    /// A number, as every API server that follows KEP-5504 sends.
     Number(ResourceVersion),
     /// Anything else. Its age cannot be compared.
     Opaque(String),
 }
 
 impl Position {
-    /// `None` for what is not a position: the empty string, or `0`, which in a request means "any".
+    /// Parses a position; `None` for the empty string and `0`, which in a request means "any".
     pub(super) fn parse(text: String) -> Option<Position> {
         match ResourceVersion::parse(&text) {
             number if number.is_known() => Some(Position::Number(number)),
@@ -24,7 +23,7 @@ impl Position {
         }
     }
 
-    /// The number, or [`ResourceVersion::UNKNOWN`].
+    /// Returns the number, or [`ResourceVersion::UNKNOWN`].
     pub(super) fn number(&self) -> ResourceVersion {
         match self {
             Position::Number(number) => *number,

@@ -4,20 +4,20 @@ use hashbrown::HashSet;
 
 use crate::object::ObjectKey;
 
-/// While no list is complete, keys that only failed lists have shown are kept up to about this number.
+/// Approximate limit of keys from failed lists, until a list is complete.
 const MOST: usize = 10_000;
 
-/// The keys of objects whose last version could not be decoded. A key is removed by a version that can be decoded,
-/// by the object's end, or by a complete list without it.
+/// Keys of objects whose last version could not be decoded. A decodable version, the object's deletion, or a
+/// complete list without it removes a key.
 #[derive(Debug, Default)]
 pub(super) struct Quarantine {
     keys: HashSet<ObjectKey>,
-    /// Those of them that the current list has shown so far.
+    /// The keys that the current list has shown so far.
     listed: HashSet<ObjectKey>,
 }
 
 impl Quarantine {
-    /// Adds an object; returns whether it is new here, and so worth a log line: its next versions are not.
+    /// Adds an object. Returns whether it is new: only then it is logged.
     pub(super) fn put(&mut self, key: ObjectKey, staging: bool) -> bool {
         if staging {
             self.listed.insert(key.clone());
@@ -25,15 +25,15 @@ impl Quarantine {
         self.keys.insert(key)
     }
 
-    /// The object can be decoded again, or is gone. Returns whether it was here. What a list shows counts when it is
-    /// complete.
+    /// Removes an object that can be decoded again or was deleted. Returns whether it was quarantined. Removals by a
+    /// list take effect when it is complete.
     pub(super) fn remove(&mut self, key: &ObjectKey, staging: bool) -> bool {
         let keys = if staging { &mut self.listed } else { &mut self.keys };
         // Nearly always empty, and this runs for every event.
         !keys.is_empty() && keys.remove(key)
     }
 
-    /// A list begins.
+    /// Begins a list.
     pub(super) fn begin(&mut self) {
         self.listed = HashSet::new();
         if self.keys.len() > MOST {
@@ -41,7 +41,7 @@ impl Quarantine {
         }
     }
 
-    /// The list is complete.
+    /// Completes the list.
     pub(super) fn commit(&mut self) {
         self.keys = std::mem::take(&mut self.listed);
     }

@@ -10,12 +10,12 @@ use super::state::{HealthHandle, State};
 use crate::identity::Hints;
 use crate::object::{InternedStr, Kind, ResourceVersion};
 
-/// This many failures in a row are worth a log line; a single one is routine.
+/// Number of consecutive failures before a log line; a single one is routine.
 const WORTH_A_LINE: u32 = 3;
-/// A kind that is live for a shorter time has not recovered: each watch ends at once.
+/// Shortest time live that counts as recovered: each watch could end at once.
 const RECOVERED: Duration = Duration::from_secs(1);
 
-/// Reports states: each problem once when it begins and once when it is over.
+/// Reports states: each problem once when it begins and once when it ends.
 pub(super) struct Report {
     kind: Kind,
     namespace: Option<InternedStr>,
@@ -23,11 +23,11 @@ pub(super) struct Report {
     observer: Arc<dyn Observer>,
     hints: Hints,
     state: State,
-    /// When it became so.
+    /// Start of the state.
     since: Instant,
-    /// Number of failures since the kind was last live for a while.
+    /// Number of failures since the last recovery.
     failures: u32,
-    /// True if the problem was logged, so that its end must be too.
+    /// True if the problem was logged, so that its end is logged, too.
     reported: bool,
 }
 
@@ -57,13 +57,13 @@ impl Report {
         self.health.clone()
     }
 
-    /// The server was heard from at `at`; the view is complete up to `version`.
+    /// Reports a response at `at`; the view is complete up to `version`.
     pub(super) fn heard(&mut self, at: Instant, version: ResourceVersion) {
         self.recovered();
         self.health.update(|health| (health.heard, health.version) = (at, version));
     }
 
-    /// Reports the state, since when it is so, and why.
+    /// Reports the state, its start and its reason.
     pub(super) fn state(&mut self, state: State, since: Instant, why: Option<String>) {
         self.recovered();
         self.log(state, why.as_deref());
@@ -102,7 +102,7 @@ impl Report {
                     self.hints.kinds
                 );
             }
-            // It was answered with what it is, not with a watch that ends at once.
+            // Solved at once: the cause was a clear error, not watches that end early.
             State::Live if matches!(self.state, State::Forbidden | State::NotServed) => {
                 (self.failures, self.reported) = (0, false);
                 tracing::info!("{what}: listed and watched again");
@@ -123,7 +123,7 @@ impl Report {
         }
     }
 
-    /// Tells that a problem is over, once the kind has been live for a while.
+    /// Reports the end of a problem, once the kind has been live for a while.
     fn recovered(&mut self) {
         if self.state != State::Live || (self.failures == 0 && !self.reported) {
             return;
@@ -136,7 +136,7 @@ impl Report {
         }
     }
 
-    /// `daemonsets.apps`, and the namespace if there is one.
+    /// Returns `daemonsets.apps`, and the namespace if there is one.
     fn what(&self) -> String {
         match &self.namespace {
             Some(namespace) => format!("{} in namespace {namespace}", self.kind.resource()),
@@ -146,7 +146,7 @@ impl Report {
 }
 
 impl Drop for Report {
-    /// The report is dropped when the reflector ends, normally or by a panic.
+    /// Reports the end of the reflector, normal or by a panic.
     fn drop(&mut self) {
         let why = if std::thread::panicking() { "its task panicked" } else { "it was stopped" };
         self.state(State::Dead, Instant::now(), Some(why.to_owned()));

@@ -1,4 +1,4 @@
-//! The loop: does what the state machine says and tells it what happened.
+//! The loop that executes the state machine's actions and reports the results to it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,7 +23,7 @@ use crate::store::Writer;
 
 type Pending<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
-/// Keeps one scope of one kind in the store in step with the server.
+/// Keeps one scope of one kind in the store synchronized with the server.
 pub struct Reflector<V> {
     client: Client,
     scope: Scope,
@@ -38,7 +38,7 @@ pub struct Reflector<V> {
     serving: u64,
 }
 
-/// Requests lists of the state as it is now. Clones are of one reflector.
+/// Requests lists of the current state. Clones belong to the same reflector.
 #[derive(Debug, Clone)]
 pub struct Refresh {
     wanted: watch::Sender<u64>,
@@ -51,11 +51,11 @@ enum Operation<V> {
     Listing(Pending<PageEnd>),
     Opening(Pending<Watch<V>>),
     Watching(Open<V>),
-    /// The reflector is at its end.
+    /// The reflector has ended.
     Over(ResourceVersionRegressed),
 }
 
-/// A watch that the server accepted. Its end is reported when it is dropped.
+/// An accepted watch. Its end is reported when it is dropped.
 struct Open<V> {
     watch: Watch<V>,
     timing: Timing,
@@ -69,7 +69,7 @@ struct Timing {
     observer: Arc<dyn Observer>,
 }
 
-/// Result of the operation in progress.
+/// The result of the operation in progress.
 enum Completion<V> {
     Page(PageEnd),
     Open(Watch<V>),
@@ -79,8 +79,8 @@ enum Completion<V> {
 }
 
 impl<V: Resource> Reflector<V> {
-    /// Creates a reflector that has not started. `metadata_only` asks the server for metadata only;
-    /// `V` must then be a view that needs nothing else.
+    /// Creates a reflector without starting it. `metadata_only` requests metadata only; `V` must not need anything
+    /// else.
     pub fn new(
         client: Client,
         scope: Scope,
@@ -107,17 +107,17 @@ impl<V: Resource> Reflector<V> {
         }
     }
 
-    /// A handle that requests a list of the state as it is then.
+    /// Returns a handle that requests a list of the current state.
     pub fn refresh(&self) -> Refresh {
         self.refresh.clone()
     }
 
-    /// A handle that reads its health at any time.
+    /// Returns a handle that reads its health at any time.
     pub fn health(&self) -> HealthHandle {
         self.report.handle()
     }
 
-    /// Lists and watches until the shutdown.
+    /// Lists and watches until shutdown.
     ///
     /// # Errors
     /// If the API server's data went back in time.
@@ -126,7 +126,7 @@ impl<V: Resource> Reflector<V> {
         tokio::select! {
             biased;
             ended = self.follow(shutdown) => ended,
-            // All callers may be waiting out a pause.
+            // All callers can be in a wait at the same time.
             never = client.probe_while_down() => match never {},
         }
     }
@@ -147,8 +147,8 @@ impl<V: Resource> Reflector<V> {
             if let Operation::Over(regressed) = operation {
                 return Err(regressed);
             }
-            // The deadline moves with every event; the timer is reset only when it must fire
-            // earlier, and checked again when it fires.
+            // The deadline moves with every event. The timer is reset only to fire earlier, and checked again when
+            // it fires.
             let deadline = self.machine.deadline();
             if deadline.is_some_and(|deadline| deadline < timer.deadline() || timer.is_elapsed()) {
                 timer.as_mut().reset(deadline.unwrap_or_else(Instant::now));
@@ -162,21 +162,21 @@ impl<V: Resource> Reflector<V> {
                     }
                 }
                 () = reconnected.next() => self.step(Input::Returned, &mut operation),
-                // Its sender is here, so it always has one.
+                // The sender is in `self`, so this cannot fail.
                 _ = refresh.changed() => {
                     self.serving = *refresh.borrow_and_update();
                     self.step(Input::Refresh, &mut operation);
                 }
                 came = operation.next() => self.came(came, &mut operation),
             }
-            // A stream that always has something ready must not hog the thread.
+            // Yields, because a stream can always have something ready.
             tokio::task::coop::consume_budget().await;
         }
     }
 
     fn came(&mut self, came: Completion<V>, operation: &mut Operation<V>) {
         if !matches!(came, Completion::Event(_)) {
-            // A future that is over must not be polled again, whatever comes next.
+            // A completed future must not be polled again.
             *operation = Operation::Nothing;
         }
         let input = match came {
@@ -241,7 +241,7 @@ impl<V: Resource> Reflector<V> {
     fn perform(&mut self, action: Action, operation: &mut Operation<V>) {
         match action {
             Action::Begin(reason) => {
-                // A list in progress would keep staging its items.
+                // Otherwise a list in progress would keep staging items.
                 *operation = Operation::Nothing;
                 self.feed.lock().begin(reason);
             }
@@ -291,8 +291,7 @@ impl<V: Resource> Reflector<V> {
 // === impl Refresh ===
 
 impl Refresh {
-    /// Has the reflector list what the API server has now, unless it was asked to for this `term` or a
-    /// later one.
+    /// Requests a list of the current state, unless one was requested for this `term` or a later one.
     pub fn request(&self, term: u64) {
         self.wanted.send_if_modified(|wanted| {
             let is_later = term > *wanted;
@@ -301,7 +300,7 @@ impl Refresh {
         });
     }
 
-    /// Returns when the list that was requested for `term` is in the store and was reported.
+    /// Completes when the list requested for `term` is stored and reported.
     pub fn done(&self, term: u64) -> impl Future<Output = ()> + Send + use<> {
         let mut done = self.done.subscribe();
         async move {
@@ -319,7 +318,7 @@ impl Drop for Timing {
 }
 
 impl<V: Resource> Operation<V> {
-    /// Waits for what comes out of it. Cancel-safe, as its parts are.
+    /// Waits for the result. Cancel-safe, as its parts are.
     async fn next(&mut self) -> Completion<V> {
         match self {
             Operation::Nothing | Operation::Over(_) => std::future::pending().await,

@@ -1,4 +1,4 @@
-//! A reflector's health, for everybody to read.
+//! The health of a reflector.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::object::ResourceVersion;
 
-/// State of a reflector, in one word.
+/// The state of a reflector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
     /// Not started.
@@ -17,13 +17,13 @@ pub enum State {
     Listing,
     /// The view follows the server.
     Live,
-    /// There is a view, but nothing has been heard from the server since [`Health::since`].
+    /// There is a view, but the server has sent nothing since [`Health::since`].
     Stale,
-    /// Listing or watching is forbidden. What was read before is still held.
+    /// Listing or watching is forbidden. The old view is kept.
     Forbidden,
-    /// The API server does not serve the kind. What was read before is still held.
+    /// The API server does not serve the kind. The old view is kept.
     NotServed,
-    /// The reflector's task has died, or was stopped.
+    /// The reflector's task has panicked or was stopped.
     Dead,
 }
 
@@ -32,17 +32,17 @@ pub enum State {
 pub struct Health {
     /// Its state.
     pub state: State,
-    /// Since when. [`State::Stale`] counts from when the server was last heard from.
+    /// Start of the state. [`State::Stale`] counts from the last response of the server.
     pub since: Instant,
     /// The last error, as a sentence; `None` while [`State::Live`].
     pub why: Option<String>,
-    /// The view is complete up to here.
+    /// The version up to which the view is complete.
     pub version: ResourceVersion,
     /// Time of arrival of the last list, event or bookmark.
     pub heard: Instant,
-    /// True if there has been a complete list. Once true, it stays true.
+    /// True once there has been a complete list.
     pub synced: bool,
-    /// Number of objects that cannot be decoded; they are held as they last could be, or not at all.
+    /// Number of objects that cannot be decoded; their last decodable state is stored, if there was one.
     pub quarantined: usize,
 }
 
@@ -53,7 +53,7 @@ pub struct HealthHandle(watch::Sender<Health>);
 // === impl State ===
 
 impl State {
-    /// As one word, for metric labels.
+    /// Returns a word for metric labels.
     pub fn as_str(self) -> &'static str {
         match self {
             State::Starting => "Starting",
@@ -76,8 +76,7 @@ impl fmt::Display for State {
 // === impl Health ===
 
 impl Health {
-    /// Returns the greatest age of the view: the time since the server was last heard from; short
-    /// while live.
+    /// Returns the greatest age of the view: the time since the server last sent something. Short while live.
     pub fn staleness(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.heard)
     }
@@ -98,7 +97,7 @@ impl HealthHandle {
         }))
     }
 
-    /// The current health.
+    /// Returns the current health.
     pub fn get(&self) -> Health {
         self.0.borrow().clone()
     }
@@ -113,13 +112,13 @@ impl HealthHandle {
         self.0.subscribe()
     }
 
-    /// Returns when the health is as `wanted`; never, if the reflector ends before.
+    /// Completes when the health is as `wanted`; never, if the reflector ends before.
     pub fn reached<F: FnMut(&Health) -> bool + Send>(
         &self,
         wanted: F,
     ) -> impl Future<Output = ()> + Send + use<F> {
         let mut changes = self.changes();
-        // The sender is kept, so this cannot fail.
+        // `handle` keeps the sender, so this cannot fail.
         let handle = self.clone();
         async move {
             drop(changes.wait_for(wanted).await);

@@ -1,4 +1,4 @@
-//! The state machine: decides what to do next, without I/O and without a clock of its own.
+//! The state machine. It decides the next actions, without I/O and without its own clock.
 
 mod limits;
 mod begin;
@@ -20,21 +20,20 @@ use super::state::State;
 use crate::client::Page;
 use crate::object::ResourceVersion;
 
-/// Phase of the reflector.
+/// The phase of the reflector.
 #[derive(Debug)]
 enum Phase {
-    /// A streaming list: objects arrive as events, and the bookmark that ends them is still to
-    /// come. `opened` as in `Watching`.
+    /// A streaming list: objects arrive as events until its final bookmark. `opened` as in `Watching`.
     Streaming { opened: bool, progress_by: Instant, end_by: Instant },
-    /// Pages are requested. The list has the version of its first page (`first`, as sent); `token`
-    /// leads to the current page; `whole`: all in one page, after a token expired.
+    /// Pages are requested. The list has the version of its first page (`first`, as sent). `token` leads to the
+    /// current page. `whole`: all in one page, after a token expired.
     Paging { first: Option<String>, token: Option<String>, whole: bool },
-    /// The view is complete up to `held`, and what comes over the watch follows it. `opened`: the
-    /// server has accepted the watch. `progressed`: this watch has moved `held`.
+    /// The view is complete up to `held`, and the watch continues from there. `opened`: the server has accepted the
+    /// watch. `progressed`: this watch has moved `held`.
     Watching { began: Instant, opened: bool, progressed: bool },
-    /// A watch was silent for too long: the server is asked for the version that it has now.
+    /// A watch was silent for too long: the server's current version is requested.
     Asking,
-    /// After a failure: nothing until `until`, then `next`. `asked`: the server asked for the wait.
+    /// After a failure: waits until `until`, then continues with `next`. `asked`: the server requested the wait.
     Waiting { until: Instant, next: Next, asked: bool },
 }
 
@@ -44,35 +43,32 @@ enum Next {
     Watch,
 }
 
-/// Decides everything a reflector does.
+/// Makes all decisions of a reflector.
 #[derive(Debug)]
 pub(super) struct Machine {
     phase: Phase,
-    /// The committed view is complete up to here; it only ever grows. `None` before the first
-    /// commit.
+    /// The version of the committed view; it only grows. `None` before the first commit.
     held: Option<Position>,
     /// Last time at which the view was known to be current.
     heard: Instant,
     state: State,
-    /// Until then, the server is assumed to have no streaming lists.
+    /// The end of the time for which the server is assumed to lack streaming lists.
     no_streaming_until: Option<Instant>,
-    /// The next list carries no lower bound, because the server would not accept it. The answer is
-    /// still refused if it is older than `held`.
+    /// The next list has no lower bound, because the server refused it. The response is still refused if it is older
+    /// than `held`.
     unbounded: bool,
-    /// The next list is of the state as it is when the API server is asked: it carries no bound, so
-    /// that no watch cache that lags behind answers it.
+    /// The next list has no bound, so that etcd answers it and not a watch cache that lags.
     consistent: bool,
-    /// Number of streaming lists that broke off, met a server error or were not answered since a list was last
-    /// whole.
+    /// Number of streaming lists that broke off, failed or timed out since the last complete list.
     streams_cut: u32,
-    /// Number of "too large resource version" answers in a row.
+    /// Number of consecutive "too large resource version" responses.
     too_large: u32,
-    /// Number of answers in a row, to lists without a lower bound, that were older than `held`.
+    /// Number of consecutive lists without a lower bound that were older than `held`.
     regressed: u32,
-    /// Number of watches in a row that delivered nothing since `held` last moved: internal errors, ends at once,
-    /// no answers.
+    /// Number of consecutive watches without events since `held` last moved: internal errors, immediate ends,
+    /// timeouts.
     stuck: u32,
-    /// Since when no watch has shown anything, although the server has newer versions.
+    /// Start of the silence of the watches while the server has newer versions.
     overtaken_since: Option<Instant>,
     /// A list followed an expired version, and no watch has made progress since.
     relisted: bool,
@@ -103,7 +99,7 @@ impl Machine {
         }
     }
 
-    /// Returns the time at which [`Input::Deadline`] is due, if nothing happens before that.
+    /// Returns the time at which [`Input::Deadline`] is due without another input.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Streaming { progress_by, end_by, .. } => Some(*progress_by.min(end_by)),
@@ -115,22 +111,22 @@ impl Machine {
         }
     }
 
-    /// The version up to which the view is complete.
+    /// Returns the version up to which the view is complete.
     pub(super) fn held(&self) -> ResourceVersion {
         self.held.as_ref().map_or(ResourceVersion::UNKNOWN, Position::number)
     }
 
-    /// Returns the last time at which the server has sent a list, an event, a bookmark or its version.
+    /// Returns the time of the server's last list, event, bookmark or version.
     pub(super) fn heard(&self) -> Instant {
         self.heard
     }
 
-    /// Returns whether events are staged (true) or shown at once.
+    /// Returns whether events are staged (true) or applied at once.
     pub(super) fn is_staging(&self) -> bool {
         matches!(self.phase, Phase::Streaming { .. } | Phase::Paging { .. })
     }
 
-    /// One step.
+    /// Takes a step.
     pub(super) fn step(&mut self, input: Input, now: Instant) -> Vec<Action> {
         match input {
             Input::Start => self.list(Reason::Start, now),
@@ -149,7 +145,7 @@ impl Machine {
         }
     }
 
-    /// Lists now, or after the pause that the server asked for.
+    /// Lists now, or after the wait that the server requested.
     fn refresh(&mut self, now: Instant) -> Vec<Action> {
         self.consistent = true;
         if let Phase::Waiting { next, asked: true, .. } = &mut self.phase {
@@ -174,7 +170,7 @@ impl Machine {
         *token = next.clone();
         match next {
             Some(_) => {
-                // A continue token carries its version and does not allow another.
+                // A continue token contains its version and allows no other.
                 let page = Page { limit: Some(PAGE), continue_token: next, not_older_than: None };
                 vec![Action::List(page)]
             }
@@ -188,8 +184,8 @@ impl Machine {
         }
     }
 
-    /// The server has named its newest version, during the silence of a watch. Nothing of the kind may have changed, or the
-    /// watches hide it.
+    /// Handles the server's newest version after a silent watch. Either the kind has not changed, or the watches
+    /// hide it.
     fn asked(&mut self, newest: Option<&Position>, now: Instant) -> Vec<Action> {
         let is_newer = newest.is_some_and(|at| at.number().is_newer_than(self.held()));
         let since = *self.overtaken_since.get_or_insert(self.heard);
@@ -227,8 +223,7 @@ impl Machine {
             }
             Phase::Watching { .. } => {
                 (self.heard, self.overtaken_since) = (now, None);
-                // An object whose version is not a number gives no position to ask for, but is
-                // progress all the same.
+                // A version that is not a number is progress, too, but no position to continue from.
                 let moved =
                     if version.is_known() { self.advance(Position::Number(version)) } else { true };
                 self.progress(moved);
@@ -238,9 +233,8 @@ impl Machine {
         Vec::new()
     }
 
-    /// Returns whether an event at this version is new. Watches send events in order, so one that
-    /// is not after `held` was sent before. It must not be applied, or an object deleted since
-    /// would reappear. An end is applied all the same: an object does not come back.
+    /// Returns whether an event at this version is new. Watches send events in order: one that is not after `held`
+    /// is a repetition. Applying it would bring back an object deleted since. Deletions are applied anyway.
     pub(super) fn is_news(&self, version: ResourceVersion) -> bool {
         !version.is_known() || !self.held().is_known() || version.is_newer_than(self.held())
     }
@@ -266,7 +260,7 @@ impl Machine {
                 self.progress(moved);
                 Vec::new()
             }
-            // For a streaming list any other bookmark is no progress: it carries no object.
+            // A streaming list makes no progress by other bookmarks: they carry no object.
             Phase::Streaming { .. }
             | Phase::Paging { .. }
             | Phase::Asking
@@ -274,14 +268,14 @@ impl Machine {
         }
     }
 
-    /// A failure, if a bookmark shows that the server is not as far as we are.
+    /// Returns a failure if a bookmark shows that the server is behind the stored version.
     fn behind(&self, at: Option<&Position>) -> Option<Failure> {
         let (at, held) = (at?, self.held.as_ref()?);
         let why = || format!("the API server is at version {at}, older than {held} which is held");
         at.is_older_than(held).then(|| Failure::transient(why()))
     }
 
-    /// Moves `held` forward to `at`, never back; returns whether it moved.
+    /// Moves `held` forward to `at`, never back. Returns whether it moved.
     fn advance(&mut self, at: Position) -> bool {
         let moved = match &self.held {
             Some(held) if held.number().is_known() && at.number().is_known() => {
@@ -296,7 +290,7 @@ impl Machine {
         moved
     }
 
-    /// Notes that the watch made progress, if `moved`.
+    /// Records progress of the watch, if `moved`.
     fn progress(&mut self, moved: bool) {
         if let (true, Phase::Watching { progressed, .. }) = (moved, &mut self.phase) {
             *progressed = true;
@@ -307,14 +301,14 @@ impl Machine {
         }
     }
 
-    /// The list is complete at `at`. `Err`: it had to be refused; these are the actions to take.
+    /// Completes the list at `at`. `Err`: it was refused; these are the actions to take.
     fn commit(&mut self, at: Option<Position>, now: Instant) -> Result<Vec<Action>, Vec<Action>> {
         let (held, mut regressed) = (self.held.clone(), None);
         let why = match (at, held) {
             (None, _) => "the API server sent a list without a resourceVersion".to_owned(),
             (Some(at), Some(held)) if at.is_older_than(&held) => {
                 self.regressed += u32::from(self.unbounded || self.consistent);
-                // One that ignores the bound is asked without it.
+                // A server that ignores the bound is asked without it.
                 self.unbounded = true;
                 if self.regressed >= REWOUND {
                     regressed = Some(ResourceVersionRegressed {
@@ -333,7 +327,7 @@ impl Machine {
                 self.consistent = false;
                 self.too_large = 0;
                 self.regressed = 0;
-                // The next watch that delivers nothing is followed by a list, too.
+                // The next watch without events leads to a list again.
                 self.stuck = self.stuck.min(STUCK - 1);
                 self.streams_cut = 0;
                 return Ok(vec![Action::Commit(at)]);

@@ -1,4 +1,4 @@
-//! A list or a watch begins.
+//! The begin of lists and watches.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Machine {
         actions
     }
 
-    /// A streaming list was not available: remembers this and asks for pages.
+    /// Falls back to pages, and remembers that a streaming list was not available.
     pub(super) fn fall_back(&mut self, now: Instant) -> Vec<Action> {
         self.no_streaming(now);
         let mut actions = vec![Action::Abandon];
@@ -43,7 +43,7 @@ impl Machine {
         actions
     }
 
-    /// Lists are in pages for a while.
+    /// Uses paged lists for a while.
     pub(super) fn no_streaming(&mut self, now: Instant) {
         self.no_streaming_until = Some(now + STREAM_RETRY);
     }

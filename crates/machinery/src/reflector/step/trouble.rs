@@ -1,4 +1,4 @@
-//! Ends of the operation in progress, normal or not.
+//! The ends of the operation in progress, normal or not.
 
 use tokio::time::Instant;
 
@@ -33,12 +33,11 @@ impl Machine {
         match &self.phase {
             Phase::Streaming { opened, .. } => {
                 let cut = match failure.class {
-                    // Not accepted: the server is away, or too busy, or has no watch cache yet. That
-                    // will pass, and pages would cost it more.
+                    // Not accepted: the server is down, too busy, or has no watch cache yet. This is temporary, and
+                    // pages would cost the server more.
                     Class::Transient => *opened,
-                    // This is the answer of an API server whose etcd is too old for streaming
-                    // lists, or whose watch cache lags. It may be able to serve pages all the same, and
-                    // a proxy that holds back the beginning of a stream may pass on pages.
+                    // The response of an API server whose etcd is too old for streaming lists, or whose watch cache
+                    // lags. Pages may still work, also through a proxy that delays the beginning of a stream.
                     Class::Internal | Class::ServerBehind | Class::Unanswered => true,
                     Class::Expired | Class::Refused | Class::Forbidden | Class::NotServed => false,
                 };
@@ -47,7 +46,7 @@ impl Machine {
                     if failure.retry_after.is_none() {
                         return self.fall_back(now);
                     }
-                    // The pages must wait for as long as the server asked.
+                    // The pages wait for as long as the server requested.
                     self.no_streaming(now);
                 }
                 self.list_failed(failure, now)
@@ -55,7 +54,7 @@ impl Machine {
             Phase::Paging { token, whole, .. } => {
                 let mid_list = token.is_some() && !whole;
                 if mid_list && failure.class == Class::Expired {
-                    // A restart at page 1 might expire again, forever: ask for all in one answer.
+                    // A restart at page 1 could expire again indefinitely: request everything in one page.
                     let whole = self.page_from_start(true, Reason::Expired);
                     return std::iter::once(Action::Abandon).chain(whole).collect();
                 }
@@ -63,8 +62,8 @@ impl Machine {
             }
             Phase::Watching { began, opened, .. } => {
                 let lived = *opened && now.saturating_duration_since(*began) >= SHORT;
-                // What lies between cuts idle connections, perhaps every few seconds. If the API
-                // server is away, the next watch is not accepted, and that is a failure.
+                // Proxies cut idle connections, perhaps every few seconds. If the API server is down, the next watch
+                // is not accepted, and that is a failure.
                 let cut = failure.class == Class::Transient && failure.retry_after.is_none();
                 if lived && cut {
                     return self.watch(now);
@@ -97,7 +96,7 @@ impl Machine {
 
     fn watch_failed(&mut self, failure: &Failure, now: Instant) -> Vec<Action> {
         let next = match failure.class {
-            // Not a failure, but how the server asks for a list; unless listing did not help.
+            // The server requests a list in this way. It is a failure only if a list did not help.
             Class::Expired if !self.relisted => return self.stale_then_list(failure, now),
             Class::Expired => Next::List(Reason::Expired),
             Class::Refused => {
@@ -112,30 +111,29 @@ impl Machine {
         self.back_off(failure, next, now)
     }
 
-    /// What follows a watch that delivers nothing and never will, perhaps. Lists may be answered all the same.
+    /// Returns the step after a watch that delivers nothing and perhaps never will. Lists may still work.
     fn next_of_stuck(&mut self) -> Next {
         self.stuck += 1;
         if self.stuck >= STUCK { Next::List(Reason::Stuck) } else { Next::Watch }
     }
 
-    /// Counts one more "too large resource version"; returns whether the bound is to be dropped.
+    /// Counts a "too large resource version" response. Returns whether to drop the bound.
     fn lagging(&mut self) -> bool {
         self.too_large += 1;
         self.unbounded |= self.too_large >= TOO_LARGE;
         self.unbounded
     }
 
-    /// A server that itself says that it is not as far as we are is asked for the newest version:
-    /// if it lags, it catches up to that; if it does not lag, the history has changed.
+    /// Requests the newest version from a server that reports an older one than ours. If it lags, it catches up;
+    /// otherwise the history has changed.
     pub(super) fn in_the_past(&mut self, behind: &Failure, now: Instant) -> Vec<Action> {
         self.unbounded = true;
         self.back_off(behind, Next::List(Reason::Refused), now)
     }
 
-    /// The watch shows an object that is older than what it has shown before, and that is not held.
-    /// Either it was sent before and has been deleted since, or it has only now come into sight:
-    /// OpenShift shows a project so once its user may see it. A list tells, after a wait, as a server
-    /// may do so again and again.
+    /// Handles an object that is not stored and is older than the watch. Either it was sent before and deleted
+    /// since, or it has just become visible, as OpenShift's projects do for a new member. A list decides, after a
+    /// wait, because a server can repeat this.
     pub(super) fn out_of_order(&mut self, version: ResourceVersion, now: Instant) -> Vec<Action> {
         if !matches!(self.phase, Phase::Watching { .. }) {
             return Vec::new();
@@ -151,8 +149,8 @@ impl Machine {
                 self.failed(&Failure { class: Class::Unanswered, retry_after: None, why }, now)
             }
             Phase::Streaming { .. } => self.fall_back(now),
-            // A quiet kind without bookmarks is silent, too: a list would be asked for again and again. The next
-            // watch is on another connection, and shows whatever a dead one hid.
+            // A quiet kind without bookmarks is silent, too, and would be listed again and again. The next watch
+            // uses another connection and delivers whatever a dead one hid.
             Phase::Watching { .. } if !self.held().is_known() => {
                 self.heard = now; // No version of the server's could be compared.
                 self.watch(now)
@@ -167,8 +165,8 @@ impl Machine {
         }
     }
 
-    /// The cause of the failure is gone: there is no reason to wait any longer, unless the server
-    /// itself asked for it, and the next failure counts as the first.
+    /// Shortens the wait, unless the server requested it, because the cause of the failure is gone. The next failure
+    /// counts as the first.
     pub(super) fn returned(&mut self, now: Instant) -> Vec<Action> {
         if let Phase::Waiting { until, asked: false, .. } = &mut self.phase {
             *until = now + RETURNED.mul_f64(self.rng.f64()).min(*until - now);
@@ -196,7 +194,7 @@ impl Machine {
         let state = match (failure.class, self.state) {
             (Class::Forbidden, _) => State::Forbidden,
             (Class::NotServed, _) => State::NotServed,
-            // A problem for a person to fix is not hidden by other failures in between.
+            // Other failures do not hide a problem that needs manual action.
             (_, State::Forbidden | State::NotServed) => self.state,
             _ if self.held.is_some() => State::Stale,
             _ => State::Listing,
@@ -206,7 +204,7 @@ impl Machine {
         actions
     }
 
-    /// Enters a state. [`State::Stale`] counts from when the server was last heard from.
+    /// Enters a state. [`State::Stale`] counts from the last response of the server.
     pub(super) fn enter(&mut self, state: State, now: Instant, why: Option<String>) -> Vec<Action> {
         if self.state == state && why.is_none() {
             return Vec::new();
